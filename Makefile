@@ -1,0 +1,82 @@
+# From a fresh checkout, with make and Python >= 3.11: `make up` or `make test`.
+
+# The first Python that runs and is new enough: a version manager's shim may exist and yet not run.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c '$(NEW_ENOUGH)' >/dev/null 2>&1 && echo $$python && break; done)
+
+VENV := .venv
+DOCS_VENV := .venv-docs
+BIN := $(VENV)/bin
+PYTEST_ARGS ?= -n 2 --dist worksteal
+
+# uv, where there is one, must use this Python and this machine's certificates.
+export UV_PYTHON_DOWNLOADS := never
+export UV_SYSTEM_CERTS := true
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# $(call install,VENV,ARGUMENTS): by uv if it is there and reaches the packages, by pip otherwise.
+install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1)/bin/python $(2); } \
+	|| $(1)/bin/python -m pip install -qq $(2)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help up test check format bench docs requirements clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+up: $(VENV)/run.stamp ## Install, and run everything on SQLite with the example jobs
+	$(BIN)/rowlock --app examples.quickstart:app up
+
+test: $(VENV)/dev.stamp ## Install, and run every test on SQLite and a throw-away PostgreSQL
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# --verifytypes asks the first python in PATH where the package is, whatever it is told otherwise.
+check: $(VENV)/dev.stamp ## Lint, format and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	PATH="$(CURDIR)/$(BIN):$$PATH" basedpyright --verifytypes rowlock --ignoreexternal
+
+format: $(VENV)/dev.stamp ## Format, and fix what can be fixed
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: $(VENV)/dev.stamp ## Measure against the limits of this machine
+	$(BIN)/python -m benchmarks
+
+docs: $(DOCS_VENV)/docs.stamp ## Build the documentation into site/
+	$(DOCS_VENV)/bin/zensical build --clean
+
+requirements: ## Resolve requirements/*.in anew into pinned files with hashes (needs uv)
+	cd requirements && for name in build run dev docs; do \
+		uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 \
+			--no-annotate --no-header --no-emit-index-url $$name.in --output-file $$name.txt || exit 1; \
+	done
+
+clean: ## Remove everything that make made
+	rm -rf $(VENV) $(DOCS_VENV) site dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/pyvenv.cfg:
+	@test -n "$(PYTHON)" || { echo 'rowlock needs Python >= 3.11: make PYTHON=/path/to/python3' >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+
+$(DOCS_VENV)/pyvenv.cfg:
+	@test -n "$(PYTHON)" || { echo 'rowlock needs Python >= 3.11: make PYTHON=/path/to/python3' >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(DOCS_VENV)
+
+# The checkout itself is installed last, editable, with the build backend that is pinned as well.
+$(VENV)/run.stamp: requirements/run.txt requirements/build.txt pyproject.toml | $(VENV)/pyvenv.cfg
+	$(call install,$(VENV),--require-hashes -r requirements/run.txt -r requirements/build.txt)
+	$(call install,$(VENV),--no-deps --no-build-isolation --editable .)
+	@touch $@
+
+$(VENV)/dev.stamp: requirements/dev.txt $(VENV)/run.stamp
+	$(call install,$(VENV),--require-hashes -r requirements/dev.txt)
+	@touch $@
+
+$(DOCS_VENV)/docs.stamp: requirements/docs.txt | $(DOCS_VENV)/pyvenv.cfg
+	$(call install,$(DOCS_VENV),--require-hashes -r requirements/docs.txt)
+	@touch $@

@@ -1,0 +1,1 @@
+"""Benchmarks. `python -m benchmarks` runs the engine's; see the modules for the others."""

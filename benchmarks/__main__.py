@@ -1,0 +1,5 @@
+"""All benchmarks of this package, one after the other."""
+
+from benchmarks import engine
+
+engine.main()

@@ -1,0 +1,151 @@
+"""rowlock: a durable background-job queue in the database you already have.
+
+    import rowlock
+
+    app = rowlock.App("sqlite:///jobs.db")
+
+    @app.task
+    def greet(name: str) -> None: ...
+
+    greet.enqueue(name="Ada")
+
+Names are loaded when first used, so that the command line stays quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from rowlock.version import __version__
+
+if TYPE_CHECKING:
+    from rowlock import retry
+    from rowlock.app import App
+    from rowlock.clock import ManualClock
+    from rowlock.context import Cancel, Context, Fail, Release
+    from rowlock.errors import (
+        FieldError,
+        Forbidden,
+        InvalidTransition,
+        LeaseLost,
+        MigrationNeeded,
+        NotFound,
+        OptionInvalid,
+        PayloadInvalid,
+        RowlockError,
+        StoreUnavailable,
+        UnsupportedStore,
+    )
+    from rowlock.job import (
+        Beat,
+        BulkRetry,
+        Cancellation,
+        CancelOutcome,
+        Count,
+        Job,
+        JobError,
+        JobState,
+        Lease,
+        LogLine,
+        Page,
+        Progress,
+        QueueStats,
+        WorkerInfo,
+    )
+    from rowlock.store import NewJob, Store
+    from rowlock.task import Task, TaskCall, Tasks
+
+_HOMES = {
+    "rowlock.app": ("App",),
+    "rowlock.clock": ("ManualClock",),
+    "rowlock.context": ("Cancel", "Context", "Fail", "Release"),
+    "rowlock.errors": (
+        "FieldError",
+        "Forbidden",
+        "InvalidTransition",
+        "LeaseLost",
+        "MigrationNeeded",
+        "NotFound",
+        "OptionInvalid",
+        "PayloadInvalid",
+        "RowlockError",
+        "StoreUnavailable",
+        "UnsupportedStore",
+    ),
+    "rowlock.job": (
+        "Beat",
+        "BulkRetry",
+        "CancelOutcome",
+        "Cancellation",
+        "Count",
+        "Job",
+        "JobError",
+        "JobState",
+        "Lease",
+        "LogLine",
+        "Page",
+        "Progress",
+        "QueueStats",
+        "WorkerInfo",
+    ),
+    "rowlock.store": ("NewJob", "Store"),
+    "rowlock.task": ("Task", "TaskCall", "Tasks"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "App",
+    "Beat",
+    "BulkRetry",
+    "Cancel",
+    "CancelOutcome",
+    "Cancellation",
+    "Context",
+    "Count",
+    "Fail",
+    "FieldError",
+    "Forbidden",
+    "InvalidTransition",
+    "Job",
+    "JobError",
+    "JobState",
+    "Lease",
+    "LeaseLost",
+    "LogLine",
+    "ManualClock",
+    "MigrationNeeded",
+    "NewJob",
+    "NotFound",
+    "OptionInvalid",
+    "Page",
+    "PayloadInvalid",
+    "Progress",
+    "QueueStats",
+    "Release",
+    "RowlockError",
+    "Store",
+    "StoreUnavailable",
+    "Task",
+    "TaskCall",
+    "Tasks",
+    "UnsupportedStore",
+    "WorkerInfo",
+    "__version__",
+    "retry",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "retry":
+        return import_module("rowlock.retry")
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'rowlock' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,437 @@
+"""`App`: the composition root. What users import; every client call, blocking and async."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Literal, Self, Unpack
+from uuid import UUID
+
+from rowlock import codec, config
+from rowlock.clock import Clock, duration_us
+from rowlock.errors import NotFound, OptionInvalid
+from rowlock.ids import parse_id
+from rowlock.job import (
+    BulkRetry,
+    Cancellation,
+    Job,
+    JobState,
+    Page,
+    Policy,
+    QueueStats,
+    WorkerInfo,
+)
+from rowlock.store import NewJob, Store, open_store, options
+from rowlock.store.ops.manage import FilterOptions, job_filter
+from rowlock.store.url import masked
+from rowlock.task import EnqueueOptions, Task, TaskCall, Tasks
+from rowlock.worker.drain import Drain, DrainRequest
+
+DATABASE_URL_VARIABLE = "ROWLOCK_DATABASE_URL"
+DATABASE_URL_DEFAULT = "sqlite:///rowlock.db"
+
+
+class App(Tasks):
+    """A queue: its database and its tasks.
+
+    Args:
+        url: `sqlite:///FILE` or `postgresql://…`; by default `ROWLOCK_DATABASE_URL` from the
+            environment, else `sqlite:///rowlock.db` in the working directory.
+        state: Your own object (pools, clients, settings); handlers see it as `ctx.state`.
+        strict: Refuse kinds that no task of this app has.
+        schema: The PostgreSQL schema of its tables; on SQLite the prefix of their names.
+        keep_dead: How long dead jobs are kept, in seconds or as a timedelta; None for ever.
+        notify_in_transaction: Whether an enqueue on your own connection rings the workers' bell
+            from within that transaction.
+        clock: For tests; otherwise the database's clock decides.
+
+    Example:
+        app = App("sqlite:///jobs.db")
+
+        @app.task(queue="mail")
+        async def send_email(to: str, subject: str) -> None: ...
+
+        send_email.enqueue(to="a@b.c", subject="hi")
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        state: Any = None,
+        strict: bool = False,
+        schema: str = "rowlock",
+        keep_dead: float | timedelta | None = config.KEEP_DEAD_SECONDS_DEFAULT,
+        notify_in_transaction: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__()
+        chosen = url or os.environ.get(DATABASE_URL_VARIABLE) or DATABASE_URL_DEFAULT
+        self.store: Store = open_store(chosen, schema=schema, clock=clock)
+        self.state = state
+        self.is_strict = strict
+        self.keep_dead_us: int | None = options.keep_us(keep_dead, option="keep_dead")
+        self._notify_in_transaction = notify_in_transaction
+        self._shown_url = masked(chosen)
+
+    def __repr__(self) -> str:
+        return f"<App {self._shown_url}>"
+
+    def _register(self, task: Task[..., Any]) -> Task[..., Any]:
+        super()._register(task).bind(self)
+        return task
+
+    def include(self, tasks: Tasks) -> None:
+        """Make another collection's tasks this app's; their jobs go to this app from now on."""
+        for task in tasks:
+            self._register(task)
+
+    def migrate(self) -> builtins.list[int]:
+        """Bring the database's schema up to date; returns the numbers of what was applied.
+
+        A SQLite file is migrated when it is opened; PostgreSQL only by this call or by
+        `rowlock migrate`. Safe from many processes at once.
+        """
+        return self.store.migrate()
+
+    async def amigrate(self) -> builtins.list[int]:
+        """As `migrate`."""
+        return await self.store.amigrate()
+
+    def close(self) -> None:
+        """Close this process's connections; a later call opens new ones."""
+        self.store.close()
+
+    async def aclose(self) -> None:
+        """As `close`, also for the running loop's connections."""
+        await self.store.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    # Enqueue
+
+    def send(self, jobs: Sequence[NewJob], *, conn: object | None) -> builtins.list[Job]:
+        """Enqueue checked jobs; what tasks use."""
+        return self.store.enqueue(
+            jobs, conn=conn, notify_in_transaction=self._notify_in_transaction
+        )
+
+    async def asend(self, jobs: Sequence[NewJob], *, conn: object | None) -> builtins.list[Job]:
+        """As `send`."""
+        return await self.store.aenqueue(
+            jobs, conn=conn, notify_in_transaction=self._notify_in_transaction
+        )
+
+    def enqueue(
+        self,
+        kind: str,
+        payload: Mapping[str, object] | None = None,
+        **chosen: Unpack[EnqueueOptions],
+    ) -> Job:
+        """Enqueue a job by its kind's name; options as in `Task.using`.
+
+        A kind that no task here has is accepted, for a worker elsewhere, unless the app is strict.
+        """
+        return self.send([self._prepare(kind, payload, chosen)], conn=chosen.get("conn"))[0]
+
+    async def aenqueue(
+        self,
+        kind: str,
+        payload: Mapping[str, object] | None = None,
+        **chosen: Unpack[EnqueueOptions],
+    ) -> Job:
+        """As `enqueue`."""
+        job = self._prepare(kind, payload, chosen)
+        return (await self.asend([job], conn=chosen.get("conn")))[0]
+
+    def enqueue_many(
+        self, items: Sequence[NewJob | Mapping[str, Any]], *, conn: object | None = None
+    ) -> builtins.list[Job]:
+        """Enqueue many jobs in one transaction, all or none; answers are in the same order.
+
+        Args:
+            items: `task.job(...)`, `task.using(...).job(...)`, or dicts with `kind`, `payload`
+                and options.
+            conn: Your own connection, as in `Task.using`.
+        """
+        return self.send([self._item(item) for item in items], conn=conn)
+
+    async def aenqueue_many(
+        self, items: Sequence[NewJob | Mapping[str, Any]], *, conn: object | None = None
+    ) -> builtins.list[Job]:
+        """As `enqueue_many`."""
+        return await self.asend([self._item(item) for item in items], conn=conn)
+
+    def _item(self, item: NewJob | Mapping[str, Any]) -> NewJob:
+        if isinstance(item, NewJob):
+            return item
+        if not isinstance(item, Mapping) or "kind" not in item:
+            raise OptionInvalid("items", "each must be task.job(...), or a dict with a `kind`")
+        chosen = {name: item[name] for name in item if name not in ("kind", "payload")}
+        return self._prepare(item["kind"], item.get("payload"), EnqueueOptions(**chosen))  # type: ignore[typeddict-item]  # checked next
+
+    def _prepare(
+        self, kind: str, payload: Mapping[str, object] | None, chosen: EnqueueOptions
+    ) -> NewJob:
+        options.refuse_unknown(chosen, EnqueueOptions.__annotations__)
+        task = self.find(kind)
+        if task is not None:
+            return task.prepare(task.schema.validate(payload or {}), chosen)
+        if self.is_strict:
+            raise OptionInvalid(
+                "kind", f"no task of this strict app is named {kind!r}{self.nearest(kind)}"
+            )
+        return self._prepare_unknown(kind, payload or {}, chosen)
+
+    def _prepare_unknown(
+        self, kind: str, payload: Mapping[str, object], chosen: EnqueueOptions
+    ) -> NewJob:
+        """The first worker that knows the kind adds its policy, unless `keep` sets one here."""
+        policy: Policy | None = None
+        if "keep" in chosen:
+            kept = options.keep_us(chosen["keep"])
+            policy = Policy(keep=kept, keep_dead=self.keep_dead_us)
+        return options.new_job(
+            kind=kind,
+            payload=codec.encode_payload(kind, payload),
+            queue=chosen.get("queue", "default"),
+            priority=chosen.get("priority", 0),
+            tenant=chosen.get("tenant"),
+            key=chosen.get("key"),
+            key_hold=chosen.get("key_hold", "in_flight"),
+            max_attempts=chosen.get("max_attempts"),
+            run_at=chosen.get("run_at"),
+            delay=chosen.get("delay"),
+            tags=chosen.get("tags"),
+            meta=chosen.get("meta"),
+            id=chosen.get("id"),
+            policy=policy,
+        )
+
+    # Look
+
+    def get(self, id: str | UUID) -> Job | None:
+        """A job by its id, live or finished; None if there is none (any more)."""
+        return self.store.get(parse_id(id))
+
+    async def aget(self, id: str | UUID) -> Job | None:
+        """As `get`."""
+        return await self.store.aget(parse_id(id))
+
+    def list(
+        self,
+        *,
+        state: str | JobState | None = None,
+        limit: int = config.LIST_LIMIT_DEFAULT,
+        cursor: str | None = None,
+        **chosen: Unpack[FilterOptions],
+    ) -> Page:
+        """A page of jobs that fit: dead ones newest failure first, others newest first.
+
+        Args:
+            state: One of the seven; None for all.
+            limit: At most so many on this page.
+            cursor: The `next` of the page before.
+            chosen: `kind`, `queue`, `tenant`, `key`, `tag`; `since` and `until` by creation.
+        """
+        return self.store.list(job_filter(**chosen), state=state, limit=limit, cursor=cursor)
+
+    async def alist(
+        self,
+        *,
+        state: str | JobState | None = None,
+        limit: int = config.LIST_LIMIT_DEFAULT,
+        cursor: str | None = None,
+        **chosen: Unpack[FilterOptions],
+    ) -> Page:
+        """As `list`."""
+        return await self.store.alist(job_filter(**chosen), state=state, limit=limit, cursor=cursor)
+
+    def stats(self, queues: Sequence[str] | None = None) -> builtins.list[QueueStats]:
+        """Counts per queue and state, and the age of the oldest ready job; zeros for names."""
+        return self.store.stats(queues)
+
+    async def astats(self, queues: Sequence[str] | None = None) -> builtins.list[QueueStats]:
+        """As `stats`."""
+        return await self.store.astats(queues)
+
+    def workers(self) -> builtins.list[WorkerInfo]:
+        """The workers, and the ids of the jobs that they run."""
+        return self.store.workers()
+
+    async def aworkers(self) -> builtins.list[WorkerInfo]:
+        """As `workers`."""
+        return await self.store.aworkers()
+
+    def wait(self, id: str | UUID, timeout: float | timedelta | None = None) -> Job:
+        """The job once it is terminal.
+
+        Raises:
+            TimeoutError: It is not, after `timeout`.
+            NotFound: There is no such job, or it vanished while waiting (keep=0).
+        """
+        for pause in _pauses(timeout):
+            job = _found(self.get(id), id)
+            if job.state.is_terminal:
+                return job
+            time.sleep(pause)
+        raise TimeoutError(f"job {id} is not finished after {timeout} s")
+
+    async def await_(
+        self,
+        id: str | UUID,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109  # as its blocking twin
+    ) -> Job:
+        """As `wait`. Named with an underscore: `await` is Python's own word."""
+        for pause in _pauses(timeout):
+            job = _found(await self.aget(id), id)
+            if job.state.is_terminal:
+                return job
+            await asyncio.sleep(pause)
+        raise TimeoutError(f"job {id} is not finished after {timeout} s")
+
+    # Manage
+
+    def cancel(self, id: str | UUID) -> Cancellation:
+        """Stop a job: at once if it waits, else by asking its worker. Raises `NotFound`."""
+        return self.store.cancel(parse_id(id))
+
+    async def acancel(self, id: str | UUID) -> Cancellation:
+        """As `cancel`."""
+        return await self.store.acancel(parse_id(id))
+
+    def retry(self, id: str | UUID, payload: Mapping[str, object] | None = None) -> Job:
+        """Take a dead or cancelled job back to ready, by choice with another payload."""
+        text = None if payload is None else self._new_payload(self.get(id), id, payload)
+        return self.store.retry(parse_id(id), text)
+
+    async def aretry(self, id: str | UUID, payload: Mapping[str, object] | None = None) -> Job:
+        """As `retry`."""
+        text = None if payload is None else self._new_payload(await self.aget(id), id, payload)
+        return await self.store.aretry(parse_id(id), text)
+
+    def _new_payload(self, job: Job | None, id: str | UUID, payload: Mapping[str, object]) -> str:
+        kind = _found(job, id).kind
+        task = self.find(kind)
+        return task.schema.validate(payload) if task else codec.encode_payload(kind, payload)
+
+    def retry_dead(
+        self,
+        **chosen: Unpack[FilterOptions],
+    ) -> BulkRetry:
+        """Take all dead jobs that fit back to ready; those whose key is in use are skipped."""
+        return self.store.retry_dead(job_filter(**chosen))
+
+    async def aretry_dead(
+        self,
+        **chosen: Unpack[FilterOptions],
+    ) -> BulkRetry:
+        """As `retry_dead`."""
+        return await self.store.aretry_dead(job_filter(**chosen))
+
+    def delete(self, id: str | UUID) -> None:
+        """Remove a job that does not run. Raises `NotFound`, `InvalidTransition`."""
+        self.store.delete(parse_id(id))
+
+    async def adelete(self, id: str | UUID) -> None:
+        """As `delete`."""
+        await self.store.adelete(parse_id(id))
+
+    def pause(self, queue: str) -> None:
+        """Claim nothing of a queue until it is resumed; enqueues go on."""
+        self.store.pause(queue)
+
+    async def apause(self, queue: str) -> None:
+        """As `pause`."""
+        await self.store.apause(queue)
+
+    def resume(self, queue: str) -> None:
+        """Claim from a paused queue again."""
+        self.store.resume(queue)
+
+    async def aresume(self, queue: str) -> None:
+        """As `resume`."""
+        await self.store.aresume(queue)
+
+    def set_order(self, queue: str, order: Literal["run_at", "created"]) -> None:
+        """Whether retries of a queue stand by the time they are due (default) or by their age."""
+        self.store.set_order(queue, order)
+
+    async def aset_order(self, queue: str, order: Literal["run_at", "created"]) -> None:
+        """As `set_order`."""
+        await self.store.aset_order(queue, order)
+
+    # Run
+
+    def drain(self, queues: Sequence[str] | None = None, *, limit: int | None = None) -> int:
+        """Run what is ready in this process and return how many runs that were.
+
+        For tests and scripts; a job that waits for its time or a retry is left.
+
+        Args:
+            queues: Only these. None: all.
+            limit: Run at most so many.
+        """
+        return self._drain(queues, limit).run()
+
+    async def adrain(self, queues: Sequence[str] | None = None, *, limit: int | None = None) -> int:
+        """As `drain`; plain functions run in a thread."""
+        return await self._drain(queues, limit).arun()
+
+    def _drain(self, queues: Sequence[str] | None, limit: int | None) -> Drain:
+        if limit is not None:
+            options.integer(limit, option="limit", low=0, high=config.ENQUEUE_MANY_MAX)
+        request = DrainRequest(options.names(queues, option="queues"), limit)
+        return Drain(self.store, self, state=self.state, prepare=prepare_follow_up, request=request)
+
+
+def prepare_follow_up(task: Any, payload: dict[str, Any]) -> NewJob:
+    """The job of `ctx.enqueue_on_success`."""
+    if not isinstance(task, Task | TaskCall):
+        raise OptionInvalid("task", f"must be a task or task.using(...), not {task!r}")
+    return task.job(**payload)
+
+
+def _found(job: Job | None, id: str | UUID) -> Job:
+    if job is None:
+        raise NotFound(f"there is no job {id} (any more)")
+    return job
+
+
+def _pauses(timeout: float | timedelta | None) -> Iterator[float]:
+    """How long to wait before each next look; ends when the time is over."""
+    end = None
+    if timeout is not None:
+        end = time.monotonic() + duration_us(timeout, option="timeout") / config.SECOND_US
+    pause = config.WAIT_SECONDS
+    while True:
+        left = pause if end is None else end - time.monotonic()
+        yield max(0.0, min(pause, left))
+        if end is not None and time.monotonic() >= end:
+            return
+        pause = min(pause * 1.5, config.WAIT_SECONDS_MAX)

@@ -1,0 +1,143 @@
+"""The `rowlock` command: finds the subcommand and turns errors into exit codes.
+
+A command lives in a module of its own and is named once in `COMMANDS`. Such a module imports
+nothing but click and this one at its top; what it works with, it imports when it runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from rowlock.errors import RowlockError
+from rowlock.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rowlock.app import App
+    from rowlock.store import Store
+
+COMMANDS: Final[Mapping[str, str]] = {
+    "dev": "rowlock.cli.dev:dev",
+    "migrate": "rowlock.cli.migrate:migrate",
+    "up": "rowlock.cli.up:up",
+}
+
+EXIT_FAILED: Final = 1
+EXIT_NOT_FOUND: Final = 3
+EXIT_INVALID: Final = 4
+EXIT_CODES: Final[Mapping[str, int]] = {
+    "not_found": EXIT_NOT_FOUND,
+    "payload_invalid": EXIT_INVALID,
+    "option_invalid": EXIT_INVALID,
+    "invalid_transition": EXIT_INVALID,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the commands work on: `click.pass_obj` hands it to them."""
+
+    app_spec: str | None
+    database_url: str | None
+
+    def load_object(self) -> object:
+        """Import what `--app module:attribute` names; the working directory is searched first."""
+        if self.app_spec is None:
+            raise click.UsageError("this command needs --app module:app (or ROWLOCK_APP)")
+        return load_object(self.app_spec)
+
+    def load_app(self) -> App:
+        """The app that `--app` names."""
+        from rowlock.app import App
+
+        app = self.load_object()
+        if not isinstance(app, App):
+            raise click.BadParameter(f"{self.app_spec} is not a rowlock.App", param_hint="--app")
+        return app
+
+    def open_store(self, *, schema: str) -> Store:
+        """The store of `--database-url`, of the app, or of the default URL, in this order."""
+        from rowlock.app import App
+
+        if self.database_url is None and self.app_spec is not None:
+            return self.load_app().store
+        return App(self.database_url, schema=schema).store
+
+
+def load_object(spec: str) -> object:
+    """Import `module:attribute`.
+
+    Raises:
+        click.BadParameter: There is no such module or attribute. An error raised by the module
+            itself is passed on as it is.
+    """
+    module_name, _, attribute = spec.partition(":")
+    if not module_name or not attribute:
+        raise click.BadParameter(f"{spec!r} is not of the form module:app", param_hint="--app")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except ModuleNotFoundError as error:
+        # A module that the user's own module lacks is their traceback to see.
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        problem = f"no module named {error.name!r} in {here} or installed"
+    except AttributeError as error:
+        if getattr(error, "name", None) != attribute:
+            raise
+        problem = f"module {module_name!r} has no {attribute!r}"
+    raise click.BadParameter(problem, param_hint="--app")
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*COMMANDS, *super().list_commands(ctx)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        spec = COMMANDS.get(cmd_name)
+        if spec is None:
+            return super().get_command(ctx, cmd_name)
+        module_name, _, attribute = spec.partition(":")
+        command = getattr(importlib.import_module(module_name), attribute)
+        assert isinstance(command, click.Command), f"{spec} is not a command"
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except RowlockError as error:
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(EXIT_CODES.get(error.code, EXIT_FAILED))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={
+        "auto_envvar_prefix": "ROWLOCK",
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+    },
+)
+@click.option("--app", metavar="MODULE:APP", show_envvar=True, help="The app and its tasks.")
+@click.option(
+    "--database-url", metavar="URL", show_envvar=True, help="sqlite:///FILE or postgresql://..."
+)
+@click.version_option(__version__, prog_name="rowlock", message="%(prog)s %(version)s")
+@click.pass_context
+def main(ctx: click.Context, app: str | None, database_url: str | None) -> None:
+    """Durable background jobs on SQLite or PostgreSQL.
+
+    Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid input or transition.
+    """
+    ctx.obj = Target(app_spec=app, database_url=database_url)

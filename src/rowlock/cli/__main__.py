@@ -1,0 +1,5 @@
+"""`python -m rowlock.cli` is `rowlock`."""
+
+from rowlock.cli import main
+
+main(prog_name="rowlock")

@@ -1,0 +1,42 @@
+"""`rowlock dev`: what helps while developing, and has no place in production."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import click
+
+
+@click.group()
+def dev() -> None:
+    """Tools for development."""
+
+
+@dev.command()
+@click.option("--version", type=int, help="Major version: 16 (default), 18, or an installed one.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="Port on 127.0.0.1; default a free one."
+)
+def postgres(version: int | None, port: int | None) -> None:
+    """Run a throw-away PostgreSQL until interrupted.
+
+    Its data is gone when it ends; it listens on 127.0.0.1 alone and asks for no password.
+    """
+    from rowlock.testing.postgres import PostgresNotAvailable, ThrowAwayPostgres
+
+    try:
+        with ThrowAwayPostgres(version=version, port=port) as server:
+            stopped = threading.Event()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: stopped.set())
+            click.echo(f"{server.url}\n")
+            click.echo("In another terminal:\n")
+            click.echo(f"    export ROWLOCK_DATABASE_URL={server.url}")
+            click.echo("    rowlock migrate\n")
+            click.echo("Everything in it is gone when this ends: Ctrl-C.")
+            while not stopped.wait(timeout=1.0):
+                if not server.is_running:
+                    raise click.ClickException("the server ended by itself")
+    except PostgresNotAvailable as error:
+        raise click.ClickException(str(error)) from None

@@ -1,0 +1,48 @@
+"""`rowlock migrate`: bring the database's schema up to date."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from rowlock.cli import EXIT_FAILED, Target
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Change nothing; exit 1 if something is missing.")
+@click.option("--sql", is_flag=True, help="Change nothing; print the SQL of what is missing.")
+@click.option("--schema", default="rowlock", show_default=True, help="Schema of the tables.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_obj
+@click.pass_context
+def migrate(
+    ctx: click.Context, target: Target, *, check: bool, sql: bool, schema: str, as_json: bool
+) -> None:
+    """Create or upgrade rowlock's tables. Safe to run again, and from many places at once.
+
+    With --app the app's own schema is used.
+    """
+    from rowlock.store import migrate as migrations
+
+    store = target.open_store(schema=schema)
+    engine = store.engine
+    try:
+        missing = migrations.pending(engine.dialect, engine.applied())
+        if sql:
+            click.echo(migrations.by_hand(missing, dialect=engine.dialect, schema=engine.schema))
+            return
+        applied = [] if check else store.migrate()
+        left = [migration.number for migration in missing] if check else []
+        click.echo(_shown(applied, left, as_json=as_json))
+        ctx.exit(EXIT_FAILED if left else 0)
+    finally:
+        store.close()
+
+
+def _shown(applied: list[int], missing: list[int], *, as_json: bool) -> str:
+    if as_json:
+        return json.dumps({"applied": applied, "missing": missing, "up_to_date": not missing})
+    lines = [f"applied {number:04}" for number in applied]
+    listed = ", ".join(f"{number:04}" for number in missing)
+    return "\n".join([*lines, f"missing: {listed}" if missing else "up to date"])

@@ -1,0 +1,81 @@
+"""Time as the engine sees it: whole microseconds since 1970, UTC.
+
+On PostgreSQL the server's clock decides and a `Clock` is only given by tests; on SQLite the clock
+is this machine's. Durations and datetimes of users are turned into microseconds here and nowhere
+else.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from rowlock.config import DURATION_SECONDS_MAX, SECOND_US
+from rowlock.errors import OptionInvalid
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Clock(Protocol):
+    """Says what time it is."""
+
+    def now_us(self) -> int:
+        """Microseconds since 1970, UTC."""
+        ...
+
+
+class SystemClock:
+    """This machine's wall clock."""
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1000
+
+
+class ManualClock:
+    """A clock that stands still until it is moved, for tests."""
+
+    def __init__(self, start: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
+        self._now_us = to_us(start, option="start")
+
+    def now_us(self) -> int:
+        return self._now_us
+
+    def advance(self, duration: float | timedelta) -> None:
+        """Move on by seconds or a timedelta."""
+        self._now_us += duration_us(duration, option="duration")
+
+
+def from_us(microseconds: int) -> datetime:
+    """The aware UTC datetime of a stored time."""
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+def maybe_from_us(microseconds: int | None) -> datetime | None:
+    """As `from_us`; None stays None."""
+    return None if microseconds is None else EPOCH + timedelta(microseconds=microseconds)
+
+
+def to_us(moment: datetime, *, option: str) -> int:
+    """The stored time of an aware datetime; a naive one is refused."""
+    if not isinstance(moment, datetime):
+        raise OptionInvalid(option, f"must be an aware datetime, not {type(moment).__name__}")
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise OptionInvalid(option, "must be an aware datetime; give it a time zone, such as UTC")
+    return (moment - EPOCH) // _MICROSECOND
+
+
+def duration_us(duration: float | timedelta, *, option: str) -> int:
+    """Microseconds of a duration in seconds or as a timedelta; negative ones are refused."""
+    if isinstance(duration, bool) or not isinstance(duration, int | float | timedelta):
+        raise OptionInvalid(option, f"must be seconds or a timedelta, not {duration!r}")
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if not 0 <= seconds < math.inf:
+        raise OptionInvalid(option, f"must be a finite number of seconds, 0 or more, not {seconds}")
+    if seconds > DURATION_SECONDS_MAX:
+        raise OptionInvalid(option, "must be a hundred years or less (it is taken in seconds)")
+    if isinstance(duration, timedelta):
+        return duration // _MICROSECOND
+    return round(duration * SECOND_US)

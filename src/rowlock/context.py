@@ -1,0 +1,133 @@
+"""What a handler sees of its run, and the exceptions by which it steers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Protocol
+
+from rowlock.clock import duration_us
+from rowlock.config import RELEASE_SECONDS_DEFAULT
+from rowlock.job import Job
+from rowlock.store import NewJob
+
+
+class Release(Exception):
+    """Raise to give the job back, uncounted; it runs again after `delay` (default 1 s)."""
+
+    def __init__(
+        self, delay: float | timedelta = RELEASE_SECONDS_DEFAULT, reason: str | None = None
+    ) -> None:
+        self.delay_us: int = duration_us(delay, option="delay")
+        self.reason = reason
+        super().__init__(reason or "released")
+
+
+class Fail(Exception):
+    """Raise to fail for good: no more attempts, the job is dead."""
+
+
+class Cancel(Exception):
+    """Raise to end the job as cancelled."""
+
+
+class Notes(Protocol):
+    """Where a run's progress and log lines go; never blocks an event loop."""
+
+    def progress(self, fraction: float, text: str) -> None: ...
+    def log(self, line: str) -> None: ...
+
+
+class Signals(Protocol):
+    """What the run is told from outside."""
+
+    @property
+    def cancel_requested(self) -> bool: ...
+    @property
+    def stopping(self) -> bool: ...
+
+
+class Context:
+    """The running job. A parameter annotated with this class gets it; it is not in the payload.
+
+    Example:
+        @app.task
+        def resize(ctx: Context, path: str) -> None:
+            for done, size in enumerate(SIZES):
+                ctx.progress(done / len(SIZES), f"{size} px")
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        *,
+        state: Any,
+        notes: Notes,
+        signals: Signals,
+        prepare: Callable[[Any, dict[str, Any]], NewJob],
+    ) -> None:
+        self._job = job
+        self._state = state
+        self._notes = notes
+        self._signals = signals
+        self._prepare = prepare
+        self._follow_ups: list[NewJob] = []
+
+    @property
+    def job(self) -> Job:
+        """The job as it was claimed."""
+        return self._job
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is; 1 is the first."""
+        return self._job.attempt
+
+    @property
+    def token(self) -> int:
+        """The lease's token: it grows with every run, so it can fence side effects elsewhere."""
+        return self._job.token
+
+    @property
+    def state(self) -> Any:
+        """The app's own object: pools, clients, settings."""
+        return self._state
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether somebody asked to stop this job: clean up and return, or raise `Cancel`."""
+        return self._signals.cancel_requested
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the worker is shutting down."""
+        return self._signals.stopping
+
+    def progress(self, fraction: float, text: str = "") -> None:
+        """Say how far it is, 0 to 1; at most two a second are stored, and the last one."""
+        self._notes.progress(fraction, text)
+
+    def log(self, line: str) -> None:
+        """Add a line to the job's log; at most 1,000 are kept."""
+        self._notes.log(line)
+
+    def enqueue_on_success(self, task: Any, /, **payload: Any) -> NewJob:
+        """Enqueue a job if, and only if, this one succeeds. Checked now, written with the success.
+
+        Args:
+            task: A task, or `task.using(...)`.
+            payload: Its arguments.
+        """
+        job = self._prepare(task, payload)
+        self._follow_ups.append(job)
+        return job
+
+    @property
+    def follow_ups(self) -> tuple[NewJob, ...]:
+        """The jobs that a success will enqueue."""
+        return tuple(self._follow_ups)
+
+
+# Stored as the type of an error: under the name that users know.
+for _public in (Release, Fail, Cancel):
+    _public.__module__ = "rowlock"

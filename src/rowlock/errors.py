@@ -1,0 +1,112 @@
+"""Every error that rowlock raises on purpose.
+
+    RowlockError
+    ├── PayloadInvalid      payload_invalid      the payload does not fit the task, or JSON
+    ├── OptionInvalid       option_invalid       a name, delay, time ... (also a ValueError)
+    ├── NotFound            not_found            no such job, queue, schedule
+    ├── InvalidTransition   invalid_transition   the job's state does not allow it
+    ├── LeaseLost           lease_lost           somebody else holds the job now
+    ├── StoreUnavailable    store_unavailable    the database can't be reached, or refuses
+    ├── UnsupportedStore    unsupported_store    a URL, version or place that can't hold a queue
+    ├── MigrationNeeded     migration_needed     the schema is not the one this version works on
+    └── Forbidden           forbidden            the credential does not reach that far
+
+A class exists only where a caller would act differently. Messages say what happened, to what, and
+what to do; they never hold a payload or a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from rowlock.job import Lease
+
+
+class RowlockError(Exception):
+    """The base of all errors of this library; `code` is stable and safe to match on."""
+
+    code: ClassVar[str] = "rowlock_error"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One bad field: `field` is its path (`items[2].price`), `message` what is wrong with it."""
+
+    field: str
+    message: str
+
+
+class PayloadInvalid(RowlockError):
+    """The payload does not fit; `errors` names every bad field."""
+
+    code = "payload_invalid"
+
+    def __init__(self, kind: str, errors: Sequence[FieldError]) -> None:
+        self.kind = kind
+        self.errors: tuple[FieldError, ...] = tuple(errors)
+        listed = "; ".join(f"{error.field}: {error.message}" for error in self.errors)
+        super().__init__(f"payload of {kind!r} is invalid: {listed}")
+
+
+class OptionInvalid(RowlockError, ValueError):
+    """An option's value is out of range or of the wrong kind; `option` names it."""
+
+    code = "option_invalid"
+
+    def __init__(self, option: str, problem: str) -> None:
+        self.option = option
+        super().__init__(f"{option}: {problem}")
+
+
+class NotFound(RowlockError):
+    """What was asked for is not there (any more)."""
+
+    code = "not_found"
+
+
+class InvalidTransition(RowlockError):
+    """The job's state does not allow what was asked; nothing was changed."""
+
+    code = "invalid_transition"
+
+    def __init__(self, job_id: str, problem: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"job {job_id}: {problem}")
+
+
+class LeaseLost(RowlockError):
+    """The lease is no longer this worker's: the job was recovered, or is run by another."""
+
+    code = "lease_lost"
+
+    def __init__(self, leases: Sequence[Lease]) -> None:
+        self.leases: list[Lease] = list(leases)
+        listed = ", ".join(f"{lease.id} (token {lease.token})" for lease in self.leases)
+        super().__init__(f"lease lost, nothing was changed for: {listed}")
+
+
+class StoreUnavailable(RowlockError):
+    """The database can't be reached or can't take the work now; trying again may help."""
+
+    code = "store_unavailable"
+
+
+class UnsupportedStore(RowlockError):
+    """This database, version or file system can't hold a queue safely."""
+
+    code = "unsupported_store"
+
+
+class MigrationNeeded(RowlockError):
+    """The schema is older or newer than this version of rowlock works on."""
+
+    code = "migration_needed"
+
+
+class Forbidden(RowlockError):
+    """The credential's scope or tenant does not allow this."""
+
+    code = "forbidden"

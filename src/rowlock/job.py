@@ -1,0 +1,366 @@
+"""What a job is: the records that travel between the store, the engines and the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rowlock import codec, config
+from rowlock.clock import from_us, maybe_from_us
+from rowlock.ids import parse_id
+
+
+class JobState(StrEnum):
+    """Where a job stands. `scheduled`, `ready` and `retrying` differ only by time and attempt."""
+
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in TERMINAL_STATES
+
+
+TERMINAL_STATES = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED})
+KEY_HELD_WHILE_KEPT = -1
+
+
+class JobError(msgspec.Struct, frozen=True, rename={"time_us": "at"}):
+    """One failed or lost attempt."""
+
+    attempt: int
+    time_us: int
+    type: str
+    message: str
+    traceback: str = ""
+
+    @property
+    def time(self) -> datetime:
+        return from_us(self.time_us)
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+class Progress(msgspec.Struct, frozen=True, array_like=True):
+    """How far a running job says it is: 0 to 1, and a text."""
+
+    fraction: float
+    text: str = ""
+
+
+class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What to do with a job when it ends or fails; stored on the job, so that anyone can apply it.
+
+    Times are microseconds; `keep` None means for ever. `retry` is the stored form of a policy of
+    `rowlock.retry`; None is the default one.
+    """
+
+    timeout: int | None = None
+    retry: list[Any] | None = None
+    keep: int | None = int(config.KEEP_SECONDS_DEFAULT) * config.SECOND_US
+    keep_dead: int | None = int(config.KEEP_DEAD_SECONDS_DEFAULT) * config.SECOND_US
+    max_crashes: int = config.MAX_CRASHES_DEFAULT
+
+    def encoded(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    def keep_for(self, state: JobState) -> int | None:
+        """How long a job that ended in `state` is kept."""
+        return self.keep_dead if state is JobState.DEAD else self.keep
+
+
+DEFAULT_POLICY = Policy()
+_decode_policy = msgspec.json.Decoder(Policy).decode
+_decode_errors = msgspec.json.Decoder(list[JobError]).decode
+_decode_progress = msgspec.json.Decoder(Progress).decode
+_decode_tags = msgspec.json.Decoder(list[str]).decode
+_decode_meta = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def decode_policy(text: str | None) -> Policy:
+    """The policy of a job; a job that has none yet (an unknown kind) gets the default."""
+    return DEFAULT_POLICY if text is None or text == "{}" else _decode_policy(text)
+
+
+def decode_errors(text: str | None) -> list[JobError]:
+    """The errors kept on a job, oldest first."""
+    return [] if text is None else _decode_errors(text)
+
+
+def encode_errors(errors: Sequence[JobError]) -> str:
+    """The stored form of a job's errors: the last ones only."""
+    return msgspec.json.encode(errors[-config.ERRORS_KEPT :]).decode()
+
+
+class JobRow(NamedTuple):
+    """A job as every statement returns it, live or finished, in this order of columns."""
+
+    id: str
+    kind: str
+    queue: str
+    rank: int
+    tenant: str | None
+    key: str | None
+    key_hold: int | None
+    payload: str
+    attempt: int
+    max_attempts: int | None
+    run_at: int
+    created_at: int
+    started_at: int | None
+    lease_expires_at: int | None
+    worker: str | None
+    token: int
+    crashes: int
+    cancel_requested: bool
+    errors: str | None
+    progress: str | None
+    tags: str | None
+    meta: str | None
+    policy: str | None
+    state: str | None
+    finished_at: int | None
+    result: str | None
+
+    def state_at(self, now: int) -> JobState:
+        """The state users see: a live row's is told by its lease, time and attempt."""
+        if self.state is not None:
+            return JobState(self.state)
+        if self.lease_expires_at is not None:
+            return JobState.RUNNING
+        if self.run_at <= now:
+            return JobState.READY
+        return JobState.SCHEDULED if self.attempt == 0 else JobState.RETRYING
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it was when it was read. Times are aware UTC, durations seconds.
+
+    `created` is False when an enqueue was answered by a job that existed already.
+    """
+
+    id: str
+    kind: str
+    payload: dict[str, Any]
+    queue: str
+    state: JobState
+    priority: int = 0
+    tenant: str | None = None
+    key: str | None = None
+    attempt: int = 0
+    max_attempts: int = config.MAX_ATTEMPTS_DEFAULT
+    run_at: datetime
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    lease_expires_at: datetime | None = None
+    worker: str | None = None
+    token: int = 0
+    crashes: int = 0
+    cancel_requested: bool = False
+    errors: list[JobError] = msgspec.field(default_factory=list[JobError])
+    result: Any = None
+    progress: Progress | None = None
+    tags: list[str] = msgspec.field(default_factory=list[str])
+    meta: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    timeout: float | None = None
+    retry: list[Any] | None = None
+    keep: float | None = config.KEEP_SECONDS_DEFAULT
+    max_crashes: int = config.MAX_CRASHES_DEFAULT
+    created: bool = False
+
+    @property
+    def last_error(self) -> str | None:
+        """The latest error as one line, `Type: message`."""
+        return str(self.errors[-1]) if self.errors else None
+
+
+def _payload_of(text: str) -> dict[str, Any]:
+    """A stored payload; one that is no JSON object (it was damaged) is shown under one name."""
+    try:
+        payload = codec.decode(text)
+    except ValueError:
+        return {"(unreadable payload)": text}
+    return payload if isinstance(payload, dict) else {"(unreadable payload)": text}
+
+
+def job_of(row: JobRow, *, now: int, created: bool = False) -> Job:
+    """The user's view of a row."""
+    policy = decode_policy(row.policy)
+    return Job(
+        id=row.id,
+        kind=row.kind,
+        payload=_payload_of(row.payload),
+        queue=row.queue,
+        state=row.state_at(now),
+        priority=-row.rank,
+        tenant=row.tenant,
+        key=row.key,
+        attempt=row.attempt,
+        max_attempts=row.max_attempts or config.MAX_ATTEMPTS_DEFAULT,
+        run_at=from_us(row.run_at),
+        created_at=from_us(row.created_at),
+        started_at=maybe_from_us(row.started_at),
+        finished_at=maybe_from_us(row.finished_at),
+        lease_expires_at=maybe_from_us(row.lease_expires_at),
+        worker=row.worker,
+        token=row.token,
+        crashes=row.crashes,
+        cancel_requested=bool(row.cancel_requested),
+        errors=decode_errors(row.errors),
+        result=None if row.result is None else codec.decode(row.result),
+        progress=None if row.progress is None else _decode_progress(row.progress),
+        tags=[] if row.tags is None else _decode_tags(row.tags),
+        meta={} if row.meta is None else _decode_meta(row.meta),
+        timeout=_seconds(policy.timeout),
+        retry=policy.retry,
+        keep=_seconds(policy.keep),
+        max_crashes=policy.max_crashes,
+        created=created,
+    )
+
+
+def _seconds(microseconds: int | None) -> float | None:
+    return None if microseconds is None else microseconds / config.SECOND_US
+
+
+class Lease:
+    """The right to run a job: its id and a token that no other run of it has had.
+
+    One that came from a claim carries its job; one made by hand, from an id and a token that were
+    passed on, can settle and heartbeat like any other.
+    """
+
+    __slots__ = ("_job", "_now", "id", "row", "token", "worker")
+
+    def __init__(self, *, id: str, token: int, worker: str = "") -> None:
+        self.id: str = parse_id(id)
+        self.token: int = token
+        self.worker: str = worker
+        self.row: JobRow | None = None
+        self._now = 0
+        self._job: Job | None = None
+
+    @classmethod
+    def of_row(cls, row: JobRow, *, now: int) -> Lease:
+        lease = cls.__new__(cls)  # What is stored needs no check.
+        lease.id, lease.token, lease.worker = row.id, row.token, row.worker or ""
+        lease.row, lease._now, lease._job = row, now, None
+        return lease
+
+    @property
+    def job(self) -> Job:
+        """The job as it was claimed. Decoded when first asked for: a drain of no-ops never asks."""
+        if self._job is None:
+            if self.row is None:
+                raise ValueError(f"the lease of job {self.id} was made by hand and holds no job")
+            self._job = job_of(self.row, now=self._now)
+        return self._job
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When it ends unless it is extended; None for one made by hand."""
+        return None if self.row is None else maybe_from_us(self.row.lease_expires_at)
+
+    def __repr__(self) -> str:
+        return f"Lease(id={self.id!r}, token={self.token}, worker={self.worker!r})"
+
+
+class Beat(StrEnum):
+    """What a heartbeat found for one lease."""
+
+    KEPT = "kept"
+    LOST = "lost"
+    CANCEL_REQUESTED = "cancel_requested"
+
+
+class CancelOutcome(StrEnum):
+    """What a cancel did."""
+
+    CANCELLED = "cancelled"
+    PENDING_ON_WORKER = "pending_on_worker"
+    ALREADY_TERMINAL = "already_terminal"
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """The answer to a cancel: what it did, and the state that the job is in now."""
+
+    outcome: CancelOutcome
+    state: JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a listing; `next` is the cursor of the following one, None at the end.
+
+    A page may hold fewer jobs than its limit, even none, and still have a `next`: it reads a
+    bounded number of rows.
+    """
+
+    jobs: list[Job]
+    next: str | None = None
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self.jobs)
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class BulkRetry:
+    """The answer to a retry of many: how many went back, and the ids whose key is in use again."""
+
+    retried: int
+    skipped: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A number of jobs; beyond 10,000 it is an estimate and says so."""
+
+    value: int
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """One queue at a glance."""
+
+    queue: str
+    counts: dict[JobState, Count]
+    oldest_ready_seconds: float | None
+    is_paused: bool
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that has announced itself or holds a lease, and the ids of the jobs it runs."""
+
+    id: str
+    host: str = ""
+    pid: int = 0
+    queues: list[str] = msgspec.field(default_factory=list[str])
+    kinds: list[str] = msgspec.field(default_factory=list[str])
+    started_at: datetime | None = None
+    last_beat_at: datetime | None = None
+    running: list[str] = msgspec.field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line that a handler wrote with `ctx.log`."""
+
+    time: datetime
+    text: str

@@ -1,0 +1,494 @@
+"""The payload of a task, as its function's signature states it. Pure; knows nothing of stores.
+
+1. What `encode` and `validate` return, `arguments` accepts: the text itself is decoded by type
+   before it is handed out.
+2. A refusal names every bad field. msgspec stops at the first one, so the fast path only says yes
+   or no, and the slow path goes field by field, and into lists and objects.
+3. Type hints are resolved at first use, so that a task may name what is defined below it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, NewType, TypeAlias
+
+import msgspec
+
+from rowlock import codec
+from rowlock.errors import FieldError, OptionInvalid, PayloadInvalid
+
+if sys.version_info >= (3, 14):
+    import annotationlib
+
+
+class PayloadSchema:
+    """What a task's payload must look like, and the way between calls, text and arguments."""
+
+    def __init__(self, function: Callable[..., object], kind: str, context_type: type) -> None:
+        """Read the signature; hints are resolved later.
+
+        Args:
+            context_type: parameters annotated with exactly this type are the worker's to give.
+
+        Raises:
+            OptionInvalid: the function takes `*args` or positional-only parameters.
+        """
+        self.function = function
+        self.kind = kind
+        self._context_type = context_type
+        self._parameters = _parameters_of(function)
+        for parameter in self._parameters:
+            if advice := _UNNAMED.get(parameter.kind):
+                raise self._unusable(f"parameter {str(parameter).split(':')[0]!r} {advice}")
+
+    @property
+    def context_parameter(self) -> str | None:
+        """The name of the parameter that gets the running job's context, if there is one."""
+        return self._shape.context_parameter
+
+    def encode(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> str:
+        """Return the payload text of a call; only what is given is written, defaults are not.
+
+        Raises:
+            PayloadInvalid: naming every missing, unexpected, ill-typed or unstorable field.
+        """
+        if not args:
+            return self._encode(kwargs, ())
+        fields, errors = self._bind(args, kwargs)
+        return self._encode(fields, errors)
+
+    def validate(self, payload: Mapping[str, object]) -> str:
+        """Return the payload text of a plain mapping, checked like `encode` does.
+
+        Raises:
+            PayloadInvalid: naming every missing, unexpected, ill-typed or unstorable field.
+        """
+        return self._encode(dict(payload), ())
+
+    def arguments(self, payload_text: str) -> dict[str, Any]:
+        """Return the handler's keyword arguments, typed, from a stored payload.
+
+        Raises:
+            PayloadInvalid: the text is no JSON object, or does not fit the signature (any more).
+        """
+        shape = self._shape
+        try:
+            return shape.arguments(payload_text)
+        except Exception as error:  # noqa: BLE001  # constructors of users' types raise anything
+            raise PayloadInvalid(self.kind, self._misfits(payload_text, error)) from None
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema (2020-12) of the payload, titled by the task's kind."""
+        shape = self._shape
+        definitions: dict[str, Any] = {}
+        hook = functools.partial(_schema_of, definitions=definitions)
+        document = msgspec.json.schema(shape.struct, schema_hook=hook)
+        definitions.update(document["$defs"])
+        schema: dict[str, Any] = definitions.pop(document["$ref"].removeprefix("#/$defs/"))
+        schema["title"] = self.kind
+        for name, default in shape.defaults.items():
+            _note_default(schema["properties"][name], default)
+        if shape.takes_extra:
+            extra = msgspec.json.schema(shape.extra_hint, schema_hook=hook)
+            definitions.update(extra.pop("$defs", {}))
+            schema["additionalProperties"] = extra
+        return schema | ({"$defs": definitions} if definitions else {})
+
+    @functools.cached_property
+    def _shape(self) -> _Shape:
+        hints = self._resolved_hints()
+        own = [p for p in self._parameters if not self._is_context(hints[p.name])]
+        context = [p.name for p in self._parameters if p not in own]
+        if len(context) > 1:
+            raise self._unusable(f"more than one context parameter: {', '.join(context)}")
+        for parameter in own:
+            self._check_supported(parameter.name, hints[parameter.name])
+        return _Shape.of(own, hints, context_parameter=context[0] if context else None)
+
+    def _is_context(self, hint: object) -> bool:
+        return hint is self._context_type or typing.get_origin(hint) is self._context_type
+
+    def _resolved_hints(self) -> dict[str, Any]:
+        """Resolve parameter by parameter: a return type that only a checker sees does no harm."""
+        holder = _annotated(self.function)
+        hints: dict[str, Any] = {}
+        # Read again: since Python 3.14 an annotation is evaluated when it is asked for.
+        for parameter in _parameters_of(self.function):
+            annotation = parameter.annotation
+            is_bare = annotation is inspect.Parameter.empty
+            hints[parameter.name] = Any if is_bare else self._resolved(parameter, holder)
+        return hints
+
+    def _resolved(self, parameter: inspect.Parameter, holder: Callable[..., object]) -> Any:
+        carrier = types.FunctionType(_nothing.__code__, getattr(holder, "__globals__", {}))
+        carrier.__annotations__ = {"hint": parameter.annotation}
+        try:
+            return typing.get_type_hints(carrier, include_extras=True)["hint"]
+        except Exception as error:
+            raise self._unusable(
+                f"annotation {_annotation_text(parameter.annotation)} of parameter "
+                f"{parameter.name!r} can't be resolved ({_described(error)}); "
+                "define or import it at module level, not only for type checkers"
+            ) from error
+
+    def _check_supported(self, name: str, hint: object) -> None:
+        try:
+            msgspec.json.Decoder(hint)
+        except Exception as error:
+            text = f"annotation {_annotation_text(hint)} of parameter {name!r} can't be a payload"
+            raise self._unusable(f"{text}: {_described(error)}") from error
+
+    def _unusable(self, problem: str) -> OptionInvalid:
+        module = getattr(self.function, "__module__", "")
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        return OptionInvalid(f"task {self.kind!r}", f"function {module}.{name}: {problem}")
+
+    def _bind(
+        self, args: tuple[object, ...], kwargs: dict[str, Any]
+    ) -> tuple[dict[str, Any], list[FieldError]]:
+        names = self._shape.positional
+        fields = dict(zip(names, args, strict=False))
+        twice = [name for name in fields if name in kwargs]
+        errors = [FieldError(name, "given twice, by position and by name") for name in twice]
+        if len(args) > len(names):
+            counts = f"{len(args)} values by position, at most {len(names)} are taken"
+            errors.append(FieldError("payload", counts))
+        return fields | kwargs, errors
+
+    def _encode(self, fields: dict[str, Any], errors: typing.Sequence[FieldError]) -> str:
+        shape = self._shape
+        try:
+            text, is_plain = codec.encode_fields(self.kind, fields)
+            shape.check(text)
+            if not is_plain:
+                shape.check_native(fields)
+        except Exception as error:  # noqa: BLE001  # constructors of users' types raise anything
+            found = [*errors, *self._refusals(fields, error)]
+            # Not chained: pydantic's own message shows the values, ours must not.
+            raise PayloadInvalid(self.kind, found) from None
+        if errors:
+            raise PayloadInvalid(self.kind, errors)
+        return text
+
+    def _refusals(self, fields: dict[str, Any], error: Exception) -> list[FieldError]:
+        """What can't be stored, which the codec has told already, and what does not fit."""
+        told = error.errors if isinstance(error, PayloadInvalid) else ()
+        found = codec.first_errors(self._field_errors(fields, is_storable=not told))
+        named = {misfit.field for misfit in found}
+        found = [problem for problem in told if problem.field not in named] + found
+        return found or [FieldError("payload", _described(error))]
+
+    def _misfits(self, payload_text: str, error: Exception) -> list[FieldError]:
+        try:
+            fields = codec.decode(payload_text)
+        except ValueError as garbage:
+            return [FieldError("payload", str(garbage))]
+        if not isinstance(fields, dict):
+            return [FieldError("payload", "is not a JSON object")]
+        return self._refusals(fields, error)
+
+    def _field_errors(self, fields: dict[str, Any], *, is_storable: bool) -> Iterator[FieldError]:
+        """The slow path: every field by itself, in the signature's order, then the unexpected."""
+        shape = self._shape
+        for name, hint in shape.hints.items():
+            if name in fields:
+                yield from _value_errors(fields[name], hint, name, is_storable=is_storable)
+            elif name in shape.required:
+                yield FieldError(name, "required")
+        for name, value in fields.items():
+            if name in shape.hints:
+                continue
+            if shape.takes_extra and name != shape.context_parameter:
+                hint = shape.extra_hint
+                yield from _value_errors(value, hint, str(name), is_storable=is_storable)
+            else:
+                yield FieldError(codec.join_path("", str(name)), self._unexpected(name))
+
+    def _unexpected(self, name: object) -> str:
+        shape = self._shape
+        if name == shape.context_parameter:
+            return "unexpected; the worker gives the context, it is not part of the payload"
+        near = difflib.get_close_matches(str(name)[:_NAME_COMPARED], shape.hints, n=1)
+        return f"unexpected; did you mean {near[0]!r}?" if near else "unexpected"
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A signature with its hints resolved. `struct` has a field for each named parameter."""
+
+    hints: dict[str, Any]
+    required: frozenset[str]
+    defaults: dict[str, object]
+    positional: tuple[str, ...]
+    takes_extra: bool
+    extra_hint: Any
+    context_parameter: str | None
+    struct: type[msgspec.Struct]
+    decoder: msgspec.json.Decoder[Any]
+
+    @classmethod
+    def of(
+        cls,
+        parameters: list[inspect.Parameter],
+        hints: dict[str, Any],
+        *,
+        context_parameter: str | None,
+    ) -> _Shape:
+        named = [p for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        extra = [hints[p.name] for p in parameters if p not in named]
+        empty = inspect.Parameter.empty
+        # Not given is told from given by UNSET, so that the function's own default applies.
+        fields: list[Any] = [
+            (p.name, hints[p.name], *(() if p.default is empty else (msgspec.UNSET,)))
+            for p in named
+        ]
+        struct = msgspec.defstruct(
+            "Payload", fields, kw_only=True, forbid_unknown_fields=not extra, module=__name__
+        )
+        return cls(
+            hints={p.name: hints[p.name] for p in named},
+            required=frozenset(p.name for p in named if p.default is empty),
+            defaults={p.name: p.default for p in named if p.default is not empty},
+            positional=tuple(p.name for p in named if p.kind is p.POSITIONAL_OR_KEYWORD),
+            takes_extra=bool(extra),
+            extra_hint=extra[0] if extra else None,
+            context_parameter=context_parameter,
+            struct=struct,
+            decoder=msgspec.json.Decoder(struct, dec_hook=_from_plain),
+        )
+
+    def check(self, text: str) -> None:
+        """Raise anything if the text does not decode to the parameters' types."""
+        self._decoded(text)
+        if self.takes_extra:
+            self._extra(codec.decode(text))
+
+    def check_native(self, fields: dict[str, Any]) -> None:
+        """Raise anything if a value only fits once written as text: bytes for a `str`, say."""
+        native = _native(fields)
+        _converted(native, self.struct)
+        if self.takes_extra:
+            self._extra(native)
+
+    def arguments(self, text: str) -> dict[str, Any]:
+        values = msgspec.structs.asdict(self._decoded(text))
+        if self.defaults:
+            values = {name: part for name, part in values.items() if part is not msgspec.UNSET}
+        return values | self._extra(codec.decode(text)) if self.takes_extra else values
+
+    def _decoded(self, text: str) -> Any:
+        try:
+            return self.decoder.decode(text)
+        except msgspec.ValidationError:
+            # Slower, but `codec` reads the negative integers of 4,300 digits that msgspec refuses.
+            return _converted(codec.decode(text), self.struct)
+
+    def _extra(self, fields: dict[str, Any]) -> dict[str, Any]:
+        if self.context_parameter in fields:
+            raise ValueError("the context is not part of the payload")
+        extra = {name: part for name, part in fields.items() if name not in self.hints}
+        converted = _converted(extra, dict[str, self.extra_hint])  # type: ignore[name-defined]  # made at run time
+        return typing.cast("dict[str, Any]", converted)
+
+
+_Parts: TypeAlias = "Iterator[tuple[object, Any, str]]"
+
+_MISSING: Final = object()
+_NAME_COMPARED: Final = 200
+_MESSAGE_BYTES_MAX: Final = 1024
+_WHERE: Final = re.compile(r" - at (?:`key` in )?`\$([^`]*)`\Z")
+_UNNAMED: Final[dict[object, str]] = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but payloads have names: drop the `/`",
+    inspect.Parameter.VAR_POSITIONAL: "takes values without names: take one list instead",
+}
+
+
+def _nothing() -> None: ...
+
+
+def _parameters_of(function: Callable[..., object]) -> list[inspect.Parameter]:
+    if sys.version_info >= (3, 14):
+        # Else a name that is defined further down would fail here, before its time.
+        forward = annotationlib.Format.FORWARDREF
+        signature = inspect.signature(function, annotation_format=forward)
+    else:
+        signature = inspect.signature(function)
+    return list(signature.parameters.values())
+
+
+def _annotated(function: Callable[..., object]) -> Callable[..., object]:
+    """The plain function whose module the annotations were written in."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    if not hasattr(function, "__globals__") and not inspect.ismethod(function):
+        function = type(function).__call__
+    return typing.cast("Callable[..., object]", getattr(function, "__func__", function))
+
+
+def _annotation_text(annotation: object) -> str:
+    if isinstance(annotation, str):
+        return repr(annotation)
+    return repr(annotation.__qualname__ if isinstance(annotation, type) else str(annotation))
+
+
+def _native(value: object) -> Any:
+    """Builtins, with the scalars kept that have no JSON type of their own."""
+    kept = codec.SCALARS_WRITTEN_AS_TEXT
+    return msgspec.to_builtins(value, builtin_types=kept, str_keys=True, enc_hook=codec.to_exchange)
+
+
+def _plain(value: object) -> Any:
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=codec.to_exchange)
+
+
+def _converted(value: object, hint: Any) -> object:
+    return msgspec.convert(value, hint, dec_hook=_from_plain, str_keys=True)
+
+
+def _from_plain(target: Any, value: object) -> object:
+    """The hook for types that msgspec does not know: pydantic's models, and nothing else."""
+    if not hasattr(target, "model_validate"):
+        name = getattr(target, "__qualname__", str(target))
+        raise TypeError(f"{name} can't be made from JSON; take a dataclass or a builtin type")
+    try:
+        # As JSON, because a strict model takes a date as text from JSON only.
+        return target.model_validate_json(msgspec.json.encode(value))
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__} in its validator: {error}") from error
+
+
+def _value_errors(
+    value: object, hint: Any, name: str, *, is_storable: bool
+) -> Iterator[FieldError]:
+    path = codec.join_path("", name)
+    try:
+        is_fitting = True
+        for error in _type_errors(_native(value), hint, path):
+            is_fitting = False
+            yield error
+        # A Decimal for a float fits as it is, but not any more once it is text.
+        if is_fitting:
+            yield from _type_errors(_plain(value), hint, path)
+    except Exception as error:  # noqa: BLE001  # the value's own code may raise anything
+        # What can't be stored can't always be opened either, and is told already.
+        if is_storable:
+            yield FieldError(path, _described(error))
+
+
+def _type_errors(value: object, hint: Any, path: str) -> Iterator[FieldError]:
+    """Descend as deep as the hint can be followed."""
+    if value is _MISSING:
+        yield FieldError(path, "required")
+        return
+    hint = _bare(hint, value)
+    try:
+        _converted(value, hint)
+    except Exception as error:  # noqa: BLE001  # a type's own constructor may raise anything
+        is_inside = False
+        for part, part_hint, part_path in _parts(value, hint, path):
+            for found in _type_errors(part, part_hint, part_path):
+                is_inside = True
+                yield found
+        if not is_inside:
+            yield from _located(error, path)
+
+
+def _bare(hint: Any, value: object) -> Any:
+    """Strip what stands around a type: Required, NotRequired, and Optional of a given value."""
+    origin = typing.get_origin(hint)
+    if origin in (typing.Required, typing.NotRequired):
+        return _bare(typing.get_args(hint)[0], value)
+    if origin in (typing.Union, types.UnionType) and value is not None:
+        arms = [arm for arm in typing.get_args(hint) if arm is not type(None)]
+        return arms[0] if len(arms) == 1 else hint
+    return hint
+
+
+def _parts(value: object, hint: Any, path: str) -> _Parts:
+    """The parts of a value that have hints of their own, each with its path."""
+    while typing.get_origin(hint) is Annotated or isinstance(hint, NewType):
+        hint = getattr(hint, "__supertype__", None) or typing.get_args(hint)[0]
+    origin, args = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if isinstance(value, (list, tuple)):
+        hints = _item_hints(origin, args, len(value))
+        for index, (part, part_hint) in enumerate(zip(value, hints, strict=False)):
+            yield part, part_hint, codec.join_path(path, index)
+    elif isinstance(value, dict) and len(args) == 2 and _is_mapping(origin):
+        for key, part in value.items():
+            yield part, args[1], codec.join_path(path, str(key))
+    elif isinstance(value, dict) and isinstance(origin, type):
+        yield from _object_parts(value, origin, path)
+
+
+def _is_mapping(origin: Any) -> bool:
+    is_class = isinstance(origin, type) and not typing.is_typeddict(origin)
+    return is_class and issubclass(origin, Mapping)
+
+
+def _item_hints(origin: Any, args: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    if origin is tuple and args[1:] != (...,):
+        return args if len(args) == count else ()
+    return (args[0],) * count if args else ()
+
+
+def _object_parts(value: dict[str, Any], cls: type, path: str) -> _Parts:
+    fields = getattr(msgspec.inspect.type_info(cls), "fields", ())
+    hints = typing.get_type_hints(cls, include_extras=True) if fields else {}
+    for field in fields:
+        if field.encode_name in value or field.required:
+            part = value.get(field.encode_name, _MISSING)
+            yield part, hints[field.name], codec.join_path(path, field.encode_name)
+
+
+def _located(error: Exception, path: str) -> list[FieldError]:
+    """The fields that an error of msgspec, or of pydantic inside it, speaks of."""
+    where = _WHERE.search(str(error))
+    path += where.group(1) if where else ""
+    listed = getattr(error.__cause__, "errors", None)
+    if not callable(listed):
+        return [FieldError(path, _described(error))]
+    items = listed(include_url=False, include_context=False, include_input=False)
+    return [
+        FieldError(functools.reduce(codec.join_path, e["loc"], path), _short(e["msg"]))
+        for e in items
+    ]
+
+
+def _described(error: Exception) -> str:
+    text = _WHERE.sub("", codec.error_record(error).message)
+    if not isinstance(error, (msgspec.MsgspecError, ValueError, TypeError, NameError)):
+        text = f"{type(error).__name__}: {text}"
+    return _short(text)
+
+
+def _short(message: str) -> str:
+    return codec.clean_text(message, bytes_max=_MESSAGE_BYTES_MAX)
+
+
+def _schema_of(target: Any, *, definitions: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a type that msgspec does not know; its definitions move to the document's."""
+    if not hasattr(target, "model_json_schema"):
+        return {}
+    prefix = f"{target.__qualname__}."
+    schema = dict(target.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}"))
+    inner = schema.pop("$defs", {})
+    definitions.update({f"{prefix}{name}": part for name, part in inner.items()})
+    return schema
+
+
+def _note_default(schema: dict[str, Any], default: object) -> None:
+    try:
+        schema["default"] = _plain(default)
+    except Exception:  # noqa: BLE001  # a default that is no JSON is the function's business
+        schema.pop("default", None)

@@ -1,0 +1,63 @@
+"""A user's connection as the verbs see it, whichever library made it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Generic, TypeVar
+
+from rowlock.store.text import Dialect, ParameterStyle
+
+# `Rows` for a blocking connection, an awaitable of them for an async one.
+A_co = TypeVar("A_co", covariant=True)
+
+RingNow = Callable[[frozenset[str]], None]
+RingLater = Callable[[RingNow, frozenset[str]], bool]
+
+
+class Standing(Enum):
+    """Whose transaction a statement would be part of."""
+
+    OPEN = auto()  # A transaction is open: the user's.
+    IDLE = auto()  # None is, but the first write opens one, which the user will end.
+    AUTOCOMMIT = auto()  # None is, and each statement would be committed by itself.
+
+
+def never_rings(ring: RingNow, queues: frozenset[str]) -> bool:
+    """For libraries that don't tell when a transaction was committed."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Borrowed(Generic[A_co]):
+    """A connection of the user's, for the time of one verb.
+
+    `driver` is the connection at the bottom, below any framework. `ring_later` rings after the
+    commit of the user's transaction, if it has one, and says whether it will.
+    """
+
+    dialect: Dialect
+    style: ParameterStyle
+    standing: Standing
+    driver: object
+    execute: Callable[[str, Any], A_co]
+    ring_later: RingLater = never_rings
+
+
+def sqlite_standing(driver: Any) -> Standing:
+    """Of a `sqlite3.Connection` or one that looks like it."""
+    if driver.in_transaction:
+        return Standing.OPEN
+    # `autocommit` came with Python 3.12; where it is not a bool, isolation_level decides as ever.
+    # aiosqlite does not pass it on, and `_conn` is the connection that it wraps.
+    setting = getattr(getattr(driver, "_conn", driver), "autocommit", None)
+    is_autocommit = setting if isinstance(setting, bool) else driver.isolation_level is None
+    return Standing.AUTOCOMMIT if is_autocommit else Standing.IDLE
+
+
+def postgres_standing(driver: Any) -> Standing:
+    """Of a connection of psycopg, either version and colour."""
+    if driver.info.transaction_status != 0:
+        return Standing.OPEN
+    return Standing.AUTOCOMMIT if driver.autocommit else Standing.IDLE

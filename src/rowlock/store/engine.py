@@ -1,0 +1,32 @@
+"""What the store asks of an engine: one for SQLite, one for PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from rowlock.clock import Clock
+from rowlock.store.drive import Binder
+from rowlock.store.steps import Op
+from rowlock.store.text import Dialect
+
+T = TypeVar("T")
+
+
+class Engine(Protocol):
+    """What runs verbs on one kind of database."""
+
+    dialect: Dialect
+    schema: str
+    binder: Binder
+
+    @property
+    def clock(self) -> Clock | None:
+        """None: the database's own."""
+        ...
+
+    def run(self, op: Op[T]) -> T: ...
+    async def arun(self, op: Op[T]) -> T: ...
+    def migrate(self) -> list[int]: ...
+    def applied(self) -> dict[int, str]: ...
+    def close(self) -> None: ...
+    async def aclose(self) -> None: ...

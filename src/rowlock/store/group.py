@@ -1,0 +1,188 @@
+"""One owner thread for async callers of SQLite: many requests, one transaction, one sync.
+
+1. Each request has a SAVEPOINT of its own: one that fails undoes nothing of the others.
+2. A request is answered only after the COMMIT that holds it.
+3. Every request is answered, whatever happens to the thread or the file.
+4. A request that commits by itself (long maintenance) is run apart, in nobody's way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from rowlock import config
+from rowlock.errors import MigrationNeeded, StoreUnavailable, UnsupportedStore
+from rowlock.store import drive
+from rowlock.store.steps import Commit, Op, Rows, Step
+
+if TYPE_CHECKING:
+    from rowlock.store.sqlite_session import Session
+
+T = TypeVar("T")
+
+
+class _NeedsCommitError(Exception):
+    """Raised through a request that wants to commit halfway; it is then run apart."""
+
+
+class RunApart(Protocol):
+    """Runs an op in a transaction of its own, in the calling thread."""
+
+    def __call__(self, op: Op[T]) -> T: ...
+
+
+@dataclass(slots=True)
+class _Request:
+    op: Op[Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: Exception | None = None
+
+
+class CommitGroup:
+    """Runs ops of any event loop in one thread, together."""
+
+    def __init__(self, new_session: Callable[[], Session], *, run_apart: RunApart) -> None:
+        self._new_session = new_session
+        self._run_apart = run_apart
+        self._guard = threading.Lock()
+        self._owner: _Owner | None = None
+
+    async def run(self, op: Op[T]) -> T:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        with self._guard:
+            if self._owner is None:
+                self._owner = _Owner.started(self._new_session)
+            self._owner.requests.put(_Request(op, loop, future))
+        try:
+            return await future
+        except _NeedsCommitError:
+            return await asyncio.to_thread(self._run_apart, op)
+
+    def close(self) -> None:
+        """Finish what was asked for, then end the thread; a later call starts a new one."""
+        with self._guard:
+            owner, self._owner = self._owner, None
+        if owner is not None:
+            owner.requests.put(None)
+            owner.thread.join()
+
+
+@dataclass(slots=True)
+class _Owner:
+    """The thread with the connection, and what it was asked; None is the last it is asked."""
+
+    new_session: Callable[[], Session]
+    requests: queue.SimpleQueue[_Request | None] = field(default_factory=queue.SimpleQueue)
+    thread: threading.Thread = field(init=False)
+    session: Session | None = None
+
+    @classmethod
+    def started(cls, new_session: Callable[[], Session]) -> _Owner:
+        owner = cls(new_session)
+        owner.thread = threading.Thread(target=owner.serve, name="rowlock-sqlite", daemon=True)
+        owner.thread.start()
+        return owner
+
+    def serve(self) -> None:
+        is_last = False
+        while not is_last:
+            batch, is_last = self._gather()
+            if batch:
+                self._run_together(batch)
+                _answer(batch)
+        if self.session is not None:
+            with self.session.busy:
+                self.session.dispose()
+
+    def _gather(self) -> tuple[list[_Request], bool]:
+        """Wait for a request, and take what else is waiting; whether that was the last."""
+        batch: list[_Request] = []
+        try:
+            while len(batch) < config.SQLITE_GROUP_MAX:
+                request = self.requests.get(block=not batch)
+                if request is None:
+                    return batch, True
+                # Asked for by somebody who does not wait any more.
+                if not request.future.cancelled():
+                    batch.append(request)
+        except queue.Empty:
+            pass
+        return batch, False
+
+    def _run_together(self, batch: list[_Request]) -> None:
+        writes = any(request.op.writes for request in batch)
+        try:
+            if self.session is None:
+                self.session = self.new_session()
+            with self.session.transaction(writes=writes):
+                for request in batch:
+                    _run_one(self.session, request)
+        except BaseException as error:  # noqa: BLE001  # nobody above could answer the callers
+            # The transaction is gone, and with it everybody's work.
+            for request in batch:
+                request.error = _error_for_one(error)
+
+
+def _run_one(session: Session, request: _Request) -> None:
+    execute = session.connection.execute
+    execute("SAVEPOINT request")
+    try:
+        request.result = drive.run(request.op.start(), _without_commit(session))
+    except Exception as error:
+        if not session.connection.in_transaction:
+            # SQLite itself undid it all, for want of space or memory.
+            raise
+        request.error = session.file.mapped(error) if isinstance(error, sqlite3.Error) else error
+        execute("ROLLBACK TO request")
+    execute("RELEASE request")
+
+
+def _without_commit(session: Session) -> Callable[[Step], Rows]:
+    def perform(step: Step) -> Rows:
+        if isinstance(step, Commit):
+            raise _NeedsCommitError
+        return session.perform(step)
+
+    return perform
+
+
+def _error_for_one(error: BaseException) -> Exception:
+    """An exception of each caller's own: their tracebacks must not grow into each other."""
+    if isinstance(error, StoreUnavailable | UnsupportedStore | MigrationNeeded):
+        own: Exception = type(error)(*error.args)
+    else:
+        own = StoreUnavailable(f"nothing was written: {type(error).__name__}: {error}")
+    own.__cause__ = error
+    return own
+
+
+def _answer(batch: list[_Request]) -> None:
+    """Tell each loop once, however many of its requests were in the batch."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Request]] = {}
+    for request in batch:
+        by_loop.setdefault(request.loop, []).append(request)
+    for loop, requests in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, requests)
+        except RuntimeError:
+            # The loop is closed: nobody waits any more.
+            continue
+
+
+def _resolve(requests: list[_Request]) -> None:
+    for request in requests:
+        if request.future.done():
+            continue
+        if request.error is not None:
+            request.future.set_exception(request.error)
+        else:
+            request.future.set_result(request.result)

@@ -1,0 +1,1 @@
+"""The verbs, each written once: generators that yield steps and are sent rows."""

@@ -1,0 +1,203 @@
+"""Enqueue: a job exists once per id, and once per key while that key is held.
+
+1. A fresh id without a key needs one statement: nothing can stand in its way.
+2. Otherwise the insert comes first, and only then, in a new statement of the same transaction, the
+   look at what has ended: the insert may have waited for that very end. (One statement with WHERE
+   NOT EXISTS races: it looks before it waits.)
+3. What was inserted in vain is withdrawn before anyone else can see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rowlock import config
+from rowlock.errors import OptionInvalid, StoreUnavailable
+from rowlock.job import Job, JobRow, JobState, job_of
+from rowlock.store.options import NEW_JOB_COLUMNS, NewJob
+from rowlock.store.steps import Batch, Begin, Op, Ring, Row, Rows, Statement, Steps, writing
+
+# A clash whose winner is gone when we look was finished in between; it can't go on for ever.
+_ROUNDS_MAX = 10
+
+_ASKED_COLUMNS = ("id", "tenant", "kind", "key")
+
+Answers = dict[str, Job]
+
+
+def enqueue(jobs: Sequence[NewJob]) -> Op[list[Job]]:
+    """Insert jobs, all or none; each answer says whether it is new. In the order given."""
+    if len(jobs) > config.ENQUEUE_MANY_MAX:
+        raise OptionInvalid("jobs", f"must be {config.ENQUEUE_MANY_MAX} at most in one call")
+    return writing(
+        "enqueue",
+        lambda: _enqueue(jobs, is_resend=False),
+        repeat=lambda: _enqueue(jobs, is_resend=True),
+    )
+
+
+def _enqueue(jobs: Sequence[NewJob], *, is_resend: bool) -> Steps[list[Job]]:
+    answers: Answers = {}
+    # Of two with one id in the same call, the first is the job and the other its resend.
+    firsts = {job.id: job for job in reversed(jobs)}.values()
+    # Bulk inserts touch keys in one order, so that two of them can't wait for each other.
+    ordered = sorted(firsts, key=lambda job: (job.tenant or "", job.kind, job.key or "", job.id))
+    if len(jobs) > config.BATCH_ROWS or any(map(_needs_care, jobs)) or is_resend:
+        yield Begin()
+    for batch in _batches(ordered):
+        yield from _enqueue_batch(batch, answers, is_resend=is_resend)
+    rung = frozenset(job.queue for job in jobs if answers[job.id].created)
+    if rung:
+        yield Ring(rung)
+    return _in_order(jobs, answers)
+
+
+def _needs_care(job: NewJob) -> bool:
+    return job.is_resend or job.key is not None
+
+
+def _batches(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+    for start in range(0, len(jobs), config.BATCH_ROWS):
+        yield jobs[start : start + config.BATCH_ROWS]
+
+
+def _enqueue_batch(batch: Sequence[NewJob], answers: Answers, *, is_resend: bool) -> Steps[None]:
+    waiting = {job.id: job for job in batch if job.id not in answers}
+    for _ in range(_ROUNDS_MAX):
+        inserted = yield Batch("enqueue", NEW_JOB_COLUMNS, [job.row() for job in waiting.values()])
+        for id, run_at, created_at in inserted:
+            answers[id] = _new(waiting[id], run_at, created_at)
+        careful = [waiting[row[0]] for row in inserted if is_resend or _needs_care(waiting[row[0]])]
+        if careful:
+            yield from _yield_to_settled(careful, answers)
+        waiting = {id: job for id, job in waiting.items() if id not in answers}
+        if waiting:
+            yield from _answer_from_live(waiting, answers, is_resend=is_resend)
+            waiting = {id: job for id, job in waiting.items() if id not in answers}
+        if waiting:
+            # What was in their way has ended, or was a twin of theirs that is withdrawn again.
+            yield from _answer_from_settled(list(waiting.values()), answers)
+            waiting = {id: job for id, job in waiting.items() if id not in answers}
+        if not waiting:
+            return
+    # Undone by hand: in a transaction of the caller's own nobody else would do it.
+    yield Statement("withdraw", {"ids": [id for id, job in answers.items() if job.created]})
+    raise StoreUnavailable(
+        f"{len(waiting)} jobs kept clashing with others that vanished; enqueue them again"
+    )
+
+
+def _yield_to_settled(inserted: Sequence[NewJob], answers: Answers) -> Steps[None]:
+    """Where a job that has ended still holds the id or the key, it is the answer."""
+    found = yield Batch("find_settled", _ASKED_COLUMNS, _asked(inserted))
+    if found:
+        yield Statement("withdraw", {"ids": sorted({row[0] for row in found})})
+        answers.update((yield from _answers_of(found, inserted)))
+
+
+def _answer_from_settled(waiting: Sequence[NewJob], answers: Answers) -> Steps[None]:
+    found = yield Batch("find_settled", _ASKED_COLUMNS, _asked(waiting))
+    if found:
+        answers.update((yield from _answers_of(found, waiting)))
+
+
+def _answers_of(found: Rows, jobs: Sequence[NewJob]) -> Steps[Answers]:
+    """The jobs that `find_settled` named; what it names first counts."""
+    holders = {row[0]: row for row in reversed(found)}
+    rows = yield Statement("get", {"ids": [row[1] for row in holders.values()]})
+    known = {row[0]: job_of(JobRow._make(row[:-1]), now=row[-1]) for row in rows}
+    by_id = {job.id: job for job in jobs}
+    return {
+        asked: known.get(row[1]) or _remembered(by_id[asked], row) for asked, row in holders.items()
+    }
+
+
+def _answer_from_live(
+    waiting: dict[str, NewJob], answers: Answers, *, is_resend: bool
+) -> Steps[None]:
+    for row in (yield Batch("find_live", _ASKED_COLUMNS, _asked(list(waiting.values())))):
+        answers.setdefault(row[0], job_of(JobRow._make(row[1:-1]), now=row[-1]))
+    # A resend is the same job even when it has ended and another holds its key by now.
+    by_key = [
+        job
+        for id, job in waiting.items()
+        if (is_resend or job.is_resend) and id in answers and answers[id].id != id
+    ]
+    if by_key:
+        by_id_alone = [(job.id, None, job.kind, None) for job in by_key]
+        found = yield Batch("find_settled", _ASKED_COLUMNS, by_id_alone)
+        if found:
+            answers.update((yield from _answers_of(found, by_key)))
+
+
+def _asked(jobs: Sequence[NewJob]) -> list[Row]:
+    return [(job.id, job.tenant, job.kind, job.key) for job in jobs]
+
+
+def _in_order(jobs: Sequence[NewJob], answers: Answers) -> list[Job]:
+    """One answer a job; of two with one id in the same call only the first is new."""
+    seen: set[str] = set()
+    listed: list[Job] = []
+    for job in jobs:
+        answer = answers[job.id]
+        listed.append(answer if job.id not in seen else _not_created(answer))
+        seen.add(job.id)
+    return listed
+
+
+def _not_created(job: Job) -> Job:
+    values = {name: getattr(job, name) for name in Job.__struct_fields__}
+    return Job(**{**values, "created": False})
+
+
+def _new(job: NewJob, run_at: int, created_at: int) -> Job:
+    row = _row_of(job, id=job.id, run_at=run_at, created_at=created_at)
+    return job_of(row, now=created_at, created=True)
+
+
+def _remembered(asked: NewJob, row: Row) -> Job:
+    """A job whose row is gone (keep=0): its id, names and state are all that is known.
+
+    A resend by id gets its own payload back; for a key, the first job's payload is not known.
+    """
+    _, holder, kind, queue, tenant, key, state, token, now = row
+    base = _row_of(asked, id=holder, run_at=now, created_at=now)
+    payload = asked.payload if holder == asked.id else "{}"
+    gone = base._replace(
+        kind=kind, queue=queue, tenant=tenant, key=key, token=token, payload=payload
+    )
+    return job_of(gone._replace(state=JobState(state).value), now=now)
+
+
+def _row_of(job: NewJob, *, id: str, run_at: int, created_at: int) -> JobRow:
+    return JobRow(
+        id=id,
+        kind=job.kind,
+        queue=job.queue,
+        rank=job.rank,
+        tenant=job.tenant,
+        key=job.key,
+        key_hold=job.key_hold,
+        payload=job.payload,
+        attempt=0,
+        max_attempts=job.max_attempts,
+        run_at=run_at,
+        created_at=created_at,
+        started_at=None,
+        lease_expires_at=None,
+        worker=None,
+        token=0,
+        crashes=0,
+        cancel_requested=False,
+        errors=None,
+        progress=None,
+        tags=job.tags,
+        meta=job.meta,
+        policy=job.policy,
+        state=None,
+        finished_at=None,
+        result=None,
+    )
+
+
+__all__ = ["enqueue"]

@@ -1,0 +1,115 @@
+"""While a job runs: heartbeats, progress and log lines, all fenced by the lease's token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+
+from rowlock import codec, config
+from rowlock.clock import duration_us, from_us
+from rowlock.errors import OptionInvalid
+from rowlock.ids import parse_id
+from rowlock.job import Beat, Lease, LogLine, Progress
+from rowlock.store import options
+from rowlock.store.ops.settle import Missed
+from rowlock.store.steps import Batch, Begin, Op, Statement, Steps, reading, writing
+
+
+def heartbeat(
+    leases: Sequence[Lease], *, lease: float | timedelta = config.LEASE_SECONDS_DEFAULT
+) -> Op[list[Beat]]:
+    """Extend leases; for each, in order: kept, lost, or kept and asked to cancel."""
+    duration = duration_us(lease, option="lease")
+    if duration == 0:
+        raise OptionInvalid("lease", "must be longer than 0 seconds")
+
+    def steps() -> Steps[list[Beat]]:
+        rows = sorted({(held.id, held.token) for held in leases})
+        if not rows:
+            return []
+        kept = yield Batch("heartbeat", ("id", "token"), rows, {"lease": duration})
+        flags = {(id, token): bool(is_cancelled) for id, token, is_cancelled in kept}
+        return [_beat(flags.get((held.id, held.token))) for held in leases]
+
+    return writing("heartbeat", steps, repeat=steps)
+
+
+def _beat(is_cancelled: bool | None) -> Beat:
+    if is_cancelled is None:
+        return Beat.LOST
+    return Beat.CANCEL_REQUESTED if is_cancelled else Beat.KEPT
+
+
+def progress(lease: Lease, *, fraction: float, text: str = "") -> Op[Missed]:
+    """Say how far a running job is."""
+    if isinstance(fraction, bool) or not 0 <= fraction <= 1:
+        raise OptionInvalid("fraction", f"must be a number from 0 to 1, not {fraction!r}")
+    cleaned = codec.clean_text(text, bytes_max=config.PROGRESS_TEXT_BYTES_MAX)
+    encoded = msgspec.json.encode(Progress(float(fraction), cleaned)).decode()
+
+    def steps() -> Steps[Missed]:
+        values = {"id": lease.id, "token": lease.token, "progress": encoded}
+        kept = yield Statement("progress", values)
+        return Missed() if kept else Missed([lease])
+
+    return writing("progress", steps, repeat=steps)
+
+
+def log(lease: Lease, lines: Sequence[str]) -> Op[Missed]:
+    """Add lines to a running job's log; what goes beyond its bound is dropped."""
+    cleaned = [codec.clean_text(line, bytes_max=config.LOG_LINE_BYTES_MAX) for line in lines]
+
+    def steps() -> Steps[Missed]:
+        yield Begin()
+        values = {"id": lease.id, "token": lease.token, "lines": len(cleaned)}
+        counted = yield Statement("log_count", values)
+        if not counted:
+            return Missed([lease])
+        before: int = counted[0][0]
+        room = cleaned[: max(0, config.LOG_LINES_MAX - before)]
+        rows = [(lease.id, before + place, line) for place, line in enumerate(room)]
+        if rows:
+            yield Batch("log_write", ("job_id", "line", "text"), rows)
+        return Missed()
+
+    return writing("log", steps)
+
+
+def read_log(id: str) -> Op[list[LogLine]]:
+    """The log lines of a job, oldest first."""
+    job_id = parse_id(id)
+
+    def steps() -> Steps[list[LogLine]]:
+        rows = yield Statement("log_read", {"id": job_id})
+        return [LogLine(from_us(at), text) for at, text in rows]
+
+    return reading("read_log", steps)
+
+
+def announce(
+    *, worker: str, queues: Sequence[str], kinds: Sequence[str], host: str, pid: int
+) -> Op[None]:
+    """A worker says that it is there, and what it serves."""
+    values = {
+        "worker": options.name(worker, option="worker"),
+        "pid": pid,
+        "host": codec.clean_text(host, bytes_max=config.NAME_CHARACTERS_MAX),
+        "queues_json": msgspec.json.encode(options.names(queues, option="queues")).decode(),
+        "kinds_json": msgspec.json.encode(options.names(kinds, option="kinds")).decode(),
+    }
+
+    def steps() -> Steps[None]:
+        yield Statement("announce", values)
+
+    return writing("announce", steps, repeat=steps)
+
+
+def depart(worker: str) -> Op[None]:
+    """A worker says goodbye."""
+
+    def steps() -> Steps[None]:
+        yield Statement("depart", {"worker": options.name(worker, option="worker")})
+
+    return writing("depart", steps, repeat=steps)

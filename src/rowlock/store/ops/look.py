@@ -1,0 +1,308 @@
+"""Look: jobs by id, pages of jobs, counts per queue, workers. Bounded reads, no locks."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from rowlock import config
+from rowlock.clock import from_us
+from rowlock.errors import OptionInvalid
+from rowlock.ids import parse_id
+from rowlock.job import (
+    TERMINAL_STATES,
+    Count,
+    Job,
+    JobRow,
+    JobState,
+    Page,
+    QueueStats,
+    WorkerInfo,
+    job_of,
+)
+from rowlock.store import options
+from rowlock.store.ops.manage import JobFilter
+from rowlock.store.steps import Batch, Op, Rows, Statement, Steps, reading
+
+# Later than any stored time.
+_END_OF_TIME = 2**62
+
+
+def get(id: str) -> Op[Job | None]:
+    """A job, live or finished; None if there is none (any more)."""
+    job_id = parse_id(id)
+
+    def steps() -> Steps[Job | None]:
+        rows = yield Statement("get", {"ids": [job_id]})
+        return job_of(JobRow._make(rows[0][:-1]), now=rows[0][-1]) if rows else None
+
+    return reading("get", steps)
+
+
+class Cursor(msgspec.Struct, frozen=True, array_like=True):
+    """Where a page ended: the last id, and for dead jobs the time of their failure."""
+
+    id: str | None = None
+    finished_at: int = _END_OF_TIME
+
+    def encoded(self) -> str:
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
+
+    @classmethod
+    def decoded(cls, text: str | None) -> Cursor:
+        if text is None:
+            return cls()
+        try:
+            raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            cursor = msgspec.json.decode(raw, type=cls)
+        except (ValueError, TypeError, binascii.Error, msgspec.MsgspecError):
+            raise OptionInvalid("cursor", "is not one that a page gave as its `next`") from None
+        if cursor.id is None or not 0 <= cursor.finished_at <= _END_OF_TIME:
+            raise OptionInvalid("cursor", "is not one that a page gave as its `next`")
+        return cls(parse_id(cursor.id, option="cursor"), cursor.finished_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page that is asked for. Dead jobs come newest failure first, all others newest id first."""
+
+    state: JobState | None
+    chosen: JobFilter
+    limit: int
+    cursor: Cursor
+    scan: int
+
+    @property
+    def is_dead(self) -> bool:
+        return self.state is JobState.DEAD
+
+    @property
+    def wants_live(self) -> bool:
+        return self.state is None or self.state not in TERMINAL_STATES
+
+    @property
+    def wants_finished(self) -> bool:
+        return not self.is_dead and (self.state is None or self.state in TERMINAL_STATES)
+
+    def bounds(self) -> dict[str, object]:
+        return {"cursor": self.cursor.id, "scan": self.scan}
+
+    def values(self) -> dict[str, object]:
+        state = {"state": self.state, "limit": self.limit}
+        return {**self.chosen.values(), **self.bounds(), **state}
+
+
+def list_jobs(
+    chosen: JobFilter,
+    *,
+    state: str | JobState | None = None,
+    limit: int = config.LIST_LIMIT_DEFAULT,
+    cursor: str | None = None,
+    scan: int = config.LIST_SCAN_ROWS_MAX,
+) -> Op[Page]:
+    """A page of jobs; it reads at most `scan` rows of each table and says where to go on."""
+    listing = Listing(
+        state=_state_of(state),
+        chosen=chosen,
+        limit=options.integer(limit, option="limit", low=1, high=config.LIST_LIMIT_MAX),
+        cursor=Cursor.decoded(cursor),
+        scan=scan,
+    )
+    return reading("list", lambda: _list(listing))
+
+
+def _state_of(state: str | JobState | None) -> JobState | None:
+    if state is None:
+        return None
+    try:
+        return JobState(state)
+    except ValueError:
+        known = ", ".join(JobState)
+        raise OptionInvalid("state", f"must be one of {known}, not {state!r}") from None
+
+
+def _list(listing: Listing) -> Steps[Page]:
+    if listing.is_dead:
+        return (yield from _list_dead(listing))
+    live = (yield Statement("list_live", listing.values())) if listing.wants_live else []
+    finished: Rows = []
+    if listing.wants_finished:
+        finished = yield Statement("list_finished", listing.values())
+    # A job that was moved between the two reads is in both; its end is what counts.
+    ended = {row[0] for row in finished}
+    rows = [row for row in live if row[0] not in ended] + finished
+    page = sorted(rows, key=lambda row: str(row[0]), reverse=True)[: listing.limit]
+    # A table that gave a full page was read far enough; another may have come to its bound.
+    floor = yield from _floor(
+        listing,
+        live=listing.wants_live and len(live) < listing.limit,
+        finished=listing.wants_finished and len(finished) < listing.limit,
+    )
+    if floor is not None and (len(page) < listing.limit or page[-1][0] < floor.id):
+        # Below the floor one table was not read yet: leave the other's rows for the next page.
+        return Page(_jobs([row for row in page if row[0] >= floor.id]), floor.encoded())
+    return _page(listing, page)
+
+
+def _list_dead(listing: Listing) -> Steps[Page]:
+    after = {"cursor_finished": listing.cursor.finished_at}
+    page = yield Statement("list_dead", {**listing.values(), **after})
+    if len(page) < listing.limit:
+        floor = yield from _floor(listing)
+        if floor is not None:
+            return Page(_jobs(page), floor.encoded())
+    return _page(listing, page)
+
+
+def _page(listing: Listing, page: Rows) -> Page:
+    """A page whose tables were read to its last row, or to their end."""
+    is_full = len(page) == listing.limit
+    return Page(_jobs(page), _cursor_at(listing, page[-1]).encoded() if is_full else None)
+
+
+def _jobs(rows: Rows) -> list[Job]:
+    return [job_of(JobRow._make(row[:-1]), now=row[-1]) for row in rows]
+
+
+def _cursor_at(listing: Listing, row: tuple[object, ...]) -> Cursor:
+    job = JobRow._make(row[:-1])
+    return Cursor(job.id, (job.finished_at or 0) if listing.is_dead else _END_OF_TIME)
+
+
+def _floor(listing: Listing, *, live: bool = False, finished: bool = False) -> Steps[Cursor | None]:
+    """Where reading stopped for its bound, not for its end."""
+    if not (live or finished or listing.is_dead):
+        return None
+    tables = {"live": live, "finished": finished, "dead": listing.is_dead}
+    after = {"cursor_finished": listing.cursor.finished_at}
+    rows = yield Statement("floor", {**listing.bounds(), **after, **tables})
+    if not rows:
+        return None
+    _, id, finished_at = max(rows, key=lambda row: str(row[1]))
+    return Cursor(id, _END_OF_TIME if finished_at is None else finished_at)
+
+
+def stats(queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
+    """Counts per queue and state, and the age of the oldest ready job; zeros for asked names."""
+    asked = options.names(queues, option="queues")
+    return reading("stats", lambda: _stats(asked))
+
+
+def _stats(asked: list[str] | None) -> Steps[list[QueueStats]]:
+    succeeded = yield Statement("count_succeeded", {"scan": config.LIST_SCAN_ROWS_MAX})
+    names = asked
+    if names is None:
+        found = yield Statement("queue_names")
+        names = sorted({row[0] for row in found} | {row[0] for row in succeeded if row[1]})
+    if not names:
+        return []
+    cap = {"cap": config.COUNT_EXACT_MAX + 1}
+    lanes = yield Statement("all_lanes", {"queues": names})
+    keys = [row[:3] for row in lanes]
+    counted = (yield Batch("count_lanes", ("queue", "rank", "kind"), keys, cap)) if keys else []
+    queues = yield Batch("count_queues", ("queue",), [(name,) for name in names], cap)
+    now = (yield Statement("clock"))[0][0]
+    heads = _oldest(lanes, now)
+    estimates = _succeeded(succeeded)
+    return [
+        _queue_stats(row, [lane for lane in counted if lane[0] == row[0]], estimates, heads)
+        for row in sorted(queues)
+    ]
+
+
+def _oldest(lanes: Rows, now: int) -> dict[str, float]:
+    ages: dict[str, float] = {}
+    for queue, _, _, run_at in lanes:
+        if run_at <= now:
+            age = (now - run_at) / config.SECOND_US
+            ages[queue] = max(age, ages.get(queue, 0.0))
+    return ages
+
+
+def _succeeded(rows: Rows) -> dict[str, Count]:
+    """Exact where all rows were read; else the share of each queue among the newest."""
+    estimates: dict[str, Count] = {}
+    for queue, share, read, total in rows:
+        if read < config.LIST_SCAN_ROWS_MAX:
+            estimates[queue] = Count(share)
+        else:
+            estimates[queue] = Count(round(share * max(total, read) / read), exact=False)
+    return estimates
+
+
+def _queue_stats(
+    row: tuple[object, ...],
+    lanes: Rows,
+    succeeded: dict[str, Count],
+    oldest: dict[str, float],
+) -> QueueStats:
+    queue, retrying, running, dead, cancelled, is_paused = row
+    name = str(queue)
+    waiting = _summed(lane[2] for lane in lanes)
+    back = _capped(retrying)
+    counts = {
+        JobState.SCHEDULED: Count(max(0, waiting.value - back.value), waiting.exact and back.exact),
+        JobState.READY: _summed(lane[1] for lane in lanes),
+        JobState.RUNNING: _capped(running),
+        JobState.RETRYING: back,
+        JobState.SUCCEEDED: succeeded.get(name, Count(0)),
+        JobState.DEAD: _capped(dead),
+        JobState.CANCELLED: _capped(cancelled),
+    }
+    return QueueStats(name, counts, oldest.get(name), bool(is_paused))
+
+
+def _capped(number: object) -> Count:
+    assert isinstance(number, int)
+    return Count(min(number, config.COUNT_EXACT_MAX), number <= config.COUNT_EXACT_MAX)
+
+
+def _summed(numbers: Iterable[int]) -> Count:
+    listed = list(numbers)
+    exact = all(number <= config.COUNT_EXACT_MAX for number in listed)
+    return Count(sum(min(number, config.COUNT_EXACT_MAX) for number in listed), exact)
+
+
+def workers() -> Op[list[WorkerInfo]]:
+    """Workers that announced themselves or hold leases, and what they run."""
+
+    def steps() -> Steps[list[WorkerInfo]]:
+        known = yield Statement("workers")
+        running = yield Statement("running", {"limit": config.LIST_SCAN_ROWS_MAX})
+        return _workers(known, running)
+
+    return reading("workers", steps)
+
+
+def _workers(known: Rows, running: Rows) -> list[WorkerInfo]:
+    jobs: dict[str, list[str]] = {}
+    beats: dict[str, int] = {}
+    for worker, id, beat_at in running:
+        jobs.setdefault(worker, []).append(id)
+        beats[worker] = max(beat_at, beats.get(worker, 0))
+    announced = {row[0]: _announced(row, jobs.get(row[0], [])) for row in known}
+    silent = {
+        worker: WorkerInfo(id=worker, last_beat_at=from_us(beats[worker]), running=held)
+        for worker, held in jobs.items()
+        if worker not in announced
+    }
+    return [info for _, info in sorted({**announced, **silent}.items())]
+
+
+def _announced(row: tuple[object, ...], running: list[str]) -> WorkerInfo:
+    worker, started_at, beat_at, pid, host, queues, kinds = row
+    assert isinstance(started_at, int) and isinstance(beat_at, int) and isinstance(pid, int)
+    return WorkerInfo(
+        id=str(worker),
+        host=str(host),
+        pid=pid,
+        queues=msgspec.json.decode(str(queues), type=list[str]),
+        kinds=msgspec.json.decode(str(kinds), type=list[str]),
+        started_at=from_us(started_at),
+        last_beat_at=from_us(beat_at),
+        running=running,
+    )

@@ -1,0 +1,254 @@
+"""What anyone may do to a job or a queue: cancel, retry, delete, pause, resume; and retention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Literal, TypedDict, Unpack
+
+from rowlock import codec, config
+from rowlock.clock import to_us
+from rowlock.errors import InvalidTransition, NotFound, OptionInvalid
+from rowlock.ids import parse_id
+from rowlock.job import (
+    BulkRetry,
+    Cancellation,
+    CancelOutcome,
+    Job,
+    JobRow,
+    JobState,
+    decode_policy,
+    job_of,
+)
+from rowlock.lifecycle import Finish
+from rowlock.store import options
+from rowlock.store.ops.settle import finish_waiting
+from rowlock.store.steps import Batch, Begin, Commit, Op, Ring, Rows, Statement, Steps, writing
+
+# A job that moves between the tables while we look is found by looking again.
+_LOOKS = 3
+_FIRST_ID = "00000000-0000-0000-0000-000000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs; None everywhere is all. Times are those of creation, in microseconds."""
+
+    kind: str | None = None
+    queue: str | None = None
+    tenant: str | None = None
+    key: str | None = None
+    tag: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+    def values(self) -> dict[str, str | int | None]:
+        return asdict(self)
+
+
+class FilterOptions(TypedDict, total=False):
+    """Which jobs: by name, by tag, and by the time of creation (`since` included)."""
+
+    kind: str | None
+    queue: str | None
+    tenant: str | None
+    key: str | None
+    tag: str | None
+    since: datetime | None
+    until: datetime | None
+
+
+def job_filter(**chosen: Unpack[FilterOptions]) -> JobFilter:
+    """Check the filters of a user."""
+    options.refuse_unknown(chosen, FilterOptions.__annotations__)
+
+    def checked(option: Literal["kind", "queue", "tenant", "key", "tag"]) -> str | None:
+        value = chosen.get(option)
+        return None if value is None else options.name(value, option=option)
+
+    since, until = chosen.get("since"), chosen.get("until")
+    return JobFilter(
+        kind=checked("kind"),
+        queue=checked("queue"),
+        tenant=checked("tenant"),
+        key=checked("key"),
+        tag=checked("tag"),
+        since=None if since is None else to_us(since, option="since"),
+        until=None if until is None else to_us(until, option="until"),
+    )
+
+
+def cancel(id: str) -> Op[Cancellation]:
+    """Stop a job: at once if nobody runs it, else by asking its worker."""
+    id = parse_id(id)
+
+    def steps() -> Steps[Cancellation]:
+        yield Begin()
+        for _ in range(_LOOKS):
+            live = yield Statement("lock_leases", {"ids": [id]})
+            if live:
+                taken = bool(live[0][-2])
+                return (yield from _cancel_live(JobRow._make(live[0][:-2]), taken=taken))
+            ended = yield Statement("lock_finished", {"id": id})
+            if ended:
+                state = JobState(JobRow._make(ended[0][:-1]).state or "")
+                return Cancellation(CancelOutcome.ALREADY_TERMINAL, state)
+        raise _unknown(id)
+
+    return writing("cancel", steps, repeat=steps)
+
+
+def _unknown(id: str) -> NotFound:
+    return NotFound(f"there is no job {id} (finished jobs are removed after their retention)")
+
+
+def _cancel_live(job: JobRow, *, taken: bool) -> Steps[Cancellation]:
+    if job.lease_expires_at is not None:
+        yield Statement("request_cancel", {"id": job.id})
+        # The worker must hear of it at once where the bell works.
+        yield Ring(frozenset({job.queue}))
+        return Cancellation(CancelOutcome.PENDING_ON_WORKER, JobState.RUNNING)
+    keep = decode_policy(job.policy).keep_for(JobState.CANCELLED)
+    yield from finish_waiting(job, Finish(JobState.CANCELLED, keep, job.crashes), taken=taken)
+    return Cancellation(CancelOutcome.CANCELLED, JobState.CANCELLED)
+
+
+def retry(id: str, *, payload: str | None = None) -> Op[Job]:
+    """Take a dead or cancelled job back to ready, by choice with a new payload (encoded)."""
+    id = parse_id(id)
+
+    def steps() -> Steps[Job]:
+        yield Begin()
+        ended = yield Statement("lock_finished", {"id": id})
+        if not ended:
+            yield from _refuse_unless_missing(id, "is not finished; only dead and cancelled jobs")
+            raise _unknown(id)
+        state = ended[0][JobRow._fields.index("state")]
+        if state == JobState.SUCCEEDED:
+            raise InvalidTransition(id, "succeeded; only dead and cancelled jobs can be retried")
+        revived = yield Batch("revive", ("id", "payload"), [(id, payload)])
+        if not revived:
+            raise InvalidTransition(id, "its key is in flight again, by another job")
+        yield Statement("forget", {"ids": [id]})
+        yield Ring(frozenset({revived[0][1]}))
+        row = (yield Statement("get", {"ids": [id]}))[0]
+        return job_of(JobRow._make(row[:-1]), now=row[-1])
+
+    return writing("retry", steps)
+
+
+def _refuse_unless_missing(id: str, problem: str) -> Steps[None]:
+    if (yield Statement("lock_leases", {"ids": [id]})):
+        raise InvalidTransition(id, f"{problem} can be retried")
+
+
+def retry_dead(chosen: JobFilter) -> Op[BulkRetry]:
+    """Take all dead jobs that fit back to ready; those whose key is in use again are skipped."""
+
+    def steps() -> Steps[BulkRetry]:
+        yield Begin()
+        # Those that die again while we go on are not of this call.
+        now = (yield Statement("clock"))[0][0]
+        after, after_id = -1, _FIRST_ID
+        retried, skipped = 0, list[str]()
+        while True:
+            bounds = {"until_finished": now, "after": after, "after_id": after_id}
+            limit = {"limit": config.MAINTENANCE_BATCH_ROWS}
+            rows = yield Statement("lock_dead", {**chosen.values(), **bounds, **limit})
+            done = yield from _revive(rows)
+            retried += len(done)
+            skipped += [row[0] for row in rows if row[0] not in done]
+            if len(rows) < config.MAINTENANCE_BATCH_ROWS:
+                return BulkRetry(retried, skipped)
+            after_id, after = rows[-1]
+            yield Commit()
+            yield Begin()
+
+    return writing("retry_dead", steps, repeat=steps)
+
+
+def _revive(rows: Rows) -> Steps[set[str]]:
+    if not rows:
+        return set()
+    revived = yield Batch("revive", ("id", "payload"), [(row[0], None) for row in rows])
+    done = {row[0] for row in revived}
+    if done:
+        yield Statement("forget", {"ids": sorted(done)})
+        yield Ring(frozenset(row[1] for row in revived))
+    return done
+
+
+def delete(id: str) -> Op[None]:
+    """Remove a job, whatever its state, unless it runs."""
+    id = parse_id(id)
+
+    def steps() -> Steps[None]:
+        yield Begin()
+        for _ in range(_LOOKS):
+            gone = yield Statement("delete_live", {"id": id})
+            if not gone:
+                gone = yield Statement("forget", {"ids": [id]})
+            if gone:
+                yield Statement("unlog", {"ids": [id]})
+                return
+            if (yield Statement("lock_leases", {"ids": [id]})):
+                raise InvalidTransition(id, "is running; cancel it first, then delete it")
+        raise _unknown(id)
+
+    return writing("delete", steps)
+
+
+def set_pause(queue: str, *, is_paused: bool) -> Op[None]:
+    """Pause or resume a queue: of a paused one nothing is claimed."""
+    values = {"queue": options.name(queue, option="queue"), "is_paused": is_paused}
+
+    def steps() -> Steps[None]:
+        yield Statement("set_pause", values)
+        yield Ring(frozenset({queue}))
+
+    return writing("set_pause", steps, repeat=steps)
+
+
+def set_order(queue: str, *, order: Literal["run_at", "created"]) -> Op[None]:
+    """Whether a retry of this queue stands by the time it is due, or by its age."""
+    if order not in ("run_at", "created"):
+        raise OptionInvalid("order", f"must be 'run_at' or 'created', not {order!r}")
+    values = {"queue": options.name(queue, option="queue"), "by_age": order == "created"}
+
+    def steps() -> Steps[None]:
+        yield Statement("set_order", values)
+
+    return writing("set_order", steps, repeat=steps)
+
+
+def prune() -> Op[int]:
+    """Remove finished jobs whose time is over, in bounded batches; how many."""
+
+    def steps() -> Steps[int]:
+        total = 0
+        limit = {"limit": config.MAINTENANCE_BATCH_ROWS}
+        while True:
+            yield Begin()
+            rows = yield Statement("expired", limit)
+            held = yield Statement("drop_holds", limit)
+            if rows:
+                yield from _drop(rows)
+            total += len(rows)
+            if max(len(rows), len(held)) < config.MAINTENANCE_BATCH_ROWS:
+                return total
+            yield Commit()
+
+    return writing("prune", steps, repeat=steps)
+
+
+def _drop(rows: Rows) -> Steps[None]:
+    logged = sorted(id for id, lines in rows if lines)
+    if logged:
+        yield Statement("unlog", {"ids": logged})
+    yield Statement("drop_finished", {"ids": sorted(row[0] for row in rows)})
+
+
+def encode_unknown_payload(kind: str, payload: Mapping[str, object] | None) -> str:
+    """The stored form of a payload whose task is not known here: any JSON object."""
+    return "{}" if payload is None else codec.encode_payload(kind, payload)

@@ -1,0 +1,86 @@
+"""Recover: take jobs from workers that vanished, in bounded, ordered batches, by anyone.
+
+Rows that another is dealing with are skipped, never waited for; each batch is a transaction.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Literal
+
+from rowlock import config
+from rowlock.clock import duration_us
+from rowlock.errors import OptionInvalid
+from rowlock.job import JobRow
+from rowlock.lifecycle import Lost, Outcome, Parked, Released, decide
+from rowlock.store import options
+from rowlock.store.ops.settle import apply, held_of
+from rowlock.store.steps import Begin, Commit, Op, Rows, Statement, Steps, writing
+
+LEASE_EXPIRED = Lost("lease expired")
+ORPHANED = Lost("orphaned: its worker was not heard of")
+PARKED = Parked("orphaned: its worker was not heard of; parked for a look")
+# No outcome of a recovery waits for a backoff, so that chance never plays a part.
+_NO_CHANCE = random.Random(0)
+
+
+def recover(*, older_than: float | timedelta = 0, queues: Sequence[str] | None = None) -> Op[int]:
+    """Give back all jobs whose lease expired `older_than` ago or more; how many."""
+    age = duration_us(older_than, option="older_than")
+    listed = options.names(queues, option="queues")
+    values = {"older_than": age, "queues": listed}
+    return _all_batches("recover", "lock_expired", values, LEASE_EXPIRED)
+
+
+def adopt_orphans(
+    queues: Sequence[str],
+    *,
+    action: Literal["retry", "park"] = "retry",
+    older_than: float | timedelta = 300,
+) -> Op[int]:
+    """Take over running jobs of these queues not heard of for `older_than`; how many."""
+    if action not in ("retry", "park"):
+        raise OptionInvalid("action", f"must be 'retry' or 'park', not {action!r}")
+    age = duration_us(older_than, option="older_than")
+    values = {"older_than": age, "queues": options.names(queues, option="queues") or []}
+    outcome: Outcome = ORPHANED if action == "retry" else PARKED
+    return _all_batches("adopt_orphans", "lock_orphans", values, outcome)
+
+
+def release_worker(worker: str) -> Op[int]:
+    """Give back every lease that a worker holds, uncounted; how many."""
+    values = {"worker": options.name(worker, option="worker")}
+    return _all_batches("release_worker", "lock_worker", values, Released())
+
+
+def recover_once(*, older_than: int, queues: list[str] | None) -> Steps[int]:
+    """One batch of expired leases, within the caller's transaction."""
+    values = {"older_than": older_than, "queues": queues}
+    return (yield from _one_batch("lock_expired", values, LEASE_EXPIRED))
+
+
+def _all_batches(
+    name: str, statement: str, values: Mapping[str, object], outcome: Outcome
+) -> Op[int]:
+    def steps() -> Steps[int]:
+        total = 0
+        while True:
+            yield Begin()
+            done = yield from _one_batch(statement, values, outcome)
+            total += done
+            if done < config.MAINTENANCE_BATCH_ROWS:
+                return total
+            yield Commit()
+
+    return writing(name, steps, repeat=steps)
+
+
+def _one_batch(statement: str, values: Mapping[str, object], outcome: Outcome) -> Steps[int]:
+    rows: Rows = yield Statement(statement, {**values, "limit": config.MAINTENANCE_BATCH_ROWS})
+    decided = [
+        (job, decide(held_of(job), outcome, now=now, chance=_NO_CHANCE))
+        for job, now in ((JobRow._make(row[:-2]), row[-1]) for row in rows)
+    ]
+    return len((yield from apply(decided, taken=True)))

@@ -1,0 +1,237 @@
+"""Settle: end a run, fenced by its lease's token. Batch-first; each lease is judged alone.
+
+1. A success of a lease that came from a claim needs one statement. Everything else is locked,
+   decided by `lifecycle` on what is stored now (the cancel flag may have come), and applied.
+2. What still holds is applied even when others are lost; then the lost are named.
+3. A job whose last run ended under this very token was settled already: `InvalidTransition`. A
+   repeat after an unknown COMMIT finds just that, and is content.
+4. Follow-up jobs are enqueued in the same transaction, for those leases only that were settled as
+   a success.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rowlock import config
+from rowlock.errors import InvalidTransition, LeaseLost, OptionInvalid
+from rowlock.job import Job, JobRow, Lease, decode_errors, decode_policy, encode_errors
+from rowlock.lifecycle import Finish, Held, Outcome, Return, Succeeded, Transition, decide
+from rowlock.store.ops.enqueue import enqueue
+from rowlock.store.options import NewJob
+from rowlock.store.steps import Batch, Begin, Op, Ring, Row, Statement, Steps, writing
+
+FINISH_COLUMNS = (
+    "id",
+    "token",
+    "leased",
+    "taken",
+    "state",
+    "result",
+    "errors",
+    "crashes",
+    "keep",
+)
+GIVE_BACK_COLUMNS = ("id", "token", "taken", "run_at", "attempt", "crashes", "errors")
+_REMEMBER_US = int(config.ID_REMEMBERED_SECONDS) * config.SECOND_US
+_FOR_EVER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How one run ended, and the jobs to enqueue if, and only if, it succeeded."""
+
+    lease: Lease
+    outcome: Outcome
+    follow_ups: Sequence[NewJob] = field(default_factory=list[NewJob])
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """The leases of a settle that could not be settled. The others' work is committed."""
+
+    lost: Sequence[Lease] = ()
+    repeated: Sequence[Lease] = ()
+
+    def raise_if_any(self) -> None:
+        if self.lost:
+            raise LeaseLost(self.lost)
+        if self.repeated:
+            raise InvalidTransition(self.repeated[0].id, "this run is settled already")
+
+
+def settle(settlements: Sequence[Settlement], *, chance: random.Random) -> Op[Missed]:
+    """Record how runs ended; what could not be recorded is told, not raised."""
+    ids = [settlement.lease.id for settlement in settlements]
+    if len(set(ids)) != len(ids):
+        raise OptionInvalid("leases", "each job may be settled once in a call")
+    ordered = sorted(settlements, key=lambda settlement: settlement.lease.id)
+    return writing(
+        "settle",
+        lambda: _settle(ordered, chance, is_resend=False),
+        repeat=lambda: _settle(ordered, chance, is_resend=True),
+    )
+
+
+def _settle(
+    settlements: Sequence[Settlement], chance: random.Random, *, is_resend: bool
+) -> Steps[Missed]:
+    swift = [_success(settlement) for settlement in settlements if _is_swift(settlement)]
+    slow = [settlement for settlement in settlements if not _is_swift(settlement)]
+    is_one_statement = not slow and len({ending.is_held for ending in swift}) == 1
+    if not is_one_statement or any(settlement.follow_ups for settlement in settlements):
+        yield Begin()
+    done = yield from _finish(swift)
+    if slow:
+        done |= yield from _settle_slowly(slow, chance)
+    yield from _enqueue_follow_ups(settlements, done)
+    missed = [settlement.lease for settlement in settlements if settlement.lease.id not in done]
+    return (yield from explain_missed(missed, is_resend=is_resend))
+
+
+def _is_swift(settlement: Settlement) -> bool:
+    """A plain success of a claimed job: nothing stored can change what becomes of it."""
+    outcome = settlement.outcome
+    return (
+        isinstance(outcome, Succeeded)
+        and outcome.problem is None
+        and settlement.lease.row is not None
+    )
+
+
+class _Ending(NamedTuple):
+    """A row of `finish`; `is_held` if its id or key must be remembered beside or after it."""
+
+    row: Row
+    is_held: bool
+
+
+def _success(settlement: Settlement) -> _Ending:
+    lease, outcome = settlement.lease, settlement.outcome
+    job = lease.row
+    assert job is not None and isinstance(outcome, Succeeded)
+    kept = _kept(decode_policy(job.policy).keep)
+    row = (job.id, job.token, True, False, "succeeded", outcome.result, None, None, kept)
+    return _Ending(row, _is_held(job, kept))
+
+
+def _kept(keep: int | None) -> int:
+    return _FOR_EVER if keep is None else keep
+
+
+def _is_held(job: JobRow, kept: int) -> bool:
+    return 0 <= kept < _REMEMBER_US or (job.key_hold is not None and job.key_hold > 0)
+
+
+def _finish(endings: Sequence[_Ending]) -> Steps[set[str]]:
+    """Move jobs out of the live table; the ids of those that still held."""
+    plain = [ending.row for ending in endings if not ending.is_held]
+    held = [ending.row for ending in endings if ending.is_held]
+    done: set[str] = set()
+    if plain:
+        done |= {row[0] for row in (yield Batch("finish", FINISH_COLUMNS, plain))}
+    if held:
+        remember = {"remember": _REMEMBER_US}
+        done |= {row[0] for row in (yield Batch("finish_held", FINISH_COLUMNS, held, remember))}
+    return done
+
+
+def _settle_slowly(slow: Sequence[Settlement], chance: random.Random) -> Steps[set[str]]:
+    by_id = {settlement.lease.id: settlement for settlement in slow}
+    rows = yield Statement("lock_leases", {"ids": list(by_id)})
+    decided: list[tuple[JobRow, Transition]] = []
+    for row in rows:
+        job, now = JobRow._make(row[:-2]), row[-1]
+        settlement = by_id[job.id]
+        if job.lease_expires_at is not None and job.token == settlement.lease.token:
+            decided.append((job, decide(held_of(job), settlement.outcome, now=now, chance=chance)))
+    return (yield from apply(decided, taken=False))
+
+
+def held_of(job: JobRow) -> Held:
+    """What a decision needs of a stored row."""
+    return Held(
+        attempt=job.attempt,
+        max_attempts=job.max_attempts or config.MAX_ATTEMPTS_DEFAULT,
+        crashes=job.crashes,
+        run_at=job.run_at,
+        cancel_requested=bool(job.cancel_requested),
+        policy=decode_policy(job.policy),
+    )
+
+
+def apply(decided: Sequence[tuple[JobRow, Transition]], *, taken: bool) -> Steps[set[str]]:
+    """Write transitions of running jobs that this transaction has locked; returns their ids.
+
+    `taken`: somebody else than the holder ends the lease, so the holder has lost it.
+    """
+    ending = [(job, step) for job, step in decided if isinstance(step, Finish)]
+    back = [(job, step) for job, step in decided if isinstance(step, Return)]
+    done = yield from _finish([_ending(job, step, taken=taken) for job, step in ending])
+    if back:
+        rows = [_give_back_row(job, step, taken=taken) for job, step in back]
+        done |= {row[0] for row in (yield Batch("give_back", GIVE_BACK_COLUMNS, rows))}
+        yield Ring(frozenset(job.queue for job, _ in back))
+    return done
+
+
+def finish_waiting(job: JobRow, step: Finish, *, taken: bool) -> Steps[None]:
+    """End a live job that nobody runs (it was cancelled); `taken` as its last lease ended."""
+    yield from _finish([_ending(job, step, taken=taken, leased=False)])
+
+
+def _ending(job: JobRow, step: Finish, *, taken: bool, leased: bool = True) -> _Ending:
+    errors = _errors_of(job, step)
+    kept = _kept(step.keep)
+    state = step.state.value
+    row = (job.id, job.token, leased, taken, state, step.result, errors, step.crashes, kept)
+    return _Ending(row, _is_held(job, kept))
+
+
+def _give_back_row(job: JobRow, step: Return, *, taken: bool) -> Row:
+    errors = _errors_of(job, step)
+    return (job.id, job.token, taken, step.run_at, step.attempt, step.crashes, errors)
+
+
+def _errors_of(job: JobRow, step: Transition) -> str | None:
+    """The job's errors with the new one; None leaves what is stored."""
+    if step.error is None:
+        return None
+    return encode_errors([*decode_errors(job.errors), step.error])
+
+
+def _enqueue_follow_ups(settlements: Sequence[Settlement], done: set[str]) -> Steps[list[Job]]:
+    wanted = [
+        job
+        for settlement in settlements
+        if settlement.lease.id in done and isinstance(settlement.outcome, Succeeded)
+        for job in settlement.follow_ups
+    ]
+    if not wanted:
+        return []
+    return (yield from enqueue(wanted).start())
+
+
+def explain_missed(missed: Sequence[Lease], *, is_resend: bool) -> Steps[Missed]:
+    """Tell the leases that were taken away from those that their own holder settled before."""
+    if not missed:
+        return Missed()
+    ends = yield from _ends(missed)
+    repeated = [lease for lease in missed if ends.get(lease.id) == (lease.token, False)]
+    lost = [lease for lease in missed if lease not in repeated]
+    return Missed(lost, [] if is_resend else repeated)
+
+
+def _ends(missed: Sequence[Lease]) -> Steps[Mapping[str, tuple[int, bool]]]:
+    """The last token of jobs that nobody runs, and whether it was taken from its holder."""
+    ids = [lease.id for lease in missed]
+    ended = yield Statement("find_ends", {"ids": ids})
+    ends = {row[0]: (row[1], bool(row[2])) for row in ended}
+    for row in (yield Statement("lock_leases", {"ids": ids})):
+        job = JobRow._make(row[:-2])
+        if job.lease_expires_at is None:
+            ends[job.id] = (job.token, bool(row[-2]))
+    return ends

@@ -1,0 +1,195 @@
+"""What users ask of a job, checked: names, priorities, times, limits. `OptionInvalid` names it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+from rowlock import codec, config
+from rowlock.clock import duration_us, to_us
+from rowlock.errors import OptionInvalid
+from rowlock.ids import new_id, parse_id
+from rowlock.job import KEY_HELD_WHILE_KEPT, Policy
+
+KeyHold = Literal["in_flight", "kept"] | float | timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to enqueue, checked and encoded. `policy` None: the first worker that knows decides."""
+
+    id: str
+    kind: str
+    queue: str
+    rank: int
+    tenant: str | None
+    key: str | None
+    key_hold: int | None
+    payload: str
+    max_attempts: int | None
+    run_at: int | None
+    delay: int
+    tags: str | None
+    meta: str | None
+    policy: str | None
+    is_resend: bool
+
+    def row(self) -> tuple[Any, ...]:
+        """The values of `NEW_JOB_COLUMNS`."""
+        return (
+            self.id,
+            self.kind,
+            self.queue,
+            self.rank,
+            self.tenant,
+            self.key,
+            self.key_hold,
+            self.payload,
+            self.max_attempts,
+            self.run_at,
+            self.delay,
+            self.tags,
+            self.meta,
+            self.policy,
+        )
+
+
+NEW_JOB_COLUMNS = (
+    "id",
+    "kind",
+    "queue",
+    "rank",
+    "tenant",
+    "key",
+    "key_hold",
+    "payload",
+    "max_attempts",
+    "run_at",
+    "delay",
+    "tags",
+    "meta",
+    "policy",
+)
+
+
+def new_job(
+    *,
+    kind: str,
+    payload: str,
+    queue: str = "default",
+    priority: int = 0,
+    tenant: str | None = None,
+    key: str | None = None,
+    key_hold: KeyHold = "in_flight",
+    max_attempts: int | None = None,
+    run_at: datetime | None = None,
+    delay: float | timedelta | None = None,
+    tags: Collection[str] | None = None,
+    meta: Mapping[str, object] | None = None,
+    id: str | UUID | None = None,
+    policy: Policy | str | None = None,
+) -> NewJob:
+    """Check every option of an enqueue. `payload` is encoded already, `policy` may be."""
+    if run_at is not None and delay is not None:
+        raise OptionInvalid("delay", "give either delay or run_at, not both")
+    return NewJob(
+        id=new_id() if id is None else parse_id(id),
+        kind=name(kind, option="kind"),
+        queue=name(queue, option="queue"),
+        rank=-priority_of(priority),
+        tenant=None if tenant is None else name(tenant, option="tenant"),
+        key=None if key is None else name(key, option="key"),
+        key_hold=None if key is None else key_hold_us(key_hold),
+        payload=payload,
+        max_attempts=None if max_attempts is None else attempts(max_attempts),
+        run_at=None if run_at is None else to_us(run_at, option="run_at"),
+        delay=0 if delay is None else duration_us(delay, option="delay"),
+        tags=None if not tags else tags_of(tags),
+        meta=None if not meta else _meta_of(meta),
+        policy=policy.encoded() if isinstance(policy, Policy) else policy,
+        is_resend=id is not None,
+    )
+
+
+def name(value: str, *, option: str) -> str:
+    """A queue, kind, tenant, key, tag or worker: any storable text of 1 to 200 characters."""
+    if not isinstance(value, str):
+        raise OptionInvalid(option, f"must be a string, not {type(value).__name__}")
+    if not 0 < len(value) <= config.NAME_CHARACTERS_MAX:
+        raise OptionInvalid(
+            option, f"must have 1 to {config.NAME_CHARACTERS_MAX} characters, not {len(value)}"
+        )
+    if value.isascii():
+        if "\0" in value:
+            raise OptionInvalid(option, "must not hold a NUL character")
+    elif "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise OptionInvalid(option, "must not hold a NUL character or a lone surrogate")
+    return value
+
+
+def refuse_unknown(chosen: Mapping[str, object], known: Collection[str]) -> None:
+    """Options that nobody knows are mistakes, not wishes."""
+    for option in chosen:
+        if option not in known:
+            close = difflib.get_close_matches(option, known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise OptionInvalid(option, f"there is no such option{hint}")
+
+
+def names(values: Sequence[str] | None, *, option: str) -> list[str] | None:
+    """A list of names, each once; None stays None, a lone string is refused."""
+    if values is None:
+        return None
+    if isinstance(values, str):
+        raise OptionInvalid(option, f"must be a list of names, not the string {values!r}")
+    return list(dict.fromkeys(name(value, option=option) for value in values))
+
+
+def integer(value: int, *, option: str, low: int, high: int) -> int:
+    """A whole number in a range, both ends included."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise OptionInvalid(option, f"must be a whole number from {low} to {high}, not {value!r}")
+    return value
+
+
+def priority_of(value: int) -> int:
+    return integer(value, option="priority", low=config.PRIORITY_MIN, high=config.PRIORITY_MAX)
+
+
+def attempts(value: int) -> int:
+    return integer(value, option="max_attempts", low=1, high=config.MAX_ATTEMPTS_LIMIT)
+
+
+def key_hold_us(value: KeyHold) -> int | None:
+    """The stored form: None while in flight, -1 while kept, else microseconds from enqueue."""
+    if value == "in_flight":
+        return None
+    if value == "kept":
+        return KEY_HELD_WHILE_KEPT
+    if isinstance(value, str):
+        raise OptionInvalid("key_hold", f"must be 'in_flight', 'kept' or seconds, not {value!r}")
+    return duration_us(value, option="key_hold") or None
+
+
+def keep_us(value: float | timedelta | None, *, option: str = "keep") -> int | None:
+    """How long a finished job is kept; None for ever."""
+    return None if value is None else duration_us(value, option=option)
+
+
+def tags_of(tags: Collection[str]) -> str:
+    if isinstance(tags, str):
+        raise OptionInvalid("tags", f"must be a list of names, not the string {tags!r}")
+    if len(tags) > config.TAGS_MAX:
+        raise OptionInvalid("tags", f"must be {config.TAGS_MAX} at most, not {len(tags)}")
+    listed = [name(tag, option="tags") for tag in tags]
+    return codec.encode_json(listed, what="tags", bytes_max=config.META_BYTES_MAX)
+
+
+def _meta_of(meta: Mapping[str, object]) -> str:
+    if not isinstance(meta, Mapping):
+        raise OptionInvalid("meta", f"must be a mapping, not {type(meta).__name__}")
+    return codec.encode_json(dict(meta), what="meta", bytes_max=config.META_BYTES_MAX)

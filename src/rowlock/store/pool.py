@@ -1,0 +1,108 @@
+"""Connections kept for the next call: a bounded stack, blocking and async.
+
+Small on purpose: a caller connects itself, so it sees at once and in full why that failed, and no
+thread works in the background. The last one used is the first one reused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Generic, Protocol, TypeVar
+
+from rowlock import config
+from rowlock.errors import StoreUnavailable
+
+
+class Closable(Protocol):
+    """A blocking connection."""
+
+    def close(self) -> None: ...
+
+
+class AsyncClosable(Protocol):
+    """An async connection."""
+
+    async def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Closable)
+A = TypeVar("A", bound=AsyncClosable)
+
+
+def _exhausted() -> StoreUnavailable:
+    return StoreUnavailable(
+        f"all {config.POSTGRES_POOL_MAX} connections were busy for "
+        f"{config.POSTGRES_POOL_WAIT_SECONDS:.0f} s"
+    )
+
+
+class Pool(Generic[C]):
+    """For threads."""
+
+    def __init__(self, connect: Callable[[], C]) -> None:
+        self._connect = connect
+        self._idle: list[C] = []
+        self._slots = threading.BoundedSemaphore(config.POSTGRES_POOL_MAX)
+
+    def take(self) -> C:
+        if not self._slots.acquire(timeout=config.POSTGRES_POOL_WAIT_SECONDS):
+            raise _exhausted()
+        try:
+            return self._pop() or self._connect()
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def _pop(self) -> C | None:
+        # Another thread may take the last one between a look and a pop.
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def give(self, connection: C, *, is_sound: bool) -> None:
+        if is_sound:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        self._slots.release()
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+
+class AsyncPool(Generic[A]):
+    """For the tasks of one event loop."""
+
+    def __init__(self, connect: Callable[[], Awaitable[A]]) -> None:
+        self._connect = connect
+        self._idle: list[A] = []
+        self._slots = asyncio.BoundedSemaphore(config.POSTGRES_POOL_MAX)
+
+    async def take(self) -> A:
+        try:
+            async with asyncio.timeout(config.POSTGRES_POOL_WAIT_SECONDS):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise _exhausted() from None
+        try:
+            return self._idle.pop() if self._idle else await self._connect()
+        except BaseException:
+            self._slots.release()
+            raise
+
+    async def give(self, connection: A, *, is_sound: bool) -> None:
+        try:
+            if is_sound:
+                self._idle.append(connection)
+            else:
+                await connection.close()
+        finally:
+            self._slots.release()
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()

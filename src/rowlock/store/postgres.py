@@ -1,0 +1,390 @@
+"""The PostgreSQL store's engine: verbs on pooled psycopg connections, in both colours.
+
+1. Connections are in autocommit; a verb that needs a transaction says so with `Begin`.
+2. Nothing needs session state: qualified names, no named statements unless the URL asks for them.
+3. A transaction that lost a race is run again. After a lost connection a verb is repeated only in
+   the form that is safe when the first try may have been committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+import weakref
+from typing import Any, TypeVar
+
+import psycopg
+
+from rowlock import config
+from rowlock.clock import Clock
+from rowlock.errors import StoreUnavailable
+from rowlock.store import drive
+from rowlock.store import migrate as migrations
+from rowlock.store.bell import Bell
+from rowlock.store.pool import AsyncPool, Pool
+from rowlock.store.postgres_errors import Meaning, mapped, meaning_of
+from rowlock.store.steps import Begin, Commit, Op, Ring, Rows, Statement, Step, Steps
+from rowlock.store.text import Dialect, ParameterStyle
+from rowlock.store.url import PostgresUrl
+
+T = TypeVar("T")
+Connection = psycopg.Connection[tuple[Any, ...]]
+AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
+
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+# Taken while migrating, so that of many processes that start at once one does it.
+_MIGRATION_LOCK = 0x726F776C6F636B
+
+
+class PostgresEngine:
+    """Runs verbs on one PostgreSQL database."""
+
+    dialect = Dialect.POSTGRES
+
+    def __init__(self, url: str, *, schema: str, clock: Clock | None) -> None:
+        self.url: PostgresUrl = PostgresUrl.parse(url)
+        self.schema = schema
+        self.clock = clock
+        self.binder: drive.Binder = drive.Binder(Dialect.POSTGRES, schema, ParameterStyle.PYFORMAT)
+        self._is_checked = False
+        self._make_own()
+        _engines.add(self)
+
+    def _make_own(self) -> None:
+        """What belongs to this process only: made anew after a fork."""
+        self._pool: Pool[Connection] = Pool(self._connect)
+        self._async_pools: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, AsyncPool[AsyncConnection]
+        ] = weakref.WeakKeyDictionary()
+        self._guard = threading.Lock()
+        self._bell = Bell(self._notify)
+
+    def after_fork(self) -> None:
+        """In the child: the parent's connections are left alone, not even closed."""
+        _inherited.append((self._pool, self._async_pools))
+        self._make_own()
+
+    def now(self) -> int | None:
+        """None: the server's clock decides."""
+        return None if self.clock is None else self.clock.now_us()
+
+    # Blocking
+
+    def run(self, op: Op[T]) -> T:
+        steps = op.start
+        for tries in range(1, config.STORE_TRIES_MAX + 1):
+            connection = self._pool.take()
+            session = Session(connection, self)
+            is_sound = False
+            try:
+                result = session.run(steps())
+                is_sound = True
+                return result
+            except psycopg.Error as error:
+                again = self._again(op, error, session, tries=tries)
+                is_sound = not connection.closed
+                steps = again
+            except BaseException:
+                is_sound = session.roll_back()
+                raise
+            finally:
+                self._pool.give(connection, is_sound=is_sound)
+            time.sleep(_pause(tries))
+        raise AssertionError("the last try raises")
+
+    def _connect(self) -> Connection:
+        try:
+            connection = self._open()
+            try:
+                if not self._is_checked:
+                    self._check(Session(connection, self).run(_applied(self.schema)))
+            except BaseException:
+                connection.close()
+                raise
+        except psycopg.Error as error:
+            raise self._unreachable(error) from error
+        return connection
+
+    def _open(self) -> Connection:
+        return psycopg.connect(
+            self.url.conninfo,
+            autocommit=True,
+            prepare_threshold=self.url.prepare_threshold,
+            **self.url.defaults,
+        )
+
+    def _check(self, applied: migrations.Applied) -> None:
+        """Once a process: PostgreSQL is migrated only when told to."""
+        migrations.check(Dialect.POSTGRES, applied)
+        self._is_checked = True
+
+    def _unreachable(self, error: psycopg.Error) -> StoreUnavailable:
+        problem = self.url.mask(" ".join(str(error).split()))
+        return StoreUnavailable(f"{self.url.shown} can't be reached: {problem}")
+
+    def _again(
+        self, op: Op[T], error: psycopg.Error, session: Session | AsyncSession, *, tries: int
+    ) -> Any:
+        """The steps of another try, or our error for the last one."""
+        meaning = meaning_of(error, is_closed=session.is_closed)
+        if meaning is Meaning.AWAY:
+            self._pool.close()
+        if tries < config.STORE_TRIES_MAX:
+            if meaning is Meaning.RACE:
+                return op.start
+            if meaning is Meaning.AWAY and op.looks_first and session.is_at_start:
+                return op.start
+            if meaning is Meaning.AWAY and op.repeat is not None:
+                return op.repeat
+        ours = mapped(error, meaning, shown_url=self.url.shown)
+        if ours is None:
+            raise error
+        raise ours from error
+
+    def migrate(self) -> list[int]:
+        """Apply what is missing, in one transaction; the numbers of what was applied."""
+        try:
+            with self._open() as connection, connection.transaction():
+                return self._migrate(connection)
+        except psycopg.Error as error:
+            raise self._unreachable(error) from error
+
+    def _migrate(self, connection: Connection) -> list[int]:
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATION_LOCK])
+        applied = Session(connection, self).run(_applied(self.schema))
+        missing = migrations.pending(Dialect.POSTGRES, applied)
+        if missing:
+            table = migrations.table(dialect=Dialect.POSTGRES, schema=self.schema)
+            connection.execute(table.encode())
+        for migration in missing:
+            script = migrations.script(migration, dialect=Dialect.POSTGRES, schema=self.schema)
+            connection.execute(script.encode())
+            insert = f"INSERT INTO {self.schema}.migration VALUES (%s, %s, %s)"  # noqa: S608  # the schema's name is checked
+            values = [migration.number, migration.name, migration.checksum]
+            connection.execute(insert.encode(), values)
+        return [migration.number for migration in missing]
+
+    def applied(self) -> migrations.Applied:
+        """The migrations that this database has; none if it was never migrated."""
+        try:
+            with self._open() as connection:
+                return Session(connection, self).run(_applied(self.schema))
+        except psycopg.Error as error:
+            raise self._unreachable(error) from error
+
+    def ring(self, queues: frozenset[str]) -> None:
+        self._bell.ring(queues)
+
+    def _notify(self, queues: list[str]) -> None:
+        values = {"channel": self.schema, "queues": queues}
+
+        def steps() -> Steps[None]:
+            yield Statement("ring", values)
+
+        self.run(Op("ring", True, steps))
+
+    def close(self) -> None:
+        self._bell.close()
+        self._pool.close()
+
+    # Async
+
+    async def arun(self, op: Op[T]) -> T:
+        pool = self._async_pool()
+        steps = op.start
+        for tries in range(1, config.STORE_TRIES_MAX + 1):
+            connection = await pool.take()
+            session = AsyncSession(connection, self)
+            is_sound = False
+            try:
+                result = await session.run(steps())
+                is_sound = True
+                return result
+            except psycopg.Error as error:
+                again = self._again(op, error, session, tries=tries)
+                is_sound = not connection.closed
+                if not is_sound:
+                    await pool.close()
+                steps = again
+            except asyncio.CancelledError:
+                # In the middle of an answer: the connection can't be trusted any more.
+                raise
+            except BaseException:
+                is_sound = await session.roll_back()
+                raise
+            finally:
+                await pool.give(connection, is_sound=is_sound)
+            await asyncio.sleep(_pause(tries))
+        raise AssertionError("the last try raises")
+
+    def _async_pool(self) -> AsyncPool[AsyncConnection]:
+        loop = asyncio.get_running_loop()
+        with self._guard:
+            pool = self._async_pools.get(loop)
+            if pool is None:
+                pool = self._async_pools[loop] = AsyncPool(self._aconnect)
+            return pool
+
+    async def _aconnect(self) -> AsyncConnection:
+        try:
+            connection = await psycopg.AsyncConnection.connect(
+                self.url.conninfo,
+                autocommit=True,
+                prepare_threshold=self.url.prepare_threshold,
+                **self.url.defaults,
+            )
+            try:
+                if not self._is_checked:
+                    self._check(await AsyncSession(connection, self).run(_applied(self.schema)))
+            except BaseException:
+                await connection.close()
+                raise
+        except psycopg.Error as error:
+            raise self._unreachable(error) from error
+        return connection
+
+    async def aclose(self) -> None:
+        with self._guard:
+            pool = self._async_pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+        await asyncio.to_thread(self.close)
+
+
+class Session:
+    """One verb on one blocking connection."""
+
+    def __init__(self, connection: Connection, engine: PostgresEngine) -> None:
+        self._connection = connection
+        self._engine = engine
+        self._rung: frozenset[str] = frozenset()
+        self._is_begun = False
+        # Nothing was answered yet.
+        self.is_at_start: bool = True
+
+    @property
+    def is_closed(self) -> bool:
+        return self._connection.closed
+
+    def run(self, steps: Steps[T]) -> T:
+        result = drive.run(steps, self.perform)
+        self._commit()
+        return result
+
+    def perform(self, step: Step) -> Rows:
+        match step:
+            case Begin():
+                if not self._is_begun:
+                    self._connection.execute(_BEGIN)
+                    self._is_begun = True
+                return []
+            case Commit():
+                self._commit()
+                return []
+            case Ring():
+                self._rung |= step.queues
+                return []
+            case _:
+                sql, values = self._engine.binder.bind(step, now=self._engine.now())
+                cursor = self._connection.execute(sql, values)
+                self.is_at_start = False
+                return cursor.fetchall() if cursor.description else []
+
+    def _commit(self) -> None:
+        if self._is_begun:
+            self._connection.execute("COMMIT")
+            self._is_begun = False
+        if self._rung:
+            self._engine.ring(self._rung)
+            self._rung = frozenset()
+
+    def roll_back(self) -> bool:
+        """Undo after an error of ours; whether the connection can be used again."""
+        try:
+            if self._is_begun:
+                self._connection.execute("ROLLBACK")
+        except psycopg.Error:
+            return False
+        return not self._connection.closed
+
+
+class AsyncSession:
+    """One verb on one async connection."""
+
+    def __init__(self, connection: AsyncConnection, engine: PostgresEngine) -> None:
+        self._connection = connection
+        self._engine = engine
+        self._rung: frozenset[str] = frozenset()
+        self._is_begun = False
+        # Nothing was answered yet.
+        self.is_at_start: bool = True
+
+    @property
+    def is_closed(self) -> bool:
+        return self._connection.closed
+
+    async def run(self, steps: Steps[T]) -> T:
+        result = await drive.arun(steps, self.perform)
+        await self._commit()
+        return result
+
+    async def perform(self, step: Step) -> Rows:
+        match step:
+            case Begin():
+                if not self._is_begun:
+                    await self._connection.execute(_BEGIN)
+                    self._is_begun = True
+                return []
+            case Commit():
+                await self._commit()
+                return []
+            case Ring():
+                self._rung |= step.queues
+                return []
+            case _:
+                sql, values = self._engine.binder.bind(step, now=self._engine.now())
+                cursor = await self._connection.execute(sql, values)
+                self.is_at_start = False
+                return await cursor.fetchall() if cursor.description else []
+
+    async def _commit(self) -> None:
+        if self._is_begun:
+            await self._connection.execute("COMMIT")
+            self._is_begun = False
+        if self._rung:
+            self._engine.ring(self._rung)
+            self._rung = frozenset()
+
+    async def roll_back(self) -> bool:
+        """Undo after an error of ours; whether the connection can be used again."""
+        try:
+            if self._is_begun:
+                await self._connection.execute("ROLLBACK")
+        except psycopg.Error:
+            return False
+        return not self._connection.closed
+
+
+def _pause(tries: int) -> float:
+    return config.STORE_RETRY_SECONDS * float(2**tries) * random.uniform(0.5, 1.5)
+
+
+def _applied(schema: str) -> Steps[migrations.Applied]:
+    known = yield Statement("migration_table", {"table": f"{schema}.migration"})
+    return dict((yield Statement("applied"))) if known[0][0] else {}
+
+
+# Parents' pools in a forked child: never used, never closed, so never collected.
+_inherited: list[object] = []
+_engines: weakref.WeakSet[PostgresEngine] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for engine in list(_engines):
+        engine.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

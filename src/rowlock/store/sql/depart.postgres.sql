@@ -1,0 +1,3 @@
+-- A worker says goodbye.
+DELETE FROM rowlock.worker
+WHERE id = :worker

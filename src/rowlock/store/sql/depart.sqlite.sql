@@ -1,0 +1,3 @@
+-- A worker says goodbye.
+DELETE FROM rowlock_worker
+WHERE id = :worker

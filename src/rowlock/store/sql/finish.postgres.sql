@@ -1,0 +1,32 @@
+-- Move jobs out of the live table into a terminal state; fenced by token. Uses job_pkey.
+-- NULL errors or crashes leave what is stored; keep: -1 for ever. For jobs that are kept longer
+-- than ids are remembered, and whose key is held by their row alone: the many.
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now
+),
+gone AS (
+    DELETE FROM rowlock.job AS job
+    USING unnest(
+        :id::uuid[], :token::bigint[], :leased::boolean[], :taken::boolean[], :state::text[],
+        :result::text[], :errors::text[], :crashes::integer[], :keep::bigint[]
+    ) AS ending (id, token, leased, taken, state, result, errors, crashes, keep)
+    WHERE job.id = ending.id
+        AND job.token = ending.token
+        AND (job.lease_expires_at IS NOT NULL) = ending.leased
+    RETURNING
+        job.id, job.run_at, job.created_at, job.started_at, job.token, job.key_hold, job.attempt,
+        job.max_attempts, coalesce(ending.crashes, job.crashes) AS crashes, job.log_lines,
+        job.rank, job.cancel_requested, ending.taken AS lease_taken, job.kind, job.queue,
+        job.tenant, job.key, job.worker, job.payload, job.policy, job.tags, job.meta,
+        job.progress, coalesce(ending.errors, job.errors) AS errors, ending.state,
+        ending.result, ending.keep
+),
+kept AS (
+    INSERT INTO rowlock.finished ({shared}, state, result, finished_at, expires_at)
+    SELECT {shared}, state, result, clock.now,
+        CASE WHEN keep >= 0 THEN clock.now + keep END
+    FROM gone, clock
+    ON CONFLICT (id) DO NOTHING
+)
+SELECT id::text
+FROM gone

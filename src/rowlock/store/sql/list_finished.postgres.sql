@@ -1,0 +1,19 @@
+-- A page of finished jobs, newest id first, of at most so many rows read. Uses finished_pkey.
+SELECT {finished}, {now}
+FROM (
+    SELECT *
+    FROM rowlock.finished
+    WHERE id < coalesce(:cursor::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+    ORDER BY id DESC
+    LIMIT :scan
+) AS finished
+WHERE (:state::text IS NULL OR finished.state = :state::text)
+    AND (:kind::text IS NULL OR finished.kind = :kind::text)
+    AND (:queue::text IS NULL OR finished.queue = :queue::text)
+    AND (:tenant::text IS NULL OR finished.tenant = :tenant::text)
+    AND (:key::text IS NULL OR finished.key = :key::text)
+    AND (:tag::text IS NULL OR finished.tags::jsonb ? :tag::text)
+    AND (:since::bigint IS NULL OR finished.created_at >= :since::bigint)
+    AND (:until::bigint IS NULL OR finished.created_at < :until::bigint)
+ORDER BY finished.id DESC
+LIMIT :limit

@@ -1,0 +1,2 @@
+-- Whether this database was ever migrated.
+SELECT to_regclass(:table) IS NOT NULL

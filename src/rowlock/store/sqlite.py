@@ -1,0 +1,211 @@
+"""The SQLite store's engine: blocking callers on a connection per thread, async ones in a group.
+
+Every write is one BEGIN IMMEDIATE; the clock is read once the lock is held, so that times never
+run behind what is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from rowlock import config
+from rowlock.clock import Clock, SystemClock
+from rowlock.errors import StoreUnavailable
+from rowlock.store import drive
+from rowlock.store import migrate as migrations
+from rowlock.store.group import CommitGroup
+from rowlock.store.sqlite_file import SqliteFile, path_of
+from rowlock.store.sqlite_session import Session
+from rowlock.store.steps import Op
+from rowlock.store.text import Dialect, ParameterStyle
+
+T = TypeVar("T")
+
+logger: logging.Logger = logging.getLogger("rowlock.sqlite")
+
+
+class SqliteEngine:
+    """Runs verbs on one SQLite file."""
+
+    dialect = Dialect.SQLITE
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str,
+        clock: Clock | None,
+        busy_seconds: float = config.SQLITE_BUSY_SECONDS,
+    ) -> None:
+        self.file: SqliteFile = SqliteFile(path_of(url), busy_seconds=busy_seconds)
+        self.schema = schema
+        self.url = url
+        self.clock: Clock = clock or SystemClock()
+        self.binder: drive.Binder = drive.Binder(Dialect.SQLITE, schema, ParameterStyle.NAMED)
+        self._is_migrated = False
+        # Why this process must not use the file, if so.
+        self._obstacle: str | None = None
+        self._start_afresh()
+        _engines.add(self)
+
+    def _start_afresh(self) -> None:
+        self._pid = os.getpid()
+        self._local = threading.local()
+        # Weak: a session lives as long as the thread it belongs to.
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._frozen: list[Session] = []
+        self._guard = threading.Lock()
+        self._is_guarded = False
+        self._group = CommitGroup(self.new_session, run_apart=self.run)
+
+    def run(self, op: Op[T]) -> T:
+        return self._session().run(op)
+
+    async def arun(self, op: Op[T]) -> T:
+        if self._pid != os.getpid():
+            self.after_fork()
+        return await self._group.run(op)
+
+    def _session(self) -> Session:
+        if self._pid != os.getpid():
+            self.after_fork()
+        session: Session | None = getattr(self._local, "session", None)
+        if session is None:
+            session = self._local.session = self.new_session()
+        return session
+
+    def new_session(self) -> Session:
+        """A session for the calling thread, on a file that is migrated."""
+        if not self._is_migrated:
+            self.migrate()
+            self._is_migrated = True
+        return self._register(Session(self.file, self.binder, self.clock))
+
+    def _register(self, session: Session) -> Session:
+        if self._obstacle is not None:
+            raise StoreUnavailable(f"{self.file.path} {self._obstacle}")
+        with self._guard:
+            self._sessions.add(session)
+        return session
+
+    def migrate(self) -> list[int]:
+        """Apply what is missing; the numbers of what was applied. Only then does it write."""
+        self.file.create()
+        # An up-to-date file is opened without waiting for a turn to write.
+        if not migrations.pending(Dialect.SQLITE, self.applied()):
+            return []
+        with self._passing_session() as session, session.transaction(writes=True):
+            return _migrate(session, schema=self.schema)
+
+    def applied(self) -> migrations.Applied:
+        """The migrations that the file has; a file that is not there has none, and is not made."""
+        if not self.file.path.exists():
+            return {}
+        with self._passing_session() as session, session.transaction(writes=False):
+            return _applied(session, schema=self.schema)
+
+    @contextmanager
+    def _passing_session(self) -> Iterator[Session]:
+        """A session that does not ask for a migrated file, and is not kept."""
+        session = self._register(Session(self.file, self.binder, self.clock))
+        try:
+            yield session
+        finally:
+            with session.busy:
+                session.dispose()
+
+    def close(self) -> None:
+        """Close every connection of this process; the next call opens new ones."""
+        self._group.close()
+        with self._guard:
+            sessions = list(self._sessions)
+        for session in sessions:
+            with session.busy:
+                session.close()
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.close)
+
+    def before_fork(self) -> None:
+        """Close all connections, and let nobody open one until the fork is done."""
+        self._is_guarded = self._guard.acquire(timeout=config.SQLITE_FORK_WAIT_SECONDS)
+        for session in list(self._sessions):
+            if not session.busy.acquire(timeout=config.SQLITE_FORK_WAIT_SECONDS):
+                continue
+            self._frozen.append(session)
+            # The forking thread's own transaction goes on in the parent.
+            if not session.is_in_transaction:
+                session.close()
+
+    def after_fork_in_parent(self) -> None:
+        """Let everybody go on."""
+        frozen, self._frozen = self._frozen, []
+        for session in frozen:
+            session.busy.release()
+        if self._is_guarded:
+            self._is_guarded = False
+            self._guard.release()
+
+    def after_fork(self) -> None:
+        """In the child: threads and their locks did not come along, connections must not."""
+        for session in list(self._sessions):
+            if session.is_open:
+                # SQLite believes that this process has that connection's locks, which it has not.
+                self._obstacle = (
+                    "can't be used in this process: it was forked inside a transaction. Fork "
+                    "outside of it, or use the spawn method of multiprocessing"
+                )
+            session.dispose()
+        self._start_afresh()
+
+
+def _applied(session: Session, *, schema: str) -> migrations.Applied:
+    table = f"{schema}_migration"
+    execute = session.connection.execute
+    if not execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+        return {}
+    return dict(execute(f"SELECT number, checksum FROM {table}"))  # noqa: S608  # the schema is checked
+
+
+def _migrate(session: Session, *, schema: str) -> list[int]:
+    execute = session.connection.execute
+    execute(migrations.table(dialect=Dialect.SQLITE, schema=schema))
+    missing = migrations.pending(Dialect.SQLITE, _applied(session, schema=schema))
+    for migration in missing:
+        sql = migrations.script(migration, dialect=Dialect.SQLITE, schema=schema)
+        for statement in migrations.statements(sql):
+            execute(statement)
+        execute(
+            f"INSERT INTO {schema}_migration (number, name, checksum) VALUES (?, ?, ?)",  # noqa: S608  # the schema is checked
+            (migration.number, migration.name, migration.checksum),
+        )
+    return [migration.number for migration in missing]
+
+
+# A connection must not cross a fork, and neither may what SQLite keeps per process of its locks:
+# so all are closed before, and each side opens its own afterwards.
+_engines: weakref.WeakSet[SqliteEngine] = weakref.WeakSet()
+
+
+def _each_engine(action: Callable[[SqliteEngine], None]) -> None:
+    for engine in list(_engines):
+        try:
+            action(engine)
+        except sqlite3.Error:
+            # A fork can't be refused, and what could not be closed is dealt with in the child.
+            logger.exception("%s before or after a fork", engine.file.path)
+
+
+os.register_at_fork(
+    before=lambda: _each_engine(SqliteEngine.before_fork),
+    after_in_parent=lambda: _each_engine(SqliteEngine.after_fork_in_parent),
+    after_in_child=lambda: _each_engine(SqliteEngine.after_fork),
+)

@@ -1,0 +1,226 @@
+"""A connection of one thread to a SQLite file: transactions, and what becomes of it at a fork.
+
+1. A writer waits for its turn without holding `busy`; whatever touches SQLite holds it.
+2. Between transactions the connection may be closed by anyone who holds `busy`; the next
+   transaction opens a new one. In the middle of one it never changes.
+3. What was committed is never reported as failed: trouble with folding the log is logged.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import sqlite3
+import threading
+from types import TracebackType
+from typing import TypeVar
+
+from rowlock import config
+from rowlock.clock import Clock
+from rowlock.errors import StoreUnavailable
+from rowlock.store import drive
+from rowlock.store.sqlite_file import (
+    LogGauge,
+    SqliteFile,
+    WriteLock,
+    fork_gate,
+    pause_as_writer,
+)
+from rowlock.store.steps import Begin, Commit, Op, Ring, Rows, Step
+
+T = TypeVar("T")
+
+logger: logging.Logger = logging.getLogger("rowlock.sqlite")
+
+
+class Session:
+    """A connection of one thread, and the right to write with it."""
+
+    def __init__(self, file: SqliteFile, binder: drive.Binder, clock: Clock) -> None:
+        self.file = file
+        self._binder = binder
+        self._clock = clock
+        self._turn = WriteLock(file)
+        self._gauge = LogGauge()
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._pid = os.getpid()
+        self.busy: threading.RLock = threading.RLock()
+        self.is_in_transaction: bool = False
+        self.now: int = 0
+
+    def run(self, op: Op[T]) -> T:
+        with self.transaction(writes=op.writes):
+            return drive.run(op.start(), self.perform)
+
+    def transaction(self, *, writes: bool) -> Transaction:
+        """One transaction as a context manager; on an error nothing of it stays."""
+        return Transaction(self, writes=writes)
+
+    def perform(self, step: Step) -> Rows:
+        if isinstance(step, Begin | Ring):
+            # A transaction is open already; the log file itself is the bell.
+            return []
+        if isinstance(step, Commit):
+            self._commit_halfway()
+            return []
+        parts, runs = self._binder.bind_rows(step, now=self.now)
+        execute = self.connection.execute
+        *earlier, last = parts
+        rows: Rows = []
+        for values in runs:
+            for part in earlier:
+                execute(part, values)
+            rows += execute(last, values).fetchall()
+        return rows
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection of the transaction under way."""
+        if self._connection is None:
+            raise StoreUnavailable(f"{self.file.path} was closed inside a transaction")
+        return self._connection
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None
+
+    def begin(self, *, writes: bool) -> None:
+        """Start a transaction; a writer waits for its turn first."""
+        assert not self.is_in_transaction, "a thread has one transaction at a time"
+        if writes:
+            # Opened before, so that trouble with the file itself shows before any wait.
+            with self.busy:
+                self._open()
+            self._turn.__enter__()
+        self.busy.acquire()
+        try:
+            connection = self._open()
+            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+        except BaseException:
+            self._leave(writes=writes)
+            raise
+        self.is_in_transaction = True
+        self.now = self._clock.now_us()
+
+    def end(self, *, writes: bool, is_good: bool) -> None:
+        """Commit, or undo; then others have their turn."""
+        self.is_in_transaction = False
+        try:
+            if is_good:
+                self.connection.execute("COMMIT")
+                if writes:
+                    self._fold_log()
+        finally:
+            self._undo_rest()
+            self._leave(writes=writes)
+
+    def _leave(self, *, writes: bool) -> None:
+        self.busy.release()
+        if writes:
+            self._turn.__exit__(None, None, None)
+
+    def _commit_halfway(self) -> None:
+        """Commit what was done so far, and let others write before it goes on."""
+        self.end(writes=True, is_good=True)
+        pause_as_writer()
+        self.begin(writes=True)
+
+    def _open(self) -> sqlite3.Connection:
+        """The connection, to the file that lies at the path now: others write to no other."""
+        identity = self.file.identity()
+        if self._connection is None:
+            self._connection = self.file.connect(self._turn)
+            self._identity = identity
+            self._pid = os.getpid()
+        elif identity != self._identity:
+            self.close()
+            raise StoreUnavailable(
+                f"{self.file.path} was deleted or replaced while it was open; nothing was "
+                "written. The next call opens what lies there now"
+            )
+        return self._connection
+
+    def _undo_rest(self) -> None:
+        """Roll back what is left of a transaction; a connection that can't is given up."""
+        if self._connection is None or not self._connection.in_transaction:
+            return
+        try:
+            self._connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            logger.warning("%s: a rollback failed, reconnecting: %s", self.file.path, error)
+            self.close()
+
+    def _fold_log(self) -> None:
+        """Copy the log into the file when it is long. Holds the turn: beside no other writer."""
+        try:
+            if self._gauge.is_long(self.file.wal_path):
+                self._checkpoint()
+        except (sqlite3.Error, OSError) as error:
+            logger.warning("%s: its log could not be folded: %s", self.file.path, error)
+
+    def _checkpoint(self) -> None:
+        execute = self.connection.execute
+        # Readers may hold it up, but not for long: it is tried again when the log has grown.
+        execute(f"PRAGMA busy_timeout = {config.SQLITE_CHECKPOINT_BUSY_MILLISECONDS}")
+        try:
+            execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+        finally:
+            execute(f"PRAGMA busy_timeout = {int(self.file.busy_seconds * 1000)}")
+
+    def close(self) -> None:
+        """Close the connection; the next transaction opens a new one. Needs `busy`."""
+        connection, self._connection = self._connection, None
+        self._gauge.close()
+        if connection is None:
+            return
+        if self._pid == os.getpid():
+            connection.close()
+        else:
+            _keep_for_ever(connection)
+
+    def dispose(self) -> None:
+        """Close everything, for good; in a forked child, what is the parent's stays as it is."""
+        self.close()
+        self._turn.close()
+
+    def __del__(self) -> None:
+        # The thread has ended, and its session with it: the engine holds a weak reference only.
+        with fork_gate:
+            self.dispose()
+
+
+class Transaction:
+    """One transaction of a session, as a context manager; the driver's errors become ours."""
+
+    __slots__ = ("_session", "_writes")
+
+    def __init__(self, session: Session, *, writes: bool) -> None:
+        self._session = session
+        self._writes = writes
+
+    def __enter__(self) -> None:
+        try:
+            self._session.begin(writes=self._writes)
+        except sqlite3.Error as error:
+            raise self._session.file.mapped(error) from error
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._session.is_in_transaction:
+            try:
+                self._session.end(writes=self._writes, is_good=error is None)
+            except sqlite3.Error as failure:
+                raise self._session.file.mapped(failure) from failure
+        if isinstance(error, sqlite3.Error):
+            raise self._session.file.mapped(error) from error
+
+
+def _keep_for_ever(connection: sqlite3.Connection) -> None:
+    """Closing it in this process would change, in shared memory, what the parent is doing."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

@@ -1,0 +1,88 @@
+"""What a verb asks of a database, step by step: statements out, rows in, no I/O.
+
+A verb is a generator. It yields steps and is sent rows; `drive` runs it on any connection, in
+either colour. A verb that yields no `Begin` has each of its statements committed on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+Row = tuple[Any, ...]
+Rows = list[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """The statement of the SQL file `name`; a list among the values is bound as an array."""
+
+    name: str
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One statement for many rows: arrays on PostgreSQL, one run a row on SQLite."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: Sequence[Row]
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """From here on, all or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What was done so far stands; long work goes on in a new transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Wake the workers of these queues once the work is committed."""
+
+    queues: frozenset[str]
+
+
+Step = Statement | Batch | Begin | Commit | Ring
+Steps = Generator[Step, Rows, T]
+
+
+@dataclass(frozen=True, slots=True)
+class Op(Generic[T]):
+    """One call of a verb, not yet run.
+
+    `start` begins it anew each time, so that a transaction that lost a race can be run again;
+    `repeat` is for when the database may or may not have done it already, None where that is not
+    safe. `looks_first`: its first statement changes nothing, so that one lost there can be begun
+    anew all the same.
+    """
+
+    name: str
+    writes: bool
+    start: Callable[[], Steps[T]]
+    repeat: Callable[[], Steps[T]] | None = None
+    looks_first: bool = False
+
+
+def reading(name: str, start: Callable[[], Steps[T]]) -> Op[T]:
+    """An op that changes nothing: it can always be asked again."""
+    return Op(name, False, start, start)
+
+
+def writing(
+    name: str,
+    start: Callable[[], Steps[T]],
+    *,
+    repeat: Callable[[], Steps[T]] | None = None,
+    looks_first: bool = False,
+) -> Op[T]:
+    """An op that changes something."""
+    return Op(name, True, start, repeat, looks_first)

@@ -1,0 +1,127 @@
+"""The SQL files: read once, their macros expanded, in the parameter style of whoever runs them.
+
+A file holds one statement (SQLite: or several, run in order; the last one's rows count). Values
+are named `:value`. Macros: `{now}` the clock, `{job}` and `{finished}` the columns of a `JobRow`
+(`{row}` the same unqualified, for SQLite's RETURNING), `{shared}` those that both tables share.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+
+from rowlock.errors import OptionInvalid
+
+_SHARED = (
+    "id, run_at, created_at, started_at, token, key_hold, attempt, max_attempts, crashes, "
+    "log_lines, rank, cancel_requested, lease_taken, kind, queue, tenant, key, worker, payload, "
+    "policy, tags, meta, progress, errors"
+)
+_LIVE = (
+    "job.id{text}, job.kind, job.queue, job.rank, job.tenant, job.key, job.key_hold, job.payload, "
+    "job.attempt, job.max_attempts, job.run_at, job.created_at, job.started_at, "
+    "job.lease_expires_at, job.worker, job.token, job.crashes, job.cancel_requested, job.errors, "
+    "job.progress, job.tags, job.meta, job.policy, NULL{text}, NULL{number}, NULL{text}"
+)
+_FINISHED = (
+    _LIVE.replace("job.lease_expires_at", "NULL{number}")
+    .replace("job.", "finished.")
+    .replace(
+        "NULL{text}, NULL{number}, NULL{text}",
+        "finished.state, finished.finished_at, finished.result",
+    )
+)
+_PARAMETER = re.compile(r"'(?:[^']|'')*'|--[^\n]*|(?<!:):([a-z][a-z_]*)")
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
+
+
+class Dialect(StrEnum):
+    """Which database a statement is written for."""
+
+    SQLITE = "sqlite"
+    POSTGRES = "postgres"
+
+
+class ParameterStyle(StrEnum):
+    """How a driver wants its parameters written."""
+
+    NAMED = "named"
+    PYFORMAT = "pyformat"
+    NUMERIC = "numeric"
+
+
+_NOW = {
+    Dialect.SQLITE: ":now",
+    Dialect.POSTGRES: (
+        "coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A statement in one driver's parameter style; `parameters` are its names, in order."""
+
+    parts: tuple[str, ...]
+    parameters: tuple[str, ...]
+
+
+def check_schema(schema: str) -> str:
+    """The schema's name, if it is one that needs no quoting; `OptionInvalid` otherwise."""
+    if not _SCHEMA.fullmatch(schema):
+        raise OptionInvalid(
+            "schema", f"{schema!r} must be lower-case letters, digits and _, 40 at most"
+        )
+    return schema
+
+
+def in_schema(sql: str, *, dialect: Dialect, schema: str) -> str:
+    """The same SQL for a schema (SQLite: a prefix of table names) of another name."""
+    if schema == "rowlock":
+        return sql
+    if dialect is Dialect.SQLITE:
+        return re.sub(r"\browlock_(?=[a-z])", f"{schema}_", sql)
+    return re.sub(r"\browlock\.(?=[a-z])", f"{schema}.", sql)
+
+
+@cache
+def source(name: str, dialect: Dialect, schema: str) -> str:
+    """A statement's text with its macros expanded, without its comments."""
+    raw = files(__package__).joinpath("sql", f"{name}.{dialect}.sql").read_text(encoding="utf-8")
+    is_postgres = dialect is Dialect.POSTGRES
+    casts = {"text": "::text", "number": "::bigint"} if is_postgres else {"text": "", "number": ""}
+    body = "\n".join(line for line in raw.splitlines() if not line.lstrip().startswith("--"))
+    expanded = (
+        body.replace("{job}", _LIVE.format(**casts))
+        .replace("{row}", _LIVE.format(**casts).replace("job.", ""))
+        .replace("{finished}", _FINISHED.format(**casts))
+        .replace("{shared}", _SHARED)
+        .replace("{now}", _NOW[dialect])
+    )
+    return in_schema(expanded, dialect=dialect, schema=schema)
+
+
+@cache
+def compiled(name: str, dialect: Dialect, schema: str, style: ParameterStyle) -> Compiled:
+    """A statement ready for a driver."""
+    text = source(name, dialect, schema)
+    names = tuple(dict.fromkeys(match for match in _PARAMETER.findall(text) if match))
+    parts = tuple(part.strip() for part in text.split(";") if part.strip())
+    return Compiled(tuple(_styled(part, style, names) for part in parts), names)
+
+
+def _styled(sql: str, style: ParameterStyle, names: tuple[str, ...]) -> str:
+    if style is ParameterStyle.NAMED:
+        return sql
+
+    def placeholder(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name is None:
+            return match.group(0)
+        return f"%({name})s" if style is ParameterStyle.PYFORMAT else f"${names.index(name) + 1}"
+
+    doubled = sql.replace("%", "%%") if style is ParameterStyle.PYFORMAT else sql
+    return _PARAMETER.sub(placeholder, doubled)

@@ -1,0 +1,89 @@
+"""Database URLs: which store, with what options, and how to show one without its password."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+
+from rowlock import config
+from rowlock.errors import OptionInvalid, UnsupportedStore
+
+POSTGRES_SCHEMES = ("postgresql", "postgres")
+_MASK = "***"
+
+# Client-side only, so that a pooler between has nothing to refuse. A dead peer is noticed within
+# half a minute instead of hours.
+_DEFAULTS: dict[str, Any] = {
+    "connect_timeout": config.POSTGRES_CONNECT_SECONDS,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "application_name": "rowlock",
+}
+
+
+def scheme_of(url: str) -> str:
+    """`sqlite` or `postgresql`; `UnsupportedStore` for everything else."""
+    scheme = url.partition(":")[0].lower()
+    if scheme == "sqlite":
+        return scheme
+    if scheme in POSTGRES_SCHEMES:
+        return "postgresql"
+    raise UnsupportedStore(
+        f"no store for a URL that starts with {scheme[:40]!r}: "
+        "use sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresUrl:
+    """A PostgreSQL URL taken apart. Its repr shows no password."""
+
+    conninfo: str = field(repr=False)
+    shown: str
+    password: str | None = field(repr=False)
+    prepare_threshold: int | None
+    defaults: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def parse(cls, url: str) -> PostgresUrl:
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        threshold = query.pop("prepare_threshold", None)
+        # Not as forms are encoded: libpq takes a plus sign for itself.
+        kept = parts._replace(query=urlencode(query, quote_via=quote))
+        password = query.get("password") or (unquote(parts.password) if parts.password else None)
+        return cls(
+            conninfo=urlunsplit(kept),
+            shown=masked(url),
+            password=password,
+            prepare_threshold=None if threshold is None else _threshold(threshold),
+            defaults={name: value for name, value in _DEFAULTS.items() if name not in query},
+        )
+
+    def mask(self, text: str) -> str:
+        """The text without the password, in case a library put it there."""
+        return text.replace(self.password, _MASK) if self.password else text
+
+
+def _threshold(text: str) -> int:
+    if not text.isdecimal():
+        raise OptionInvalid("prepare_threshold", f"must be a whole number, not {text!r}")
+    return int(text)
+
+
+def masked(url: str) -> str:
+    """The URL as it may be shown and logged."""
+    if url.startswith("sqlite:"):
+        return url
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    name, colon, _ = user.partition(":")
+    netloc = f"{name}{colon and ':' + _MASK}{at}{host}"
+    query = [
+        (key, _MASK if key == "password" else value)
+        for key, value in parse_qsl(parts.query, keep_blank_values=True)
+    ]
+    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(query, safe="*")))

@@ -1,0 +1,401 @@
+"""Tasks: functions that can be enqueued. `Task`, `TaskCall` (a task with options), `Tasks`."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    overload,
+)
+from uuid import UUID
+
+import msgspec
+
+from rowlock import config
+from rowlock import retry as retries
+from rowlock.clock import duration_us
+from rowlock.context import Context
+from rowlock.errors import OptionInvalid
+from rowlock.job import Job, Policy
+from rowlock.signature import PayloadSchema
+from rowlock.store import KnownPolicy, NewJob, options
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_DEFAULT_RETRY = retries.to_stored(retries.jitter())
+
+Executor = Literal["auto", "async", "thread", "process"]
+Duration = float | timedelta
+RetryOption = str | retries.Policy | Callable[[int, BaseException | None], Duration]
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """What may be said of one job beyond its payload; see `Task.using`."""
+
+    key: str | None
+    key_hold: options.KeyHold
+    priority: int
+    delay: Duration | None
+    run_at: datetime | None
+    tenant: str | None
+    queue: str
+    max_attempts: int
+    keep: Duration | None
+    tags: Collection[str]
+    meta: Mapping[str, object]
+    id: str | UUID | None
+    conn: object
+
+
+class Sender(Protocol):
+    """The app, as a task sees it."""
+
+    @property
+    def keep_dead_us(self) -> int | None: ...
+    def send(self, jobs: Sequence[NewJob], *, conn: object | None) -> list[Job]: ...
+    async def asend(self, jobs: Sequence[NewJob], *, conn: object | None) -> list[Job]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """How jobs of a task are run, checked."""
+
+    name: str
+    queue: str
+    priority: int
+    max_attempts: int
+    retry: retries.Policy
+    timeout_us: int | None
+    keep_us: int | None
+    max_crashes: int
+    executor: Executor
+
+    def policy(self, *, keep_dead_us: int | None) -> Policy:
+        """What travels with each job."""
+        stored = retries.to_stored(self.retry)
+        return Policy(
+            timeout=self.timeout_us,
+            retry=None if stored == _DEFAULT_RETRY else stored,
+            keep=self.keep_us,
+            keep_dead=keep_dead_us,
+            max_crashes=self.max_crashes,
+        )
+
+
+class Task(Generic[P, R]):
+    """A function that can be enqueued, and still be called. Made by `@app.task`."""
+
+    def __init__(self, function: Callable[..., R], settings: TaskOptions) -> None:
+        self.function = function
+        self.settings = settings
+        self.schema: PayloadSchema = PayloadSchema(function, settings.name, Context)
+        self._sender: Sender | None = None
+        self._policy_text: str | None = None
+        functools.update_wrapper(self, function)
+
+    @property
+    def name(self) -> str:
+        """The jobs' `kind`."""
+        return self.settings.name
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function here and now; nothing is enqueued."""
+        return self.function(*args, **kwargs)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Enqueue a job with these arguments.
+
+        Raises:
+            PayloadInvalid: They do not fit the function's parameters; every bad field is named.
+        """
+        return self.sender.send([self.job(*args, **kwargs)], conn=None)[0]
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """As `enqueue`."""
+        return (await self.sender.asend([self.job(*args, **kwargs)], conn=None))[0]
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """A job to be enqueued with others by `app.enqueue_many`."""
+        return self.prepare(self.schema.encode(args, kwargs), {})
+
+    def using(
+        self,
+        *,
+        key: str | None = None,
+        key_hold: options.KeyHold = "in_flight",
+        priority: int | None = None,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        tenant: str | None = None,
+        queue: str | None = None,
+        max_attempts: int | None = None,
+        keep: Duration | Literal["as the task"] | None = "as the task",
+        tags: Collection[str] = (),
+        meta: Mapping[str, object] | None = None,
+        id: str | UUID | None = None,
+        conn: object | None = None,
+    ) -> TaskCall[P]:
+        """The task with options for one enqueue.
+
+        Args:
+            key: One job in flight per tenant, kind and key; a second enqueue returns the first.
+            key_hold: How long: "in_flight", seconds from the enqueue, or "kept" (with its row).
+            priority: -100 to 100, higher first.
+            delay: Run it so much later, in seconds or as a timedelta.
+            run_at: Run it at this time, an aware datetime; the past means now.
+            tenant: Whose job it is.
+            queue: Another queue than the task's.
+            max_attempts: Another bound than the task's.
+            keep: How long the finished job is kept: seconds, 0 not at all, None for ever.
+            tags: Names to find it by.
+            meta: Free context, a small JSON object.
+            id: A UUID of your own; the same id again is the same job.
+            conn: Your own connection: the job exists if its transaction commits.
+        """
+        chosen: EnqueueOptions = {"key": key, "key_hold": key_hold, "tenant": tenant, "id": id}
+        chosen.update({"delay": delay, "run_at": run_at, "tags": tags, "meta": meta or {}})
+        if priority is not None:
+            chosen["priority"] = priority
+        if queue is not None:
+            chosen["queue"] = queue
+        if max_attempts is not None:
+            chosen["max_attempts"] = max_attempts
+        if keep != "as the task":
+            chosen["keep"] = keep
+        return TaskCall(self, chosen, conn)
+
+    def prepare(self, payload: str, chosen: EnqueueOptions) -> NewJob:
+        """A checked job from an encoded payload and options."""
+        settings = self.settings
+        return options.new_job(
+            kind=settings.name,
+            payload=payload,
+            queue=chosen.get("queue", settings.queue),
+            priority=chosen.get("priority", settings.priority),
+            tenant=chosen.get("tenant"),
+            key=chosen.get("key"),
+            key_hold=chosen.get("key_hold", "in_flight"),
+            max_attempts=chosen.get("max_attempts", settings.max_attempts),
+            run_at=chosen.get("run_at"),
+            delay=chosen.get("delay"),
+            tags=chosen.get("tags"),
+            meta=chosen.get("meta"),
+            id=chosen.get("id"),
+            policy=self._policy(chosen),
+        )
+
+    def _policy(self, chosen: EnqueueOptions) -> str:
+        if "keep" in chosen:
+            policy = self.settings.policy(keep_dead_us=self.sender.keep_dead_us)
+            kept = options.keep_us(chosen["keep"])
+            return msgspec.structs.replace(policy, keep=kept).encoded()
+        if self._policy_text is None:
+            policy = self.settings.policy(keep_dead_us=self.sender.keep_dead_us)
+            self._policy_text = policy.encoded()
+        return self._policy_text
+
+    def known_policy(self) -> KnownPolicy:
+        """For jobs of this kind that were enqueued by name, where it was not known."""
+        return KnownPolicy(self._policy({}), self.settings.max_attempts)
+
+    @property
+    def sender(self) -> Sender:
+        if self._sender is None:
+            raise OptionInvalid("app", f"task {self.name!r} has none yet: app.include(its Tasks)")
+        return self._sender
+
+    def bind(self, sender: Sender) -> None:
+        """From now on this task's jobs go to that app; the last one wins."""
+        self._sender = sender
+        self._policy_text = None
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name!r}>"
+
+
+class TaskCall(Generic[P]):
+    """A task with options, ready for its arguments. Made by `Task.using`."""
+
+    def __init__(self, task: Task[P, Any], chosen: EnqueueOptions, conn: object | None) -> None:
+        self._task = task
+        self._chosen = chosen
+        self._conn = conn
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Enqueue a job with these arguments and the options."""
+        return self._task.sender.send([self.job(*args, **kwargs)], conn=self._conn)[0]
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """As `enqueue`."""
+        job = self.job(*args, **kwargs)
+        return (await self._task.sender.asend([job], conn=self._conn))[0]
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """A job to be enqueued with others by `app.enqueue_many`."""
+        return self._task.prepare(self._task.schema.encode(args, kwargs), self._chosen)
+
+
+class TaskDecorator(Protocol):
+    """What `@app.task(...)` returns."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class Tasks:
+    """A collection of tasks; `app.include(tasks)` makes them an app's."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Task[..., Any]] = {}
+
+    @overload
+    def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        max_attempts: int = config.MAX_ATTEMPTS_DEFAULT,
+        retry: RetryOption = "jitter",
+        timeout: Duration | None = None,
+        keep: Duration | None = config.KEEP_SECONDS_DEFAULT,
+        max_crashes: int = config.MAX_CRASHES_DEFAULT,
+        executor: Executor = "auto",
+    ) -> TaskDecorator: ...
+    def task(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        max_attempts: int = config.MAX_ATTEMPTS_DEFAULT,
+        retry: RetryOption = "jitter",
+        timeout: Duration | None = None,
+        keep: Duration | None = config.KEEP_SECONDS_DEFAULT,
+        max_crashes: int = config.MAX_CRASHES_DEFAULT,
+        executor: Executor = "auto",
+    ) -> Any:
+        """Make a function a task. Bare (`@app.task`) or with options.
+
+        Args:
+            name: The jobs' kind; by default the function's own name, without its module, so that
+                moving a file does not orphan stored jobs.
+            queue: The lane its jobs wait in.
+            priority: -100 to 100, higher first.
+            max_attempts: How often it is tried before it is dead.
+            retry: How long to wait after a failure: a name, one of `rowlock.retry`, or a callable
+                of (attempt, error).
+            timeout: A run that takes longer has failed. None: no limit.
+            keep: How long a succeeded job is kept; 0 not at all, None for ever.
+            max_crashes: A job that took down its process so often is dead.
+            executor: Where it runs: "async", "thread", "process"; "auto" by the kind of function.
+        """
+
+        def decorate(target: Callable[..., Any]) -> Task[..., Any]:
+            settings = task_options(
+                target,
+                name=name,
+                queue=queue,
+                priority=priority,
+                max_attempts=max_attempts,
+                retry_option=retry,
+                timeout=timeout,
+                keep=keep,
+                max_crashes=max_crashes,
+                executor=executor,
+            )
+            return self._register(Task(target, settings))
+
+        return decorate if function is None else decorate(function)
+
+    def _register(self, task: Task[..., Any]) -> Task[..., Any]:
+        known = self._tasks.get(task.name)
+        if known is not None and known is not task:
+            raise OptionInvalid(
+                "name", f"there is a task {task.name!r} already: give one of them another name"
+            )
+        self._tasks[task.name] = task
+        return task
+
+    def find(self, kind: str) -> Task[..., Any] | None:
+        """The task of a kind; None if it is not known here."""
+        return self._tasks.get(kind)
+
+    def nearest(self, kind: str) -> str:
+        """A hint for a kind that is not known: the names that are most like it."""
+        close = difflib.get_close_matches(kind, self._tasks, n=3)
+        return f"; did you mean {', '.join(map(repr, close))}?" if close else ""
+
+    @property
+    def kinds(self) -> list[str]:
+        """The names of all tasks."""
+        return sorted(self._tasks)
+
+    def __iter__(self) -> Iterator[Task[..., Any]]:
+        return iter(self._tasks.values())
+
+
+def task_options(
+    function: Callable[..., Any],
+    *,
+    name: str | None,
+    queue: str,
+    priority: int,
+    max_attempts: int,
+    retry_option: RetryOption,
+    timeout: Duration | None,
+    keep: Duration | None,
+    max_crashes: int,
+    executor: Executor,
+) -> TaskOptions:
+    """Check the options of a task."""
+    if executor not in ("auto", "async", "thread", "process"):
+        raise OptionInvalid("executor", f"must be auto, async, thread or process, not {executor!r}")
+    is_async = inspect.iscoroutinefunction(function)
+    if is_async != (executor == "async") and executor not in ("auto", "process"):
+        raise OptionInvalid("executor", f"{executor!r} does not fit this kind of function")
+    return TaskOptions(
+        name=options.name(name or function.__name__, option="name"),
+        queue=options.name(queue, option="queue"),
+        priority=options.priority_of(priority),
+        max_attempts=options.attempts(max_attempts),
+        retry=retries.resolve(retry_option),
+        timeout_us=None if timeout is None else _timeout_us(timeout),
+        keep_us=options.keep_us(keep),
+        max_crashes=options.integer(max_crashes, option="max_crashes", low=1, high=1_000),
+        executor=executor,
+    )
+
+
+def _timeout_us(timeout: Duration) -> int:
+    limit = duration_us(timeout, option="timeout")
+    if limit == 0:
+        raise OptionInvalid("timeout", "must be longer than 0 seconds; None is no limit")
+    return limit

@@ -1,0 +1,213 @@
+"""Drain: run what is ready in this process, one job after the other, and return.
+
+For tests and scripts. Plain functions run in the calling thread (`drain`) or in a thread
+(`adrain`), coroutines on a loop. A time limit ends coroutines only: here nobody can end a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rowlock import config
+from rowlock.context import Context
+from rowlock.errors import InvalidTransition, LeaseLost
+from rowlock.ids import new_id
+from rowlock.job import Lease
+from rowlock.lifecycle import Failed, Outcome
+from rowlock.store import NewJob, Settlement, Store
+from rowlock.task import Task, Tasks
+from rowlock.worker.beats import Beats, Run
+from rowlock.worker.notes import BlockingNotes, LoopNotes
+from rowlock.worker.outcome import outcome_of, success
+
+Prepare = Callable[[Any, dict[str, Any]], NewJob]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequest:
+    """What to run: the queues (None: all), and at most how many jobs (None: until none is due)."""
+
+    queues: Sequence[str] | None
+    limit: int | None
+
+
+class Drain:
+    """Claims, runs and settles jobs of an app's tasks."""
+
+    def __init__(
+        self, store: Store, tasks: Tasks, *, state: Any, prepare: Prepare, request: DrainRequest
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._state = state
+        self._prepare = prepare
+        self._request = request
+        self._worker = f"drain-{socket.gethostname()[:80]}-{os.getpid()}-{new_id()}"
+        self._beats = Beats(store, lease_seconds=config.LEASE_SECONDS_DEFAULT)
+        self._done = 0
+
+    def run(self) -> int:
+        """Run what is ready; how many runs that were."""
+        with self._beats, asyncio.Runner() as runner:
+            while leases := self._claim():
+                held = [self._beats.hold(lease) for lease in leases]
+                try:
+                    while held:
+                        self._run_one(held[0], runner)
+                        self._beats.let_go(held.pop(0))
+                finally:
+                    self._give_back(held)
+        return self._done
+
+    async def arun(self) -> int:
+        """As `run`, on the running loop."""
+        with self._beats:
+            while leases := await self._store.aclaim(**self._wanted()):
+                held = [self._beats.hold(lease) for lease in leases]
+                try:
+                    while held:
+                        await self._arun_one(held[0])
+                        self._beats.let_go(held.pop(0))
+                finally:
+                    if held:
+                        await asyncio.to_thread(self._give_back, held)
+        return self._done
+
+    def _claim(self) -> list[Lease]:
+        return self._store.claim(**self._wanted())
+
+    def _wanted(self) -> dict[str, Any]:
+        left = config.DRAIN_BATCH
+        if self._request.limit is not None:
+            left = min(left, self._request.limit - self._done)
+        kinds = self._tasks.kinds
+        return {
+            "worker": self._worker,
+            # With nothing left to run, no queue is asked.
+            "queues": self._request.queues if left > 0 and kinds else [],
+            "kinds": kinds,
+            "limit": max(1, left),
+            "policies": {task.name: task.known_policy() for task in self._tasks},
+        }
+
+    def _give_back(self, held: list[Run]) -> None:
+        """What was claimed and not run goes back uncounted."""
+        if held:
+            self._store.release_worker(self._worker)
+        for run in held:
+            self._beats.let_go(run)
+
+    def _run_one(self, run: Run, runner: asyncio.Runner) -> None:
+        task = self._task_of(run.lease)
+        if task.is_async:
+            notes = LoopNotes(self._store, run.lease)
+            context = self._context(run, notes)
+            outcome = runner.run(self._await(task, run, context, notes))
+        else:
+            blocking = BlockingNotes(self._store, run.lease)
+            context = self._context(run, blocking)
+            outcome = self._call(task, run.lease, context)
+            _quietly_lost(blocking.flush)
+        self._done += 1
+        _quietly_lost(lambda: self._store.settle([_settlement(run, outcome, context)]))
+
+    async def _arun_one(self, run: Run) -> None:
+        task = self._task_of(run.lease)
+        if task.is_async:
+            notes = LoopNotes(self._store, run.lease)
+            context = self._context(run, notes)
+            outcome = await self._await(task, run, context, notes)
+        else:
+            blocking = BlockingNotes(self._store, run.lease)
+            context = self._context(run, blocking)
+            outcome = await asyncio.to_thread(self._call, task, run.lease, context)
+            await asyncio.to_thread(_quietly_lost, blocking.flush)
+        self._done += 1
+        await _aquietly_lost(self._store.asettle([_settlement(run, outcome, context)]))
+
+    def _task_of(self, lease: Lease) -> Task[..., Any]:
+        task = self._tasks.find(lease.job.kind)
+        assert task is not None, "only kinds that are known are claimed"
+        return task
+
+    def _context(self, run: Run, notes: BlockingNotes | LoopNotes) -> Context:
+        return Context(
+            run.lease.job, state=self._state, notes=notes, signals=run, prepare=self._prepare
+        )
+
+    def _call(self, task: Task[..., Any], lease: Lease, context: Context) -> Outcome:
+        try:
+            return success(task.function(**_arguments(task, lease, context)))
+        except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
+            return outcome_of(error, task, attempt=lease.job.attempt)
+
+    async def _await(
+        self, task: Task[..., Any], run: Run, context: Context, notes: LoopNotes
+    ) -> Outcome:
+        lease = run.lease
+        timeout = lease.job.timeout
+        limit = asyncio.timeout(timeout)
+        try:
+            async with limit:
+                handler = asyncio.ensure_future(task.function(**_arguments(task, lease, context)))
+                await _attend(handler, run, notes)
+                return success(handler.result())
+        except TimeoutError as error:
+            if limit.expired():
+                return Failed("TimeoutError", f"took longer than its limit of {timeout:g} s")
+            return outcome_of(error, task, attempt=lease.job.attempt)
+        except asyncio.CancelledError as error:
+            if not run.cancel_requested:
+                raise
+            return outcome_of(error, task, attempt=lease.job.attempt)
+        except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
+            return outcome_of(error, task, attempt=lease.job.attempt)
+        finally:
+            await notes.aflush()
+
+
+async def _attend(handler: asyncio.Future[Any], run: Run, notes: LoopNotes) -> None:
+    """Wait for a handler; write its notes, and cancel it when asked to."""
+    try:
+        while not handler.done():
+            await asyncio.wait({handler}, timeout=config.PROGRESS_SECONDS)
+            if run.cancel_requested and not handler.done():
+                handler.cancel()
+                await asyncio.wait({handler})
+            await notes.aflush()
+    finally:
+        if not handler.done():
+            handler.cancel()
+            await asyncio.wait({handler})
+
+
+def _arguments(task: Task[..., Any], lease: Lease, context: Context) -> dict[str, Any]:
+    assert lease.row is not None
+    arguments = task.schema.arguments(lease.row.payload)
+    if task.schema.context_parameter is not None:
+        arguments[task.schema.context_parameter] = context
+    return arguments
+
+
+def _settlement(run: Run, outcome: Outcome, context: Context) -> Settlement:
+    return Settlement(run.lease, outcome, context.follow_ups)
+
+
+def _quietly_lost(action: Callable[[], None]) -> None:
+    """A lease that was lost meanwhile is another's business now; nothing is left to record."""
+    try:
+        action()
+    except (LeaseLost, InvalidTransition):
+        return
+
+
+async def _aquietly_lost(action: Awaitable[None]) -> None:
+    try:
+        await action
+    except (LeaseLost, InvalidTransition):
+        return

@@ -1,0 +1,50 @@
+"""What an exception of a handler means for its job: pure."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from rowlock import codec, retry
+from rowlock.config import SECOND_US
+from rowlock.context import Cancel, Fail, Release
+from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
+from rowlock.task import Task
+
+logger: logging.Logger = logging.getLogger("rowlock.worker")
+
+
+def success(result: object) -> Succeeded:
+    """The handler returned; a result that can't be stored is noted, not a failure."""
+    text, problem = codec.encode_result(result)
+    return Succeeded(text, problem)
+
+
+def outcome_of(error: BaseException, task: Task[..., Any], *, attempt: int) -> Outcome:
+    """The outcome of a run that ended by an exception."""
+    match error:
+        case Release():
+            logger.info("job of %s released: %s", task.name, error.reason or "no reason given")
+            return Released(error.delay_us)
+        case Cancel():
+            return CancelSeen(str(error) or None)
+        case asyncio.CancelledError():
+            return CancelSeen()
+        case Fail():
+            return _failed(error, permanent=True)
+        case _:
+            return _failed(error, delay=_asked_delay(error, task, attempt))
+
+
+def _failed(error: BaseException, *, permanent: bool = False, delay: int | None = None) -> Failed:
+    text = codec.error_record(error)
+    return Failed(text.type, text.message, text.traceback, permanent=permanent, delay=delay)
+
+
+def _asked_delay(error: BaseException, task: Task[..., Any], attempt: int) -> int | None:
+    """A callable policy is asked here, where the handler ran; a stored one by the store."""
+    policy = task.settings.retry
+    if not isinstance(policy, retry.CallablePolicy):
+        return None
+    return round(retry.ask(policy, attempt, error).seconds * SECOND_US)

@@ -1,0 +1,388 @@
+"""The client calls of `App`, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import rowlock
+from rowlock import JobState
+
+
+def test_plain_call_runs_the_function(app):
+    """Calling a task runs its function here and now; nothing is enqueued."""
+
+    @app.task
+    def double(number: int) -> int:
+        return 2 * number
+
+    assert 6 == double(3)
+    assert not app.list().jobs
+
+
+def test_wrong_arguments_name_every_bad_field(app):
+    """A payload that does not fit is refused before anything is written, field by field."""
+
+    @app.task
+    def send(to: str, subject: str, copies: int = 1) -> None: ...
+
+    with pytest.raises(rowlock.PayloadInvalid) as caught:
+        send.enqueue(to=1, copies="two", extra=True)
+
+    assert {"to", "subject", "copies", "extra"} == {error.field for error in caught.value.errors}
+    assert "payload_invalid" == caught.value.code
+    assert not app.list().jobs
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("inf"), "a\0b", "\ud800", 10**4300, {"deep": [[]]}],
+    ids=["nan", "infinity", "NUL", "lone surrogate", "4301 digits", "too deep"],
+)
+def test_values_that_json_or_a_store_cannot_hold(app, value):
+    """The same typed error on both stores, and nothing is written."""
+    nested = value
+    if isinstance(value, dict):
+        for _ in range(70):
+            nested = [nested]
+
+    with pytest.raises(rowlock.PayloadInvalid):
+        app.enqueue("any", {"fine": 1, "bad": nested})
+
+    assert not app.list().jobs
+
+
+@pytest.mark.parametrize(
+    "number",
+    [2**53 + 1, 10**400, -(10**4299), 10**4300 - 1],
+    ids=["2^53+1", "10^400", "-10^4299", "10^4300-1"],
+)
+def test_big_integers_come_back_exactly(app, number):
+    """Integers of up to 4,300 digits survive both stores."""
+    job = app.enqueue("any", {"number": number})
+
+    assert number == app.get(job.id).payload["number"]
+
+
+def test_too_large_payload(app):
+    """A payload beyond 1 MiB is refused."""
+    with pytest.raises(rowlock.PayloadInvalid, match=r"1048576|1 MiB|bytes"):
+        app.enqueue("any", {"text": "x" * 1_048_577})
+
+
+def test_options_reach_the_job(app, clock):
+    """What `using` says is on the job."""
+
+    @app.task
+    def work() -> None: ...
+
+    id = str(uuid.uuid4())
+    job = work.using(
+        key="k",
+        priority=7,
+        delay=timedelta(minutes=1),
+        tenant="acme",
+        queue="other",
+        max_attempts=3,
+        keep=None,
+        tags=["a", "b"],
+        meta={"trace": "x"},
+        id=id,
+    ).enqueue()
+    found = app.get(job.id)
+
+    assert (id, "k", 7, "acme", "other", 3) == (
+        found.id,
+        found.key,
+        found.priority,
+        found.tenant,
+        found.queue,
+        found.max_attempts,
+    )
+    assert (None, ["a", "b"], {"trace": "x"}) == (found.keep, found.tags, found.meta)
+    assert (JobState.SCHEDULED, 60) == (
+        found.state,
+        (found.run_at - found.created_at).total_seconds(),
+    )
+    assert job.created
+    assert not found.created
+
+
+def test_same_key_returns_the_first(app):
+    """A second enqueue with a key in flight answers with the first job."""
+
+    @app.task
+    def work() -> None: ...
+
+    first = work.using(key="k").enqueue()
+    second = work.using(key="k").enqueue()
+
+    assert (first.id, False) == (second.id, second.created)
+
+
+def test_enqueue_many_mixes_items(app):
+    """Jobs of tasks, with options, and dicts by name; answers come in the same order."""
+
+    @app.task
+    def work(number: int) -> None: ...
+
+    answers = app.enqueue_many(
+        [
+            work.job(number=1),
+            work.using(key="k", priority=2).job(number=2),
+            {"kind": "work", "payload": {"number": 3}, "key": "k"},
+            {"kind": "elsewhere", "queue": "far"},
+        ]
+    )
+
+    assert [True, True, False, True] == [job.created for job in answers]
+    assert answers[1].id == answers[2].id
+    assert [1, 2, 2] == [job.payload["number"] for job in answers[:3]]
+    assert ("elsewhere", "far") == (answers[3].kind, answers[3].queue)
+
+
+def test_enqueue_many_is_all_or_none(app):
+    """One bad item, and nothing is written."""
+
+    @app.task
+    def work(number: int) -> None: ...
+
+    with pytest.raises(rowlock.PayloadInvalid):
+        app.enqueue_many([{"kind": "work", "payload": {"number": n}} for n in (1, "two", 3)])
+    with pytest.raises(rowlock.OptionInvalid):
+        app.enqueue_many([{"kind": "work", "payload": {"number": 1}}, {"kind": "x", "prio": 1}])
+
+    assert not app.list().jobs
+
+
+def test_strict_app_refuses_unknown_kinds(any_url):
+    """A strict app knows its kinds, and suggests the nearest."""
+    with rowlock.App(any_url, strict=True) as app:
+
+        @app.task
+        def send_email() -> None: ...
+
+        with pytest.raises(rowlock.OptionInvalid, match="did you mean 'send_email'"):
+            app.enqueue("send_emial")
+
+
+def test_included_tasks_belong_to_the_app(app):
+    """Tasks collected without an app are enqueued through the one that includes them."""
+    tasks = rowlock.Tasks()
+
+    @tasks.task(name="mail.send")
+    def send() -> None: ...
+
+    with pytest.raises(rowlock.OptionInvalid, match="include"):
+        send.enqueue()
+    app.include(tasks)
+
+    assert "mail.send" == send.enqueue().kind
+    assert 1 == app.drain()
+
+
+def test_two_tasks_of_one_name_are_refused(app):
+    """A second task of the same name is a mistake, told at once."""
+
+    @app.task(name="work")
+    def one() -> None: ...
+
+    with pytest.raises(rowlock.OptionInvalid, match="already"):
+        app.task(name="work")(lambda: None)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"queue": ""},
+        {"queue": "x" * 201},
+        {"priority": 101},
+        {"priority": -101},
+        {"priority": 1.5},
+        {"max_attempts": 0},
+        {"timeout": -1},
+        {"keep": float("nan")},
+        {"retry": "sometimes"},
+        {"executor": "moon"},
+        {"max_crashes": 0},
+    ],
+)
+def test_bad_task_options(app, options):
+    """A task's options are checked when it is defined."""
+    with pytest.raises(rowlock.OptionInvalid):
+        app.task(**options)(lambda: None)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"delay": -1},
+        {"run_at": datetime(2030, 1, 1)},  # noqa: DTZ001  # naive on purpose
+        {"delay": 1, "run_at": datetime(2030, 1, 1, tzinfo=UTC)},
+        {"priority": 101},
+        {"tenant": ""},
+        {"key": "x" * 201},
+        {"key": "a\0b"},
+        {"id": "not-a-uuid"},
+        {"key": "k", "key_hold": "forever"},
+        {"tags": "one"},
+        {"meta": {"x": float("nan")}},
+        {"keep": -1},
+        {"prio": 1},
+    ],
+)
+def test_bad_enqueue_options(app, options):
+    """Bad options raise a typed error, and nothing is written."""
+    with pytest.raises(rowlock.OptionInvalid) as caught:
+        app.enqueue("any", {}, **options)
+
+    assert isinstance(caught.value, ValueError)
+    assert not app.list().jobs
+
+
+def test_unknown_filters_are_refused(app):
+    """A filter that does not exist is a mistake, with the nearest name."""
+    with pytest.raises(rowlock.OptionInvalid, match="did you mean 'queue'"):
+        app.list(queues="mail")
+
+
+def test_wait_returns_the_finished_job(app):
+    """`wait` gives the job once it is terminal."""
+
+    @app.task
+    def work() -> int:
+        return 5
+
+    job = work.enqueue()
+    app.drain()
+
+    assert 5 == app.wait(job.id, timeout=5).result
+    assert 5 == asyncio.run(_awaited(app, job.id)).result
+
+
+async def _awaited(app: rowlock.App, id: str) -> rowlock.Job:
+    try:
+        return await app.await_(id, timeout=5)
+    finally:
+        await app.aclose()
+
+
+def test_wait_gives_up(app):
+    """A job that is not finished in time is a TimeoutError; an unknown one is NotFound."""
+    job = app.enqueue("any")
+
+    with pytest.raises(TimeoutError):
+        app.wait(job.id, timeout=0.05)
+    with pytest.raises(rowlock.NotFound):
+        app.wait(uuid.uuid4(), timeout=5)
+
+
+def test_retry_with_another_payload(app):
+    """A dead job can be retried with a payload that fits; one that does not is refused."""
+
+    @app.task(max_attempts=1)
+    def halve(number: int) -> int:
+        if number % 2:
+            raise ValueError("odd")
+        return number // 2
+
+    job = halve.enqueue(number=3)
+    app.drain()
+    with pytest.raises(rowlock.PayloadInvalid):
+        app.retry(job.id, {"number": "four"})
+    assert JobState.DEAD == app.get(job.id).state
+    app.retry(job.id, {"number": 4})
+    app.drain()
+
+    assert (JobState.SUCCEEDED, 2) == (app.get(job.id).state, app.get(job.id).result)
+
+
+def test_ids_may_be_uuids(app):
+    """Every call takes an id as text or as a UUID; garbage is refused."""
+    job = app.enqueue("any")
+
+    assert app.get(uuid.UUID(job.id)) is not None
+    assert JobState.CANCELLED == app.cancel(uuid.UUID(job.id)).state
+    with pytest.raises(rowlock.OptionInvalid):
+        app.get("17")
+
+
+def test_every_blocking_call_has_its_twin():
+    """Each client call of App and Store exists in both colours, with the same parameters."""
+    odd = {"wait": "await_", "store": None}
+    for owner in (rowlock.App, rowlock.Store):
+        for name, call in inspect.getmembers(owner, inspect.isfunction):
+            if name.startswith(("_", "a")) or name in ("task", "find", "include", "nearest", "run"):
+                continue
+            twin = getattr(owner, odd.get(name) or f"a{name}")
+            parameters = inspect.signature(call).parameters
+
+            assert inspect.iscoroutinefunction(twin), name
+            assert list(parameters) == list(inspect.signature(twin).parameters), name
+
+
+def test_keep_dead_is_the_apps(any_url, clock):
+    """Dead jobs are kept as long as the app says."""
+    with rowlock.App(any_url, keep_dead=60, clock=clock) as app:
+
+        @app.task(max_attempts=1)
+        def broken() -> None:
+            raise RuntimeError
+
+        job = broken.enqueue()
+        app.drain()
+        clock.advance(59)
+        assert 0 == app.store.prune()
+        clock.advance(1)
+
+        assert 1 == app.store.prune()
+        assert app.get(job.id) is None
+
+
+def test_unknown_scheme_names_the_two():
+    """A URL of another database says which ones there are."""
+    with pytest.raises(rowlock.UnsupportedStore, match=r"sqlite.*postgresql"):
+        rowlock.App("mysql://root@localhost/x")
+
+
+def test_server_away_is_told_without_the_password():
+    """A server that can't be reached is StoreUnavailable; the password is shown nowhere."""
+    app = rowlock.App("postgresql://me:hunter2@127.0.0.1:1/jobs?connect_timeout=2")
+
+    with pytest.raises(rowlock.StoreUnavailable) as caught:
+        app.stats()
+
+    assert "hunter2" not in str(caught.value)
+    assert "127.0.0.1" in str(caught.value)
+    assert "hunter2" not in repr(app)
+
+
+def test_environment_gives_the_url(monkeypatch, tmp_path):
+    """Without a URL the environment's is taken, else a file in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ROWLOCK_DATABASE_URL", raising=False)
+    with rowlock.App() as app:
+        app.enqueue("any")
+    assert (tmp_path / "rowlock.db").exists()
+
+    monkeypatch.setenv("ROWLOCK_DATABASE_URL", f"sqlite:///{tmp_path / 'other.db'}")
+    with rowlock.App() as app:
+        app.enqueue("any")
+    assert (tmp_path / "other.db").exists()
+
+
+def test_handlers_may_use_the_app(app):
+    """A job may enqueue and look while it runs, on the same database."""
+
+    @app.task
+    def parent() -> str:
+        return app.enqueue("child").id
+
+    job = parent.enqueue()
+    app.drain()
+
+    assert app.get(app.get(job.id).result).kind == "child"

@@ -1,0 +1,410 @@
+"""`app.drain()`: jobs run end to end, and every way a handler can end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import rowlock
+from rowlock import JobState
+
+
+def run(app: rowlock.App, task: rowlock.Task, **payload) -> rowlock.Job:
+    """Enqueue, drain, and read the job again."""
+    job = task.enqueue(**payload)
+    app.drain()
+    found = app.get(job.id)
+    assert found is not None
+    return found
+
+
+def test_plain_function_runs(app):
+    """A plain function runs with the payload's arguments, and its result is kept."""
+
+    @app.task
+    def add(first: int, second: int = 2) -> int:
+        return first + second
+
+    job = run(app, add, first=1)
+
+    assert (JobState.SUCCEEDED, 3) == (job.state, job.result)
+
+
+def test_coroutine_runs(app):
+    """A coroutine function runs on a loop."""
+
+    @app.task
+    async def shout(text: str) -> str:
+        await asyncio.sleep(0)
+        return text.upper()
+
+    job = run(app, shout, text="ahoy")
+
+    assert (JobState.SUCCEEDED, "AHOY") == (job.state, job.result)
+
+
+@pytest.mark.asyncio
+async def test_adrain_runs_both_kinds(app):
+    """On a running loop, coroutines and plain functions are run as well."""
+
+    @app.task
+    async def soft() -> str:
+        return "soft"
+
+    @app.task
+    def hard() -> str:
+        return "hard"
+
+    jobs = [await soft.aenqueue(), await hard.aenqueue()]
+
+    assert 2 == await app.adrain()
+    assert ["soft", "hard"] == [(await app.aget(job.id)).result for job in jobs]
+    await app.aclose()
+
+
+def test_drain_counts_and_limits(app):
+    """`drain` tells how many runs there were, and stops at its limit."""
+
+    @app.task
+    def noop() -> None: ...
+
+    app.enqueue_many([noop.job() for _ in range(50)])
+
+    assert 5 == app.drain(limit=5)
+    assert 45 == app.drain()
+    assert 0 == app.drain()
+
+
+def test_only_known_kinds_are_claimed(app):
+    """A job of a kind that this app does not have is left for others."""
+
+    @app.task
+    def known() -> None: ...
+
+    stranger = app.enqueue("stranger")
+    known.enqueue()
+
+    assert 1 == app.drain()
+    assert JobState.READY == app.get(stranger.id).state
+    assert 0 == app.get(stranger.id).attempt
+
+
+def test_queues_are_respected(app):
+    """Only the queues asked for are drained."""
+
+    @app.task(queue="mail")
+    def mail() -> None: ...
+
+    job = mail.enqueue()
+
+    assert 0 == app.drain(["other"])
+    assert JobState.READY == app.get(job.id).state
+    assert 1 == app.drain(["mail"])
+
+
+def test_exception_is_a_failed_attempt(app, clock):
+    """An exception is recorded, and the job is tried again after the policy's backoff."""
+
+    @app.task(retry=rowlock.retry.fixed(60), max_attempts=2)
+    def broken() -> None:
+        raise ValueError("boom")
+
+    job = run(app, broken)
+    assert (JobState.RETRYING, 1, "ValueError: boom") == (job.state, job.attempt, job.last_error)
+    assert "raise ValueError" in job.errors[0].traceback
+    assert 60 == (job.run_at - job.errors[0].time).total_seconds()
+
+    assert 0 == app.drain()
+    clock.advance(60)
+    assert 1 == app.drain()
+
+    assert (JobState.DEAD, 2) == (app.get(job.id).state, app.get(job.id).attempt)
+
+
+def test_callable_policy_is_asked_where_the_handler_ran(app):
+    """A callable policy gets the attempt and the error, and decides the delay."""
+    asked = []
+
+    def policy(attempt: int, error: BaseException | None) -> float:
+        asked.append((attempt, str(error)))
+        return 7
+
+    @app.task(retry=policy)
+    def broken() -> None:
+        raise KeyError("gone")
+
+    job = run(app, broken)
+
+    assert [(1, "'gone'")] == asked
+    assert 7 == (job.run_at - job.errors[0].time).total_seconds()
+
+
+def test_fail_gives_up(app):
+    """`Fail` ends the job at once, whatever attempts are left."""
+
+    @app.task
+    def hopeless() -> None:
+        raise rowlock.Fail("no such customer")
+
+    job = run(app, hopeless)
+
+    assert (JobState.DEAD, 1) == (job.state, job.attempt)
+    assert job.last_error.endswith("Fail: no such customer")
+
+
+def test_release_is_not_counted(app, clock):
+    """`Release` gives the job back without counting the attempt, after its delay."""
+
+    @app.task
+    def later(ctx: rowlock.Context) -> int:
+        if ctx.token == 1:
+            raise rowlock.Release(delay=30, reason="not yet")
+        return ctx.attempt
+
+    job = run(app, later)
+    assert (JobState.SCHEDULED, 0, []) == (job.state, job.attempt, job.errors)
+    assert 0 == app.drain()
+    clock.advance(30)
+    assert 1 == app.drain()
+
+    assert (JobState.SUCCEEDED, 1) == (app.get(job.id).state, app.get(job.id).result)
+
+
+def test_release_without_delay_waits_a_second(app, clock):
+    """A `Release` without a delay does not spin."""
+
+    @app.task
+    def later() -> None:
+        raise rowlock.Release
+
+    run(app, later)
+
+    assert 0 == app.drain()
+    clock.advance(1)
+    assert 1 == app.drain()
+
+
+def test_cancel_ends_cancelled(app):
+    """`Cancel` ends the job as cancelled, with its reason."""
+
+    @app.task
+    def stop() -> None:
+        raise rowlock.Cancel("not needed any more")
+
+    job = run(app, stop)
+
+    assert (JobState.CANCELLED, "Cancelled: not needed any more") == (job.state, job.last_error)
+
+
+def test_time_limit_counts_as_failure(app):
+    """A coroutine that takes longer than its limit is ended, and has failed."""
+
+    @app.task(timeout=0.05)
+    async def slow() -> None:
+        await asyncio.sleep(30)
+
+    job = run(app, slow)
+
+    assert (JobState.RETRYING, 1) == (job.state, job.attempt)
+    assert "longer than its limit of 0.05 s" in job.last_error
+
+
+def test_handlers_own_timeout_error_is_told_apart(app):
+    """A TimeoutError that the handler raises itself is an error like any other."""
+
+    @app.task(timeout=30)
+    async def impatient() -> None:
+        raise TimeoutError("the other side")
+
+    assert "TimeoutError: the other side" == run(app, impatient).last_error
+
+
+def test_context_shows_the_run(app):
+    """A parameter annotated with Context gets the running job; it is not part of the payload."""
+    seen = {}
+
+    @app.task
+    def look(ctx: rowlock.Context, name: str) -> None:
+        seen.update(
+            id=ctx.job.id,
+            attempt=ctx.attempt,
+            token=ctx.token,
+            state=ctx.state,
+            cancel=ctx.cancel_requested,
+            stopping=ctx.stopping,
+            payload=ctx.job.payload,
+        )
+
+    job = run(app, look, name="Ada")
+
+    assert {
+        "id": job.id,
+        "attempt": 1,
+        "token": 1,
+        "state": {"greeting": "hello"},
+        "cancel": False,
+        "stopping": False,
+        "payload": {"name": "Ada"},
+    } == seen
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_progress_and_log_are_stored(app, is_async):
+    """What a handler says of its progress, and its log lines, are stored with the job."""
+
+    def say(ctx: rowlock.Context) -> None:
+        ctx.progress(0.25, "a quarter")
+        ctx.progress(0.5, "half")
+        ctx.log("one")
+        ctx.log("two")
+
+    async def asay(ctx: rowlock.Context) -> None:
+        say(ctx)
+
+    task = app.task(asay if is_async else say)
+    job = run(app, task)
+
+    assert (0.5, "half") == (job.progress.fraction, job.progress.text)
+    assert ["one", "two"] == [line.text for line in app.store.read_log(job.id)]
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_follow_ups_appear_only_on_success(app, succeeds):
+    """Jobs enqueued "on success" exist if, and only if, the job succeeds."""
+
+    @app.task
+    def child(number: int) -> None: ...
+
+    @app.task(max_attempts=1)
+    def parent(ctx: rowlock.Context) -> None:
+        ctx.enqueue_on_success(child, number=1)
+        ctx.enqueue_on_success(child.using(priority=3), number=2)
+        assert not app.list(kind="child").jobs
+        if not succeeds:
+            raise RuntimeError
+
+    parent.enqueue()
+    app.drain(limit=1)
+    children = sorted((job.payload["number"], job.priority) for job in app.list(kind="child"))
+
+    assert ([(1, 0), (2, 3)] if succeeds else []) == children
+
+
+def test_bad_follow_up_fails_the_handler(app):
+    """A follow-up that does not fit is refused where it is asked for."""
+
+    @app.task
+    def child(number: int) -> None: ...
+
+    @app.task
+    def parent(ctx: rowlock.Context) -> None:
+        ctx.enqueue_on_success(child, numbr=1)
+
+    assert "PayloadInvalid" in run(app, parent).last_error
+
+
+def test_stored_payload_that_no_longer_fits_is_a_failure(app):
+    """A payload that the task has outgrown fails with a clear error, and the others run."""
+    old = app.enqueue("grown", {"name": "Ada", "age": "old"})
+
+    @app.task
+    def grown(name: str, age: int, email: str) -> None: ...
+
+    good = grown.enqueue(name="Bob", age=3, email="b@c.d")
+
+    assert 2 == app.drain()
+    job = app.get(old.id)
+    assert JobState.RETRYING == job.state
+    assert "email: required" in job.last_error
+    assert "age:" in job.last_error
+    assert JobState.SUCCEEDED == app.get(good.id).state
+
+
+def test_damaged_payload_is_a_failure(app, any_url):
+    """A row whose payload is garbage fails like any other; nothing else is held up."""
+
+    @app.task
+    def fine(number: int) -> None: ...
+
+    broken, good = fine.enqueue(number=1), fine.enqueue(number=2)
+    damage(any_url, broken.id)
+
+    assert 2 == app.drain()
+    assert "payload" in app.get(broken.id).last_error
+    assert JobState.SUCCEEDED == app.get(good.id).state
+
+
+def damage(url: str, id: str) -> None:
+    if url.startswith("sqlite"):
+        import sqlite3
+
+        connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+        connection.execute("UPDATE rowlock_job SET payload = '{\"num' WHERE id = ?", [id])
+        connection.commit()
+        connection.close()
+        return
+    import psycopg
+
+    with psycopg.connect(url) as other:
+        other.execute("UPDATE rowlock.job SET payload = '{\"num' WHERE id = %s", [id])
+
+
+def test_result_that_cannot_be_stored_is_noted(app):
+    """The job has succeeded all the same; its result is null, and the reason is told."""
+
+    @app.task
+    def odd() -> object:
+        return object()
+
+    job = run(app, odd)
+
+    assert (JobState.SUCCEEDED, None) == (job.state, job.result)
+    assert "ResultNotStored" in job.last_error
+
+
+@pytest.mark.parametrize("text", ["NUL \0 here", "lone \ud800 surrogate", "x" * 3_000_000])
+def test_any_error_text_is_recorded(app, text):
+    """A failure can always be recorded, whatever its text holds."""
+
+    @app.task
+    def broken() -> None:
+        raise RuntimeError(text)
+
+    job = run(app, broken)
+
+    assert JobState.RETRYING == job.state
+    assert job.last_error.startswith("RuntimeError: ")
+    assert len(job.errors[0].message.encode()) <= 65_536
+
+
+def test_policy_of_a_job_enqueued_by_name_comes_from_the_first_worker(app, clock):
+    """A kind that was not known at enqueue is run by the rules of the task that knows it."""
+    job = app.enqueue("late")
+
+    @app.task(max_attempts=2, retry=rowlock.retry.fixed(5), keep=3)
+    def late() -> None:
+        raise RuntimeError
+
+    app.drain()
+    found = app.get(job.id)
+
+    assert (2, ["fixed", 5.0], 3.0) == (found.max_attempts, found.retry, found.keep)
+    assert 5 == (found.run_at - found.errors[0].time).total_seconds()
+
+
+def test_interrupt_gives_back_what_did_not_run(app):
+    """Ctrl-C in a handler ends the drain; all that was claimed goes back uncounted."""
+
+    @app.task
+    def interrupted(number: int) -> None:
+        if number == 1:
+            raise KeyboardInterrupt
+
+    app.enqueue_many([interrupted.job(number=number) for number in range(4)])
+    with pytest.raises(KeyboardInterrupt):
+        app.drain()
+    left = app.list(state="ready").jobs
+
+    assert [0, 0, 0] == [job.attempt for job in left]
+    assert not app.list(state="running").jobs

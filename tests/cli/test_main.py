@@ -1,0 +1,142 @@
+"""The command finds its subcommands late, and says by its exit code what went wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from rowlock import cli
+from rowlock.cli import Target, load_object, main
+from rowlock.errors import (
+    FieldError,
+    InvalidTransition,
+    NotFound,
+    OptionInvalid,
+    PayloadInvalid,
+    RowlockError,
+    StoreUnavailable,
+)
+from rowlock.version import __version__
+
+
+@click.command()
+@click.pass_obj
+def show_target(target: Target) -> None:
+    click.echo(f"{target.app_spec} {target.database_url}")
+
+
+@pytest.fixture
+def run_with(monkeypatch):
+    """Run the command line with one made-up command, `made-up`."""
+
+    def run(command: click.Command, *arguments: str, env: dict[str, str] | None = None):
+        monkeypatch.setattr(sys.modules[__name__], "made_up", command, raising=False)
+        monkeypatch.setattr(cli, "COMMANDS", {"made-up": f"{__name__}:made_up"})
+        return CliRunner().invoke(main, [*arguments, "made-up"], env=env)
+
+    return run
+
+
+def test_version():
+    """`--version` prints the name and the version, and nothing else."""
+    assert f"rowlock {__version__}\n" == CliRunner().invoke(main, ["--version"]).output
+
+
+def test_unknown_command_is_a_usage_error():
+    """A command that does not exist ends with 2."""
+    assert 2 == CliRunner().invoke(main, ["no-such-command"]).exit_code
+
+
+def test_every_command_can_be_loaded():
+    """Each line of the table names a command, and that command has a help text."""
+    with click.Context(main) as context:
+        helps = {name: main.get_command(context, name) for name in cli.COMMANDS}
+
+    assert [] == [name for name, command in helps.items() if not (command and command.help)]
+
+
+def test_options_reach_the_command(run_with):
+    """`--app` and `--database-url` are handed to the command."""
+    result = run_with(show_target, "--app", "shop:app", "--database-url", "sqlite:///a.db")
+
+    assert "shop:app sqlite:///a.db\n" == result.output
+
+
+def test_options_come_from_the_environment(run_with):
+    """ROWLOCK_APP and ROWLOCK_DATABASE_URL stand in for the options."""
+    env = {"ROWLOCK_APP": "shop:app", "ROWLOCK_DATABASE_URL": "sqlite:///b.db"}
+
+    assert "shop:app sqlite:///b.db\n" == run_with(show_target, env=env).output
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [
+        (NotFound("no job 7"), 3),
+        (PayloadInvalid("mail", [FieldError("to", "missing")]), 4),
+        (OptionInvalid("delay", "must not be negative"), 4),
+        (InvalidTransition("7", "is running"), 4),
+        (StoreUnavailable("no answer"), 1),
+        (RowlockError("something else"), 1),
+    ],
+)
+def test_errors_become_exit_codes(run_with, error, exit_code):
+    """Each of our errors is one line on stderr and the exit code of its kind."""
+
+    @click.command()
+    def failing() -> None:
+        raise error
+
+    result = run_with(failing)
+
+    assert (exit_code, "", f"error: {error}\n") == (result.exit_code, result.stdout, result.stderr)
+
+
+@pytest.mark.parametrize("spec", ["no_colon", "no_such_module:app", "os:no_such_attribute", ":x"])
+def test_bad_app_is_a_usage_error(spec):
+    """An app that can't be found is the user's typing error, not a traceback."""
+    with pytest.raises(click.BadParameter):
+        load_object(spec)
+
+
+def test_missing_app_is_a_usage_error():
+    """A command that needs an app says how to name one."""
+    with pytest.raises(click.UsageError, match="ROWLOCK_APP"):
+        Target(app_spec=None, database_url=None).load_object()
+
+
+def test_app_is_found_in_the_working_directory(tmp_path, monkeypatch):
+    """A module beside the user is found without being installed."""
+    (tmp_path / "rowlock_beside_me.py").write_text("app = 42\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    assert 42 == load_object("rowlock_beside_me:app")
+
+
+def test_errors_inside_the_app_are_not_hidden(tmp_path, monkeypatch):
+    """A module that fails to import what it needs shows its own error."""
+    (tmp_path / "rowlock_broken_app.py").write_text("import rowlock_not_there\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    with pytest.raises(ModuleNotFoundError, match="rowlock_not_there"):
+        load_object("rowlock_broken_app:app")
+
+
+def test_help_loads_no_driver():
+    """`--help` stays quick: it imports no database driver and no event loop."""
+    script = (
+        "import sys\n"
+        "from rowlock.cli import main\n"
+        "main(['--help'], standalone_mode=False)\n"
+        "heavy = {'psycopg', 'sqlite3', 'asyncio', 'starlette', 'uvicorn', 'rich'}\n"
+        "sys.exit(' '.join(sorted(heavy & sys.modules.keys())) or None)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+
+    assert (0, b"") == (done.returncode, done.stderr)

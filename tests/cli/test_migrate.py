@@ -1,0 +1,88 @@
+"""`rowlock migrate` and `rowlock up`, run as a person would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def rowlock(*words: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ROWLOCK_")}
+    return subprocess.run(
+        [sys.executable, "-m", "rowlock.cli", *words],
+        cwd=cwd,
+        env={**clean, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_migrate_makes_the_tables(empty_postgres_url):
+    """An empty database is told of, migrated once, and then up to date."""
+    before = rowlock("--database-url", empty_postgres_url, "migrate", "--check")
+    sql = rowlock("--database-url", empty_postgres_url, "migrate", "--sql")
+    done = rowlock("--database-url", empty_postgres_url, "migrate")
+    again = rowlock("migrate", ROWLOCK_DATABASE_URL=empty_postgres_url)
+    after = rowlock("--database-url", empty_postgres_url, "migrate", "--check")
+
+    assert (1, "missing: 0001") == (before.returncode, before.stdout.strip().split(",")[0])
+    assert "CREATE TABLE rowlock.job" in sql.stdout
+    assert (0, True) == (done.returncode, "applied 0001" in done.stdout)
+    assert (0, "up to date") == (again.returncode, again.stdout.strip())
+    assert 0 == after.returncode
+
+
+def test_migrate_a_file(tmp_path):
+    """A SQLite file can be migrated ahead of its first use, under any schema name."""
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    done = rowlock("--database-url", url, "migrate", "--schema", "tasks")
+
+    assert (0, True) == (done.returncode, "up to date" in done.stdout)
+
+
+def test_bad_url_says_what_to_do():
+    """An unknown scheme is an error with the two that there are, not a traceback."""
+    done = rowlock("--database-url", "mysql://x", "migrate")
+
+    assert 1 == done.returncode
+    assert "sqlite" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_up_runs_the_example(tmp_path):
+    """The example's jobs are enqueued and run; what is left is told."""
+    url = f"sqlite:///{tmp_path / 'up.db'}"
+    words = ("--app", "examples.quickstart:app", "up", "--drain")
+    done = rowlock(*words, ROWLOCK_DATABASE_URL=url)
+
+    assert 0 == done.returncode, done.stderr
+    assert "ran 41 jobs" in done.stdout
+    assert "succeeded" in done.stdout
+    assert "retrying 1" in done.stdout
+
+
+def test_up_ends_when_it_is_told(tmp_path):
+    """SIGTERM ends it well."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rowlock.cli", "--app", "examples.quickstart:app", "up"],
+        cwd=ROOT,
+        env={**os.environ, "ROWLOCK_DATABASE_URL": f"sqlite:///{tmp_path / 'up.db'}"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+
+    assert "rowlock up on" in lines[0]
+    assert "ran 41 jobs" in lines[1]
+    assert 0 == process.returncode

@@ -1,0 +1,293 @@
+"""What the documentation says is so: its code runs, its links lead somewhere, nothing is left out.
+
+The blocks of one page share a namespace and a directory, and run in their order. A block with a
+title is a file. A text block directly after one of Python is what it prints. Lines of `sh` blocks
+that call `rowlock` are run too, except those that go on until they are interrupted.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import pytest
+
+import rowlock
+from rowlock import config
+from rowlock.cli import main
+from tests.docs.pages import DOCS, ROOT, Block, Page, read_blocks, read_pages, with_outputs
+
+MODULE = "rowlock_documentation"
+URL = "ROWLOCK_DATABASE_URL"
+ENDLESS = re.compile(r"rowlock (dev postgres|.*\bup$)")
+REFERENCE = DOCS / "reference"
+
+# One sentence a line; an abbreviation or an ellipsis ends none.
+TWO_SENTENCES = re.compile(r"[a-z0-9`)\]*][.!?] [A-Z`*]")
+
+pages = pytest.mark.parametrize("page", read_pages(), ids=lambda page: page.name)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A module for the code of a page, in a directory of its own; what it opened is closed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delenv(URL, raising=False)
+    known = set(sys.modules)
+    module = sys.modules[MODULE] = ModuleType(MODULE)
+    opened: list[Any] = []
+    make = rowlock.App.__init__
+
+    def noted(self: rowlock.App, *args: Any, **options: Any) -> None:
+        make(self, *args, **options)
+        opened.append(self)
+
+    monkeypatch.setattr(rowlock.App, "__init__", noted)
+    yield module
+    for value in [*opened, *vars(module).values()]:
+        if isinstance(value, rowlock.App) or type(value).__name__ == "Connection":
+            value.close()
+    for name in set(sys.modules) - known:
+        file = getattr(sys.modules[name], "__file__", None) or ""
+        if name == MODULE or file.startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pages
+def test_code_runs(page, place, request, monkeypatch, capsys):
+    """Every block of a page runs, after those above it, and prints what the page says."""
+    if page.needs_postgres:
+        monkeypatch.setenv(URL, request.getfixturevalue("postgres_url"))
+    for block in page.blocks:
+        if block.language == "sh":
+            run_commands(block)
+        elif block.language == "python":
+            run_python(page, block, place)
+            printed = capsys.readouterr().out
+            if block.output is not None:
+                assert block.output == printed, f"{page.name}:{block.line}"
+
+
+def run_python(page: Page, block: Block, module: ModuleType) -> None:
+    # Blank lines before it, so that a traceback names the page's own lines.
+    text = "\n" * (block.line - 1) + block.text
+    code = compile(text, page.path, "exec", dont_inherit=True)
+    if block.title is not None:
+        Path(block.title).write_text(block.text, "utf-8")
+    elif block.is_run:
+        exec(code, vars(module))
+
+
+def run_commands(block: Block) -> None:
+    for line in block.text.splitlines():
+        command = line.partition("#")[0].strip()
+        if command.startswith("rowlock") and not ENDLESS.fullmatch(command):
+            run_command(shlex.split(command)[1:])
+
+
+def run_command(arguments: list[str]) -> None:
+    start = [sys.executable, "-c", "from rowlock.cli import main; main(prog_name='rowlock')"]
+    done = subprocess.run(
+        [*start, *arguments], check=False, capture_output=True, text=True, timeout=60
+    )
+
+    assert 0 == done.returncode, f"rowlock {arguments}: {done.stdout}{done.stderr}"
+
+
+@pages
+def test_links_lead_somewhere(page):
+    """Every relative link names a file that is there, and a heading that it has."""
+    links = re.findall(r"\]\(([^)\s]+)\)", page.prose)
+    relative = [link for link in links if not re.match(r"[a-z]+:", link)]
+
+    assert [] == [link for link in relative if not leads_somewhere(page, link)]
+
+
+def leads_somewhere(page: Page, link: str) -> bool:
+    name, _, anchor = link.partition("#")
+    target = (page.path.parent / name).resolve() if name else page.path
+    if page.path.is_relative_to(DOCS) and not target.is_relative_to(DOCS):
+        return False  # It is not part of the site.
+    return target.is_file() and (not anchor or anchor in anchors(target.read_text("utf-8")))
+
+
+def anchors(text: str) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {
+        re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings
+    }
+
+
+def test_navigation_is_complete():
+    """The site's navigation names every page, and no other."""
+    settings = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))
+    there = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
+
+    assert there == set(leaves(settings["project"]["nav"]))
+
+
+def leaves(nav: Any) -> Iterator[str]:
+    match nav:
+        case str():
+            yield nav
+        case list():
+            for item in nav:
+                yield from leaves(item)
+        case dict():
+            yield from leaves(list(nav.values()))
+
+
+@pages
+def test_one_sentence_a_line(page):
+    """Prose has one sentence a line, so that a change shows what it changed."""
+    lines = [line for line in page.prose.splitlines() if not line.startswith(("|", "#"))]
+
+    assert [] == [line for line in lines if TWO_SENTENCES.search(re.sub(r"^\d+\. ", "", line))]
+
+
+def reference(name: str) -> str:
+    return (REFERENCE / name).read_text("utf-8")
+
+
+def is_named(name: str, text: str) -> bool:
+    """Whether a name stands in code: alone, qualified, called or with arguments."""
+    return bool(re.search(rf"`(?:[^`]*[^\w`])?{re.escape(name)}(?!\w)[^`]*`", text))
+
+
+def public_methods(kind: type) -> list[str]:
+    return [
+        name
+        for name in dir(kind)
+        if not name.startswith("_") and name not in dir(Exception) and not is_twin(kind, name)
+    ]
+
+
+def is_twin(kind: type, name: str) -> bool:
+    return name.startswith("a") and hasattr(kind, name[1:])
+
+
+def test_public_names_are_documented():
+    """Every public name of the package is in the reference."""
+    text = "".join(path.read_text("utf-8") for path in REFERENCE.glob("*.md"))
+
+    assert [] == [name for name in rowlock.__all__ if not is_named(name, text)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "page", "plumbing"),
+    [
+        # What engines and tasks use of each other, not users.
+        (
+            rowlock.App,
+            "library.md",
+            {"send", "state", "is_strict", "keep_dead_us", "nearest", "task"},
+        ),
+        (rowlock.TaskCall, "library.md", set()),
+        (rowlock.Context, "library.md", set()),
+        (rowlock.Store, "store.md", set()),
+        (rowlock.Lease, "store.md", {"of_row", "row"}),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+)
+def test_methods_are_documented(kind, page, plumbing):
+    """Every public method of what users hold in their hands is in the reference."""
+    text = reference(page)
+    methods = [name for name in public_methods(kind) if name not in plumbing]
+
+    assert [] == [name for name in methods if not is_named(name, text)]
+
+
+def test_job_fields_are_documented():
+    """Every field of a job is in the reference."""
+    text = reference("library.md")
+
+    assert [] == [name for name in rowlock.Job.__struct_fields__ if not is_named(name, text)]
+
+
+def test_errors_are_documented():
+    """Every error and its code are in the table of errors."""
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", reference("errors.md"), flags=re.MULTILINE)
+    classes = [getattr(rowlock, name) for name in rowlock.__all__ if name != "__version__"]
+    errors = {
+        kind.__name__: kind.code
+        for kind in classes
+        if isinstance(kind, type)
+        and issubclass(kind, rowlock.RowlockError)
+        and kind is not rowlock.RowlockError
+    }
+
+    assert errors == dict(rows)
+    assert is_named(rowlock.RowlockError.code, reference("errors.md"))
+
+
+def test_limits_are_as_documented():
+    """Every limit that the reference names exists, with that value."""
+    rows = re.findall(
+        r"^\| `([A-Z_]+)` \| ([-\d.,]+) \|", reference("configuration.md"), re.MULTILINE
+    )
+    limits = {name: float(value.replace(",", "")) for name, value in rows if name.isupper()}
+
+    assert limits
+    assert limits == {name: getattr(config, name, None) for name in limits}
+
+
+def test_states_are_documented():
+    """Every state and every outcome of a cancel is in the table of states."""
+    text = reference("states.md")
+
+    assert [] == [state for state in rowlock.JobState if f"| `{state}` |" not in text]
+    assert [] == [outcome for outcome in rowlock.CancelOutcome if f"| `{outcome}` |" not in text]
+
+
+def test_commands_are_documented():
+    """Every command has a heading in the reference, and every option of it stands below that."""
+    text = reference("command-line.md")
+    sections = dict(
+        re.findall(r"^## (rowlock[^\n]*)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    )
+    commands = dict(list_commands(main, "rowlock"))
+    missing = [
+        f"{name} {option}"
+        for name, options in commands.items()
+        for option in options
+        if not is_named(option, sections.get(name, ""))
+    ]
+
+    assert set(commands) == set(sections)
+    assert [] == missing
+
+
+def list_commands(command: click.Command, name: str) -> Iterator[tuple[str, list[str]]]:
+    if not isinstance(command, click.Group):
+        options = [option for each in command.params for option in each.opts]
+        yield name, [option for option in options if option.startswith("--")]
+        return
+    with click.Context(command) as context:
+        for child in command.list_commands(context):
+            found = command.get_command(context, child)
+            assert found is not None
+            yield from list_commands(found, f"{name} {child}")
+
+
+def test_blocks_are_read_rightly():
+    """A made-up page: a file, code with its output, and code that is only compiled."""
+    text = (
+        'A\n```python title="a.py"\nx = 1\n```\n\n```python\nprint(1)\n```\n\n```text\n1\n```\n'
+        "<!-- not run: a reason -->\n\n```python\ny\n```\nB\n\n```text\nno output\n```\n"
+    )
+    blocks = with_outputs(read_blocks(text), text.splitlines())
+
+    assert ["python", "python", "text", "python", "text"] == [block.language for block in blocks]
+    assert ["a.py", None, None, None, None] == [block.title for block in blocks]
+    assert [None, "1\n", None, None, None] == [block.output for block in blocks]
+    assert [True, True, True, False, True] == [block.is_run for block in blocks]
+    assert 3 == blocks[0].line

@@ -1,0 +1,119 @@
+"""Generated programs do the same on the model, on SQLite and on PostgreSQL, step by step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.model.conftest import Bench
+from tests.model.model import Model
+from tests.model.program import (
+    Advance,
+    Nothing,
+    Program,
+    Runner,
+    differences,
+    programs,
+    text_of,
+)
+from tests.model.subject import StoreSubject
+
+PROGRAMS = int(os.environ.get("ROWLOCK_MODEL_PROGRAMS", "200"))
+STEPS = int(os.environ.get("ROWLOCK_MODEL_STEPS", "40"))
+# All is looked at after so many steps, not after each: a difference that shows late shrinks too.
+GLANCE_EVERY = 8
+SHOWN = 12
+
+in_bulk = settings(
+    max_examples=PROGRAMS,
+    deadline=None,
+    derandomize=False,
+    print_blob=True,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@dataclass
+class Tally:
+    """How much was compared, until the first difference: what follows is its shrinking."""
+
+    programs: int = 0
+    steps: int = 0
+    differences: int = 0
+
+    def count_program(self) -> None:
+        self.programs += not self.differences
+
+    def count_step(self) -> None:
+        self.steps += not self.differences
+
+    def __str__(self) -> str:
+        return f"{self.programs} programs, {self.steps} steps, {self.differences} differences"
+
+
+def compare(program: Program, bench: Bench, tally: Tally, *, is_async: dict[str, bool]) -> None:
+    """Run a program everywhere; raise at the first step that is not everywhere the same."""
+    bench.clear()
+    expected = Runner(Model())
+    actual = {name: runner_on(bench, name, is_async=is_async[name]) for name in bench.stores}
+    tally.count_program()
+    done = [operation for operation in program if operation != Nothing()]
+    for number, operation in enumerate(done, start=1):
+        tally.count_step()
+        check(partial(Runner.step, operation=operation), expected, actual)
+        if isinstance(operation, Advance):
+            bench.clock.advance(operation.seconds)
+        if number == len(done):
+            check(Runner.observe, expected, actual)
+        elif number % GLANCE_EVERY == 0:
+            check(Runner.glance, expected, actual)
+
+
+def runner_on(bench: Bench, name: str, *, is_async: bool) -> Runner:
+    subject = StoreSubject(bench.stores[name], bench.clock, bench.loop if is_async else None)
+    return Runner(subject, subject.number)
+
+
+class DifferenceFound(AssertionError):
+    """A store did not do what the model says."""
+
+
+def check(look: Callable[[Runner], Any], expected: Runner, actual: dict[str, Runner]) -> None:
+    wanted = look(expected)
+    for name, runner in actual.items():
+        found = list(differences(wanted, look(runner), name))
+        if found:
+            raise DifferenceFound("\n".join(found[:SHOWN]))
+
+
+def run_bulk(bench: Bench, tally: Tally) -> None:
+    @in_bulk
+    @given(program=programs(STEPS), colours=st.tuples(st.booleans(), st.booleans()))
+    def compare_one(program: Program, colours: tuple[bool, bool]) -> None:
+        is_async = dict(zip(bench.stores, colours, strict=True))
+        try:
+            compare(program, bench, tally, is_async=is_async)
+        except DifferenceFound as difference:
+            tally.differences = 1
+            difference.add_note(f"async: {is_async}\n{text_of(program)}")
+            raise
+
+    compare_one()
+
+
+@pytest.mark.timeout(max(300, PROGRAMS))
+def test_programs_do_the_same_everywhere(bench: Bench, record_property: Any) -> None:
+    """After each step of a generated program, both stores answer and look as the model says."""
+    tally = Tally()
+    try:
+        run_bulk(bench, tally)
+    finally:
+        record_property("model", str(tally))

@@ -1,0 +1,125 @@
+TABLE finished (
+    id uuid NOT NULL
+    run_at bigint NOT NULL
+    created_at bigint NOT NULL
+    started_at bigint
+    finished_at bigint NOT NULL
+    expires_at bigint
+    token bigint NOT NULL
+    key_hold bigint
+    attempt integer NOT NULL
+    max_attempts integer
+    crashes integer NOT NULL
+    log_lines integer NOT NULL
+    rank smallint NOT NULL
+    cancel_requested boolean NOT NULL
+    lease_taken boolean NOT NULL
+    state text NOT NULL
+    kind text COLLATE "C" NOT NULL
+    queue text COLLATE "C" NOT NULL
+    tenant text COLLATE "C"
+    key text COLLATE "C"
+    worker text COLLATE "C"
+    payload text NOT NULL
+    policy text
+    tags text
+    meta text
+    progress text
+    errors text
+    result text
+);
+
+TABLE instance (
+    id uuid NOT NULL
+);
+
+TABLE job WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=5000, autovacuum_vacuum_insert_scale_factor=0.1, autovacuum_analyze_scale_factor=0.05, autovacuum_vacuum_cost_delay=0) (
+    id uuid NOT NULL
+    run_at bigint NOT NULL
+    created_at bigint NOT NULL
+    started_at bigint
+    lease_expires_at bigint
+    beat_at bigint
+    token bigint NOT NULL DEFAULT 0
+    key_hold bigint
+    attempt integer NOT NULL DEFAULT 0
+    max_attempts integer
+    crashes integer NOT NULL DEFAULT 0
+    log_lines integer NOT NULL DEFAULT 0
+    rank smallint NOT NULL
+    cancel_requested boolean NOT NULL DEFAULT false
+    lease_taken boolean NOT NULL DEFAULT false
+    kind text COLLATE "C" NOT NULL
+    queue text COLLATE "C" NOT NULL
+    tenant text COLLATE "C"
+    key text COLLATE "C"
+    worker text COLLATE "C"
+    payload text NOT NULL
+    policy text
+    tags text
+    meta text
+    progress text
+    errors text
+);
+
+TABLE key_hold (
+    holder uuid NOT NULL
+    until bigint NOT NULL
+    key_until bigint
+    token bigint NOT NULL
+    lease_taken boolean NOT NULL
+    state text NOT NULL
+    kind text COLLATE "C" NOT NULL
+    queue text COLLATE "C" NOT NULL
+    tenant text COLLATE "C"
+    key text COLLATE "C"
+);
+
+TABLE log (
+    job_id uuid NOT NULL
+    line integer NOT NULL
+    at bigint NOT NULL
+    text text NOT NULL
+);
+
+TABLE migration (
+    number integer NOT NULL
+    name text NOT NULL
+    checksum text NOT NULL
+);
+
+TABLE queue (
+    name text COLLATE "C" NOT NULL
+    is_paused boolean NOT NULL DEFAULT false
+    by_age boolean NOT NULL DEFAULT false
+);
+
+TABLE worker (
+    id text COLLATE "C" NOT NULL
+    started_at bigint NOT NULL
+    beat_at bigint NOT NULL
+    pid integer NOT NULL
+    host text NOT NULL
+    queues text NOT NULL
+    kinds text NOT NULL
+);
+
+CREATE INDEX finished_dead ON rowlock.finished USING btree (finished_at, id) WHERE (state = 'dead'::text);
+CREATE INDEX finished_expiry ON rowlock.finished USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+CREATE INDEX finished_key ON rowlock.finished USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key_hold = '-1'::integer);
+CREATE UNIQUE INDEX finished_pkey ON rowlock.finished USING btree (id);
+CREATE INDEX finished_queue ON rowlock.finished USING btree (queue, state, finished_at, id) WHERE (state <> 'succeeded'::text);
+CREATE UNIQUE INDEX instance_pkey ON rowlock.instance USING btree (id);
+CREATE UNIQUE INDEX job_key ON rowlock.job USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key IS NOT NULL);
+CREATE INDEX job_lane ON rowlock.job USING btree (queue, rank, kind, run_at, id) WHERE (lease_expires_at IS NULL);
+CREATE INDEX job_lease ON rowlock.job USING btree (lease_expires_at) WHERE (lease_expires_at IS NOT NULL);
+CREATE UNIQUE INDEX job_pkey ON rowlock.job USING btree (id);
+CREATE INDEX job_retried ON rowlock.job USING btree (queue, run_at) WHERE ((lease_expires_at IS NULL) AND (attempt > 0));
+CREATE INDEX job_tenant_lane ON rowlock.job USING btree (tenant, queue, rank, kind, run_at, id) WHERE ((lease_expires_at IS NULL) AND (tenant IS NOT NULL));
+CREATE INDEX key_hold_expiry ON rowlock.key_hold USING btree (until);
+CREATE INDEX key_hold_key ON rowlock.key_hold USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key_until IS NOT NULL);
+CREATE UNIQUE INDEX key_hold_pkey ON rowlock.key_hold USING btree (holder);
+CREATE UNIQUE INDEX log_pkey ON rowlock.log USING btree (job_id, line);
+CREATE UNIQUE INDEX migration_pkey ON rowlock.migration USING btree (number);
+CREATE UNIQUE INDEX queue_pkey ON rowlock.queue USING btree (name);
+CREATE UNIQUE INDEX worker_pkey ON rowlock.worker USING btree (id);

@@ -1,0 +1,247 @@
+"""What only PostgreSQL can do to us: lost connections, lost races, poolers' rules, the bell."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import threading
+
+import psycopg
+import pytest
+
+from rowlock import config
+from rowlock.errors import StoreUnavailable
+from rowlock.job import Job, JobState
+from rowlock.store import JobFilter, Store, open_store
+from rowlock.store.options import new_job
+from rowlock.store.url import PostgresUrl, masked
+
+
+@pytest.fixture
+def store(postgres_url):
+    store = open_store(postgres_url)
+    yield store
+    store.close()
+
+
+def enqueue(store: Store, **options) -> Job:
+    return store.enqueue([new_job(kind="task", payload="{}", **options)])[0]
+
+
+def cut_all_but_mine(url: str) -> int:
+    """End every other connection to the database; how many that were."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        row = connection.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchone()
+        return row[0]
+
+
+def test_a_dead_connection_is_replaced(store, postgres_url):
+    """After the server cut all connections, every verb goes on as if nothing had been."""
+    job = enqueue(store)
+    for action in (
+        lambda: store.get(job.id),
+        lambda: enqueue(store),
+        lambda: store.heartbeat(store.claim(worker="w", queues=["default"])),
+        lambda: store.claim(worker="w", queues=["default"]),
+        lambda: store.release_worker("w"),
+        store.stats,
+    ):
+        assert cut_all_but_mine(postgres_url) >= 1
+
+        action()
+
+
+def test_a_dead_async_connection_is_replaced(store, postgres_url):
+    """The same for coroutines."""
+
+    async def scenario() -> int:
+        await store.aenqueue([new_job(kind="task", payload="{}")])
+        assert cut_all_but_mine(postgres_url) >= 1
+        await store.aenqueue([new_job(kind="task", payload="{}")])
+        assert cut_all_but_mine(postgres_url) >= 1
+        leases = await store.aclaim(worker="w", queues=["default"], limit=5)
+        await store.aclose()
+        return len(leases)
+
+    assert 2 == asyncio.run(scenario())
+
+
+def test_cancelled_call_leaves_the_pool_sound(store):
+    """A coroutine that is cancelled in the middle of a call loses only that call."""
+
+    async def scenario() -> None:
+        for _ in range(2 * config.POSTGRES_POOL_MAX):
+            call = asyncio.create_task(store.astats())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        await store.aenqueue([new_job(kind="task", payload="{}")])
+        await store.aclose()
+
+    asyncio.run(scenario())
+
+    assert 1 == len(store.list(JobFilter()).jobs)
+
+
+def test_every_verb_works_under_serializable(store, postgres_url):
+    """A database that is serializable by default changes nothing but the number of tries."""
+    name = PostgresUrl.parse(postgres_url).conninfo.rpartition("/")[2]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(
+            f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'"
+        )
+    cut_all_but_mine(postgres_url)
+    jobs = store.enqueue([new_job(kind="task", payload="{}") for _ in range(200)])
+    got: list[str] = []
+
+    def work(number: int) -> None:
+        while leases := store.claim(worker=f"w{number}", queues=["default"], limit=10):
+            store.succeed(leases)
+            got.extend(lease.id for lease in leases)
+
+    crew = [threading.Thread(target=work, args=[number]) for number in range(4)]
+    for thread in crew:
+        thread.start()
+    for thread in crew:
+        thread.join()
+    # A claim that lost its race as often as it may be tried ends early; nothing is lost by that.
+    work(9)
+
+    assert sorted(job.id for job in jobs) == sorted(got)
+
+
+def test_the_pool_is_bounded(postgres_url, monkeypatch):
+    """More callers than connections wait their turn; who waits too long is told."""
+    monkeypatch.setattr(config, "POSTGRES_POOL_MAX", 1)
+    monkeypatch.setattr(config, "POSTGRES_POOL_WAIT_SECONDS", 0.05)
+    store = open_store(postgres_url)
+    connection = store.engine._pool.take()
+
+    with pytest.raises(StoreUnavailable, match="busy"):
+        store.stats()
+
+    store.engine._pool.give(connection, is_sound=True)
+    assert [] == store.stats()
+    store.close()
+
+
+def test_fork_makes_connections_of_its_own(store):
+    """A child of a fork uses none of its parent's connections, and both go on."""
+    enqueue(store)
+    context = multiprocessing.get_context("fork")
+    child = context.Process(target=_enqueue_in_child, args=[store, os.getpid()])
+    child.start()
+    child.join(30)
+    enqueue(store)
+
+    assert 0 == child.exitcode
+    assert 3 == len(store.list(JobFilter()).jobs)
+
+
+def _enqueue_in_child(store: Store, parent: int) -> None:
+    assert os.getpid() != parent
+    enqueue(store)
+    store.close()
+
+
+def heard(url: str, action, *, seconds: float = 5.0) -> list[str]:
+    """What a listener hears while something is done."""
+    with psycopg.connect(url, autocommit=True) as listener:
+        listener.execute("LISTEN rowlock")
+        action()
+        listener.execute("NOTIFY rowlock, 'end of test'")
+        found: list[str] = []
+        for note in listener.notifies(timeout=seconds):
+            if note.payload == "end of test":
+                return found
+            found.append(note.payload)
+    raise AssertionError("the listener heard no end")
+
+
+def test_enqueue_rings_the_bell(store, postgres_url):
+    """A new job rings for its queue, once it is committed; a duplicate rings nothing."""
+
+    def act() -> None:
+        enqueue(store, queue="mail", key="k")
+        store.engine._bell.close()
+
+    assert ["mail"] == heard(postgres_url, act)
+    assert [] == heard(postgres_url, act)
+
+
+def test_the_bell_is_coalesced(store, postgres_url):
+    """A burst of enqueues rings far less often than it enqueues, and the last one is heard."""
+
+    def act() -> None:
+        for _ in range(300):
+            enqueue(store, queue="mail")
+        store.engine._bell.close()
+
+    rings = heard(postgres_url, act)
+
+    assert {"mail"} == set(rings)
+    assert len(rings) < 150
+
+
+@pytest.mark.parametrize(
+    ("name", "rung"), [("a" * 200, "a" * 200), ("\N{ROWBOAT}" * 200, "")], ids=["ascii", "emoji"]
+)
+def test_long_queue_names_ring(store, postgres_url, name, rung):
+    """A name too long for a small notification rings for any queue."""
+
+    def act() -> None:
+        enqueue(store, queue=name)
+        store.engine._bell.close()
+
+    assert [rung] == heard(postgres_url, act)
+
+
+def test_a_bell_that_cannot_ring_harms_nothing(store, postgres_url, caplog):
+    """A failing NOTIFY is told in the log; the job is there all the same."""
+    enqueue(store)
+    store.engine._bell.close()
+
+    def fail(queues: list[str]) -> None:
+        raise StoreUnavailable("the notification queue is full")
+
+    store.engine._bell._notify = fail
+    job = enqueue(store)
+    store.engine._bell.close()
+
+    assert JobState.READY == store.get(job.id).state
+    assert "doorbell" in caplog.text
+
+
+def test_prepared_statements_on_request(postgres_url):
+    """The URL may ask for named statements; without that none is made."""
+    for suffix, least in (("", 0), ("?prepare_threshold=1", 1)):
+        store = open_store(postgres_url + suffix)
+        for _ in range(4):
+            enqueue(store)
+        connection = store.engine._pool.take()
+        made = connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()[0]
+        store.engine._pool.give(connection, is_sound=True)
+        store.close()
+
+        assert (made >= least) if least else (made == 0)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:secret@host/db", "postgresql://me:***@host/db"),
+        ("postgresql://me@host/db?password=secret", "postgresql://me@host/db?password=***"),
+        ("postgresql://host/db", "postgresql://host/db"),
+        ("postgresql://me:se%40cret@a:1,b:2/db", "postgresql://me:***@a:1,b:2/db"),
+        ("sqlite:///jobs.db", "sqlite:///jobs.db"),
+    ],
+)
+def test_passwords_are_masked(url, shown):
+    """A URL is shown without its password, wherever that stands."""
+    assert shown == masked(url)
+    assert "secret" not in repr(PostgresUrl.parse(url))

@@ -1,0 +1,231 @@
+"""Jobs of workers that vanished are found by anyone, and given back by their own rules."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from rowlock import config
+from rowlock.clock import ManualClock, from_us
+from rowlock.errors import OptionInvalid
+from rowlock.job import JobState
+from rowlock.store import Store
+from tests.store.jobs import (
+    claim,
+    claim_one,
+    enqueue_ids,
+    kept_for,
+    start,
+    state_of,
+    stored,
+)
+
+
+def test_expired_leases_are_given_back(store: Store, clock: ManualClock):
+    """A job whose lease expired is ready again at once, its attempt counted, the loss noted."""
+    lease = start(store)
+    alive = start(store)
+    clock.advance(20)
+    store.heartbeat([alive])
+    clock.advance(10)
+    count = store.recover()
+
+    job = stored(store, lease.id)
+    assert (1, JobState.READY, 1) == (count, job.state, job.attempt)
+    assert ("LeaseLost: lease expired", None) == (job.last_error, job.worker)
+    assert from_us(clock.now_us()) == job.errors[-1].time
+    assert JobState.RUNNING is state_of(store, alive.id)
+    assert 0 == store.recover()
+
+
+def test_a_lost_last_attempt_is_dead(store: Store, clock: ManualClock):
+    """A job whose attempts are used up is dead, and counted among the recovered."""
+    lease = start(store, max_attempts=1)
+    clock.advance(30)
+
+    assert 1 == store.recover()
+    assert (JobState.DEAD, from_us(clock.now_us())) == (
+        state_of(store, lease.id),
+        stored(store, lease.id).finished_at,
+    )
+
+
+def test_only_leases_expired_so_long_ago(store: Store, clock: ManualClock):
+    """`older_than` counts from the lease's end."""
+    lease = start(store)
+    clock.advance(timedelta(seconds=39, microseconds=999_999))
+    early = store.recover(older_than=10)
+    clock.advance(timedelta(microseconds=1))
+
+    assert 0 == early
+    assert 1 == store.recover(older_than=timedelta(seconds=10))
+    assert JobState.READY is state_of(store, lease.id)
+
+
+def test_only_the_queues_asked_for(store: Store, clock: ManualClock):
+    """Without queues all are swept, with some only those, with none at all nothing."""
+    for queue in ("a", "b", "c"):
+        start(store, queue=queue)
+    clock.advance(31)
+
+    assert 0 == store.recover(queues=[])
+    assert 1 == store.recover(queues=["b", "nowhere"])
+    assert 2 == store.recover()
+
+
+def test_more_than_a_batch(store: Store, clock: ManualClock):
+    """A sweep goes on until nothing is left."""
+    total = config.MAINTENANCE_BATCH_ROWS + 7
+    enqueue_ids(store, total)
+    claim(store, limit=total)
+    clock.advance(31)
+
+    assert total == store.recover()
+    assert total == store.stats(["default"])[0].counts[JobState.READY].value
+
+
+def test_the_dead_and_the_living_of_a_sweep(store: Store, clock: ManualClock):
+    """One sweep treats each job by its own attempts, flag and retention."""
+    again = start(store)
+    dead = start(store, max_attempts=1)
+    flagged = start(store)
+    gone = start(store, policy=kept_for(0))
+    for lease in (flagged, gone):
+        store.cancel(lease.id)
+    clock.advance(31)
+
+    assert 4 == store.recover()
+    assert ["ready", "dead", "cancelled", None] == [
+        state_of(store, lease.id) for lease in (again, dead, flagged, gone)
+    ]
+
+
+@pytest.mark.parametrize("older_than", [-1, float("nan"), float("inf"), "5", True])
+def test_a_bad_age_is_refused(store: Store, clock: ManualClock, older_than):
+    """An age is a time that has passed; with any other nothing is recovered."""
+    lease = start(store)
+    clock.advance(1_000)
+    with pytest.raises(OptionInvalid, match="older_than"):
+        store.recover(older_than=older_than)
+    with pytest.raises(OptionInvalid, match="older_than"):
+        store.adopt_orphans(["default"], older_than=older_than)
+
+    assert JobState.RUNNING is state_of(store, lease.id)
+
+
+def test_names_must_be_a_list(store: Store):
+    """A lone string is not taken for a list of its letters."""
+    with pytest.raises(OptionInvalid, match="queues"):
+        store.recover(queues="default")
+    with pytest.raises(OptionInvalid, match="queues"):
+        store.adopt_orphans("default")
+
+
+def test_orphans_are_retried(store: Store, clock: ManualClock):
+    """Running jobs not heard of for the threshold are ready again, whatever their lease says."""
+    lease = start(store)
+    store.heartbeat([lease], lease=10_000)
+    clock.advance(300)
+    count = store.adopt_orphans(["default"])
+
+    job = stored(store, lease.id)
+    assert (1, JobState.READY, 1) == (count, job.state, job.attempt)
+    assert "LeaseLost" == job.errors[-1].type
+    assert "orphaned" in job.errors[-1].message
+
+
+def test_orphans_that_were_heard_of_are_left(store: Store, clock: ManualClock):
+    """The threshold counts from the last beat."""
+    lease = start(store)
+    clock.advance(299)
+    early = store.adopt_orphans(["default"])
+    store.heartbeat([lease], lease=10_000)
+    clock.advance(299)
+
+    assert (0, 0) == (early, store.adopt_orphans(["default"]))
+    assert JobState.RUNNING is state_of(store, lease.id)
+    assert 1 == store.adopt_orphans(["default"], older_than=299)
+
+
+def test_an_orphan_without_attempts_left_is_dead(store: Store, clock: ManualClock):
+    """Adoption counts the attempt as any other loss does."""
+    lease = start(store, max_attempts=1)
+    clock.advance(300)
+
+    assert 1 == store.adopt_orphans(["default"])
+    assert JobState.DEAD is state_of(store, lease.id)
+
+
+def test_orphans_are_parked(store: Store, clock: ManualClock):
+    """Parked orphans are dead with the reason, whatever attempts they have left."""
+    lease = start(store)
+    clock.advance(300)
+    count = store.adopt_orphans(["default"], action="park")
+
+    job = stored(store, lease.id)
+    assert (1, JobState.DEAD) == (count, job.state)
+    assert "orphaned" in (job.last_error or "")
+
+
+def test_orphans_of_other_queues_are_left(store: Store, clock: ManualClock):
+    """A worker adopts only on the queues that it serves; without queues it does nothing."""
+    lease = start(store, queue="other")
+    clock.advance(1_000)
+
+    assert 0 == store.adopt_orphans([])
+    assert 0 == store.adopt_orphans(["default"])
+    assert JobState.RUNNING is state_of(store, lease.id)
+
+
+def test_an_unknown_action_is_refused(store: Store):
+    """Orphans are retried or parked, nothing else."""
+    with pytest.raises(OptionInvalid, match="action"):
+        store.adopt_orphans(["default"], action="delete")  # type: ignore[arg-type]  # refused
+
+
+def test_more_orphans_than_a_batch(
+    store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
+    """Adoption goes on until nothing is left."""
+    monkeypatch.setattr(config, "MAINTENANCE_BATCH_ROWS", 3)
+    enqueue_ids(store, 8)
+    claim(store)
+    clock.advance(300)
+
+    assert 8 == store.adopt_orphans(["default"])
+
+
+def test_a_worker_gives_all_back(store: Store, monkeypatch: pytest.MonkeyPatch):
+    """Every lease of a worker is given back uncounted, and those of others are left."""
+    monkeypatch.setattr(config, "MAINTENANCE_BATCH_ROWS", 3)
+    ids = enqueue_ids(store, 7, max_attempts=1)
+    claim(store, worker="leaving")
+    other = start(store, queue="other")
+    count = store.release_worker("leaving")
+
+    assert 7 == count
+    assert {(JobState.READY, 0, None, 0)} == {
+        (job.state, job.attempt, job.worker, len(job.errors))
+        for job in (stored(store, id) for id in ids)
+    }
+    assert JobState.RUNNING is state_of(store, other.id)
+    assert 0 == store.release_worker("leaving")
+    assert 0 == store.release_worker("nobody")
+
+
+def test_a_worker_given_back_is_noticed_once_more(store: Store):
+    """A claim of the dead that was still on its way is given back by a second call."""
+    enqueue_ids(store, 2)
+    claim_one(store, worker="dead")
+    first = store.release_worker("dead")
+    claim(store, worker="dead")
+
+    assert (1, 2) == (first, store.release_worker("dead"))
+
+
+@pytest.mark.parametrize("worker", ["", "w" * 201, "a\0"])
+def test_a_bad_worker_is_refused(store: Store, worker: str):
+    """A worker has a name."""
+    with pytest.raises(OptionInvalid, match="worker"):
+        store.release_worker(worker)

@@ -1,0 +1,76 @@
+"""Every statement is written for both dialects, with the same parameters, and is used."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from rowlock.store.text import Dialect, ParameterStyle, compiled, source
+from tests.house.source import PACKAGE
+
+SQL = PACKAGE / "store" / "sql"
+# The doorbell and the table of migrations are read in another way on SQLite.
+POSTGRES_ONLY = {"ring", "migration_table", "applied"}
+# How a caller's connection is recognised as one to our file.
+SQLITE_ONLY = {"attached", "recognise"}
+POSTGRES = {path.name.partition(".")[0] for path in SQL.glob("*.postgres.sql")}
+SQLITE = {path.name.partition(".")[0] for path in SQL.glob("*.sqlite.sql")}
+PAIRS = sorted(POSTGRES & SQLITE)
+
+
+def parameters(name: str, dialect: Dialect) -> set[str]:
+    """The values that a statement takes; the clock is given to each."""
+    return set(compiled(name, dialect, "rowlock", ParameterStyle.NAMED).parameters) - {"now"}
+
+
+def used_names() -> set[str]:
+    """Every string in the store's code: a statement is named by one."""
+    return {
+        node.value
+        for path in (PACKAGE / "store").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def test_every_statement_has_both_dialects():
+    """What one store can do the other can too."""
+    assert POSTGRES_ONLY == POSTGRES - SQLITE
+    assert SQLITE_ONLY == SQLITE - POSTGRES
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_both_dialects_take_the_same_values(name: str):
+    """A statement is called in one way, whatever runs it."""
+    assert parameters(name, Dialect.SQLITE) == parameters(name, Dialect.POSTGRES)
+
+
+@pytest.mark.parametrize("path", sorted(SQL.iterdir()), ids=lambda path: path.name)
+def test_a_file_opens_with_its_promise(path: Path):
+    """The first line says what the statement promises."""
+    assert re.fullmatch(r"\w+\.(sqlite|postgres)\.sql", path.name)
+    assert re.match(r"-- [A-Z].{10,}", path.read_text("utf-8"))
+
+
+def test_every_statement_is_used():
+    """A statement that nothing names is removed."""
+    assert set() == (POSTGRES | SQLITE) - used_names()
+
+
+@pytest.mark.parametrize("name", sorted(POSTGRES))
+def test_a_postgres_file_is_one_statement(name: str):
+    """PostgreSQL is asked in one round trip a step."""
+    statement = compiled(name, Dialect.POSTGRES, "rowlock", ParameterStyle.NUMERIC)
+
+    assert 1 == len(statement.parts)
+
+
+@pytest.mark.parametrize("dialect", list(Dialect))
+@pytest.mark.parametrize("name", PAIRS)
+def test_no_macro_is_left_over(name: str, dialect: Dialect):
+    """Every macro of a file is known, and another schema's statement names no table of ours."""
+    assert not re.search(r"\{\w+\}", source(name, dialect, "rowlock"))
+    assert not re.search(r"\browlock[._][a-z]", source(name, dialect, "other"))

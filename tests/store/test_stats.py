@@ -1,0 +1,173 @@
+"""Counts per queue and state: exact to a bound, then estimates that say so."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowlock import config
+from rowlock.clock import ManualClock
+from rowlock.errors import OptionInvalid
+from rowlock.job import Count, JobState, QueueStats
+from rowlock.store import Store
+from tests.store.jobs import (
+    claim,
+    enqueue,
+    enqueue_ids,
+    made,
+    one_in_each_state,
+    put_in_state,
+    start,
+)
+
+
+def stats_of(store: Store, queue: str) -> QueueStats:
+    (stats,) = store.stats([queue])
+    return stats
+
+
+def fill(store: Store, state: JobState, count: int) -> None:
+    """Put so many jobs of a state into the queue `q`."""
+    if state is JobState.READY:
+        enqueue_ids(store, count, queue="q")
+        return
+    for _ in range(count):
+        put_in_state(store, state, queue="q")
+
+
+def test_one_of_each(store: Store):
+    """Every state of a queue is counted."""
+    one_in_each_state(store)
+
+    stats = stats_of(store, "default")
+    assert dict.fromkeys(JobState, Count(1, exact=True)) == stats.counts
+    assert ("default", False) == (stats.queue, stats.is_paused)
+
+
+def test_zeros_for_queues_asked_for(store: Store):
+    """A queue that is asked for by name is there, with zeros if it is empty."""
+    enqueue(store, queue="b")
+    stats = store.stats(["c", "b", "a"])
+
+    assert ["a", "b", "c"] == [queue.queue for queue in stats]
+    assert [0, 1, 0] == [queue.counts[JobState.READY].value for queue in stats]
+    assert dict.fromkeys(JobState, Count(0)) == stats[0].counts
+    assert (None, False) == (stats[0].oldest_ready_seconds, stats[0].is_paused)
+
+
+def test_no_queues(store: Store):
+    """An empty store has no queues, and none asked for is none answered."""
+    assert ([], []) == (store.stats(), store.stats([]))
+
+
+@pytest.mark.parametrize("state", list(JobState))
+def test_all_queues_in_use(store: Store, state: JobState):
+    """Without names every queue is listed that has a job in any state."""
+    for queue in ("b", "a"):
+        put_in_state(store, state, queue=queue)
+
+    assert [("a", 1), ("b", 1)] == [
+        (queue.queue, queue.counts[state].value) for queue in store.stats()
+    ]
+
+
+def test_a_paused_queue_is_listed(store: Store):
+    """A queue that is paused is shown so, also when it is empty."""
+    store.pause("idle")
+
+    assert [("idle", True)] == [(queue.queue, queue.is_paused) for queue in store.stats()]
+
+
+def test_a_queue_asked_for_twice_is_counted_once(store: Store):
+    """The same name again changes no count."""
+    enqueue_ids(store, 3)
+
+    assert [3] == [
+        queue.counts[JobState.READY].value for queue in store.stats(["default", "default"])
+    ]
+
+
+def test_kinds_and_priorities_are_summed(store: Store):
+    """A queue's jobs are counted whatever lane they wait in."""
+    store.enqueue(
+        [
+            made(kind=kind, priority=priority, delay=delay, tenant=tenant)
+            for kind in ("a", "b")
+            for priority in (-1, 0, 1)
+            for delay in (0, 60)
+            for tenant in (None, "t")
+        ]
+    )
+
+    counts = stats_of(store, "default").counts
+    assert (12, 12) == (counts[JobState.READY].value, counts[JobState.SCHEDULED].value)
+
+
+def test_counts_follow_the_clock(store: Store, clock: ManualClock):
+    """Scheduled and retrying jobs are ready when their time has come."""
+    put_in_state(store, JobState.RETRYING)
+    put_in_state(store, JobState.SCHEDULED)
+    before = stats_of(store, "default").counts
+    clock.advance(60)
+    after = stats_of(store, "default").counts
+
+    assert [1, 1, 0] == [before[state].value for state in ("retrying", "scheduled", "ready")]
+    assert [0, 0, 2] == [after[state].value for state in ("retrying", "scheduled", "ready")]
+
+
+def test_the_age_of_the_oldest_ready_job(store: Store, clock: ManualClock):
+    """The age is that of the job that has been due for longest, in any lane."""
+    enqueue(store, kind="b", priority=5, delay=2)
+    enqueue(store, kind="a", priority=9, delay=3)
+    enqueue(store, delay=100)
+    none = stats_of(store, "default").oldest_ready_seconds
+    clock.advance(10.5)
+
+    assert None is none
+    assert 8.5 == stats_of(store, "default").oldest_ready_seconds
+
+
+def test_running_jobs_have_no_age(store: Store, clock: ManualClock):
+    """What runs is not waiting."""
+    start(store)
+    clock.advance(10)
+
+    assert None is stats_of(store, "default").oldest_ready_seconds
+
+
+@pytest.mark.parametrize(
+    "state", ["ready", "scheduled", "running", "retrying", "dead", "cancelled"]
+)
+def test_beyond_the_bound_counts_are_marked(
+    store: Store, monkeypatch: pytest.MonkeyPatch, state: str
+):
+    """A count is exact up to the bound, and beyond it at least the bound and marked."""
+    monkeypatch.setattr(config, "COUNT_EXACT_MAX", 3)
+    fill(store, JobState(state), 3)
+    exact = stats_of(store, "q").counts[JobState(state)]
+    fill(store, JobState(state), 2)
+    beyond = stats_of(store, "q").counts[JobState(state)]
+
+    assert Count(3, exact=True) == exact
+    assert not beyond.exact
+    assert beyond.value >= 3
+
+
+def test_beyond_the_bound_successes_are_estimated(store: Store, monkeypatch: pytest.MonkeyPatch):
+    """Of many successes each queue's number is estimated by its share of the newest."""
+    monkeypatch.setattr(config, "LIST_SCAN_ROWS_MAX", 10)
+    enqueue_ids(store, 8, queue="a")
+    store.succeed(claim(store, queues=["a"]))
+    exact = stats_of(store, "a").counts[JobState.SUCCEEDED]
+    enqueue_ids(store, 30, queue="a")
+    store.succeed(claim(store, queues=["a"]))
+    estimate = stats_of(store, "a").counts[JobState.SUCCEEDED]
+
+    assert Count(8, exact=True) == exact
+    assert not estimate.exact
+    assert estimate.value >= 10
+
+
+def test_names_must_be_a_list(store: Store):
+    """A lone string is not taken for a list of its letters."""
+    with pytest.raises(OptionInvalid, match="queues"):
+        store.stats("default")

@@ -1,0 +1,182 @@
+"""Delays are what the table says, within their bounds, whatever is asked or answered."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rowlock import codec, retry
+from rowlock.config import DURATION_SECONDS_MAX
+from rowlock.errors import OptionInvalid
+
+SECONDS = st.floats(0, DURATION_SECONDS_MAX)
+ATTEMPTS = st.integers(-5, 50) | st.integers(0, 10**12)
+MAKERS = st.sampled_from([retry.jitter, retry.exponential, retry.doubling])
+
+
+@given(MAKERS, SECONDS, SECONDS, ATTEMPTS, st.integers())
+def test_policies_are_bounded(make, one, other, attempt, seed):
+    """Any policy answers any attempt with a delay between zero and its cap."""
+    policy = make(min(one, other), max(one, other))
+    delay = policy(attempt, ValueError(), random=Random(seed))
+
+    assert 0 <= delay <= max(one, other)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (retry.exponential(), [1, 2, 4, 8, 16]),
+        (retry.doubling(), [60, 60, 120, 240, 480, 960, 1920, 3600, 3600]),
+        (retry.fixed(7), [7, 7, 7]),
+    ],
+)
+def test_delays_are_the_documented_ones(policy, expected):
+    """After attempts 0, 1, 2 ... the delays are those of the table."""
+    assert expected == [policy(attempt) for attempt in range(len(expected))]
+
+
+def test_a_million_attempts_reach_the_cap():
+    """Exponential growth stops at the cap without overflow."""
+    assert 2**20 == retry.exponential()(1_000_000)
+    assert 3600 == retry.doubling()(1_000_000)
+
+
+@given(st.integers(), st.integers(0, 100))
+def test_jitter_is_the_documented_walk(seed, attempt):
+    """Jitter replays d0 = base, then min(cap, uniform(base, 3 * d)), at most 32 times."""
+    random, delay = Random(seed), 1.0
+    for _ in range(min(attempt, 32)):
+        delay = min(3600.0, random.uniform(1.0, 3 * delay))
+
+    assert delay == retry.jitter()(attempt, random=Random(seed))
+
+
+def test_jitter_without_a_seed_differs():
+    """Many jobs that fail together don't come back together."""
+    assert len({retry.jitter()(10) for _ in range(20)}) > 1
+
+
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf, True, "60", None, 10**400, 1e300])
+def test_bad_durations_are_refused(value):
+    """A delay is a finite, non-negative number or timedelta of at most a hundred years."""
+    for make in (retry.jitter, retry.exponential, retry.doubling, retry.fixed):
+        with pytest.raises(OptionInvalid):
+            make(value)
+
+
+def test_a_cap_below_the_base_is_refused():
+    """A base that would always be cut is a mistake, and the message says so."""
+    with pytest.raises(OptionInvalid, match="less than base"):
+        retry.doubling(base=7200)
+
+
+def test_durations_may_be_timedeltas():
+    """Seconds and timedeltas mean the same."""
+    assert retry.jitter(2, 60) == retry.jitter(timedelta(seconds=2), timedelta(minutes=1))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("jitter", retry.Jitter(1, 3600)),
+        ("exponential", retry.Exponential(1, 2**20)),
+        ("doubling", retry.Doubling(60, 3600)),
+        (retry.jitter, retry.Jitter(1, 3600)),
+        (retry.fixed(3), retry.Fixed(3)),
+    ],
+)
+def test_names_and_policies_resolve(value, expected):
+    """A name, a policy, or its maker with the call forgotten, is the policy."""
+    assert expected == retry.resolve(value)
+
+
+@pytest.mark.parametrize("value", ["fixed", retry.fixed, "linear", 5, None])
+def test_what_is_no_policy_is_refused(value: Any):
+    """Unknown names, numbers, and fixed without its seconds are refused."""
+    with pytest.raises(OptionInvalid) as caught:
+        retry.resolve(value)
+
+    assert "retry" == caught.value.option
+
+
+def test_an_unknown_name_is_told_the_known_ones():
+    """The message lists the names."""
+    with pytest.raises(OptionInvalid, match="'linear' is none of jitter, exponential, doubling"):
+        retry.resolve("linear")
+
+
+@pytest.mark.parametrize(
+    "policy", [retry.jitter(2, 9), retry.exponential(3), retry.doubling(), retry.fixed(0.5)]
+)
+def test_stored_policies_come_back(policy):
+    """A policy survives its way through a job's JSON."""
+    text = codec.encode_json(retry.to_stored(policy), what="retry", bytes_max=1000)
+
+    assert policy == retry.from_stored(codec.decode(text))
+
+
+def test_a_callable_is_stored_as_the_default():
+    """Where the handler did not run, a user's callable counts as jitter."""
+    stored = retry.to_stored(retry.resolve(lambda attempt, error: 5))
+
+    assert ["jitter", 1.0, 3600.0] == stored
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, [], "jitter", ["jitter"], ["jitter", 1], ["jitter", -1, 5], ["jitter", True, 5], {},
+     ["jitter", 9, 1], ["fixed", "x"], ["fixed", math.nan], ["later", 1], [["jitter"]], 7],
+)  # fmt: skip
+def test_corrupt_stored_policies_are_the_default(value):
+    """What can't be read is jitter, so that the job still gets its retry."""
+    assert retry.jitter() == retry.from_stored(value)
+
+
+def test_a_callable_is_asked():
+    """A user's callable gets attempt and error, and may answer with seconds or a timedelta."""
+    seen: list[object] = []
+    error = ValueError()
+
+    def patient(attempt: int, error: BaseException | None) -> timedelta:
+        seen.append((attempt, error))
+        return timedelta(minutes=1)
+
+    policy = retry.resolve(patient)
+
+    assert retry.Answer(60.0) == retry.ask(policy, 3, error)
+    assert [(3, error)] == seen
+    assert retry.Answer(2.0) == retry.ask(retry.fixed(2), 1)
+
+
+async def coroutine_policy(attempt: int, error: object) -> float:
+    return 1.0
+
+
+def raising_policy(attempt: int, error: object) -> float:
+    raise KeyError("\0")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        raising_policy,
+        coroutine_policy,
+        lambda: 1,
+        *(lambda attempt, error, answer=answer: answer
+          for answer in [-1, math.nan, math.inf, None, "5", True, 10**400]),
+    ],
+)  # fmt: skip
+def test_a_bad_answer_falls_back_to_jitter(function):
+    """A callable that fails or answers nonsense is replaced by jitter, and the problem told."""
+    answer = retry.ask(retry.resolve(function), 4)
+
+    assert 1 <= answer.seconds <= 3600
+    assert answer.problem
+    assert "\0" not in answer.problem

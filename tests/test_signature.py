@@ -1,0 +1,485 @@
+"""A task's signature is the schema of its payload."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import math
+import subprocess
+import sys
+import typing
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rowlock.config import PAYLOAD_BYTES_MAX
+from rowlock.errors import OptionInvalid, PayloadInvalid
+from rowlock.signature import PayloadSchema
+
+if typing.TYPE_CHECKING:
+    from nowhere import Unknown  # type: ignore[import-not-found]  # seen by checkers only
+
+needs_pydantic = pytest.mark.skipif(
+    importlib.util.find_spec("pydantic") is None, reason="pydantic is the user's"
+)
+
+
+class Context:
+    """Stands for rowlock.Context."""
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Item:
+    price: float
+    name: str
+    at: datetime | None = None
+
+
+@dataclass
+class SaleItem(Item):
+    discount: float = 0.0
+
+
+class Address(TypedDict):
+    street: str
+    town: NotRequired[str]
+
+
+class Point(msgspec.Struct, rename="camel"):
+    left_x: int
+    top_y: int = 0
+
+
+def mail(to: str, subject: str, ctx: Context, body: str = "", *, copies: int = 1) -> None:
+    """Send a mail."""
+
+
+def later(node: Node, *, weight: "float") -> Unknown: ...  # noqa: UP037  # quoted on purpose
+
+
+@dataclass
+class Node:
+    name: str
+    children: list[Node] | None = None
+
+
+def schema_of(function: Any) -> PayloadSchema:
+    return PayloadSchema(function, "kind", Context)
+
+
+def refusal(call: Any) -> list[tuple[str, str]]:
+    """What a refused payload's errors say, by field."""
+    with pytest.raises(PayloadInvalid) as caught:
+        call()
+    return [(error.field, error.message) for error in caught.value.errors]
+
+
+def refused(function: Any, *args: object, **kwargs: object) -> list[str]:
+    return [field for field, _ in refusal(lambda: schema_of(function).encode(args, kwargs))]
+
+
+def round_trip(function: Any, *args: object, **kwargs: object) -> dict[str, Any]:
+    schema = schema_of(function)
+    return schema.arguments(schema.encode(args, kwargs))
+
+
+def test_a_call_becomes_text():
+    """Positional and keyword arguments are bound as in a call; defaults are not written."""
+    schema = schema_of(mail)
+
+    assert "ctx" == schema.context_parameter
+    assert '{"to":"a","subject":"b","body":"c"}' == schema.encode(("a", "b", "c"), {})
+    assert '{"to":"a","subject":"b"}' == schema.encode(("a",), {"subject": "b"})
+    assert {"to": "a", "subject": "b"} == schema.arguments('{"to":"a","subject":"b"}')
+
+
+def test_a_mapping_is_validated_alike():
+    """Enqueue by name goes through the same checks."""
+    schema = schema_of(mail)
+
+    assert '{"to":"a","subject":"b"}' == schema.validate({"to": "a", "subject": "b"})
+    assert [("to", "required"), ("subject", "required")] == refusal(lambda: schema.validate({}))
+
+
+def test_every_bad_field_is_named():
+    """Missing, unexpected and ill-typed fields are told together."""
+    errors = refusal(lambda: schema_of(mail).encode((b"a",), {"sbject": "x", "copies": True}))
+
+    assert [
+        ("to", "Expected `str`, got `bytes`"),
+        ("subject", "required"),
+        ("copies", "Expected `int`, got `bool`"),
+        ("sbject", "unexpected; did you mean 'subject'?"),
+    ] == errors
+
+
+def test_too_many_and_double_arguments_are_named():
+    """What Python would refuse as a call is refused as a payload."""
+    assert ["to", "payload"] == refused(mail, "a", "b", "c", "d", to="e")
+    assert ["copies", "ctx"] == refused(mail, "a", "b", copies=1.5, ctx=Context())
+
+
+def test_nested_faults_are_named_by_path():
+    """msgspec stops at the first fault; the refusal names those in lists and objects too."""
+
+    def order(items: list[Item], boxes: dict[str, Point], to: Address, pair: tuple[int, str]): ...
+
+    assert [
+        "items[0].price",
+        "items[1].name",
+        "items[2].price",
+        "boxes.a.leftX",
+        'boxes["b c"].topY',
+        "to.street",
+        "pair[1]",
+    ] == refused(
+        order,
+        [{"price": "1", "name": "x"}, {"price": 1}, {"price": None, "name": "x"}],
+        {"a": {}, "b c": {"leftX": 1, "topY": "2"}},
+        {"town": "x"},
+        (1, 2),
+    )
+
+
+def test_unstorable_and_ill_typed_parts_are_told_together():
+    """A NaN in one item doesn't hide another item's fault."""
+
+    def order(items: list[Item]): ...
+
+    assert {"items[0].price", "items[1].name"} == set(
+        refused(order, [{"price": math.nan, "name": ""}, {"price": 1, "name": 2}])
+    )
+
+
+def test_numbers_are_strict():
+    """A bool is no int, an int is a float, NaN is nothing; big integers stay exact."""
+
+    def count(n: int, ratio: float = 1.0): ...
+
+    assert ["n"] == refused(count, True)
+    assert ["n"] == refused(count, 1.0)
+    assert ["n"] == refused(count, "1")
+    assert ["ratio"] == refused(count, 1, math.nan)
+    assert {"n": 10**4299, "ratio": 3.0} == round_trip(count, 10**4299, 3)
+    assert {"n": -(10**4299), "ratio": 3.0} == round_trip(count, -(10**4299), 3)
+
+
+def test_text_is_not_made_of_what_is_no_text():
+    """A UUID, date or bytes for a `str`, at any depth, is a mistake and not a conversion."""
+
+    def note(text: str = "", lines: tuple[str, ...] = (), **more: str): ...
+
+    assert ["text", "lines[1]", "more"] == refused(
+        note, UUID(int=1), ["a", b"b"], more=date(2026, 1, 1)
+    )
+
+
+def everything(  # noqa: PLR0917  # one of each
+    item: Item,
+    items: list[Item],
+    address: Address,
+    point: Point,
+    colour: Colour,
+    at: datetime,
+    day: date,
+    wait: timedelta,
+    number: UUID,
+    price: Decimal,
+    size: Literal["s", "m"],
+    either: int | str | None,
+    age: Annotated[int, msgspec.Meta(ge=0)],
+    content: bytes,
+    by_id: dict[int, str],
+    unique: set[int],
+    free: Any,
+): ...
+
+
+EVERYTHING: dict[str, Any] = {
+    "item": Item(1.0, "a", datetime(2026, 1, 1, tzinfo=UTC)),
+    "items": [Item(2.0, "b")],
+    "address": {"street": "x"},
+    "point": Point(1, 2),
+    "colour": Colour.BLUE,
+    "at": datetime(2026, 1, 1, 12, 30, tzinfo=UTC),
+    "day": date(2026, 1, 1),
+    "wait": timedelta(seconds=90),
+    "number": UUID(int=5),
+    "price": Decimal("1.10"),
+    "size": "m",
+    "either": None,
+    "age": 3,
+    "content": b"\x00\xff",
+    "by_id": {1: "a"},
+    "unique": {1, 2},
+    "free": {"a": [1]},
+}
+
+
+def test_supported_types_come_back_typed():
+    """Each supported type goes in as itself and comes out as itself."""
+    assert EVERYTHING == round_trip(everything, **EVERYTHING)
+
+
+def test_every_field_of_every_type_can_be_refused():
+    """Seventeen wrong values are seventeen errors (one parameter takes anything)."""
+    wrong = dict.fromkeys(EVERYTHING, 1.5) | {"price": [], "age": -1}
+
+    assert [name for name in EVERYTHING if name != "free"] == refused(everything, **wrong)
+
+
+def test_a_subclass_may_stand_for_its_base():
+    """A richer object is accepted where its base is asked for, and comes back as the base."""
+
+    def order(item: Item): ...
+
+    assert {"item": Item(1.0, "a")} == round_trip(order, SaleItem(1.0, "a"))
+
+
+def test_an_object_with_bad_content_is_refused():
+    """An instance is not trusted for its class: what is in it must fit."""
+
+    def order(item: Item): ...
+
+    assert ["item.price"] == refused(order, Item("cheap", "a"))  # type: ignore[arg-type]  # bad
+
+
+def test_hints_resolve_late_and_returns_do_not_matter():
+    """A hint may name what is defined below; a return type may be for checkers only."""
+    node = Node("a", [Node("b")])
+
+    assert {"node": node, "weight": 1.0} == round_trip(later, node, weight=1)
+    assert ["node.children[0].name", "weight"] == refused(
+        later, {"name": "a", "children": [{}]}, weight=""
+    )
+
+
+def test_a_hint_that_can_not_be_resolved_is_named():
+    """The refusal names function, parameter and annotation."""
+
+    def lost(a: int, b: Unknown): ...
+
+    schema = schema_of(lost)
+    with pytest.raises(OptionInvalid, match=r"lost: annotation 'Unknown' of parameter 'b'"):
+        schema.encode((1, 2), {})
+
+
+def test_a_hint_that_can_not_be_a_payload_is_named():
+    """A union that JSON can't tell apart is refused with the parameter's name."""
+
+    def either(which: Item | Node): ...
+
+    with pytest.raises(OptionInvalid, match="parameter 'which' can't be a payload"):
+        schema_of(either).encode((1,), {})
+
+
+def test_parameters_without_names_are_refused_at_once():
+    """`*args` and positional-only parameters fail when the task is declared."""
+
+    def star(*args: int): ...
+    def slash(a: int, /): ...
+
+    with pytest.raises(OptionInvalid, match=r"'\*args' takes values without names"):
+        schema_of(star)
+    with pytest.raises(OptionInvalid, match="'a' is positional-only"):
+        schema_of(slash)
+
+
+def test_two_contexts_are_refused():
+    """Only one parameter can be the context."""
+
+    def twice(a: Context, b: Context): ...
+
+    with pytest.raises(OptionInvalid, match="more than one context parameter: a, b"):
+        _ = schema_of(twice).context_parameter
+
+
+def test_extra_fields_have_a_type():
+    """`**kwargs: T` takes more fields, each of type T, but never the context."""
+
+    def tags(ctx: Context, name: str, **tags: int): ...
+
+    assert {"name": "a", "x": 1, "y": 2} == round_trip(tags, "a", x=1, y=2)
+    assert ["x", "ctx"] == refused(tags, "a", x="1", ctx=1)
+
+
+def test_unannotated_parameters_take_anything():
+    """No hint is no restriction, beyond what JSON can hold."""
+
+    def free(a, b=None): ...
+
+    assert {"a": [1, "x"], "b": {}} == round_trip(free, [1, "x"], {})
+    assert ["a"] == refused(free, "\0")
+
+
+def test_partials_methods_and_wrapped_functions_have_signatures():
+    """What can be called by name can be a task."""
+
+    class Service:
+        def run(self, item: Item, ctx: Context): ...
+        def __call__(self, item: Item): ...
+
+    @functools.wraps(mail)
+    def wrapped(*args: Any, **kwargs: Any) -> None: ...
+
+    item = Item(1.0, "a")
+    assert {"item": item} == round_trip(Service().run, item)
+    assert {"item": item} == round_trip(Service(), item)
+    assert {"subject": "b"} == round_trip(functools.partial(mail, "a"), subject="b")
+    assert {"to": "a", "subject": "b"} == round_trip(wrapped, "a", "b")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000])
+def test_garbage_is_a_bad_payload(text):
+    """A stored text that is no JSON object is named as the payload itself."""
+    assert ["payload"] == [name for name, _ in refusal(lambda: schema_of(mail).arguments(text))]
+
+
+def test_a_payload_that_no_longer_fits_is_refused():
+    """A job stored under an older signature says what does not fit."""
+    errors = refusal(lambda: schema_of(mail).arguments('{"to":1,"body":"x","old":2}'))
+
+    assert ["to", "subject", "old"] == [field for field, _ in errors]
+
+
+def test_too_large_a_payload_names_its_field():
+    """The bound on the whole is told where the size comes from."""
+    assert ["subject"] == refused(mail, "a", "x" * PAYLOAD_BYTES_MAX)
+
+
+def test_a_type_of_its_own_mind_is_refused_not_raised():
+    """A constructor that raises anything becomes a field's error."""
+
+    def order(item: Picky): ...
+
+    assert [("item", "KeyError: 'no'")] == refusal(lambda: schema_of(order).encode(({"a": 1},), {}))
+
+
+@dataclass
+class Picky:
+    a: int
+
+    def __post_init__(self) -> None:
+        raise KeyError("no")
+
+
+def test_the_json_schema_says_what_is_taken():
+    """The schema is an object without the context, with defaults, closed to other fields."""
+    schema = schema_of(mail).json_schema()
+
+    assert {
+        "title": "kind",
+        "type": "object",
+        "properties": {
+            "to": {"type": "string"},
+            "subject": {"type": "string"},
+            "body": {"type": "string", "default": ""},
+            "copies": {"type": "integer", "default": 1},
+        },
+        "required": ["to", "subject"],
+        "additionalProperties": False,
+    } == schema
+
+
+def test_the_json_schema_of_extras_and_objects():
+    """Extra fields and nested types are described, with every reference defined."""
+
+    def order(node: Node, **more: Item): ...
+
+    schema = schema_of(order).json_schema()
+
+    assert {"$ref": "#/$defs/Item"} == schema["additionalProperties"]
+    assert {"Node", "Item"} == set(schema["$defs"])
+
+
+JSON_FIELDS = st.dictionaries(
+    st.sampled_from(["to", "subject", "body", "copies", "ctx", "x"]),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text("a\0é") | st.binary(),
+)
+
+
+def is_good(name: str, value: object) -> bool:
+    if name == "copies":
+        return type(value) is int
+    return name in {"to", "subject", "body"} and isinstance(value, str) and "\0" not in value
+
+
+@given(JSON_FIELDS)
+def test_what_is_accepted_can_be_run(fields):
+    """Whatever is accepted at enqueue gives the handler the same values; else bad fields."""
+    schema = schema_of(mail)
+    try:
+        text = schema.validate(fields)
+    except PayloadInvalid as error:
+        bad = {found.field for found in error.errors}
+    else:
+        bad = set()
+        assert fields == schema.arguments(text)
+    good = {name for name in fields if is_good(name, fields[name])}
+
+    assert (fields.keys() - good) | ({"to", "subject"} - fields.keys()) == bad
+
+
+@needs_pydantic
+def test_pydantic_models_are_parameters():
+    """A model goes in as a model or a dict, and comes out as a model, aliases and all."""
+    pydantic = pytest.importorskip("pydantic")
+
+    class Person(pydantic.BaseModel):  # type: ignore[name-defined,misc]  # imported when there
+        model_config = pydantic.ConfigDict(strict=True, extra="forbid")
+        born: date = pydantic.Field(alias="Born")
+        friends: tuple[int, ...] = ()
+
+        @pydantic.computed_field
+        def age(self) -> int:
+            return 3
+
+    def greet(who, others=(), maybe=None): ...
+
+    greet.__annotations__ = {"who": Person, "others": list[Person], "maybe": Person | None}
+    person = Person(Born=date(2000, 1, 1), friends=(1,))
+    as_text = {"Born": "2000-01-01", "friends": [1]}
+
+    assert {"who": person, "others": [person]} == round_trip(greet, as_text, [person])
+    assert ["who.Born", "who.x", "others[1].friends[0]", "maybe"] == refused(
+        greet, {"x": 1}, [as_text, as_text | {"friends": ["1"]}], 5
+    )
+    assert {"born"} == {
+        name.lower() for name in schema_of(greet).json_schema()["properties"]["who"]["required"]
+    }
+
+
+@needs_pydantic
+def test_pydantic_definitions_are_reachable():
+    """The references of a model's schema point into the document that holds it."""
+    pydantic = pytest.importorskip("pydantic")
+    inner = pydantic.create_model("Inner", x=(int, ...))
+    outer = pydantic.create_model("Outer", inner=(inner, ...))
+
+    def take(outer): ...
+
+    take.__annotations__ = {"outer": outer}
+    schema = schema_of(take).json_schema()
+
+    assert "#/$defs/Outer.Inner" == schema["properties"]["outer"]["properties"]["inner"]["$ref"]
+    assert {"Outer.Inner"} == set(schema["$defs"])
+
+
+def test_pydantic_is_never_imported():
+    """Importing the module leaves pydantic to those who have it."""
+    code = "import sys, rowlock.signature; sys.exit('pydantic' in sys.modules)"
+
+    assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode

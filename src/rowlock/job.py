@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from rowlock import codec, config
 from rowlock.clock import from_us, maybe_from_us
 from rowlock.ids import parse_id
+
+T = TypeVar("T")
 
 
 class JobState(StrEnum):
@@ -85,17 +87,29 @@ _decode_policy = msgspec.json.Decoder(Policy).decode
 _decode_errors = msgspec.json.Decoder(list[JobError]).decode
 _decode_progress = msgspec.json.Decoder(Progress).decode
 _decode_tags = msgspec.json.Decoder(list[str]).decode
-_decode_meta = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def decode_policy(text: str | None) -> Policy:
-    """The policy of a job; a job that has none yet (an unknown kind) gets the default."""
-    return DEFAULT_POLICY if text is None or text == "{}" else _decode_policy(text)
+    """The policy of a job; one that has none yet, or a damaged one, gets the default."""
+    if text is None or text == "{}":
+        return DEFAULT_POLICY
+    return _read(_decode_policy, text, damaged=DEFAULT_POLICY)
 
 
 def decode_errors(text: str | None) -> list[JobError]:
-    """The errors kept on a job, oldest first."""
-    return [] if text is None else _decode_errors(text)
+    """The errors kept on a job, oldest first; damaged ones are shown as one."""
+    if text is None:
+        return []
+    shown = JobError(0, 0, "Unreadable", codec.clean_text(text, bytes_max=1024))
+    return _read(_decode_errors, text, damaged=[shown])
+
+
+def _read(decode: Callable[[str], T], text: str, *, damaged: T) -> T:
+    """A stored text; a damaged one must not keep a job from being seen, run and settled."""
+    try:
+        return decode(text)
+    except (ValueError, msgspec.MsgspecError):
+        return damaged
 
 
 def encode_errors(errors: Sequence[JobError]) -> str:
@@ -188,10 +202,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 def _payload_of(text: str) -> dict[str, Any]:
     """A stored payload; one that is no JSON object (it was damaged) is shown under one name."""
-    try:
-        payload = codec.decode(text)
-    except ValueError:
-        return {"(unreadable payload)": text}
+    payload: Any = _read(codec.decode, text, damaged=None)
     return payload if isinstance(payload, dict) else {"(unreadable payload)": text}
 
 
@@ -219,10 +230,10 @@ def job_of(row: JobRow, *, now: int, created: bool = False) -> Job:
         crashes=row.crashes,
         cancel_requested=bool(row.cancel_requested),
         errors=decode_errors(row.errors),
-        result=None if row.result is None else codec.decode(row.result),
-        progress=None if row.progress is None else _decode_progress(row.progress),
-        tags=[] if row.tags is None else _decode_tags(row.tags),
-        meta={} if row.meta is None else _decode_meta(row.meta),
+        result=_read(codec.decode, row.result, damaged=None) if row.result else None,
+        progress=_read(_decode_progress, row.progress, damaged=None) if row.progress else None,
+        tags=_read(_decode_tags, row.tags, damaged=[]) if row.tags else [],
+        meta=_read(codec.decode, row.meta, damaged={}) if row.meta else {},
         timeout=_seconds(policy.timeout),
         retry=policy.retry,
         keep=_seconds(policy.keep),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, Protocol
 
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from tests.model.model import KEPT, SECOND, Chosen, Ending, New, Rules, Run, Vie
 QUEUES = ("p", "q")
 KINDS = ("a", "b")
 TENANTS = ("x", "y")
+KEYS = ("k", "l")
 WORKERS = ("w1", "w2")
 KNOWN = {"a": (Rules(retry=2.0, keep=60 * SECOND), 3)}
 
@@ -329,6 +331,17 @@ class Runner:
             "stats": self.subject.stats(None),
         }
 
+    def epilogue(self) -> list[Operation]:
+        """What lies hidden at the end of a program, asked for: which leases, ids and keys hold."""
+        slots = product(KINDS, (None, *TENANTS), KEYS)
+        return [
+            *(Settle((End(lease, "succeed"),), by_hand=True) for lease in range(len(self.leases))),
+            Enqueue(tuple(Ask(New(), resend=number) for number in range(self.count))),
+            Enqueue(
+                tuple(Ask(New(kind=kind, tenant=tenant, key=key)) for kind, tenant, key in slots)
+            ),
+        ]
+
     def observe(self) -> dict[str, Any]:
         """Everything that can be seen."""
         subject = self.subject
@@ -398,7 +411,7 @@ _keyed: SearchStrategy[dict[str, Any]] = st.one_of(
     st.builds(dict),
     st.builds(
         lambda key, hold: {"key": key, "hold": hold},
-        st.sampled_from(["k", "l"]),
+        st.sampled_from(KEYS),
         st.sampled_from([None, None, KEPT, 20 * SECOND, 300 * SECOND]),
     ),
 )

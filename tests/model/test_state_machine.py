@@ -71,10 +71,11 @@ def compare(program: Program, bench: Bench, tally: Tally, *, is_async: dict[str,
         check(partial(Runner.step, operation=operation), expected, actual)
         if isinstance(operation, Advance):
             bench.clock.advance(operation.seconds)
-        if number == len(done):
-            check(Runner.observe, expected, actual)
-        elif number % GLANCE_EVERY == 0:
+        if number % GLANCE_EVERY == 0:
             check(Runner.glance, expected, actual)
+    check(Runner.observe, expected, actual)
+    for operation in expected.epilogue():
+        check(partial(Runner.step, operation=operation), expected, actual)
 
 
 def runner_on(bench: Bench, name: str, *, is_async: bool) -> Runner:

@@ -33,6 +33,7 @@ from rowlock.store.ops import look as _look
 from rowlock.store.ops import manage as _manage
 from rowlock.store.ops import recover as _recover
 from rowlock.store.ops import settle as _settle
+from rowlock.store.ops import stats as _stats
 from rowlock.store.ops.claim import KnownPolicy
 from rowlock.store.ops.enqueue import enqueue as _enqueue
 from rowlock.store.ops.manage import JobFilter
@@ -425,11 +426,11 @@ class Store:
 
     def stats(self, queues: Sequence[str] | None = None) -> builtins.list[QueueStats]:
         """Counts per queue and state; with names, zeros for those that are empty."""
-        return self.run(_look.stats(queues))
+        return self.run(_stats.stats(queues))
 
     async def astats(self, queues: Sequence[str] | None = None) -> builtins.list[QueueStats]:
         """As `stats`."""
-        return await self.arun(_look.stats(queues))
+        return await self.arun(_stats.stats(queues))
 
     def workers(self) -> builtins.list[WorkerInfo]:
         """Workers that announced themselves or hold leases, and what they run."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -15,18 +14,16 @@ from rowlock.errors import OptionInvalid
 from rowlock.ids import parse_id
 from rowlock.job import (
     TERMINAL_STATES,
-    Count,
     Job,
     JobRow,
     JobState,
     Page,
-    QueueStats,
     WorkerInfo,
     job_of,
 )
 from rowlock.store import options
 from rowlock.store.ops.manage import JobFilter
-from rowlock.store.steps import Batch, Op, Rows, Statement, Steps, reading
+from rowlock.store.steps import Op, Rows, Statement, Steps, reading
 
 # Later than any stored time.
 _END_OF_TIME = 2**62
@@ -184,87 +181,6 @@ def _floor(listing: Listing, *, live: bool = False, finished: bool = False) -> S
         return None
     _, id, finished_at = max(rows, key=lambda row: str(row[1]))
     return Cursor(id, _END_OF_TIME if finished_at is None else finished_at)
-
-
-def stats(queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
-    """Counts per queue and state, and the age of the oldest ready job; zeros for asked names."""
-    asked = options.names(queues, option="queues")
-    return reading("stats", lambda: _stats(asked))
-
-
-def _stats(asked: list[str] | None) -> Steps[list[QueueStats]]:
-    succeeded = yield Statement("count_succeeded", {"scan": config.LIST_SCAN_ROWS_MAX})
-    names = asked
-    if names is None:
-        found = yield Statement("queue_names")
-        names = sorted({row[0] for row in found} | {row[0] for row in succeeded if row[1]})
-    if not names:
-        return []
-    cap = {"cap": config.COUNT_EXACT_MAX + 1}
-    lanes = yield Statement("all_lanes", {"queues": names})
-    keys = [row[:3] for row in lanes]
-    counted = (yield Batch("count_lanes", ("queue", "rank", "kind"), keys, cap)) if keys else []
-    queues = yield Batch("count_queues", ("queue",), [(name,) for name in names], cap)
-    now = (yield Statement("clock"))[0][0]
-    heads = _oldest(lanes, now)
-    estimates = _succeeded(succeeded)
-    return [
-        _queue_stats(row, [lane for lane in counted if lane[0] == row[0]], estimates, heads)
-        for row in sorted(queues)
-    ]
-
-
-def _oldest(lanes: Rows, now: int) -> dict[str, float]:
-    ages: dict[str, float] = {}
-    for queue, _, _, run_at in lanes:
-        if run_at <= now:
-            age = (now - run_at) / config.SECOND_US
-            ages[queue] = max(age, ages.get(queue, 0.0))
-    return ages
-
-
-def _succeeded(rows: Rows) -> dict[str, Count]:
-    """Exact where all rows were read; else the share of each queue among the newest."""
-    estimates: dict[str, Count] = {}
-    for queue, share, read, total in rows:
-        if read < config.LIST_SCAN_ROWS_MAX:
-            estimates[queue] = Count(share)
-        else:
-            estimates[queue] = Count(round(share * max(total, read) / read), exact=False)
-    return estimates
-
-
-def _queue_stats(
-    row: tuple[object, ...],
-    lanes: Rows,
-    succeeded: dict[str, Count],
-    oldest: dict[str, float],
-) -> QueueStats:
-    queue, retrying, running, dead, cancelled, is_paused = row
-    name = str(queue)
-    waiting = _summed(lane[2] for lane in lanes)
-    back = _capped(retrying)
-    counts = {
-        JobState.SCHEDULED: Count(max(0, waiting.value - back.value), waiting.exact and back.exact),
-        JobState.READY: _summed(lane[1] for lane in lanes),
-        JobState.RUNNING: _capped(running),
-        JobState.RETRYING: back,
-        JobState.SUCCEEDED: succeeded.get(name, Count(0)),
-        JobState.DEAD: _capped(dead),
-        JobState.CANCELLED: _capped(cancelled),
-    }
-    return QueueStats(name, counts, oldest.get(name), bool(is_paused))
-
-
-def _capped(number: object) -> Count:
-    assert isinstance(number, int)
-    return Count(min(number, config.COUNT_EXACT_MAX), number <= config.COUNT_EXACT_MAX)
-
-
-def _summed(numbers: Iterable[int]) -> Count:
-    listed = list(numbers)
-    exact = all(number <= config.COUNT_EXACT_MAX for number in listed)
-    return Count(sum(min(number, config.COUNT_EXACT_MAX) for number in listed), exact)
 
 
 def workers() -> Op[list[WorkerInfo]]:

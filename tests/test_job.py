@@ -1,0 +1,43 @@
+"""Stored rows become jobs, also when they were damaged."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowlock.job import JobRow, JobState, decode_errors, decode_policy, job_of
+from rowlock.store.ops.enqueue import _row_of
+from rowlock.store.options import new_job
+
+
+def row(**columns) -> JobRow:
+    made = _row_of(new_job(kind="task", payload="{}"), id="x", run_at=10, created_at=5)
+    return made._replace(**columns)
+
+
+@pytest.mark.parametrize("garbage", ["", "{", "[]", '"x"', '{"keep":"no"}', "\x00", "[[1]]"])
+@pytest.mark.parametrize(
+    "column", ["payload", "policy", "errors", "progress", "tags", "meta", "result"]
+)
+def test_a_damaged_column_does_not_hide_the_job(column, garbage):
+    """Whatever text a column holds, the job can be shown and its policy applied."""
+    job = job_of(row(**{column: garbage}), now=20)
+
+    assert JobState.READY == job.state
+    assert decode_policy(garbage).max_crashes == 3
+    assert isinstance(decode_errors(garbage), list)
+
+
+@pytest.mark.parametrize(
+    ("columns", "now", "state"),
+    [
+        ({"run_at": 10}, 9, JobState.SCHEDULED),
+        ({"run_at": 10}, 10, JobState.READY),
+        ({"run_at": 10, "attempt": 1}, 9, JobState.RETRYING),
+        ({"run_at": 10, "attempt": 1}, 10, JobState.READY),
+        ({"run_at": 10, "lease_expires_at": 5}, 20, JobState.RUNNING),
+        ({"state": "dead"}, 20, JobState.DEAD),
+    ],
+)
+def test_the_state_is_told_by_lease_time_and_attempt(columns, now, state):
+    """Three of the states are one in the table, and differ by time and attempt."""
+    assert state == row(**columns).state_at(now)

@@ -20,6 +20,7 @@ import psycopg
 
 from rowlock.job import JobRow, Policy
 from rowlock.store import NewJob, Store, open_store
+from rowlock.store.drive import array_literal
 from rowlock.store.ops.settle import FINISH_COLUMNS
 from rowlock.store.options import new_job
 from rowlock.store.text import Dialect, ParameterStyle, compiled
@@ -72,7 +73,9 @@ def bare_values(keep: int) -> tuple[dict[str, Any], Callable[[list[Any]], dict[s
             [None] * count,
             [keep] * count,
         ]
-        values = dict(zip(FINISH_COLUMNS, columns, strict=True))
+        # Arrays written as the store writes them: the driver's own way is slower for both.
+        literals = map(array_literal, columns)
+        values = dict(zip(FINISH_COLUMNS, literals, strict=True))
         return {**values, "remember": 900_000_000, "now": None}
 
     return claim, finish
@@ -81,7 +84,8 @@ def bare_values(keep: int) -> tuple[dict[str, Any], Callable[[list[Any]], dict[s
 def drain_bare_postgres(connection: psycopg.Connection[Any], keep: int) -> int:
     style = ParameterStyle.PYFORMAT
     (claim_sql,) = compiled("claim", Dialect.POSTGRES, "rowlock", style).parts
-    (finish_sql,) = compiled("finish", Dialect.POSTGRES, "rowlock", style).parts
+    name = "finish" if keep else "finish_held"
+    (finish_sql,) = compiled(name, Dialect.POSTGRES, "rowlock", style).parts
     claim, finish = bare_values(keep)
     done = 0
     while rows := connection.execute(claim_sql.encode(), claim).fetchall():
@@ -93,7 +97,8 @@ def drain_bare_postgres(connection: psycopg.Connection[Any], keep: int) -> int:
 def drain_bare_sqlite(connection: sqlite3.Connection, keep: int) -> int:
     style = ParameterStyle.NAMED
     (claim_sql,) = compiled("claim", Dialect.SQLITE, "rowlock", style).parts
-    finish_parts = compiled("finish", Dialect.SQLITE, "rowlock", style).parts
+    name = "finish" if keep else "finish_held"
+    finish_parts = compiled(name, Dialect.SQLITE, "rowlock", style).parts
     claim, _ = bare_values(keep)
     token = JobRow._fields.index("token")
     execute = connection.execute
@@ -109,7 +114,7 @@ def drain_bare_sqlite(connection: sqlite3.Connection, keep: int) -> int:
         for row in rows:
             fixed = ("succeeded", None, None, None, keep)
             values = dict(zip(FINISH_COLUMNS, (row[0], row[token], 1, 0, *fixed), strict=True))
-            values |= {"now": now}
+            values |= {"remember": 900_000_000, "now": now}
             for part in finish_parts:
                 execute(part, values).fetchall()
         execute("COMMIT")

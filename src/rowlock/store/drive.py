@@ -61,7 +61,7 @@ class Binder:
         if self.style is ParameterStyle.NUMERIC:
             return sql, [values[name] for name in statement.parameters]
         # psycopg takes a dict with more names than it needs, psycopg2 too.
-        return sql, {name: _literal(value) for name, value in values.items()}
+        return sql, {name: array_literal(value) for name, value in values.items()}
 
     def bind_rows(
         self, step: Statement | Batch, *, now: int | None
@@ -78,7 +78,7 @@ class Binder:
         ]
 
 
-def _literal(value: Any) -> Any:
+def array_literal(value: Any) -> Any:
     """A list as PostgreSQL writes arrays. psycopg's own dumper took five times as long."""
     if not isinstance(value, list):
         return value

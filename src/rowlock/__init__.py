@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         QueueStats,
         WorkerInfo,
     )
+    from rowlock.schedule import Fired, MissedTicks, Schedule, ScheduleSource
     from rowlock.store import NewJob, Store
     from rowlock.task import Task, TaskCall, Tasks
 
@@ -89,6 +90,7 @@ _HOMES = {
         "QueueStats",
         "WorkerInfo",
     ),
+    "rowlock.schedule": ("Fired", "MissedTicks", "Schedule", "ScheduleSource"),
     "rowlock.store": ("NewJob", "Store"),
     "rowlock.task": ("Task", "TaskCall", "Tasks"),
 }
@@ -105,6 +107,7 @@ __all__ = [
     "Count",
     "Fail",
     "FieldError",
+    "Fired",
     "Forbidden",
     "InvalidTransition",
     "Job",
@@ -115,6 +118,7 @@ __all__ = [
     "LogLine",
     "ManualClock",
     "MigrationNeeded",
+    "MissedTicks",
     "NewJob",
     "NotFound",
     "OptionInvalid",
@@ -124,6 +128,8 @@ __all__ = [
     "QueueStats",
     "Release",
     "RowlockError",
+    "Schedule",
+    "ScheduleSource",
     "Store",
     "StoreUnavailable",
     "Task",

@@ -6,7 +6,8 @@ import asyncio
 import builtins
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
@@ -26,17 +27,20 @@ from rowlock.job import (
     QueueStats,
     WorkerInfo,
 )
+from rowlock.scheduler.calls import ScheduleCalls
 from rowlock.store import NewJob, Store, open_store, options
 from rowlock.store.ops.manage import FilterOptions, job_filter
 from rowlock.store.url import masked
 from rowlock.task import EnqueueOptions, Task, TaskCall, Tasks
 from rowlock.worker.drain import Drain, DrainRequest
+from rowlock.worker.embedded import EmbeddedWorker
+from rowlock.worker.settings import WorkerSettings, worker_settings
 
 DATABASE_URL_VARIABLE = "ROWLOCK_DATABASE_URL"
 DATABASE_URL_DEFAULT = "sqlite:///rowlock.db"
 
 
-class App(Tasks):
+class App(Tasks, ScheduleCalls):
     """A queue: its database and its tasks.
 
     Args:
@@ -77,10 +81,15 @@ class App(Tasks):
         self.is_strict = strict
         self.keep_dead_us: int | None = options.keep_us(keep_dead, option="keep_dead")
         self._notify_in_transaction = notify_in_transaction
-        self._shown_url = masked(chosen)
+        self._url = chosen
 
     def __repr__(self) -> str:
-        return f"<App {self._shown_url}>"
+        return f"<App {masked(self._url)}>"
+
+    @property
+    def url(self) -> str:
+        """The database's URL, with its password if it has one: not for logs."""
+        return self._url
 
     def _register(self, task: Task[..., Any]) -> Task[..., Any]:
         super()._register(task).bind(self)
@@ -179,15 +188,16 @@ class App(Tasks):
                 and options.
             conn: Your own connection, as in `Task.using`.
         """
-        return self.send([self._item(item) for item in items], conn=conn)
+        return self.send([self.prepare(item) for item in items], conn=conn)
 
     async def aenqueue_many(
         self, items: Sequence[NewJob | Mapping[str, Any]], *, conn: object | None = None
     ) -> builtins.list[Job]:
         """As `enqueue_many`."""
-        return await self.asend([self._item(item) for item in items], conn=conn)
+        return await self.asend([self.prepare(item) for item in items], conn=conn)
 
-    def _item(self, item: NewJob | Mapping[str, Any]) -> NewJob:
+    def prepare(self, item: NewJob | Mapping[str, Any]) -> NewJob:
+        """Check one item of `enqueue_many`; what the command line uses to name the bad one."""
         if isinstance(item, NewJob):
             return item
         if not isinstance(item, Mapping) or "kind" not in item:
@@ -408,6 +418,53 @@ class App(Tasks):
             options.integer(limit, option="limit", low=0, high=config.ENQUEUE_MANY_MAX)
         request = DrainRequest(options.names(queues, option="queues"), limit)
         return Drain(self.store, self, state=self.state, prepare=prepare_follow_up, request=request)
+
+    @asynccontextmanager
+    async def worker(
+        self,
+        queues: Sequence[str] | Mapping[str, int] | None = None,
+        *,
+        concurrency: int = config.WORKER_CONCURRENCY_DEFAULT,
+        lease: float | timedelta = config.LEASE_SECONDS_DEFAULT,
+        grace: float | timedelta = config.WORKER_GRACE_SECONDS_DEFAULT,
+    ) -> AsyncIterator[EmbeddedWorker]:
+        """Run jobs on this loop for as long as the block lasts: for a server's lifespan.
+
+        Without the protection of `rowlock worker`: a handler that takes down its process takes
+        this one, and one that holds the interpreter for longer than a lease loses it.
+
+        Args:
+            queues: Only these; a mapping gives each its own number of slots. None: all.
+            concurrency: How many jobs run at once.
+            lease: How long a job is held without a beat.
+            grace: How long running jobs may go on when the block ends.
+        """
+        settings = worker_settings(queues=queues, concurrency=concurrency, lease=lease, grace=grace)
+        async with self._embedded(settings).serving() as worker:
+            yield worker
+
+    def run_worker(
+        self,
+        queues: Sequence[str] | Mapping[str, int] | None = None,
+        *,
+        concurrency: int = config.WORKER_CONCURRENCY_DEFAULT,
+        lease: float | timedelta = config.LEASE_SECONDS_DEFAULT,
+        grace: float | timedelta = config.WORKER_GRACE_SECONDS_DEFAULT,
+    ) -> None:
+        """Run jobs in this process until SIGTERM or Ctrl-C; as `worker`, blocking."""
+        settings = worker_settings(queues=queues, concurrency=concurrency, lease=lease, grace=grace)
+        asyncio.run(self._serve(settings))
+
+    async def _serve(self, settings: WorkerSettings) -> None:
+        try:
+            await self._embedded(settings).run_until_signalled()
+        finally:
+            await self.aclose()
+
+    def _embedded(self, settings: WorkerSettings) -> EmbeddedWorker:
+        return EmbeddedWorker(
+            self.store, self, state=self.state, prepare=prepare_follow_up, settings=settings
+        )
 
 
 def prepare_follow_up(task: Any, payload: dict[str, Any]) -> NewJob:

@@ -57,6 +57,22 @@ LIST_LIMIT_MAX: Final = 1_000
 LIST_SCAN_ROWS_MAX: Final = 50_000
 COUNT_EXACT_MAX: Final = 10_000
 
+# Schedules. A tick found within this time was late, not missed: a restart, a clock set forward by a
+# minute or two, a scheduler that was asleep when the schedule was written.
+SCHEDULE_LATE_SECONDS: Final = 300.0
+# Of the ticks missed, `missed="all"` makes up for so many, the last ones.
+SCHEDULE_MISSED_MAX: Final = 100
+# One transaction fires the ticks of so many schedules.
+SCHEDULE_BATCH_ROWS: Final = 50
+# A scheduler looks at least so often: that is when it sees what others wrote.
+SCHEDULER_SLEEP_SECONDS_MAX: Final = 30.0
+# While the database is away, services look again after so long, at first and at last.
+SERVICE_RETRY_SECONDS: Final = 0.5
+SERVICE_RETRY_SECONDS_MAX: Final = 30.0
+# Expired leases are found within seconds; finished jobs need not go to the second.
+RECOVER_SECONDS: Final = 5.0
+PRUNE_SECONDS: Final = 60.0
+
 # SQLite. How long a writer waits for the others before it gives up: far more than any batch takes.
 SQLITE_BUSY_SECONDS: Final = 30.0
 # How long a writer pauses before it asks again for its turn, about: a few transactions' time.
@@ -91,3 +107,40 @@ DRAIN_BATCH: Final = 20
 # app.wait() looks again after so long, at first and at last.
 WAIT_SECONDS: Final = 0.02
 WAIT_SECONDS_MAX: Final = 0.5
+
+# The worker. Slots of a child; a child's lease table has room for its slots and its buffer.
+WORKER_CONCURRENCY_DEFAULT: Final = 20
+WORKER_CONCURRENCY_MAX: Final = 1_000
+WORKER_GRACE_SECONDS_DEFAULT: Final = 25.0
+LEASE_SECONDS_MIN: Final = 1.0
+ORPHANS_SECONDS_DEFAULT: Final = 300.0
+# What is claimed ahead should last so long, and never be more than so many jobs.
+PREFETCH_SECONDS: Final = 0.1
+PREFETCH_MAX: Final = 500
+# Below this, jobs are leased by many; above, for every slot that is free.
+SHORT_JOB_SECONDS: Final = 0.02
+# A job that waits in a child for longer goes back: no-ops may have turned into long jobs.
+PREFETCH_STALE_SECONDS: Final = 1.0
+# Outcomes are written together, at the latest after so long.
+SETTLE_SECONDS: Final = 0.003
+SETTLE_BATCH: Final = 500
+# How often to look without, and with, a bell.
+POLL_SECONDS: Final = 0.5
+POLL_SECONDS_WITH_BELL: Final = 1.0
+# A cancelled run that does not end after so long is ended with its process.
+CANCEL_GRACE_SECONDS: Final = 10.0
+# Trouble with the database is met with pauses between these, with jitter.
+TROUBLE_SECONDS: Final = 0.1
+TROUBLE_SECONDS_MAX: Final = 10.0
+# A worker says that it is there so often; silent ones are forgotten after so long.
+ANNOUNCE_SECONDS: Final = 10.0
+WORKER_FORGOTTEN_SECONDS: Final = 600.0
+# A child that dies before it finished anything is replaced after a pause between these.
+RESPAWN_SECONDS: Final = 0.1
+RESPAWN_SECONDS_MAX: Final = 30.0
+# After a child's death its leases are given back again: a claim may still have been on its way.
+GIVE_BACK_AGAIN_SECONDS: Final = (1.0, 3.0)
+# How long past its time limit a run may take to stop by itself before its process is ended.
+TIMEOUT_GRACE_SECONDS: Final = 2.0
+# How long cancelled coroutines get to clean up when a worker ends.
+STOP_SECONDS: Final = 2.0

@@ -95,7 +95,10 @@ class Context:
 
     @property
     def cancel_requested(self) -> bool:
-        """Whether somebody asked to stop this job: clean up and return, or raise `Cancel`."""
+        """Whether somebody asked to stop this job: clean up and raise `Cancel`.
+
+        A run that returns all the same has succeeded.
+        """
         return self._signals.cancel_requested
 
     @property

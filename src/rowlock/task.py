@@ -27,6 +27,7 @@ from rowlock import config
 from rowlock import retry as retries
 from rowlock.clock import duration_us
 from rowlock.context import Context
+from rowlock.cron import Cron, parse_cron
 from rowlock.errors import OptionInvalid
 from rowlock.job import Job, Policy
 from rowlock.signature import PayloadSchema
@@ -82,6 +83,7 @@ class TaskOptions:
     keep_us: int | None
     max_crashes: int
     executor: Executor
+    cron: Cron | None = None
 
     def policy(self, *, keep_dead_us: int | None) -> Policy:
         """What travels with each job."""
@@ -238,6 +240,11 @@ class TaskCall(Generic[P]):
         self._chosen = chosen
         self._conn = conn
 
+    @property
+    def conn(self) -> object | None:
+        """The connection that its job is to be enqueued on."""
+        return self._conn
+
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue a job with these arguments and the options."""
         return self._task.sender.send([self.job(*args, **kwargs)], conn=self._conn)[0]
@@ -286,6 +293,8 @@ class Tasks:
         keep: Duration | None = config.KEEP_SECONDS_DEFAULT,
         max_crashes: int = config.MAX_CRASHES_DEFAULT,
         executor: Executor = "auto",
+        cron: str | None = None,
+        timezone: str | None = None,
     ) -> TaskDecorator: ...
     def task(
         self,
@@ -301,6 +310,8 @@ class Tasks:
         keep: Duration | None = config.KEEP_SECONDS_DEFAULT,
         max_crashes: int = config.MAX_CRASHES_DEFAULT,
         executor: Executor = "auto",
+        cron: str | None = None,
+        timezone: str | None = None,
     ) -> Any:
         """Make a function a task. Bare (`@app.task`) or with options.
 
@@ -316,6 +327,9 @@ class Tasks:
             keep: How long a succeeded job is kept; 0 not at all, None for ever.
             max_crashes: A job that took down its process so often is dead.
             executor: Where it runs: "async", "thread", "process"; "auto" by the kind of function.
+            cron: Enqueue it at these times; workers write it down when they start, under the
+                task's name. For more choices, and for arguments, see `app.schedule`.
+            timezone: Of `cron`, an IANA name; UTC by default.
         """
 
         def decorate(target: Callable[..., Any]) -> Task[..., Any]:
@@ -330,8 +344,10 @@ class Tasks:
                 keep=keep,
                 max_crashes=max_crashes,
                 executor=executor,
+                cron=cron,
+                timezone=timezone,
             )
-            return self._register(Task(target, settings))
+            return self._register(_runnable_alone(Task(target, settings)))
 
         return decorate if function is None else decorate(function)
 
@@ -374,6 +390,8 @@ def task_options(
     keep: Duration | None,
     max_crashes: int,
     executor: Executor,
+    cron: str | None = None,
+    timezone: str | None = None,
 ) -> TaskOptions:
     """Check the options of a task."""
     if executor not in ("auto", "async", "thread", "process"):
@@ -391,7 +409,35 @@ def task_options(
         keep_us=options.keep_us(keep),
         max_crashes=options.integer(max_crashes, option="max_crashes", low=1, high=1_000),
         executor=executor,
+        cron=_cron_of(cron, timezone),
     )
+
+
+def _cron_of(cron: str | None, timezone: str | None) -> Cron | None:
+    if cron is not None:
+        return parse_cron(cron, timezone="UTC" if timezone is None else timezone)
+    if timezone is not None:
+        raise OptionInvalid("timezone", "is of use only together with cron")
+    return None
+
+
+def _runnable_alone(task: Task[..., Any]) -> Task[..., Any]:
+    """The task, unless it has a `cron` and parameters that nobody would give."""
+    if task.settings.cron is None:
+        return task
+    required = [
+        parameter.name
+        for parameter in inspect.signature(task.function).parameters.values()
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    # Hints are resolved only if need be: a task may name what is defined below it.
+    if required and required != [task.schema.context_parameter]:
+        raise OptionInvalid(
+            "cron",
+            f"task {task.name!r} needs {', '.join(required)}: give them defaults, or use "
+            "app.schedule(..., payload=...)",
+        )
+    return task
 
 
 def _timeout_us(timeout: Duration) -> int:

@@ -15,7 +15,7 @@ SURFACES = 5
 # Low to high; a room of the package belongs to exactly one layer.
 LAYERS = (
     {"version", "errors", "clock", "ids", "job", "retry", "lifecycle", "codec"}
-    | {"signature", "events", "config"},
+    | {"signature", "events", "config", "cron", "schedule"},
     {"store"},
     {"task", "context"},
     {"worker", "scheduler"},
@@ -26,7 +26,13 @@ LAYER_OF = {room: height for height, rooms in enumerate(LAYERS) for room in room
 
 # What the vocabulary may lean on: it is pure, and everything else leans on it.
 # `annotationlib` is in the standard library from 3.14 on, and imported only there.
-VOCABULARY_DEPENDENCIES = sys.stdlib_module_names | {"annotationlib", "msgspec", "rowlock"}
+# `cronsim` is as pure: it reads the fields of cron expressions.
+VOCABULARY_DEPENDENCIES = sys.stdlib_module_names | {
+    "annotationlib",
+    "cronsim",
+    "msgspec",
+    "rowlock",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +123,7 @@ def test_no_arrow_points_up():
 
 
 def test_vocabulary_is_pure():
-    """The vocabulary imports the standard library and msgspec, nothing else."""
+    """The vocabulary imports the standard library, msgspec and cronsim, nothing else."""
     arrows = [
         arrow
         for arrow in read_imports(read_modules())

@@ -23,6 +23,7 @@ from tests.model.program import (
     programs,
     text_of,
 )
+from tests.model.regressions import REGRESSIONS
 from tests.model.subject import StoreSubject
 
 PROGRAMS = int(os.environ.get("ROWLOCK_MODEL_PROGRAMS", "200"))
@@ -118,3 +119,10 @@ def test_programs_do_the_same_everywhere(bench: Bench, record_property: Any) -> 
         run_bulk(bench, tally)
     finally:
         record_property("model", str(tally))
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["blocking", "async"])
+@pytest.mark.parametrize("program", REGRESSIONS.values(), ids=REGRESSIONS)
+def test_what_went_wrong_stays_right(bench: Bench, program: Program, is_async: bool) -> None:
+    """A program that once found a difference finds none."""
+    compare(program, bench, Tally(), is_async=dict.fromkeys(bench.stores, is_async))

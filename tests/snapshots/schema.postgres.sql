@@ -94,6 +94,29 @@ TABLE queue (
     by_age boolean NOT NULL DEFAULT false
 );
 
+TABLE schedule (
+    name text COLLATE "C" NOT NULL
+    next_at bigint NOT NULL
+    last_at bigint
+    last_job_id uuid
+    key_hold bigint
+    max_attempts integer
+    rank smallint NOT NULL
+    is_paused boolean NOT NULL DEFAULT false
+    source text NOT NULL
+    missed text NOT NULL
+    cron text NOT NULL
+    timezone text NOT NULL
+    kind text COLLATE "C" NOT NULL
+    queue text COLLATE "C" NOT NULL
+    tenant text COLLATE "C"
+    key text COLLATE "C"
+    payload text NOT NULL
+    policy text
+    tags text
+    meta text
+);
+
 TABLE worker (
     id text COLLATE "C" NOT NULL
     started_at bigint NOT NULL
@@ -122,4 +145,6 @@ CREATE UNIQUE INDEX key_hold_pkey ON rowlock.key_hold USING btree (holder);
 CREATE UNIQUE INDEX log_pkey ON rowlock.log USING btree (job_id, line);
 CREATE UNIQUE INDEX migration_pkey ON rowlock.migration USING btree (number);
 CREATE UNIQUE INDEX queue_pkey ON rowlock.queue USING btree (name);
+CREATE INDEX schedule_due ON rowlock.schedule USING btree (next_at, name) WHERE (NOT is_paused);
+CREATE UNIQUE INDEX schedule_pkey ON rowlock.schedule USING btree (name);
 CREATE UNIQUE INDEX worker_pkey ON rowlock.worker USING btree (id);

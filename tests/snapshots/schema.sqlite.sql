@@ -94,6 +94,29 @@ TABLE rowlock_queue (
     by_age integer NOT NULL DEFAULT 0
 );
 
+TABLE rowlock_schedule (
+    name text NOT NULL PRIMARY KEY 1
+    next_at integer NOT NULL
+    last_at integer
+    last_job_id text
+    key_hold integer
+    max_attempts integer
+    rank integer NOT NULL
+    is_paused integer NOT NULL DEFAULT 0
+    source text NOT NULL
+    missed text NOT NULL
+    cron text NOT NULL
+    timezone text NOT NULL
+    kind text NOT NULL
+    queue text NOT NULL
+    tenant text
+    key text
+    payload text NOT NULL
+    policy text
+    tags text
+    meta text
+);
+
 TABLE rowlock_worker (
     id text NOT NULL PRIMARY KEY 1
     started_at integer NOT NULL
@@ -115,3 +138,4 @@ CREATE INDEX rowlock_job_retried ON rowlock_job (queue, run_at) WHERE lease_expi
 CREATE INDEX rowlock_job_tenant_lane ON rowlock_job (tenant, queue, rank, kind, run_at, id) WHERE lease_expires_at IS NULL AND tenant IS NOT NULL;
 CREATE INDEX rowlock_key_hold_expiry ON rowlock_key_hold (until);
 CREATE INDEX rowlock_key_hold_key ON rowlock_key_hold (coalesce(tenant, ''), kind, key) WHERE key_until IS NOT NULL;
+CREATE INDEX rowlock_schedule_due ON rowlock_schedule (next_at, name) WHERE NOT is_paused;

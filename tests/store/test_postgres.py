@@ -15,6 +15,7 @@ from rowlock.errors import StoreUnavailable
 from rowlock.job import Job, JobState
 from rowlock.store import JobFilter, Store, open_store
 from rowlock.store.options import new_job
+from rowlock.store.steps import Begin, Statement, writing
 from rowlock.store.url import PostgresUrl, masked
 
 
@@ -245,3 +246,46 @@ def test_passwords_are_masked(url, shown):
     """A URL is shown without its password, wherever that stands."""
     assert shown == masked(url)
     assert "secret" not in repr(PostgresUrl.parse(url))
+
+
+@pytest.mark.parametrize("colour", ["blocking", "async"])
+def test_a_deadlock_is_run_again(postgres_url, colour):
+    """Of two that wait for each other one is undone and run again, on a connection that is fit."""
+    stores = [open_store(postgres_url) for _ in range(2)]
+    ids = sorted(enqueue(stores[0]).id for _ in range(2))
+    gate, done = threading.Barrier(2, timeout=30), []
+
+    def serve(store, order):
+        is_first_try = True
+
+        def steps():
+            nonlocal is_first_try
+            yield Begin()
+            yield Statement("lock_leases", {"ids": [order[0]]})
+            if is_first_try:
+                is_first_try = False
+                gate.wait()
+            rows = yield Statement("lock_leases", {"ids": [order[1]]})
+            return rows[0][0]
+
+        async def run():
+            answer = await store.arun(writing("cross", steps))
+            await store.aget(order[0])
+            await store.aclose()
+            return answer
+
+        op = writing("cross", steps)
+        done.append(store.run(op) if colour == "blocking" else asyncio.run(run()))
+        store.get(order[0])
+        store.close()
+
+    threads = [
+        threading.Thread(target=serve, args=[store, order])
+        for store, order in zip(stores, (ids, ids[::-1]), strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+    assert ids == sorted(done)

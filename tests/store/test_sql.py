@@ -12,10 +12,19 @@ from rowlock.store.text import Dialect, ParameterStyle, compiled, source
 from tests.house.source import PACKAGE
 
 SQL = PACKAGE / "store" / "sql"
-# The doorbell and the table of migrations are read in another way on SQLite.
-POSTGRES_ONLY = {"ring", "migration_table", "applied"}
-# How a caller's connection is recognised as one to our file.
-SQLITE_ONLY = {"attached", "recognise"}
+# The doorbell and the table of migrations are read in another way on SQLite; a file has no
+# connections, processes, vacuum or other people's transactions to tell a doctor of.
+POSTGRES_ONLY = {
+    "ring",
+    "migration_table",
+    "applied",
+    "health_backend",
+    "health_connections",
+    "health_dead_tuples",
+    "health_oldest_transaction",
+}
+# How a caller's connection is recognised as one to our file; and only a file has a journal mode.
+SQLITE_ONLY = {"attached", "recognise", "health_journal"}
 POSTGRES = {path.name.partition(".")[0] for path in SQL.glob("*.postgres.sql")}
 SQLITE = {path.name.partition(".")[0] for path in SQL.glob("*.sqlite.sql")}
 PAIRS = sorted(POSTGRES & SQLITE)

@@ -31,6 +31,14 @@ app.enqueue("plain", {"to": "a@b.c"}, priority=3, key="k", key_hold="kept")
 app.enqueue_many([plain.job(to="x"), {"kind": "soft", "payload": {"to": "y"}}])
 
 
+app.schedule("s", soft.using(queue="q"), cron="@daily", payload={"to": "x"}, missed="once")
+assert_type(app.schedule("t", plain, cron="0 3 * * *", payload={"to": "x"}), rowlock.Schedule)
+
+
+@app.task(cron="0 3 * * *", timezone="Europe/Berlin")
+def nightly() -> None: ...
+
+
 async def twins() -> None:
     assert_type(await soft.aenqueue(to="a@b.c"), rowlock.Job)
     assert_type(await soft(to="a@b.c"), str)

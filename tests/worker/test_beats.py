@@ -7,9 +7,10 @@ import time
 
 import pytest
 
+from rowlock.job import Beat, Lease
 from rowlock.store import open_store
 from rowlock.store.options import new_job
-from rowlock.worker.beats import Beats, Run
+from rowlock.worker.beats import Beats
 
 LEASE_SECONDS = 0.6
 
@@ -30,16 +31,28 @@ def wait_until(condition, *, seconds: float = 10.0) -> None:
         pause.wait(0.01)
 
 
-def held(store) -> Run:
+def held(store) -> Lease:
     store.enqueue([new_job(kind="task", payload="{}")])
     (lease,) = store.claim(worker="w", queues=["default"], lease=LEASE_SECONDS)
     return lease
 
 
+def beats_of(store) -> tuple[Beats, list[tuple[str, Beat]]]:
+    """Beats, and what they tell."""
+    told: list[tuple[str, Beat]] = []
+    beats = Beats(
+        store,
+        lease_seconds=LEASE_SECONDS,
+        on_beat=lambda lease, beat: told.append((lease.id, beat)),
+    )
+    return beats, told
+
+
 def test_lease_is_extended_while_it_is_held(store):
     """A run keeps its lease for longer than the lease, and others can't claim it."""
     lease = held(store)
-    with Beats(store, lease_seconds=LEASE_SECONDS) as beats:
+    beats, told = beats_of(store)
+    with beats:
         beats.hold(lease)
         first = store.get(lease.id).lease_expires_at
         wait_until(
@@ -49,25 +62,44 @@ def test_lease_is_extended_while_it_is_held(store):
         )
 
         assert [] == store.claim(worker="other", queues=["default"])
+        assert [] == told
 
 
 def test_cancel_is_seen(store):
-    """A request to cancel reaches the run with the next beat."""
+    """A request to cancel is told with the next beat."""
     lease = held(store)
-    with Beats(store, lease_seconds=LEASE_SECONDS) as beats:
-        run = beats.hold(lease)
+    beats, told = beats_of(store)
+    with beats:
+        beats.hold(lease)
         store.cancel(lease.id)
-        wait_until(lambda: run.cancel_requested)
+        wait_until(lambda: told)
 
-        assert not run.is_lost
+    assert (lease.id, Beat.CANCEL_REQUESTED) == told[0]
 
 
 def test_lost_lease_is_seen(store):
-    """A lease that was taken away is noticed with the next beat."""
+    """A lease that was taken away is told with the next beat."""
     lease = held(store)
-    with Beats(store, lease_seconds=LEASE_SECONDS) as beats:
-        run = beats.hold(lease)
+    beats, told = beats_of(store)
+    with beats:
+        beats.hold(lease)
         store.release_worker("w")
-        wait_until(lambda: run.is_lost)
+        wait_until(lambda: told)
 
-        assert not run.cancel_requested
+    assert (lease.id, Beat.LOST) == told[0]
+
+
+def test_a_dropped_lease_is_not_beaten_for(store):
+    """What is settled is nobody's concern any more."""
+    lease = held(store)
+    beats, told = beats_of(store)
+    with beats:
+        beats.hold(lease)
+        beats.drop(lease)
+        store.release_worker("w")
+        other = held(store)
+        beats.hold(other)
+        store.cancel(other.id)
+        wait_until(lambda: told)
+
+    assert {other.id} == {id for id, _ in told}

@@ -24,9 +24,21 @@ if TYPE_CHECKING:
     from rowlock.store import Store
 
 COMMANDS: Final[Mapping[str, str]] = {
+    "completion": "rowlock.cli.completion:completion",
+    "cron": "rowlock.cli.cron:cron",
+    "dead": "rowlock.cli.dead:dead",
     "dev": "rowlock.cli.dev:dev",
+    "doctor": "rowlock.cli.doctor:doctor",
+    "enqueue": "rowlock.cli.enqueue:enqueue",
+    "jobs": "rowlock.cli.jobs:jobs",
     "migrate": "rowlock.cli.migrate:migrate",
+    "prune": "rowlock.cli.prune:prune",
+    "queues": "rowlock.cli.queues:queues",
+    "stats": "rowlock.cli.stats:stats",
+    "top": "rowlock.cli.top:top",
+    "workers": "rowlock.cli.workers:workers",
     "up": "rowlock.cli.up:up",
+    "worker": "rowlock.cli.worker:worker",
 }
 
 EXIT_FAILED: Final = 1
@@ -38,6 +50,11 @@ EXIT_CODES: Final[Mapping[str, int]] = {
     "option_invalid": EXIT_INVALID,
     "invalid_transition": EXIT_INVALID,
 }
+
+
+def exit_code(error: RowlockError) -> int:
+    """How a command ends that failed like this."""
+    return EXIT_CODES.get(error.code, EXIT_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +77,21 @@ class Target:
         app = self.load_object()
         if not isinstance(app, App):
             raise click.BadParameter(f"{self.app_spec} is not a rowlock.App", param_hint="--app")
+        return app
+
+    def open_app(self) -> App:
+        """The app of `--app`, on `--database-url` if that is given; else one without tasks."""
+        from rowlock.app import App
+
+        if self.app_spec is None:
+            return App(self.database_url)
+        named = self.load_app()
+        if self.database_url is None:
+            return named
+        schema = named.store.engine.schema
+        app = App(self.database_url, strict=named.is_strict, schema=schema)
+        app.keep_dead_us = named.keep_dead_us
+        app.include(named)
         return app
 
     def open_store(self, *, schema: str) -> Store:
@@ -117,8 +149,10 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except RowlockError as error:
-            click.echo(f"error: {error}", err=True)
-            ctx.exit(EXIT_CODES.get(error.code, EXIT_FAILED))
+            from rowlock.cli import show
+
+            show.complain(error)
+            ctx.exit(exit_code(error))
 
 
 @click.group(

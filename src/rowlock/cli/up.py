@@ -1,60 +1,39 @@
-"""`rowlock up`: the whole system on one machine, in one process, for a first look."""
+"""`rowlock up`: the whole system on one machine: a worker with its scheduler, for a first look."""
 
 from __future__ import annotations
-
-import signal
-import threading
-from typing import TYPE_CHECKING
 
 import click
 
 from rowlock.cli import Target
 
-if TYPE_CHECKING:
-    from rowlock.app import App
-    from rowlock.job import QueueStats
-
-LOOK_AGAIN_SECONDS = 0.5
-
 
 @click.command()
+@click.option("-p", "--processes", type=click.IntRange(1, 64), default=1, show_default=True)
 @click.option("--drain", is_flag=True, help="Run what is ready, then end.")
 @click.pass_obj
-def up(target: Target, *, drain: bool) -> None:
-    """Run the app's jobs here until interrupted.
+@click.pass_context
+def up(ctx: click.Context, target: Target, *, processes: int, drain: bool) -> None:
+    """Run a worker and the scheduler here until interrupted.
 
-    The example app enqueues some jobs at its start. There is no server, and so no dashboard, in
-    this version: this prints what happens.
+    An app whose state has a method `on_up` gets it called once, to enqueue some jobs. There is no
+    server, and so no dashboard, in this version: look with `rowlock top`, from another terminal.
     """
+    from rowlock.cli.worker import log_to_console
+    from rowlock.worker.settings import worker_settings
+    from rowlock.worker.supervisor import Supervisor
+
     app = target.load_app()
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
-    start = getattr(app.state, "on_up", None)
-    if start is not None:
-        start()
+    on_up = getattr(app.state, "on_up", None)
+    if on_up is not None:
+        on_up()
     click.echo(f"rowlock up on {app!r}; tasks: {', '.join(app.kinds)}")
-    while not stopped.is_set():
-        app.store.prune()
-        ran = app.drain()
-        if ran or drain:
-            _show(app, ran)
-        if drain:
-            break
-        stopped.wait(LOOK_AGAIN_SECONDS)
+    click.echo("Look with `rowlock top` or `rowlock stats`; end with Ctrl-C.")
     app.close()
-
-
-def _show(app: App, ran: int) -> None:
-    click.echo(f"ran {ran} jobs")
-    for queue in app.stats():
-        click.echo(f"  {queue.queue:<12} {_counts(queue)}")
-
-
-def _counts(queue: QueueStats) -> str:
-    shown = (
-        f"{state} {count.value}{'' if count.exact else '+'}"
-        for state, count in queue.counts.items()
-        if count.value
+    log_to_console()
+    supervisor = Supervisor(
+        app=target.app_spec or "",
+        database_url=target.database_url,
+        processes=processes,
+        settings=worker_settings(drain=drain),
     )
-    return ", ".join(shown)
+    ctx.exit(supervisor.run())

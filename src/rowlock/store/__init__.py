@@ -7,13 +7,14 @@ from rowlock.errors import OptionInvalid, UnsupportedStore
 from rowlock.store.engine import Engine
 from rowlock.store.ops.claim import KnownPolicy
 from rowlock.store.ops.manage import JobFilter
+from rowlock.store.ops.schedule import NewSchedule
 from rowlock.store.ops.settle import Settlement
 from rowlock.store.options import NewJob
 from rowlock.store.text import check_schema
 from rowlock.store.url import scheme_of
 from rowlock.store.verbs import Store
 
-__all__ = ["JobFilter", "KnownPolicy", "NewJob", "Settlement", "Store", "open_store"]
+__all__ = ["JobFilter", "KnownPolicy", "NewJob", "NewSchedule", "Settlement", "Store", "open_store"]
 
 
 def open_store(url: str, *, schema: str = "rowlock", clock: Clock | None = None) -> Store:

@@ -14,6 +14,7 @@ import random
 import threading
 import time
 import weakref
+from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
 import psycopg
@@ -85,7 +86,8 @@ class PostgresEngine:
                 return result
             except psycopg.Error as error:
                 again = self._again(op, error, session, tries=tries)
-                is_sound = not connection.closed
+                # A race leaves the transaction open, and failed.
+                is_sound = session.roll_back()
                 steps = again
             except BaseException:
                 is_sound = session.roll_back()
@@ -205,7 +207,8 @@ class PostgresEngine:
                 return result
             except psycopg.Error as error:
                 again = self._again(op, error, session, tries=tries)
-                is_sound = not connection.closed
+                # A race leaves the transaction open, and failed.
+                is_sound = await session.roll_back()
                 if not is_sound:
                     await pool.close()
                 steps = again
@@ -245,6 +248,19 @@ class PostgresEngine:
         except psycopg.Error as error:
             raise self._unreachable(error) from error
         return connection
+
+    async def notifications(self) -> AsyncIterator[str | None]:
+        """Listen on a connection of its own; raises `StoreUnavailable` when that is lost."""
+        connection = await self._aconnect()
+        try:
+            await connection.execute(f"LISTEN {self.schema}".encode())
+            yield None
+            async for note in connection.notifies():
+                yield note.payload
+        except psycopg.Error as error:
+            raise self._unreachable(error) from error
+        finally:
+            await connection.close()
 
     async def aclose(self) -> None:
         with self._guard:

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from rowlock.store import migrate as migrations
 from rowlock.store.group import CommitGroup
 from rowlock.store.sqlite_file import SqliteFile, path_of
 from rowlock.store.sqlite_session import Session
+from rowlock.store.sqlite_watch import watch
 from rowlock.store.steps import Op
 from rowlock.store.text import Dialect, ParameterStyle
 
@@ -121,6 +122,10 @@ class SqliteEngine:
         finally:
             with session.busy:
                 session.dispose()
+
+    def notifications(self) -> AsyncIterator[str | None]:
+        """Any write to the file may be news."""
+        return watch(self.file.path)
 
     def close(self) -> None:
         """Close every connection of this process; the next call opens new ones."""

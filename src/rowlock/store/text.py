@@ -2,7 +2,8 @@
 
 A file holds one statement (SQLite: or several, run in order; the last one's rows count). Values
 are named `:value`. Macros: `{now}` the clock, `{job}` and `{finished}` the columns of a `JobRow`
-(`{row}` the same unqualified, for SQLite's RETURNING), `{shared}` those that both tables share.
+(`{row}` the same unqualified, for SQLite's RETURNING), `{shared}` those that both tables share,
+`{schedule}` the columns of a `ScheduleRow`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,12 @@ _FINISHED = (
         "NULL{text}, NULL{number}, NULL{text}",
         "finished.state, finished.finished_at, finished.result",
     )
+)
+_SCHEDULE = (
+    "schedule.name, schedule.kind, schedule.queue, schedule.rank, schedule.tenant, schedule.key, "
+    "schedule.key_hold, schedule.payload, schedule.max_attempts, schedule.tags, schedule.meta, "
+    "schedule.policy, schedule.cron, schedule.timezone, schedule.missed, schedule.source, "
+    "schedule.is_paused, schedule.next_at, schedule.last_at, schedule.last_job_id{text}"
 )
 _PARAMETER = re.compile(r"'(?:[^']|'')*'|--[^\n]*|(?<!:):([a-z][a-z_]*)")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
@@ -99,6 +106,7 @@ def source(name: str, dialect: Dialect, schema: str) -> str:
         .replace("{row}", _LIVE.format(**casts).replace("job.", ""))
         .replace("{finished}", _FINISHED.format(**casts))
         .replace("{shared}", _SHARED)
+        .replace("{schedule}", _SCHEDULE.format(**casts))
         .replace("{now}", _NOW[dialect])
     )
     return in_schema(expanded, dialect=dialect, schema=schema)

@@ -39,12 +39,13 @@ from rowlock.store.ops.enqueue import enqueue as _enqueue
 from rowlock.store.ops.manage import JobFilter
 from rowlock.store.ops.settle import Missed, Settlement
 from rowlock.store.options import NewJob
+from rowlock.store.schedules import ScheduleVerbs
 from rowlock.store.steps import Op
 
 T = TypeVar("T")
 
 
-class Store:
+class Store(ScheduleVerbs):
     """A queue's database: every verb, in both colours, on any number of threads and loops."""
 
     def __init__(self, engine: Engine, *, chance: random.Random | None = None) -> None:

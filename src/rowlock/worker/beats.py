@@ -1,9 +1,14 @@
-"""Heartbeats from a thread: keeps the leases of this process alive while handlers work."""
+"""Heartbeats from a thread: keeps the leases of this process alive while handlers work.
+
+For workers without a supervisor. A handler that holds the interpreter lock for longer than a lease
+stops these beats too; under `rowlock worker` it can't.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from rowlock.errors import StoreUnavailable
 from rowlock.job import Beat, Lease
@@ -12,23 +17,20 @@ from rowlock.store import Store
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 
-class Run:
-    """What one running job is told from outside; read by its `Context`."""
-
-    def __init__(self, lease: Lease) -> None:
-        self.lease = lease
-        self.cancel_requested = False
-        self.is_lost = False
-        self.stopping = False
-
-
 class Beats:
-    """Extends the leases of runs every third of their length; a context manager."""
+    """Extends the leases that it holds every third of their length; a context manager.
 
-    def __init__(self, store: Store, *, lease_seconds: float) -> None:
+    `on_beat` hears, in the beats' thread, of each lease that was lost or asked to cancel. It is
+    also the `Holdings` of an embedded engine: nobody watches its deadlines.
+    """
+
+    def __init__(
+        self, store: Store, *, lease_seconds: float, on_beat: Callable[[Lease, Beat], None]
+    ) -> None:
         self._store = store
         self._lease_seconds = lease_seconds
-        self._runs: dict[str, Run] = {}
+        self._on_beat = on_beat
+        self._leases: dict[str, Lease] = {}
         self._guard = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="rowlock-beats", daemon=True)
@@ -41,30 +43,42 @@ class Beats:
         self._over.set()
         self._thread.join()
 
-    def hold(self, lease: Lease) -> Run:
-        run = Run(lease)
+    def hold(self, lease: Lease) -> None:
+        """Beat for a lease from now on."""
         with self._guard:
-            self._runs[lease.id] = run
-        return run
+            self._leases[lease.id] = lease
 
-    def let_go(self, run: Run) -> None:
+    def start(self, lease: Lease, *, deadline: float | None = None) -> None:
+        """It has begun; here only its own time limit ends it."""
+
+    def end(self, lease: Lease) -> None:
+        """It is over; its lease is held until its outcome is written."""
+
+    def must_end_by(self, lease: Lease, deadline: float) -> None:
+        """It was cancelled; here a thread that does not stop keeps its lease until it expires."""
+
+    def drop(self, lease: Lease) -> None:
+        """Beat for it no more."""
         with self._guard:
-            self._runs.pop(run.lease.id, None)
+            self._leases.pop(lease.id, None)
+
+    def count_finished(self, jobs: int) -> None:
+        """Nobody asks."""
 
     def _serve(self) -> None:
         while not self._over.wait(self._lease_seconds / 3):
             with self._guard:
-                runs = list(self._runs.values())
-            if runs:
-                self._beat(runs)
+                leases = list(self._leases.values())
+            if leases:
+                self._beat(leases)
 
-    def _beat(self, runs: list[Run]) -> None:
+    def _beat(self, leases: list[Lease]) -> None:
         try:
-            beats = self._store.heartbeat([run.lease for run in runs], lease=self._lease_seconds)
+            beats = self._store.heartbeat(leases, lease=self._lease_seconds)
         except StoreUnavailable as error:
             # The next beat may come through before the leases end.
             logger.warning("leases could not be extended: %s", error)
             return
-        for run, beat in zip(runs, beats, strict=True):
-            run.cancel_requested = run.cancel_requested or beat is Beat.CANCEL_REQUESTED
-            run.is_lost = beat is Beat.LOST
+        for lease, beat in zip(leases, beats, strict=True):
+            if beat is not Beat.KEPT and lease.id in self._leases:
+                self._on_beat(lease, beat)

@@ -17,15 +17,15 @@ from rowlock import config
 from rowlock.context import Context
 from rowlock.errors import InvalidTransition, LeaseLost
 from rowlock.ids import new_id
-from rowlock.job import Lease
+from rowlock.job import Beat, Lease
 from rowlock.lifecycle import Failed, Outcome
-from rowlock.store import NewJob, Settlement, Store
+from rowlock.store import Settlement, Store
 from rowlock.task import Task, Tasks
-from rowlock.worker.beats import Beats, Run
+from rowlock.worker.beats import Beats
 from rowlock.worker.notes import BlockingNotes, LoopNotes
 from rowlock.worker.outcome import outcome_of, success
-
-Prepare = Callable[[Any, dict[str, Any]], NewJob]
+from rowlock.worker.run import Run
+from rowlock.worker.runner import Prepare, arguments_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +48,21 @@ class Drain:
         self._prepare = prepare
         self._request = request
         self._worker = f"drain-{socket.gethostname()[:80]}-{os.getpid()}-{new_id()}"
-        self._beats = Beats(store, lease_seconds=config.LEASE_SECONDS_DEFAULT)
+        self._runs: dict[str, Run] = {}
+        self._beats = Beats(
+            store, lease_seconds=config.LEASE_SECONDS_DEFAULT, on_beat=self._on_beat
+        )
         self._done = 0
 
     def run(self) -> int:
         """Run what is ready; how many runs that were."""
         with self._beats, asyncio.Runner() as runner:
             while leases := self._claim():
-                held = [self._beats.hold(lease) for lease in leases]
+                held = [self._hold(lease) for lease in leases]
                 try:
                     while held:
                         self._run_one(held[0], runner)
-                        self._beats.let_go(held.pop(0))
+                        self._let_go(held.pop(0))
                 finally:
                     self._give_back(held)
         return self._done
@@ -68,15 +71,29 @@ class Drain:
         """As `run`, on the running loop."""
         with self._beats:
             while leases := await self._store.aclaim(**self._wanted()):
-                held = [self._beats.hold(lease) for lease in leases]
+                held = [self._hold(lease) for lease in leases]
                 try:
                     while held:
                         await self._arun_one(held[0])
-                        self._beats.let_go(held.pop(0))
+                        self._let_go(held.pop(0))
                 finally:
                     if held:
                         await asyncio.to_thread(self._give_back, held)
         return self._done
+
+    def _hold(self, lease: Lease) -> Run:
+        run = self._runs[lease.id] = Run(lease, self._task_of(lease))
+        self._beats.hold(lease)
+        return run
+
+    def _let_go(self, run: Run) -> None:
+        self._beats.drop(run.lease)
+        del self._runs[run.lease.id]
+
+    def _on_beat(self, lease: Lease, beat: Beat) -> None:
+        run = self._runs.get(lease.id)
+        if run is not None:
+            run.cancel_requested = run.cancel_requested or beat is Beat.CANCEL_REQUESTED
 
     def _claim(self) -> list[Lease]:
         return self._store.claim(**self._wanted())
@@ -100,10 +117,10 @@ class Drain:
         if held:
             self._store.release_worker(self._worker)
         for run in held:
-            self._beats.let_go(run)
+            self._let_go(run)
 
     def _run_one(self, run: Run, runner: asyncio.Runner) -> None:
-        task = self._task_of(run.lease)
+        task = run.task
         if task.is_async:
             notes = LoopNotes(self._store, run.lease)
             context = self._context(run, notes)
@@ -117,7 +134,7 @@ class Drain:
         _quietly_lost(lambda: self._store.settle([_settlement(run, outcome, context)]))
 
     async def _arun_one(self, run: Run) -> None:
-        task = self._task_of(run.lease)
+        task = run.task
         if task.is_async:
             notes = LoopNotes(self._store, run.lease)
             context = self._context(run, notes)
@@ -142,7 +159,7 @@ class Drain:
 
     def _call(self, task: Task[..., Any], lease: Lease, context: Context) -> Outcome:
         try:
-            return success(task.function(**_arguments(task, lease, context)))
+            return success(task.function(**arguments_of(task, lease, context)))
         except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
             return outcome_of(error, task, attempt=lease.job.attempt)
 
@@ -154,7 +171,7 @@ class Drain:
         limit = asyncio.timeout(timeout)
         try:
             async with limit:
-                handler = asyncio.ensure_future(task.function(**_arguments(task, lease, context)))
+                handler = asyncio.ensure_future(task.function(**arguments_of(task, lease, context)))
                 await _attend(handler, run, notes)
                 return success(handler.result())
         except TimeoutError as error:
@@ -184,14 +201,6 @@ async def _attend(handler: asyncio.Future[Any], run: Run, notes: LoopNotes) -> N
         if not handler.done():
             handler.cancel()
             await asyncio.wait({handler})
-
-
-def _arguments(task: Task[..., Any], lease: Lease, context: Context) -> dict[str, Any]:
-    assert lease.row is not None
-    arguments = task.schema.arguments(lease.row.payload)
-    if task.schema.context_parameter is not None:
-        arguments[task.schema.context_parameter] = context
-    return arguments
 
 
 def _settlement(run: Run, outcome: Outcome, context: Context) -> Settlement:

@@ -37,13 +37,18 @@ def enqueue(jobs: Sequence[NewJob]) -> Op[list[Job]]:
 
 
 def _enqueue(jobs: Sequence[NewJob], *, is_resend: bool) -> Steps[list[Job]]:
+    if len(jobs) > config.BATCH_ROWS or any(map(_needs_care, jobs)) or is_resend:
+        yield Begin()
+    return (yield from enqueue_within(jobs, is_resend=is_resend))
+
+
+def enqueue_within(jobs: Sequence[NewJob], *, is_resend: bool) -> Steps[list[Job]]:
+    """As `enqueue`, as a part of another verb's transaction."""
     answers: Answers = {}
     # Of two with one id in the same call, the first is the job and the other its resend.
     firsts = {job.id: job for job in reversed(jobs)}.values()
     # Bulk inserts touch keys in one order, so that two of them can't wait for each other.
     ordered = sorted(firsts, key=lambda job: (job.tenant or "", job.kind, job.key or "", job.id))
-    if len(jobs) > config.BATCH_ROWS or any(map(_needs_care, jobs)) or is_resend:
-        yield Begin()
     for batch in _batches(ordered):
         yield from _enqueue_batch(batch, answers, is_resend=is_resend)
     rung = frozenset(job.queue for job in jobs if answers[job.id].created)
@@ -200,4 +205,4 @@ def _row_of(job: NewJob, *, id: str, run_at: int, created_at: int) -> JobRow:
     )
 
 
-__all__ = ["enqueue"]
+__all__ = ["enqueue", "enqueue_within"]

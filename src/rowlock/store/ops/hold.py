@@ -100,8 +100,11 @@ def announce(
         "kinds_json": msgspec.json.encode(options.names(kinds, option="kinds")).decode(),
     }
 
+    silence = {"silence": int(config.WORKER_FORGOTTEN_SECONDS) * config.SECOND_US}
+
     def steps() -> Steps[None]:
         yield Statement("announce", values)
+        yield Statement("forget_workers", silence)
 
     return writing("announce", steps, repeat=steps)
 

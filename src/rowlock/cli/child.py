@@ -1,0 +1,139 @@
+"""A child of the supervisor: the process that runs user code.
+
+Started as `python -m rowlock.cli.child`, with its orders as JSON in one argument. It hears from
+the supervisor by lines of JSON on a pipe, whose end means that the supervisor is dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import signal
+import sys
+from typing import Any, NoReturn
+
+import msgspec
+
+from rowlock.app import App, prepare_follow_up
+from rowlock.worker.engine import Engine
+from rowlock.worker.household import Household
+from rowlock.worker.settings import EXIT_LEFT_BEHIND, WorkerSettings
+from rowlock.worker.table import LeaseTable
+
+
+class Orders(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child is told at its start."""
+
+    app: str
+    worker: str
+    settings: WorkerSettings
+    database_url: str | None = None
+    table_descriptor: int
+    table_slots: int
+    hear_descriptor: int
+    tell_descriptor: int
+    title: str = ""
+
+
+def main() -> None:
+    """Run until told to stop; then leave at once, whatever threads are still busy."""
+    orders = msgspec.json.decode(sys.argv[1], type=Orders)
+    # Set before anything else: a stop during start-up must not be lost. The supervisor gives the
+    # word; a terminal's Ctrl-C reaches children as well, and is the supervisor's business.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    leave(asyncio.run(_serve(orders)))
+
+
+def leave(code: int) -> NoReturn:
+    """End at once: a plain function that does not stop would keep the interpreter from it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def _serve(orders: Orders) -> int:
+    table = LeaseTable(orders.table_descriptor, orders.table_slots)
+    app = _load_app(orders)
+    _tell(orders, {"url": app.url, "schema": app.store.engine.schema})
+    engine = Engine(
+        app.store,
+        app,
+        worker=orders.worker,
+        settings=orders.settings,
+        holdings=table,
+        state=app.state,
+        prepare=prepare_follow_up,
+    )
+    hearing = Hearing(orders.hear_descriptor, engine)
+    hearing.start()
+    household = Household(app.store, app, worker=orders.worker, settings=orders.settings)
+    try:
+        async with household.kept():
+            left = await engine.run()
+    finally:
+        hearing.stop()
+    if left:
+        # Their slots stay as they are: the supervisor gives the jobs back once we are dead.
+        leave(EXIT_LEFT_BEHIND)
+    await app.aclose()
+    return 0
+
+
+def _load_app(orders: Orders) -> App:
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109  # as text, like the other entries
+    if orders.database_url is not None:
+        os.environ["ROWLOCK_DATABASE_URL"] = orders.database_url
+    module, _, attribute = orders.app.partition(":")
+    app = getattr(importlib.import_module(module), attribute)
+    if not isinstance(app, App):
+        raise SystemExit(f"{orders.app} is not a rowlock.App")
+    return app
+
+
+def _tell(orders: Orders, message: dict[str, Any]) -> None:
+    os.write(orders.tell_descriptor, json.dumps(message).encode() + b"\n")
+
+
+class Hearing:
+    """The words of the supervisor, turned into calls of the engine."""
+
+    def __init__(self, descriptor: int, engine: Engine) -> None:
+        self._descriptor = descriptor
+        self._engine = engine
+        self._rest = b""
+
+    def start(self) -> None:
+        os.set_blocking(self._descriptor, False)
+        asyncio.get_running_loop().add_reader(self._descriptor, self._read)
+
+    def stop(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+
+    def _read(self) -> None:
+        try:
+            heard = os.read(self._descriptor, 65536)
+        except BlockingIOError:
+            return
+        if not heard:
+            # The supervisor is dead: nobody beats for these leases any more.
+            self.stop()
+            self._engine.stop_at_once()
+            return
+        *lines, self._rest = (self._rest + heard).split(b"\n")
+        for line in lines:
+            self._obey(json.loads(line))
+
+    def _obey(self, word: dict[str, Any]) -> None:
+        for id in word.get("cancel", []):
+            self._engine.cancel(id)
+        for id in word.get("lost", []):
+            self._engine.lose(id)
+        if word.get("stop"):
+            self._engine.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""What several commands take from the command line: filters, durations, times, JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import click
+
+from rowlock.errors import OptionInvalid
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)?")
+_UNIT_SECONDS: Final = {
+    "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0,
+}  # fmt: skip
+FILTERS: Final = ("kind", "queue", "tenant", "key", "tag", "since", "until")
+
+
+def seconds(text: str) -> float:
+    """A duration: seconds, or a number and a unit (`90`, `5m`, `2h`, `1d`)."""
+    found = _seconds(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no duration such as 90, 5m, 2h or 1d")
+    return found
+
+
+def _seconds(text: str) -> float | None:
+    match = _DURATION.fullmatch(str(text).strip())
+    return None if match is None else float(match[1]) * _UNIT_SECONDS[match[2] or "s"]
+
+
+def time_to_come(text: str) -> datetime:
+    """A time: ISO 8601 with a zone."""
+    try:
+        return moment(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} {error}") from None
+
+
+def time_past(text: str) -> datetime:
+    """A time: ISO 8601 with a zone, or a duration before now (`2h`)."""
+    from rowlock.clock import SystemClock, from_us
+
+    ago = _seconds(text)
+    try:
+        if ago is None:
+            return moment(text)
+        return from_us(SystemClock().now_us()) - timedelta(seconds=ago)
+    except ValueError as error:
+        hint = "or a duration such as 2h, which is so long ago"
+        raise click.BadParameter(f"{text!r} {error}; {hint}") from None
+    except OverflowError:
+        raise click.BadParameter(f"{text!r} is too long ago") from None
+
+
+def moment(text: str) -> datetime:
+    """The aware time of an ISO 8601 text; ValueError says what is missing."""
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("is no ISO 8601 time such as 2030-01-31T12:00Z") from None
+    if parsed.tzinfo is None:
+        raise ValueError("has no time zone; add Z for UTC, or an offset such as +02:00")
+    return parsed
+
+
+def filters(command: Command) -> Command:
+    """The options that say which jobs. They arrive under their names."""
+    for option in reversed(
+        (
+            click.option("--kind", metavar="KIND", help="Only of this kind."),
+            click.option("--queue", metavar="QUEUE", help="Only of this queue."),
+            click.option("--tenant", metavar="TENANT", help="Only of this tenant."),
+            click.option("--key", metavar="KEY", help="Only with this key."),
+            click.option("--tag", metavar="TAG", help="Only with this tag."),
+            click.option(
+                "--since", type=time_past, metavar="TIME", help="Created then or later; 2h is ago."
+            ),
+            click.option(
+                "--until", type=time_past, metavar="TIME", help="Created before; 2h is ago."
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def as_json_option(command: Command) -> Command:
+    """`--json`, on everything that reads."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def json_object(text: str, *, option: str) -> dict[str, object]:
+    """A JSON object typed by a user; `OptionInvalid` for anything else."""
+    from rowlock import codec
+
+    try:
+        value = codec.decode(text)
+    except ValueError as error:
+        raise OptionInvalid(option, str(error)) from None
+    if not isinstance(value, dict):
+        raise OptionInvalid(option, f"must be a JSON object such as {{}}, not {_called(value)}")
+    return value
+
+
+def _called(value: object) -> str:
+    names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,169 @@
+"""`rowlock dead`: the dead-letter box. List it, retry what is in it, empty it, take a copy."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Final, Unpack
+
+import click
+
+from rowlock.cli import Target, show
+from rowlock.cli.choose import as_json_option, filters
+from rowlock.cli.jobs import page_options, print_page
+from rowlock.cli.progress import progress
+
+if TYPE_CHECKING:
+    from rowlock.app import App
+    from rowlock.store import JobFilter
+    from rowlock.store.ops.bulk import BulkStep, Place
+    from rowlock.store.ops.manage import FilterOptions
+    from rowlock.store.steps import Op
+
+    Step = Callable[[JobFilter, Place | None], Op[BulkStep]]
+
+# Before a purge so many are counted, a page at a time; beyond, it says "more than".
+COUNT_MAX: Final = 1_000
+# Payloads can be large: few enough at a time.
+PAGE_JOBS: Final = 100
+
+
+@click.group()
+def dead() -> None:
+    """Look at dead jobs; retry, purge or export them."""
+
+
+@dead.command("list")
+@filters
+@page_options
+@as_json_option
+@click.pass_obj
+def list_dead(
+    target: Target,
+    *,
+    limit: int,
+    cursor: str | None,
+    as_json: bool,
+    **chosen: Unpack[FilterOptions],
+) -> None:
+    """List dead jobs, the newest failure first.
+
+    JSON is one line a job, and a last line with `next`: the cursor of the following page, or null.
+    """
+    with target.open_app() as app:
+        page = app.list(state="dead", limit=limit, cursor=cursor, **chosen)
+    print_page(page, as_json=as_json)
+
+
+@dead.command()
+@filters
+@as_json_option
+@click.pass_obj
+def retry(target: Target, *, as_json: bool, **chosen: Unpack[FilterOptions]) -> None:
+    """Take all dead jobs that fit back to ready; without a filter, all there are.
+
+    Those whose key is in flight again are skipped and named on stderr.
+    """
+    from rowlock.store.ops.bulk import retry_dead_step
+    from rowlock.store.ops.manage import job_filter
+
+    wanted = job_filter(**chosen)
+    with target.open_app() as app:
+        retried, skipped = _walk(app, wanted, retry_dead_step, label="retrying")
+    if as_json:
+        show.print_json({"retried": retried, "skipped": skipped})
+        return
+    for id in skipped:
+        click.echo(f"skipped {id}: its key is in flight again, by another job", err=True)
+    click.echo(f"retried {show.plural(retried, 'job')}, skipped {len(skipped):,}")
+
+
+@dead.command()
+@filters
+@click.option("--all", "every", is_flag=True, help="All dead jobs: needed where nothing filters.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json_option
+@click.pass_obj
+def purge(
+    target: Target, *, every: bool, yes: bool, as_json: bool, **chosen: Unpack[FilterOptions]
+) -> None:
+    """Remove dead jobs that fit for good, with their logs."""
+    from rowlock.store.ops.bulk import purge_dead_step
+    from rowlock.store.ops.manage import job_filter
+
+    wanted = job_filter(**chosen)
+    is_filtered = any(value is not None for value in chosen.values())
+    if is_filtered == every:
+        raise click.UsageError("give a filter such as --queue, or else --all")
+    with target.open_app() as app:
+        if not yes:
+            _confirm(app, chosen)
+        removed, _ = _walk(app, wanted, purge_dead_step, label="removing")
+    if as_json:
+        show.print_json({"removed": removed})
+    else:
+        click.echo(f"removed {show.plural(removed, 'job')}")
+
+
+def _confirm(app: App, chosen: FilterOptions) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask on: add --yes")
+    count = _count(app, chosen)
+    shown = f"more than {COUNT_MAX:,} dead jobs"
+    if count <= COUNT_MAX:
+        shown = show.plural(count, "dead job")
+    click.confirm(f"Remove {shown} for good?", abort=True, err=True)
+
+
+def _count(app: App, chosen: FilterOptions) -> int:
+    """How many dead jobs fit, up to just beyond the bound."""
+    count, cursor = 0, None
+    while True:
+        page = app.list(state="dead", limit=PAGE_JOBS, cursor=cursor, **chosen)
+        count, cursor = count + len(page), page.next
+        if cursor is None or count > COUNT_MAX:
+            return count
+
+
+def _walk(app: App, wanted: JobFilter, step: Step, *, label: str) -> tuple[int, list[str]]:
+    """Go through all that fit, a transaction a step; how many were done, and which not."""
+    done, skipped = 0, list[str]()
+    with progress(label, noun="job") as moved:
+        place = None
+        while True:
+            answer = app.store.run(step(wanted, place))
+            done += answer.done
+            skipped += answer.skipped
+            if answer.next is None:
+                return done, skipped
+            place = answer.next
+            moved(done)
+
+
+@dead.command()
+@filters
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Write there instead of to stdout.",
+)
+@click.pass_obj
+def export(target: Target, *, output: str | None, **chosen: Unpack[FilterOptions]) -> None:
+    """Write dead jobs as JSON lines, the newest failure first: all their fields, as `jobs show`."""
+    with target.open_app() as app, click.open_file(output or "-", "w", encoding="utf-8") as file:
+        count = _export(app, file, chosen)
+    if output is not None:
+        click.echo(f"exported {show.plural(count, 'job')}", err=True)
+
+
+def _export(app: App, file: IO[str], chosen: FilterOptions) -> int:
+    count, cursor = 0, None
+    with progress("exporting", noun="job") as moved:
+        while True:
+            page = app.list(state="dead", limit=PAGE_JOBS, cursor=cursor, **chosen)
+            file.writelines(f"{show.as_json(show.job_document(job))}\n" for job in page)
+            count, cursor = count + len(page), page.next
+            if cursor is None:
+                return count
+            moved(count)

@@ -1,0 +1,130 @@
+"""`rowlock doctor`: is this database fit for a queue, and does the queue get on?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from rowlock.cli import EXIT_FAILED, Target, findings, show
+from rowlock.cli.choose import as_json_option
+from rowlock.cli.findings import Finding, Level
+from rowlock.errors import RowlockError
+
+if TYPE_CHECKING:
+    from rowlock.store import Store
+
+_STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.BAD: "bold red"}
+
+
+@click.command()
+@as_json_option
+@click.pass_obj
+def doctor(target: Target, *, as_json: bool) -> None:
+    """Examine the database and the queue; exit code 1 if something is bad.
+
+    It changes nothing, and shows nobody's queries.
+    """
+    found: list[Finding] = []
+    for finding in examine(target):
+        found.append(finding)
+        if not as_json:
+            print_finding(finding)
+    is_bad = any(finding.level is Level.BAD for finding in found)
+    if as_json:
+        show.print_json({"ok": not is_bad, "findings": [each.document() for each in found]})
+    if is_bad:
+        raise click.exceptions.Exit(EXIT_FAILED)
+
+
+def print_finding(finding: Finding) -> None:
+    """How it is, and below that what to do."""
+    level = f"{finding.level:<4}"
+    text = f" {finding.check:<14} {show.escaped(finding.text)}"
+    if show.is_rich():
+        from rich.text import Text
+
+        line = Text.assemble((level, _STYLES[finding.level]), text)
+        show.rich_console().print(line, soft_wrap=True)
+    else:
+        click.echo(level + text)
+    if finding.advice:
+        show.styled(f"{'':<19} → {show.escaped(finding.advice)}", "dim")
+
+
+def examine(target: Target) -> Iterator[Finding]:
+    """Look at one thing after the other; what can't be looked at is a finding too."""
+    try:
+        app = target.open_app()
+    except RowlockError as error:
+        yield Finding("store", Level.BAD, str(error))
+        return
+    with app:
+        store = app.store
+        try:
+            yield from _examine_store(store, repr(app).removeprefix("<App ").removesuffix(">"))
+        except RowlockError as error:
+            yield Finding("store", Level.BAD, str(error))
+
+
+def _examine_store(store: Store, shown_url: str) -> Iterator[Finding]:
+    from rowlock.store.text import Dialect
+
+    is_sqlite = store.engine.dialect is Dialect.SQLITE
+    applied = store.engine.applied()
+    migrations = findings.migrations(store.engine.dialect, applied, is_sqlite=is_sqlite)
+    if not applied or migrations.level is Level.BAD:
+        # Nothing else can be asked of it: an engine works on its own schema only.
+        yield Finding("store", Level.OK, shown_url)
+        yield migrations
+        return
+    yield from _sqlite(store, shown_url) if is_sqlite else _postgres(store, shown_url)
+    yield migrations
+    yield from _queue(store)
+
+
+def _sqlite(store: Store, shown_url: str) -> Iterator[Finding]:
+    from rowlock.store.ops import health
+
+    server = store.run(health.server())
+    yield Finding("store", Level.OK, f"SQLite {server.version}, {shown_url}")
+    yield findings.sqlite_version(server.version)
+    # A network file system was refused when the store was opened.
+    yield Finding("file system", Level.OK, "local, as far as this system tells")
+    yield findings.journal_mode(store.run(health.journal_mode()))
+
+
+def _postgres(store: Store, shown_url: str) -> Iterator[Finding]:
+    from rowlock.clock import SystemClock
+    from rowlock.store.ops import health
+    from rowlock.store.pooler import find_pooler
+    from rowlock.store.postgres import PostgresEngine
+
+    engine = store.engine
+    assert isinstance(engine, PostgresEngine)
+    store.run(health.server())  # Connects, so that the next answer takes one round trip.
+    clock = SystemClock()
+    before = clock.now_us()
+    server = store.run(health.server())
+    after = clock.now_us()
+    yield Finding("store", Level.OK, f"PostgreSQL {server.version}, {shown_url}")
+    yield findings.clock_skew(there=server.now, before=before, after=after)
+    yield findings.pooler(
+        find_pooler(engine.url), is_preparing=engine.url.prepare_threshold is not None
+    )
+    yield findings.connections(store.run(health.connections()))
+    yield findings.dead_tuples(store.run(health.dead_tuples()))
+    yield findings.oldest_transaction(store.run(health.oldest_transaction()))
+
+
+def _queue(store: Store) -> Iterator[Finding]:
+    from rowlock.cli.workers import now
+    from rowlock.store.ops import health
+
+    yield findings.expired_leases(store.run(health.expired_leases()))
+    workers = [worker for worker in store.workers() if findings.is_alive(worker, now=now())]
+    paused = {queue.queue for queue in store.stats() if queue.is_paused}
+    yield findings.paused_queues(sorted(paused))
+    lanes = [lane for lane in store.run(health.due_lanes()) if lane.queue not in paused]
+    yield findings.unserved(lanes, workers)

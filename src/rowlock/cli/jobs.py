@@ -1,0 +1,284 @@
+"""`rowlock jobs`: find jobs, look at one, and cancel, retry, delete or wait for some."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Unpack
+
+import click
+
+from rowlock.cli import EXIT_FAILED, Target, exit_code, show
+from rowlock.cli.choose import as_json_option, filters, json_object, seconds
+from rowlock.errors import NotFound, RowlockError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rowlock.app import App
+    from rowlock.job import Job, Page
+    from rowlock.store.ops.manage import FilterOptions
+
+STATES = ("scheduled", "ready", "running", "retrying", "succeeded", "dead", "cancelled")
+LIMIT_DEFAULT = 50
+LIMIT_MAX = 1_000
+
+
+@click.group()
+def jobs() -> None:
+    """Look at jobs; cancel, retry, delete or wait for some."""
+
+
+def page_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How much of a list, and from where on."""
+    limit = click.option(
+        "--limit",
+        type=click.IntRange(1, LIMIT_MAX),
+        default=LIMIT_DEFAULT,
+        show_default=True,
+        help="At most so many.",
+    )
+    cursor = click.option("--cursor", metavar="TEXT", help="Go on where a page before ended.")
+    return limit(cursor(command))
+
+
+@jobs.command("list")
+@click.option("--state", type=click.Choice(STATES), help="Only in this state.")
+@filters
+@page_options
+@as_json_option
+@click.pass_obj
+def list_jobs(
+    target: Target,
+    *,
+    state: str | None,
+    limit: int,
+    cursor: str | None,
+    as_json: bool,
+    **chosen: Unpack[FilterOptions],
+) -> None:
+    """List jobs, newest first; dead ones by their failure.
+
+    JSON is one line a job, and a last line with `next`: the cursor of the following page, or null.
+    """
+    with target.open_app() as app:
+        page = app.list(state=state, limit=limit, cursor=cursor, **chosen)
+    print_page(page, as_json=as_json)
+
+
+def print_page(page: Page, *, as_json: bool) -> None:
+    """A page as a table or as JSON lines; where it goes on is told beside it."""
+    from rowlock.cli.workers import now
+
+    if as_json:
+        for job in page:
+            click.echo(show.as_json(show.job_document(job)))
+        click.echo(show.as_json({"next": page.next}))
+        return
+    show.print_tables(jobs_table(page.jobs, now=now()))
+    if page.next is not None:
+        click.echo(f"more: --cursor {page.next}", err=True)
+
+
+def jobs_table(listed: Sequence[Job], *, now: datetime, title: str = "") -> show.Table:
+    """One row a job: where it stands, since or until when, and what it says of itself."""
+    names = ("id", "state", "kind", "queue", "attempt", "when", "note")
+    columns = show.columns(*names, right=["attempt"], flexible=["kind", "queue", "note"])
+    dropped = ("note", "attempt", "queue")
+    table = show.Table(columns, title=title, empty="no jobs", dropped=dropped)
+    for job in listed:
+        table.add(
+            job.id,
+            show.state_cell(job.state),
+            show.Cell(job.kind, "bold"),
+            job.queue,
+            f"{job.attempt}/{job.max_attempts}",
+            when(job, now=now),
+            show.Cell(note(job), "dim"),
+        )
+    return table
+
+
+def when(job: Job, *, now: datetime) -> str:
+    """The time that matters in a job's state."""
+    if job.finished_at is not None:
+        return f"{show.short_age((now - job.finished_at).total_seconds())} ago"
+    if job.state == "running" and job.started_at is not None:
+        return f"for {show.short_age((now - job.started_at).total_seconds())}"
+    if job.state == "ready":
+        return f"since {show.short_age((now - job.run_at).total_seconds())}"
+    return f"in {show.short_age((job.run_at - now).total_seconds())}"
+
+
+def note(job: Job) -> str:
+    """What is worth a glance: progress, the last error, a request to cancel, the key."""
+    parts: list[str] = []
+    if job.cancel_requested and not job.state.is_terminal:
+        parts.append("cancel requested")
+    if job.progress is not None and job.state == "running":
+        parts.append(f"{job.progress.fraction:.0%} {job.progress.text}".strip())
+    if job.last_error is not None and job.state != "succeeded":
+        parts.append(job.last_error)
+    if job.key is not None and not parts:
+        parts.append(f"key {job.key}")
+    return "; ".join(parts)
+
+
+@jobs.command("show")
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--log", "with_log", is_flag=True, help="Also the lines that its handler logged.")
+@as_json_option
+@click.pass_obj
+def show_jobs(target: Target, *, ids: tuple[str, ...], with_log: bool, as_json: bool) -> None:
+    """Show all that is known of jobs: payload, times, errors with tracebacks, result."""
+    with target.open_app() as app:
+
+        def act(id: str) -> None:
+            job = _found(app, id)
+            lines = app.store.read_log(job.id) if with_log else []
+            if as_json:
+                log = [{"time": line.time, "text": line.text} for line in lines]
+                extra = {"log": log} if with_log else {}
+                show.print_json({**show.job_document(job), **extra})
+                return
+            show.print_fields(
+                [
+                    *job_fields(job),
+                    *(("log", f"{line.time:%Y-%m-%d %H:%M:%S}  {line.text}") for line in lines),
+                ]
+            )
+            if id != ids[-1]:
+                click.echo()
+
+        each(ids, act)
+
+
+def _found(app: App, id: str) -> Job:
+    job = app.get(id)
+    if job is None:
+        raise NotFound(f"there is no job {id} (any more)")
+    return job
+
+
+def job_fields(job: Job) -> Iterator[tuple[str, show.Cell | str]]:
+    """What a person wants to know of one job, without what is not set."""
+    yield "id", show.Cell(job.id, "bold")
+    yield "state", show.state_cell(job.state)
+    document = show.job_document(job)
+    for name, value in document.items():
+        if _is_told(name, value):
+            yield name, _value_text(value)
+    for error in job.errors:
+        title = f"attempt {error.attempt}, {_value_text(error.time)}: {error}"
+        yield "error", show.Cell(f"{title}\n{error.traceback}".rstrip(), "red")
+
+
+def _is_told(name: str, value: object) -> bool:
+    if name in ("id", "state", "errors", "last_error", "created"):
+        return False  # It is told in a way of its own.
+    if name in ("priority", "tags", "meta", "crashes", "cancel_requested"):
+        return bool(value)
+    return value is not None
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    return show.as_json(value).strip('"')
+
+
+@jobs.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@as_json_option
+@click.pass_obj
+def cancel(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
+    """Stop jobs: at once if they wait, else by asking their worker."""
+    with target.open_app() as app:
+
+        def act(id: str) -> None:
+            answer = app.cancel(id)
+            if as_json:
+                values = {"id": id, "outcome": answer.outcome, "state": answer.state}
+                click.echo(show.as_json(values))
+            else:
+                click.echo(f"{show.escaped(id)} {answer.outcome} ({answer.state})")
+
+        each(ids, act)
+
+
+@jobs.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--payload", metavar="JSON", help="Run it with this payload instead.")
+@as_json_option
+@click.pass_obj
+def retry(target: Target, *, ids: tuple[str, ...], payload: str | None, as_json: bool) -> None:
+    """Take dead or cancelled jobs back to ready."""
+    if payload is not None and len(ids) > 1:
+        raise click.UsageError("--payload is for one job at a time")
+    changed = None if payload is None else json_object(payload, option="payload")
+    with target.open_app() as app:
+        each(ids, lambda each_id: _print_state(app.retry(each_id, changed), as_json=as_json))
+
+
+def _print_state(job: Job, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(show.as_json(show.job_document(job)))
+    else:
+        click.echo(f"{job.id} {job.state}")
+
+
+@jobs.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.pass_obj
+def delete(target: Target, *, ids: tuple[str, ...]) -> None:
+    """Remove jobs for good. A running one must be cancelled first."""
+    with target.open_app() as app:
+
+        def act(id: str) -> None:
+            app.delete(id)
+            click.echo(f"{show.escaped(id)} deleted")
+
+        each(ids, act)
+
+
+@jobs.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--timeout", type=seconds, metavar="DURATION", help="Give up after so long.")
+@as_json_option
+@click.pass_obj
+def wait(target: Target, *, ids: tuple[str, ...], timeout: float | None, as_json: bool) -> None:
+    """Wait until jobs have ended; exit code 1 unless all succeeded."""
+    end = None if timeout is None else time.monotonic() + timeout
+    states: list[str] = []
+    with target.open_app() as app:
+
+        def act(id: str) -> None:
+            left = None if end is None else max(0.0, end - time.monotonic())
+            try:
+                job = app.wait(id, timeout=left)
+            except TimeoutError:
+                raise RowlockError(
+                    f"job {id} is not finished after {timedelta(seconds=timeout or 0)}"
+                ) from None
+            states.append(job.state)
+            _print_state(job, as_json=as_json)
+
+        each(ids, act)
+    if any(state != "succeeded" for state in states):
+        raise click.exceptions.Exit(EXIT_FAILED)
+
+
+def each(ids: Sequence[str], act: Callable[[str], None]) -> None:
+    """Act on each id, also after one failed; then end as the first failure says."""
+    failed: list[RowlockError] = []
+    for id in ids:
+        try:
+            act(id)
+        except RowlockError as error:
+            show.complain(error)
+            failed.append(error)
+    if failed:
+        raise click.exceptions.Exit(exit_code(failed[0]))

@@ -1,0 +1,81 @@
+"""How long work shows that it goes on: a bar on a terminal, plain lines in a pipe. On stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+import click
+
+from rowlock.cli import show
+
+# In a pipe at most one line in so long a time, the first at once.
+LINE_SECONDS: Final = 2.0
+
+
+class Progress(Protocol):
+    """Told how far the work is."""
+
+    def __call__(self, done: int) -> None: ...
+
+
+@contextmanager
+def progress(label: str, *, noun: str, total: int | None = None) -> Iterator[Progress]:
+    """Show how much is done of `total` (None: nobody knows), in `noun`s."""
+    if not sys.stderr.isatty():
+        yield _Lines(label, noun)
+    elif show.is_rich():
+        with _bar(label, noun=noun, total=total) as moved:
+            yield moved
+    else:
+        yield _Counter(label, noun)
+        click.echo("", err=True)
+
+
+class _Lines:
+    """For a pipe: a line now and then."""
+
+    def __init__(self, label: str, noun: str) -> None:
+        self._label = label
+        self._noun = noun
+        self._next = 0.0
+
+    def __call__(self, done: int) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + LINE_SECONDS
+            click.echo(f"{self._label}: {show.plural(done, self._noun)}", err=True)
+
+
+class _Counter:
+    """For a terminal without rich: one line, written over."""
+
+    def __init__(self, label: str, noun: str) -> None:
+        self._label = label
+        self._noun = noun
+
+    def __call__(self, done: int) -> None:
+        click.echo(f"\r{self._label}: {show.plural(done, self._noun)} ", err=True, nl=False)
+
+
+@contextmanager
+def _bar(label: str, *, noun: str, total: int | None) -> Iterator[Progress]:
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[done]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Bar(*columns, console=show.rich_console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total, done="")
+
+        def moved(done: int) -> None:
+            bar.update(task, completed=done, done=show.plural(done, noun))
+
+        yield moved

@@ -1,0 +1,21 @@
+"""`rowlock prune`: remove finished jobs whose retention is over, now."""
+
+from __future__ import annotations
+
+import click
+
+from rowlock.cli import Target, show
+from rowlock.cli.choose import as_json_option
+
+
+@click.command()
+@as_json_option
+@click.pass_obj
+def prune(target: Target, *, as_json: bool) -> None:
+    """Remove finished jobs whose retention is over. Workers do so by themselves."""
+    with target.open_app() as app:
+        removed = app.store.prune()
+    if as_json:
+        show.print_json({"removed": removed})
+    else:
+        click.echo(f"removed {show.plural(removed, 'job')}")

@@ -1,0 +1,78 @@
+"""`rowlock queues`: what waits in each, and to stop and start one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from rowlock.cli import Target, show
+from rowlock.cli.choose import as_json_option
+
+if TYPE_CHECKING:
+    from rowlock.job import QueueStats
+
+COLUMNS = ("ready", "scheduled", "retrying", "running", "dead")
+
+
+@click.group()
+def queues() -> None:
+    """Look at queues, pause and resume them."""
+
+
+@queues.command("list")
+@as_json_option
+@click.pass_obj
+def list_queues(target: Target, *, as_json: bool) -> None:
+    """List the queues: whether each is paused, and what it holds."""
+    from rowlock.cli.stats import document
+
+    with target.open_app() as app:
+        found = app.stats()
+    if as_json:
+        show.print_json([document(queue) for queue in found])
+    else:
+        show.print_tables(queues_table(found))
+
+
+def queues_table(found: Sequence[QueueStats], *, title: str = "") -> show.Table:
+    """One row a queue: what there is to do, not what is done."""
+    from rowlock.cli.stats import count_cell
+    from rowlock.job import Count, JobState
+
+    numbers = [*COLUMNS, "oldest ready"]
+    columns = show.columns("queue", "status", *numbers, right=numbers, flexible=["queue"])
+    table = show.Table(columns, title=title, empty="no queues yet")
+    for queue in found:
+        status = show.Cell("paused", "yellow") if queue.is_paused else show.Cell("open", "green")
+        cells = [
+            count_cell(state, queue.counts.get(JobState(state), Count(0))) for state in COLUMNS
+        ]
+        oldest = show.age(queue.oldest_ready_seconds)
+        table.add(show.Cell(queue.queue, "bold"), status, *cells, oldest)
+    return table
+
+
+@queues.command()
+@click.argument("names", nargs=-1, required=True, metavar="QUEUE...")
+@click.pass_obj
+def pause(target: Target, *, names: tuple[str, ...]) -> None:
+    """Let nothing of these queues be claimed until they are resumed; enqueues go on."""
+    with target.open_app() as app:
+        _each(names, app.pause, done="paused")
+
+
+@queues.command()
+@click.argument("names", nargs=-1, required=True, metavar="QUEUE...")
+@click.pass_obj
+def resume(target: Target, *, names: tuple[str, ...]) -> None:
+    """Claim from paused queues again."""
+    with target.open_app() as app:
+        _each(names, app.resume, done="resumed")
+
+
+def _each(names: Sequence[str], act: Callable[[str], None], *, done: str) -> None:
+    for name in names:
+        act(name)
+        click.echo(f"{done} {show.escaped(name)}")

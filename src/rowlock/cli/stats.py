@@ -1,0 +1,80 @@
+"""`rowlock stats`: how many jobs each queue has in each state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rowlock.cli import Target, show
+from rowlock.cli.choose import as_json_option
+
+if TYPE_CHECKING:
+    from rowlock.job import Count, QueueStats
+
+
+@click.command()
+@click.argument("queues", nargs=-1, metavar="[QUEUE]...")
+@as_json_option
+@click.pass_obj
+def stats(target: Target, *, queues: tuple[str, ...], as_json: bool) -> None:
+    """Count the jobs of queues by state; of all queues, if none is named.
+
+    Counts beyond 10,000 are estimates and marked with ~.
+    """
+    with target.open_app() as app:
+        found = app.stats(list(queues) or None)
+    if as_json:
+        show.print_json([document(queue) for queue in found])
+    else:
+        show.print_tables(stats_table(found))
+
+
+def document(queue: QueueStats) -> dict[str, Any]:
+    """A queue as JSON; `exact` is false where a count is an estimate."""
+    return {
+        "queue": queue.queue,
+        "is_paused": queue.is_paused,
+        "oldest_ready_seconds": queue.oldest_ready_seconds,
+        "counts": {
+            state: {"value": count.value, "exact": count.exact}
+            for state, count in queue.counts.items()
+        },
+    }
+
+
+def stats_table(found: Sequence[QueueStats], *, title: str = "") -> show.Table:
+    """One row a queue, one column a state, and their sums where there are several."""
+    from rowlock.job import Count, JobState
+
+    states = list(JobState)
+    numbers = [*states, "oldest ready"]
+    columns = show.columns("queue", *numbers, right=numbers, flexible=["queue"])
+    dropped = ("cancelled", "succeeded", "oldest ready", "retrying")
+    table = show.Table(columns, title=title, empty="no queues yet", dropped=dropped)
+    for queue in found:
+        name = f"{queue.queue} (paused)" if queue.is_paused else queue.queue
+        cells = [count_cell(state, queue.counts.get(state, Count(0))) for state in states]
+        style = "yellow" if queue.is_paused else "bold"
+        table.add(show.Cell(name, style), *cells, show.age(queue.oldest_ready_seconds))
+    if len(found) > 1:
+        sums = [count_cell(state, _summed(found, state)) for state in states]
+        ages = [queue.oldest_ready_seconds for queue in found]
+        oldest = max((age for age in ages if age is not None), default=None)
+        table.add(show.Cell("all", "dim"), *sums, show.age(oldest))
+    return table
+
+
+def count_cell(state: str, count: Count) -> show.Cell:
+    """A number in its state's colour; a zero stays in the background."""
+    text = show.number(count.value, exact=count.exact)
+    return show.Cell(text, show.STATE_STYLES[state] if count.value else "dim")
+
+
+def _summed(found: Sequence[QueueStats], state: Any) -> Count:
+    from rowlock.job import Count
+
+    counts = [queue.counts.get(state, Count(0)) for queue in found]
+    exact = all(count.exact for count in counts)
+    return Count(sum(count.value for count in counts), exact=exact)

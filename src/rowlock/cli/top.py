@@ -1,0 +1,163 @@
+"""`rowlock top`: queues, workers and running jobs, again every second."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from rowlock.cli import Target, show
+from rowlock.cli.choose import as_json_option, seconds
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rowlock.app import App
+    from rowlock.job import Job, QueueStats, WorkerInfo
+
+# A screen has no room for more.
+RUNNING_MAX: Final = 10
+WORKERS_MAX: Final = 10
+INTERVAL_SECONDS_MIN: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What is seen at one moment; `succeeded_per_second` None: not known (yet)."""
+
+    at: datetime
+    database: str
+    queues: Sequence[QueueStats]
+    workers: Sequence[WorkerInfo]
+    running: Sequence[Job]
+    succeeded_per_second: float | None
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print one frame and end.")
+@click.option(
+    "--interval",
+    type=seconds,
+    default=1.0,
+    show_default=True,
+    metavar="DURATION",
+    help="From one frame to the next.",
+)
+@as_json_option
+@click.pass_obj
+def top(target: Target, *, once: bool, interval: float, as_json: bool) -> None:
+    """Watch queues, workers and running jobs until interrupted.
+
+    On a terminal the frame is refreshed; in a pipe frames follow each other. JSON is one line a
+    frame.
+    """
+    pause = max(interval, INTERVAL_SECONDS_MIN)
+    with target.open_app() as app:
+        frames = _frames(app, once=once, interval=pause)
+        with suppress(KeyboardInterrupt):
+            _show(frames, is_live=show.is_terminal() and not once, as_json=as_json)
+
+
+def _frames(app: App, *, once: bool, interval: float) -> Iterator[Frame]:
+    never = threading.Event()
+    before: tuple[float, int] | None = None
+    while True:
+        queues, moment = app.stats(), time.monotonic()
+        done = _succeeded(queues)
+        rate = None
+        if before is not None and done is not None:
+            rate = max(0, done - before[1]) / (moment - before[0])
+        yield _frame(app, queues, rate)
+        if once:
+            return
+        before = None if done is None else (moment, done)
+        never.wait(interval)
+
+
+def _frame(app: App, queues: Sequence[QueueStats], rate: float | None) -> Frame:
+    from rowlock.cli.workers import now
+
+    running = app.list(state="running", limit=RUNNING_MAX)
+    name = repr(app).removeprefix("<App ").removesuffix(">")
+    return Frame(now(), name, queues, app.workers(), running.jobs, rate)
+
+
+def _succeeded(queues: Sequence[QueueStats]) -> int | None:
+    """How many jobs have succeeded; None where that is an estimate, which jumps."""
+    from rowlock.job import JobState
+
+    counts = [queue.counts[JobState.SUCCEEDED] for queue in queues]
+    return sum(count.value for count in counts) if all(count.exact for count in counts) else None
+
+
+def _show(frames: Iterator[Frame], *, is_live: bool, as_json: bool) -> None:
+    if as_json:
+        for frame in frames:
+            click.echo(show.as_json(document(frame)))
+    elif is_live and show.is_rich():
+        _show_live(frames)
+    else:
+        for frame in frames:
+            if is_live:
+                click.clear()
+            show.styled(header(frame), "bold")
+            click.echo()
+            show.print_tables(*tables(frame))
+            if not is_live:
+                click.echo()
+
+
+def _show_live(frames: Iterator[Frame]) -> None:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    console = show.rich_console()
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        for frame in frames:
+            parts: list[Any] = [Text(header(frame), style="bold"), ""]
+            for table in tables(frame):
+                parts += [show.rich_table(table, room=console.width), ""]
+            live.update(Group(*parts, Text("Ctrl-C ends", style="dim")), refresh=True)
+
+
+def header(frame: Frame) -> str:
+    """One line on the whole: where, when, how fast."""
+    rate = frame.succeeded_per_second
+    speed = "-" if rate is None else f"{rate:,.0f}"
+    return (
+        f"{show.escaped(frame.database)}  {frame.at:%H:%M:%S}Z  "
+        f"{show.plural(len(frame.workers), 'worker')}  {speed} succeeded/s"
+    )
+
+
+def tables(frame: Frame) -> tuple[show.Table, ...]:
+    """Queues, workers, and what runs."""
+    from rowlock.cli.jobs import jobs_table
+    from rowlock.cli.stats import stats_table
+    from rowlock.cli.workers import workers_table
+
+    return (
+        stats_table(frame.queues, title="Queues"),
+        workers_table(frame.workers[:WORKERS_MAX], now=frame.at, title="Workers"),
+        jobs_table(frame.running, now=frame.at, title="Running, newest first"),
+    )
+
+
+def document(frame: Frame) -> dict[str, object]:
+    """A frame as JSON."""
+    from rowlock.cli import stats, workers
+
+    return {
+        "at": frame.at,
+        "database": frame.database,
+        "succeeded_per_second": frame.succeeded_per_second,
+        "queues": [stats.document(queue) for queue in frame.queues],
+        "workers": [workers.document(worker) for worker in frame.workers],
+        "running": [show.job_document(job) for job in frame.running],
+    }

@@ -1,0 +1,86 @@
+"""`rowlock worker`: run an app's jobs in child processes, under a supervisor."""
+
+from __future__ import annotations
+
+import click
+
+from rowlock.cli import Target
+
+
+@click.command()
+@click.option("-q", "--queues", metavar="NAME[:SLOTS],...", help="Which queues; default all.")
+@click.option("-c", "--concurrency", type=int, default=20, show_default=True, help="Slots a child.")
+@click.option("-p", "--processes", type=click.IntRange(1, 256), default=1, show_default=True)
+@click.option("--kinds", metavar="KIND,...", help="Only jobs of these kinds.")
+@click.option("--lease", type=float, default=30, show_default=True, help="Seconds of a lease.")
+@click.option("--grace", type=float, default=25, show_default=True, help="Seconds to finish in.")
+@click.option(
+    "--orphans",
+    type=click.Choice(["leave", "retry", "park"]),
+    default="leave",
+    show_default=True,
+    help="At the start: what to do with running jobs that nobody was heard of.",
+)
+@click.option("--orphans-older-than", type=float, default=300, show_default=True)
+@click.option("--no-cron", is_flag=True, help="Leave schedules to other workers.")
+@click.option("--drain", is_flag=True, help="Run what is ready, then end.")
+@click.option("--max-jobs", type=click.IntRange(1), help="Replace a child after so many jobs.")
+@click.option("--max-memory", type=click.IntRange(1), metavar="MB", help="Replace a larger child.")
+@click.pass_obj
+@click.pass_context
+def worker(
+    ctx: click.Context,
+    target: Target,
+    *,
+    queues: str | None,
+    concurrency: int,
+    processes: int,
+    kinds: str | None,
+    lease: float,
+    grace: float,
+    orphans: str,
+    orphans_older_than: float,
+    no_cron: bool,
+    drain: bool,
+    max_jobs: int | None,
+    max_memory: int | None,
+) -> None:
+    """Run jobs until interrupted: SIGTERM or Ctrl-C ends it politely, a second one at once.
+
+    Needs --app. Exit code 0 if all children ended well.
+    """
+    from rowlock.worker.settings import parse_queues, worker_settings
+    from rowlock.worker.supervisor import Supervisor
+
+    if target.app_spec is None:
+        raise click.UsageError("rowlock worker needs --app module:app (or ROWLOCK_APP)")
+    log_to_console()
+    settings = worker_settings(
+        queues=None if queues is None else parse_queues(queues),
+        kinds=None if kinds is None else [kind.strip() for kind in kinds.split(",")],
+        concurrency=concurrency,
+        lease=lease,
+        grace=grace,
+        orphans=orphans,  # type: ignore[arg-type]  # click has checked the choice
+        orphans_older_than=orphans_older_than,
+        drain=drain,
+        max_jobs=max_jobs,
+        cron=not no_cron,
+    )
+    supervisor = Supervisor(
+        app=target.app_spec,
+        database_url=target.database_url,
+        processes=processes,
+        settings=settings,
+        max_memory_mb=max_memory,
+    )
+    ctx.exit(supervisor.run())
+
+
+def log_to_console() -> None:
+    """Log lines of this process, readable; the children log through their own."""
+    import logging
+
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
+    )

@@ -1,0 +1,83 @@
+"""`rowlock workers`: who works, on what, and when each was last heard of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from rowlock.cli import Target, show
+from rowlock.cli.choose import as_json_option
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rowlock.job import WorkerInfo
+
+# A worker beats every few seconds: one that is silent for so long has gone, or hangs.
+SILENT_SECONDS: Final = 60.0
+# So many names are listed in a cell, then only how many there are.
+NAMES_MAX: Final = 3
+
+
+@click.command()
+@as_json_option
+@click.pass_obj
+def workers(target: Target, *, as_json: bool) -> None:
+    """Show the workers, what they serve and how much they run."""
+    with target.open_app() as app:
+        found = app.workers()
+    if as_json:
+        show.print_json([document(worker) for worker in found])
+    else:
+        show.print_tables(workers_table(found, now=now()))
+
+
+def document(worker: WorkerInfo) -> dict[str, Any]:
+    """A worker as JSON."""
+    return {name: getattr(worker, name) for name in worker.__struct_fields__}
+
+
+def workers_table(found: Sequence[WorkerInfo], *, now: datetime, title: str = "") -> show.Table:
+    """One row a worker."""
+    columns = show.columns(
+        *("worker", "host", "pid", "queues", "kinds", "running", "up", "last beat"),
+        right=["pid", "running", "up", "last beat"],
+        flexible=["host", "queues", "kinds"],
+    )
+    dropped = ("up", "host", "pid", "kinds")
+    table = show.Table(columns, title=title, empty="no workers", dropped=dropped)
+    for worker in found:
+        silent = _seconds(worker.last_beat_at, now)
+        is_silent = silent is not None and silent > SILENT_SECONDS
+        table.add(
+            worker.id,
+            worker.host or "-",
+            str(worker.pid or "-"),
+            names(worker.queues),
+            names(worker.kinds),
+            show.number(len(worker.running)),
+            show.age(_seconds(worker.started_at, now)),
+            show.Cell(f"{show.age(silent)} ago", "bold red" if is_silent else "green"),
+        )
+    return table
+
+
+def names(listed: Sequence[str]) -> str:
+    """A few names, and how many more there are."""
+    if not listed:
+        return "-"
+    more = len(listed) - NAMES_MAX
+    return ", ".join(listed[:NAMES_MAX]) + (f" +{more}" if more > 0 else "")
+
+
+def now() -> datetime:
+    """What time it is on this machine."""
+    from rowlock.clock import SystemClock, from_us
+
+    return from_us(SystemClock().now_us())
+
+
+def _seconds(since: datetime | None, now: datetime) -> float | None:
+    return None if since is None else (now - since).total_seconds()

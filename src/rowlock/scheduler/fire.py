@@ -1,0 +1,52 @@
+"""The scheduler: fires what is due, then sleeps until the next tick."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from rowlock import config
+from rowlock.schedule import Fired
+from rowlock.scheduler.service import logger, repeat
+from rowlock.store import Store
+
+
+class Scheduler:
+    """Enqueues the jobs of schedules when they are due. Any number may run on one database.
+
+    It sleeps by this machine's monotonic clock for as long as the database says that there is
+    until the next tick, and at most 30 seconds: a schedule that another process has just written,
+    or a clock that was set, is seen then.
+    """
+
+    def __init__(self, store: Store, *, chance: Random | None = None) -> None:
+        self._store = store
+        self._chance = chance or Random()
+        self._woken = asyncio.Event()
+        self._complained: frozenset[str] = frozenset()
+
+    async def run(self) -> None:
+        """Fire until cancelled."""
+        await repeat(
+            self._fire, what="schedules are not fired", woken=self._woken, chance=self._chance
+        )
+
+    def wake(self) -> None:
+        """Look at once: a schedule was written. From the loop that it runs on."""
+        self._woken.set()
+
+    async def _fire(self) -> float:
+        fired = await self._store.afire_due()
+        self._complain(fired)
+        longest = config.SCHEDULER_SLEEP_SECONDS_MAX
+        return longest if fired.wait_seconds is None else min(fired.wait_seconds, longest)
+
+    def _complain(self, fired: Fired) -> None:
+        unreadable = frozenset(fired.unreadable)
+        for name in sorted(unreadable - self._complained):
+            logger.error(
+                "schedule %r is not fired from here: its time zone or expression is not known "
+                "to this installation",
+                name,
+            )
+        self._complained = unreadable

@@ -1,0 +1,57 @@
+"""The janitor: gives back expired leases every few seconds, removes old jobs every minute."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from rowlock import config
+from rowlock.scheduler.service import jittered, repeat
+from rowlock.store import Store
+
+
+class Janitor:
+    """Recovery and retention, in bounded batches. Any number may run on one database.
+
+    Args:
+        has_retention: Whether finished jobs are removed when their time is over; without, they
+            stay until somebody calls `prune`.
+    """
+
+    def __init__(
+        self, store: Store, *, has_retention: bool = True, chance: Random | None = None
+    ) -> None:
+        self._store = store
+        self._has_retention = has_retention
+        self._chance = chance or Random()
+
+    async def run(self) -> None:
+        """Keep house until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._recover_on())
+            if self._has_retention:
+                group.create_task(self._prune_on())
+
+    async def _recover_on(self) -> None:
+        await repeat(
+            self._recover,
+            what="lost jobs are not given back",
+            woken=asyncio.Event(),
+            chance=self._chance,
+        )
+
+    async def _prune_on(self) -> None:
+        await repeat(
+            self._prune,
+            what="old jobs are not removed",
+            woken=asyncio.Event(),
+            chance=self._chance,
+        )
+
+    async def _recover(self) -> float:
+        await self._store.arecover()
+        return jittered(config.RECOVER_SECONDS, self._chance)
+
+    async def _prune(self) -> float:
+        await self._store.aprune()
+        return jittered(config.PRUNE_SECONDS, self._chance)

@@ -1,0 +1,59 @@
+"""Whether something stands between us and PostgreSQL that shares its connections among clients.
+
+A pooler answers a client's connection with a process id of its own making, since a cancel request
+must come to the pooler first; the server itself tells the true one. And in transaction mode, two
+transactions of one client may be answered by two processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from enum import StrEnum
+from typing import Any
+
+import psycopg
+
+from rowlock.errors import StoreUnavailable
+from rowlock.store.postgres import Connection
+from rowlock.store.text import Dialect, ParameterStyle, compiled
+from rowlock.store.url import PostgresUrl
+
+
+class Pooler(StrEnum):
+    """What stands in between."""
+
+    NONE = "none"
+    SESSION = "session"
+    TRANSACTION = "transaction"
+
+
+def find_pooler(
+    url: PostgresUrl, *, connect: Callable[[PostgresUrl], Connection] | None = None
+) -> Pooler:
+    """Ask on two connections, of which the second takes away what the first has given back."""
+    try:
+        with ExitStack() as stack:
+            first = stack.enter_context((connect or _connect)(url))
+            home = _process(first)
+            if home == first.info.backend_pid:
+                return Pooler.NONE
+            second = stack.enter_context((connect or _connect)(url))
+            second.execute("BEGIN")
+            _process(second)
+            return Pooler.SESSION if _process(first) == home else Pooler.TRANSACTION
+    except psycopg.Error as error:
+        problem = url.mask(" ".join(str(error).split()))
+        raise StoreUnavailable(f"{url.shown} can't be reached: {problem}") from error
+
+
+def _connect(url: PostgresUrl) -> Connection:
+    return psycopg.connect(url.conninfo, autocommit=True, prepare_threshold=None, **url.defaults)
+
+
+def _process(connection: Connection) -> int:
+    statement = compiled("health_backend", Dialect.POSTGRES, "rowlock", ParameterStyle.PYFORMAT)
+    row: tuple[Any, ...] | None = connection.execute(statement.parts[0].encode()).fetchone()
+    assert row is not None
+    process: int = row[0]
+    return process

@@ -1,0 +1,3 @@
+-- How the file keeps its log.
+SELECT journal_mode
+FROM pragma_journal_mode

@@ -1,0 +1,2 @@
+-- The library's version, and the clock.
+SELECT sqlite_version(), {now}

@@ -1,0 +1,6 @@
+-- Schedules by name, those after a name. Uses the primary key.
+SELECT {schedule}
+FROM rowlock_schedule AS schedule
+WHERE schedule.name > :after
+ORDER BY schedule.name
+LIMIT :limit

@@ -1,0 +1,86 @@
+"""A worker inside the caller's process: the same engine, without a supervisor's protection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from rowlock.ids import new_id
+from rowlock.job import Beat, Lease
+from rowlock.store import Store
+from rowlock.task import Tasks
+from rowlock.worker.beats import Beats
+from rowlock.worker.engine import Engine
+from rowlock.worker.household import Household
+from rowlock.worker.runner import Prepare
+from rowlock.worker.settings import WorkerSettings
+
+logger: logging.Logger = logging.getLogger("rowlock.worker")
+
+
+class EmbeddedWorker:
+    """An engine on the running loop, whose leases are beaten for from a thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        tasks: Tasks,
+        *,
+        state: Any,
+        prepare: Prepare,
+        settings: WorkerSettings,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._beats = Beats(store, lease_seconds=settings.lease_seconds, on_beat=self._on_beat)
+        self.id: str = f"{socket.gethostname()[:60]}-{os.getpid()}-{new_id()[-12:]}"
+        self._household = Household(store, tasks, worker=self.id, settings=settings)
+        self._engine = Engine(
+            store,
+            tasks,
+            worker=self.id,
+            settings=settings,
+            holdings=self._beats,
+            state=state,
+            prepare=prepare,
+        )
+
+    async def run(self) -> None:
+        """Serve until stopped."""
+        logger.info("worker %s runs in this process, without a supervisor", self.id)
+        with self._beats:
+            async with self._household.kept():
+                await self._engine.run()
+
+    def stop(self) -> None:
+        """Claim nothing more; `run` ends when the running jobs have, or the grace is over."""
+        self._engine.stop()
+
+    def _on_beat(self, lease: Lease, beat: Beat) -> None:
+        act = self._engine.cancel if beat is Beat.CANCEL_REQUESTED else self._engine.lose
+        self._loop.call_soon_threadsafe(act, lease.id)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[EmbeddedWorker]:
+        """Serve beside the block; its end stops the worker and waits for it."""
+        service = asyncio.create_task(self.run())
+        try:
+            yield self
+        finally:
+            self.stop()
+            await service
+
+    async def run_until_signalled(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self.stop)
+        try:
+            await self.run()
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._loop.remove_signal_handler(number)

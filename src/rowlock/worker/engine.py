@@ -1,0 +1,365 @@
+"""The engine of a worker process: claims jobs, runs them in slots, settles them.
+
+1. A lease is in `holdings` from the moment the claim was answered until its outcome is written,
+   given back or lost; whoever beats, beats for exactly those.
+2. A job starts only in a free slot, of the child and of its queue. What waits too long in the
+   buffer goes back uncounted.
+3. A quarantined job (its process died before) runs alone: nothing starts until it has ended.
+4. The cause of a cancellation decides: released, cancelled, failed, or nobody's business any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections import Counter, deque
+from typing import Any, Protocol
+
+from rowlock import config
+from rowlock.context import Context
+from rowlock.errors import RowlockError, StoreUnavailable
+from rowlock.job import Lease
+from rowlock.lifecycle import Outcome, Released
+from rowlock.store import Settlement, Store
+from rowlock.store.ops.look import next_due
+from rowlock.task import Tasks
+from rowlock.worker.bell import listen
+from rowlock.worker.run import Cause, Run
+from rowlock.worker.runner import Prepare, Runner
+from rowlock.worker.settings import WorkerSettings
+from rowlock.worker.settler import Settler
+from rowlock.worker.trouble import Trouble
+
+logger: logging.Logger = logging.getLogger("rowlock.worker")
+
+
+class Holdings(Protocol):
+    """Where the leases of this process are noted, for whoever beats for them."""
+
+    def hold(self, lease: Lease) -> None: ...
+    def start(self, lease: Lease, *, deadline: float | None = None) -> None: ...
+    def end(self, lease: Lease) -> None: ...
+    def must_end_by(self, lease: Lease, deadline: float) -> None: ...
+    def drop(self, lease: Lease) -> None: ...
+    def count_finished(self, jobs: int) -> None: ...
+
+
+class Engine:
+    """Runs jobs on the running event loop until it is told to stop."""
+
+    def __init__(
+        self,
+        store: Store,
+        tasks: Tasks,
+        *,
+        worker: str,
+        settings: WorkerSettings,
+        holdings: Holdings,
+        state: Any,
+        prepare: Prepare,
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._worker = worker
+        self._settings = settings
+        self._holdings = holdings
+        self._buffer: deque[Run] = deque()
+        self._running: dict[str, Run] = {}
+        self._slots_used: Counter[str] = Counter()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._has_bell = False
+        self._duration = config.PREFETCH_SECONDS
+        self._finished = 0
+        self._settles = 0
+        self._grace_seconds = settings.grace_seconds
+        self._settler = Settler(store, on_settled=self._on_settled)
+        self._runner = Runner(store, state=state, prepare=prepare, threads=settings.concurrency)
+        self._trouble = Trouble("jobs can't be claimed")
+        self._policies = {task.name: task.known_policy() for task in tasks}
+
+    # What it is told from outside; all of it on the loop.
+
+    def stop(self) -> None:
+        """Claim nothing more; end when the running jobs have, or when the grace is over."""
+        self._stopping.set()
+        self._wake.set()
+        for run in self._running.values():
+            run.stopping = True
+
+    def stop_at_once(self) -> None:
+        """As `stop`, without any grace."""
+        self._grace_seconds = 0.0
+        self.stop()
+
+    def cancel(self, id: str) -> None:
+        """A heartbeat told that somebody asked for it."""
+        run = self._running.get(id)
+        if run is None:
+            self._cancel_waiting(id)
+        elif run.cause is None:
+            deadline = time.monotonic() + config.CANCEL_GRACE_SECONDS
+            self._holdings.must_end_by(run.lease, deadline)
+            run.end(Cause.CANCEL)
+
+    def _cancel_waiting(self, id: str) -> None:
+        for run in self._buffer:
+            if run.lease.id == id:
+                self._buffer.remove(run)
+                # With the flag set, a release ends it as cancelled.
+                self._settler.put(Settlement(run.lease, Released()))
+                return
+
+    def lose(self, id: str) -> None:
+        """A heartbeat told that the lease is another's: end the run, record nothing."""
+        run = self._running.get(id)
+        if run is not None:
+            logger.warning("job %s: its lease is lost, its run is ended", id)
+            self._holdings.drop(run.lease)
+            run.end(Cause.LOST)
+
+    # Running
+
+    async def run(self) -> int:
+        """Serve until `stop`, or until nothing is left in a drain.
+
+        Returns how many plain functions still run: they stop only with their process.
+        """
+        async with asyncio.TaskGroup() as services:
+            settling = services.create_task(self._settler.run())
+            bell = services.create_task(listen(self._store, self._ring, self._bell_state))
+            tidying = services.create_task(self._tidy_buffer())
+            flushing = services.create_task(self._runner.flush_notes())
+            await self._claim_until_stopped()
+            tidying.cancel()
+            bell.cancel()
+            await self._wind_down()
+            flushing.cancel()
+            self._settler.close()
+            await settling
+        self._runner.close()
+        if not self._running:
+            await self._give_all_back()
+        return len(self._running)
+
+    def _ring(self, queue: str) -> None:
+        queues = self._settings.queues
+        if not queue or queues is None or queue in queues:
+            self._wake.set()
+
+    def _bell_state(self, is_working: bool) -> None:
+        self._has_bell = is_working
+        # What happened while nobody listened is found by looking.
+        self._wake.set()
+
+    async def _claim_until_stopped(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.clear()
+            if self._is_worn_out():
+                return
+            room = self._room()
+            if room <= 0:
+                await self._wake.wait()
+                continue
+            settles = self._settles
+            if await self._claim(room) != 0:
+                continue
+            if self._settings.is_drain and self._is_empty() and settles == self._settles:
+                return
+            await self._rest()
+
+    def _is_worn_out(self) -> bool:
+        most = self._settings.max_jobs
+        held = len(self._running) + len(self._buffer) + self._settler.backlog
+        return most is not None and self._finished + held >= most
+
+    def _room(self) -> int:
+        """How many more jobs to lease: free slots, and a buffer that lasts a moment."""
+        if any(run.is_quarantined for run in (*self._running.values(), *self._buffer)):
+            return 0
+        slots = self._settings.concurrency
+        lasting = math.ceil(slots * config.PREFETCH_SECONDS / max(self._duration, 1e-5))
+        wanted = slots + min(config.PREFETCH_MAX, lasting if self._finished else 0)
+        # Outcomes that can't be written must not pile up: that is the back-pressure.
+        held = len(self._running) + len(self._buffer) + self._settler.backlog
+        room = wanted - held
+        # With short jobs, a claim for a few free slots of many is not worth its price.
+        worth = wanted // 4 if self._duration < config.SHORT_JOB_SECONDS else 1
+        return room if held == 0 or room >= worth else 0
+
+    async def _claim(self, room: int) -> int:
+        try:
+            leases = await self._store.aclaim(
+                worker=self._worker,
+                queues=self._queue_room(room),
+                kinds=self._kinds(),
+                limit=min(room, config.CLAIM_LIMIT_MAX),
+                lease=self._settings.lease_seconds,
+                include_expired=False,
+                policies=self._policies,
+            )
+        except StoreUnavailable as error:
+            await self._pause(error)
+            return -1
+        self._trouble.over()
+        for lease in leases:
+            self._take(lease)
+        self._dispatch()
+        return len(leases)
+
+    def _kinds(self) -> list[str]:
+        known = self._tasks.kinds
+        wanted = self._settings.kinds
+        return known if wanted is None else [kind for kind in known if kind in wanted]
+
+    def _queue_room(self, room: int) -> dict[str, int] | None:
+        queues = self._settings.queues
+        if queues is None:
+            return None
+        waiting = Counter(run.queue for run in self._buffer)
+        return {
+            queue: max(0, slots - self._slots_used[queue] - waiting[queue]) if slots else room
+            for queue, slots in queues.items()
+        }
+
+    def _take(self, lease: Lease) -> None:
+        assert lease.row is not None
+        task = self._tasks.find(lease.row.kind)
+        assert task is not None, "only kinds that are known are claimed"
+        self._holdings.hold(lease)
+        self._buffer.append(Run(lease, task))
+
+    def _is_empty(self) -> bool:
+        return not self._running and not self._buffer and not self._settler.backlog
+
+    async def _rest(self) -> None:
+        """Wait until there may be something to claim."""
+        poll = config.POLL_SECONDS_WITH_BELL if self._has_bell else config.POLL_SECONDS
+        try:
+            due = await self._store.arun(next_due(self._settings.queues))
+        except StoreUnavailable as error:
+            await self._pause(error)
+            return
+        await _wait(self._wake, poll if due is None else min(poll, due))
+
+    async def _pause(self, error: Exception) -> None:
+        """Wait before the next try, but not past a stop."""
+        await _wait(self._stopping, self._trouble.pause(error))
+
+    def _dispatch(self) -> None:
+        """Start what has a slot."""
+        if self._stopping.is_set():
+            return
+        passed: list[Run] = []
+        while self._buffer and len(self._running) < self._settings.concurrency:
+            run = self._buffer.popleft()
+            if self._may_start(run):
+                self._start(run)
+            else:
+                passed.append(run)
+        self._buffer.extendleft(reversed(passed))
+
+    def _may_start(self, run: Run) -> bool:
+        if run.is_quarantined:
+            # Alone also in the table: whatever else stands there would be a suspect.
+            return not self._running and self._settler.backlog == 0
+        if any(other.is_quarantined for other in self._running.values()):
+            return False
+        slots = (self._settings.queues or {}).get(run.queue, 0)
+        return not slots or self._slots_used[run.queue] < slots
+
+    def _start(self, run: Run) -> None:
+        run.started_at = time.monotonic()
+        limit = run.limit
+        # Its own timeout comes first; the deadline is for what does not stop by itself.
+        deadline = None if limit is None else run.started_at + limit + config.TIMEOUT_GRACE_SECONDS
+        self._holdings.start(run.lease, deadline=deadline)
+        self._running[run.lease.id] = run
+        self._slots_used[run.queue] += 1
+        run.stopping = self._stopping.is_set()
+        run.handle = asyncio.get_running_loop().create_task(self._attend(run))
+
+    async def _attend(self, run: Run) -> None:
+        """Run one job to its end, and have its outcome written."""
+        context = self._runner.context(run)
+        outcome: Outcome | None = None
+        try:
+            outcome = await self._runner.run(run, context)
+        finally:
+            self._on_ended(run, outcome, context)
+
+    def _on_ended(self, run: Run, outcome: Outcome | None, context: Context) -> None:
+        del self._running[run.lease.id]
+        self._slots_used[run.queue] -= 1
+        took = time.monotonic() - run.started_at
+        self._duration += 0.1 * (took - self._duration)
+        if outcome is None:
+            self._holdings.drop(run.lease)
+        else:
+            self._holdings.end(run.lease)
+            self._settler.put(Settlement(run.lease, outcome, context.follow_ups))
+        self._dispatch()
+        if not self._running:
+            self._idle.set()
+        if self._room() > 0:
+            self._wake.set()
+
+    def _on_settled(self, settlements: list[Settlement]) -> None:
+        for settlement in settlements:
+            self._holdings.drop(settlement.lease)
+        # A success may have brought jobs that a claim before it did not see.
+        self._settles += 1
+        self._finished += sum(
+            not isinstance(settlement.outcome, Released) for settlement in settlements
+        )
+        self._holdings.count_finished(self._finished)
+        self._dispatch()
+        self._wake.set()
+
+    async def _tidy_buffer(self) -> None:
+        """Give back what waits for a slot for too long."""
+        while True:
+            await asyncio.sleep(config.PREFETCH_STALE_SECONDS / 2)
+            stale = time.monotonic() - config.PREFETCH_STALE_SECONDS
+            for run in [run for run in self._buffer if run.claimed_at < stale]:
+                if not run.is_quarantined:
+                    self._buffer.remove(run)
+                    self._settler.put(Settlement(run.lease, Released()))
+
+    # Ending
+
+    async def _wind_down(self) -> None:
+        """Give back what has not started; let the rest finish for the grace; then end it."""
+        while self._buffer:
+            self._settler.put(Settlement(self._buffer.popleft().lease, Released()))
+        await self._wait_idle(self._grace_seconds)
+        for run in self._running.values():
+            run.end(Cause.STOP)
+        await self._wait_idle(config.STOP_SECONDS)
+        if self._running:
+            logger.warning("%d jobs did not stop; their process is ended", len(self._running))
+
+    async def _wait_idle(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self._running and (left := end - time.monotonic()) > 0:
+            self._idle.clear()
+            await _wait(self._idle, left)
+
+    async def _give_all_back(self) -> None:
+        """What is left under this worker's name was claimed by a call that was never answered."""
+        try:
+            await self._store.arelease_worker(self._worker)
+        except RowlockError as error:
+            logger.warning("leases of %s wait to expire: %s", self._worker, error)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, or until the time is over."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,115 @@
+"""What goes on beside the jobs of a worker: it announces itself, recovers, prunes, fires schedules.
+
+Every child announces itself; the first one of a supervisor does the rest. Any number of them may
+do it on one database, and none is needed in particular.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from rowlock import config
+from rowlock.errors import RowlockError, StoreUnavailable
+from rowlock.scheduler import Janitor, Scheduler, adeclare_schedules
+from rowlock.store import Store
+from rowlock.task import Tasks
+from rowlock.worker.settings import WorkerSettings
+from rowlock.worker.trouble import Trouble, logger
+
+Service = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Household:
+    """The services beside one engine."""
+
+    def __init__(
+        self, store: Store, tasks: Tasks, *, worker: str, settings: WorkerSettings
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._worker = worker
+        self._settings = settings
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Keep house for as long as the block lasts."""
+        async with asyncio.TaskGroup() as group:
+            services = [group.create_task(service()) for service in self._services()]
+            try:
+                yield
+            finally:
+                for service in services:
+                    service.cancel()
+        await self._depart()
+
+    def _services(self) -> list[Service]:
+        services: list[Service] = [self._announce_on]
+        if self._settings.is_first:
+            services += [self._adopt_orphans, Janitor(self._store).run]
+            if self._settings.has_cron:
+                services.append(self._fire_on)
+        return services
+
+    async def _announce_on(self) -> None:
+        trouble = Trouble("the worker can't announce itself")
+        while True:
+            try:
+                await self._announce()
+                trouble.over()
+                await asyncio.sleep(config.ANNOUNCE_SECONDS)
+            except StoreUnavailable as error:
+                await trouble.wait(error)
+
+    async def _announce(self) -> None:
+        await self._store.aannounce(
+            worker=self._worker,
+            queues=list(self._settings.queues or []),
+            kinds=self._tasks.kinds,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+        )
+
+    async def _depart(self) -> None:
+        try:
+            await self._store.adepart(self._worker)
+        except RowlockError as error:
+            logger.info("the worker left without a goodbye: %s", error)
+
+    async def _adopt_orphans(self) -> None:
+        """At the start, by choice, and only for the queues that were named."""
+        action = self._settings.orphans
+        if action == "leave" or not self._settings.queues:
+            return
+        adopted = await self._insist(
+            lambda: self._store.aadopt_orphans(
+                list(self._settings.queues or []),
+                action=action,
+                older_than=self._settings.orphans_older_than,
+            ),
+            "orphans can't be adopted",
+        )
+        logger.info("%d orphaned jobs: %s", adopted, action)
+
+    async def _fire_on(self) -> None:
+        await self._insist(
+            lambda: adeclare_schedules(self._store, self._tasks), "schedules can't be declared"
+        )
+        await Scheduler(self._store).run()
+
+    @staticmethod
+    async def _insist(act: Callable[[], Awaitable[object]], what: str) -> object:
+        """Do something once, however long the database is away."""
+        trouble = Trouble(what)
+        while True:
+            try:
+                done = await act()
+            except StoreUnavailable as error:
+                await trouble.wait(error)
+                continue
+            trouble.over()
+            return done

@@ -1,0 +1,104 @@
+"""Settler: gathers the outcomes of runs and writes them together, every few milliseconds.
+
+1. An outcome is kept until it is written or its lease is lost; until then the lease is held.
+2. A database that is away is waited for. One that refuses a batch gets its halves, down to the one
+   row that it does not like, and that one at last with a minimal text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from rowlock import config
+from rowlock.errors import InvalidTransition, LeaseLost, RowlockError, StoreUnavailable
+from rowlock.lifecycle import Failed
+from rowlock.store import Settlement, Store
+from rowlock.worker.trouble import Trouble
+
+logger: logging.Logger = logging.getLogger("rowlock.worker")
+
+Settled = Callable[[list[Settlement]], None]
+
+
+class Settler:
+    """Takes settlements one by one, writes them in batches."""
+
+    def __init__(self, store: Store, *, on_settled: Settled) -> None:
+        self._store = store
+        self._on_settled = on_settled
+        self._waiting: list[Settlement] = []
+        self._writing = 0
+        self._news = asyncio.Event()
+        self._is_closing = False
+        self._trouble = Trouble("outcomes can't be written")
+
+    def put(self, settlement: Settlement) -> None:
+        """Have an outcome written soon."""
+        self._waiting.append(settlement)
+        self._news.set()
+
+    @property
+    def backlog(self) -> int:
+        """How many outcomes are not written yet."""
+        return len(self._waiting) + self._writing
+
+    def close(self) -> None:
+        """Write what is there, then end `run`."""
+        self._is_closing = True
+        self._news.set()
+
+    async def run(self) -> None:
+        """Write outcomes until closed."""
+        while True:
+            await self._news.wait()
+            if not self._is_closing and len(self._waiting) < config.SETTLE_BATCH:
+                # The longer the batch, the fewer the commits; the shorter, the sooner it is seen.
+                await asyncio.sleep(config.SETTLE_SECONDS)
+            batch = self._waiting[: config.SETTLE_BATCH]
+            del self._waiting[: len(batch)]
+            if not self._waiting:
+                self._news.clear()
+            self._writing = len(batch)
+            if batch:
+                await self._write(batch)
+            if self._is_closing and not self._waiting:
+                return
+
+    async def _write(self, batch: list[Settlement]) -> None:
+        while True:
+            try:
+                await self._store.asettle(batch)
+            except LeaseLost as error:
+                # The others of the batch are settled.
+                logger.warning("%s", error)
+            except InvalidTransition as error:
+                logger.warning("%s", error)
+            except StoreUnavailable as error:
+                await self._trouble.wait(error)
+                continue
+            except Exception as error:  # noqa: BLE001  # one row must not hold up the others
+                await self._write_apart(batch, error)
+                return
+            self._trouble.over()
+            self._done(batch)
+            return
+
+    def _done(self, batch: list[Settlement]) -> None:
+        self._writing -= len(batch)
+        self._on_settled(batch)
+
+    async def _write_apart(self, batch: list[Settlement], error: Exception) -> None:
+        if len(batch) > 1:
+            middle = len(batch) // 2
+            await self._write(batch[:middle])
+            await self._write(batch[middle:])
+            return
+        logger.error("job %s: its outcome was refused: %s", batch[0].lease.id, type(error).__name__)
+        minimal = Settlement(batch[0].lease, Failed("Unrecordable", type(error).__name__))
+        try:
+            await self._store.asettle([minimal])
+        except RowlockError as last:
+            logger.warning("job %s waits for its lease to expire: %s", batch[0].lease.id, last)
+        self._done(batch)

@@ -1,0 +1,419 @@
+"""The supervisor: starts children that run user code, beats for their leases, and cleans up after
+them. It runs no user code itself, so no handler can stop its beats.
+
+1. It beats for exactly the leases that its children's tables show, but not for a child that is
+   stopped: such a child could not keep its side.
+2. A child's leases are given back only when the child is dead: what had started has crashed, what
+   had not is released; and once more a little later, for a claim that was still on its way.
+3. A child past a run's deadline is killed; then that run has failed, its neighbours are released.
+4. It ends when all children have ended, and its exit code says whether that went well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import logging
+import os
+import random
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from rowlock import config
+from rowlock.errors import RowlockError, StoreUnavailable
+from rowlock.ids import new_id
+from rowlock.job import Beat, Lease
+from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released
+from rowlock.store import Settlement, Store, open_store
+from rowlock.worker.settings import EXIT_LEFT_BEHIND, WorkerSettings
+from rowlock.worker.table import DeadlineKind, LeaseTable, Slot, SlotState
+from rowlock.worker.trouble import Trouble
+
+logger: logging.Logger = logging.getLogger("rowlock.worker")
+
+CHILD_MODULE = "rowlock.cli.child"
+_TICK_SECONDS = 0.2
+# A drain whose children die so often in a row without finishing anything has failed.
+_FRUITLESS_MAX = 5
+
+
+@dataclass(slots=True)
+class Child:
+    """A process, its pipes and its table."""
+
+    number: int
+    worker: str
+    process: subprocess.Popen[bytes]
+    table: LeaseTable
+    say: int
+    hear: int
+    started_at: float
+    # Why it was killed, if we did it: the slot that was past its deadline.
+    overdue: list[Slot] = field(default_factory=list[Slot])
+    told: bytes = b""
+    is_leaving: bool = False
+
+    def is_stopped(self) -> bool:
+        """Whether it stands still (SIGSTOP, a debugger)."""
+        try:
+            stat = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii")
+        except (OSError, UnicodeDecodeError):
+            return False
+        return stat.rpartition(")")[2].split()[0] in ("T", "t")
+
+    def memory_mb(self) -> float:
+        """Its resident memory."""
+        try:
+            pages = int(Path(f"/proc/{self.process.pid}/statm").read_text("ascii").split()[1])
+        except (OSError, IndexError):
+            return 0.0
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    def tell(self, word: dict[str, object]) -> None:
+        # It may be dying; its death is noticed elsewhere.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self.say, json.dumps(word).encode() + b"\n")
+
+    def close(self) -> None:
+        self.table.close()
+        os.close(self.say)
+        os.close(self.hear)
+
+
+class Supervisor:
+    """Runs `processes` children until it is told to stop."""
+
+    def __init__(
+        self,
+        *,
+        app: str,
+        database_url: str | None,
+        processes: int,
+        settings: WorkerSettings,
+        max_memory_mb: int | None = None,
+    ) -> None:
+        self._app = app
+        self._database_url = database_url
+        self._processes = processes
+        self._settings = settings
+        self._max_memory_mb = max_memory_mb
+        self._children: dict[int, Child] = {}
+        self._store: Store | None = None
+        self._guard = threading.Lock()
+        self._over = threading.Event()
+        self._failures = 0
+        self._next_start: dict[int, float] = {}
+        self._fruitless: dict[int, int] = {}
+        self._later: list[tuple[float, Callable[[], None]]] = []
+        self._signals = 0
+        self._stop_since: float | None = None
+        self._beating = threading.Thread(target=self._beat_for_ever, daemon=True)
+        self._wake, self._waker = socket.socketpair()
+        self._selector = selectors.DefaultSelector()
+        self._name = f"{socket.gethostname()[:60]}-{os.getpid()}"
+
+    def run(self) -> int:
+        """Supervise until the end; the exit code."""
+        # Before the first child: a SIGTERM during start-up must not be lost.
+        self._listen_to_signals()
+        self._next_start = dict.fromkeys(range(self._processes), 0.0)
+        try:
+            while not self._is_done():
+                self._start_missing()
+                self._wait()
+                self._bury_dead()
+                self._end_overdue()
+                self._do_later()
+                self._push_stop()
+        finally:
+            self._kill_all()
+            self._over.set()
+            if self._beating.is_alive():
+                self._beating.join(config.STOP_SECONDS)
+            if self._store is not None:
+                self._store.close()
+        return 1 if self._failures else 0
+
+    # Signals and waiting
+
+    def _listen_to_signals(self) -> None:
+        self._wake.setblocking(False)
+        self._waker.setblocking(False)
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        self._selector.register(self._wake, selectors.EVENT_READ, self._drain_wake)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        self._signals += 1
+        if self._stop_since is None:
+            logger.info("stopping: %s", signal.Signals(number).name)
+            self._stop_since = time.monotonic()
+            for child in self._children.values():
+                child.tell({"stop": True})
+        else:
+            self._kill_all()
+
+    def _drain_wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wake.recv(4096)
+
+    def _wait(self) -> None:
+        for key, _ in self._selector.select(_TICK_SECONDS):
+            key.data()
+
+    def _is_done(self) -> bool:
+        if self._children or self._later:
+            return False
+        return self._stop_since is not None or not self._next_start
+
+    def _push_stop(self) -> None:
+        """Children that do not end by themselves are ended."""
+        if self._stop_since is None:
+            return
+        patience = self._settings.grace_seconds + 2 * config.STOP_SECONDS
+        if time.monotonic() - self._stop_since > patience:
+            self._kill_all()
+
+    def _kill_all(self) -> None:
+        for child in self._children.values():
+            child.process.kill()
+
+    # Children
+
+    def _start_missing(self) -> None:
+        if self._stop_since is not None:
+            return
+        now = time.monotonic()
+        for number, due in list(self._next_start.items()):
+            if due <= now:
+                del self._next_start[number]
+                self._start(number)
+
+    def _start(self, number: int) -> None:
+        slots = self._settings.concurrency + config.PREFETCH_MAX + config.SETTLE_BATCH * 4
+        memory = LeaseTable.make_descriptor(slots)
+        child_hears, say = os.pipe()
+        hear, child_tells = os.pipe()
+        worker = f"{self._name}-{number}-{new_id()[-12:]}"
+        orders = {
+            "app": self._app,
+            "worker": worker,
+            "settings": {**msgspec.to_builtins(self._settings), "is_first": number == 0},
+            "database_url": self._database_url,
+            "table_descriptor": memory,
+            "table_slots": slots,
+            "hear_descriptor": child_hears,
+            "tell_descriptor": child_tells,
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", CHILD_MODULE, json.dumps(orders)],
+            pass_fds=(memory, child_hears, child_tells),
+            stdin=subprocess.DEVNULL,
+        )
+        os.close(child_hears)
+        os.close(child_tells)
+        table = LeaseTable(memory, slots)
+        os.close(memory)
+        child = Child(number, worker, process, table, say, hear, time.monotonic())
+        os.set_blocking(hear, False)
+        self._children[process.pid] = child
+        self._selector.register(hear, selectors.EVENT_READ, lambda: self._on_told(child))
+        logger.info("child %d started: process %d, worker %s", number, process.pid, worker)
+
+    def _on_told(self, child: Child) -> None:
+        told = os.read(child.hear, 65536)
+        if not told:
+            self._selector.unregister(child.hear)
+            return
+        *lines, child.told = (child.told + told).split(b"\n")
+        for line in lines:
+            self._on_hello(json.loads(line))
+
+    def _on_hello(self, word: dict[str, str]) -> None:
+        """The first child tells which database it is: the supervisor never imports the app."""
+        if self._store is None:
+            self._store = open_store(word["url"], schema=word["schema"])
+            self._beating.start()
+
+    def _bury_dead(self) -> None:
+        for pid, child in list(self._children.items()):
+            code = child.process.poll()
+            if code is not None:
+                del self._children[pid]
+                self._on_death(child, code)
+
+    def _on_death(self, child: Child, code: int) -> None:
+        self._clean_up(child, code)
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(child.hear)
+        finished = child.table.finished()
+        with self._guard:
+            child.close()
+        if code not in (0, EXIT_LEFT_BEHIND):
+            pid = child.process.pid
+            logger.error("child %d (process %d) died: %s", child.number, pid, _how(code))
+            for pause in config.GIVE_BACK_AGAIN_SECONDS:
+                self._do_after(pause, functools.partial(self._give_back, child.worker))
+        if self._stop_since is not None:
+            is_good = code in (0, EXIT_LEFT_BEHIND) or self._signals > 1 or bool(child.overdue)
+            self._failures += not is_good
+        elif code != 0 or not self._settings.is_drain:
+            self._replace(child, code, finished)
+
+    def _replace(self, child: Child, code: int, finished: int) -> None:
+        """Start another: at once if this one did something, else after a growing pause."""
+        if code == 0 or finished:
+            self._fruitless.pop(child.number, None)
+            self._next_start[child.number] = 0.0
+            return
+        count = self._fruitless[child.number] = self._fruitless.get(child.number, 0) + 1
+        if self._settings.is_drain and count >= _FRUITLESS_MAX:
+            self._failures += 1
+            return
+        longest = min(config.RESPAWN_SECONDS_MAX, config.RESPAWN_SECONDS * 2.0 ** min(count, 16))
+        self._next_start[child.number] = time.monotonic() + random.uniform(longest / 2, longest)
+
+    # Leases
+
+    def _clean_up(self, child: Child, code: int) -> None:
+        """Give back what a dead child held."""
+        slots = list(child.table.slots())
+        if not slots or self._store is None:
+            return
+        overdue = {slot.id for slot in child.overdue}
+        # We ended it, or told it to end: no job of it is to blame.
+        is_ours = bool(overdue) or code == EXIT_LEFT_BEHIND or self._stop_since is not None
+        running = [slot for slot in slots if slot.state is SlotState.STARTED]
+        settlements = [
+            Settlement(slot.lease(child.worker), _overdue_outcome(slot))
+            for slot in slots
+            if slot.id in overdue
+        ]
+        settlements += [
+            Settlement(slot.lease(child.worker), Released())
+            for slot in slots
+            if slot.id not in overdue and (is_ours or slot.state is not SlotState.STARTED)
+        ]
+        crashed = [] if is_ours else [slot.lease(child.worker) for slot in running]
+        self._settle(settlements, crashed, f"its process died: {_how(code)}")
+
+    def _settle(self, settlements: list[Settlement], crashed: list[Lease], evidence: str) -> None:
+        assert self._store is not None
+        try:
+            if settlements:
+                self._store.settle(settlements)
+            if crashed:
+                self._store.crash(crashed, evidence)
+        except StoreUnavailable as error:
+            logger.warning("what a dead child held is given back later: %s", error)
+            self._do_after(
+                config.GIVE_BACK_AGAIN_SECONDS[0],
+                lambda: self._settle(settlements, crashed, evidence),
+            )
+        except RowlockError as error:
+            # Lost to others, or settled in its last moment: then it is theirs.
+            logger.info("some leases of a dead child were not its own any more: %s", error)
+            if settlements and crashed:
+                self._settle([], crashed, evidence)
+
+    def _give_back(self, worker: str) -> None:
+        if self._store is None:
+            return
+        try:
+            self._store.release_worker(worker)
+        except StoreUnavailable:
+            self._do_after(config.GIVE_BACK_AGAIN_SECONDS[-1], lambda: self._give_back(worker))
+
+    def _do_after(self, seconds: float, action: Callable[[], None]) -> None:
+        self._later.append((time.monotonic() + seconds, action))
+
+    def _do_later(self) -> None:
+        now = time.monotonic()
+        due = [action for at, action in self._later if at <= now or self._stop_since is not None]
+        self._later = [
+            (at, action) for at, action in self._later if at > now and self._stop_since is None
+        ]
+        for action in due:
+            action()
+
+    def _end_overdue(self) -> None:
+        """Kill a child with a run past its deadline; replace one that has grown too large."""
+        now = time.monotonic()
+        for child in self._children.values():
+            if child.overdue:
+                continue
+            child.overdue = [
+                slot
+                for slot in child.table.slots()
+                if slot.deadline_kind is not DeadlineKind.NONE and slot.deadline < now
+            ]
+            if child.overdue:
+                job = child.overdue[0].id
+                logger.error("child %d is killed: job %s does not stop", child.number, job)
+                child.process.kill()
+            elif self._is_too_large(child):
+                logger.info("child %d is replaced: it uses too much memory", child.number)
+                child.is_leaving = True
+                child.tell({"stop": True})
+
+    def _is_too_large(self, child: Child) -> bool:
+        if self._max_memory_mb is None or child.is_leaving:
+            return False
+        return child.memory_mb() > self._max_memory_mb
+
+    def _beat_for_ever(self) -> None:
+        trouble = Trouble("leases can't be extended")
+        pause = self._settings.lease_seconds / 3
+        while not self._over.wait(random.uniform(0.8, 1.0) * pause):
+            try:
+                self._beat()
+                trouble.over()
+                pause = self._settings.lease_seconds / 3
+            except StoreUnavailable as error:
+                pause = min(pause, trouble.pause(error))
+
+    def _beat(self) -> None:
+        assert self._store is not None
+        held: list[tuple[Child, Lease]] = []
+        with self._guard:
+            for child in list(self._children.values()):
+                if not child.is_stopped():
+                    held += [(child, slot.lease(child.worker)) for slot in child.table.slots()]
+        if not held:
+            return
+        leases = [lease for _, lease in held]
+        beats = self._store.heartbeat(leases, lease=self._settings.lease_seconds)
+        for (child, lease), beat in zip(held, beats, strict=True):
+            if beat is Beat.CANCEL_REQUESTED:
+                child.tell({"cancel": [lease.id]})
+            elif beat is Beat.LOST and any(slot.id == lease.id for slot in child.table.slots()):
+                child.tell({"lost": [lease.id]})
+
+
+def _overdue_outcome(slot: Slot) -> Outcome:
+    if slot.deadline_kind is DeadlineKind.CANCEL:
+        return CancelSeen("it did not stop when asked to; its process was ended")
+    return Failed("TimeoutError", "took longer than its limit and did not stop; its process ended")
+
+
+def _how(code: int) -> str:
+    if code < 0:
+        try:
+            return f"killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"killed by signal {-code}"
+    return f"exit code {code}"

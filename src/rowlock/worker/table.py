@@ -1,0 +1,144 @@
+"""A child's leases in shared memory: written by the child, read by its supervisor, also after
+the child's death.
+
+1. A slot is written completely before its state says so, and its state is one byte.
+2. `HELD` is claimed and not started, `STARTED` runs, `ENDED` waits for its outcome to be written.
+   Only the child writes.
+3. Times are CLOCK_MONOTONIC, which all processes of a machine share.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from rowlock.job import Lease
+
+_SLOT = struct.Struct("=B B 6x 16s q d 24x")
+_HEADER = struct.Struct("=Q 56x")
+assert _SLOT.size == _HEADER.size == 64
+
+
+class SlotState(IntEnum):
+    """What a slot says of its lease."""
+
+    EMPTY = 0
+    HELD = 1
+    STARTED = 2
+    ENDED = 3
+
+
+class DeadlineKind(IntEnum):
+    """What has passed when a deadline has."""
+
+    NONE = 0
+    TIMEOUT = 1
+    CANCEL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One lease as the supervisor reads it."""
+
+    id: str
+    token: int
+    state: SlotState
+    deadline_kind: DeadlineKind
+    deadline: float
+
+    def lease(self, worker: str) -> Lease:
+        return Lease(id=self.id, token=self.token, worker=worker)
+
+
+class LeaseTable:
+    """The slots of one child, and how many jobs it has finished."""
+
+    def __init__(self, descriptor: int, slots: int) -> None:
+        self._map = mmap.mmap(descriptor, _HEADER.size + slots * _SLOT.size)
+        self._free = list(range(slots - 1, -1, -1))
+        self._places: dict[str, int] = {}
+        self._slots = slots
+
+    @staticmethod
+    def make_descriptor(slots: int) -> int:
+        """Memory for a table, to be passed on to a child."""
+        descriptor = os.memfd_create("rowlock-leases")
+        os.ftruncate(descriptor, _HEADER.size + slots * _SLOT.size)
+        return descriptor
+
+    # The child's side
+
+    def hold(self, lease: Lease) -> None:
+        """Note a lease that was claimed."""
+        place = self._free.pop()
+        self._places[lease.id] = place
+        self._write(place, SlotState.HELD, lease, DeadlineKind.NONE, 0.0)
+
+    def start(self, lease: Lease, *, deadline: float | None = None) -> None:
+        """Note that a run has begun; past its deadline the process may be ended."""
+        kind = DeadlineKind.NONE if deadline is None else DeadlineKind.TIMEOUT
+        self._write(self._places[lease.id], SlotState.STARTED, lease, kind, deadline or 0.0)
+
+    def end(self, lease: Lease) -> None:
+        """Note that a run is over, and its outcome on its way."""
+        place = self._places.get(lease.id)
+        if place is not None:
+            self._map[self._offset(place)] = SlotState.ENDED
+
+    def must_end_by(self, lease: Lease, deadline: float) -> None:
+        """Note that a run was cancelled, and until when it may go on."""
+        place = self._places.get(lease.id)
+        if place is not None:
+            self._write(place, SlotState.STARTED, lease, DeadlineKind.CANCEL, deadline)
+
+    def drop(self, lease: Lease) -> None:
+        """Note that a lease is settled, given back or lost."""
+        place = self._places.pop(lease.id, None)
+        if place is not None:
+            self._map[self._offset(place)] = SlotState.EMPTY
+            self._free.append(place)
+
+    def count_finished(self, jobs: int) -> None:
+        """Say how many jobs this child has finished since its start."""
+        self._map[: _HEADER.size] = _HEADER.pack(jobs)
+
+    def _write(
+        self, place: int, state: SlotState, lease: Lease, kind: DeadlineKind, deadline: float
+    ) -> None:
+        offset = self._offset(place)
+        raw = uuid.UUID(lease.id).bytes
+        packed = _SLOT.pack(0, kind, raw, lease.token, deadline)
+        self._map[offset + 1 : offset + _SLOT.size] = packed[1:]
+        self._map[offset] = state
+
+    @staticmethod
+    def _offset(place: int) -> int:
+        return _HEADER.size + place * _SLOT.size
+
+    # The supervisor's side
+
+    def finished(self) -> int:
+        """How many jobs the child has finished."""
+        count: int = _HEADER.unpack(self._map[: _HEADER.size])[0]
+        return count
+
+    def slots(self) -> Iterator[Slot]:
+        """The leases that the child holds."""
+        for place in range(self._slots):
+            offset = self._offset(place)
+            if self._map[offset] == SlotState.EMPTY:
+                continue
+            state, kind, raw, token, deadline = _SLOT.unpack(
+                self._map[offset : offset + _SLOT.size]
+            )
+            if state != SlotState.EMPTY:
+                id = str(uuid.UUID(bytes=raw))
+                yield Slot(id, token, SlotState(state), DeadlineKind(kind), deadline)
+
+    def close(self) -> None:
+        self._map.close()

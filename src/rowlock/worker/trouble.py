@@ -1,0 +1,41 @@
+"""Trouble with the database: said once when it begins and once when it is over, met with pauses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+
+from rowlock import config
+
+logger: logging.Logger = logging.getLogger("rowlock.worker")
+
+
+class Trouble:
+    """One kind of trouble of one service."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._since: float | None = None
+        self._tries = 0
+
+    def pause(self, error: Exception) -> float:
+        """Note that it went wrong (again); how long to wait before the next try."""
+        if self._since is None:
+            self._since = time.monotonic()
+            logger.warning("%s, trying again until it works: %s", self._what, error)
+        self._tries = min(self._tries + 1, 16)
+        longest = min(config.TROUBLE_SECONDS_MAX, config.TROUBLE_SECONDS * 2.0**self._tries)
+        return random.uniform(longest / 2, longest)
+
+    async def wait(self, error: Exception) -> None:
+        """Note that it went wrong, and wait."""
+        await asyncio.sleep(self.pause(error))
+
+    def over(self) -> None:
+        """Note that it works."""
+        if self._since is not None:
+            seconds = time.monotonic() - self._since
+            logger.warning("%s: over after %.1f s", self._what, seconds)
+            self._since, self._tries = None, 0

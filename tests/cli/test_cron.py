@@ -1,0 +1,79 @@
+"""`rowlock cron`: schedules from the command line."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.conftest import HOSTILE
+
+
+def test_list(app, run):
+    """A row a schedule, with its state and its times; as JSON, all that is known."""
+    app.schedule("b", "report", cron="0 3 * * *", timezone="Europe/Berlin", payload={"n": 1})
+    app.schedule("a", "report", cron="@hourly")
+    app.store.pause_schedule("a")
+    head, first, second = run("cron", "list").stdout.splitlines()
+    documents = json.loads(run("cron", "list", "--json").stdout)
+
+    assert head.split() == ["SCHEDULE", "STATUS", "CRON", "TIMEZONE", "KIND", "NEXT", "LAST"]
+    assert ["a", "paused", "@hourly", "UTC", "report", "-", "-"] == first.split()
+    assert {"b", "on", "Europe/Berlin", "report"} <= set(second.split())
+    assert ["a", "b"] == [document["name"] for document in documents]
+    assert ({"n": 1}, "user", "skip") == tuple(
+        documents[1][name] for name in ("payload", "source", "missed")
+    )
+    assert documents[1]["next_at"].endswith("Z")
+
+
+def test_an_empty_list(run):
+    """It says so, and is an empty list as JSON."""
+    assert "no schedules\n" == run("cron", "list").stdout
+    assert [] == json.loads(run("cron", "list", "--json").stdout)
+
+
+def test_run(app, run):
+    """A run by hand is enqueued at once; with a key, one that is in flight answers."""
+    app.schedule("s", "report", cron="@daily")
+    done = run("cron", "run", "s")
+    document = json.loads(run("cron", "run", "s", "--json").stdout)
+    jobs = {job.id for job in app.list(kind="report")}
+
+    assert {done.stdout.split()[-1], document["id"]} == jobs
+    assert {"schedule": "s"} == document["meta"]
+
+
+def test_run_what_is_in_flight(app, run):
+    """With a key there is one job in flight, and its id is told."""
+    task = app.task(name="report")(lambda: None)
+    app.schedule("s", task.using(key="one"), cron="@daily")
+    first, second = run("cron", "run", "s"), run("cron", "run", "s")
+
+    assert first.stdout.startswith("enqueued ")
+    assert f"in flight already: {first.stdout.split()[-1]}\n" == second.stdout
+
+
+def test_pause_and_resume(app, run):
+    """Several schedules are paused and resumed by name."""
+    for name in ("a", "b"):
+        app.schedule(name, "report", cron="@daily")
+    paused = run("cron", "pause", "a", "b")
+    resumed = run("cron", "resume", "a")
+
+    assert "paused a\npaused b\n" == paused.stdout
+    assert resumed.stdout.startswith("resumed a, next ")
+    assert [False, True] == [schedule.is_paused for schedule in app.store.list_schedules()]
+
+
+def test_an_unknown_name(run):
+    """Exit code 3, and one line that says so."""
+    for action in ("run", "pause", "resume"):
+        done = run("cron", action, "nobody")
+        assert (3, True) == (done.exit_code, "no schedule 'nobody'" in done.stderr)
+
+
+def test_hostile_names_are_escaped(app, run):
+    """A name can't write to the terminal of whoever lists it."""
+    app.schedule(HOSTILE, "report", cron="@daily")
+
+    assert not {"\x1b", "\x9b", "\r"} & set(run("cron", "list").stdout)
+    assert not {"\x1b", "\x9b", "\r"} & set(run("cron", "pause", HOSTILE).stdout)

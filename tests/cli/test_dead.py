@@ -1,0 +1,105 @@
+"""`rowlock dead`: the dead-letter box is listed, retried, emptied and copied."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rowlock import config
+from tests.cli.conftest import documents, kill, on_terminal
+
+
+@pytest.fixture
+def dead(app):
+    """Three dead jobs: two of the queue mail, one of which has a key, one of another."""
+    ids = []
+    for queue, key in (("mail", None), ("mail", "k"), ("other", None)):
+        job = app.enqueue("send", {"n": len(ids)}, queue=queue, key=key, max_attempts=1)
+        kill(app, job.id)
+        ids.append(job.id)
+    return ids
+
+
+def test_list(run, dead):
+    """The newest failure comes first, filters work, and pages go on."""
+    *first, end = documents(run("dead", "list", "--json", "--limit", "1"))
+    *rest, last = documents(run("dead", "list", "--json", "--cursor", end["next"]))
+
+    assert list(reversed(dead)) == [job["id"] for job in [*first, *rest]]
+    assert {"next": None} == last
+    assert dead[2] in run("dead", "list", "--queue", "other").stdout
+    assert "no jobs\n" == run("dead", "list", "--kind", "none").stdout
+
+
+def test_retry_by_filter(app, run, dead):
+    """Those that fit go back; one whose key is in use is skipped, and named."""
+    app.enqueue("send", queue="mail", key="k")
+    result = run("dead", "retry", "--queue", "mail")
+    rest = run("dead", "retry", "--json")
+
+    assert "retried 1 job, skipped 1\n" == result.stdout
+    assert f"skipped {dead[1]}: its key is in flight again, by another job\n" == result.stderr
+    assert {"retried": 1, "skipped": [dead[1]]} == json.loads(rest.stdout)
+    assert ["ready", "dead", "ready"] == [app.get(id).state for id in dead]
+
+
+def test_many_are_retried_step_by_step(app, run, dead, monkeypatch):
+    """Each step is a transaction of its own, and shown as progress."""
+    monkeypatch.setattr(config, "MAINTENANCE_BATCH_ROWS", 1)
+    result = run("dead", "retry")
+
+    assert "retried 3 jobs, skipped 0\n" == result.stdout
+    assert "retrying: 1 job\n" == result.stderr
+    assert [] == app.list(state="dead").jobs
+
+
+def test_purge_needs_to_be_meant(app, run, dead):
+    """Without a filter or --all, and in a pipe without --yes, nothing is removed."""
+    refused = [
+        run("dead", "purge", "--yes"),
+        run("dead", "purge", "--all"),
+        run("dead", "purge", "--queue", "mail"),
+        run("dead", "purge", "--queue", "mail", "--all", "--yes"),
+    ]
+
+    assert [2] * 4 == [result.exit_code for result in refused]
+    assert 3 == len(app.list(state="dead"))
+
+
+def test_purge(app, run, dead, monkeypatch):
+    """What fits is removed for good, in steps, with what belongs to it."""
+    monkeypatch.setattr(config, "MAINTENANCE_BATCH_ROWS", 1)
+    some = run("dead", "purge", "--queue", "mail", "--yes")
+    rest = run("dead", "purge", "--all", "--yes", "--json")
+
+    assert "removed 2 jobs\n" == some.stdout
+    assert {"removed": 1} == json.loads(rest.stdout)
+    assert [None] * 3 == [app.get(id) for id in dead]
+
+
+@pytest.mark.parametrize(("typed", "exit_code", "left"), [("y\n", 0, 1), ("n\n", 1, 3)])
+@pytest.mark.usefixtures("dead")
+def test_purge_asks_on_a_terminal(app, typed, exit_code, left):
+    """A person is told how many, and asked."""
+    code, text = on_terminal("dead", "purge", "--queue", "mail", url=app.url, typed=typed)
+
+    assert exit_code == code
+    assert "Remove 2 dead jobs for good? [y/N]" in text
+    assert left == len(app.list(state="dead"))
+
+
+def test_export(run, dead, tmp_path, monkeypatch):
+    """All dead jobs are written as JSON lines, page by page, to stdout or a file."""
+    monkeypatch.setattr("rowlock.cli.dead.PAGE_JOBS", 2)
+    file = tmp_path / "dead.jsonl"
+    printed = run("dead", "export")
+    written = run("dead", "export", "--queue", "mail", "--output", str(file))
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+
+    assert list(reversed(dead)) == [job["id"] for job in documents(printed)]
+    assert "" == written.stdout
+    assert written.stderr.endswith("exported 2 jobs\n")
+    assert [(dead[1], {"n": 1}), (dead[0], {"n": 0})] == [
+        (job["id"], job["payload"]) for job in lines
+    ]

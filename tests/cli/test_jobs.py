@@ -1,0 +1,261 @@
+"""`rowlock jobs`: tables and JSON of jobs, and what can be done to them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rowlock.ids import new_id
+from tests.cli.conftest import HOSTILE, documents, kill, on_terminal
+
+
+def test_list_is_a_table(app, run):
+    """A row a job: its state, the time that matters there, and its last error."""
+    ready = app.enqueue("send", queue="mail", key="k")
+    later = app.enqueue("report", delay=600)
+    dead = app.enqueue("bad", max_attempts=1)
+    kill(app, dead.id, "no way")
+    running = app.enqueue("work", queue="busy")
+    (lease,) = app.store.claim(worker="w", queues=["busy"])
+    app.store.progress(lease, fraction=0.25, text="a quarter")
+    result = run("jobs", "list")
+    head, *rows = result.stdout.splitlines()
+    found = {row.split()[0]: row for row in rows}
+
+    assert ["ID", "STATE", "KIND", "QUEUE", "ATTEMPT", "WHEN", "NOTE"] == head.split()
+    assert {ready.id, later.id, dead.id, running.id} == set(found)
+    assert "key k" in found[ready.id]
+    assert "in 10m" in found[later.id]
+    assert "Error: no way" in found[dead.id]
+    assert "25% a quarter" in found[running.id]
+    assert "\x1b" not in result.output
+
+
+def test_list_pages_as_json_lines(app, run):
+    """JSON is one line a job, and a last one with the cursor of what follows."""
+    ids = [app.enqueue("send", {"n": n}).id for n in range(3)]
+    *first, end = documents(run("jobs", "list", "--limit", "2", "--json"))
+    *rest, last = documents(run("jobs", "list", "--json", "--cursor", end["next"]))
+
+    assert list(reversed(ids)) == [job["id"] for job in [*first, *rest]]
+    assert {"next": None} == last
+    assert {"n": 2} == first[0]["payload"]
+    assert first[0]["created_at"].endswith("Z")
+
+
+def test_list_tells_of_more_beside_the_table(app, run):
+    """Where a table goes on is told on stderr, so that a pipe gets rows only."""
+    for _ in range(2):
+        app.enqueue("send")
+    result = run("jobs", "list", "--limit", "1")
+
+    assert 2 == len(result.stdout.splitlines())
+    assert result.stderr.startswith("more: --cursor ")
+    assert "no jobs\n" == run("jobs", "list", "--queue", "none").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "kinds"),
+    [
+        (["--state", "ready"], ["b"]),
+        (["--kind", "a"], ["a"]),
+        (["--queue", "mail"], ["a"]),
+        (["--tenant", "acme"], ["b"]),
+        (["--key", "k"], ["b"]),
+        (["--tag", "t"], ["a"]),
+        (["--since", "1h"], ["b", "a"]),
+        (["--until", "1h"], []),
+        (["--since", "2020-01-01T00:00Z", "--until", "2020-01-02T00:00+02:00"], []),
+    ],
+)
+def test_filters(app, run, words, kinds):
+    """Each filter of the library is an option."""
+    app.enqueue("a", queue="mail", tags=["t"], delay=60)
+    app.enqueue("b", tenant="acme", key="k")
+    *found, _ = documents(run("jobs", "list", "--json", *words))
+
+    assert kinds == [job["kind"] for job in found]
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code"),
+    [
+        (["list", "--state", "lost"], 2),
+        (["list", "--since", "yesterday"], 2),
+        (["list", "--since", "99999999999w"], 2),
+        (["list", "--limit", "0"], 2),
+        (["list", "--cursor", "x"], 4),
+        (["list", "--queue", ""], 4),
+        (["show"], 2),
+        (["show", "7"], 4),
+        (["show", "01a1e10f-531c-7000-8ad1-74fa1432526a"], 3),
+        (["cancel", "01a1e10f-531c-7000-8ad1-74fa1432526a"], 3),
+        (["retry", "01a1e10f-531c-7000-8ad1-74fa1432526a"], 3),
+        (["delete", "01a1e10f-531c-7000-8ad1-74fa1432526a"], 3),
+        (["wait", "01a1e10f-531c-7000-8ad1-74fa1432526a"], 3),
+        (["retry", "a", "b", "--payload", "{}"], 2),
+        (["retry", "a", "--payload", "["], 4),
+    ],
+)
+def test_mistakes_have_their_exit_codes(sqlite_url, words, exit_code):
+    """What is not there is 3, what is not valid 4, what is not understood 2."""
+    from click.testing import CliRunner
+
+    from rowlock.cli import main
+
+    result = CliRunner().invoke(main, ["--database-url", sqlite_url, "jobs", *words])
+
+    assert (exit_code, "") == (result.exit_code, result.stdout)
+    assert result.stderr
+
+
+def test_show(app, run):
+    """One job with its payload, errors and traceback; as JSON with every field."""
+    job = app.enqueue("send", {"to": "x"}, tags=["t"], max_attempts=1)
+    (lease,) = app.store.claim(worker="w", queues=["default"])
+    app.store.log(lease, ["hello", "there"])
+    with pytest.raises(ConnectionError) as caught:
+        refuse()
+    app.store.fail(lease, caught.value)
+    text = run("jobs", "show", job.id, "--log").stdout
+    (document,) = documents(run("jobs", "show", job.id, "--log", "--json"))
+
+    assert ["id", job.id] == text.splitlines()[0].split()
+    assert 'payload       {"to": "x"}' in text
+    assert "ConnectionError: refused" in text
+    assert "\n              Traceback (most recent call last)" in text
+    assert "hello" in text
+    assert ("dead", "ConnectionError: refused") == (document["state"], document["last_error"])
+    assert ["hello", "there"] == [line["text"] for line in document["log"]]
+
+
+def test_show_hides_only_what_is_not_set(app, run):
+    """A result of zero is a result; a priority of zero is none."""
+    job = app.enqueue("send")
+    app.store.succeed(app.store.claim(worker="w", queues=["default"]), [0])
+    names = {
+        line.split()[0]: line.split()[-1]
+        for line in run("jobs", "show", job.id).stdout.splitlines()
+    }
+
+    assert "0" == names["result"]
+    assert not {"priority", "tenant", "tags", "cancel_requested"} & names.keys()
+
+
+def refuse() -> None:
+    raise ConnectionError("refused")
+
+
+def test_hostile_texts_are_escaped(app, run):
+    """No stored text reaches a terminal as it is, wherever it stands."""
+    job = app.enqueue(
+        HOSTILE, {"x": HOSTILE}, queue=HOSTILE, key=HOSTILE, tenant=HOSTILE, tags=[HOSTILE]
+    )
+    kill(app, job.id, HOSTILE)
+    app.pause(HOSTILE)
+    app.store.announce(worker=HOSTILE, queues=[HOSTILE], kinds=[HOSTILE], host=HOSTILE, pid=1)
+    outputs = [
+        run(*words).output
+        for reading in (
+            ["jobs", "list"],
+            ["jobs", "show", job.id],
+            ["jobs", "show", HOSTILE],
+            ["jobs", "cancel", HOSTILE],
+            ["dead", "list"],
+            ["dead", "export"],
+            ["queues", "list"],
+            ["queues", "resume", HOSTILE],
+            ["stats"],
+            ["workers"],
+            ["top", "--once"],
+            ["doctor"],
+        )
+        for words in (reading, [*reading, "--json"])
+    ]
+    joined = "".join(outputs).replace("\n", "")
+
+    assert "" == "".join(character for character in joined if not character.isprintable())
+    assert "q\\x1b[2J\\x1b[31m\\x9b5m\\u202e\\rx" in joined
+
+
+def test_several_ids(app, run):
+    """One bad id keeps the others from nothing; the first failure decides the exit code."""
+    jobs = [app.enqueue("send").id for _ in range(2)]
+    result = run("jobs", "cancel", jobs[0], new_id(), "x", jobs[1])
+
+    assert 3 == result.exit_code
+    assert [f"{id} cancelled (cancelled)" for id in jobs] == result.stdout.splitlines()
+    assert 2 == len(result.stderr.splitlines())
+
+
+def test_cancel_tells_what_it_did(app, run):
+    """A running job is asked, an ended one is left."""
+    job = app.enqueue("send")
+    (lease,) = app.store.claim(worker="w", queues=["default"])
+    asked = documents(run("jobs", "cancel", job.id, "--json"))
+    app.store.succeed([lease])
+    late = run("jobs", "cancel", job.id)
+
+    assert [{"id": job.id, "outcome": "pending_on_worker", "state": "running"}] == asked
+    assert f"{job.id} already_terminal (succeeded)\n" == late.stdout
+
+
+def test_retry_with_another_payload(app, run):
+    """A dead job goes back, by choice with what it should have been given."""
+    job = app.enqueue("send", {"to": "x"}, max_attempts=1)
+    kill(app, job.id)
+    result = run("jobs", "retry", job.id, "--payload", '{"to": "y"}')
+    again = run("jobs", "retry", job.id, "--json")
+
+    assert f"{job.id} ready\n" == result.stdout
+    assert {"to": "y"} == app.get(job.id).payload
+    assert (4, "") == (again.exit_code, again.stdout)
+
+
+def test_delete(app, run):
+    """A job that waits is removed, one that runs is not."""
+    waits = app.enqueue("send", delay=60)
+    runs = app.enqueue("send")
+    app.store.claim(worker="w", queues=["default"])
+    result = run("jobs", "delete", waits.id, runs.id)
+
+    assert (4, f"{waits.id} deleted\n") == (result.exit_code, result.stdout)
+    assert "is running" in result.stderr
+
+
+def test_wait(app, run):
+    """It ends with the job, and says by its exit code whether that succeeded."""
+    good, bad, waiting = (app.enqueue(kind, queue=kind, max_attempts=1) for kind in "abc")
+    app.store.succeed(app.store.claim(worker="w", queues=["a"]))
+    kill(app, bad.id)
+    late = run("jobs", "wait", waiting.id, "--timeout", "50ms")
+
+    assert 0 == run("jobs", "wait", good.id).exit_code
+    assert (1, f"{bad.id} dead\n") == (
+        *(run("jobs", "wait", bad.id).exit_code, run("jobs", "wait", bad.id).stdout),
+    )
+    assert (1, 1) == (late.exit_code, late.stderr.count("\n"))
+    assert "is not finished after" in late.stderr
+
+
+def test_terminals_see_colours(sqlite_url, tmp_path):
+    """States are coloured on a terminal; not with NO_COLOR, nor without rich."""
+    on_terminal("enqueue", "send", url=sqlite_url)
+    code, drawn = on_terminal("jobs", "list", url=sqlite_url)
+    _, silent = on_terminal("jobs", "list", url=sqlite_url, NO_COLOR="1")
+    _, plain = on_terminal("jobs", "list", url=sqlite_url, without=tmp_path)
+    _, document = on_terminal("jobs", "show", "x", "--json", url=sqlite_url)
+
+    assert 0 == code
+    assert "\x1b[36mready" in drawn
+    assert "ready" in silent
+    assert "\x1b" not in silent + plain + document
+
+
+def test_json_on_a_terminal_is_indented(sqlite_url):
+    """A person reads one field a line."""
+    _, text = on_terminal("enqueue", "send", "--json", url=sqlite_url)
+
+    assert '\n  "kind": "send"' in text.replace("\r", "")
+    assert "send" == json.loads(text)["kind"]

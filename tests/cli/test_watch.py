@@ -1,0 +1,160 @@
+"""`rowlock queues`, `workers`, `stats`, `prune`, `top`, `completion`: the state of the whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from rowlock.cli import main
+from tests.cli.conftest import documents, kill
+
+
+@pytest.fixture
+def filled(app):
+    """Two queues, one paused; a worker that runs one job; one dead job."""
+    app.enqueue("send", queue="mail")
+    app.enqueue("send", queue="mail", delay=600)
+    kill(app, app.enqueue("bad", queue="other", max_attempts=1).id)
+    app.store.announce(worker="w1", queues=["mail"], kinds=["send"], host="box", pid=42)
+    app.store.claim(worker="w1", queues=["mail"])
+    app.pause("other")
+    return app
+
+
+def test_queues(filled, run):
+    """A row a queue, with whether it is paused."""
+    head, mail, other = run("queues", "list").stdout.splitlines()
+    found = json.loads(run("queues", "list", "--json").stdout)
+
+    assert head.startswith("QUEUE  STATUS  READY  SCHEDULED")
+    assert ["mail", "open", "0", "1", "0", "1", "0", "-"] == mail.split()
+    assert ["other", "paused", "0", "0", "0", "0", "1", "-"] == other.split()
+    assert [("mail", False), ("other", True)] == [(q["queue"], q["is_paused"]) for q in found]
+
+
+def test_pause_and_resume(app, run):
+    """Several queues are paused and resumed by name."""
+    paused = run("queues", "pause", "a", "b")
+    before = {queue.queue: queue.is_paused for queue in app.stats()}
+    run("queues", "resume", "a")
+    after = {queue.queue: queue.is_paused for queue in app.stats()}
+
+    assert "paused a\npaused b\n" == paused.stdout
+    assert {"a": True, "b": True} == before
+    assert {"a": False, "b": True} == after
+    assert 4 == run("queues", "pause", "").exit_code
+    assert 2 == run("queues", "pause").exit_code
+
+
+def test_stats(filled, run):
+    """Counts by state, sums for several queues, and zeros for a queue asked for by name."""
+    *_, all_queues = run("stats").stdout.splitlines()
+    (asked,) = json.loads(run("stats", "none", "--json").stdout)
+
+    assert ["all", "1", "0", "1", "0", "0", "1", "0", "-"] == all_queues.split()
+    assert {"value": 0, "exact": True} == asked["counts"]["ready"]
+    assert "none" == asked["queue"]
+    assert "other (paused)" in run("stats").stdout
+
+
+def test_workers(filled, run):
+    """A worker, what it serves and how many jobs it runs."""
+    _, row = run("workers").stdout.splitlines()
+    (document,) = json.loads(run("workers", "--json").stdout)
+
+    assert ["w1", "box", "42", "mail", "send", "1"] == row.split()[:6]
+    assert ("w1", ["mail"], 1) == (*(document["id"], document["queues"], len(document["running"])),)
+
+
+def test_nothing_yet(run):
+    """An empty database is told as such."""
+    assert "no queues yet\n" == run("queues", "list").stdout
+    assert "no workers\n" == run("workers").stdout
+    assert [] == json.loads(run("stats", "--json").stdout)
+    assert "removed 0 jobs\n" == run("prune").stdout
+
+
+def test_prune(app, run):
+    """What is past its retention is removed."""
+    app.enqueue("send", keep=0.000001)
+    app.enqueue("send", keep=0.000001)
+    app.store.succeed(app.store.claim(worker="w", queues=["default"], limit=2))
+
+    assert {"removed": 2} == json.loads(run("prune", "--json").stdout)
+
+
+def test_top_once(filled, run):
+    """One frame: the header, the queues, the workers and what runs."""
+    result = run("top", "--once")
+    (document,) = documents(run("top", "--once", "--json"))
+
+    assert 0 == result.exit_code
+    assert "1 worker" in result.stdout.splitlines()[0]
+    assert ["Queues", "Workers", "Running, newest first"] == [
+        line for line in result.stdout.splitlines() if line in ("Queues", "Workers")
+        or line.startswith("Running")
+    ]  # fmt: skip
+    assert ("mail", "w1", "send") == (
+        document["queues"][0]["queue"],
+        document["workers"][0]["id"],
+        document["running"][0]["kind"],
+    )
+
+
+def test_top_goes_on_in_a_pipe(sqlite_url):
+    """Frames follow each other, without control characters, until it is interrupted."""
+    command = [sys.executable, "-m", "rowlock.cli", "--database-url", sqlite_url, "top"]
+    with subprocess.Popen(
+        [*command, "--interval", "0.1", "--json"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        frames = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+
+    assert [None, 0.0] == [frame["succeeded_per_second"] for frame in frames]
+    assert 0 == process.returncode
+
+
+def test_top_is_live_on_a_terminal(sqlite_url):
+    """On a terminal it takes the screen, draws again, and gives the screen back."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "rowlock.cli", "--database-url", sqlite_url, "top"]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "30"}
+    environment.pop("NO_COLOR", None)
+    with subprocess.Popen(
+        [*command, "--interval", "0.1"], stdin=theirs, stdout=theirs, stderr=theirs,
+        env=environment, start_new_session=True,
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        drawn = b""
+        while drawn.count(b"succeeded/s") < 2:
+            drawn += os.read(ours, 65536)
+        process.send_signal(signal.SIGINT)
+        try:
+            while more := os.read(ours, 65536):
+                drawn += more
+        except OSError:  # The other end is closed.
+            pass
+    os.close(ours)
+
+    assert 0 == process.returncode
+    assert b"\x1b[?1049h" in drawn
+    assert b"\x1b[?1049l" in drawn
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell):
+    """The script of a shell asks the command itself."""
+    result = CliRunner().invoke(main, ["completion", shell])
+
+    assert 0 == result.exit_code
+    assert "_ROWLOCK_COMPLETE" in result.stdout
+    assert 2 == CliRunner().invoke(main, ["completion", "cmd"]).exit_code

@@ -1,0 +1,174 @@
+"""`app.schedule` and `@app.task(cron=...)`: what they write, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import rowlock
+from rowlock.scheduler import adeclare_schedules, declare_schedules
+
+
+def report(day: str = "today", *, copies: int = 1) -> None: ...
+
+
+@pytest.fixture
+def task(app: rowlock.App) -> rowlock.Task[..., None]:
+    return app.task(report)
+
+
+def test_a_task_is_scheduled(app: rowlock.App, clock: rowlock.ManualClock, task):
+    """Its jobs have the task's settings and the payload."""
+    schedule = app.schedule("s", task, cron="@hourly", payload={"day": "monday"})
+    clock.advance(3600)
+    app.store.fire_due()
+    (job,) = app.list()
+
+    assert ("report", {"day": "monday"}, "UTC") == (job.kind, job.payload, schedule.timezone)
+    assert (20, 86_400.0, "s") == (job.max_attempts, job.keep, job.meta["schedule"])
+    assert 1 == app.drain()
+
+
+def test_options_of_its_jobs(app: rowlock.App, clock: rowlock.ManualClock, task):
+    """`task.using(...)` says what holds for every job."""
+    call = task.using(queue="slow", priority=-5, key="one", tags=["x"], keep=60)
+    schedule = app.schedule("s", call, cron="@hourly", missed="once")
+    clock.advance(3600)
+    app.store.fire_due()
+    (job,) = app.list()
+
+    assert ("slow", -5, "one", ["x"]) == (
+        schedule.queue,
+        schedule.priority,
+        schedule.key,
+        schedule.tags,
+    )
+    assert ("slow", -5, "one", ["x"], 60) == (
+        job.queue,
+        job.priority,
+        job.key,
+        job.tags,
+        job.keep,
+    )
+
+
+def test_a_kind_by_its_name(app: rowlock.App, task):
+    """Also one that only workers elsewhere know; a known one's payload is checked."""
+    app.schedule("a", "elsewhere", cron="@daily", payload={"any": "thing"})
+    with pytest.raises(rowlock.PayloadInvalid, match="copies"):
+        app.schedule("b", "report", cron="@daily", payload={"copies": "two"})
+
+    assert ["a"] == [schedule.name for schedule in app.store.list_schedules()]
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda task: task.using(delay=5), "of one job"),
+        (lambda task: task.using(conn=object()), "of one job"),
+        (lambda task: task.using(id="018f0000-0000-7000-8000-000000000001"), "of one job"),
+        (lambda task: report, "must be a task"),
+    ],
+)
+def test_what_is_no_schedule(app: rowlock.App, task, make: Callable, problem: str):
+    """Options of a single job, and things that are no task, are refused."""
+    with pytest.raises(rowlock.OptionInvalid, match=problem):
+        app.schedule("s", make(task), cron="@daily")
+
+
+def test_a_wrong_payload_is_refused(app: rowlock.App, task):
+    """At once, not at the first tick."""
+    with pytest.raises(rowlock.PayloadInvalid, match="colour"):
+        app.schedule("s", task, cron="@daily", payload={"colour": "red"})
+
+    assert [] == app.store.list_schedules()
+
+
+@pytest.mark.asyncio
+async def test_the_async_twin(any_url: str):
+    """`aschedule` and `adeclare_schedules` do the same."""
+    async with rowlock.App(any_url) as app:
+        task = app.task(cron="@daily")(report)
+        await app.aschedule("s", task, cron="@hourly")
+        removed = await adeclare_schedules(app.store, app)
+        names = [schedule.name for schedule in await app.store.alist_schedules()]
+
+    assert ([], ["report", "s"]) == (removed, names)
+
+
+def test_a_task_with_a_cron(app: rowlock.App, clock: rowlock.ManualClock):
+    """It is written when it is declared, under the task's name, and runs."""
+    ran = list[str]()
+
+    @app.task(cron="30 2 * * *", timezone="Asia/Kolkata", queue="night")
+    def nightly(ctx: rowlock.Context, day: str = "today") -> None:
+        ran.append(ctx.job.meta["tick"])
+
+    before = app.store.list_schedules()
+    declare_schedules(app.store, app)
+    clock.advance(21 * 3600)
+    app.store.fire_due()
+    app.drain()
+    (written,) = app.store.list_schedules()
+
+    assert [] == before
+    assert ("nightly", "nightly", "night") == (written.name, written.kind, written.queue)
+    assert ("30 2 * * *", "Asia/Kolkata", "code") == (
+        written.cron,
+        written.timezone,
+        written.source,
+    )
+    assert ["2030-01-01T21:00:00+00:00"] == ran
+
+
+def test_tasks_of_a_collection(app: rowlock.App):
+    """`cron` works on tasks that are included later."""
+    tasks = rowlock.Tasks()
+    tasks.task(cron="@daily")(report)
+    app.include(tasks)
+    declare_schedules(app.store, app)
+
+    assert ["report"] == [schedule.name for schedule in app.store.list_schedules()]
+
+
+def test_what_is_gone_from_the_code(any_url: str):
+    """A task that lost its cron loses its schedule; one that is not here keeps it."""
+    with rowlock.App(any_url) as first, rowlock.App(any_url) as second:
+        first.task(cron="@daily")(report)
+        first.task(cron="@daily", name="theirs")(report)
+        declare_schedules(first.store, first)
+        second.task(report)
+        removed = declare_schedules(second.store, second)
+        left = [schedule.name for schedule in second.store.list_schedules()]
+        owned = declare_schedules(second.store, second, owns_all=True)
+
+    assert (["report"], ["theirs"], ["theirs"]) == (removed, left, owned)
+
+
+def test_a_cron_needs_no_arguments(app: rowlock.App):
+    """Parameters that nobody would give are refused where the task is defined."""
+
+    def needy(ctx: rowlock.Context, to: str) -> None: ...
+
+    with pytest.raises(rowlock.OptionInvalid, match=r"needs .*to: give them defaults") as caught:
+        app.task(cron="@daily")(needy)
+
+    assert "cron" == caught.value.option
+    assert None is app.find("needy")
+
+
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [
+        ({"cron": "nightly"}, "cron"),
+        ({"cron": "@daily", "timezone": "Mars"}, "timezone"),
+        ({"timezone": "UTC"}, "timezone"),
+    ],
+)
+def test_a_bad_cron_is_refused_at_once(app: rowlock.App, options: dict[str, str], option: str):
+    """Where the task is defined, not when a worker starts."""
+    with pytest.raises(rowlock.OptionInvalid) as caught:
+        app.task(**options)(report)
+
+    assert option == caught.value.option

@@ -1,0 +1,143 @@
+"""The scheduler as a service: it fires, sleeps until the next tick, and outlives the database."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+import rowlock
+from rowlock import config
+from rowlock.errors import StoreUnavailable
+from rowlock.schedule import Fired
+from rowlock.scheduler import Scheduler
+
+SECOND_TICKS = "* * * * * *"
+
+
+class FakeStore:
+    """Answers `afire_due` from a list; after the last answer it waits for ever."""
+
+    def __init__(self, *answers: Fired | Exception) -> None:
+        self.answers = list(answers)
+        self.is_done = asyncio.Event()
+        self.calls = 0
+
+    async def afire_due(self) -> Fired:
+        self.calls += 1
+        if not self.answers:
+            self.is_done.set()
+            await asyncio.Event().wait()
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@contextlib.asynccontextmanager
+async def running(service: Callable[[], Awaitable[None]]) -> AsyncIterator[asyncio.Task[Any]]:
+    task = asyncio.ensure_future(service())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def eventually(is_so: Callable[[], Awaitable[bool]]) -> None:
+    """Look again and again, for half a minute at most: it is done by a service on its own."""
+    async with asyncio.timeout(30):
+        while True:
+            if await is_so():
+                return
+            await asyncio.sleep(0.01)
+
+
+async def has_jobs(app: rowlock.App, count: int) -> bool:
+    return len((await app.alist()).jobs) >= count
+
+
+def nothing(wait: float | None = 0.0, *, unreadable: tuple[str, ...] = ()) -> Fired:
+    return Fired([], wait, list(unreadable))
+
+
+@pytest.mark.asyncio
+async def test_schedulers_fire_real_ticks(any_url: str):
+    """Three of them on one database, by its own clock: each second once."""
+    async with rowlock.App(any_url) as app:
+        await app.aschedule("s", "tick", cron=SECOND_TICKS, missed="all")
+        others = [rowlock.App(any_url) for _ in range(2)]
+        services = [Scheduler(each.store) for each in (app, *others)]
+        async with running(services[0].run), running(services[1].run), running(services[2].run):
+            await eventually(lambda: has_jobs(app, 3))
+        ticks = sorted(job.meta["tick"] for job in (await app.alist()).jobs)
+        for other in others:
+            await other.aclose()
+
+    assert len(ticks) == len(set(ticks))
+
+
+@pytest.mark.asyncio
+async def test_it_is_woken(any_url: str):
+    """A scheduler that sleeps for half a minute looks at once when it is told to."""
+    clock = rowlock.ManualClock()
+    async with rowlock.App(any_url, clock=clock) as app:
+        scheduler = Scheduler(app.store)
+        async with running(scheduler.run), asyncio.timeout(20):
+            await app.aschedule("s", "tick", cron="0 * * * *")
+            clock.advance(3600)
+            while not (await app.alist()).jobs:
+                scheduler.wake()
+                await asyncio.sleep(0.01)
+
+        assert 1 == len((await app.alist()).jobs)
+
+
+@pytest.mark.asyncio
+async def test_it_outlives_the_database(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """While the database is away it tries again and says so once; then that it is back."""
+    monkeypatch.setattr(config, "SERVICE_RETRY_SECONDS", 0.001)
+    away = StoreUnavailable("gone")
+    store = FakeStore(nothing(), away, away, away, nothing(), away, nothing())
+    caplog.set_level(logging.INFO, "rowlock.scheduler")
+    async with running(Scheduler(store, chance=Random(1)).run), asyncio.timeout(20):
+        await store.is_done.wait()
+
+    assert ["WARNING", "INFO", "WARNING", "INFO"] == [record.levelname for record in caplog.records]
+    assert "3 tries" in caplog.messages[1]
+
+
+@pytest.mark.asyncio
+async def test_an_unreadable_schedule_is_told_once(caplog: pytest.LogCaptureFixture):
+    """Not every half minute; again if it was readable in between."""
+    bad = nothing(unreadable=("a",))
+    store = FakeStore(bad, bad, nothing(), bad)
+    async with running(Scheduler(store).run), asyncio.timeout(20):
+        await store.is_done.wait()
+
+    assert 2 == sum("'a'" in message for message in caplog.messages)
+
+
+@pytest.mark.asyncio
+async def test_a_mistake_of_ours_is_not_hidden():
+    """Any other error ends the service, for whoever runs it to see."""
+    store = FakeStore(nothing(), ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        await Scheduler(store).run()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("wait", "slept"), [(None, 30.0), (3600.0, 30.0), (0.25, 0.25)])
+async def test_how_long_it_sleeps(wait: float | None, slept: float):
+    """Until the next tick, and half a minute at most."""
+    scheduler = Scheduler(FakeStore(nothing(wait)))
+
+    assert slept == await scheduler._fire()

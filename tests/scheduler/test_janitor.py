@@ -1,0 +1,73 @@
+"""The janitor: lost jobs come back, old ones go, whatever happens to the database meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import rowlock
+from rowlock import config
+from rowlock.errors import StoreUnavailable
+from rowlock.scheduler import Janitor
+from tests.scheduler.test_fire import eventually, running
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("has_retention", [True, False])
+async def test_it_keeps_house(any_url: str, has_retention: bool):
+    """An expired lease is given back; a finished job goes when its time is over, if wanted."""
+    clock = rowlock.ManualClock()
+    async with rowlock.App(any_url, clock=clock) as app:
+        old = await app.aenqueue("old", keep=3600)
+        (lease,) = await app.store.aclaim(worker="w", queues=None)
+        await app.store.asucceed([lease])
+        lost = await app.aenqueue("lost")
+        await app.store.aclaim(worker="w", queues=None, lease=30)
+        clock.advance(3601)
+        janitor = Janitor(app.store, has_retention=has_retention)
+
+        async def is_kept() -> bool:
+            is_back = (await app.aget(lost.id)).state is rowlock.JobState.READY
+            return is_back and (not has_retention or await app.aget(old.id) is None)
+
+        async with running(janitor.run):
+            await eventually(is_kept)
+
+        assert has_retention is (await app.aget(old.id) is None)
+
+
+class FakeStore:
+    """Fails the first calls of each kind."""
+
+    def __init__(self) -> None:
+        self.calls = {"recover": 0, "prune": 0}
+        self.is_done = asyncio.Event()
+
+    async def arecover(self) -> int:
+        return self._count("recover")
+
+    async def aprune(self) -> int:
+        return self._count("prune")
+
+    def _count(self, what: str) -> int:
+        self.calls[what] += 1
+        if self.calls[what] < 3:
+            raise StoreUnavailable("gone")
+        if min(self.calls.values()) > 5:
+            self.is_done.set()
+        return 0
+
+
+@pytest.mark.asyncio
+async def test_it_outlives_the_database(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Both go on after a failure, and each says once that it can't work."""
+    for name in ("SERVICE_RETRY_SECONDS", "RECOVER_SECONDS", "PRUNE_SECONDS"):
+        monkeypatch.setattr(config, name, 0.001)
+    store = FakeStore()
+    async with running(Janitor(store).run), asyncio.timeout(20):
+        await store.is_done.wait()
+
+    assert 2 == sum(record.levelname == "WARNING" for record in caplog.records)

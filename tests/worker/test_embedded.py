@@ -1,0 +1,264 @@
+"""The worker inside the caller's process: slots, cancellation, limits, the bell, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+import rowlock
+from rowlock import JobState, config
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture
+def app(any_url):
+    app = rowlock.App(any_url)
+    yield app
+    app.close()
+
+
+async def ended(app: rowlock.App, job: rowlock.Job) -> rowlock.Job:
+    return await app.await_(job.id, timeout=20)
+
+
+async def test_both_kinds_of_functions_run(app):
+    """Coroutines run on the loop, plain functions in threads, beside each other."""
+    here = threading.current_thread()
+
+    @app.task
+    async def soft() -> bool:
+        return threading.current_thread() is here
+
+    @app.task
+    def hard() -> bool:
+        return threading.current_thread() is here
+
+    jobs = [await soft.aenqueue(), await hard.aenqueue()]
+    async with app.worker():
+        results = [(await ended(app, job)).result for job in jobs]
+
+    assert [True, False] == results
+    await app.aclose()
+
+
+async def test_concurrency_is_bounded(app):
+    """Never more jobs run at once than there are slots, of the worker and of a queue."""
+    running: dict[str, int] = {"a": 0, "b": 0}
+    most: dict[str, int] = {"a": 0, "b": 0, "all": 0}
+
+    @app.task
+    async def work(name: str) -> None:
+        running[name] += 1
+        most[name] = max(most[name], running[name])
+        most["all"] = max(most["all"], sum(running.values()))
+        await asyncio.sleep(0.02)
+        running[name] -= 1
+
+    jobs = await app.aenqueue_many(
+        [work.using(queue=name).job(name=name) for name in ("a", "b") for _ in range(20)]
+    )
+    async with app.worker({"a": 2, "b": 5}, concurrency=6):
+        for job in jobs:
+            await ended(app, job)
+
+    assert most["a"] <= 2
+    assert most["b"] <= 5
+    assert most["all"] <= 6
+    assert most["b"] > 1
+    await app.aclose()
+
+
+async def test_a_running_coroutine_is_cancelled(app):
+    """A request to cancel reaches the coroutine as CancelledError; the job ends cancelled."""
+    seen = asyncio.Event()
+
+    @app.task
+    async def endless() -> None:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            seen.set()
+            raise
+
+    job = await endless.aenqueue()
+    async with app.worker(lease=1):
+        await until(lambda: app.get(job.id).state is JobState.RUNNING)
+        assert rowlock.CancelOutcome.PENDING_ON_WORKER == (await app.acancel(job.id)).outcome
+        found = await ended(app, job)
+
+    assert JobState.CANCELLED == found.state
+    assert seen.is_set()
+    await app.aclose()
+
+
+async def until(condition, *, seconds: float = 20.0) -> None:
+    """Wait for the store to say so, off the loop."""
+    end = time.monotonic() + seconds
+    while not await asyncio.to_thread(condition):
+        assert time.monotonic() < end, "it did not come to pass"
+        await asyncio.sleep(0.01)
+
+
+async def test_a_plain_function_sees_the_request(app):
+    """A thread sees the flag, and ends the job itself."""
+
+    @app.task
+    def endless(ctx: rowlock.Context) -> None:
+        pause = threading.Event()
+        while not ctx.cancel_requested:
+            pause.wait(0.01)
+        raise rowlock.Cancel("seen")
+
+    job = await endless.aenqueue()
+    async with app.worker(lease=1):
+        await until(lambda: app.get(job.id).state is JobState.RUNNING)
+        await app.acancel(job.id)
+        found = await ended(app, job)
+
+    assert (JobState.CANCELLED, "Cancelled: seen") == (found.state, found.last_error)
+    await app.aclose()
+
+
+async def test_a_time_limit_is_a_failure(app):
+    """A coroutine past its limit is ended, and has failed."""
+
+    @app.task(timeout=0.05, max_attempts=1)
+    async def slow() -> None:
+        await asyncio.sleep(600)
+
+    async with app.worker():
+        found = await ended(app, await slow.aenqueue())
+
+    assert JobState.DEAD == found.state
+    assert "longer than its limit" in found.last_error
+    await app.aclose()
+
+
+async def test_the_end_lets_running_jobs_finish(app):
+    """Within the grace a running job ends by itself, and sees that the worker stops."""
+    started = asyncio.Event()
+
+    @app.task
+    async def work(ctx: rowlock.Context) -> bool:
+        started.set()
+        while not ctx.stopping:  # noqa: ASYNC110  # as handlers do
+            await asyncio.sleep(0.01)
+        return True
+
+    job = await work.aenqueue()
+    async with app.worker(grace=20):
+        await started.wait()
+    found = await app.aget(job.id)
+
+    assert (JobState.SUCCEEDED, True) == (found.state, found.result)
+    await app.aclose()
+
+
+async def test_the_end_gives_back_what_does_not_finish(app):
+    """After the grace, and for what had not started: back into the queue, uncounted."""
+    started = asyncio.Event()
+
+    @app.task
+    async def endless() -> None:
+        started.set()
+        await asyncio.sleep(600)
+
+    jobs = await app.aenqueue_many([endless.job() for _ in range(5)])
+    async with app.worker(grace=0, concurrency=2):
+        await started.wait()
+    found = [await app.aget(job.id) for job in jobs]
+
+    assert [(JobState.READY, 0)] * 5 == [(job.state, job.attempt) for job in found]
+    await app.aclose()
+
+
+async def test_the_bell_wakes_an_idle_worker(app, monkeypatch):
+    """A worker that hardly polls runs a new job all the same: it heard the bell."""
+    monkeypatch.setattr(config, "POLL_SECONDS", 600)
+    monkeypatch.setattr(config, "POLL_SECONDS_WITH_BELL", 600)
+
+    @app.task
+    async def work() -> None: ...
+
+    async with app.worker():
+        for _ in range(5):
+            job = await asyncio.to_thread(work.enqueue)
+            assert JobState.SUCCEEDED == (await ended(app, job)).state
+    await app.aclose()
+
+
+async def test_delayed_jobs_start_without_polling(app, monkeypatch):
+    """A worker knows when the next job is due, and wakes for it."""
+    monkeypatch.setattr(config, "POLL_SECONDS", 600)
+    monkeypatch.setattr(config, "POLL_SECONDS_WITH_BELL", 600)
+
+    @app.task
+    async def work() -> None: ...
+
+    job = await work.using(delay=0.5).aenqueue()
+    async with app.worker():
+        found = await ended(app, job)
+
+    assert JobState.SUCCEEDED == found.state
+    assert found.started_at >= found.run_at
+    await app.aclose()
+
+
+async def test_progress_is_visible_while_it_runs(app):
+    """What a coroutine says of its progress is stored before it has ended."""
+    go_on = asyncio.Event()
+
+    @app.task
+    async def work(ctx: rowlock.Context) -> None:
+        ctx.progress(0.5, "half")
+        ctx.log("here")
+        await go_on.wait()
+
+    job = await work.aenqueue()
+    async with app.worker():
+        await until(lambda: app.get(job.id).progress is not None)
+        await until(lambda: app.store.read_log(job.id))
+        go_on.set()
+        await ended(app, job)
+
+    assert "half" == (await app.aget(job.id)).progress.text
+    await app.aclose()
+
+
+async def test_failures_and_follow_ups(app):
+    """A failure is retried, a success brings its follow-up jobs."""
+
+    @app.task
+    async def child() -> str:
+        return "child"
+
+    @app.task(retry=rowlock.retry.fixed(0.05))
+    async def parent(ctx: rowlock.Context) -> int:
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+        ctx.enqueue_on_success(child)
+        return ctx.attempt
+
+    job = await parent.aenqueue()
+    async with app.worker():
+        assert 2 == (await ended(app, job)).result
+        await until(lambda: app.list(kind="child", state="succeeded").jobs)
+    await app.aclose()
+
+
+async def test_a_handler_that_is_cancelled_by_itself_has_failed(app):
+    """A CancelledError that nobody asked for is an error like any other."""
+
+    @app.task(max_attempts=1)
+    async def odd() -> None:
+        raise asyncio.CancelledError
+
+    async with app.worker():
+        found = await ended(app, await odd.aenqueue())
+
+    assert JobState.DEAD == found.state
+    await app.aclose()

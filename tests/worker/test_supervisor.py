@@ -1,0 +1,270 @@
+"""`rowlock worker`: real processes, killed, stopped and told to end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import rowlock
+from rowlock import JobState
+from tests.worker.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+LEASE_SECONDS = 2
+
+
+@pytest.fixture
+def app(any_url):
+    app = rowlock.App(any_url)
+    app.migrate()
+    yield app
+    app.close()
+
+
+@contextmanager
+def worker(app: rowlock.App, *words: str, cron: bool = False) -> Iterator[subprocess.Popen]:
+    """A supervisor and its children; ended, and reaped, whatever happens."""
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "rowlock.cli", "--app", "tests.worker.jobs_app:app", "worker"),
+            *("--lease", str(LEASE_SECONDS), *([] if cron else ["--no-cron"]), *words),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "ROWLOCK_DATABASE_URL": app.url},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def children_of(process: subprocess.Popen) -> list[int]:
+    path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return [int(pid) for pid in path.read_text().split()]
+
+
+def runners(note: Path) -> list[int]:
+    """The processes that have started the job, in order."""
+    return [int(line) for line in note.read_text().split()] if note.exists() else []
+
+
+def is_gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_a_drain_runs_everything_and_ends(app):
+    """All ready jobs are run by the children, and the supervisor ends well."""
+    jobs = app.enqueue_many(
+        [{"kind": "noop", "payload": {"number": n}} for n in range(300)]
+        + [{"kind": "plain", "payload": {"number": n}} for n in range(100)]
+    )
+    with worker(app, "--drain", "-p", "2") as process:
+        assert 0 == process.wait(60)
+
+    assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in jobs}
+
+
+def test_a_killed_childs_job_runs_again(app, tmp_path):
+    """SIGKILL of a child in the middle of a job: another one runs it, and the crash is told."""
+    note, go_on = tmp_path / "note", tmp_path / "go-on"
+    job = app.enqueue("wait_for_file", {"path": str(go_on), "note": str(note)})
+    with worker(app, "-p", "2"):
+        (first,) = wait_until(lambda: runners(note))
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: len(runners(note)) == 2)
+        go_on.touch()
+        found = app.wait(job.id, timeout=30)
+
+    assert (JobState.SUCCEEDED, 2, 1) == (found.state, found.attempt, found.crashes)
+    assert "SIGKILL" in found.errors[0].message
+    assert runners(note)[1] != first
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_poison_dies_alone(app, number):
+    """A job that takes down its process ends dead; its neighbours all succeed."""
+    poison = app.enqueue("kill_myself", {"signal_number": int(number)})
+    others = app.enqueue_many([{"kind": "noop"} for _ in range(200)])
+    with worker(app, "--drain", "-p", "2") as process:
+        assert 0 == process.wait(60)
+    found = app.get(poison.id)
+
+    assert (JobState.DEAD, 3) == (found.state, found.crashes)
+    assert "Poison" in found.last_error
+    assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in others}
+
+
+def test_sigterm_waits_for_running_jobs(app, tmp_path):
+    """A running job finishes within the grace; the exit is a good one, and no lease is left."""
+    note, go_on = tmp_path / "note", tmp_path / "go-on"
+    job = app.enqueue("wait_for_file", {"path": str(go_on), "note": str(note)})
+    with worker(app) as process:
+        wait_until(lambda: runners(note))
+        process.terminate()
+        app.enqueue("noop")
+        go_on.touch()
+
+        assert 0 == process.wait(30)
+    assert JobState.SUCCEEDED == app.get(job.id).state
+    assert not app.list(state="running").jobs
+    assert 1 == len(app.list(state="ready").jobs)
+
+
+def test_sigterm_gives_back_what_does_not_stop(app, tmp_path):
+    """After the grace the processes are ended, and their jobs go back uncounted."""
+    note = tmp_path / "note"
+    job = app.enqueue("wait_for_file", {"path": str(tmp_path / "never"), "note": str(note)})
+    with worker(app, "--grace", "0.2") as process:
+        wait_until(lambda: runners(note))
+        process.terminate()
+        process.wait(30)
+    found = app.get(job.id)
+
+    assert (JobState.READY, 0) == (found.state, found.attempt)
+
+
+def test_children_end_with_their_supervisor(app, tmp_path):
+    """SIGKILL of the supervisor: its children claim nothing more, and end."""
+    note = tmp_path / "note"
+    app.enqueue("wait_for_file", {"path": str(tmp_path / "never"), "note": str(note)})
+    with worker(app, "-p", "2", "--grace", "60") as process:
+        wait_until(lambda: runners(note))
+        children = children_of(process)
+        process.kill()
+        process.wait()
+
+        assert 2 == len(children)
+        wait_until(lambda: all(map(is_gone, children)))
+
+
+def test_a_stopped_child_loses_its_lease(app, tmp_path):
+    """SIGSTOP longer than the lease: another runs the job, and the first can't change a thing."""
+    note, go_on = tmp_path / "note", tmp_path / "go-on"
+    job = app.enqueue("wait_for_file", {"path": str(go_on), "note": str(note)})
+    with worker(app):
+        (stopped,) = wait_until(lambda: runners(note))
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            with worker(app):
+                wait_until(lambda: app.store.recover() or len(runners(note)) == 2)
+                wait_until(lambda: len(runners(note)) == 2)
+                go_on.touch()
+                first = app.wait(job.id, timeout=30)
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        again = app.enqueue("noop")
+        app.wait(again.id, timeout=30)
+
+    assert (JobState.SUCCEEDED, 2) == (first.state, first.attempt)
+    assert first == app.get(job.id)
+
+
+def test_a_plain_function_past_its_limit_is_ended_with_its_process(app, tmp_path):
+    """Its attempts are used up as failures; a neighbour in the same child runs again uncounted."""
+    note, go_on = tmp_path / "note", tmp_path / "go-on"
+    neighbour = app.enqueue("wait_for_file", {"path": str(go_on), "note": str(note)})
+    with worker(app):
+        wait_until(lambda: runners(note))
+        stuck = app.enqueue("never_ends")
+        found = app.wait(stuck.id, timeout=60)
+        go_on.touch()
+        beside = app.wait(neighbour.id, timeout=30)
+
+    assert (JobState.DEAD, 2, 0) == (found.state, found.attempt, found.crashes)
+    assert "longer than its limit" in found.last_error
+    assert (JobState.SUCCEEDED, 1, []) == (beside.state, beside.attempt, beside.errors)
+
+
+def test_holding_the_interpreter_does_not_lose_the_lease(app, tmp_path):
+    """The supervisor beats whatever a handler does: it runs once."""
+    note = tmp_path / "note"
+    job = app.enqueue("hold_the_interpreter", {"seconds": 3 * LEASE_SECONDS, "note": str(note)})
+    with worker(app), worker(app):
+        found = app.wait(job.id, timeout=60)
+
+    assert (JobState.SUCCEEDED, 1) == (found.state, found.attempt)
+    assert ["run"] == note.read_text().split()
+
+
+def test_children_are_replaced_after_so_many_jobs(app):
+    """`--max-jobs` recycles a child; nothing is lost on the way."""
+    jobs = app.enqueue_many([{"kind": "where"} for _ in range(40)])
+    with worker(app, "--max-jobs", "10", "-c", "2"):
+        processes = {app.wait(job.id, timeout=60).result for job in jobs}
+
+    assert len(processes) >= 3
+
+
+def test_another_worker_recovers_what_a_lost_machine_held(app, tmp_path):
+    """Supervisor and child gone at once: the lease expires, and another worker runs the job."""
+    note, go_on = tmp_path / "note", tmp_path / "go-on"
+    job = app.enqueue("wait_for_file", {"path": str(go_on), "note": str(note)})
+    with worker(app) as lost:
+        wait_until(lambda: runners(note))
+        for pid in [lost.pid, *children_of(lost)]:
+            os.kill(pid, signal.SIGKILL)
+        lost.wait()
+    with worker(app):
+        wait_until(lambda: len(runners(note)) == 2, seconds=40)
+        go_on.touch()
+        found = app.wait(job.id, timeout=30)
+
+    assert (JobState.SUCCEEDED, 2) == (found.state, found.attempt)
+    assert "lease expired" == found.errors[0].message
+
+
+@pytest.mark.parametrize(("action", "state"), [("retry", "succeeded"), ("park", "dead")])
+def test_orphans_are_adopted_at_the_start(app, action, state):
+    """By choice a worker takes over what was not heard of, before its lease has expired."""
+    job = app.enqueue("noop")
+    app.store.claim(worker="gone", queues=["default"], lease=3600)
+    words = ("-q", "default", "--orphans", action, "--orphans-older-than", "0")
+    with worker(app, *words):
+        found = app.wait(job.id, timeout=30)
+
+    assert state == found.state
+    assert "orphaned" in found.errors[0].message
+
+
+def test_workers_announce_themselves(app):
+    """A worker is listed with what it serves while it lives, and is gone when it ended."""
+    with worker(app, "-q", "default,mail:3"):
+        (info,) = wait_until(app.workers)
+    assert ["default", "mail"] == info.queues
+    assert "noop" in info.kinds
+    assert [] == app.workers()
+
+
+def test_schedules_in_the_code_are_fired(app):
+    """A task with `cron` is enqueued by a worker, without any call."""
+    with worker(app, cron=True):
+        found = wait_until(lambda: app.list(kind="every_second", state="succeeded").jobs)
+
+    assert "every_second" == found[0].meta["schedule"]
+
+
+def test_without_an_app_it_says_what_it_needs():
+    """The command line explains itself."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rowlock.cli", "worker"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={name: value for name, value in os.environ.items() if name != "ROWLOCK_APP"},
+    )
+
+    assert 2 == done.returncode
+    assert "--app" in done.stderr

@@ -82,9 +82,16 @@ class Child:
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     def tell(self, word: dict[str, object]) -> None:
-        # It may be dying; its death is noticed elsewhere.
-        with contextlib.suppress(BrokenPipeError):
+        # It may be dying, which is noticed elsewhere, or too busy to read: it is told again.
+        with contextlib.suppress(BrokenPipeError, BlockingIOError):
             os.write(self.say, json.dumps(word).encode() + b"\n")
+
+    def tell_of(self, lease: Lease, beat: Beat) -> None:
+        """Pass on what a beat found; a lease that was settled meanwhile is not lost."""
+        if beat is Beat.CANCEL_REQUESTED:
+            self.tell({"cancel": [lease.id]})
+        elif beat is Beat.LOST and any(slot.id == lease.id for slot in self.table.slots()):
+            self.tell({"lost": [lease.id]})
 
     def close(self) -> None:
         self.table.close()
@@ -230,6 +237,7 @@ class Supervisor:
         os.close(memory)
         child = Child(number, worker, process, table, say, hear, time.monotonic())
         os.set_blocking(hear, False)
+        os.set_blocking(say, False)
         self._children[process.pid] = child
         self._selector.register(hear, selectors.EVENT_READ, lambda: self._on_told(child))
         logger.info("child %d started: process %d, worker %s", number, process.pid, worker)
@@ -397,11 +405,11 @@ class Supervisor:
             return
         leases = [lease for _, lease in held]
         beats = self._store.heartbeat(leases, lease=self._settings.lease_seconds)
-        for (child, lease), beat in zip(held, beats, strict=True):
-            if beat is Beat.CANCEL_REQUESTED:
-                child.tell({"cancel": [lease.id]})
-            elif beat is Beat.LOST and any(slot.id == lease.id for slot in child.table.slots()):
-                child.tell({"lost": [lease.id]})
+        with self._guard:
+            for (child, lease), beat in zip(held, beats, strict=True):
+                # One that died meanwhile has no pipe and no table any more.
+                if self._children.get(child.process.pid) is child:
+                    child.tell_of(lease, beat)
 
 
 def _overdue_outcome(slot: Slot) -> Outcome:

@@ -2,9 +2,9 @@
 
 1. Writers take a lock file first, then BEGIN IMMEDIATE: our own processes queue up without
    SQLite's coarse busy sleeps, and a checkpoint can know that none of them writes. (Eight processes
-   with one row a transaction: 7,000 writes/s and 0.3 s for the longest wait; BEGIN IMMEDIATE with a
-   busy timeout alone 6,300 and 1.5 s; a lock that blocks in the kernel 5,400 and 0.1 s, but no
-   bound: a stopped process would hang all others.)
+   with one row a transaction: 5,700 writes/s, and 0.15 s for the longest wait of one. BEGIN
+   IMMEDIATE with a busy timeout alone gave 6,600, but some waited for 2.3 s: that is paid for. A
+   lock that blocks in the kernel was no faster, and has no bound: a stopped process hangs all.)
 2. Libraries before 3.51.3 may corrupt the file when a checkpoint runs beside a writer that starts
    the log anew. So the automatic checkpoint is off, and the log is folded by a writer of ours that
    holds the lock file, before it has the 1,000 frames at which other people's connections would

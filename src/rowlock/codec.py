@@ -108,6 +108,19 @@ def decode(text: str) -> Any:
         raise ValueError(f"not readable as JSON: {error}") from error
 
 
+def escaped(text: str) -> str:
+    """The text with every control, format and line-break character written out.
+
+    What is stored may come from anyone; printed as it is, it could move the cursor, rewrite the
+    screen, begin a line of a log, or hide itself from whoever reads it.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
 def clean_text(text: str, *, bytes_max: int) -> str:
     """Return the text as any store takes it, in at most `bytes_max` bytes of UTF-8.
 

@@ -31,6 +31,10 @@ ERROR_FRAMES_MAX: Final = 100
 LOG_LINES_MAX: Final = 1_000
 LOG_LINE_BYTES_MAX: Final = 4 * 1024
 PROGRESS_TEXT_BYTES_MAX: Final = 1024
+# Of an error, the worker's log gets the beginning of the first line; the job keeps the whole.
+LOGGED_ERROR_CHARACTERS_MAX: Final = 200
+# No line of a log is longer, whatever a library puts into it: collectors cut or drop such lines.
+LOGGED_CHARACTERS_MAX: Final = 16 * 1024
 
 MAX_ATTEMPTS_DEFAULT: Final = 20
 MAX_ATTEMPTS_LIMIT: Final = 1_000_000
@@ -92,13 +96,22 @@ SQLITE_GROUP_MAX: Final = 256
 # PostgreSQL.
 POSTGRES_POOL_MAX: Final = 10
 POSTGRES_POOL_WAIT_SECONDS: Final = 30.0
+# Of those, so many may be lent to handlers at once: beats, claims and settles need the others.
+POSTGRES_BLOCKS_MAX: Final = 8
 POSTGRES_CONNECT_SECONDS: Final = 10
+# A server that does not answer a statement for so long is taken for dead. Longer than a statement
+# of ours takes, and than the keepalives need to notice a dead machine.
+POSTGRES_CALL_SECONDS: Final = 30.0
 # A lost race (serialization, deadlock) or a lost connection is tried again so often.
 STORE_TRIES_MAX: Final = 5
 STORE_RETRY_SECONDS: Final = 0.02
 # The doorbell rings at most once in so long a time per queue and process.
 BELL_SECONDS: Final = 0.005
 BELL_QUEUE_BYTES_MAX: Final = 200
+# A listener rings for itself so often, and must hear it within so long: a connection may be half
+# dead, and behind a pooler LISTEN looks fine and stays silent.
+BELL_PING_SECONDS: Final = 30.0
+BELL_ANSWER_SECONDS: Final = 5.0
 
 # A run's progress is written at most twice a second.
 PROGRESS_SECONDS: Final = 0.5
@@ -144,3 +157,13 @@ GIVE_BACK_AGAIN_SECONDS: Final = (1.0, 3.0)
 TIMEOUT_GRACE_SECONDS: Final = 2.0
 # How long cancelled coroutines get to clean up when a worker ends.
 STOP_SECONDS: Final = 2.0
+# Process slots. The app must be loaded within this time; a slot without work is ended after so
+# long; and no message between a slot and its worker is larger: a mistake must not fill the memory.
+SLOT_START_SECONDS: Final = 60.0
+SLOT_IDLE_SECONDS: Final = 60.0
+SLOT_FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
+# A slot's last words are waited for so long after its death.
+SLOT_LAST_WORDS_SECONDS: Final = 0.5
+# `--reload` looks so often, at so many files at most: a look takes a tenth of a second then.
+RELOAD_SECONDS: Final = 1.0
+RELOAD_FILES_MAX: Final = 10_000

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from types import TracebackType
 from typing import Any, Protocol
 
 from rowlock.clock import duration_us
 from rowlock.config import RELEASE_SECONDS_DEFAULT
+from rowlock.errors import InvalidTransition
 from rowlock.job import Job
 from rowlock.store import NewJob
 
@@ -47,6 +49,40 @@ class Signals(Protocol):
     def stopping(self) -> bool: ...
 
 
+class Transaction:
+    """What a handler holds inside `ctx.transaction()`.
+
+    Attributes:
+        connection: To the app's database, in a transaction. On PostgreSQL a psycopg `Connection`
+            or `AsyncConnection`, on SQLite a `sqlite3.Connection`, in coroutines too. Committing
+            it is not the handler's business.
+        result: The job's result; what the function returns after the block is not stored.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self.connection: Any = connection
+        self.result: Any = None
+
+
+class TransactionBlock(Protocol):
+    """For `with` in plain functions, for `async with` in coroutines."""
+
+    def __enter__(self) -> Transaction: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+    async def __aenter__(self) -> Transaction: ...
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
 class Context:
     """The running job. A parameter annotated with this class gets it; it is not in the payload.
 
@@ -65,12 +101,14 @@ class Context:
         notes: Notes,
         signals: Signals,
         prepare: Callable[[Any, dict[str, Any]], NewJob],
+        block: Callable[[Context], TransactionBlock] | None = None,
     ) -> None:
         self._job = job
         self._state = state
         self._notes = notes
         self._signals = signals
         self._prepare = prepare
+        self._block = block
         self._follow_ups: list[NewJob] = []
 
     @property
@@ -124,6 +162,29 @@ class Context:
         job = self._prepare(task, payload)
         self._follow_ups.append(job)
         return job
+
+    def transaction(self) -> TransactionBlock:
+        """A block whose writes and this job's success are committed together, or not at all.
+
+        With it goes: what was written on its connection, jobs enqueued there
+        (`task.using(conn=tx.connection)`), `tx.result`, and the jobs of `enqueue_on_success`.
+        After the block the job has succeeded, whatever the function still does. A run has one.
+
+        Raises:
+            LeaseLost: By the end of the block the job was another's; nothing of it stays.
+            StoreUnavailable: It could not be committed; on SQLite also when it took longer than a
+                third of the lease.
+            InvalidTransition: A second block, or one whose transaction was ended inside it.
+            TypeError: `with` in a coroutine, or `async with` in a plain function.
+
+        Example:
+            with ctx.transaction() as tx:
+                tx.connection.execute("UPDATE account SET balance = balance + 10 WHERE id = 1")
+                tx.result = "paid"
+        """
+        if self._block is None:
+            raise InvalidTransition(self._job.id, "its executor has no ctx.transaction()")
+        return self._block(self)
 
     @property
     def follow_ups(self) -> tuple[NewJob, ...]:

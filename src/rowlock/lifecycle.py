@@ -54,6 +54,7 @@ class Released:
     """Given back untried, to its old place in the queue or after `delay` microseconds."""
 
     delay: int | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

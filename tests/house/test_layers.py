@@ -12,6 +12,8 @@ from tests.house.source import Module, read_modules
 
 VOCABULARY = 0
 SURFACES = 5
+# Surfaces that are there for the others: logs and metrics, and the throw-away database.
+SERVING = {"observe", "testing"}
 # Low to high; a room of the package belongs to exactly one layer.
 LAYERS = (
     {"version", "errors", "clock", "ids", "job", "retry", "lifecycle", "codec"}
@@ -104,7 +106,7 @@ def points_up(arrow: Import) -> bool:
         return arrow.imported == "rowlock"
     high, low = LAYER_OF.get(imported, SURFACES), LAYER_OF.get(importer, SURFACES)
     if high == SURFACES:
-        return imported != "testing" or low != SURFACES
+        return imported not in SERVING or low != SURFACES
     return high > low
 
 
@@ -116,7 +118,7 @@ def test_every_module_has_a_layer():
 
 
 def test_no_arrow_points_up():
-    """No module imports from a layer above its own, nor one surface another."""
+    """No module imports from a layer above its own, nor one surface another, but for two."""
     arrows = read_imports(read_modules())
 
     assert [] == [str(arrow) for arrow in arrows if points_up(arrow)]

@@ -11,6 +11,7 @@ from rowlock.clock import ManualClock, from_us
 from rowlock.errors import OptionInvalid
 from rowlock.job import JobState
 from rowlock.store import Store
+from rowlock.store.ops.recover import release_unknown
 from tests.store.jobs import (
     claim,
     claim_one,
@@ -229,3 +230,19 @@ def test_a_bad_worker_is_refused(store: Store, worker: str):
     """A worker has a name."""
     with pytest.raises(OptionInvalid, match="worker"):
         store.release_worker(worker)
+
+
+def test_leases_that_a_worker_does_not_know_are_given_back(store: Store, monkeypatch):
+    """Uncounted, and behind any number of those that it knows: they never fill a batch."""
+    monkeypatch.setattr(config, "MAINTENANCE_BATCH_ROWS", 2)
+    enqueue_ids(store, 12)
+    leases = claim(store, worker="unsure")
+    known = {(lease.id, lease.token) for lease in leases[:7]}
+    count = store.run(release_unknown("unsure", known=known))
+    jobs = [stored(store, lease.id) for lease in leases]
+
+    assert 5 == count
+    assert [(JobState.RUNNING, 1)] * 7 + [(JobState.READY, 0)] * 5 == [
+        (job.state, job.attempt) for job in jobs
+    ]
+    assert 0 == store.run(release_unknown("nobody", known=set()))

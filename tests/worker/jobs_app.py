@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
+import random
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -59,3 +62,51 @@ def hold_the_interpreter(seconds: float, note: str) -> None:
 
 @app.task(cron="* * * * * *")
 async def every_second() -> None: ...
+
+
+def _die_at(place: str, *, ctx: rowlock.Context, number: int, deadly: bool) -> None:
+    """Deadly transfers take down their process in their first two runs, each somewhere else."""
+    places = ("before", "inside", "after", "somewhere")
+    wanted = places[(number // 10 + ctx.attempt) % 4]
+    if not deadly or ctx.attempt > 2:
+        return
+    if wanted == place:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if wanted == "somewhere" and place == "before":
+        # At a moment of its own, be it in the middle of the COMMIT.
+        moment = random.uniform(0.0, 0.01)
+        threading.Timer(moment, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+
+def _transfer(*, number: int, first: int, second: int, amount: int) -> tuple[str, ...]:
+    return (
+        f"INSERT INTO transfer VALUES ({number})",
+        f"UPDATE account SET balance = balance - {amount} WHERE id = {first}",
+        f"UPDATE account SET balance = balance + {amount} WHERE id = {second}",
+    )
+
+
+@app.task(retry=rowlock.retry.fixed(0))
+def pay(
+    ctx: rowlock.Context, *, number: int, first: int, second: int, amount: int, deadly: bool
+) -> None:
+    _die_at("before", ctx=ctx, number=number, deadly=deadly)
+    with ctx.transaction() as tx:
+        for sql in _transfer(number=number, first=first, second=second, amount=amount):
+            tx.connection.execute(sql)
+        _die_at("inside", ctx=ctx, number=number, deadly=deadly)
+    _die_at("after", ctx=ctx, number=number, deadly=deadly)
+
+
+@app.task(retry=rowlock.retry.fixed(0))
+async def apay(
+    ctx: rowlock.Context, *, number: int, first: int, second: int, amount: int, deadly: bool
+) -> None:
+    _die_at("before", ctx=ctx, number=number, deadly=deadly)
+    async with ctx.transaction() as tx:
+        for sql in _transfer(number=number, first=first, second=second, amount=amount):
+            done = tx.connection.execute(sql)
+            if asyncio.iscoroutine(done):
+                await done
+        _die_at("inside", ctx=ctx, number=number, deadly=deadly)
+    _die_at("after", ctx=ctx, number=number, deadly=deadly)

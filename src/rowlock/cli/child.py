@@ -17,10 +17,12 @@ from typing import Any, NoReturn
 import msgspec
 
 from rowlock.app import App, prepare_follow_up
+from rowlock.observe.log import configure_as_told
 from rowlock.worker.engine import Engine
 from rowlock.worker.household import Household
 from rowlock.worker.settings import EXIT_LEFT_BEHIND, WorkerSettings
 from rowlock.worker.table import LeaseTable
+from rowlock.worker.title import Title
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +36,6 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     table_slots: int
     hear_descriptor: int
     tell_descriptor: int
-    title: str = ""
 
 
 def main() -> None:
@@ -44,6 +45,7 @@ def main() -> None:
     # word; a terminal's Ctrl-C reaches children as well, and is the supervisor's business.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    configure_as_told()
     leave(asyncio.run(_serve(orders)))
 
 
@@ -66,7 +68,9 @@ async def _serve(orders: Orders) -> int:
         holdings=table,
         state=app.state,
         prepare=prepare_follow_up,
+        app=orders.app,
     )
+    _show(engine, orders, Title("rowlock child"))
     hearing = Hearing(orders.hear_descriptor, engine)
     hearing.start()
     household = Household(app.store, app, worker=orders.worker, settings=orders.settings)
@@ -80,6 +84,13 @@ async def _serve(orders: Orders) -> int:
         leave(EXIT_LEFT_BEHIND)
     await app.aclose()
     return 0
+
+
+def _show(engine: Engine, orders: Orders, title: Title) -> None:
+    """Keep this process's title up to date."""
+    queues = ",".join(orders.settings.queues or ["all queues"])
+    title.show(f"rowlock worker: {engine.running} running on {queues}")
+    asyncio.get_running_loop().call_later(1.0, _show, engine, orders, title)
 
 
 def _load_app(orders: Orders) -> App:

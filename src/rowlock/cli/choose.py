@@ -94,6 +94,29 @@ def as_json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
+def log_options(command: Command) -> Command:
+    """`--log-level` and `--log-format`, on what runs jobs."""
+    level = click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+        default="info",
+        show_default=True,
+        envvar="ROWLOCK_LOG_LEVEL",
+        show_envvar=True,
+        help="What is logged, at least.",
+    )
+    format = click.option(
+        "--log-format",
+        type=click.Choice(["console", "json"], case_sensitive=False),
+        default="console",
+        show_default=True,
+        envvar="ROWLOCK_LOG_FORMAT",
+        show_envvar=True,
+        help="For people or for machines.",
+    )
+    return level(format(command))
+
+
 def json_object(text: str, *, option: str) -> dict[str, object]:
     """A JSON object typed by a user; `OptionInvalid` for anything else."""
     from rowlock import codec

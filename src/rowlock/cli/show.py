@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from rowlock import codec
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -42,24 +44,8 @@ _NOT_PRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
 
 
 def escaped(text: str) -> str:
-    """The text with every control, format and line-break character written out.
-
-    What is stored may come from anyone; printed as it is, it could move the cursor, rewrite the
-    screen, or hide itself from whoever reads it.
-    """
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else _code(character) for character in text)
-
-
-def _code(character: str) -> str:
-    known = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    number = ord(character)
-    if character in known:
-        return known[character]
-    if number > 0xFFFF:
-        return f"\\U{number:08x}"
-    return f"\\u{number:04x}" if number > 0xFF else f"\\x{number:02x}"
+    """The text as it may be printed: as in the logs."""
+    return codec.escaped(text)
 
 
 def escaped_lines(text: str) -> str:

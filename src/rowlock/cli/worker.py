@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from rowlock.cli import Target
+from rowlock.cli.choose import log_options
+
+if TYPE_CHECKING:
+    from rowlock.observe.log import Format, Level
 
 
 @click.command()
@@ -26,6 +34,15 @@ from rowlock.cli import Target
 @click.option("--drain", is_flag=True, help="Run what is ready, then end.")
 @click.option("--max-jobs", type=click.IntRange(1), help="Replace a child after so many jobs.")
 @click.option("--max-memory", type=click.IntRange(1), metavar="MB", help="Replace a larger child.")
+@click.option(
+    "--order",
+    type=click.Choice(["strict", "weighted"]),
+    default="strict",
+    show_default=True,
+    help="Between queues: as given, or at random by their slots, so that none starves.",
+)
+@click.option("--reload", is_flag=True, help="For development: restart when a .py file changes.")
+@log_options
 @click.pass_obj
 @click.pass_context
 def worker(
@@ -44,6 +61,10 @@ def worker(
     drain: bool,
     max_jobs: int | None,
     max_memory: int | None,
+    order: str,
+    reload: bool,
+    log_level: Level,
+    log_format: Format,
 ) -> None:
     """Run jobs until interrupted: SIGTERM or Ctrl-C ends it politely, a second one at once.
 
@@ -54,7 +75,7 @@ def worker(
 
     if target.app_spec is None:
         raise click.UsageError("rowlock worker needs --app module:app (or ROWLOCK_APP)")
-    log_to_console()
+    prepare_children(target, log_level=log_level, log_format=log_format)
     settings = worker_settings(
         queues=None if queues is None else parse_queues(queues),
         kinds=None if kinds is None else [kind.strip() for kind in kinds.split(",")],
@@ -66,21 +87,29 @@ def worker(
         drain=drain,
         max_jobs=max_jobs,
         cron=not no_cron,
+        order=order,  # type: ignore[arg-type]  # click has checked the choice
     )
     supervisor = Supervisor(
         app=target.app_spec,
-        database_url=target.database_url,
+        database_url=None,
         processes=processes,
         settings=settings,
         max_memory_mb=max_memory,
+        reload_from=Path.cwd() if reload else None,
     )
     ctx.exit(supervisor.run())
 
 
-def log_to_console() -> None:
-    """Log lines of this process, readable; the children log through their own."""
-    import logging
+def prepare_children(target: Target, *, log_level: Level, log_format: Format) -> None:
+    """Log from here on, and have the children do the same, on the same database.
 
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
-    )
+    By the environment: arguments, and with them a URL's password, can be seen by every user.
+    """
+    from rowlock.app import DATABASE_URL_VARIABLE
+    from rowlock.observe import log
+
+    os.environ[log.LEVEL_VARIABLE] = log_level
+    os.environ[log.FORMAT_VARIABLE] = log_format
+    if target.database_url is not None:
+        os.environ[DATABASE_URL_VARIABLE] = target.database_url
+    log.configure(log_level, log_format)

@@ -48,7 +48,11 @@ def find_pooler(
 
 
 def _connect(url: PostgresUrl) -> Connection:
-    return psycopg.connect(url.conninfo, autocommit=True, prepare_threshold=None, **url.defaults)
+    connection = Connection.connect(
+        url.conninfo, autocommit=True, prepare_threshold=None, **url.defaults
+    )
+    connection.call_seconds = url.call_seconds
+    return connection
 
 
 def _process(connection: Connection) -> int:

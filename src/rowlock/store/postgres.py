@@ -4,6 +4,7 @@
 2. Nothing needs session state: qualified names, no named statements unless the URL asks for them.
 3. A transaction that lost a race is run again. After a lost connection a verb is repeated only in
    the form that is safe when the first try may have been committed.
+4. Every call has a deadline; when it has passed, nothing is tried again.
 """
 
 from __future__ import annotations
@@ -22,20 +23,24 @@ import psycopg
 from rowlock import config
 from rowlock.clock import Clock
 from rowlock.errors import StoreUnavailable
+from rowlock.ids import new_id
 from rowlock.store import drive
 from rowlock.store import migrate as migrations
 from rowlock.store.bell import Bell
+from rowlock.store.deadline import BoundedAsyncConnection, BoundedConnection
 from rowlock.store.pool import AsyncPool, Pool
 from rowlock.store.postgres_errors import Meaning, mapped, meaning_of
-from rowlock.store.steps import Begin, Commit, Op, Ring, Rows, Statement, Step, Steps
+from rowlock.store.steps import Begin, Commit, Op, Ring, Rows, Statement, Step, Steps, writing
 from rowlock.store.text import Dialect, ParameterStyle
 from rowlock.store.url import PostgresUrl
 
 T = TypeVar("T")
-Connection = psycopg.Connection[tuple[Any, ...]]
-AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
+Connection = BoundedConnection
+AsyncConnection = BoundedAsyncConnection
 
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+# The other connections of the pool are as dead.
+_DEAF = (Meaning.AWAY, Meaning.SILENT)
 # Taken while migrating, so that of many processes that start at once one does it.
 _MIGRATION_LOCK = 0x726F776C6F636B
 
@@ -85,7 +90,10 @@ class PostgresEngine:
                 is_sound = True
                 return result
             except psycopg.Error as error:
-                again = self._again(op, error, session, tries=tries)
+                meaning = meaning_of(error, is_closed=session.is_closed)
+                if meaning in _DEAF:
+                    self._pool.close()
+                again = self._again(op, error, meaning, session, tries=tries)
                 # A race leaves the transaction open, and failed.
                 is_sound = session.roll_back()
                 steps = again
@@ -97,9 +105,15 @@ class PostgresEngine:
             time.sleep(_pause(tries))
         raise AssertionError("the last try raises")
 
+    @property
+    def pool(self) -> Pool[Connection]:
+        """The connections for threads; those of blocks come from it too."""
+        return self._pool
+
     def _connect(self) -> Connection:
         try:
             connection = self._open()
+            connection.call_seconds = self.url.call_seconds
             try:
                 if not self._is_checked:
                     self._check(Session(connection, self).run(_applied(self.schema)))
@@ -111,7 +125,7 @@ class PostgresEngine:
         return connection
 
     def _open(self) -> Connection:
-        return psycopg.connect(
+        return Connection.connect(
             self.url.conninfo,
             autocommit=True,
             prepare_threshold=self.url.prepare_threshold,
@@ -128,12 +142,15 @@ class PostgresEngine:
         return StoreUnavailable(f"{self.url.shown} can't be reached: {problem}")
 
     def _again(
-        self, op: Op[T], error: psycopg.Error, session: Session | AsyncSession, *, tries: int
+        self,
+        op: Op[T],
+        error: psycopg.Error,
+        meaning: Meaning,
+        session: Session | AsyncSession,
+        *,
+        tries: int,
     ) -> Any:
         """The steps of another try, or our error for the last one."""
-        meaning = meaning_of(error, is_closed=session.is_closed)
-        if meaning is Meaning.AWAY:
-            self._pool.close()
         if tries < config.STORE_TRIES_MAX:
             if meaning is Meaning.RACE:
                 return op.start
@@ -181,12 +198,7 @@ class PostgresEngine:
         self._bell.ring(queues)
 
     def _notify(self, queues: list[str]) -> None:
-        values = {"channel": self.schema, "queues": queues}
-
-        def steps() -> Steps[None]:
-            yield Statement("ring", values)
-
-        self.run(Op("ring", True, steps))
+        self.run(_ring(self.schema, queues))
 
     def close(self) -> None:
         self._bell.close()
@@ -206,11 +218,12 @@ class PostgresEngine:
                 is_sound = True
                 return result
             except psycopg.Error as error:
-                again = self._again(op, error, session, tries=tries)
+                meaning = meaning_of(error, is_closed=session.is_closed)
+                if meaning in _DEAF:
+                    await pool.close()
+                again = self._again(op, error, meaning, session, tries=tries)
                 # A race leaves the transaction open, and failed.
                 is_sound = await session.roll_back()
-                if not is_sound:
-                    await pool.close()
                 steps = again
             except asyncio.CancelledError:
                 # In the middle of an answer: the connection can't be trusted any more.
@@ -231,14 +244,19 @@ class PostgresEngine:
                 pool = self._async_pools[loop] = AsyncPool(self._aconnect)
             return pool
 
+    def async_pool(self) -> AsyncPool[AsyncConnection]:
+        """As `pool`, for the running loop."""
+        return self._async_pool()
+
     async def _aconnect(self) -> AsyncConnection:
         try:
-            connection = await psycopg.AsyncConnection.connect(
+            connection = await AsyncConnection.connect(
                 self.url.conninfo,
                 autocommit=True,
                 prepare_threshold=self.url.prepare_threshold,
                 **self.url.defaults,
             )
+            connection.call_seconds = self.url.call_seconds
             try:
                 if not self._is_checked:
                     self._check(await AsyncSession(connection, self).run(_applied(self.schema)))
@@ -250,24 +268,49 @@ class PostgresEngine:
         return connection
 
     async def notifications(self) -> AsyncIterator[str | None]:
-        """Listen on a connection of its own; raises `StoreUnavailable` when that is lost."""
+        """Listen on a connection of its own; raises `StoreUnavailable` when that is lost.
+
+        It counts as listening only while it hears what it rings for itself, on a channel of its
+        own, by way of the pool.
+        """
         connection = await self._aconnect()
+        own = f"{self.schema}_{new_id()[-12:]}"
         try:
-            await connection.execute(f"LISTEN {self.schema}".encode())
-            yield None
-            async for note in connection.notifies():
-                yield note.payload
+            await connection.execute(f"LISTEN {self.schema}; LISTEN {own}".encode())
+            connection.call_seconds = None
+            async for note in self._heard(connection, own):
+                yield note
         except psycopg.Error as error:
             raise self._unreachable(error) from error
         finally:
             await connection.close()
 
+    async def _heard(self, connection: AsyncConnection, own: str) -> AsyncIterator[str | None]:
+        is_asked, is_working, due = False, False, 0.0
+        while True:
+            if time.monotonic() >= due:
+                if is_asked:
+                    raise StoreUnavailable("the doorbell is silent: a dead connection, or a pooler")
+                await self.arun(_ring(own, [""]))
+                is_asked, due = True, time.monotonic() + config.BELL_ANSWER_SECONDS
+            async for note in connection.notifies(timeout=max(0.0, due - time.monotonic())):
+                if note.channel != own:
+                    yield note.payload
+                    continue
+                is_asked, due = False, time.monotonic() + config.BELL_PING_SECONDS
+                if not is_working:
+                    is_working = True
+                    yield None
+
     async def aclose(self) -> None:
+        await self.aclose_loop()
+        await asyncio.to_thread(self.close)
+
+    async def aclose_loop(self) -> None:
         with self._guard:
             pool = self._async_pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.close()
-        await asyncio.to_thread(self.close)
 
 
 class Session:
@@ -386,6 +429,14 @@ class AsyncSession:
 
 def _pause(tries: int) -> float:
     return config.STORE_RETRY_SECONDS * float(2**tries) * random.uniform(0.5, 1.5)
+
+
+def _ring(channel: str, queues: list[str]) -> Op[None]:
+    def steps() -> Steps[None]:
+        yield Statement("ring", {"channel": channel, "queues": queues})
+
+    # Rung twice is no harm.
+    return writing("ring", steps, repeat=steps)
 
 
 def _applied(schema: str) -> Steps[migrations.Applied]:

@@ -7,6 +7,7 @@ from enum import Enum, auto
 import psycopg
 
 from rowlock.errors import MigrationNeeded, RowlockError, StoreUnavailable
+from rowlock.store.deadline import CallTimeout
 
 # Serialization failure and deadlock: the transaction is surely undone, and worth another try.
 _RACE_STATES = frozenset({"40001", "40P01"})
@@ -20,6 +21,8 @@ class Meaning(Enum):
 
     RACE = auto()
     AWAY = auto()
+    # As away, and the caller has waited long enough.
+    SILENT = auto()
     REFUSED = auto()
     UNMIGRATED = auto()
     OURS = auto()
@@ -28,6 +31,8 @@ class Meaning(Enum):
 def meaning_of(error: psycopg.Error, *, is_closed: bool) -> Meaning:
     """Sort a driver's error."""
     state = error.sqlstate or ""
+    if isinstance(error, CallTimeout):
+        return Meaning.SILENT
     if state in _RACE_STATES:
         return Meaning.RACE
     if state in _AWAY_STATES or state.startswith("08") or is_closed:

@@ -139,6 +139,9 @@ class SqliteEngine:
     async def aclose(self) -> None:
         await asyncio.to_thread(self.close)
 
+    async def aclose_loop(self) -> None:
+        """No connection belongs to a loop."""
+
     def before_fork(self) -> None:
         """Close all connections, and let nobody open one until the fork is done."""
         self._is_guarded = self._guard.acquire(timeout=config.SQLITE_FORK_WAIT_SECONDS)

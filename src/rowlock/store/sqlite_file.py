@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import random
@@ -25,6 +26,7 @@ import re
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote
@@ -263,11 +265,29 @@ class WriteLock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._depth -= 1
+        self._depth = max(0, self._depth - 1)
         if self._depth == 0 and self._descriptor is not None:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
+    async def atake(self) -> None:
+        """As entering it, for a coroutine."""
+        if self._depth == 0:
+            for pause in self._pauses():
+                await asyncio.sleep(pause)
+        self._depth += 1
+
+    def release(self) -> None:
+        """Let others have it, however often it was taken; from any thread."""
+        self._depth = 0
+        if self._descriptor is not None:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
     def _wait(self) -> None:
+        for pause in self._pauses():
+            threading.Event().wait(pause)
+
+    def _pauses(self) -> Iterator[float]:
+        """How long to wait before each next try; ends when it is taken."""
         deadline = 0.0
         while not self._try():
             now = time.monotonic()
@@ -278,7 +298,7 @@ class WriteLock:
                     "a process of this queue has it, and is stopped, hangs, or waits itself for "
                     "a transaction of yours"
                 )
-            pause_as_writer()
+            yield writer_pause()
 
     def _try(self) -> bool:
         try:
@@ -304,9 +324,13 @@ class WriteLock:
 
 def pause_as_writer() -> None:
     """Let another writer have its turn."""
+    threading.Event().wait(writer_pause())
+
+
+def writer_pause() -> float:
+    """How long a writer waits before it tries again."""
     # The same for all, however long they have waited: with growing pauses the newest come first.
-    pause = config.SQLITE_LOCK_PAUSE_SECONDS * random.uniform(0.5, 1.5)
-    threading.Event().wait(pause)
+    return config.SQLITE_LOCK_PAUSE_SECONDS * random.uniform(0.5, 1.5)
 
 
 def _open_lock(file: SqliteFile) -> int:

@@ -8,11 +8,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import logging
 import os
 import sqlite3
 import threading
+import time
 from types import TracebackType
 from typing import TypeVar
 
@@ -26,6 +28,7 @@ from rowlock.store.sqlite_file import (
     WriteLock,
     fork_gate,
     pause_as_writer,
+    writer_pause,
 )
 from rowlock.store.steps import Begin, Commit, Op, Ring, Rows, Step
 
@@ -103,6 +106,50 @@ class Session:
             raise
         self.is_in_transaction = True
         self.now = self._clock.now_us()
+
+    async def abegin(self) -> None:
+        """As `begin` of a writer, for a coroutine: it waits without holding up its loop."""
+        with self.busy:
+            self._open()
+        await self._turn.atake()
+        self.busy.acquire()
+        try:
+            await self._begin_when_free()
+        except BaseException:
+            self._leave(writes=True)
+            raise
+        self.is_in_transaction = True
+        self.now = self._clock.now_us()
+
+    async def _begin_when_free(self) -> None:
+        """With our turn, only connections of others can be in the way."""
+        deadline = time.monotonic() + self.file.busy_seconds
+        while True:
+            connection = self._open()
+            connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not is_busy or time.monotonic() > deadline:
+                    raise
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {int(self.file.busy_seconds * 1000)}")
+            await asyncio.sleep(writer_pause())
+
+    def give_way(self) -> None:
+        """Undo a writer's transaction from another thread, and let others write; `end` follows.
+
+        Whoever still holds the connection can only read with it from now on.
+        """
+        try:
+            self.connection.interrupt()
+            self.connection.execute("PRAGMA query_only = ON")
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+        finally:
+            self._turn.release()
 
     def end(self, *, writes: bool, is_good: bool) -> None:
         """Commit, or undo; then others have their turn."""

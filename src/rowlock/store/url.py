@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from rowlock import config
 from rowlock.errors import OptionInvalid, UnsupportedStore
@@ -45,6 +47,8 @@ class PostgresUrl:
     shown: str
     password: str | None = field(repr=False)
     prepare_threshold: int | None
+    # How long an answer may take.
+    call_seconds: float
     defaults: dict[str, Any] = field(repr=False)
 
     @classmethod
@@ -52,20 +56,53 @@ class PostgresUrl:
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         threshold = query.pop("prepare_threshold", None)
-        # Not as forms are encoded: libpq takes a plus sign for itself.
-        kept = parts._replace(query=urlencode(query, quote_via=quote))
+        call_timeout = query.pop("call_timeout", None)
         password = query.get("password") or (unquote(parts.password) if parts.password else None)
         return cls(
-            conninfo=urlunsplit(kept),
+            conninfo=_with_query(url, query),
             shown=masked(url),
             password=password,
             prepare_threshold=None if threshold is None else _threshold(threshold),
+            call_seconds=config.POSTGRES_CALL_SECONDS
+            if call_timeout is None
+            else _seconds(call_timeout),
             defaults={name: value for name, value in _DEFAULTS.items() if name not in query},
         )
 
     def mask(self, text: str) -> str:
         """The text without the password, in case a library put it there."""
         return text.replace(self.password, _MASK) if self.password else text
+
+
+def hurried(url: str, seconds: float) -> str:
+    """The URL for somebody who can't wait for longer; a URL of SQLite as it is."""
+    if scheme_of(url) == "sqlite":
+        return url
+    query = dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
+    asked = PostgresUrl.parse(url).call_seconds
+    connect = query.get("connect_timeout", "")
+    patience = int(connect) if connect.isdecimal() else config.POSTGRES_CONNECT_SECONDS
+    query["call_timeout"] = f"{min(asked, seconds):g}"
+    # Whole seconds, and two at least: libpq takes nothing less.
+    query["connect_timeout"] = str(max(2, min(patience or math.ceil(seconds), int(seconds))))
+    return _with_query(url, query)
+
+
+def _with_query(url: str, query: Mapping[str, str]) -> str:
+    # By hand: urlunsplit drops the slashes of an empty host, which is how a socket is named. And
+    # not as forms are encoded: libpq takes a plus sign for itself.
+    base = url.partition("#")[0].partition("?")[0]
+    return f"{base}?{urlencode(query, quote_via=quote)}" if query else base
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= config.DURATION_SECONDS_MAX:
+        raise OptionInvalid("call_timeout", f"must be a number of seconds above 0, not {text!r}")
+    return seconds
 
 
 def _threshold(text: str) -> int:
@@ -86,4 +123,5 @@ def masked(url: str) -> str:
         (key, _MASK if key == "password" else value)
         for key, value in parse_qsl(parts.query, keep_blank_values=True)
     ]
-    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(query, safe="*")))
+    shown = f"{parts.scheme}://{netloc}{parts.path}"
+    return f"{shown}?{urlencode(query, safe='*')}" if query else shown

@@ -6,15 +6,13 @@ stops these beats too; under `rowlock worker` it can't.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
 from rowlock.errors import StoreUnavailable
 from rowlock.job import Beat, Lease
 from rowlock.store import Store
-
-logger: logging.Logger = logging.getLogger("rowlock.worker")
+from rowlock.worker.trouble import Trouble
 
 
 class Beats:
@@ -31,6 +29,7 @@ class Beats:
         self._lease_seconds = lease_seconds
         self._on_beat = on_beat
         self._leases: dict[str, Lease] = {}
+        self._trouble = Trouble("leases can't be extended")
         self._guard = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="rowlock-beats", daemon=True)
@@ -66,19 +65,21 @@ class Beats:
         """Nobody asks."""
 
     def _serve(self) -> None:
-        while not self._over.wait(self._lease_seconds / 3):
+        pause = third = self._lease_seconds / 3
+        while not self._over.wait(pause):
             with self._guard:
                 leases = list(self._leases.values())
-            if leases:
-                self._beat(leases)
+            try:
+                if leases:
+                    self._beat(leases)
+                    self._trouble.over()
+                pause = third
+            except StoreUnavailable as error:
+                # The next beat may come through before the leases end.
+                pause = min(third, self._trouble.pause(error))
 
     def _beat(self, leases: list[Lease]) -> None:
-        try:
-            beats = self._store.heartbeat(leases, lease=self._lease_seconds)
-        except StoreUnavailable as error:
-            # The next beat may come through before the leases end.
-            logger.warning("leases could not be extended: %s", error)
-            return
+        beats = self._store.heartbeat(leases, lease=self._lease_seconds)
         for lease, beat in zip(leases, beats, strict=True):
             if beat is not Beat.KEPT and lease.id in self._leases:
                 self._on_beat(lease, beat)

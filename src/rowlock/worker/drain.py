@@ -7,10 +7,12 @@ For tests and scripts. Plain functions run in the calling thread (`drain`) or in
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rowlock import config
@@ -18,14 +20,17 @@ from rowlock.context import Context
 from rowlock.errors import InvalidTransition, LeaseLost
 from rowlock.ids import new_id
 from rowlock.job import Beat, Lease
-from rowlock.lifecycle import Failed, Outcome
+from rowlock.lifecycle import Failed, Outcome, Succeeded
 from rowlock.store import Settlement, Store
+from rowlock.store.blocks import Blocks
 from rowlock.task import Task, Tasks
 from rowlock.worker.beats import Beats
 from rowlock.worker.notes import BlockingNotes, LoopNotes
 from rowlock.worker.outcome import outcome_of, success
+from rowlock.worker.report import RunSettlement, report, running
 from rowlock.worker.run import Run
 from rowlock.worker.runner import Prepare, arguments_of
+from rowlock.worker.transaction import RunBlock, report_settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class Drain:
             store, lease_seconds=config.LEASE_SECONDS_DEFAULT, on_beat=self._on_beat
         )
         self._done = 0
+        self._blocks = Blocks(store, lease_seconds=config.LEASE_SECONDS_DEFAULT)
 
     def run(self) -> int:
         """Run what is ready; how many runs that were."""
@@ -65,6 +71,7 @@ class Drain:
                         self._let_go(held.pop(0))
                 finally:
                     self._give_back(held)
+            runner.run(self._store.engine.aclose_loop())
         return self._done
 
     async def arun(self) -> int:
@@ -121,6 +128,7 @@ class Drain:
 
     def _run_one(self, run: Run, runner: asyncio.Runner) -> None:
         task = run.task
+        run.started_at = time.monotonic()
         if task.is_async:
             notes = LoopNotes(self._store, run.lease)
             context = self._context(run, notes)
@@ -131,10 +139,15 @@ class Drain:
             outcome = self._call(task, run.lease, context)
             _quietly_lost(blocking.flush)
         self._done += 1
-        _quietly_lost(lambda: self._store.settle([_settlement(run, outcome, context)]))
+        settlement = _settlement(run, outcome, context)
+        if run.is_settled:
+            report_settled(replace(settlement, outcome=Succeeded()), outcome)
+        elif _quietly_lost(lambda: self._store.settle([settlement])):
+            report([settlement])
 
     async def _arun_one(self, run: Run) -> None:
         task = run.task
+        run.started_at = time.monotonic()
         if task.is_async:
             notes = LoopNotes(self._store, run.lease)
             context = self._context(run, notes)
@@ -145,7 +158,11 @@ class Drain:
             outcome = await asyncio.to_thread(self._call, task, run.lease, context)
             await asyncio.to_thread(_quietly_lost, blocking.flush)
         self._done += 1
-        await _aquietly_lost(self._store.asettle([_settlement(run, outcome, context)]))
+        settlement = _settlement(run, outcome, context)
+        if run.is_settled:
+            report_settled(replace(settlement, outcome=Succeeded()), outcome)
+        elif await _aquietly_lost(self._store.asettle([settlement])):
+            report([settlement])
 
     def _task_of(self, lease: Lease) -> Task[..., Any]:
         task = self._tasks.find(lease.job.kind)
@@ -154,12 +171,18 @@ class Drain:
 
     def _context(self, run: Run, notes: BlockingNotes | LoopNotes) -> Context:
         return Context(
-            run.lease.job, state=self._state, notes=notes, signals=run, prepare=self._prepare
+            run.lease.job,
+            state=self._state,
+            notes=notes,
+            signals=run,
+            prepare=self._prepare,
+            block=functools.partial(RunBlock, run, notes=notes, blocks=self._blocks),
         )
 
     def _call(self, task: Task[..., Any], lease: Lease, context: Context) -> Outcome:
         try:
-            return success(task.function(**arguments_of(task, lease, context)))
+            with running(lease):
+                return success(task.function(**arguments_of(task, lease, context)))
         except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
             return outcome_of(error, task, attempt=lease.job.attempt)
 
@@ -171,7 +194,9 @@ class Drain:
         limit = asyncio.timeout(timeout)
         try:
             async with limit:
-                handler = asyncio.ensure_future(task.function(**arguments_of(task, lease, context)))
+                with running(lease):
+                    arguments = arguments_of(task, lease, context)
+                    handler = asyncio.ensure_future(task.function(**arguments))
                 await _attend(handler, run, notes)
                 return success(handler.result())
         except TimeoutError as error:
@@ -204,19 +229,27 @@ async def _attend(handler: asyncio.Future[Any], run: Run, notes: LoopNotes) -> N
 
 
 def _settlement(run: Run, outcome: Outcome, context: Context) -> Settlement:
-    return Settlement(run.lease, outcome, context.follow_ups)
+    return RunSettlement(
+        run.lease,
+        outcome,
+        context.follow_ups,
+        seconds=time.monotonic() - run.started_at,
+        cancel_requested=run.cancel_requested,
+    )
 
 
-def _quietly_lost(action: Callable[[], None]) -> None:
+def _quietly_lost(action: Callable[[], None]) -> bool:
     """A lease that was lost meanwhile is another's business now; nothing is left to record."""
     try:
         action()
     except (LeaseLost, InvalidTransition):
-        return
+        return False
+    return True
 
 
-async def _aquietly_lost(action: Awaitable[None]) -> None:
+async def _aquietly_lost(action: Awaitable[None]) -> bool:
     try:
         await action
     except (LeaseLost, InvalidTransition):
-        return
+        return False
+    return True

@@ -20,6 +20,7 @@ from rowlock.worker.engine import Engine
 from rowlock.worker.household import Household
 from rowlock.worker.runner import Prepare
 from rowlock.worker.settings import WorkerSettings
+from rowlock.worker.slots import find_app
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
@@ -48,6 +49,7 @@ class EmbeddedWorker:
             holdings=self._beats,
             state=state,
             prepare=prepare,
+            app=find_app(tasks),
         )
 
     async def run(self) -> None:

@@ -11,25 +11,34 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import logging
 import math
+import random
 import time
 from collections import Counter, deque
+from contextlib import suppress
 from typing import Any, Protocol
 
 from rowlock import config
 from rowlock.context import Context
 from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.job import Lease
-from rowlock.lifecycle import Outcome, Released
+from rowlock.lifecycle import Outcome, Released, Succeeded
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.look import next_due
+from rowlock.store.ops.recover import release_unknown
 from rowlock.task import Tasks
 from rowlock.worker.bell import listen
+from rowlock.worker.order import weighted
+from rowlock.worker.report import RunSettlement, report_lost
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import Prepare, Runner
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.settler import Settler
+from rowlock.worker.slots import Slots
+from rowlock.worker.transaction import report_settled
 from rowlock.worker.trouble import Trouble
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
@@ -59,6 +68,7 @@ class Engine:
         holdings: Holdings,
         state: Any,
         prepare: Prepare,
+        app: str | None = None,
     ) -> None:
         self._store = store
         self._tasks = tasks
@@ -67,7 +77,12 @@ class Engine:
         self._holdings = holdings
         self._buffer: deque[Run] = deque()
         self._running: dict[str, Run] = {}
+        self._quarantined: set[str] = set()
         self._slots_used: Counter[str] = Counter()
+        # Every lease that is ours until its outcome is written; all others under our name are not.
+        self._known: set[tuple[str, int]] = set()
+        self._is_unsure = False
+        self._context = contextvars.copy_context()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -76,8 +91,17 @@ class Engine:
         self._finished = 0
         self._settles = 0
         self._grace_seconds = settings.grace_seconds
+        self._chance = random.Random()
         self._settler = Settler(store, on_settled=self._on_settled)
-        self._runner = Runner(store, state=state, prepare=prepare, threads=settings.concurrency)
+        self._runner = Runner(
+            store,
+            state=state,
+            prepare=prepare,
+            threads=settings.concurrency,
+            # Without a name for its app, a process slot could not load it.
+            slots=None if app is None else Slots(app),
+            lease_seconds=settings.lease_seconds,
+        )
         self._trouble = Trouble("jobs can't be claimed")
         self._policies = {task.name: task.known_policy() for task in tasks}
 
@@ -88,7 +112,7 @@ class Engine:
         self._stopping.set()
         self._wake.set()
         for run in self._running.values():
-            run.stopping = True
+            run.stop_soon()
 
     def stop_at_once(self) -> None:
         """As `stop`, without any grace."""
@@ -100,15 +124,17 @@ class Engine:
         run = self._running.get(id)
         if run is None:
             self._cancel_waiting(id)
-        elif run.cause is None:
-            deadline = time.monotonic() + config.CANCEL_GRACE_SECONDS
-            self._holdings.must_end_by(run.lease, deadline)
+        elif run.cause is None and not run.is_settled:
+            if not run.in_slot:
+                deadline = time.monotonic() + config.CANCEL_GRACE_SECONDS
+                self._holdings.must_end_by(run.lease, deadline)
             run.end(Cause.CANCEL)
 
     def _cancel_waiting(self, id: str) -> None:
         for run in self._buffer:
             if run.lease.id == id:
                 self._buffer.remove(run)
+                self._quarantined.discard(id)
                 # With the flag set, a release ends it as cancelled.
                 self._settler.put(Settlement(run.lease, Released()))
                 return
@@ -116,19 +142,25 @@ class Engine:
     def lose(self, id: str) -> None:
         """A heartbeat told that the lease is another's: end the run, record nothing."""
         run = self._running.get(id)
-        if run is not None:
-            logger.warning("job %s: its lease is lost, its run is ended", id)
+        # One that commits its own success finds out by itself, or has just settled it.
+        if run is not None and not run.is_settling:
+            report_lost([run.lease])
             self._holdings.drop(run.lease)
             run.end(Cause.LOST)
 
     # Running
+
+    @property
+    def running(self) -> int:
+        """How many jobs run just now."""
+        return len(self._running)
 
     async def run(self) -> int:
         """Serve until `stop`, or until nothing is left in a drain.
 
         Returns how many plain functions still run: they stop only with their process.
         """
-        async with asyncio.TaskGroup() as services:
+        async with asyncio.TaskGroup() as services, self._runner:
             settling = services.create_task(self._settler.run())
             bell = services.create_task(listen(self._store, self._ring, self._bell_state))
             tidying = services.create_task(self._tidy_buffer())
@@ -140,7 +172,6 @@ class Engine:
             flushing.cancel()
             self._settler.close()
             await settling
-        self._runner.close()
         if not self._running:
             await self._give_all_back()
         return len(self._running)
@@ -178,7 +209,7 @@ class Engine:
 
     def _room(self) -> int:
         """How many more jobs to lease: free slots, and a buffer that lasts a moment."""
-        if any(run.is_quarantined for run in (*self._running.values(), *self._buffer)):
+        if self._quarantined:
             return 0
         slots = self._settings.concurrency
         lasting = math.ceil(slots * config.PREFETCH_SECONDS / max(self._duration, 1e-5))
@@ -192,6 +223,10 @@ class Engine:
 
     async def _claim(self, room: int) -> int:
         try:
+            if self._is_unsure:
+                # The answer to the last claim was lost: what it leased is known to nobody.
+                await self._store.arun(release_unknown(self._worker, known=self._known))
+                self._is_unsure = False
             leases = await self._store.aclaim(
                 worker=self._worker,
                 queues=self._queue_room(room),
@@ -202,6 +237,7 @@ class Engine:
                 policies=self._policies,
             )
         except StoreUnavailable as error:
+            self._is_unsure = True
             await self._pause(error)
             return -1
         self._trouble.over()
@@ -220,9 +256,11 @@ class Engine:
         if queues is None:
             return None
         waiting = Counter(run.queue for run in self._buffer)
+        is_strict = self._settings.order == "strict"
         return {
             queue: max(0, slots - self._slots_used[queue] - waiting[queue]) if slots else room
-            for queue, slots in queues.items()
+            for queue in (queues if is_strict else weighted(queues, chance=self._chance))
+            for slots in (queues[queue],)
         }
 
     def _take(self, lease: Lease) -> None:
@@ -230,7 +268,10 @@ class Engine:
         task = self._tasks.find(lease.row.kind)
         assert task is not None, "only kinds that are known are claimed"
         self._holdings.hold(lease)
-        self._buffer.append(Run(lease, task))
+        self._known.add((lease.id, lease.token))
+        if lease.row.crashes > 0:
+            self._quarantined.add(lease.id)
+        self._buffer.append(Run(lease, task, in_slot=self._runner.uses_slot(task)))
 
     def _is_empty(self) -> bool:
         return not self._running and not self._buffer and not self._settler.backlog
@@ -266,21 +307,32 @@ class Engine:
         if run.is_quarantined:
             # Alone also in the table: whatever else stands there would be a suspect.
             return not self._running and self._settler.backlog == 0
-        if any(other.is_quarantined for other in self._running.values()):
+        if not self._quarantined.isdisjoint(self._running):
             return False
         slots = (self._settings.queues or {}).get(run.queue, 0)
         return not slots or self._slots_used[run.queue] < slots
 
     def _start(self, run: Run) -> None:
         run.started_at = time.monotonic()
-        limit = run.limit
+        # A slot is ended by itself, without this process.
+        limit = None if run.in_slot else run.limit
         # Its own timeout comes first; the deadline is for what does not stop by itself.
         deadline = None if limit is None else run.started_at + limit + config.TIMEOUT_GRACE_SECONDS
         self._holdings.start(run.lease, deadline=deadline)
         self._running[run.lease.id] = run
         self._slots_used[run.queue] += 1
         run.stopping = self._stopping.is_set()
-        run.handle = asyncio.get_running_loop().create_task(self._attend(run))
+        loop = asyncio.get_running_loop()
+        run.on_settled = functools.partial(self._drop_soon, run.lease, loop)
+        # The task that starts it may be another job's: nothing of that one's context is its.
+        attending = self._attend(run)
+        run.handle = asyncio.get_running_loop().create_task(attending, context=self._context.copy())
+
+    def _drop_soon(self, lease: Lease, loop: asyncio.AbstractEventLoop) -> None:
+        """Its own block has settled it; told in the handler's thread."""
+        # A loop that has ended before its thread holds nothing any more.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._holdings.drop, lease)
 
     async def _attend(self, run: Run) -> None:
         """Run one job to its end, and have its outcome written."""
@@ -293,14 +345,28 @@ class Engine:
 
     def _on_ended(self, run: Run, outcome: Outcome | None, context: Context) -> None:
         del self._running[run.lease.id]
+        self._quarantined.discard(run.lease.id)
         self._slots_used[run.queue] -= 1
         took = time.monotonic() - run.started_at
         self._duration += 0.1 * (took - self._duration)
-        if outcome is None:
+        if run.is_settled:
+            settlement = RunSettlement(run.lease, Succeeded(), seconds=took)
+            report_settled(settlement, outcome)
+            self._on_settled([settlement])
+        elif outcome is None:
             self._holdings.drop(run.lease)
+            self._known.discard((run.lease.id, run.lease.token))
         else:
             self._holdings.end(run.lease)
-            self._settler.put(Settlement(run.lease, outcome, context.follow_ups))
+            self._settler.put(
+                RunSettlement(
+                    run.lease,
+                    outcome,
+                    context.follow_ups,
+                    seconds=took,
+                    cancel_requested=run.cancel_requested,
+                )
+            )
         self._dispatch()
         if not self._running:
             self._idle.set()
@@ -309,7 +375,9 @@ class Engine:
 
     def _on_settled(self, settlements: list[Settlement]) -> None:
         for settlement in settlements:
-            self._holdings.drop(settlement.lease)
+            lease = settlement.lease
+            self._holdings.drop(lease)
+            self._known.discard((lease.id, lease.token))
         # A success may have brought jobs that a claim before it did not see.
         self._settles += 1
         self._finished += sum(

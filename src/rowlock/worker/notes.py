@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from typing import NamedTuple
 
 from rowlock import config
 from rowlock.errors import LeaseLost
@@ -12,33 +13,19 @@ from rowlock.job import Lease
 from rowlock.store import Store
 
 
-class BlockingNotes:
-    """For handlers in a thread: written at once, progress at most twice a second."""
+class Held(NamedTuple):
+    """What was said and is not written yet."""
 
-    def __init__(self, store: Store, lease: Lease) -> None:
-        self._store = store
-        self._lease = lease
-        self._next = 0.0
-        self._pending: tuple[float, str] | None = None
-
-    def progress(self, fraction: float, text: str) -> None:
-        self._pending = (fraction, text)
-        if time.monotonic() >= self._next:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._pending is None:
-            return
-        (fraction, text), self._pending = self._pending, None
-        self._next = time.monotonic() + config.PROGRESS_SECONDS
-        self._store.progress(self._lease, fraction=fraction, text=text)
-
-    def log(self, line: str) -> None:
-        self._store.log(self._lease, [line])
+    progress: tuple[float, str] | None
+    lines: list[str]
 
 
-class LoopNotes:
-    """For coroutines: gathered here, written by `aflush` beside the handler."""
+class _Notes:
+    """What a run says of itself, and whether it may be written now.
+
+    While held it is only gathered: the handler's own transaction will write it. After `end` it
+    is dropped: the job has succeeded, and takes no more of it.
+    """
 
     def __init__(self, store: Store, lease: Lease) -> None:
         self._store = store
@@ -46,30 +33,106 @@ class LoopNotes:
         self._guard = threading.Lock()
         self._pending: tuple[float, str] | None = None
         self._lines: list[str] = []
+        self._is_held = False
+        self._is_over = False
+
+    def hold(self) -> None:
+        self._is_held = True
+
+    def let_go(self) -> None:
+        self._is_held = False
+
+    def held(self) -> Held:
+        with self._guard:
+            return Held(self._pending, list(self._lines))
+
+    def end(self) -> None:
+        self._is_over = True
+        self._take()
+
+    def _note(self, progress: tuple[float, str]) -> None:
+        with self._guard:
+            if not self._is_over:
+                self._pending = progress
+
+    def _add(self, line: str) -> None:
+        with self._guard:
+            if not self._is_over and len(self._lines) < config.LOG_LINES_MAX:
+                self._lines.append(line)
+
+    def _take(self) -> Held:
+        with self._guard:
+            held, self._pending, self._lines = Held(self._pending, self._lines), None, []
+            return held
+
+
+class BlockingNotes(_Notes):
+    """For handlers in a thread: written at once, progress at most twice a second."""
+
+    def __init__(self, store: Store, lease: Lease) -> None:
+        super().__init__(store, lease)
+        self._next = 0.0
 
     def progress(self, fraction: float, text: str) -> None:
-        with self._guard:
-            self._pending = (fraction, text)
+        self._note((fraction, text))
+        if not self._is_held and time.monotonic() >= self._next:
+            self._write_progress()
 
     def log(self, line: str) -> None:
-        with self._guard:
-            if len(self._lines) < config.LOG_LINES_MAX:
-                self._lines.append(line)
+        self._add(line)
+        if not self._is_held:
+            self._write_lines()
+
+    def flush(self) -> None:
+        self._write_lines()
+        self._write_progress()
+
+    def _write_progress(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            self._next = time.monotonic() + config.PROGRESS_SECONDS
+            self._store.progress(self._lease, fraction=pending[0], text=pending[1])
+
+    def _write_lines(self) -> None:
+        lines, self._lines = self._lines, []
+        if lines:
+            self._store.log(self._lease, lines)
+
+
+class LoopNotes(_Notes):
+    """For coroutines: gathered here, written by `aflush` beside the handler."""
+
+    def __init__(self, store: Store, lease: Lease) -> None:
+        super().__init__(store, lease)
+        self._writing = asyncio.Lock()
+
+    def progress(self, fraction: float, text: str) -> None:
+        self._note((fraction, text))
+
+    def log(self, line: str) -> None:
+        self._add(line)
+
+    async def ahold(self) -> None:
+        """As `hold`, once what is being written is written."""
+        self.hold()
+        async with self._writing:
+            pass
 
     async def aflush(self) -> None:
         """Write what was gathered. In a thread: this loop may end before its connections do."""
-        with self._guard:
-            pending, self._pending = self._pending, None
-            lines, self._lines = self._lines, []
-        if pending is not None or lines:
-            await asyncio.to_thread(self._write, pending, lines)
+        async with self._writing:
+            if not self._is_held:
+                held = self._take()
+                if held.progress is not None or held.lines:
+                    await asyncio.to_thread(self._write, held)
 
-    def _write(self, pending: tuple[float, str] | None, lines: list[str]) -> None:
+    def _write(self, held: Held) -> None:
         try:
-            if pending is not None:
-                self._store.progress(self._lease, fraction=pending[0], text=pending[1])
-            if lines:
-                self._store.log(self._lease, lines)
+            if held.progress is not None:
+                fraction, text = held.progress
+                self._store.progress(self._lease, fraction=fraction, text=text)
+            if held.lines:
+                self._store.log(self._lease, held.lines)
         except LeaseLost:
             # Another runs it now; there is nobody left to write for.
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 from rowlock import codec, retry
@@ -11,8 +10,6 @@ from rowlock.config import SECOND_US
 from rowlock.context import Cancel, Fail, Release
 from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
 from rowlock.task import Task
-
-logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 
 def success(result: object) -> Succeeded:
@@ -25,8 +22,7 @@ def outcome_of(error: BaseException, task: Task[..., Any], *, attempt: int) -> O
     """The outcome of a run that ended by an exception."""
     match error:
         case Release():
-            logger.info("job of %s released: %s", task.name, error.reason or "no reason given")
-            return Released(error.delay_us)
+            return Released(error.delay_us, error.reason)
         case Cancel():
             return CancelSeen(str(error) or None)
         case asyncio.CancelledError():

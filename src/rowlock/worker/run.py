@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any
 
@@ -22,20 +23,26 @@ class Cause(Enum):
 
 
 class Run:
-    """A leased job on its way through this process."""
+    """A leased job on its way through this process, or through a process slot of it."""
 
     __slots__ = (
         "cancel_requested",
         "cause",
         "claimed_at",
         "handle",
+        "has_block",
+        "in_slot",
+        "is_settled",
+        "is_settling",
         "lease",
+        "news",
+        "on_settled",
         "started_at",
         "stopping",
         "task",
     )
 
-    def __init__(self, lease: Lease, task: Task[..., Any]) -> None:
+    def __init__(self, lease: Lease, task: Task[..., Any], *, in_slot: bool = False) -> None:
         self.lease: Lease = lease
         self.task: Task[..., Any] = task
         self.claimed_at: float = time.monotonic()
@@ -43,7 +50,16 @@ class Run:
         self.cause: Cause | None = None
         self.cancel_requested: bool = False
         self.stopping: bool = False
-        self.handle: asyncio.Task[None] | None = None
+        self.handle: asyncio.Task[Any] | None = None
+        # Of `ctx.transaction()`: a block is open, is being committed, was committed.
+        self.has_block: bool = False
+        self.is_settling: bool = False
+        self.is_settled: bool = False
+        # Called once it is, in the handler's thread.
+        self.on_settled: Callable[[], object] | None = None
+        self.in_slot: bool = in_slot
+        # Set when there is something to pass on to the slot.
+        self.news: asyncio.Event | None = asyncio.Event() if in_slot else None
 
     @property
     def queue(self) -> str:
@@ -52,18 +68,38 @@ class Run:
 
     @property
     def is_quarantined(self) -> bool:
-        """Whether it was running when a process died: it must run alone now."""
+        """Whether it was running when a process died: it must run alone now.
+
+        In a process slot it does so anyway.
+        """
         assert self.lease.row is not None
-        return self.lease.row.crashes > 0
+        return self.lease.row.crashes > 0 and not self.in_slot
+
+    def stop_soon(self) -> None:
+        """The worker shuts down; it may go on for the grace."""
+        self.stopping = True
+        if self.news is not None:
+            self.news.set()
 
     def end(self, cause: Cause) -> None:
-        """Ask a coroutine to stop; a thread can only see the flag. The first cause counts."""
+        """Ask a coroutine to stop; a thread can only see the flag. The first cause counts.
+
+        A run in a slot is not cancelled here: whoever attends the slot passes it on.
+        """
         if self.cause is None:
             self.cause = cause
         if cause is Cause.CANCEL:
             self.cancel_requested = True
-        if self.handle is not None and self.task.is_async:
+        if self.news is not None:
+            self.news.set()
+        elif self.handle is not None and self.task.is_async:
             self.handle.cancel()
+
+    def settled(self) -> None:
+        """Its success is committed by the handler's own block: nobody settles it again."""
+        self.is_settled = True
+        if self.on_settled is not None:
+            self.on_settled()
 
     def outcome_of_cause(self) -> Outcome | None:
         """The outcome of a run that was ended from outside; None if it was lost."""

@@ -1,4 +1,5 @@
-"""Runner: calls a handler, a coroutine on the loop or a plain function in a thread.
+"""Runner: calls a handler: a coroutine on the loop, a plain function in a thread, or either in a
+process slot.
 
 What comes out of it is an outcome, whatever the handler does; None if the run was lost.
 """
@@ -6,21 +7,27 @@ What comes out of it is an outcome, whatever the handler does; None if the run w
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextvars import copy_context
+from typing import Any, Self
 
 from rowlock import config
-from rowlock.context import Context, Notes
+from rowlock.context import Context
 from rowlock.errors import RowlockError
 from rowlock.job import Lease
 from rowlock.lifecycle import Outcome
 from rowlock.store import NewJob, Store
+from rowlock.store.blocks import Blocks
 from rowlock.task import Task
 from rowlock.worker.notes import BlockingNotes, LoopNotes
 from rowlock.worker.outcome import outcome_of, success
+from rowlock.worker.report import running
 from rowlock.worker.run import Cause, Run
+from rowlock.worker.slots import Slots, take_as_is
+from rowlock.worker.transaction import RunBlock
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
@@ -30,52 +37,62 @@ Prepare = Callable[[Any, dict[str, Any]], NewJob]
 class Runner:
     """Runs handlers; one for all slots of a process."""
 
-    def __init__(self, store: Store, *, state: Any, prepare: Prepare, threads: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        state: Any,
+        prepare: Prepare,
+        threads: int,
+        slots: Slots | None = None,
+        lease_seconds: float = config.LEASE_SECONDS_DEFAULT,
+    ) -> None:
         self._store = store
         self._state = state
         self._prepare = prepare
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rowlock-run")
         self._notes: dict[str, LoopNotes] = {}
         self._blocking: dict[str, BlockingNotes] = {}
+        self._slots = slots
+        self._blocks = Blocks(store, lease_seconds=lease_seconds)
+
+    def uses_slot(self, task: Task[..., Any]) -> bool:
+        """Whether jobs of a task run in a process of their own."""
+        return self._slots is not None and task.settings.executor == "process"
 
     def context(self, run: Run) -> Context:
         """What the handler of a run may see; its notes are kept until it has ended."""
-        notes: Notes
-        if run.task.is_async:
+        notes: LoopNotes | BlockingNotes
+        if run.task.is_async or run.in_slot:
             notes = self._notes[run.lease.id] = LoopNotes(self._store, run.lease)
         else:
             notes = self._blocking[run.lease.id] = BlockingNotes(self._store, run.lease)
+        prepare = take_as_is if run.in_slot else self._prepare
         return Context(
-            run.lease.job, state=self._state, notes=notes, signals=run, prepare=self._prepare
+            run.lease.job,
+            state=self._state,
+            notes=notes,
+            signals=run,
+            prepare=prepare,
+            block=functools.partial(RunBlock, run, notes=notes, blocks=self._blocks),
         )
 
     async def run(self, run: Run, context: Context) -> Outcome | None:
         """Run a job to its end."""
-        if run.task.is_async:
-            return await self._await(run, context, self._notes[run.lease.id])
-        notes = self._blocking.pop(run.lease.id)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, _call, run, context, notes)
+        with running(run.lease):
+            if run.in_slot or run.task.is_async:
+                return await self._await_noted(run, context)
+            notes = self._blocking.pop(run.lease.id)
+            call = functools.partial(copy_context().run, _call, run, context, notes)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
-    async def _await(self, run: Run, context: Context, notes: LoopNotes) -> Outcome | None:
-        limit = asyncio.timeout(run.limit)
+    async def _await_noted(self, run: Run, context: Context) -> Outcome | None:
+        notes = self._notes[run.lease.id]
         try:
-            async with limit:
-                result = await run.task.function(**arguments_of(run.task, run.lease, context))
-            return success(result)
-        except TimeoutError as error:
-            if limit.expired():
-                run.cause = Cause.TIMEOUT
-                return run.outcome_of_cause()
-            return outcome_of(error, run.task, attempt=context.attempt)
-        except asyncio.CancelledError:
-            if run.cause is None:
-                # Not from outside: something that it waited for was cancelled.
-                other = RuntimeError("what it waited for was cancelled")
-                return outcome_of(other, run.task, attempt=context.attempt)
-            return run.outcome_of_cause()
-        except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
-            return outcome_of(error, run.task, attempt=context.attempt)
+            if run.in_slot:
+                assert self._slots is not None
+                return await self._slots.run(run, context, notes)
+            return await await_handler(run, context)
         finally:
             del self._notes[run.lease.id]
             await _flush(notes)
@@ -86,10 +103,17 @@ class Runner:
             await asyncio.sleep(config.PROGRESS_SECONDS)
             for notes in list(self._notes.values()):
                 await _flush(notes)
+            if self._slots is not None:
+                await self._slots.end_idle()
 
-    def close(self) -> None:
-        """Start nothing more; threads that do not stop are left."""
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Start nothing more; slots are ended, threads that do not stop are left."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._slots is not None:
+            await self._slots.aclose()
 
 
 async def _flush(notes: LoopNotes) -> None:
@@ -101,10 +125,7 @@ async def _flush(notes: LoopNotes) -> None:
 
 def _call(run: Run, context: Context, notes: BlockingNotes) -> Outcome | None:
     """Run a plain function, in its thread."""
-    try:
-        outcome: Outcome = success(run.task.function(**arguments_of(run.task, run.lease, context)))
-    except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
-        outcome = outcome_of(error, run.task, attempt=context.attempt)
+    outcome = call_handler(run, context)
     if run.cause is Cause.LOST:
         return None
     try:
@@ -112,6 +133,36 @@ def _call(run: Run, context: Context, notes: BlockingNotes) -> Outcome | None:
     except RowlockError as error:
         logger.warning("job %s: its last progress is not stored: %s", run.lease.id, error)
     return outcome
+
+
+async def await_handler(run: Run, context: Context) -> Outcome | None:
+    """Run a coroutine within its time limit; None if it was ended because its lease was lost."""
+    limit = asyncio.timeout(run.limit)
+    try:
+        async with limit:
+            result = await run.task.function(**arguments_of(run.task, run.lease, context))
+        return success(result)
+    except TimeoutError as error:
+        if limit.expired():
+            run.cause = Cause.TIMEOUT
+            return run.outcome_of_cause()
+        return outcome_of(error, run.task, attempt=context.attempt)
+    except asyncio.CancelledError:
+        if run.cause is None:
+            # Not from outside: something that it waited for was cancelled.
+            other = RuntimeError("what it waited for was cancelled")
+            return outcome_of(other, run.task, attempt=context.attempt)
+        return run.outcome_of_cause()
+    except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
+        return outcome_of(error, run.task, attempt=context.attempt)
+
+
+def call_handler(run: Run, context: Context) -> Outcome:
+    """Run a plain function, here."""
+    try:
+        return success(run.task.function(**arguments_of(run.task, run.lease, context)))
+    except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
+        return outcome_of(error, run.task, attempt=context.attempt)
 
 
 def arguments_of(task: Task[..., Any], lease: Lease, context: Context) -> dict[str, Any]:

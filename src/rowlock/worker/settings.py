@@ -17,6 +17,7 @@ from rowlock.store import options
 EXIT_LEFT_BEHIND = 3
 
 OrphanAction = Literal["leave", "retry", "park"]
+QueueOrder = Literal["strict", "weighted"]
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +38,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_jobs: int | None = None
     is_first: bool = True
     has_cron: bool = True
+    order: QueueOrder = "strict"
 
 
 def worker_settings(
@@ -51,10 +53,15 @@ def worker_settings(
     drain: bool = False,
     max_jobs: int | None = None,
     cron: bool = True,
+    order: QueueOrder = "strict",
 ) -> WorkerSettings:
     """Check the options of a worker."""
     if orphans not in ("leave", "retry", "park"):
         raise OptionInvalid("orphans", f"must be leave, retry or park, not {orphans!r}")
+    if order not in ("strict", "weighted"):
+        raise OptionInvalid("order", f"must be strict or weighted, not {order!r}")
+    if order == "weighted" and queues is None:
+        raise OptionInvalid("order", "weighted is between queues that are named: say which")
     lease_seconds = duration_us(lease, option="lease") / config.SECOND_US
     if lease_seconds < config.LEASE_SECONDS_MIN:
         raise OptionInvalid("lease", f"must be {config.LEASE_SECONDS_MIN} seconds or more")
@@ -72,6 +79,7 @@ def worker_settings(
         is_drain=drain,
         max_jobs=max_jobs,
         has_cron=cron and not drain,
+        order=order,
     )
 
 

@@ -13,8 +13,10 @@ from collections.abc import Callable
 
 from rowlock import config
 from rowlock.errors import InvalidTransition, LeaseLost, RowlockError, StoreUnavailable
+from rowlock.job import Lease
 from rowlock.lifecycle import Failed
 from rowlock.store import Settlement, Store
+from rowlock.worker.report import fields_of, report, report_lost
 from rowlock.worker.trouble import Trouble
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
@@ -68,13 +70,16 @@ class Settler:
 
     async def _write(self, batch: list[Settlement]) -> None:
         while True:
+            lost: list[Lease] = []
             try:
                 await self._store.asettle(batch)
             except LeaseLost as error:
                 # The others of the batch are settled.
-                logger.warning("%s", error)
+                lost = error.leases
             except InvalidTransition as error:
-                logger.warning("%s", error)
+                # In trouble it was a try of ours that was written, and only its answer lost.
+                if not self._trouble.is_on:
+                    logger.warning("%s", error)
             except StoreUnavailable as error:
                 await self._trouble.wait(error)
                 continue
@@ -82,8 +87,17 @@ class Settler:
                 await self._write_apart(batch, error)
                 return
             self._trouble.over()
+            self._report(batch, lost)
             self._done(batch)
             return
+
+    @staticmethod
+    def _report(batch: list[Settlement], lost: list[Lease]) -> None:
+        if lost:
+            report_lost(lost)
+            gone = {lease.id for lease in lost}
+            batch = [settlement for settlement in batch if settlement.lease.id not in gone]
+        report(batch)
 
     def _done(self, batch: list[Settlement]) -> None:
         self._writing -= len(batch)
@@ -95,10 +109,12 @@ class Settler:
             await self._write(batch[:middle])
             await self._write(batch[middle:])
             return
-        logger.error("job %s: its outcome was refused: %s", batch[0].lease.id, type(error).__name__)
-        minimal = Settlement(batch[0].lease, Failed("Unrecordable", type(error).__name__))
+        lease = batch[0].lease
+        name, fields = type(error).__name__, fields_of(lease)
+        logger.error("job %s: its outcome was refused: %s", lease.id, name, extra=fields)
+        minimal = Settlement(lease, Failed("Unrecordable", name))
         try:
             await self._store.asettle([minimal])
         except RowlockError as last:
-            logger.warning("job %s waits for its lease to expire: %s", batch[0].lease.id, last)
+            logger.warning("job %s waits for its lease to expire: %s", lease.id, last, extra=fields)
         self._done(batch)

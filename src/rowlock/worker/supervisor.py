@@ -37,8 +37,13 @@ from rowlock.ids import new_id
 from rowlock.job import Beat, Lease
 from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released
 from rowlock.store import Settlement, Store, open_store
+from rowlock.store.url import hurried
+from rowlock.worker.exits import how_it_ended
+from rowlock.worker.reload import SourceWatch
+from rowlock.worker.report import report, report_crashed
 from rowlock.worker.settings import EXIT_LEFT_BEHIND, WorkerSettings
 from rowlock.worker.table import DeadlineKind, LeaseTable, Slot, SlotState
+from rowlock.worker.title import Title
 from rowlock.worker.trouble import Trouble
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
@@ -110,12 +115,15 @@ class Supervisor:
         processes: int,
         settings: WorkerSettings,
         max_memory_mb: int | None = None,
+        reload_from: Path | None = None,
     ) -> None:
         self._app = app
         self._database_url = database_url
         self._processes = processes
         self._settings = settings
         self._max_memory_mb = max_memory_mb
+        self._watch = None if reload_from is None else SourceWatch(reload_from)
+        self._title = Title("rowlock worker")
         self._children: dict[int, Child] = {}
         self._store: Store | None = None
         self._guard = threading.Lock()
@@ -126,6 +134,7 @@ class Supervisor:
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._signals = 0
         self._stop_since: float | None = None
+        self._giving_back = Trouble("what dead children held can't be given back")
         self._beating = threading.Thread(target=self._beat_for_ever, daemon=True)
         self._wake, self._waker = socket.socketpair()
         self._selector = selectors.DefaultSelector()
@@ -142,6 +151,7 @@ class Supervisor:
                 self._wait()
                 self._bury_dead()
                 self._end_overdue()
+                self._reload_changed()
                 self._do_later()
                 self._push_stop()
         finally:
@@ -179,21 +189,26 @@ class Supervisor:
             self._wake.recv(4096)
 
     def _wait(self) -> None:
+        self._title.show(f"rowlock supervisor: {len(self._children)} children of {self._app}")
         for key, _ in self._selector.select(_TICK_SECONDS):
             key.data()
 
     def _is_done(self) -> bool:
-        if self._children or self._later:
+        if self._children or (self._later and not self._is_out_of_patience()):
             return False
         return self._stop_since is not None or not self._next_start
 
     def _push_stop(self) -> None:
         """Children that do not end by themselves are ended."""
-        if self._stop_since is None:
-            return
-        patience = self._settings.grace_seconds + 2 * config.STOP_SECONDS
-        if time.monotonic() - self._stop_since > patience:
+        if self._is_out_of_patience():
             self._kill_all()
+
+    def _is_out_of_patience(self) -> bool:
+        """Whether a stop has taken so long that a database that is away is not waited for."""
+        if self._stop_since is None:
+            return False
+        patience = self._settings.grace_seconds + 2 * config.STOP_SECONDS
+        return time.monotonic() - self._stop_since > patience
 
     def _kill_all(self) -> None:
         for child in self._children.values():
@@ -202,11 +217,10 @@ class Supervisor:
     # Children
 
     def _start_missing(self) -> None:
-        if self._stop_since is not None:
-            return
         now = time.monotonic()
         for number, due in list(self._next_start.items()):
-            if due <= now:
+            # A signal may come between two of them.
+            if due <= now and self._stop_since is None:
                 del self._next_start[number]
                 self._start(number)
 
@@ -240,6 +254,9 @@ class Supervisor:
         os.set_blocking(say, False)
         self._children[process.pid] = child
         self._selector.register(hear, selectors.EVENT_READ, lambda: self._on_told(child))
+        if self._stop_since is not None:
+            # The signal came while it was being started: nobody has told it.
+            child.tell({"stop": True})
         logger.info("child %d started: process %d, worker %s", number, process.pid, worker)
 
     def _on_told(self, child: Child) -> None:
@@ -254,7 +271,9 @@ class Supervisor:
     def _on_hello(self, word: dict[str, str]) -> None:
         """The first child tells which database it is: the supervisor never imports the app."""
         if self._store is None:
-            self._store = open_store(word["url"], schema=word["schema"])
+            # A call that hangs for longer than a third of a lease is one beat missed.
+            url = hurried(word["url"], self._settings.lease_seconds / 3)
+            self._store = open_store(url, schema=word["schema"])
             self._beating.start()
 
     def _bury_dead(self) -> None:
@@ -273,7 +292,7 @@ class Supervisor:
             child.close()
         if code not in (0, EXIT_LEFT_BEHIND):
             pid = child.process.pid
-            logger.error("child %d (process %d) died: %s", child.number, pid, _how(code))
+            logger.error("child %d (process %d) died: %s", child.number, pid, how_it_ended(code))
             for pause in config.GIVE_BACK_AGAIN_SECONDS:
                 self._do_after(pause, functools.partial(self._give_back, child.worker))
         if self._stop_since is not None:
@@ -317,19 +336,21 @@ class Supervisor:
             if slot.id not in overdue and (is_ours or slot.state is not SlotState.STARTED)
         ]
         crashed = [] if is_ours else [slot.lease(child.worker) for slot in running]
-        self._settle(settlements, crashed, f"its process died: {_how(code)}")
+        self._settle(settlements, crashed, f"its process died: {how_it_ended(code)}")
 
     def _settle(self, settlements: list[Settlement], crashed: list[Lease], evidence: str) -> None:
         assert self._store is not None
         try:
             if settlements:
                 self._store.settle(settlements)
+                report(settlements)
             if crashed:
                 self._store.crash(crashed, evidence)
+                report_crashed(crashed, evidence)
+            self._giving_back.over()
         except StoreUnavailable as error:
-            logger.warning("what a dead child held is given back later: %s", error)
             self._do_after(
-                config.GIVE_BACK_AGAIN_SECONDS[0],
+                self._giving_back.pause(error),
                 lambda: self._settle(settlements, crashed, evidence),
             )
         except RowlockError as error:
@@ -370,13 +391,27 @@ class Supervisor:
                 if slot.deadline_kind is not DeadlineKind.NONE and slot.deadline < now
             ]
             if child.overdue:
-                job = child.overdue[0].id
-                logger.error("child %d is killed: job %s does not stop", child.number, job)
+                job, fields = child.overdue[0].id, {"job_id": child.overdue[0].id}
+                logger.error(
+                    "child %d is killed: job %s does not stop", child.number, job, extra=fields
+                )
                 child.process.kill()
             elif self._is_too_large(child):
                 logger.info("child %d is replaced: it uses too much memory", child.number)
                 child.is_leaving = True
                 child.tell({"stop": True})
+
+    def _reload_changed(self) -> None:
+        """Replace all children when a source file has changed."""
+        if self._watch is None or not self._watch.has_changed():
+            return
+        logger.info("a source file has changed: the children are replaced")
+        for child in self._children.values():
+            child.is_leaving = True
+            child.tell({"stop": True})
+        # Those that failed to start may do better now.
+        self._fruitless.clear()
+        self._next_start = dict.fromkeys(self._next_start, 0.0)
 
     def _is_too_large(self, child: Child) -> bool:
         if self._max_memory_mb is None or child.is_leaving:
@@ -385,14 +420,14 @@ class Supervisor:
 
     def _beat_for_ever(self) -> None:
         trouble = Trouble("leases can't be extended")
-        pause = self._settings.lease_seconds / 3
+        pause = third = self._settings.lease_seconds / 3
         while not self._over.wait(random.uniform(0.8, 1.0) * pause):
             try:
                 self._beat()
                 trouble.over()
-                pause = self._settings.lease_seconds / 3
-            except StoreUnavailable as error:
-                pause = min(pause, trouble.pause(error))
+                pause = third
+            except Exception as error:  # noqa: BLE001  # without beats every lease would be lost
+                pause = min(third, trouble.pause(error))
 
     def _beat(self) -> None:
         assert self._store is not None
@@ -416,12 +451,3 @@ def _overdue_outcome(slot: Slot) -> Outcome:
     if slot.deadline_kind is DeadlineKind.CANCEL:
         return CancelSeen("it did not stop when asked to; its process was ended")
     return Failed("TimeoutError", "took longer than its limit and did not stop; its process ended")
-
-
-def _how(code: int) -> str:
-    if code < 0:
-        try:
-            return f"killed by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"killed by signal {-code}"
-    return f"exit code {code}"

@@ -20,6 +20,11 @@ class Trouble:
         self._since: float | None = None
         self._tries = 0
 
+    @property
+    def is_on(self) -> bool:
+        """Whether the last try went wrong."""
+        return self._since is not None
+
     def pause(self, error: Exception) -> float:
         """Note that it went wrong (again); how long to wait before the next try."""
         if self._since is None:

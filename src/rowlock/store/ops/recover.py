@@ -6,7 +6,7 @@ Rows that another is dealing with are skipped, never waited for; each batch is a
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Literal
 
@@ -55,6 +55,31 @@ def release_worker(worker: str) -> Op[int]:
     return _all_batches("release_worker", "lock_worker", values, Released())
 
 
+def release_unknown(worker: str, *, known: Collection[tuple[str, int]]) -> Op[int]:
+    """Give back the leases that a worker holds without knowing of them, uncounted; how many.
+
+    A claim whose answer was lost leaves such leases. `known` are the ids and tokens of all others;
+    the worker must not claim meanwhile.
+    """
+    values = {"worker": options.name(worker, option="worker")}
+    # So many that the known ones alone never fill a batch.
+    limit = config.MAINTENANCE_BATCH_ROWS + len(known)
+
+    def steps() -> Steps[int]:
+        total = 0
+        while True:
+            yield Begin()
+            rows = yield Statement("lock_worker", {**values, "limit": limit})
+            jobs = [(JobRow._make(row[:-2]), row) for row in rows]
+            unknown = [row for job, row in jobs if (job.id, job.token) not in known]
+            total += yield from _end(unknown, Released())
+            if len(rows) < limit:
+                return total
+            yield Commit()
+
+    return writing("release_unknown", steps, repeat=steps)
+
+
 def recover_once(*, older_than: int, queues: list[str] | None) -> Steps[int]:
     """One batch of expired leases, within the caller's transaction."""
     values = {"older_than": older_than, "queues": queues}
@@ -78,7 +103,12 @@ def _all_batches(
 
 
 def _one_batch(statement: str, values: Mapping[str, object], outcome: Outcome) -> Steps[int]:
-    rows: Rows = yield Statement(statement, {**values, "limit": config.MAINTENANCE_BATCH_ROWS})
+    rows = yield Statement(statement, {**values, "limit": config.MAINTENANCE_BATCH_ROWS})
+    return (yield from _end(rows, outcome))
+
+
+def _end(rows: Rows, outcome: Outcome) -> Steps[int]:
+    """End the runs of rows that this transaction has locked; how many."""
     decided = [
         (job, decide(held_of(job), outcome, now=now, chance=_NO_CHANCE))
         for job, now in ((JobRow._make(row[:-2]), row[-1]) for row in rows)

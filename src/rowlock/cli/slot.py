@@ -1,0 +1,230 @@
+"""A process slot: runs one job at a time for the worker that started it.
+
+Started as `python -m rowlock.cli.slot`, with its orders as JSON in one argument. It talks to the
+worker through a socket of its own, so that a handler may print what it likes. The end of that
+socket means that the worker is dead, or has no more use for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+import msgspec
+
+from rowlock import config
+from rowlock.app import App, prepare_follow_up
+from rowlock.cli import load_object
+from rowlock.context import Context
+from rowlock.lifecycle import Failed, Outcome
+from rowlock.observe.log import configure_as_told
+from rowlock.store import NewJob
+from rowlock.worker import wire
+from rowlock.worker.report import running
+from rowlock.worker.run import Cause, Run
+from rowlock.worker.runner import await_handler, call_handler
+from rowlock.worker.title import Title, die_with_parent
+
+
+def main() -> None:
+    """Serve until the worker has no more use for it."""
+    # Empty handlers, not SIG_IGN: that would be passed on to what handlers start. The worker
+    # decides when this process ends.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    die_with_parent()
+    configure_as_told()
+    orders = msgspec.json.decode(sys.argv[1], type=wire.SlotOrders)
+    os.set_inheritable(orders.descriptor, False)
+    link = Link(socket.socket(fileno=orders.descriptor))
+    sys.path[:] = orders.path
+    app = load_object(orders.app)
+    if not isinstance(app, App):
+        raise SystemExit(f"{orders.app} is not a rowlock.App")
+    link.tell(wire.Hello())
+    Server(app, link).serve()
+    app.close()
+
+
+class Link:
+    """The socket; handlers may talk from several threads."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._guard = threading.Lock()
+
+    def tell(self, word: wire.Word) -> None:
+        frame = wire.encode(word)
+        with self._guard:
+            self._end.sendall(frame)
+
+    def hear(self) -> wire.Order | None:
+        """The next order; None at the end."""
+        try:
+            body = wire.read_frame(self._end.recv)
+        except ConnectionError:
+            return None
+        return None if body is None else wire.decode_order(body)
+
+
+class SlotNotes:
+    """Progress and log lines on their way to the worker, progress at most twice a second."""
+
+    def __init__(self, link: Link, number: int) -> None:
+        self._link = link
+        self._number = number
+        self._next = 0.0
+        self._pending: wire.Progressed | None = None
+
+    def progress(self, fraction: float, text: str) -> None:
+        self._pending = wire.Progressed(self._number, float(fraction), text)
+        if time.monotonic() >= self._next:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._pending is not None:
+            word, self._pending = self._pending, None
+            self._next = time.monotonic() + config.PROGRESS_SECONDS
+            self._link.tell(word)
+
+    def log(self, line: str) -> None:
+        self._link.tell(wire.Logged(self._number, line))
+
+
+class Server:
+    """Runs jobs in the main thread, and hears of them in another."""
+
+    def __init__(self, app: App, link: Link) -> None:
+        self._app = app
+        self._link = link
+        self._title = Title("rowlock slot", pause_seconds=0.0)
+        self._jobs: queue.SimpleQueue[wire.Start | None] = queue.SimpleQueue()
+        self._guard = threading.Lock()
+        # Of the run that goes on, or waits to be started: what the ear must know.
+        self._number = 0
+        self._run: Run | None = None
+        self._told: list[Cause] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_stopping = False
+
+    def serve(self) -> None:
+        """Run jobs until the socket ends."""
+        threading.Thread(target=self._listen, name="rowlock-ear", daemon=True).start()
+        self._title.show("rowlock slot: idle")
+        while (start := self._jobs.get()) is not None:
+            lease = start.lease()
+            assert lease.row is not None
+            self._title.show(f"rowlock slot: {lease.row.kind}")
+            # Before it is so: without this word nothing of the job has happened.
+            self._link.tell(wire.Hello(start.run))
+            outcome = self._outcome(start)
+            # Whatever was printed is out before anyone hears that the job has ended.
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError, AttributeError):
+                    stream.flush()
+            self._link.tell(wire.Ended.of(start.run, outcome))
+            self._title.show("rowlock slot: idle")
+
+    # In the ear's thread
+
+    def _listen(self) -> None:
+        while (order := self._link.hear()) is not None:
+            with self._guard:
+                self._obey(order)
+        with self._guard:
+            if self._number:
+                # The worker is dead: nobody holds the lease of what runs here.
+                os._exit(1)
+        self._jobs.put(None)
+
+    def _obey(self, order: wire.Order) -> None:
+        match order:
+            case wire.Start():
+                self._number, self._told, self._is_stopping = order.run, [], False
+                self._jobs.put(order)
+            case wire.End() if order.run == self._number:
+                self._told.append(Cause[order.cause])
+                self._pass_on()
+            case wire.Stopping() if order.run == self._number:
+                self._is_stopping = True
+                self._pass_on()
+            case _:
+                # It came after the end of its run.
+                return
+
+    def _pass_on(self) -> None:
+        """Tell the run what was told of it; under the guard."""
+        run = self._run
+        if run is None:
+            return
+        run.stopping = self._is_stopping
+        while self._told:
+            cause = self._told.pop(0)
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(run.end, cause)
+            else:
+                run.end(cause)
+
+    # In the main thread
+
+    def _outcome(self, start: wire.Start) -> Outcome:
+        lease = start.lease()
+        assert lease.row is not None
+        task = self._app.find(lease.row.kind)
+        if task is None:
+            return Failed("LookupError", f"the app of its slot has no task {lease.row.kind!r}")
+        notes = SlotNotes(self._link, start.run)
+        run = Run(lease, task)
+        context = Context(
+            lease.job,
+            state=self._app.state,
+            notes=notes,
+            signals=run,
+            prepare=lambda task, payload: self._follow(start.run, task, payload),
+        )
+        with running(lease):
+            if task.is_async:
+                outcome = asyncio.run(self._await(run, context))
+            else:
+                self._begin(run)
+                outcome = call_handler(run, context)
+        self._finish()
+        notes.flush()
+        # Lost: the worker does not wait for an outcome any more.
+        return outcome or Failed("LeaseLost", "another runs it now")
+
+    async def _await(self, run: Run, context: Context) -> Outcome | None:
+        run.handle = asyncio.current_task()
+        self._begin(run, asyncio.get_running_loop())
+        try:
+            return await await_handler(run, context)
+        finally:
+            # From here on nobody may cancel what only cleans up.
+            run.handle = None
+            self._finish()
+
+    def _begin(self, run: Run, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        with self._guard:
+            self._run, self._loop = run, loop
+            self._pass_on()
+
+    def _finish(self) -> None:
+        with self._guard:
+            self._run, self._loop, self._number = None, None, 0
+
+    def _follow(self, number: int, task: Any, payload: dict[str, Any]) -> NewJob:
+        job = prepare_follow_up(task, payload)
+        self._link.tell(wire.Followed(number, job))
+        return job
+
+
+if __name__ == "__main__":
+    main()

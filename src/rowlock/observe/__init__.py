@@ -1,0 +1,1 @@
+"""What shows from outside how the queue works."""

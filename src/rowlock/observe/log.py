@@ -1,0 +1,149 @@
+"""Log lines on stderr, for people (`console`) or machines (`json`): used by our own commands.
+
+A library does not configure logging: `configure` is called by processes that are ours, which are
+`rowlock worker`, `rowlock up` and their children.
+
+1. One record is one line, or in `console` one line and indented ones below it: whatever a text
+   holds, it can't begin a line of its own, nor act on a terminal.
+2. Records made inside of a handler carry its job's fields, whichever library makes them.
+3. Passwords are not logged in the first place; what looks like one in a URL is masked all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TextIO, get_args
+
+from rowlock import config
+from rowlock.codec import escaped
+from rowlock.worker.report import FIELDS, running_fields
+
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["console", "json"]
+
+LEVEL_VARIABLE: Final = "ROWLOCK_LOG_LEVEL"
+FORMAT_VARIABLE: Final = "ROWLOCK_LOG_FORMAT"
+LEVEL_DEFAULT: Final[Level] = "info"
+FORMAT_DEFAULT: Final[Format] = "console"
+
+# Of a job's fields, those that a person looks for; the others are long.
+_SHOWN: Final = ("job_id", "kind", "attempt")
+_COLOURS: Final = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
+# `://user:password@`, up to the last @ before a slash; and `password=...` of a query or a DSN.
+_URL_PASSWORD: Final = re.compile(r"(://[^\s:/@]*):[^\s/]+@")
+_NAMED_PASSWORD: Final = re.compile(r"(password\s?=\s?)('[^']*'|[^\s&'\"]+)", re.IGNORECASE)
+
+
+def configure(level: Level, format: Format, *, stream: TextIO | None = None) -> None:
+    """Write this process's log records to `stream` (stderr), instead of how they were before."""
+    stream = sys.stderr if stream is None else stream
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(add_job_fields)
+    handler.setFormatter(
+        JsonFormatter() if format == "json" else ConsoleFormatter(has_colours=_has_colours(stream))
+    )
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def configure_as_told() -> None:
+    """As `configure`, for a child: by what its parent has put into the environment."""
+    level = os.environ.get(LEVEL_VARIABLE, "").lower()
+    format = os.environ.get(FORMAT_VARIABLE, "").lower()
+    configure(
+        next((known for known in get_args(Level) if known == level), LEVEL_DEFAULT),
+        next((known for known in get_args(Format) if known == format), FORMAT_DEFAULT),
+    )
+
+
+def add_job_fields(record: logging.LogRecord) -> bool:
+    """Give a record the fields of the job whose handler made it; a filter that lets all pass."""
+    for name, value in running_fields().items():
+        if not hasattr(record, name):
+            setattr(record, name, value)
+    return True
+
+
+def masked(text: str) -> str:
+    """The text without what looks like a database's password."""
+    if "://" in text:
+        text = _URL_PASSWORD.sub(r"\1:***@", text)
+    return _NAMED_PASSWORD.sub(r"\1***", text) if "assword" in text or "ASSWORD" in text else text
+
+
+class ConsoleFormatter(logging.Formatter):
+    """`TIME LEVEL LOGGER: TEXT`, then the job's fields unless the text names the job itself."""
+
+    def __init__(self, *, has_colours: bool) -> None:
+        super().__init__()
+        self._has_colours = has_colours
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        level = self._coloured(f"{record.levelname:<7}", _COLOURS.get(record.levelname, "0"))
+        text = escaped(_text_of(record))
+        line = f"{time} {level} {escaped(record.name)}: {text}"
+        fields = _fields_of(record)
+        if str(fields.get("job_id", "")) not in text:
+            told = " ".join(
+                f"{name}={escaped(str(fields[name]))}" for name in _SHOWN if name in fields
+            )
+            line = f"{line}  {self._coloured(told, '2')}"
+        below = "".join(f"\n    {escaped(each)}" for each in _traceback_of(record).splitlines())
+        return f"{line}{below}"
+
+    def _coloured(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._has_colours else text
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: `time`, `level`, `logger`, `message`, the job's fields, `traceback`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC)
+        line: dict[str, Any] = {
+            "time": time.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _text_of(record),
+            **_fields_of(record),
+        }
+        if traceback := _traceback_of(record):
+            line["traceback"] = traceback
+        # ASCII only: what a terminal or a collector might act on is written out. DEL is ASCII too.
+        return json.dumps(line, default=str).replace("\x7f", "\\u007f")
+
+
+def _has_colours(stream: TextIO) -> bool:
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return stream.isatty() and not is_plain
+
+
+def _text_of(record: logging.LogRecord) -> str:
+    return _cut(masked(record.getMessage()))
+
+
+def _traceback_of(record: logging.LogRecord) -> str:
+    """Where an exception came from: frames and lines of code, never the values of variables."""
+    parts: list[str] = []
+    if record.exc_info and record.exc_info[0] is not None:
+        parts.append(logging.Formatter().formatException(record.exc_info))
+    elif record.exc_text:
+        parts.append(record.exc_text)
+    if record.stack_info:
+        parts.append(record.stack_info)
+    return _cut(masked("\n".join(parts)))
+
+
+def _cut(text: str) -> str:
+    most = config.LOGGED_CHARACTERS_MAX
+    return text if len(text) <= most else f"{text[:most]} [... {len(text) - most} more]"
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    found = record.__dict__
+    return {name: found[name] for name in FIELDS if found.get(name) is not None}

@@ -1,0 +1,148 @@
+"""Blocks: a handler's own writes and its job's success, in one transaction on a connection of ours.
+
+1. The fenced settle is the last statement before COMMIT: no row of ours is locked while the
+   handler works.
+2. A block that was not concluded leaves nothing behind: it is rolled back, whatever happened.
+3. A COMMIT whose answer was lost is looked up by the lease's token. Nothing is sent twice.
+4. A lease that was lost, or a transaction that was ended inside the block, concludes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from rowlock import config
+from rowlock.job import Lease
+from rowlock.store.caller import Callers
+from rowlock.store.ops.settle import Missed, Settlement, explain_missed, settle
+from rowlock.store.steps import Op, Steps, reading, writing
+from rowlock.store.text import Dialect
+
+if TYPE_CHECKING:
+    from rowlock.store.postgres import PostgresEngine
+    from rowlock.store.sqlite import SqliteEngine
+    from rowlock.store.verbs import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a block writes last: what the run said of itself, then its success."""
+
+    settlement: Settlement
+    notes: Sequence[Op[Missed]] = field(default_factory=list[Op[Missed]])
+
+    @property
+    def lease(self) -> Lease:
+        return self.settlement.lease
+
+    @property
+    def queues(self) -> frozenset[str]:
+        """Those that get a job by it."""
+        return frozenset(job.queue for job in self.settlement.follow_ups)
+
+    def op(self) -> Op[Missed]:
+        """The steps on the block's connection. Whether the lease holds, the settle tells."""
+
+        def steps() -> Steps[Missed]:
+            for note in self.notes:
+                yield from note.start()
+            # A success draws no backoff.
+            return (yield from settle([self.settlement], chance=random.Random(0)).start())
+
+        return writing("conclude", steps)
+
+    def lookup(self) -> Op[Missed]:
+        """For when the answer to the COMMIT was lost: missed is what was not settled by it."""
+        return reading("lookup", lambda: explain_missed([self.lease], is_resend=True))
+
+
+class Block(Protocol):
+    """One transaction in the making; after `conclude` or `undo` it is over, errors or not."""
+
+    @property
+    def overdue(self) -> Exception | None:
+        """Why it was undone before its end, if so."""
+        ...
+
+    def begin(self) -> Any:
+        """Open it; the connection."""
+        ...
+
+    def conclude(self, conclusion: Conclusion) -> None: ...
+    def undo(self) -> None: ...
+
+
+class AsyncBlock(Protocol):
+    """As `Block`, for coroutines; `conclude` and `undo` must not be cancelled."""
+
+    @property
+    def overdue(self) -> Exception | None: ...
+
+    async def begin(self) -> Any: ...
+    async def conclude(self, conclusion: Conclusion) -> None: ...
+    async def undo(self) -> None: ...
+
+
+class Blocks:
+    """Makes the blocks of one worker."""
+
+    def __init__(self, store: Store, *, lease_seconds: float) -> None:
+        self._engine = store.engine
+        self._callers = Callers(store.engine)
+        # Beats wait for the only writer of SQLite too: two of three may fail, and no lease is lost.
+        self._seconds = lease_seconds / 3
+        self._places = threading.BoundedSemaphore(config.POSTGRES_BLOCKS_MAX)
+        self._loops: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, tuple[asyncio.Lock, asyncio.BoundedSemaphore]
+        ] = weakref.WeakKeyDictionary()
+
+    @property
+    def is_only_writer(self) -> bool:
+        """Whether nobody else, not even the run itself, can write while a block is open."""
+        return self._engine.dialect is Dialect.SQLITE
+
+    def block(self) -> Block:
+        """For a plain function."""
+        if self.is_only_writer:
+            from rowlock.store.blocks.sqlite import SqliteBlock
+
+            return SqliteBlock(self._sqlite, self._callers, seconds=self._seconds)
+        from rowlock.store.blocks.postgres import PostgresBlock
+
+        return PostgresBlock(self._postgres, places=self._places)
+
+    def ablock(self) -> AsyncBlock:
+        """For a coroutine, on its loop."""
+        line, places = self._of_loop()
+        if self.is_only_writer:
+            from rowlock.store.blocks.sqlite import AsyncSqliteBlock
+
+            return AsyncSqliteBlock(self._sqlite, self._callers, seconds=self._seconds, line=line)
+        from rowlock.store.blocks.postgres import AsyncPostgresBlock
+
+        return AsyncPostgresBlock(self._postgres, places=places)
+
+    def _of_loop(self) -> tuple[asyncio.Lock, asyncio.BoundedSemaphore]:
+        """Of the running loop: the line before SQLite's write lock, the places of PostgreSQL."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._loops:
+            places = asyncio.BoundedSemaphore(config.POSTGRES_BLOCKS_MAX)
+            self._loops[loop] = (asyncio.Lock(), places)
+        return self._loops[loop]
+
+    @property
+    def _sqlite(self) -> SqliteEngine:
+        return cast("SqliteEngine", self._engine)
+
+    @property
+    def _postgres(self) -> PostgresEngine:
+        return cast("PostgresEngine", self._engine)
+
+
+__all__ = ["AsyncBlock", "Block", "Blocks", "Conclusion"]

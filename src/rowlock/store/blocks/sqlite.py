@@ -1,0 +1,218 @@
+"""Blocks on SQLite: the only write lock of the file, lent to a handler for a bounded time.
+
+1. Each has a connection of its own, closed at its end: nothing that a handler sets on it stays.
+2. A block that is open for too long is undone from a watchdog's thread, and others can write.
+   From then on its connection can't write, so that nothing is committed beside the block.
+3. OPEN → ENDING by the handler, or OPEN → OVERDUE by the watchdog; whoever is first ends it.
+4. A savepoint marks the block's own transaction: what else was committed or begun is noticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import threading
+from enum import Enum, auto
+
+from rowlock.errors import InvalidTransition, StoreUnavailable
+from rowlock.store.blocks import Conclusion
+from rowlock.store.caller import Callers
+from rowlock.store.sqlite import SqliteEngine
+from rowlock.store.sqlite_session import Session
+
+logger: logging.Logger = logging.getLogger("rowlock.sqlite")
+
+
+class _State(Enum):
+    OPEN = auto()
+    ENDING = auto()
+    OVERDUE = auto()
+
+
+class _Tenure:
+    """A handler's time with the write lock, and the watchdog over it."""
+
+    def __init__(self, session: Session, *, seconds: float) -> None:
+        self.session = session
+        self.connection: sqlite3.Connection = session.connection
+        self._seconds = seconds
+        self._guard = threading.Lock()
+        self._state = _State.OPEN
+        self.connection.execute("SAVEPOINT rowlock_block")
+        # Should the handler go on after its transaction is gone, its writes begin another one,
+        # which nobody commits, instead of being committed one by one.
+        self.connection.isolation_level = "IMMEDIATE"
+        self._watchdog = threading.Timer(seconds, self._give_way)
+        self._watchdog.name = "rowlock-watchdog"
+        self._watchdog.daemon = True
+        self._watchdog.start()
+
+    @property
+    def overdue(self) -> Exception | None:
+        if self._state is not _State.OVERDUE:
+            return None
+        return StoreUnavailable(
+            f"the block of ctx.transaction() was undone after {self._seconds:g} s, a third of the "
+            "lease: nobody else can write to the file while it is open. Do slow work before it"
+        )
+
+    def _leave_open(self, state: _State) -> bool:
+        with self._guard:
+            if self._state is not _State.OPEN:
+                return False
+            self._state = state
+            return True
+
+    def _give_way(self) -> None:
+        if self._leave_open(_State.OVERDUE):
+            try:
+                self.session.give_way()
+            except sqlite3.Error as error:
+                logger.warning("%s: an overdue block: %s", self.session.file.path, error)
+
+    def end(self) -> None:
+        """The handler is done with it; from here on the watchdog does nothing."""
+        self._watchdog.cancel()
+        if not self._leave_open(_State.ENDING):
+            # It is at work, and must be done before the connection is closed.
+            self._watchdog.join()
+
+    def check(self, conclusion: Conclusion) -> None:
+        """Refuse to conclude what is not the block's own transaction any more."""
+        if self.overdue is not None:
+            raise self.overdue
+        try:
+            self.connection.execute("RELEASE rowlock_block")
+        except sqlite3.Error as error:
+            raise InvalidTransition(
+                conclusion.lease.id,
+                "its transaction was ended inside the block, which must leave that to rowlock",
+            ) from error
+
+    def close(self, *, is_good: bool = False) -> None:
+        """Commit or undo, let others write, close the connection."""
+        session = self.session
+        try:
+            _ = self.connection.in_transaction
+        except sqlite3.ProgrammingError:
+            # The handler closed it.
+            session.close()
+        try:
+            session.end(writes=True, is_good=is_good)
+        finally:
+            with session.busy:
+                session.dispose()
+
+
+class SqliteBlock:
+    """For a plain function."""
+
+    def __init__(self, engine: SqliteEngine, callers: Callers, *, seconds: float) -> None:
+        self._engine = engine
+        self._callers = callers
+        self._seconds = seconds
+        self._tenure: _Tenure | None = None
+
+    @property
+    def overdue(self) -> Exception | None:
+        return None if self._tenure is None else self._tenure.overdue
+
+    def begin(self) -> sqlite3.Connection:
+        session = self._engine.new_session()
+        try:
+            session.begin(writes=True)
+        except sqlite3.Error as error:
+            raise self._engine.file.mapped(error) from error
+        self._tenure = _Tenure(session, seconds=self._seconds)
+        return self._tenure.connection
+
+    def conclude(self, conclusion: Conclusion) -> None:
+        tenure = self._entered()
+        tenure.end()
+        is_good = False
+        try:
+            try:
+                tenure.check(conclusion)
+                missed = self._callers.run(
+                    conclusion.op(), tenure.connection, notify_in_transaction=False
+                )
+                missed.raise_if_any()
+                is_good = True
+            finally:
+                tenure.close(is_good=is_good)
+        except sqlite3.Error as error:
+            raise self._engine.file.mapped(error) from error
+
+    def undo(self) -> None:
+        tenure = self._entered()
+        tenure.end()
+        tenure.close()
+
+    def _entered(self) -> _Tenure:
+        assert self._tenure is not None, "a block begins first"
+        return self._tenure
+
+
+class AsyncSqliteBlock:
+    """For a coroutine, which waits for the lock in line with the others of its loop.
+
+    Its short statements run on the loop; the COMMIT, which waits for the disk, in a thread.
+    """
+
+    def __init__(
+        self, engine: SqliteEngine, callers: Callers, *, seconds: float, line: asyncio.Lock
+    ) -> None:
+        self._engine = engine
+        self._callers = callers
+        self._seconds = seconds
+        self._line = line
+        self._tenure: _Tenure | None = None
+
+    @property
+    def overdue(self) -> Exception | None:
+        return None if self._tenure is None else self._tenure.overdue
+
+    async def begin(self) -> sqlite3.Connection:
+        await self._line.acquire()
+        try:
+            session = self._engine.new_session()
+            await session.abegin()
+            self._tenure = _Tenure(session, seconds=self._seconds)
+        except BaseException as error:
+            self._line.release()
+            if isinstance(error, sqlite3.Error):
+                raise self._engine.file.mapped(error) from error
+            raise
+        return self._tenure.connection
+
+    async def conclude(self, conclusion: Conclusion) -> None:
+        tenure = self._entered()
+        tenure.end()
+        try:
+            tenure.check(conclusion)
+            missed = self._callers.run(
+                conclusion.op(), tenure.connection, notify_in_transaction=False
+            )
+            missed.raise_if_any()
+            await asyncio.to_thread(tenure.connection.execute, "COMMIT")
+        except sqlite3.Error as error:
+            raise self._engine.file.mapped(error) from error
+        finally:
+            self._close(tenure)
+
+    async def undo(self) -> None:
+        tenure = self._entered()
+        tenure.end()
+        self._close(tenure)
+
+    def _close(self, tenure: _Tenure) -> None:
+        """What was not committed is undone. The log is folded by other writers."""
+        try:
+            tenure.close()
+        finally:
+            self._line.release()
+
+    def _entered(self) -> _Tenure:
+        assert self._tenure is not None, "a block begins first"
+        return self._tenure

@@ -1,0 +1,205 @@
+"""A proxy in front of a PostgreSQL server that misbehaves on demand, for tests.
+
+It reads no more of the protocol than the five bytes at the head of each message. Modes can be
+switched at any time, also for connections that are open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from enum import Enum, auto
+from typing import Final, Self
+from urllib.parse import urlsplit, urlunsplit
+
+DELAY_SECONDS: Final = 0.05
+POLL_SECONDS: Final = 0.02
+_HEADER: Final = struct.Struct("!cI")
+_READ_BYTES: Final = 65_536
+# Query, and the end of an extended query: what the server answers.
+_ASKING: Final = (b"Q", b"S")
+# A zero linger time makes closing send a reset.
+_RESET: Final = struct.pack("ii", 1, 0)
+
+
+class Mode(Enum):
+    """What becomes of what goes through."""
+
+    PASS = auto()
+    DELAY = auto()
+    # Connections are taken and read from; nothing goes on, and nothing is answered.
+    BLACKHOLE = auto()
+    # New connections are reset at once, and those that are open are cut.
+    REFUSE = auto()
+
+
+class FaultyProxy:
+    """Passes on to the server of a URL; a context manager. `url` is where clients connect.
+
+    Example:
+        with FaultyProxy(server.url) as proxy:
+            app = rowlock.App(proxy.url)
+            proxy.mode = Mode.BLACKHOLE
+    """
+
+    def __init__(self, server_url: str) -> None:
+        self._parts = urlsplit(server_url)
+        self.mode: Mode = Mode.PASS
+        # How many answers were swallowed so far.
+        self.swallowed: int = 0
+        self._bait: bytes | None = None
+        self._skip = 0
+        self._guard = threading.Lock()
+        self._links: set[_Link] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._serve, name="faulty-proxy", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_closing = True
+        # Wakes the accept.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+        self._thread.join()
+
+    @property
+    def url(self) -> str:
+        """The server's URL, through the proxy."""
+        user, at, _ = self._parts.netloc.rpartition("@")
+        port = self._listener.getsockname()[1]
+        return urlunsplit(self._parts._replace(netloc=f"{user}{at}127.0.0.1:{port}"))
+
+    def cut(self) -> None:
+        """Reset all connections that are open."""
+        with self._guard:
+            links = list(self._links)
+        for link in links:
+            link.cut()
+
+    def refuse(self) -> None:
+        """Cut what is open, and reset what comes."""
+        self.mode = Mode.REFUSE
+        self.cut()
+
+    def swallow_answer(self, bait: bytes, *, skip: int = 0) -> None:
+        """Let the next message with these bytes reach the server, and lose the answer, once.
+
+        Args:
+            bait: What the client's message, or the messages of one extended query, must contain.
+            skip: How many such messages are answered before.
+        """
+        with self._guard:
+            self._bait, self._skip = bait, skip
+
+    def takes_bait(self, asked: bytes) -> bool:
+        """Whether the answer to these messages is to be swallowed."""
+        with self._guard:
+            if self._bait is None or self._bait not in asked:
+                return False
+            if self._skip:
+                self._skip -= 1
+                return False
+            self._bait = None
+            self.swallowed += 1
+            return True
+
+    def _serve(self) -> None:
+        while not self._is_closing:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self.mode is Mode.REFUSE:
+                _reset(client)
+                continue
+            try:
+                server = socket.create_connection((self._parts.hostname, self._parts.port or 5432))
+            except OSError:
+                _reset(client)
+                continue
+            link = _Link(self, client, server)
+            with self._guard:
+                self._links.add(link)
+            link.start()
+
+    def forget(self, link: _Link) -> None:
+        """A connection has ended."""
+        with self._guard:
+            self._links.discard(link)
+
+
+class _Link:
+    """One client's connection and its other half, with a thread for each direction."""
+
+    def __init__(self, proxy: FaultyProxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._server = server
+        self._over = threading.Event()
+        self._is_swallowing = False
+        self._asked = b""
+        self._pending = b""
+
+    def start(self) -> None:
+        for target in (self._to_server, self._to_client):
+            threading.Thread(target=target, name="faulty-proxy", daemon=True).start()
+
+    def cut(self) -> None:
+        self._over.set()
+        _reset(self._client)
+        _reset(self._server)
+        self._proxy.forget(self)
+
+    def _to_server(self) -> None:
+        with contextlib.suppress(OSError):
+            while heard := self._client.recv(_READ_BYTES):
+                if self._may_pass():
+                    self._look_at(heard)
+                    self._server.sendall(heard)
+        self.cut()
+
+    def _to_client(self) -> None:
+        with contextlib.suppress(OSError):
+            while heard := self._server.recv(_READ_BYTES):
+                if self._is_swallowing:
+                    break
+                if self._may_pass():
+                    self._client.sendall(heard)
+        self.cut()
+
+    def _may_pass(self) -> bool:
+        """Whether to go on with what was heard; in a black hole it is gone."""
+        if self._proxy.mode is Mode.DELAY:
+            self._over.wait(DELAY_SECONDS)
+        return self._proxy.mode is not Mode.BLACKHOLE and not self._over.is_set()
+
+    def _look_at(self, heard: bytes) -> None:
+        """Follow the client's messages, by their headers, to the end of each question."""
+        self._pending += heard
+        while len(self._pending) >= _HEADER.size:
+            kind, length = _HEADER.unpack_from(self._pending)
+            # Start-up messages have no type, and are shorter than what would set the first byte.
+            size = int.from_bytes(self._pending[:4]) if kind == b"\0" else length + 1
+            if len(self._pending) < size:
+                return
+            self._asked += self._pending[:size]
+            self._pending = self._pending[size:]
+            if kind in _ASKING:
+                asked, self._asked = self._asked, b""
+                self._is_swallowing = self._is_swallowing or self._proxy.takes_bait(asked)
+
+
+def _reset(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        # Wakes the thread that reads from it; closing alone does not.
+        end.shutdown(socket.SHUT_RD)
+    end.close()

@@ -1,0 +1,159 @@
+"""What became of runs, as log records: one for each, with the job's fields beside the text.
+
+Never a payload or a result: ids and names, and of an error its type and its first line. A record's
+text says all by itself, for those who format records their own way.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from rowlock import codec, config
+from rowlock.job import JobState, Lease
+from rowlock.lifecycle import CancelSeen, Failed, Released, Return, Succeeded, decide
+from rowlock.store import Settlement
+from rowlock.store.ops.settle import held_of
+
+logger: logging.Logger = logging.getLogger("rowlock.worker")
+
+# The lease of the job whose handler runs here: log records made below it are that job's.
+_running: ContextVar[Lease | None] = ContextVar("rowlock_running", default=None)
+# Backoffs are drawn by the store; of a decision made here only its state is read.
+_CHANCE = random.Random(0)
+
+# The fields of a record, in the order in which they are shown.
+FIELDS = ("job_id", "kind", "queue", "attempt", "worker", "duration_seconds", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettlement(Settlement):
+    """A settlement, and what else is known of the run: nothing of one that never started."""
+
+    seconds: float | None = None
+    cancel_requested: bool = False
+
+
+@contextmanager
+def running(lease: Lease) -> Iterator[None]:
+    """Records made in the block, in its tasks and its copied contexts, are of this job."""
+    before = _running.set(lease)
+    try:
+        yield
+    finally:
+        _running.reset(before)
+
+
+def running_fields() -> dict[str, Any]:
+    """The fields of the job whose handler asks; empty outside of one."""
+    lease = _running.get()
+    return {} if lease is None else fields_of(lease)
+
+
+def fields_of(lease: Lease) -> dict[str, Any]:
+    """The fields that a record about a lease carries."""
+    fields: dict[str, Any] = {"job_id": lease.id, "worker": lease.worker}
+    if lease.row is not None:
+        fields |= {
+            "kind": lease.row.kind,
+            "queue": lease.row.queue,
+            "attempt": lease.row.attempt,
+        }
+    return fields
+
+
+def report(settlements: Sequence[Settlement]) -> None:
+    """Log how runs ended, once that is written."""
+    is_debug = logger.isEnabledFor(logging.DEBUG)
+    for settlement in settlements:
+        # Nearly all are plain successes, and nearly nobody wants to read of them.
+        outcome = settlement.outcome
+        if is_debug or not isinstance(outcome, Succeeded) or outcome.problem is not None:
+            _report_one(settlement)
+
+
+def report_lost(leases: Sequence[Lease]) -> None:
+    """Log that runs ended after others had taken their jobs."""
+    for lease in leases:
+        logger.warning(
+            "%s lost its lease: its outcome is not recorded", _name(lease), extra=fields_of(lease)
+        )
+
+
+def report_crashed(leases: Sequence[Lease], evidence: str) -> None:
+    """Log that jobs were running when their process died."""
+    for lease in leases:
+        fields = {**fields_of(lease), "error": "Crashed"}
+        logger.error("%s crashed: %s", _name(lease), evidence, extra=fields)
+
+
+class _Told(NamedTuple):
+    """What is said of an outcome; how long it took stands between `what` and `rest`."""
+
+    level: int
+    what: str
+    rest: str = ""
+
+
+def _report_one(settlement: Settlement) -> None:
+    lease, outcome = settlement.lease, settlement.outcome
+    run = settlement if isinstance(settlement, RunSettlement) else RunSettlement(lease, outcome)
+    fields = fields_of(lease)
+    took = ""
+    if run.seconds is not None:
+        fields["duration_seconds"] = round(run.seconds, 6)
+        took = f" after {run.seconds:.3g} s"
+    if isinstance(outcome, Failed):
+        fields["error"] = outcome.type
+    told = _told(run)
+    logger.log(told.level, "%s %s%s%s", _name(lease), told.what, took, told.rest, extra=fields)
+
+
+def _told(run: RunSettlement) -> _Told:
+    match outcome := run.outcome:
+        case Succeeded(problem=None):
+            return _Told(logging.DEBUG, "succeeded")
+        case Succeeded():
+            return _Told(logging.WARNING, "succeeded", _because(outcome.problem))
+        case CancelSeen():
+            return _Told(logging.INFO, "was cancelled", _because(outcome.reason))
+        case Released():
+            # One that never started went back because others were faster, or at a stop.
+            level = logging.DEBUG if run.seconds is None else logging.INFO
+            return _Told(level, "was released", _because(outcome.reason))
+        case Failed():
+            return _told_failure(run, outcome)
+        case _:
+            return _Told(logging.WARNING, f"ended as {type(outcome).__name__}")
+
+
+def _told_failure(run: RunSettlement, outcome: Failed) -> _Told:
+    error = _because(f"{outcome.type}: {outcome.message}")
+    row = run.lease.row
+    if row is None:
+        return _Told(logging.WARNING, "failed", error)
+    held = held_of(row)
+    held = replace(held, cancel_requested=held.cancel_requested or run.cancel_requested)
+    step = decide(held, outcome, now=0, chance=_CHANCE)
+    attempts = f", attempt {row.attempt} of {held.max_attempts}"
+    if isinstance(step, Return):
+        return _Told(logging.WARNING, "failed", f"{attempts}, and will be retried{error}")
+    if step.state is JobState.CANCELLED:
+        return _Told(logging.INFO, "was cancelled", error)
+    return _Told(logging.ERROR, "is dead: it failed", f"{attempts}{error}")
+
+
+def _name(lease: Lease) -> str:
+    kind = "" if lease.row is None else f" ({codec.escaped(lease.row.kind)})"
+    return f"job {lease.id}{kind}"
+
+
+def _because(reason: str | None) -> str:
+    """The first line of a reason, cut and escaped."""
+    first = (reason or "").strip().partition("\n")[0]
+    return f": {codec.escaped(first[: config.LOGGED_ERROR_CHARACTERS_MAX])}" if first else ""

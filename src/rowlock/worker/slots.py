@@ -1,0 +1,303 @@
+"""Process slots: the worker's side of jobs with `executor="process"`.
+
+1. A slot is one process with a socket of its own, started afresh (never forked), that loads the app
+   once and runs one job at a time. Slots are kept for the next job and end when idle for long.
+2. What ends a slot ends one job: a crash is counted for the job that ran in it, alone; a time
+   limit, a cancel without an answer and a lost lease kill it. Its neighbours notice nothing. A job
+   that was given to a slot which died before it began is not to blame.
+3. A killed slot's run is judged only when its process is dead.
+4. Nothing of a run is written by the slot itself: it tells, and the worker writes, under its lease.
+
+Rejected: the standard library's process pools. When one of their children dies, all jobs of the
+pool have failed, and they pickle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+import msgspec
+
+from rowlock import config
+from rowlock.context import Context
+from rowlock.lifecycle import CancelSeen, Crashed, Failed, Outcome, Released
+from rowlock.task import Tasks
+from rowlock.worker import wire
+from rowlock.worker.exits import how_it_ended
+from rowlock.worker.notes import LoopNotes
+from rowlock.worker.run import Cause, Run
+
+logger: logging.Logger = logging.getLogger("rowlock.worker")
+
+SLOT_MODULE = "rowlock.cli.slot"
+APP_VARIABLE = "ROWLOCK_APP"
+
+
+def find_app(tasks: Tasks) -> str | None:
+    """The `module:app` by which another process can import an app that was made in this one.
+
+    An app that is the attribute of a module; or, for one in the script that was started, what
+    `ROWLOCK_APP` names. None if there is no such name, or no task that needs it.
+    """
+    if not any(task.settings.executor == "process" for task in tasks):
+        return None
+    for name, module in list(sys.modules.items()):
+        if name == "__main__" or getattr(module, "__spec__", None) is None:
+            continue
+        # Not by getattr: some modules import others when they are asked for a name.
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+            if value is tasks:
+                return f"{name}:{attribute}"
+    named = os.environ.get(APP_VARIABLE)
+    # A module that was imported, and holds another app, would run another's tasks.
+    if named is not None and named.partition(":")[0] not in sys.modules:
+        return named
+    logger.warning(
+        'tasks with executor="process" run in threads: their app has no module to import'
+    )
+    return None
+
+
+class SlotNotStartedError(Exception):
+    """A slot's process ended, or was silent for too long, before the app was loaded."""
+
+
+class Slots:
+    """The slots of one worker process: as many as jobs run at once, at most."""
+
+    def __init__(self, app: str) -> None:
+        self._app = app
+        self._idle: list[Slot] = []
+        self._busy: set[Slot] = set()
+
+    async def run(self, run: Run, context: Context, notes: LoopNotes) -> Outcome | None:
+        """Run a job in a slot to its end; None if it was lost."""
+        try:
+            slot = await self._free_slot()
+        except (OSError, SlotNotStartedError) as error:
+            return Failed("SlotNotStarted", f"its process slot did not start: {error}")
+        self._busy.add(slot)
+        try:
+            # It may have been told to end before it began.
+            return run.outcome_of_cause() if run.cause else await slot.run(run, context, notes)
+        finally:
+            self._busy.discard(slot)
+            if slot.is_fit:
+                self._idle.append(slot)
+            else:
+                await slot.kill()
+
+    async def _free_slot(self) -> Slot:
+        while self._idle:
+            # The one used last: the others may grow old and end.
+            slot = self._idle.pop()
+            if slot.is_fit:
+                return slot
+            await slot.kill()
+        return await Slot.start(self._app)
+
+    async def end_idle(self, *, seconds: float = config.SLOT_IDLE_SECONDS) -> None:
+        """End those that have waited for a job for so long."""
+        latest = time.monotonic() - seconds
+        old = [slot for slot in self._idle if slot.idle_since <= latest or not slot.is_fit]
+        self._idle = [slot for slot in self._idle if slot not in old]
+        await asyncio.gather(*(slot.leave() for slot in old))
+
+    async def aclose(self) -> None:
+        """End all of them."""
+        await self.end_idle(seconds=0)
+        await asyncio.gather(*(slot.kill() for slot in self._busy))
+
+
+class Slot:
+    """One process, and the words exchanged with it."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self._run = 0
+        self._has_begun = False
+        self._is_fit = True
+        self.idle_since: float = time.monotonic()
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether it can run a job."""
+        return self._is_fit and self._process.returncode is None
+
+    @classmethod
+    async def start(cls, app: str) -> Slot:
+        """Start a process and wait until it has loaded the app."""
+        mine, theirs = socket.socketpair()
+        with theirs:
+            orders = wire.SlotOrders(app=app, path=sys.path, descriptor=theirs.fileno())
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", SLOT_MODULE, msgspec.json.encode(orders).decode()),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    # Not a terminal's business; and what a handler starts is ended with it.
+                    start_new_session=True,
+                )
+            except BaseException:
+                mine.close()
+                raise
+        slot = cls(process, *await asyncio.open_connection(sock=mine))
+        try:
+            async with asyncio.timeout(config.SLOT_START_SECONDS):
+                await slot._read()
+        except (EOFError, OSError, TimeoutError) as error:
+            code = await slot.kill()
+            how = "it took too long" if isinstance(error, TimeoutError) else how_it_ended(code)
+            raise SlotNotStartedError(how) from None
+        except BaseException:
+            await slot.kill()
+            raise
+        return slot
+
+    async def run(self, run: Run, context: Context, notes: LoopNotes) -> Outcome | None:
+        """Run one job; afterwards `is_fit` says whether the slot can run another."""
+        assert run.lease.row is not None and run.news is not None
+        self._run += 1
+        self._has_begun = self._is_fit = False
+        self._tell(wire.Start(self._run, list(run.lease.row)))
+        hearing = asyncio.ensure_future(self._hear(context, notes))
+        dying = asyncio.ensure_future(self._process.wait())
+        try:
+            if not await self._attend(run, hearing, dying):
+                await self.kill()
+                if run.cause is Cause.CANCEL:
+                    return CancelSeen("it did not stop when asked to; its process was ended")
+                return run.outcome_of_cause()
+            outcome = await self._outcome(hearing, dying)
+            return None if run.cause is Cause.LOST else outcome
+        finally:
+            self.idle_since = time.monotonic()
+            for task in (hearing, dying):
+                task.cancel()
+            await asyncio.gather(hearing, dying, return_exceptions=True)
+
+    async def _attend(
+        self, run: Run, hearing: asyncio.Future[Outcome], dying: asyncio.Future[int]
+    ) -> bool:
+        """Pass on what the run is told until it has ended; False if it is to be killed."""
+        assert run.news is not None
+        end = self._deadline(run)
+        while not hearing.done() and not dying.done():
+            news = asyncio.ensure_future(run.news.wait())
+            left = None if end is None else max(0.0, end - time.monotonic())
+            watched: set[asyncio.Future[Any]] = {hearing, dying, news}
+            await asyncio.wait(watched, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            news.cancel()
+            if run.news.is_set():
+                run.news.clear()
+                end = self._pass_on(run, end)
+            if end is not None and time.monotonic() >= end and not hearing.done():
+                run.cause = run.cause or Cause.TIMEOUT
+                return False
+        return True
+
+    def _deadline(self, run: Run) -> float | None:
+        if run.limit is None:
+            return None
+        # A coroutine is stopped by its own loop first.
+        grace = config.TIMEOUT_GRACE_SECONDS if run.task.is_async else 0.0
+        return time.monotonic() + run.limit + grace
+
+    def _pass_on(self, run: Run, end: float | None) -> float | None:
+        """Tell the slot what its run was told; when it must have ended by now."""
+        if run.cause is None:
+            self._tell(wire.Stopping(self._run))
+            return end
+        self._tell(wire.End(self._run, run.cause.name))
+        latest = time.monotonic() + _patience(run)
+        return latest if end is None else min(end, latest)
+
+    async def _outcome(
+        self, hearing: asyncio.Future[Outcome], dying: asyncio.Future[int]
+    ) -> Outcome:
+        """What the slot said, or, if it died before, that it crashed."""
+        # The last words of a dead process may still be on their way; a living one that has closed
+        # its socket is on its way out.
+        await asyncio.wait({hearing}, timeout=config.SLOT_LAST_WORDS_SECONDS)
+        if hearing.done() and hearing.exception() is None:
+            self._is_fit = not dying.done()
+            return hearing.result()
+        await asyncio.wait({dying}, timeout=config.SLOT_LAST_WORDS_SECONDS)
+        code = await self.kill()
+        if not self._has_begun:
+            return Released(reason="its process slot had died before")
+        return Crashed(f"its process slot died: {how_it_ended(code)}", alone=True)
+
+    async def _hear(self, context: Context, notes: LoopNotes) -> Outcome:
+        while True:
+            word = await self._read()
+            if word.run != self._run:
+                continue
+            match word:
+                case wire.Progressed():
+                    notes.progress(word.fraction, word.text)
+                case wire.Logged():
+                    notes.log(word.line)
+                case wire.Followed():
+                    context.enqueue_on_success(word.job)
+                case wire.Ended():
+                    return word.read()
+                case wire.Hello():
+                    self._has_begun = True
+
+    async def _read(self) -> wire.Word:
+        head = await self._reader.readexactly(wire.LENGTH.size)
+        return wire.decode_word(await self._reader.readexactly(wire.length_of(head)))
+
+    def _tell(self, order: wire.Order) -> None:
+        self._writer.write(wire.encode(order))
+
+    async def leave(self) -> None:
+        """Ask an idle slot to end, and see to it."""
+        self._writer.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(config.STOP_SECONDS):
+                await self._process.wait()
+        await self.kill()
+
+    async def kill(self) -> int:
+        """End the process, and what it started; its exit code."""
+        self._is_fit = False
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+        return await self._process.wait()
+
+
+def _patience(run: Run) -> float:
+    """How long a run that was told to end may go on."""
+    match run.cause:
+        case Cause.CANCEL:
+            return config.CANCEL_GRACE_SECONDS
+        case Cause.STOP:
+            return config.STOP_SECONDS / 2 if run.task.is_async else 0.0
+        case Cause.TIMEOUT | Cause.LOST | None:
+            return 0.0
+
+
+def take_as_is(job: Any, _: dict[str, Any]) -> Any:
+    """A follow-up job that comes from a slot was prepared there."""
+    return job

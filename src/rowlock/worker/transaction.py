@@ -1,0 +1,215 @@
+"""The block of `ctx.transaction()`: what a handler writes, and its job's success, as one.
+
+1. A run commits at most one block; after that it is settled, and nobody settles it again.
+2. While a block concludes, a beat that finds the lease gone tells nothing: the settle will.
+3. What the run said of itself inside the block is written with it, or after it was undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import TypeVar
+
+from rowlock import codec, config
+from rowlock.context import Context, Transaction
+from rowlock.errors import InvalidTransition, OptionInvalid
+from rowlock.lifecycle import Failed, Outcome, Succeeded
+from rowlock.store import Settlement
+from rowlock.store.blocks import AsyncBlock, Block, Blocks, Conclusion
+from rowlock.store.ops import hold
+from rowlock.store.ops.settle import Missed
+from rowlock.store.steps import Op
+from rowlock.worker.notes import BlockingNotes, LoopNotes
+from rowlock.worker.outcome import success
+from rowlock.worker.report import fields_of, report
+from rowlock.worker.run import Run
+
+T = TypeVar("T")
+
+logger: logging.Logger = logging.getLogger("rowlock.worker")
+
+
+class RunBlock:
+    """A `TransactionBlock` of one run."""
+
+    def __init__(
+        self, run: Run, context: Context, *, notes: BlockingNotes | LoopNotes, blocks: Blocks
+    ) -> None:
+        self._run = run
+        self._context = context
+        self._notes = notes
+        self._blocks = blocks
+        self._transaction: Transaction | None = None
+        self._block: Block | None = None
+        self._ablock: AsyncBlock | None = None
+
+    # In a plain function
+
+    def __enter__(self) -> Transaction:
+        self._check(is_async=False)
+        if self._blocks.is_only_writer:
+            self._notes.hold()
+        try:
+            self._block = self._blocks.block()
+            return self._open(self._block.begin())
+        except BaseException:
+            self._notes.let_go()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._block is not None and self._transaction is not None
+        self._run.has_block = False
+        try:
+            if error is not None:
+                self._block.undo()
+                _raise_overdue(self._block, error)
+                return
+            self._notes.hold()
+            self._run.is_settling = True
+            self._block.conclude(self._conclusion(self._transaction))
+        except BaseException:
+            self._run.is_settling = False
+            raise
+        finally:
+            self._notes.let_go()
+        self._on_committed()
+
+    # In a coroutine
+
+    async def __aenter__(self) -> Transaction:
+        self._check(is_async=True)
+        if self._blocks.is_only_writer:
+            await self._hold()
+        try:
+            self._ablock = self._blocks.ablock()
+            return self._open(await self._ablock.begin())
+        except BaseException:
+            self._notes.let_go()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._ablock is not None and self._transaction is not None
+        self._run.has_block = False
+        try:
+            if error is not None:
+                await _undisturbed(self._ablock.undo())
+                _raise_overdue(self._ablock, error)
+                return
+            await _undisturbed(self._aconclude(self._ablock, self._transaction))
+        finally:
+            self._notes.let_go()
+
+    async def _aconclude(self, block: AsyncBlock, transaction: Transaction) -> None:
+        await self._hold()
+        self._run.is_settling = True
+        try:
+            await block.conclude(self._conclusion(transaction))
+        except BaseException:
+            self._run.is_settling = False
+            raise
+        self._on_committed()
+
+    async def _hold(self) -> None:
+        """As `hold` of the notes, once what is being written of them is written."""
+        assert isinstance(self._notes, LoopNotes)
+        await self._notes.ahold()
+
+    # In both
+
+    def _check(self, *, is_async: bool) -> None:
+        if is_async is not self._run.task.is_async:
+            right = "`async with`" if self._run.task.is_async else "`with`"
+            what = "a coroutine" if self._run.task.is_async else "a plain function"
+            raise TypeError(f"{self._run.task.name} is {what}: write {right} ctx.transaction()")
+        if self._run.is_settled:
+            raise InvalidTransition(
+                self._run.lease.id,
+                "its run has committed a block of ctx.transaction(), and is settled by it: "
+                "a run has one",
+            )
+        if self._run.has_block:
+            raise InvalidTransition(
+                self._run.lease.id, "a block of ctx.transaction() is open already"
+            )
+
+    def _open(self, connection: object) -> Transaction:
+        self._run.has_block = True
+        self._transaction = Transaction(connection)
+        return self._transaction
+
+    def _conclusion(self, transaction: Transaction) -> Conclusion:
+        lease = self._run.lease
+        follow_ups = self._context.follow_ups
+        settlement = Settlement(lease, success(transaction.result), follow_ups)
+        return Conclusion(settlement, self._note_ops())
+
+    def _note_ops(self) -> list[Op[Missed]]:
+        lease, held = self._run.lease, self._notes.held()
+        ops: list[Op[Missed]] = []
+        if held.progress is not None:
+            fraction, text = held.progress
+            try:
+                ops.append(hold.progress(lease, fraction=fraction, text=text))
+            except OptionInvalid as error:
+                logger.warning("progress is not stored: %s", error, extra=fields_of(lease))
+        if held.lines:
+            ops.append(hold.log(lease, held.lines))
+        return ops
+
+    def _on_committed(self) -> None:
+        self._notes.end()
+        self._run.settled()
+
+
+def report_settled(settlement: Settlement, outcome: Outcome | None) -> None:
+    """Log a run whose block was committed, and what went wrong after that, if anything did."""
+    if isinstance(outcome, Failed):
+        first = f"{outcome.type}: {outcome.message}".partition("\n")[0]
+        logger.error(
+            "job %s failed after its transaction was committed, and stays succeeded: %s",
+            settlement.lease.id,
+            codec.escaped(first[: config.LOGGED_ERROR_CHARACTERS_MAX]),
+            extra={**fields_of(settlement.lease), "error": outcome.type},
+        )
+    elif outcome is not None and not isinstance(outcome, Succeeded):
+        logger.info(
+            "job %s stays succeeded: its transaction was committed, and %s comes after that",
+            settlement.lease.id,
+            type(outcome).__name__,
+            extra=fields_of(settlement.lease),
+        )
+    report([settlement])
+
+
+def _raise_overdue(block: Block | AsyncBlock, error: BaseException) -> None:
+    """A statement that failed because the block was undone says so; other errors stay."""
+    if block.overdue is not None and isinstance(error, sqlite3.Error):
+        raise block.overdue from error
+
+
+async def _undisturbed(work: Coroutine[None, None, T]) -> T:
+    """Run to the end what must not be cancelled halfway; a cancellation goes on after it."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from task.exception()
+    return task.result()

@@ -1,0 +1,164 @@
+"""What a worker and its process slots say to each other: frames of JSON, never pickled.
+
+A frame is its length in four bytes, and an object with the name of its word. The standard
+library's JSON on both sides: text that no database takes passes, and is judged where it is stored.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from rowlock import config
+from rowlock.job import JobRow, Lease
+from rowlock.lifecycle import (
+    CancelSeen,
+    Crashed,
+    Failed,
+    Lost,
+    Outcome,
+    Parked,
+    Released,
+    Succeeded,
+)
+from rowlock.store import NewJob
+
+LENGTH = struct.Struct("!I")
+_OUTCOMES: dict[str, type[Outcome]] = {
+    outcome.__name__: outcome
+    for outcome in (Succeeded, Failed, Released, CancelSeen, Lost, Parked, Crashed)
+}
+
+
+class SlotOrders(msgspec.Struct, frozen=True, kw_only=True):
+    """What a slot is told at its start, in one argument."""
+
+    app: str
+    path: list[str]
+    descriptor: int
+
+
+# From the worker. `run` counts the runs of a slot: a word that comes too late names an old one.
+
+
+class Start(msgspec.Struct, frozen=True, tag=True):
+    """Run this job."""
+
+    run: int
+    row: list[Any]
+
+    def lease(self) -> Lease:
+        # The time is of use only for jobs that wait: this one runs.
+        return Lease.of_row(JobRow._make(self.row), now=0)
+
+
+class End(msgspec.Struct, frozen=True, tag=True):
+    """End the run, for this cause: the name of a `Cause`."""
+
+    run: int
+    cause: str
+
+
+class Stopping(msgspec.Struct, frozen=True, tag=True):
+    """The worker shuts down; the run may go on for the grace."""
+
+    run: int
+
+
+# From the slot.
+
+
+class Hello(msgspec.Struct, frozen=True, tag=True):
+    """The app is loaded; or, with a number, that run begins."""
+
+    run: int = 0
+
+
+class Progressed(msgspec.Struct, frozen=True, tag=True):
+    """The handler said how far it is."""
+
+    run: int
+    fraction: float
+    text: str
+
+
+class Logged(msgspec.Struct, frozen=True, tag=True):
+    """The handler added a line to its log."""
+
+    run: int
+    line: str
+
+
+class Followed(msgspec.Struct, frozen=True, tag=True):
+    """The handler wants this job if it succeeds."""
+
+    run: int
+    job: NewJob
+
+
+class Ended(msgspec.Struct, frozen=True, tag=True):
+    """The run is over; the outcome by its name and fields."""
+
+    run: int
+    outcome: str
+    fields: dict[str, Any]
+
+    @classmethod
+    def of(cls, run: int, outcome: Outcome) -> Ended:
+        return cls(run, type(outcome).__name__, msgspec.to_builtins(outcome))
+
+    def read(self) -> Outcome:
+        return msgspec.convert(self.fields, _OUTCOMES[self.outcome])
+
+
+Order = Start | End | Stopping
+Word = Hello | Progressed | Logged | Followed | Ended
+
+
+def encode(word: Order | Word) -> bytes:
+    """A word as a frame."""
+    body = json.dumps(msgspec.to_builtins(word), separators=(",", ":")).encode()
+    if len(body) > config.SLOT_FRAME_BYTES_MAX:
+        raise ValueError(f"a message of {len(body)} bytes is too large for a process slot")
+    return LENGTH.pack(len(body)) + body
+
+
+def length_of(head: bytes) -> int:
+    """How long a frame's body is."""
+    length: int = LENGTH.unpack(head)[0]
+    if length > config.SLOT_FRAME_BYTES_MAX:
+        raise ValueError(f"a frame of {length} bytes: this is no word")
+    return length
+
+
+def decode_order(body: bytes) -> Order:
+    """A word from the worker."""
+    order: Order = msgspec.convert(json.loads(body), Order)
+    return order
+
+
+def decode_word(body: bytes) -> Word:
+    """A word from the slot."""
+    word: Word = msgspec.convert(json.loads(body), Word)
+    return word
+
+
+def read_frame(receive: Callable[[int], bytes]) -> bytes | None:
+    """The body of the next frame from a blocking `receive`; None at the end."""
+    head = _exactly(receive, LENGTH.size)
+    return None if head is None else _exactly(receive, length_of(head))
+
+
+def _exactly(receive: Callable[[int], bytes], count: int) -> bytes | None:
+    parts: list[bytes] = []
+    while count > 0:
+        part = receive(min(count, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,186 @@
+"""What a worker logs of its jobs: a record for each that is worth one, with the job's fields."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+
+import pytest
+
+import rowlock
+from rowlock import config
+from rowlock.worker.report import report_crashed, report_lost, running_fields
+
+CANARY = "canary-in-the-payload"
+
+
+@pytest.fixture
+def app(sqlite_url):
+    app = rowlock.App(sqlite_url)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def records(caplog):
+    """The records of the worker's logger, from debug on."""
+    caplog.set_level(logging.DEBUG, logger="rowlock.worker")
+    return lambda: [record for record in caplog.records if hasattr(record, "job_id")]
+
+
+def make_tasks(app: rowlock.App) -> dict[str, rowlock.Task]:
+    @app.task
+    def fine(secret: str) -> str:
+        return secret
+
+    @app.task(max_attempts=2, retry=rowlock.retry.fixed(0))
+    async def failing(secret: str) -> None:
+        raise ValueError(f"first line\x1b[31m{'x' * 500}\nsecond line")
+
+    @app.task
+    def hopeless(secret: str) -> None:
+        raise rowlock.Fail("no way")
+
+    @app.task
+    def waiting(secret: str) -> None:
+        raise rowlock.Release(delay=100, reason="not yet")
+
+    @app.task
+    async def unwanted(secret: str) -> None:
+        raise rowlock.Cancel("not any more")
+
+    return {task.name: task for task in (fine, failing, hopeless, waiting, unwanted)}
+
+
+EXPECTED = {
+    ("fine", "DEBUG", "succeeded"),
+    ("failing", "WARNING", "failed"),
+    ("failing", "ERROR", "is dead"),
+    ("hopeless", "ERROR", "is dead"),
+    ("waiting", "INFO", "was released"),
+    ("unwanted", "INFO", "was cancelled"),
+}
+
+
+def check(found: list[logging.LogRecord], jobs: dict[str, rowlock.Job]) -> None:
+    """Each outcome was told once, with its fields, and without a payload."""
+    told = {
+        (record.kind, record.levelname, text)
+        for record in found
+        for *_, text in EXPECTED
+        if f") {text}" in record.getMessage()
+    }
+
+    assert EXPECTED == told
+    assert len(EXPECTED) == len(found)
+    for record in found:
+        message = record.getMessage()
+        assert jobs[record.kind].id == record.job_id and record.job_id in message
+        assert ("default", float) == (record.queue, type(record.duration_seconds))
+        assert record.attempt in (1, 2) and record.worker
+        assert CANARY not in str(vars(record))
+        assert message.isprintable() and "second" not in message
+        assert len(message) < config.LOGGED_ERROR_CHARACTERS_MAX + 200
+
+
+def enqueue_all(app: rowlock.App) -> dict[str, rowlock.Job]:
+    return {name: task.enqueue(secret=CANARY) for name, task in make_tasks(app).items()}
+
+
+def test_a_drain_tells_how_its_jobs_ended(app, records):
+    """Succeeded, failed, dead, released, cancelled: each with its level."""
+    jobs = enqueue_all(app)
+    app.drain()
+
+    check(records(), jobs)
+    assert {"ValueError", "rowlock.Fail", None} == {
+        getattr(record, "error", None) for record in records()
+    }
+
+
+@pytest.mark.asyncio
+async def test_a_worker_tells_how_its_jobs_ended(app, records):
+    """The same from the engine, once the outcomes are written."""
+    jobs = await asyncio.to_thread(enqueue_all, app)
+    async with app.worker():
+        for job in jobs.values():
+            if job.kind != "waiting":
+                await app.await_(job.id, timeout=20)
+
+    check(records(), jobs)
+    await app.aclose()
+
+
+def test_successes_cost_no_record(app, caplog):
+    """Above debug, nothing is said of jobs that succeed."""
+    caplog.set_level(logging.INFO, logger="rowlock.worker")
+    make_tasks(app)["fine"].enqueue(secret=CANARY)
+    app.drain()
+
+    assert [] == caplog.records
+
+
+def test_a_lost_lease_is_told(app, caplog):
+    """Of a run whose job was taken, and of one whose process died, as much as is known."""
+    app.enqueue("fine", {"secret": CANARY})
+    (lease,) = app.store.claim(worker="w", queues=["default"])
+    report_lost([lease])
+    report_crashed([rowlock.Lease(id=lease.id, token=1, worker="w")], "killed by SIGKILL")
+    lost, crashed = caplog.records
+
+    assert (lease.id, "fine", 1, "w") == (lost.job_id, lost.kind, lost.attempt, lost.worker)
+    assert "lost its lease" in lost.getMessage() and "WARNING" == lost.levelname
+    assert (lease.id, "w", "ERROR") == (crashed.job_id, crashed.worker, crashed.levelname)
+    assert "killed by SIGKILL" in crashed.getMessage()
+
+
+@pytest.mark.asyncio
+async def test_handlers_know_whose_they_are(app):
+    """A coroutine, its tasks and a thread see their own job, in a worker as in a drain."""
+
+    @app.task
+    async def soft() -> list[str]:
+        await asyncio.sleep(0.01)
+        inner = asyncio.create_task(asyncio.to_thread(running_fields))
+        return [running_fields()["job_id"], (await inner)["job_id"]]
+
+    @app.task
+    def hard() -> list[str]:
+        return [running_fields()["job_id"], running_fields()["job_id"]]
+
+    jobs = [await task.aenqueue() for _ in range(5) for task in (soft, hard)]
+    async with app.worker():
+        results = {job.id: (await app.await_(job.id, timeout=20)).result for job in jobs}
+    drained = [await soft.aenqueue(), await hard.aenqueue()]
+    await app.adrain()
+    results |= {job.id: (await app.aget(job.id)).result for job in drained}
+
+    assert {id: [id, id] for id in results} == results
+    assert {} == running_fields()
+    await app.aclose()
+
+
+@pytest.mark.asyncio
+async def test_a_jobs_context_is_its_own(app):
+    """What a handler sets in its context is not there for the next job, on the loop or a thread."""
+    tenant: contextvars.ContextVar[str] = contextvars.ContextVar("tenant", default="nobody")
+
+    @app.task
+    async def soft() -> str:
+        before = tenant.get()
+        tenant.set("somebody")
+        return before
+
+    @app.task
+    def hard() -> str:
+        before = tenant.get()
+        tenant.set("somebody")
+        return before
+
+    jobs = [await task.aenqueue() for _ in range(5) for task in (soft, hard)]
+    async with app.worker(concurrency=1):
+        results = {(await app.await_(job.id, timeout=20)).result for job in jobs}
+
+    assert {"nobody"} == results
+    await app.aclose()

@@ -1,0 +1,243 @@
+"""`executor="process"` under `rowlock worker`: jobs in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import rowlock
+from rowlock import JobState
+from tests.worker.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+LEASE_SECONDS = 1
+
+
+@pytest.fixture
+def app(any_url):
+    app = rowlock.App(any_url)
+    app.migrate()
+    yield app
+    app.close()
+
+
+@contextmanager
+def worker(app: rowlock.App, *words: str) -> Iterator[subprocess.Popen]:
+    """A supervisor, its child and the child's slots; ended, and reaped, whatever happens."""
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "rowlock.cli", "--app", "tests.worker.slots_app:app"),
+            *("worker", "--lease", str(LEASE_SECONDS), "--no-cron", *words),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "ROWLOCK_DATABASE_URL": app.url},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def runners(note: Path) -> list[int]:
+    """The processes that have started a job, in order."""
+    return [int(line) for line in note.read_text().split()] if note.exists() else []
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, reaped or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_jobs_run_in_warm_processes_of_their_own(app):
+    """Plain functions and coroutines run outside the child, one after the other in one slot."""
+    with worker(app):
+        outside = app.wait(app.enqueue("thread_pid").id, timeout=30).result
+        first = app.wait(app.enqueue("slot_pid").id, timeout=30).result
+        second = app.wait(app.enqueue("slot_pid_async").id, timeout=30).result
+
+    assert outside != first
+    assert first == second
+    assert is_gone(first)
+
+
+def test_what_a_slot_says_is_stored(app):
+    """Result, progress, log lines and follow-up jobs come back, whatever the handler prints."""
+    job = app.enqueue("talk")
+    with worker(app):
+        found = app.wait(job.id, timeout=30)
+        (follow_up,) = wait_until(lambda: app.list(kind="follow_up", state="succeeded").jobs)
+
+    assert (JobState.SUCCEEDED, "1 talk") == (found.state, found.result)
+    assert rowlock.Progress(1.0, "all") == found.progress
+    assert ["first", "odd \ufffd \ufffd line"] == [line.text for line in app.store.read_log(job.id)]
+    assert (7, 3) == (follow_up.result, follow_up.priority)
+
+
+def test_a_slot_is_left_alone_and_inherits_nothing(app):
+    """Signals do not end it, nor are they ignored by what it starts; it has one socket of ours."""
+    job = app.enqueue("surroundings")
+    with worker(app):
+        found = app.wait(job.id, timeout=30)
+
+    expected = {"sockets": 1, "memory": 0, "sigterm": int(signal.SIG_DFL), "name": "rowlock slot"}
+    assert expected == found.result
+
+
+def test_a_crash_is_seen_whoever_holds_the_socket(app, tmp_path):
+    """A process that the handler left behind does not hide the slot's death."""
+    note = tmp_path / "note"
+    job = app.enqueue("crash_and_leave_a_child", {"note": str(note)})
+    with worker(app):
+        found = app.wait(job.id, timeout=30)
+    os.kill(int(note.read_text()), signal.SIGKILL)
+
+    assert (JobState.DEAD, 1) == (found.state, found.crashes)
+    assert "SIGKILL" in found.last_error
+
+
+def test_large_values_pass(app):
+    """A payload and a result near the limit go to the slot and back."""
+    text = "ä" * 500_000
+    job = app.enqueue("large", {"text": text})
+    with worker(app):
+        found = app.wait(job.id, timeout=60)
+
+    assert text == found.result
+
+
+def test_a_crash_harms_nobody_else(app, tmp_path):
+    """Poison dies by its slots, after `max_crashes`; its neighbours in the child run on."""
+    go_on, notes = tmp_path / "go-on", [tmp_path / "thread", tmp_path / "slot"]
+    neighbours = [
+        app.enqueue(kind, {"path": str(go_on), "note": str(note)})
+        for kind, note in zip(["wait_in_thread", "wait_in_slot"], notes, strict=True)
+    ]
+    with worker(app):
+        wait_until(lambda: all(map(runners, notes)))
+        poison = app.wait(app.enqueue("crash").id, timeout=30)
+        go_on.touch()
+        beside = [app.wait(job.id, timeout=30) for job in neighbours]
+
+    assert (JobState.DEAD, 3, 3) == (poison.state, poison.crashes, poison.attempt)
+    assert ["Crashed", "Crashed", "Poison"] == [error.type for error in poison.errors]
+    assert "SIGSEGV" in poison.last_error
+    assert [(1, 0)] * 2 == [(job.attempt, job.crashes) for job in beside]
+    assert [[job.result] for job in beside] == [runners(note) for note in notes]
+
+
+def test_a_time_limit_ends_the_slot_alone(app, tmp_path):
+    """A plain function is killed at its limit, a coroutine cancelled; the child lives on."""
+    note, go_on = tmp_path / "note", tmp_path / "go-on"
+    neighbour = app.enqueue("wait_in_thread", {"path": str(go_on), "note": str(note)})
+    with worker(app):
+        wait_until(lambda: runners(note))
+        jobs = [app.enqueue(kind) for kind in ("never_ends", "never_ends_async")]
+        plain, coroutine = [app.wait(job.id, timeout=30) for job in jobs]
+        go_on.touch()
+        beside = app.wait(neighbour.id, timeout=30)
+
+    assert (JobState.DEAD, 2, 0) == (plain.state, plain.attempt, plain.crashes)
+    assert "TimeoutError: took longer than its limit of 0.5 s" == plain.last_error
+    assert (JobState.DEAD, plain.last_error) == (coroutine.state, coroutine.last_error)
+    assert ([beside.result], 1) == (runners(note), beside.attempt)
+
+
+def test_failures_keep_their_traceback(app):
+    """An exception in a slot is recorded like any other."""
+    job = app.enqueue("fail")
+    with worker(app):
+        found = app.wait(job.id, timeout=30)
+
+    assert (JobState.DEAD, "ValueError: no good") == (found.state, found.last_error)
+    assert "in fail" in found.errors[0].traceback
+
+
+@pytest.mark.parametrize("kind", ["until_cancelled", "until_cancelled_async"])
+def test_a_cancel_reaches_the_handler(app, tmp_path, kind):
+    """A plain function sees the flag, a coroutine gets CancelledError; the slot lives on."""
+    note = tmp_path / "note"
+    job = app.enqueue(kind, {"note": str(note)})
+    with worker(app):
+        (slot,) = wait_until(lambda: runners(note))
+        app.cancel(job.id)
+        found = app.wait(job.id, timeout=30)
+        after = app.wait(app.enqueue("slot_pid").id, timeout=30).result
+
+    assert JobState.CANCELLED == found.state
+    assert slot == after
+    if kind == "until_cancelled":
+        assert "Cancelled: as you wish" == found.last_error
+    else:
+        assert "cleaned up" == note.read_text()
+
+
+def test_a_slot_sees_that_the_worker_stops(app, tmp_path):
+    """`ctx.stopping` is true in a slot too; the job finishes within the grace."""
+    note = tmp_path / "note"
+    job = app.enqueue("until_stopping", {"note": str(note)})
+    with worker(app) as process:
+        wait_until(lambda: runners(note))
+        process.terminate()
+
+        assert 0 == process.wait(30)
+    assert "stopped" == app.get(job.id).result
+
+
+def test_what_does_not_stop_goes_back(app, tmp_path):
+    """After the grace the slot is killed, its job released uncounted, and the exit a good one."""
+    note = tmp_path / "note"
+    job = app.enqueue("stubborn", {"note": str(note)})
+    with worker(app, "--grace", "0.2") as process:
+        (slot,) = wait_until(lambda: runners(note))
+        process.terminate()
+
+        assert 0 == process.wait(30)
+    found = app.get(job.id)
+    assert (JobState.READY, 0, 0) == (found.state, found.attempt, found.crashes)
+    assert is_gone(slot)
+
+
+@pytest.mark.parametrize("generation", ["child", "supervisor"])
+def test_slots_end_with_their_worker(app, tmp_path, generation):
+    """SIGKILL of the child, or of the supervisor: the slot ends, busy as it is."""
+    note = tmp_path / "note"
+    app.enqueue("stubborn", {"note": str(note)})
+    with worker(app, "--grace", "60") as process:
+        (slot,) = wait_until(lambda: runners(note))
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(process.pid if generation == "supervisor" else int(children[0]), signal.SIGKILL)
+
+        wait_until(lambda: is_gone(slot))
+
+
+def test_a_killed_slots_job_runs_again(app, tmp_path):
+    """SIGKILL of a slot from outside: its job is run again, in another one."""
+    note, go_on = tmp_path / "note", tmp_path / "go-on"
+    job = app.enqueue("wait_in_slot", {"path": str(go_on), "note": str(note)})
+    with worker(app):
+        (first,) = wait_until(lambda: runners(note))
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: len(runners(note)) == 2)
+        go_on.touch()
+        found = app.wait(job.id, timeout=30)
+
+    assert (JobState.SUCCEEDED, 2, 1) == (found.state, found.attempt, found.crashes)
+    assert "SIGKILL" in found.errors[0].message
+    assert runners(note)[1] == found.result != first

@@ -1,0 +1,246 @@
+"""Process slots of a worker inside the caller's process, and slots by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+import rowlock
+from rowlock import JobState, config
+from rowlock.lifecycle import CancelSeen, Crashed, Failed, Outcome, Released, Succeeded
+from rowlock.store.options import new_job
+from rowlock.worker import wire
+from rowlock.worker.notes import LoopNotes
+from rowlock.worker.run import Cause, Run
+from rowlock.worker.slots import Slots, find_app, take_as_is
+from tests.worker.waiting import wait_until
+
+pytestmark = pytest.mark.asyncio
+APP = "tests.worker.slots_app:app"
+
+
+@pytest.fixture
+def module(sqlite_url, monkeypatch):
+    """The module of an app on this test's database, imported anew here and in its slots."""
+    name = APP.partition(":")[0]
+    monkeypatch.setenv("ROWLOCK_DATABASE_URL", sqlite_url)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    module = importlib.import_module(name)
+    yield module
+    module.app.close()
+
+
+@pytest_asyncio.fixture
+async def slots():
+    slots = Slots(APP)
+    yield slots
+    await slots.aclose()
+
+
+class Subject:
+    """A claimed job of the module's app, on its way into a slot."""
+
+    def __init__(self, module, kind: str, **payload: object) -> None:
+        app = module.app
+        app.enqueue(kind, payload)
+        (lease,) = app.store.claim(worker="w", queues=None)
+        self.run = Run(lease, app.find(kind), in_slot=True)
+        self.notes = LoopNotes(app.store, lease)
+        self.context = rowlock.Context(
+            lease.job, state=None, notes=self.notes, signals=self.run, prepare=take_as_is
+        )
+
+    async def ran(self, slots: Slots) -> Outcome | None:
+        return await slots.run(self.run, self.context, self.notes)
+
+
+async def until_written(note: Path) -> int:
+    return int(await asyncio.to_thread(wait_until, lambda: note.exists() and note.read_text()))
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+async def test_an_embedded_worker_uses_slots(module):
+    """An app that is a module's attribute is found by its slots, without a word."""
+    async with module.app.worker():
+        job = await module.slot_pid.aenqueue()
+        found = await module.app.await_(job.id, timeout=30)
+
+    assert os.getpid() != found.result
+    assert not is_running(found.result)
+    await module.app.aclose()
+
+
+async def test_an_app_without_a_module_uses_threads(sqlite_url, caplog, monkeypatch):
+    """What can't be imported elsewhere runs here, and that is said once."""
+    monkeypatch.delenv("ROWLOCK_APP", raising=False)
+    app = rowlock.App(sqlite_url)
+
+    @app.task(executor="process")
+    def where() -> int:
+        return os.getpid()
+
+    @app.task(executor="process")
+    async def where_async() -> int:
+        return os.getpid()
+
+    jobs = [await where.aenqueue(), await where_async.aenqueue()]
+    async with app.worker():
+        found = [await app.await_(job.id, timeout=30) for job in jobs]
+
+    assert [os.getpid()] * 2 == [job.result for job in found]
+    assert 1 == sum("run in threads" in record.message for record in caplog.records)
+    await app.aclose()
+
+
+async def test_an_app_is_found_by_its_module_or_by_name(module, sqlite_url, monkeypatch):
+    """A module's attribute is found; ROWLOCK_APP counts for what is not imported here."""
+    script = rowlock.App(sqlite_url)
+    script.task(executor="process")(sorted_pid)
+    monkeypatch.delenv("ROWLOCK_APP", raising=False)
+
+    assert APP == find_app(module.app)
+    assert find_app(rowlock.App(sqlite_url)) is None
+    assert find_app(script) is None
+    monkeypatch.setenv("ROWLOCK_APP", "the_script:app")
+    assert "the_script:app" == find_app(script)
+    monkeypatch.setenv("ROWLOCK_APP", APP)
+    assert find_app(script) is None
+
+
+def sorted_pid() -> int:
+    return os.getpid()
+
+
+async def test_a_stubborn_run_is_killed_when_cancelled(module, slots, tmp_path, monkeypatch):
+    """After the grace of a cancel the slot is killed, and the next job gets another."""
+    monkeypatch.setattr(config, "CANCEL_GRACE_SECONDS", 0.1)
+    subject = Subject(module, "stubborn", note=str(tmp_path / "note"))
+    running = asyncio.ensure_future(subject.ran(slots))
+    slot = await until_written(tmp_path / "note")
+    subject.run.end(Cause.CANCEL)
+
+    assert CancelSeen("it did not stop when asked to; its process was ended") == await running
+    assert not is_running(slot)
+    after = await Subject(module, "slot_pid").ran(slots)
+    assert isinstance(after, Succeeded)
+    assert str(slot) != after.result
+
+
+@pytest.mark.parametrize(("cause", "outcome"), [(Cause.STOP, Released()), (Cause.LOST, None)])
+async def test_a_run_that_is_stopped_or_lost_is_killed(module, slots, tmp_path, cause, outcome):
+    """Neither waits for a plain function; only a stop has an outcome to write."""
+    subject = Subject(module, "stubborn", note=str(tmp_path / "note"))
+    running = asyncio.ensure_future(subject.ran(slots))
+    slot = await until_written(tmp_path / "note")
+    subject.run.end(cause)
+
+    assert outcome == await running
+    assert not is_running(slot)
+
+
+async def test_a_run_that_was_ended_before_its_slot_was_there_never_starts(module, slots, tmp_path):
+    """A cancel while the slot starts: the handler is not called."""
+    note = tmp_path / "note"
+    subject = Subject(module, "stubborn", note=str(note))
+    subject.run.end(Cause.CANCEL)
+
+    assert CancelSeen() == await subject.ran(slots)
+    assert not note.exists()
+
+
+async def test_an_exit_is_a_crash_of_that_job_alone(module, slots):
+    """The evidence names the signal."""
+    subject = Subject(module, "crash", number=9)
+
+    expected = Crashed("its process slot died: killed by SIGKILL", alone=True)
+    assert expected == await subject.ran(slots)
+
+
+async def test_a_slot_that_died_idle_is_nobodys_crash(module, slots):
+    """The next job gets another one, or goes back uncounted if the death was not known yet."""
+    first = await Subject(module, "slot_pid").ran(slots)
+    os.kill(int(first.result), signal.SIGKILL)
+    second = await Subject(module, "slot_pid").ran(slots)
+
+    assert isinstance(second, Succeeded | Released)
+    third = await Subject(module, "slot_pid").ran(slots)
+    assert isinstance(third, Succeeded)
+    assert first.result != third.result
+
+
+async def test_idle_slots_end(module, slots):
+    """A slot without work is ended, politely, after a while."""
+    outcome = await Subject(module, "slot_pid").ran(slots)
+    await slots.end_idle()
+    before = is_running(int(outcome.result))
+    await slots.end_idle(seconds=0)
+
+    assert before
+    assert not is_running(int(outcome.result))
+
+
+async def test_a_slot_that_does_not_start_is_a_failure(module, capfd):
+    """The job is not to blame as a crash; its policy decides when it is tried again."""
+    slots = Slots("no_such_module_anywhere:app")
+    outcome = await Subject(module, "slot_pid").ran(slots)
+
+    assert isinstance(outcome, Failed)
+    assert "SlotNotStarted" == outcome.type
+    assert "no_such_module_anywhere" in capfd.readouterr().err
+
+
+async def test_quarantine_is_not_needed_in_a_slot(module):
+    """A job that took down its slot before need not keep the others waiting."""
+    run = Subject(module, "slot_pid").run
+    row = run.lease.row._replace(crashes=2)
+    run.lease.row = row
+
+    assert not run.is_quarantined
+    assert Run(run.lease, run.task).is_quarantined
+
+
+async def test_words_survive_their_way():
+    """What is sent is what arrives, odd text and all."""
+    job = new_job(kind="task", payload='{"a":1}', tags=["x"], delay=3)
+    words = [
+        wire.Hello(),
+        wire.Progressed(1, float("inf"), "\ud800"),
+        wire.Logged(2, "a\x00\nb"),
+        wire.Followed(3, job),
+        *(
+            wire.Ended.of(4, outcome)
+            for outcome in (Succeeded("[1]"), Failed("T", "m", delay=5), Released(7), CancelSeen())
+        ),
+    ]
+    frames = [wire.encode(word) for word in words]
+
+    assert words == [wire.decode_word(frame[wire.LENGTH.size :]) for frame in frames]
+    assert Failed("T", "m", delay=5) == words[5].read()
+    orders = [wire.Start(1, ["id", 1, None, True]), wire.End(1, "CANCEL"), wire.Stopping(1)]
+    assert orders == [wire.decode_order(wire.encode(order)[wire.LENGTH.size :]) for order in orders]
+
+
+async def test_a_frame_that_is_too_large_is_refused():
+    """A length that can't be is noticed before memory is taken."""
+    with pytest.raises(ValueError, match="no word"):
+        wire.length_of(b"\xff\xff\xff\xff")
+
+
+async def test_a_job_ends_in_the_state_that_its_slot_told(module):
+    """Failures in slots are retried like any other."""
+    async with module.app.worker():
+        job = await module.fail.aenqueue()
+        found = await module.app.await_(job.id, timeout=30)
+
+    assert JobState.DEAD == found.state
+    await module.app.aclose()

@@ -1,0 +1,705 @@
+"""`ctx.transaction()`: what a handler writes, and its job's success, are committed as one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+import rowlock
+from rowlock import JobState
+from rowlock.store.blocks import Conclusion
+from rowlock.store.postgres import AsyncConnection, Connection
+from tests.worker.test_supervisor import worker
+from tests.worker.waiting import wait_until
+
+TABLES = (
+    "CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL)",
+    "CREATE TABLE transfer (number INTEGER NOT NULL)",
+    "INSERT INTO account VALUES (1, 1000), (2, 1000), (3, 1000)",
+)
+
+
+@pytest.fixture
+def app(any_url: str) -> Iterator[rowlock.App]:
+    app = rowlock.App(any_url)
+    app.migrate()
+    execute(app, *TABLES)
+    yield app
+    app.close()
+
+
+@pytest.fixture(params=["plain", "coroutine"])
+def colour(request: pytest.FixtureRequest) -> str:
+    """Run the test with both kinds of functions."""
+    return request.param
+
+
+def execute(app: rowlock.App, *statements: str) -> list[tuple]:
+    """Run statements on a connection of the test's own; the rows of the last one."""
+    rows: list[tuple] = []
+    connection = connect(app)
+    try:
+        for statement in statements:
+            cursor = connection.execute(statement)
+            rows = cursor.fetchall() if cursor.description else []
+        connection.commit()
+    finally:
+        connection.close()
+    return rows
+
+
+def connect(app: rowlock.App):
+    if app.url.startswith("sqlite"):
+        return sqlite3.connect(app.url.removeprefix("sqlite:///"), timeout=30)
+    return psycopg.connect(app.url)
+
+
+async def send(connection, sql: str) -> None:
+    """Execute on either colour's connection: SQLite has one for both."""
+    done = connection.execute(sql)
+    if asyncio.iscoroutine(done):
+        await done
+
+
+def transfers(app: rowlock.App) -> list[int]:
+    return [number for (number,) in execute(app, "SELECT number FROM transfer ORDER BY number")]
+
+
+def note(number: int) -> str:
+    return f"INSERT INTO transfer VALUES ({number})"
+
+
+def make_task(app: rowlock.App, colour: str, before=None, inside=None, after=None, **options):
+    """A task that notes its number inside a block, and calls what the test wants around that.
+
+    `inside` gets the context and the transaction.
+    """
+    options = {"max_attempts": 1, **options}
+    if colour == "plain":
+
+        @app.task(name="work", **options)
+        def plain(ctx: rowlock.Context, number: int = 1) -> str:
+            if before:
+                before(ctx)
+            with ctx.transaction() as tx:
+                tx.connection.execute(note(number))
+                if inside:
+                    inside(ctx, tx)
+            if after:
+                after(ctx)
+            return "returned"
+
+        return plain
+
+    @app.task(name="work", **options)
+    async def coroutine(ctx: rowlock.Context, number: int = 1) -> str:
+        if before:
+            before(ctx)
+        async with ctx.transaction() as tx:
+            await send(tx.connection, note(number))
+            if inside:
+                # Off the loop, where the test may block.
+                await asyncio.to_thread(inside, ctx, tx)
+        if after:
+            after(ctx)
+        return "returned"
+
+    return coroutine
+
+
+def run(app: rowlock.App, task: rowlock.Task, **payload) -> rowlock.Job:
+    """Enqueue, drain, and read the job again."""
+    job = task.enqueue(**payload)
+    app.drain(limit=1)
+    found = app.get(job.id)
+    assert found is not None
+    return found
+
+
+def fail(*_: object) -> None:
+    raise ValueError("made up")
+
+
+def test_committed_together(app, colour):
+    """The block's writes, its result and the job's success are there; what is returned is not."""
+
+    def inside(ctx, tx):
+        tx.result = {"paid": 10}
+
+    job = run(app, make_task(app, colour, inside=inside))
+
+    assert (JobState.SUCCEEDED, {"paid": 10}) == (job.state, job.result)
+    assert [1] == transfers(app)
+
+
+def test_result_is_none_unless_set(app, colour):
+    """Without `tx.result` there is no result: what is returned comes too late."""
+    assert None is run(app, make_task(app, colour)).result
+
+
+def test_a_result_that_cannot_be_stored(app, colour):
+    """It succeeds all the same, and the reason is noted."""
+
+    def inside(ctx, tx):
+        tx.result = object()
+
+    job = run(app, make_task(app, colour, inside=inside))
+
+    assert (JobState.SUCCEEDED, None) == (job.state, job.result)
+    assert job.errors
+    assert [1] == transfers(app)
+
+
+def test_not_visible_before_the_end(app, colour):
+    """Inside the block nobody else sees its writes, and the job runs."""
+    seen = []
+
+    def inside(ctx, tx):
+        seen.append((transfers(app), app.get(ctx.job.id).state))
+
+    run(app, make_task(app, colour, inside=inside))
+
+    assert [([], JobState.RUNNING)] == seen
+
+
+def test_an_exception_undoes_it(app, colour):
+    """An exception in the block leaves neither writes nor success, and is the run's outcome."""
+    job = run(app, make_task(app, colour, inside=fail))
+
+    assert JobState.DEAD == job.state
+    assert "ValueError: made up" == job.last_error
+    assert [] == transfers(app)
+
+
+def test_another_block_after_one_that_was_undone(app):
+    """A block that was rolled back may be tried again in the same run."""
+
+    @app.task(max_attempts=1)
+    def work(ctx: rowlock.Context) -> None:
+        try:
+            with ctx.transaction() as tx:
+                tx.connection.execute(note(1))
+                fail()
+        except ValueError:
+            pass
+        with ctx.transaction() as tx:
+            tx.connection.execute(note(2))
+
+    assert JobState.SUCCEEDED == run(app, work).state
+    assert [2] == transfers(app)
+
+
+@pytest.mark.parametrize("inside", [None, fail], ids=["committed", "undone"])
+def test_jobs_enqueued_in_the_block(app, colour, inside):
+    """Jobs on the connection, and follow-ups of the run, exist if the block was committed."""
+
+    @app.task
+    def child(number: int) -> None: ...
+
+    def on_connection(ctx, tx):
+        if colour == "coroutine" and not app.url.startswith("sqlite"):
+            call = child.using(conn=tx.connection).aenqueue(number=1)
+            asyncio.run_coroutine_threadsafe(call, loops[0]).result()
+        else:
+            child.using(conn=tx.connection).enqueue(number=1)
+        if inside:
+            inside()
+
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def before(ctx):
+        ctx.enqueue_on_success(child, number=2)
+        if colour == "coroutine":
+            loops.append(asyncio.get_running_loop())
+
+    run(app, make_task(app, colour, before=before, inside=on_connection))
+
+    expected = [] if inside else [1, 2]
+    assert expected == sorted(job.payload["number"] for job in app.list(kind="child"))
+
+
+def test_a_lost_lease_undoes_it(app, colour):
+    """If the job was given to another meanwhile, nothing of the block stays."""
+    errors = []
+
+    @app.task(name="other")
+    def other() -> None: ...
+
+    # On SQLite nobody can take it while the block is open: so it is lost just before.
+    def before(ctx):
+        assert 1 == app.store.release_worker(ctx.job.worker)
+
+    task = make_task(app, colour, before=before)
+    function = task.function
+
+    if colour == "plain":
+
+        def noted(ctx, number=1):
+            try:
+                return function(ctx, number)
+            except rowlock.LeaseLost as error:
+                errors.append(error)
+                raise
+
+    else:
+
+        async def noted(ctx, number=1):
+            try:
+                return await function(ctx, number)
+            except rowlock.LeaseLost as error:
+                errors.append(error)
+                raise
+
+    object.__setattr__(task, "function", noted)
+    job = run(app, task)
+
+    assert [job.id] == [error.leases[0].id for error in errors]
+    assert (JobState.READY, 0) == (job.state, job.attempt)
+    assert [] == transfers(app)
+
+
+def test_a_lease_lost_inside_the_block(postgres_url, colour):
+    """As before, with another worker running the job by then."""
+    with rowlock.App(postgres_url) as app:
+        execute(app, *TABLES)
+
+        def inside(ctx, tx):
+            app.store.release_worker(ctx.job.worker)
+            assert 1 == len(app.store.claim(worker="another", queues=None))
+
+        job = run(app, make_task(app, colour, inside=inside))
+
+        assert (JobState.RUNNING, "another") == (job.state, job.worker)
+        assert [] == transfers(app)
+
+
+def test_an_expired_lease_that_was_recovered(any_url):
+    """A clock that ran on, a sweep by another, and the block has lost."""
+    clock = rowlock.ManualClock()
+    with rowlock.App(any_url, clock=clock) as app:
+        app.migrate()
+        execute(app, *TABLES)
+
+        def before(ctx):
+            clock.advance(60)
+            assert 1 == app.store.recover()
+
+        job = run(app, make_task(app, "plain", before=before, max_attempts=2))
+
+        assert JobState.READY == job.state
+        assert [] == transfers(app)
+
+
+def test_an_exception_after_the_block(app, colour, caplog):
+    """The job stays succeeded, and the error is in the log."""
+    job = run(app, make_task(app, colour, after=fail, max_attempts=5))
+
+    assert (JobState.SUCCEEDED, 1, None) == (job.state, job.attempt, job.last_error)
+    assert [1] == transfers(app)
+    assert "stays succeeded: ValueError: made up" in caplog.text
+
+
+def test_the_wrong_colour(app):
+    """`with` in a coroutine and `async with` in a plain function say what to write instead."""
+
+    @app.task(max_attempts=1)
+    async def coroutine(ctx: rowlock.Context) -> None:
+        with ctx.transaction():
+            pass
+
+    @app.task(max_attempts=1)
+    def plain(ctx: rowlock.Context) -> None:
+        async def wrong() -> None:
+            async with ctx.transaction():
+                pass
+
+        asyncio.run(wrong())
+
+    jobs = [coroutine.enqueue(), plain.enqueue()]
+    asyncio.run(adrain(app))
+    first, second = (app.get(job.id).last_error for job in jobs)
+
+    assert "TypeError: coroutine is a coroutine: write `async with`" in first
+    assert "TypeError: plain is a plain function: write `with`" in second
+
+
+async def adrain(app: rowlock.App) -> None:
+    await app.adrain()
+    await app.aclose()
+
+
+def test_a_second_block(app, colour):
+    """After a committed block, and inside an open one, another is refused."""
+    problems = []
+
+    def again(ctx, tx=None):
+        block = ctx.transaction()
+        try:
+            if colour == "plain":
+                block.__enter__()
+            else:
+                block.__aenter__().send(None)
+        except rowlock.InvalidTransition as error:
+            problems.append(str(error).partition(": ")[2])
+
+    job = run(app, make_task(app, colour, inside=again, after=again))
+
+    assert JobState.SUCCEEDED == job.state
+    assert "is open already" in problems[0]
+    assert "a run has one" in problems[1]
+
+
+def test_a_transaction_ended_inside(app):
+    """A handler that commits by itself is told so, and its job has not succeeded."""
+    job = run(app, make_task(app, "plain", inside=lambda ctx, tx: tx.connection.commit()))
+
+    assert JobState.DEAD == job.state
+    assert "was ended inside the block" in job.last_error
+
+
+def test_a_statement_that_failed(postgres_url):
+    """On PostgreSQL a failed statement undoes all: a handler that hides it does not succeed."""
+    with rowlock.App(postgres_url) as app:
+        execute(app, *TABLES)
+
+        def inside(ctx, tx):
+            with pytest.raises(psycopg.Error):
+                tx.connection.execute("SELECT 1 / 0")
+
+        job = run(app, make_task(app, "plain", inside=inside))
+
+        assert JobState.DEAD == job.state
+        assert "let errors out" in job.last_error
+
+
+def test_what_it_says_of_itself(app, colour):
+    """Progress and log lines of the block are kept; what is said after it is not, and no error."""
+
+    def inside(ctx, tx):
+        for number in range(3):
+            ctx.log(f"line {number}")
+            ctx.progress(0.1 * number, f"at {number}")
+
+    def after(ctx):
+        ctx.log("too late")
+        ctx.progress(1.0, "too late")
+
+    job = run(app, make_task(app, colour, inside=inside, after=after))
+
+    assert (JobState.SUCCEEDED, "at 2") == (job.state, job.progress.text)
+    lines = [line.text for line in app.store.read_log(job.id)]
+    assert ["line 0", "line 1", "line 2"] == lines
+
+
+def test_what_an_undone_block_said(app, colour):
+    """The log lines of a block that was undone are kept: they tell why."""
+
+    def inside(ctx, tx):
+        ctx.log("going to fail")
+        fail()
+
+    job = run(app, make_task(app, colour, inside=inside))
+
+    assert ["going to fail"] == [line.text for line in app.store.read_log(job.id)]
+
+
+def test_the_connection_is_given_back_clean(postgres_url):
+    """What a handler sets on its connection does not reach the next one."""
+    from psycopg.rows import dict_row
+
+    with rowlock.App(postgres_url) as app:
+        execute(app, *TABLES)
+        pids, settings = [], []
+
+        def inside(ctx, tx):
+            show = "SELECT pg_backend_pid(), current_setting('work_mem')"
+            pid, setting = tx.connection.execute(show).fetchone()
+            pids.append(pid)
+            settings.append(setting)
+            tx.connection.execute("SET work_mem = '77MB'")
+            tx.connection.execute("CREATE TEMP TABLE mine (x int)")
+            tx.connection.row_factory = dict_row
+
+        task = make_task(app, "plain", inside=inside)
+        states = {run(app, task).state for _ in range(6)}
+
+        assert {JobState.SUCCEEDED} == states
+        assert len(set(pids)) < 6, "no connection was used again"
+        assert 1 == len(set(settings))
+
+
+def test_a_lost_connection_leaves_nothing(postgres_url, colour):
+    """A connection that is cut inside the block: nothing stays, and the attempt has failed."""
+    with rowlock.App(postgres_url) as app:
+        execute(app, *TABLES)
+
+        def inside(ctx, tx):
+            execute(app, f"SELECT pg_terminate_backend({tx.connection.info.backend_pid})")
+
+        job = run(app, make_task(app, colour, inside=inside))
+
+        assert JobState.DEAD == job.state
+        assert "StoreUnavailable" in job.last_error
+        assert [] == transfers(app)
+        # A dead connection is not kept.
+        assert JobState.SUCCEEDED == run(app, make_other(app)).state
+
+
+def make_other(app: rowlock.App) -> rowlock.Task:
+    @app.task(name="other")
+    def other(ctx: rowlock.Context) -> None:
+        with ctx.transaction() as tx:
+            tx.connection.execute(note(7))
+
+    return other
+
+
+@pytest.mark.parametrize("is_done", [True, False], ids=["committed", "not committed"])
+def test_an_unknown_commit_is_looked_up(postgres_url, monkeypatch, is_done, colour):
+    """When the answer to the COMMIT is lost, the token tells whether it was done."""
+    commit, acommit = Connection.commit, AsyncConnection.commit
+    cuts = [psycopg.OperationalError("the connection is lost")]
+
+    def cut(self):
+        if is_done or not cuts:
+            commit(self)
+        if cuts:
+            self.close()
+            raise cuts.pop()
+
+    async def acut(self):
+        if is_done or not cuts:
+            await acommit(self)
+        if cuts:
+            await self.close()
+            raise cuts.pop()
+
+    with rowlock.App(postgres_url) as app:
+        execute(app, *TABLES)
+        task = make_task(app, colour, max_attempts=2, retry=rowlock.retry.fixed(0))
+        job = task.enqueue(number=1)
+        monkeypatch.setattr(Connection, "commit", cut)
+        monkeypatch.setattr(AsyncConnection, "commit", acut)
+        app.drain(limit=1)
+        found = app.get(job.id)
+
+        if is_done:
+            assert (JobState.SUCCEEDED, [1]) == (found.state, transfers(app))
+        else:
+            assert "StoreUnavailable" in found.last_error
+            app.drain()
+            assert (JobState.SUCCEEDED, 2, [1]) == (
+                app.get(job.id).state,
+                app.get(job.id).attempt,
+                transfers(app),
+            )
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "coroutine"])
+def test_an_overdue_block_on_sqlite(sqlite_url, is_async):
+    """After a third of the lease it is undone, others can write, and the run is told why."""
+    with rowlock.App(sqlite_url) as app:
+        app.migrate()
+        execute(app, *TABLES)
+        written = []
+
+        def wait_and_write(ctx, tx):
+            # Somebody else's write comes through only once the block was undone.
+            written.append(app.enqueue("another").id)
+            if is_async:
+                with pytest.raises(sqlite3.Error):
+                    tx.connection.execute(note(2))
+            else:
+                tx.connection.execute(note(2))
+
+        make_task(app, "coroutine" if is_async else "plain", inside=wait_and_write)
+        job = app.enqueue("work")
+        asyncio.run(serve(app, job, lease=1.5))
+        found = app.get(job.id)
+
+        assert JobState.DEAD == found.state
+        assert "undone after 0.5 s, a third of the lease" in found.last_error
+        assert [] == transfers(app)
+        assert 1 == len(written)
+
+
+async def serve(app: rowlock.App, *jobs: rowlock.Job, **options) -> None:
+    """Run a worker until the jobs have ended."""
+    async with app.worker(**options):
+        for job in jobs:
+            await app.await_(job.id, timeout=30)
+    await app.aclose()
+
+
+def test_coroutines_stand_in_line_for_sqlite(sqlite_url):
+    """While one holds the write lock across an await, the loop and the others go on."""
+    with rowlock.App(sqlite_url) as app:
+        app.migrate()
+        execute(app, *TABLES)
+        order: list[str] = []
+
+        @app.task
+        async def work(ctx: rowlock.Context, number: int) -> None:
+            async with ctx.transaction() as tx:
+                order.append("in")
+                tx.connection.execute(note(number))
+                await asyncio.sleep(0.01)
+                order.append("out")
+
+        jobs = app.enqueue_many([work.job(number=number) for number in range(20)])
+        asyncio.run(serve(app, *jobs))
+
+        assert ["in", "out"] * 20 == order
+        assert list(range(20)) == transfers(app)
+
+
+def test_a_time_limit_inside_the_block(app):
+    """A coroutine that is ended inside its block leaves nothing of it."""
+
+    @app.task(timeout=0.1, max_attempts=1)
+    async def slow(ctx: rowlock.Context) -> None:
+        async with ctx.transaction() as tx:
+            await send(tx.connection, note(1))
+            await asyncio.sleep(600)
+
+    job = slow.enqueue()
+    asyncio.run(serve(app, job))
+
+    assert (JobState.DEAD, []) == (app.get(job.id).state, transfers(app))
+
+
+def test_a_coroutine_cancelled_at_the_commit(app, monkeypatch):
+    """A time limit that comes while the block is being committed does not undo it halfway."""
+    conclude = Conclusion.op
+
+    def slowly(self):
+        # On the loop: the limit is over by the time that it goes on.
+        threading.Event().wait(1.3)
+        return conclude(self)
+
+    monkeypatch.setattr(Conclusion, "op", slowly)
+
+    @app.task(timeout=1, max_attempts=1)
+    async def work(ctx: rowlock.Context) -> None:
+        async with ctx.transaction() as tx:
+            await send(tx.connection, note(1))
+
+    job = work.enqueue()
+    asyncio.run(serve(app, job))
+
+    assert (JobState.SUCCEEDED, [1]) == (app.get(job.id).state, transfers(app))
+
+
+def test_a_worker_counts_and_drops_what_settled_itself(app, colour):
+    """In a worker too, an error after the block changes nothing, and no lease is left."""
+    task = make_task(app, colour, after=fail)
+    jobs = app.enqueue_many([task.job(number=number) for number in range(5)])
+    asyncio.run(serve(app, *jobs, lease=1))
+
+    assert {(JobState.SUCCEEDED, 1)} == {
+        (found.state, found.attempt) for found in (app.get(job.id) for job in jobs)
+    }
+    assert list(range(5)) == transfers(app)
+
+
+def move(first: int, second: int, amount: int) -> tuple[str, str]:
+    return (
+        f"UPDATE account SET balance = balance - {amount} WHERE id = {first}",
+        f"UPDATE account SET balance = balance + {amount} WHERE id = {second}",
+    )
+
+
+def plan(count: int) -> list[dict[str, int]]:
+    """Transfers between accounts, in one order for all, so that they wait and don't deadlock."""
+    chance = random.Random(7)
+    moves = []
+    for number in range(count):
+        first, second = sorted(chance.sample([1, 2, 3], 2))
+        amount = chance.randint(-20, 20)
+        moves.append({"number": number, "first": first, "second": second, "amount": amount})
+    return moves
+
+
+def balances(app: rowlock.App) -> list[int]:
+    return [balance for (balance,) in execute(app, "SELECT balance FROM account ORDER BY id")]
+
+
+def expected_balances(moves: list[dict[str, int]]) -> list[int]:
+    totals = {1: 1000, 2: 1000, 3: 1000}
+    for each in moves:
+        totals[each["first"]] -= each["amount"]
+        totals[each["second"]] += each["amount"]
+    return list(totals.values())
+
+
+def test_bank_transfers(app, colour):
+    """Handlers that fail before, inside and after the block apply each transfer exactly once."""
+    moves = plan(60)
+
+    @app.task(name="pay", retry=rowlock.retry.fixed(0))
+    def plain(ctx: rowlock.Context, number: int, first: int, second: int, amount: int) -> None:
+        place = (number + ctx.attempt) % 4
+        if place == 0:
+            fail()
+        with ctx.transaction() as tx:
+            tx.connection.execute(note(number))
+            for sql in move(first, second, amount):
+                tx.connection.execute(sql)
+            if place == 1:
+                fail()
+        if place == 2:
+            fail()
+
+    if colour == "coroutine":
+        app2 = rowlock.App(app.url)
+
+        @app2.task(name="pay", retry=rowlock.retry.fixed(0))
+        async def coroutine(
+            ctx: rowlock.Context, number: int, first: int, second: int, amount: int
+        ) -> None:
+            place = (number + ctx.attempt) % 4
+            if place == 0:
+                fail()
+            async with ctx.transaction() as tx:
+                await send(tx.connection, note(number))
+                for sql in move(first, second, amount):
+                    await send(tx.connection, sql)
+                if place == 1:
+                    fail()
+            if place == 2:
+                fail()
+
+    else:
+        app2 = app
+    jobs = app.enqueue_many([{"kind": "pay", "payload": each} for each in moves])
+    asyncio.run(serve(app2, *jobs))
+    app2.close()
+
+    assert list(range(60)) == transfers(app)
+    assert expected_balances(moves) == balances(app)
+
+
+@pytest.mark.parametrize("kind", ["pay", "apay"])
+def test_bank_transfers_with_killed_processes(app, kind):
+    """Processes that die before, inside and after the block: each transfer is applied once."""
+    moves = plan(100)
+    jobs = app.enqueue_many(
+        [{"kind": kind, "payload": {**each, "deadly": each["number"] % 10 == 3}} for each in moves]
+    )
+    with worker(app, "-p", "2", "-c", "8"):
+        wait_until(
+            lambda: all(app.get(job.id).state.is_terminal for job in jobs),
+            seconds=50,
+        )
+
+    assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in jobs}
+    assert list(range(100)) == transfers(app)
+    assert expected_balances(moves) == balances(app)
+    crashed = [job for job in jobs if app.get(job.id).crashes > 0]
+    assert crashed, "nothing was put to the test"

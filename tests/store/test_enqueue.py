@@ -157,14 +157,14 @@ def test_one_id_twice_in_a_call_is_one_job(store: Store):
 
 
 def test_a_resend_of_the_op_is_content(store: Store):
-    """A repeat after an unknown COMMIT finds the jobs of the first try, or makes them."""
+    """A repeat after an unknown COMMIT finds the jobs of the first try: they are new."""
     op = enqueue_op([made(), made()])
     assert op.repeat is not None
     first = store.run(op)
     again = store.run(Op(op.name, op.writes, op.repeat))
 
     assert [True, True] == [job.created for job in first]
-    assert [(job.id, False) for job in first] == [(job.id, job.created) for job in again]
+    assert [(job.id, True) for job in first] == [(job.id, job.created) for job in again]
     assert 2 == len(store.list(EVERY_JOB))
 
 
@@ -176,7 +176,7 @@ def test_a_resend_after_the_end_is_no_second_run(store: Store):
     assert op.repeat is not None
     (again,) = store.run(Op(op.name, op.writes, op.repeat))
 
-    assert (JobState.SUCCEEDED, False) == (again.state, again.created)
+    assert (JobState.SUCCEEDED, True) == (again.state, again.created)
     assert [] == claim(store)
 
 

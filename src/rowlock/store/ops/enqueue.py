@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from rowlock import config
 from rowlock.errors import OptionInvalid, StoreUnavailable
 from rowlock.job import Job, JobRow, JobState, job_of
@@ -51,6 +53,11 @@ def enqueue_within(jobs: Sequence[NewJob], *, is_resend: bool) -> Steps[list[Job
     ordered = sorted(firsts, key=lambda job: (job.tenant or "", job.kind, job.key or "", job.id))
     for batch in _batches(ordered):
         yield from _enqueue_batch(batch, answers, is_resend=is_resend)
+    if is_resend:
+        # An id that we made is known to nobody else: what is there under it, our first try made.
+        for job in jobs:
+            if not job.is_resend and answers[job.id].id == job.id:
+                answers[job.id] = msgspec.structs.replace(answers[job.id], created=True)
     rung = frozenset(job.queue for job in jobs if answers[job.id].created)
     if rung:
         yield Ring(rung)
@@ -145,14 +152,10 @@ def _in_order(jobs: Sequence[NewJob], answers: Answers) -> list[Job]:
     listed: list[Job] = []
     for job in jobs:
         answer = answers[job.id]
-        listed.append(answer if job.id not in seen else _not_created(answer))
+        is_first = job.id not in seen
+        listed.append(answer if is_first else msgspec.structs.replace(answer, created=False))
         seen.add(job.id)
     return listed
-
-
-def _not_created(job: Job) -> Job:
-    values = {name: getattr(job, name) for name in Job.__struct_fields__}
-    return Job(**{**values, "created": False})
 
 
 def _new(job: NewJob, run_at: int, created_at: int) -> Job:

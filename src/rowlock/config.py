@@ -142,6 +142,8 @@ POLL_SECONDS: Final = 0.5
 POLL_SECONDS_WITH_BELL: Final = 1.0
 # A cancelled run that does not end after so long is ended with its process.
 CANCEL_GRACE_SECONDS: Final = 10.0
+# A bell may tell of a request to cancel: that is looked for at most this often.
+CANCEL_LOOK_SECONDS: Final = 0.2
 # Trouble with the database is met with pauses between these, with jitter.
 TROUBLE_SECONDS: Final = 0.1
 TROUBLE_SECONDS_MAX: Final = 10.0

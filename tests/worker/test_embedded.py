@@ -95,6 +95,23 @@ async def test_a_running_coroutine_is_cancelled(app):
     await app.aclose()
 
 
+async def test_a_cancel_is_heard_by_the_bell(app):
+    """It does not wait for a beat: with a lease of hours the job ends all the same."""
+
+    @app.task
+    async def endless() -> None:
+        await asyncio.sleep(600)
+
+    job = await endless.aenqueue()
+    async with app.worker(lease=36_000):
+        await until(lambda: app.get(job.id).state is JobState.RUNNING)
+        await asyncio.to_thread(app.cancel, job.id)
+        found = await ended(app, job)
+
+    assert JobState.CANCELLED == found.state
+    await app.aclose()
+
+
 async def until(condition, *, seconds: float = 20.0) -> None:
     """Wait for the store to say so, off the loop."""
     end = time.monotonic() + seconds

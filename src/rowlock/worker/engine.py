@@ -27,6 +27,7 @@ from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.job import Lease
 from rowlock.lifecycle import Outcome, Released, Succeeded
 from rowlock.store import Settlement, Store
+from rowlock.store.ops.hold import cancel_requests
 from rowlock.store.ops.look import next_due
 from rowlock.store.ops.recover import release_unknown
 from rowlock.task import Tasks
@@ -84,6 +85,7 @@ class Engine:
         self._is_unsure = False
         self._context = contextvars.copy_context()
         self._wake = asyncio.Event()
+        self._rung = asyncio.Event()
         self._idle = asyncio.Event()
         self._stopping = asyncio.Event()
         self._has_bell = False
@@ -164,12 +166,14 @@ class Engine:
             settling = services.create_task(self._settler.run())
             bell = services.create_task(listen(self._store, self._ring, self._bell_state))
             tidying = services.create_task(self._tidy_buffer())
+            cancelling = services.create_task(self._look_for_cancels())
             flushing = services.create_task(self._runner.flush_notes())
             await self._claim_until_stopped()
             tidying.cancel()
             bell.cancel()
             await self._wind_down()
             flushing.cancel()
+            cancelling.cancel()
             self._settler.close()
             await settling
         if not self._running:
@@ -180,6 +184,7 @@ class Engine:
         queues = self._settings.queues
         if not queue or queues is None or queue in queues:
             self._wake.set()
+            self._rung.set()
 
     def _bell_state(self, is_working: bool) -> None:
         self._has_bell = is_working
@@ -386,6 +391,20 @@ class Engine:
         self._holdings.count_finished(self._finished)
         self._dispatch()
         self._wake.set()
+
+    async def _look_for_cancels(self) -> None:
+        """A cancel rings the bell of its job's queue: look at once, instead of at the next beat."""
+        while True:
+            await self._rung.wait()
+            self._rung.clear()
+            ids = [id for id, run in self._running.items() if run.cause is None]
+            if ids:
+                try:
+                    for id in await self._store.arun(cancel_requests(ids)):
+                        self.cancel(id)
+                except StoreUnavailable as error:
+                    logger.info("requests to cancel wait for the next beat: %s", error)
+            await asyncio.sleep(config.CANCEL_LOOK_SECONDS)
 
     async def _tidy_buffer(self) -> None:
         """Give back what waits for a slot for too long."""

@@ -42,6 +42,16 @@ def _beat(is_cancelled: bool | None) -> Beat:
     return Beat.CANCEL_REQUESTED if is_cancelled else Beat.KEPT
 
 
+def cancel_requests(ids: Sequence[str]) -> Op[list[str]]:
+    """Which of these jobs somebody asked to cancel."""
+
+    def steps() -> Steps[list[str]]:
+        rows = yield Statement("cancel_requests", {"ids": list(ids)})
+        return [row[0] for row in rows]
+
+    return reading("cancel_requests", steps)
+
+
 def progress(lease: Lease, *, fraction: float, text: str = "") -> Op[Missed]:
     """Say how far a running job is."""
     if isinstance(fraction, bool) or not 0 <= fraction <= 1:

@@ -107,6 +107,21 @@ def test_poison_dies_alone(app, number):
     assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in others}
 
 
+def test_a_drain_runs_also_what_a_dead_child_held_unknown(app):
+    """A lease that stands in no table is given back a little later, and then still run."""
+    late = app.enqueue("noop", queue="late")
+    dying = app.enqueue("claim_and_die", {"queue": "late"})
+    with worker(app, "--drain", "-c", "1", "-q", "default,late") as process:
+        assert 0 == process.wait(60)
+
+    assert (JobState.SUCCEEDED, 2) == (app.get(dying.id).state, app.get(dying.id).attempt)
+    assert (JobState.SUCCEEDED, 1, 2) == (
+        app.get(late.id).state,
+        app.get(late.id).attempt,
+        app.get(late.id).token,
+    )
+
+
 def test_sigterm_waits_for_running_jobs(app, tmp_path):
     """A running job finishes within the grace; the exit is a good one, and no lease is left."""
     note, go_on = tmp_path / "note", tmp_path / "go-on"

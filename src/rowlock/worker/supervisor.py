@@ -363,9 +363,13 @@ class Supervisor:
         if self._store is None:
             return
         try:
-            self._store.release_worker(worker)
+            released = self._store.release_worker(worker)
         except StoreUnavailable:
             self._do_after(config.GIVE_BACK_AGAIN_SECONDS[-1], lambda: self._give_back(worker))
+            return
+        if released and self._settings.is_drain and not self._children:
+            # The others had nothing left to do by then, and have ended.
+            self._next_start.setdefault(0, 0.0)
 
     def _do_after(self, seconds: float, action: Callable[[], None]) -> None:
         self._later.append((time.monotonic() + seconds, action))

@@ -46,9 +46,19 @@ def worker(url: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
+def fill(app: App) -> None:
+    # With a policy, as a task's own enqueue gives it; without, the worker must write it first.
+    app.store.enqueue([new_job(kind="noop", payload=PAYLOAD, policy=Policy()) for _ in range(JOBS)])
+
+
+def enqueue_late(app: App) -> str:
+    payload = f'{{"t":{time.time()}}}'
+    return app.store.enqueue([new_job(kind="late", payload=payload, policy=Policy())])[0].id
+
+
 def drain_rate(app: App, span: Callable[[], tuple[int, int]]) -> float:
     """Jobs a second from the first claim to the last settle, both by the database's clock."""
-    app.store.enqueue([new_job(kind="noop", payload=PAYLOAD) for _ in range(JOBS)])
+    fill(app)
     with worker(app.url, "--drain", "-c", "100") as process:
         process.wait()
     first, last = span()
@@ -59,11 +69,10 @@ def latencies(app: App) -> list[float]:
     """Milliseconds from just before an enqueue to the start of its handler."""
     found: list[float] = []
     with worker(app.url):
-        app.wait(app.enqueue("late", {"t": time.time()}).id, timeout=30)
+        app.wait(enqueue_late(app), timeout=30)
         for _ in range(LATENCIES):
             time.sleep(random.uniform(0.02, 0.08))
-            job = app.enqueue("late", {"t": time.time()})
-            found.append(1000 * app.wait(job.id, timeout=30).result)
+            found.append(1000 * app.wait(enqueue_late(app), timeout=30).result)
     return sorted(found)
 
 
@@ -79,7 +88,7 @@ def cpu_seconds(pid: int) -> float:
 def idle_cost(app: App, transactions: Callable[[], int]) -> tuple[float, float]:
     """Transactions a second, and the share of a core of supervisor and child."""
     with worker(app.url) as process:
-        app.wait(app.enqueue("late", {"t": time.time()}).id, timeout=30)
+        app.wait(enqueue_late(app), timeout=30)
         time.sleep(3)
         before, cpu = transactions(), cpu_seconds(process.pid)
         time.sleep(IDLE_SECONDS)
@@ -100,11 +109,10 @@ def report(
     limit: list[float] = []
     for _ in range(ROUNDS):
         real.append(drain_rate(app, span))
-        app.store.enqueue(
-            [new_job(kind="noop", payload=PAYLOAD, policy=Policy()) for _ in range(JOBS)]
-        )
+        fill(app)
         start = time.perf_counter()
         limit.append(bare() / (time.perf_counter() - start))
+        span()
     ratio = statistics.median(one / other for one, other in zip(real, limit, strict=True))
     print(f"{name}: drain {statistics.median(real):,.0f}/s, bare loop ", end="")
     print(f"{statistics.median(limit):,.0f}/s, ratio {ratio:.2f}")

@@ -113,8 +113,9 @@ class Task(Generic[P, R]):
         """The jobs' `kind`."""
         return self.settings.name
 
-    @property
+    @functools.cached_property
     def is_async(self) -> bool:
+        """Whether the function is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

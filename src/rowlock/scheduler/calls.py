@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -12,15 +13,16 @@ from rowlock.store.ops.schedule import NewSchedule, new_schedule
 from rowlock.task import EnqueueOptions, Task, TaskCall
 
 
-class ScheduleCalls:
+class ScheduleCalls(ABC):
     """The calls of `App` that are about schedules."""
 
     store: Store
 
+    @abstractmethod
     def _prepare(
         self, kind: str, payload: Mapping[str, object] | None, chosen: EnqueueOptions
     ) -> NewJob:
-        raise NotImplementedError
+        """A checked job from a kind's name, a payload and options."""
 
     def schedule(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -15,14 +16,16 @@ from rowlock.store.steps import Op
 T = TypeVar("T")
 
 
-class ScheduleVerbs:
+class ScheduleVerbs(ABC):
     """What the store can do with schedules; a part of `Store`."""
 
+    @abstractmethod
     def run(self, op: Op[T]) -> T:
-        raise NotImplementedError
+        """Run a verb and wait for it."""
 
+    @abstractmethod
     async def arun(self, op: Op[T]) -> T:
-        raise NotImplementedError
+        """Run a verb."""
 
     def put_schedule(self, new: NewSchedule) -> Schedule:
         """Write a schedule, new or instead of one of that name.

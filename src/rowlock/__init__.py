@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Page,
         Progress,
         QueueStats,
+        Why,
         WorkerInfo,
     )
     from rowlock.schedule import Fired, MissedTicks, Schedule, ScheduleSource
@@ -88,6 +89,7 @@ _HOMES = {
         "Page",
         "Progress",
         "QueueStats",
+        "Why",
         "WorkerInfo",
     ),
     "rowlock.schedule": ("Fired", "MissedTicks", "Schedule", "ScheduleSource"),
@@ -136,6 +138,7 @@ __all__ = [
     "TaskCall",
     "Tasks",
     "UnsupportedStore",
+    "Why",
     "WorkerInfo",
     "__version__",
     "retry",

@@ -6,7 +6,7 @@ import asyncio
 import builtins
 import os
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
@@ -14,7 +14,7 @@ from typing import Any, Literal, Self, Unpack
 from uuid import UUID
 
 from rowlock import codec, config
-from rowlock.clock import Clock, duration_us
+from rowlock.clock import Clock, pauses
 from rowlock.errors import NotFound, OptionInvalid
 from rowlock.ids import parse_id
 from rowlock.job import (
@@ -25,11 +25,13 @@ from rowlock.job import (
     Page,
     Policy,
     QueueStats,
+    Why,
     WorkerInfo,
 )
 from rowlock.scheduler.calls import ScheduleCalls
 from rowlock.store import NewJob, Store, open_store, options
 from rowlock.store.ops.manage import FilterOptions, job_filter
+from rowlock.store.ops.why import why
 from rowlock.store.url import masked
 from rowlock.task import EnqueueOptions, Task, TaskCall, Tasks
 from rowlock.worker.drain import Drain, DrainRequest
@@ -305,7 +307,7 @@ class App(Tasks, ScheduleCalls):
             TimeoutError: It is not, after `timeout`.
             NotFound: There is no such job, or it vanished while waiting (keep=0).
         """
-        for pause in _pauses(timeout):
+        for pause in pauses(timeout):
             job = _found(self.get(id), id)
             if job.state.is_terminal:
                 return job
@@ -318,12 +320,20 @@ class App(Tasks, ScheduleCalls):
         timeout: float | timedelta | None = None,  # noqa: ASYNC109  # as its blocking twin
     ) -> Job:
         """As `wait`. Named with an underscore: `await` is Python's own word."""
-        for pause in _pauses(timeout):
+        for pause in pauses(timeout):
             job = _found(await self.aget(id), id)
             if job.state.is_terminal:
                 return job
             await asyncio.sleep(pause)
         raise TimeoutError(f"job {id} is not finished after {timeout} s")
+
+    def why(self, id: str | UUID) -> Why:
+        """Why a job is not running: the first thing that stands in its way. Raises `NotFound`."""
+        return self.store.run(why(parse_id(id)))
+
+    async def awhy(self, id: str | UUID) -> Why:
+        """As `why`."""
+        return await self.store.arun(why(parse_id(id)))
 
     # Manage
 
@@ -478,17 +488,3 @@ def _found(job: Job | None, id: str | UUID) -> Job:
     if job is None:
         raise NotFound(f"there is no job {id} (any more)")
     return job
-
-
-def _pauses(timeout: float | timedelta | None) -> Iterator[float]:
-    """How long to wait before each next look; ends when the time is over."""
-    end = None
-    if timeout is not None:
-        end = time.monotonic() + duration_us(timeout, option="timeout") / config.SECOND_US
-    pause = config.WAIT_SECONDS
-    while True:
-        left = pause if end is None else end - time.monotonic()
-        yield max(0.0, min(pause, left))
-        if end is not None and time.monotonic() >= end:
-            return
-        pause = min(pause * 1.5, config.WAIT_SECONDS_MAX)

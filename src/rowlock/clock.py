@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from rowlock.config import DURATION_SECONDS_MAX, SECOND_US
+from rowlock.config import (
+    DURATION_SECONDS_MAX,
+    SECOND_US,
+    WAIT_SECONDS,
+    WAIT_SECONDS_MAX,
+)
 from rowlock.errors import OptionInvalid
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -79,3 +85,17 @@ def duration_us(duration: float | timedelta, *, option: str) -> int:
     if isinstance(duration, timedelta):
         return duration // _MICROSECOND
     return round(duration * SECOND_US)
+
+
+def pauses(timeout: float | timedelta | None) -> Iterator[float]:
+    """How long to wait before each next look; ends when the time is over."""
+    end = None
+    if timeout is not None:
+        end = time.monotonic() + duration_us(timeout, option="timeout") / SECOND_US
+    pause = WAIT_SECONDS
+    while True:
+        left = pause if end is None else end - time.monotonic()
+        yield max(0.0, min(pause, left))
+        if end is not None and time.monotonic() >= end:
+            return
+        pause = min(pause * 1.5, WAIT_SECONDS_MAX)

@@ -370,6 +370,17 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
+class Why:
+    """What a job waits for: `code` to match on, `text` to read."""
+
+    code: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
 class LogLine:
     """One line that a handler wrote with `ctx.log`."""
 

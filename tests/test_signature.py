@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import math
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from uuid import UUID
 
 import msgspec
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,10 +26,6 @@ from rowlock.signature import PayloadSchema
 
 if typing.TYPE_CHECKING:
     from nowhere import Unknown  # type: ignore[import-not-found]  # seen by checkers only
-
-needs_pydantic = pytest.mark.skipif(
-    importlib.util.find_spec("pydantic") is None, reason="pydantic is the user's"
-)
 
 
 class Context:
@@ -433,10 +429,8 @@ def test_what_is_accepted_can_be_run(fields):
     assert (fields.keys() - good) | ({"to", "subject"} - fields.keys()) == bad
 
 
-@needs_pydantic
 def test_pydantic_models_are_parameters():
     """A model goes in as a model or a dict, and comes out as a model, aliases and all."""
-    pydantic = pytest.importorskip("pydantic")
 
     class Person(pydantic.BaseModel):  # type: ignore[name-defined,misc]  # imported when there
         model_config = pydantic.ConfigDict(strict=True, extra="forbid")
@@ -462,10 +456,8 @@ def test_pydantic_models_are_parameters():
     }
 
 
-@needs_pydantic
 def test_pydantic_definitions_are_reachable():
     """The references of a model's schema point into the document that holds it."""
-    pydantic = pytest.importorskip("pydantic")
     inner = pydantic.create_model("Inner", x=(int, ...))
     outer = pydantic.create_model("Outer", inner=(inner, ...))
 

@@ -21,7 +21,7 @@ from rowlock.testing.proxy import FaultyProxy, Mode
 
 CALL_SECONDS = 0.3
 # Far below what a call without a deadline would take, far above what a busy machine adds.
-BOUND_SECONDS = 30.0
+BOUND_SECONDS = 5.0
 MISSING = "00000000-0000-7000-8000-000000000000"
 
 

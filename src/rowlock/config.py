@@ -73,8 +73,10 @@ SCHEDULER_SLEEP_SECONDS_MAX: Final = 30.0
 # While the database is away, services look again after so long, at first and at last.
 SERVICE_RETRY_SECONDS: Final = 0.5
 SERVICE_RETRY_SECONDS_MAX: Final = 30.0
-# Expired leases are found within seconds; finished jobs need not go to the second.
-RECOVER_SECONDS: Final = 5.0
+# Expired leases are given back after two looks in a row, so within twice this. A look that comes so
+# long after the one before counts as the first. Finished jobs need not go to the second.
+SWEEP_SECONDS: Final = 2.5
+SWEEP_STALE_SECONDS: Final = 4.0
 PRUNE_SECONDS: Final = 60.0
 
 # SQLite. How long a writer waits for the others before it gives up: far more than any batch takes.
@@ -147,6 +149,8 @@ CANCEL_LOOK_SECONDS: Final = 0.2
 # Trouble with the database is met with pauses between these, with jitter.
 TROUBLE_SECONDS: Final = 0.1
 TROUBLE_SECONDS_MAX: Final = 10.0
+# A beat that failed is tried again within this: sooner than two sweeps take.
+BEAT_RETRY_SECONDS_MAX: Final = 1.5
 # A worker says that it is there so often; silent ones are forgotten after so long.
 ANNOUNCE_SECONDS: Final = 10.0
 WORKER_FORGOTTEN_SECONDS: Final = 600.0

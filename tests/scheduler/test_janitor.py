@@ -10,6 +10,8 @@ import rowlock
 from rowlock import config
 from rowlock.errors import StoreUnavailable
 from rowlock.scheduler import Janitor
+from rowlock.store.ops.recover import Seen
+from rowlock.store.steps import Op
 from tests.scheduler.test_fire import eventually, running
 
 
@@ -41,11 +43,12 @@ class FakeStore:
     """Fails the first calls of each kind."""
 
     def __init__(self) -> None:
-        self.calls = {"recover": 0, "prune": 0}
+        self.calls = {"sweep": 0, "prune": 0}
         self.is_done = asyncio.Event()
 
-    async def arecover(self) -> int:
-        return self._count("recover")
+    async def arun(self, op: Op[Seen]) -> Seen:
+        self._count(op.name)
+        return {}
 
     async def aprune(self) -> int:
         return self._count("prune")
@@ -64,7 +67,7 @@ async def test_it_outlives_the_database(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     """Both go on after a failure, and each says once that it can't work."""
-    for name in ("SERVICE_RETRY_SECONDS", "RECOVER_SECONDS", "PRUNE_SECONDS"):
+    for name in ("SERVICE_RETRY_SECONDS", "SWEEP_SECONDS", "PRUNE_SECONDS"):
         monkeypatch.setattr(config, name, 0.001)
     store = FakeStore()
     async with running(Janitor(store).run), asyncio.timeout(20):

@@ -11,7 +11,7 @@ from rowlock.clock import ManualClock, from_us
 from rowlock.errors import OptionInvalid
 from rowlock.job import JobState
 from rowlock.store import Store
-from rowlock.store.ops.recover import release_unknown
+from rowlock.store.ops.recover import release_unknown, sweep
 from tests.store.jobs import (
     claim,
     claim_one,
@@ -246,3 +246,75 @@ def test_leases_that_a_worker_does_not_know_are_given_back(store: Store, monkeyp
         (job.state, job.attempt) for job in jobs
     ]
     assert 0 == store.run(release_unknown("nobody", known=set()))
+
+
+def test_a_sweep_takes_what_two_looks_have_found(store: Store, clock: ManualClock):
+    """The first look only notes it; the second, a little later, gives it back."""
+    lease = start(store)
+    clock.advance(31)
+    seen = store.run(sweep({}))
+    at_first = state_of(store, lease.id)
+    clock.advance(2.5)
+    store.run(sweep(seen))
+
+    assert JobState.RUNNING is at_first
+    assert (JobState.READY, "LeaseLost: lease expired") == (
+        state_of(store, lease.id),
+        stored(store, lease.id).last_error,
+    )
+
+
+def test_a_sweep_leaves_what_was_beaten_for_between_the_looks(store: Store, clock: ManualClock):
+    """A worker that could not reach the database for a while comes back in time."""
+    lease = start(store)
+    clock.advance(31)
+    seen = store.run(sweep({}))
+    store.heartbeat([lease])
+    clock.advance(2.5)
+    store.run(sweep(seen))
+
+    assert JobState.RUNNING is state_of(store, lease.id)
+
+
+def test_a_sweep_that_was_held_up_takes_nothing(store: Store, clock: ManualClock):
+    """If it had to wait, so had the beats: what it saw before that does not count."""
+    lease = start(store)
+    clock.advance(31)
+    seen = store.run(sweep({}))
+    clock.advance(30)
+    seen = store.run(sweep(seen))
+    held_up = state_of(store, lease.id)
+    clock.advance(2.5)
+    store.run(sweep(seen))
+
+    assert (JobState.RUNNING, JobState.READY) == (held_up, state_of(store, lease.id))
+
+
+def test_a_sweep_takes_a_new_lease_only_after_two_looks(store: Store, clock: ManualClock):
+    """What was seen is a lease, not a job: the next run of the same job starts anew."""
+    start(store)
+    clock.advance(31)
+    seen = store.run(sweep({}))
+    store.recover()
+    again = claim_one(store, lease=1)
+    clock.advance(2.5)
+    store.run(sweep(seen))
+
+    assert (again.token, JobState.RUNNING) == (
+        stored(store, again.id).token,
+        state_of(store, again.id),
+    )
+
+
+def test_a_sweep_takes_many_in_batches(store: Store, clock: ManualClock):
+    """More than one transaction's worth, all of them at the second look."""
+    count = 2 * config.MAINTENANCE_BATCH_ROWS + 1
+    enqueue_ids(store, count)
+    claim(store, limit=count)
+    clock.advance(31)
+    seen = store.run(sweep({}))
+    clock.advance(2.5)
+    store.run(sweep(seen))
+
+    assert count == len(seen)
+    assert count == len(claim(store, limit=2 * count))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import rowlock
@@ -206,12 +209,42 @@ def test_a_plain_function_past_its_limit_is_ended_with_its_process(app, tmp_path
 def test_holding_the_interpreter_does_not_lose_the_lease(app, tmp_path):
     """The supervisor beats whatever a handler does: it runs once."""
     note = tmp_path / "note"
-    job = app.enqueue("hold_the_interpreter", {"seconds": 3 * LEASE_SECONDS, "note": str(note)})
+    job = app.enqueue("hold_the_interpreter", {"seconds": 5 * LEASE_SECONDS, "note": str(note)})
     with worker(app), worker(app):
         found = app.wait(job.id, timeout=60)
 
     assert (JobState.SUCCEEDED, 1) == (found.state, found.attempt)
     assert ["run"] == note.read_text().split()
+
+
+@contextmanager
+def database_held(app: rowlock.App) -> Iterator[None]:
+    """Nobody else can write meanwhile: a transaction of a user's own, or a stopped process."""
+    if app.url.startswith("sqlite"):
+        connection = sqlite3.connect(app.url.removeprefix("sqlite:///"), isolation_level=None)
+        connection.execute("BEGIN IMMEDIATE")
+    else:
+        connection = psycopg.connect(app.url)
+        connection.execute("LOCK TABLE rowlock.job IN EXCLUSIVE MODE")
+    with closing(connection):
+        yield
+        connection.rollback()
+
+
+def test_a_held_database_costs_nobody_their_lease(app, tmp_path):
+    """Nobody can beat while it is held; when it is free again, beats come before the sweep."""
+    note, go_on = tmp_path / "note", tmp_path / "go on"
+    job = app.enqueue("wait_for_file", {"path": str(go_on), "note": str(note)})
+    with worker(app), worker(app):
+        wait_until(lambda: runners(note))
+        with database_held(app):
+            time.sleep(3 * LEASE_SECONDS)
+        # Long enough for a sweep that would take it.
+        time.sleep(2 * LEASE_SECONDS)
+        go_on.touch()
+        found = app.wait(job.id, timeout=30)
+
+    assert (JobState.SUCCEEDED, 1, []) == (found.state, found.attempt, found.errors)
 
 
 def test_children_are_replaced_after_so_many_jobs(app):

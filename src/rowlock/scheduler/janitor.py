@@ -8,6 +8,7 @@ from random import Random
 from rowlock import config
 from rowlock.scheduler.service import jittered, repeat
 from rowlock.store import Store
+from rowlock.store.ops.recover import Seen, sweep
 
 
 class Janitor:
@@ -24,6 +25,7 @@ class Janitor:
         self._store = store
         self._has_retention = has_retention
         self._chance = chance or Random()
+        self._seen: Seen = {}
 
     async def run(self) -> None:
         """Keep house until cancelled."""
@@ -49,8 +51,8 @@ class Janitor:
         )
 
     async def _recover(self) -> float:
-        await self._store.arecover()
-        return jittered(config.RECOVER_SECONDS, self._chance)
+        self._seen = await self._store.arun(sweep(self._seen))
+        return jittered(config.SWEEP_SECONDS, self._chance)
 
     async def _prune(self) -> float:
         await self._store.aprune()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from rowlock import config
 from rowlock.errors import StoreUnavailable
 from rowlock.job import Beat, Lease
 from rowlock.store import Store
@@ -76,7 +77,7 @@ class Beats:
                 pause = third
             except StoreUnavailable as error:
                 # The next beat may come through before the leases end.
-                pause = min(third, self._trouble.pause(error))
+                pause = min(third, config.BEAT_RETRY_SECONDS_MAX, self._trouble.pause(error))
 
     def _beat(self, leases: list[Lease]) -> None:
         beats = self._store.heartbeat(leases, lease=self._lease_seconds)

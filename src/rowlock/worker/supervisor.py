@@ -431,7 +431,7 @@ class Supervisor:
                 trouble.over()
                 pause = third
             except Exception as error:  # noqa: BLE001  # without beats every lease would be lost
-                pause = min(third, trouble.pause(error))
+                pause = min(third, config.BEAT_RETRY_SECONDS_MAX, trouble.pause(error))
 
     def _beat(self) -> None:
         assert self._store is not None

@@ -1,6 +1,10 @@
 """Recover: take jobs from workers that vanished, in bounded, ordered batches, by anyone.
 
 Rows that another is dealing with are skipped, never waited for; each batch is a transaction.
+
+A sweep takes only what the one before has seen expired as well. While nobody could write to the
+database (it was away, or somebody's transaction held it), nobody could beat either, and whoever
+comes first when that is over must not be a sweep: it would take every job from a living worker.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from rowlock.job import JobRow
 from rowlock.lifecycle import Lost, Outcome, Parked, Released, decide
 from rowlock.store import options
 from rowlock.store.ops.settle import apply, held_of
-from rowlock.store.steps import Begin, Commit, Op, Rows, Statement, Steps, writing
+from rowlock.store.steps import Begin, Commit, Op, Row, Rows, Statement, Steps, writing
 
 LEASE_EXPIRED = Lost("lease expired")
 ORPHANED = Lost("orphaned: its worker was not heard of")
@@ -32,6 +36,42 @@ def recover(*, older_than: float | timedelta = 0, queues: Sequence[str] | None =
     listed = options.names(queues, option="queues")
     values = {"older_than": age, "queues": listed}
     return _all_batches("recover", "lock_expired", values, LEASE_EXPIRED)
+
+
+# The leases that a sweep saw expired, by id and token, with the database's time of that.
+Seen = Mapping[tuple[str, int], int]
+
+
+def sweep(seen: Seen) -> Op[Seen]:
+    """Give back the jobs that expired and were seen so by the sweep before; what is seen now."""
+
+    def steps() -> Steps[Seen]:
+        found = yield Statement("look_expired", {"limit": config.CLAIM_LIMIT_MAX})
+        expired = {(id, token): now for id, token, now in found}
+        ripe = {lease for lease, now in expired.items() if _is_ripe(seen.get(lease), now)}
+        values = {"older_than": 0, "queues": None, "limit": config.MAINTENANCE_BATCH_ROWS}
+        while ripe:
+            yield Begin()
+            rows = yield Statement("lock_expired", values)
+            mine = [row for row in rows if _lease_of(row) in ripe]
+            yield from _end(mine, LEASE_EXPIRED)
+            if not mine:
+                break
+            ripe.difference_update(_lease_of(row) for row in mine)
+            yield Commit()
+        return expired
+
+    return writing("sweep", steps, repeat=steps)
+
+
+def _is_ripe(seen_at: int | None, now: int) -> bool:
+    """Whether the database could be written to since it was seen: the sweeps came on time."""
+    return seen_at is not None and now - seen_at <= config.SWEEP_STALE_SECONDS * config.SECOND_US
+
+
+def _lease_of(row: Row) -> tuple[str, int]:
+    job = JobRow._make(row[:-2])
+    return job.id, job.token
 
 
 def adopt_orphans(

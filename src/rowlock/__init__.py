@@ -14,11 +14,11 @@ Names are loaded when first used, so that the command line stays quick.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
 from rowlock.version import __version__
 
+# As type checkers read it: `typing` itself would take longer to load than all of this package
+# that a command needs before it can hear a signal.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rowlock import retry
     from rowlock.app import App
@@ -146,6 +146,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     if name == "retry":
         return import_module("rowlock.retry")
     home = _HOME_OF.get(name)

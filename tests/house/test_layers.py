@@ -23,6 +23,7 @@ LAYERS = (
     {"worker", "scheduler"},
     {"app"},
     {"http", "dashboard", "cli", "observe", "integrations", "testing"},
+    {"__main__"},
 )
 LAYER_OF = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 
@@ -105,7 +106,7 @@ def points_up(arrow: Import) -> bool:
     if imported is None:  # The package itself is the top; what is not ours is not judged here.
         return arrow.imported == "rowlock"
     high, low = LAYER_OF.get(imported, SURFACES), LAYER_OF.get(importer, SURFACES)
-    if high == SURFACES:
+    if high == SURFACES >= low:
         return imported not in SERVING or low != SURFACES
     return high > low
 

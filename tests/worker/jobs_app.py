@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import multiprocessing
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -43,6 +45,20 @@ def claim_and_die(ctx: rowlock.Context, queue: str) -> None:
         assert ctx.job.worker is not None
         assert app.store.claim(worker=ctx.job.worker, queues=[queue], lease=3600)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(max_attempts=1)
+def start_and_terminate(how: str) -> int | None:
+    """Start a process, terminate it, and tell how it ended."""
+    if how == "fork":
+        forked = multiprocessing.get_context("fork").Process(target=time.sleep, args=[60])
+        forked.start()
+        forked.terminate()
+        forked.join(20)
+        return forked.exitcode
+    with subprocess.Popen(["sleep", "60"]) as started:
+        started.terminate()
+        return started.wait(20)
 
 
 @app.task

@@ -32,16 +32,19 @@ def app(any_url):
 
 
 @contextmanager
-def worker(app: rowlock.App, *words: str, cron: bool = False) -> Iterator[subprocess.Popen]:
+def worker(
+    app: rowlock.App, *words: str, cron: bool = False, start_new_session: bool = False
+) -> Iterator[subprocess.Popen]:
     """A supervisor and its children; ended, and reaped, whatever happens."""
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "rowlock.cli", "--app", "tests.worker.jobs_app:app", "worker"),
+            *(sys.executable, "-m", "rowlock", "--app", "tests.worker.jobs_app:app", "worker"),
             *("--lease", str(LEASE_SECONDS), *([] if cron else ["--no-cron"]), *words),
         ],
         cwd=ROOT,
         env={**os.environ, "ROWLOCK_DATABASE_URL": app.url},
         stderr=subprocess.DEVNULL,
+        start_new_session=start_new_session,
     )
     try:
         yield process

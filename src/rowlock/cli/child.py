@@ -10,7 +10,6 @@ import asyncio
 import importlib
 import json
 import os
-import signal
 import sys
 from typing import Any, NoReturn
 
@@ -18,6 +17,7 @@ import msgspec
 
 from rowlock.app import App, prepare_follow_up
 from rowlock.observe.log import configure_as_told
+from rowlock.worker import signals
 from rowlock.worker.engine import Engine
 from rowlock.worker.household import Household
 from rowlock.worker.settings import EXIT_LEFT_BEHIND, WorkerSettings
@@ -41,10 +41,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
 def main() -> None:
     """Run until told to stop; then leave at once, whatever threads are still busy."""
     orders = msgspec.json.decode(sys.argv[1], type=Orders)
-    # Set before anything else: a stop during start-up must not be lost. The supervisor gives the
-    # word; a terminal's Ctrl-C reaches children as well, and is the supervisor's business.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signals.leave_to_parent()
     configure_as_told()
     leave(asyncio.run(_serve(orders)))
 

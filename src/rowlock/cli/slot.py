@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import queue
-import signal
 import socket
 import sys
 import threading
@@ -27,7 +26,7 @@ from rowlock.context import Context
 from rowlock.lifecycle import Failed, Outcome
 from rowlock.observe.log import configure_as_told
 from rowlock.store import NewJob
-from rowlock.worker import wire
+from rowlock.worker import signals, wire
 from rowlock.worker.report import running
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import await_handler, call_handler
@@ -36,10 +35,7 @@ from rowlock.worker.title import Title, die_with_parent
 
 def main() -> None:
     """Serve until the worker has no more use for it."""
-    # Empty handlers, not SIG_IGN: that would be passed on to what handlers start. The worker
-    # decides when this process ends.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
+    signals.leave_to_parent()
     die_with_parent()
     configure_as_told()
     orders = msgspec.json.decode(sys.argv[1], type=wire.SlotOrders)

@@ -30,7 +30,7 @@ from rowlock import config
 from rowlock.context import Context
 from rowlock.lifecycle import CancelSeen, Crashed, Failed, Outcome, Released
 from rowlock.task import Tasks
-from rowlock.worker import wire
+from rowlock.worker import signals, wire
 from rowlock.worker.exits import how_it_ended
 from rowlock.worker.notes import LoopNotes
 from rowlock.worker.run import Cause, Run
@@ -146,13 +146,14 @@ class Slot:
         with theirs:
             orders = wire.SlotOrders(app=app, path=sys.path, descriptor=theirs.fileno())
             try:
-                process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", SLOT_MODULE, msgspec.json.encode(orders).decode()),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    pass_fds=(theirs.fileno(),),
-                    # Not a terminal's business; and what a handler starts is ended with it.
-                    start_new_session=True,
-                )
+                with signals.held_back():
+                    process = await asyncio.create_subprocess_exec(
+                        *(sys.executable, "-m", SLOT_MODULE, msgspec.json.encode(orders).decode()),
+                        stdin=asyncio.subprocess.DEVNULL,
+                        pass_fds=(theirs.fileno(),),
+                        # Not a terminal's business; and what a handler starts is ended with it.
+                        start_new_session=True,
+                    )
             except BaseException:
                 mine.close()
                 raise

@@ -38,6 +38,7 @@ from rowlock.job import Beat, Lease
 from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released
 from rowlock.store import Settlement, Store, open_store
 from rowlock.store.url import hurried
+from rowlock.worker import signals
 from rowlock.worker.exits import how_it_ended
 from rowlock.worker.reload import SourceWatch
 from rowlock.worker.report import report, report_crashed
@@ -170,8 +171,7 @@ class Supervisor:
         self._waker.setblocking(False)
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         self._selector.register(self._wake, selectors.EVENT_READ, self._drain_wake)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+        signals.obey(self._on_signal)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
@@ -240,11 +240,12 @@ class Supervisor:
             "hear_descriptor": child_hears,
             "tell_descriptor": child_tells,
         }
-        process = subprocess.Popen(
-            [sys.executable, "-m", CHILD_MODULE, json.dumps(orders)],
-            pass_fds=(memory, child_hears, child_tells),
-            stdin=subprocess.DEVNULL,
-        )
+        with signals.held_back():
+            process = subprocess.Popen(
+                [sys.executable, "-m", CHILD_MODULE, json.dumps(orders)],
+                pass_fds=(memory, child_hears, child_tells),
+                stdin=subprocess.DEVNULL,
+            )
         os.close(child_hears)
         os.close(child_tells)
         table = LeaseTable(memory, slots)

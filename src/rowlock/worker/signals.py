@@ -1,0 +1,80 @@
+"""The signals that ask to stop: who obeys them, and who leaves that to another.
+
+Loaded by the command before everything else, so it leans on next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+Handler = Callable[[int, FrameType | None], object]
+
+# A terminal that is closed asks no less politely than one whose user presses Ctrl-C.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def obey(handler: Handler) -> None:
+    """Have a handler called for each of them. Whom `nohup` started goes on after a hang-up."""
+    for number in STOP_SIGNALS:
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """A process that is started in the block gets none of them before it calls `leave_to_parent`.
+
+    A terminal and a service manager signal the whole family at once, also those who are still
+    loading. The mask is inherited; what came meanwhile is delivered here at the end of the block.
+    """
+    held = _hold_back()
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
+
+
+def _hold_back() -> set[signal.Signals]:
+    """Block them in this thread; which were not blocked before."""
+    return set(STOP_SIGNALS) - signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+
+
+def leave_to_parent() -> None:
+    """Shrug them off: the process that started this one says when to stop.
+
+    By empty handlers, since SIG_IGN would be inherited by what the user's code starts: nobody
+    could terminate it. What the user's code forks gets its usual handlers back.
+    """
+    obey(_shrug)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    # Held back around a fork: one that comes at once must not meet the empty handlers.
+    forking = threading.local()
+
+    def before() -> None:
+        forking.held = _hold_back()
+
+    def after() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, forking.held)
+
+    def after_in_child() -> None:
+        _as_usual()
+        after()
+
+    os.register_at_fork(before=before, after_in_parent=after, after_in_child=after_in_child)
+
+
+def _shrug(_: int, __: FrameType | None) -> None:
+    """It is not for us."""
+
+
+def _as_usual() -> None:
+    for number in STOP_SIGNALS:
+        usual = signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL
+        # Not where the user's code has put a handler of its own.
+        if signal.getsignal(number) is _shrug:
+            signal.signal(number, usual)

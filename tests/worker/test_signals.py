@@ -1,0 +1,64 @@
+"""Who hears the signals that ask to stop: real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from rowlock import JobState
+from rowlock.worker import signals
+from tests.worker.test_supervisor import app, children_of, runners, worker
+from tests.worker.waiting import wait_until
+
+__all__ = ["app"]
+
+
+def test_a_signal_to_the_whole_family_is_a_good_end(app):
+    """A service manager signals everybody, also a child that is still loading."""
+    with worker(app, "-p", "2", start_new_session=True) as process:
+        wait_until(lambda: len(children_of(process)) == 2)
+        os.killpg(process.pid, signal.SIGTERM)
+
+        assert 0 == process.wait(30)
+
+
+def test_a_closed_terminal_is_as_polite_as_ctrl_c(app, tmp_path):
+    """SIGHUP: what runs may finish, and the exit is a good one."""
+    note, go_on = tmp_path / "note", tmp_path / "go-on"
+    job = app.enqueue("wait_for_file", {"path": str(go_on), "note": str(note)})
+    with worker(app, start_new_session=True) as process:
+        wait_until(lambda: runners(note))
+        os.killpg(process.pid, signal.SIGHUP)
+        go_on.touch()
+
+        assert 0 == process.wait(30)
+    assert JobState.SUCCEEDED == app.get(job.id).state
+
+
+@pytest.mark.parametrize("how", ["subprocess", "fork"])
+def test_handlers_can_terminate_what_they_start(app, how):
+    """A child leaves signals to its supervisor; the processes of the user's code do not."""
+    job = app.enqueue("start_and_terminate", {"how": how})
+    with worker(app):
+        found = app.wait(job.id, timeout=60)
+
+    assert (JobState.SUCCEEDED, -signal.SIGTERM) == (found.state, found.result)
+
+
+def test_whom_nohup_started_goes_on_after_a_hangup():
+    """An ignored SIGHUP stays ignored; the others are obeyed."""
+    script = (
+        "import signal\n"
+        "from rowlock.worker import signals\n"
+        "signals.obey(lambda *_: None)\n"
+        "print([signal.getsignal(n) is signal.SIG_IGN for n in signals.STOP_SIGNALS])\n"
+    )
+    done = subprocess.run(
+        ["nohup", sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert f"{[n is signal.SIGHUP for n in signals.STOP_SIGNALS]}\n" == done.stdout

@@ -270,9 +270,7 @@ def test_a_stop_that_comes_while_a_child_is_started(monkeypatch):
 
     Otherwise nobody would tell it, and it would work until the grace was over.
     """
-    supervisor = Supervisor(
-        app="none:app", database_url=None, processes=1, settings=worker_settings()
-    )
+    supervisor = Supervisor(app="none:app", processes=1, settings=worker_settings())
     heard: list[int] = []
 
     class Interrupted:

@@ -31,7 +31,6 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     app: str
     worker: str
     settings: WorkerSettings
-    database_url: str | None = None
     table_descriptor: int
     table_slots: int
     hear_descriptor: int
@@ -92,8 +91,6 @@ def _show(engine: Engine, orders: Orders, title: Title) -> None:
 
 def _load_app(orders: Orders) -> App:
     sys.path.insert(0, os.getcwd())  # noqa: PTH109  # as text, like the other entries
-    if orders.database_url is not None:
-        os.environ["ROWLOCK_DATABASE_URL"] = orders.database_url
     module, _, attribute = orders.app.partition(":")
     app = getattr(importlib.import_module(module), attribute)
     if not isinstance(app, App):

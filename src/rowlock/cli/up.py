@@ -52,7 +52,6 @@ def up(
         on_up()
     supervisor = Supervisor(
         app=target.app_spec or "",
-        database_url=None,
         processes=processes,
         settings=worker_settings(drain=drain),
     )

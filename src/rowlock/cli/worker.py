@@ -91,7 +91,6 @@ def worker(
     )
     supervisor = Supervisor(
         app=target.app_spec,
-        database_url=None,
         processes=processes,
         settings=settings,
         max_memory_mb=max_memory,

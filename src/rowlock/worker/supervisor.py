@@ -112,14 +112,12 @@ class Supervisor:
         self,
         *,
         app: str,
-        database_url: str | None,
         processes: int,
         settings: WorkerSettings,
         max_memory_mb: int | None = None,
         reload_from: Path | None = None,
     ) -> None:
         self._app = app
-        self._database_url = database_url
         self._processes = processes
         self._settings = settings
         self._max_memory_mb = max_memory_mb
@@ -234,7 +232,6 @@ class Supervisor:
             "app": self._app,
             "worker": worker,
             "settings": {**msgspec.to_builtins(self._settings), "is_first": number == 0},
-            "database_url": self._database_url,
             "table_descriptor": memory,
             "table_slots": slots,
             "hear_descriptor": child_hears,

@@ -77,13 +77,12 @@ class App(Tasks, ScheduleCalls):
         clock: Clock | None = None,
     ) -> None:
         super().__init__()
-        chosen = url or os.environ.get(DATABASE_URL_VARIABLE) or DATABASE_URL_DEFAULT
-        self.store: Store = open_store(chosen, schema=schema, clock=clock)
+        self._schema, self._clock = schema, clock
+        self.use_database(url or os.environ.get(DATABASE_URL_VARIABLE) or DATABASE_URL_DEFAULT)
         self.state = state
         self.is_strict = strict
         self.keep_dead_us: int | None = options.keep_us(keep_dead, option="keep_dead")
         self._notify_in_transaction = notify_in_transaction
-        self._url = chosen
 
     def __repr__(self) -> str:
         return f"<App {masked(self._url)}>"
@@ -92,6 +91,11 @@ class App(Tasks, ScheduleCalls):
     def url(self) -> str:
         """The database's URL, with its password if it has one: not for logs."""
         return self._url
+
+    def use_database(self, url: str) -> None:
+        """Work on another database from now on: what `--database-url` does to an app."""
+        self.store: Store = open_store(url, schema=self._schema, clock=self._clock)
+        self._url = url
 
     def _register(self, task: Task[..., Any]) -> Task[..., Any]:
         super()._register(task).bind(self)

@@ -325,6 +325,7 @@ def test_every_blocking_call_has_its_twin():
                 "prepare",
                 "worker",
                 "run_worker",
+                "use_database",
             ):
                 continue
             twin = getattr(owner, odd.get(name) or f"a{name}")

@@ -63,6 +63,33 @@ def rowlock_command(tmp_path):
     return run
 
 
+@pytest.mark.parametrize("command", ["up", "worker"])
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_the_database_of_the_command_replaces_the_apps(tmp_path, any_url, command, executor):
+    """Also where the code names one: what works, enqueues and is looked at is one database."""
+    (tmp_path / "named_app.py").write_text(
+        "import rowlock\n"
+        "app = rowlock.App('sqlite:///named.db', state='mine')\n"
+        f"@app.task(executor='{executor}')\n"
+        "def first(ctx: rowlock.Context) -> str:\n"
+        "    app.enqueue('second')\n"
+        "    return ctx.state\n"
+        "@app.task\n"
+        "def second() -> None: ...\n",
+        "utf-8",
+    )
+    with rowlock.App(any_url) as app:
+        job = app.enqueue("first")
+        words = ["--app", "named_app:app", "--database-url", any_url, command, "--drain"]
+        done = subprocess.run(
+            [sys.executable, "-m", "rowlock", *words], cwd=tmp_path, timeout=60, check=False
+        )
+
+        assert (0, "mine") == (done.returncode, app.get(job.id).result)
+        assert ["second", "first"] == [each.kind for each in app.list(state="succeeded")]
+    assert not (tmp_path / "named.db").exists()
+
+
 def test_json_lines_of_parent_and_child(rowlock_command, any_url):
     """Every line of every process is an object; a handler's own line carries its job's fields."""
     done = rowlock_command(

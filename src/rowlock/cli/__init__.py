@@ -7,6 +7,7 @@ nothing but click and this one at its top; what it works with, it imports when i
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,15 +84,13 @@ class Target:
         """The app of `--app`, on `--database-url` if that is given; else one without tasks."""
         from rowlock.app import App
 
-        if self.app_spec is None:
-            return App(self.database_url)
-        named = self.load_app()
-        if self.database_url is None:
-            return named
-        schema = named.store.engine.schema
-        app = App(self.database_url, strict=named.is_strict, schema=schema)
-        app.keep_dead_us = named.keep_dead_us
-        app.include(named)
+        return App(self.database_url) if self.app_spec is None else self.open_named_app()
+
+    def open_named_app(self) -> App:
+        """The app that `--app` names, on `--database-url` if that is given."""
+        app = self.load_app()
+        if self.database_url is not None:
+            app.use_database(self.database_url)
         return app
 
     def open_store(self, *, schema: str) -> Store:
@@ -101,6 +100,20 @@ class Target:
         if self.database_url is None and self.app_spec is not None:
             return self.load_app().store
         return App(self.database_url, schema=schema).store
+
+
+def open_inherited_app(spec: str) -> App:
+    """The app of a worker in a process that it started: the database's URL is in its environment.
+
+    Raises:
+        SystemExit: There is no such app. Other errors are of the app's own module.
+    """
+    from rowlock.app import DATABASE_URL_VARIABLE
+
+    try:
+        return Target(spec, os.environ.get(DATABASE_URL_VARIABLE)).open_named_app()
+    except click.UsageError as error:
+        raise SystemExit(error.message) from None
 
 
 def load_object(spec: str) -> object:

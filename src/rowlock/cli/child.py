@@ -7,7 +7,6 @@ the supervisor by lines of JSON on a pipe, whose end means that the supervisor i
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import os
 import sys
@@ -15,7 +14,8 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from rowlock.app import App, prepare_follow_up
+from rowlock.app import prepare_follow_up
+from rowlock.cli import open_inherited_app
 from rowlock.observe.log import configure_as_told
 from rowlock.worker import signals
 from rowlock.worker.engine import Engine
@@ -54,7 +54,7 @@ def leave(code: int) -> NoReturn:
 
 async def _serve(orders: Orders) -> int:
     table = LeaseTable(orders.table_descriptor, orders.table_slots)
-    app = _load_app(orders)
+    app = open_inherited_app(orders.app)
     _tell(orders, {"url": app.url, "schema": app.store.engine.schema})
     engine = Engine(
         app.store,
@@ -87,15 +87,6 @@ def _show(engine: Engine, orders: Orders, title: Title) -> None:
     queues = ",".join(orders.settings.queues or ["all queues"])
     title.show(f"rowlock worker: {engine.running} running on {queues}")
     asyncio.get_running_loop().call_later(1.0, _show, engine, orders, title)
-
-
-def _load_app(orders: Orders) -> App:
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109  # as text, like the other entries
-    module, _, attribute = orders.app.partition(":")
-    app = getattr(importlib.import_module(module), attribute)
-    if not isinstance(app, App):
-        raise SystemExit(f"{orders.app} is not a rowlock.App")
-    return app
 
 
 def _tell(orders: Orders, message: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ import msgspec
 
 from rowlock import config
 from rowlock.app import App, prepare_follow_up
-from rowlock.cli import load_object
+from rowlock.cli import open_inherited_app
 from rowlock.context import Context
 from rowlock.lifecycle import Failed, Outcome
 from rowlock.observe.log import configure_as_told
@@ -42,9 +42,7 @@ def main() -> None:
     os.set_inheritable(orders.descriptor, False)
     link = Link(socket.socket(fileno=orders.descriptor))
     sys.path[:] = orders.path
-    app = load_object(orders.app)
-    if not isinstance(app, App):
-        raise SystemExit(f"{orders.app} is not a rowlock.App")
+    app = open_inherited_app(orders.app)
     link.tell(wire.Hello())
     Server(app, link).serve()
     app.close()

@@ -45,7 +45,7 @@ def up(
     from rowlock.worker.supervisor import Supervisor
 
     prepare_children(target, log_level=log_level, log_format=log_format)
-    app = target.load_app()
+    app = target.open_named_app()
     pulse = Pulse(app)
     on_up = getattr(app.state, "on_up", None)
     if on_up is not None:

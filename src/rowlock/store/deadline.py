@@ -5,15 +5,21 @@ psycopg resumes a call's generator whenever the socket is ready, and ten times a
 colours. Rejected: a watchdog thread that shuts sockets down (one more thread in every process, and
 a race with the descriptor's next owner); asyncio.timeout (a cancelled call first asks the server to
 cancel, which takes psycopg another ten seconds when the server is silent).
+
+Connecting is such a generator too, one for each address that is tried. libpq's own bound for it is
+in whole seconds, two at least, which is too long for who beats for a short lease.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 RV = TypeVar("RV")
 Call = Generator[Any, Any, RV]
@@ -23,10 +29,33 @@ class CallTimeout(psycopg.OperationalError):
     """Nothing was answered in time. Whether it was done is not known."""
 
 
+# How long each attempt may take of the connect that goes on in this context.
+_attempt_seconds: ContextVar[float | None] = ContextVar("rowlock_connect_attempt", default=None)
+
+
+@contextmanager
+def connecting(conninfo: str, seconds: float) -> Iterator[None]:
+    """A connect in the block takes about so long at most; the hosts of its URL share the time.
+
+    Otherwise a dead first host would leave nothing for the second. Names are looked up by the
+    system's resolver, which has bounds of its own.
+    """
+    hosts = str(conninfo_to_dict(conninfo).get("host") or "").split(",")
+    before = _attempt_seconds.set(seconds / len(hosts))
+    try:
+        yield
+    finally:
+        _attempt_seconds.reset(before)
+
+
 class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection whose calls end; `call_seconds` None is for work that may take any time."""
 
     call_seconds: float | None = None
+
+    @classmethod
+    def _connect_gen(cls, *rest: Any, **named: Any) -> Call[Any]:
+        return _bounded(super()._connect_gen(*rest, **named), _attempt_seconds.get())
 
     def wait(self, gen: Call[RV], *rest: Any, **named: Any) -> RV:
         return super().wait(_bounded(gen, self.call_seconds), *rest, **named)
@@ -36,6 +65,10 @@ class BoundedAsyncConnection(psycopg.AsyncConnection[tuple[Any, ...]]):
     """As `BoundedConnection`, for coroutines."""
 
     call_seconds: float | None = None
+
+    @classmethod
+    def _connect_gen(cls, *rest: Any, **named: Any) -> Call[Any]:
+        return _bounded(super()._connect_gen(*rest, **named), _attempt_seconds.get())
 
     async def wait(self, gen: Call[RV], *rest: Any, **named: Any) -> RV:
         return await super().wait(_bounded(gen, self.call_seconds), *rest, **named)

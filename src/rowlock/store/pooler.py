@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 
 from rowlock.errors import StoreUnavailable
+from rowlock.store.deadline import connecting
 from rowlock.store.postgres import Connection
 from rowlock.store.text import Dialect, ParameterStyle, compiled
 from rowlock.store.url import PostgresUrl
@@ -48,9 +49,10 @@ def find_pooler(
 
 
 def _connect(url: PostgresUrl) -> Connection:
-    connection = Connection.connect(
-        url.conninfo, autocommit=True, prepare_threshold=None, **url.defaults
-    )
+    with connecting(url.conninfo, url.call_seconds):
+        connection = Connection.connect(
+            url.conninfo, autocommit=True, prepare_threshold=None, **url.defaults
+        )
     connection.call_seconds = url.call_seconds
     return connection
 

@@ -27,7 +27,7 @@ from rowlock.ids import new_id
 from rowlock.store import drive
 from rowlock.store import migrate as migrations
 from rowlock.store.bell import Bell
-from rowlock.store.deadline import BoundedAsyncConnection, BoundedConnection
+from rowlock.store.deadline import BoundedAsyncConnection, BoundedConnection, connecting
 from rowlock.store.pool import AsyncPool, Pool
 from rowlock.store.postgres_errors import Meaning, mapped, meaning_of
 from rowlock.store.steps import Begin, Commit, Op, Ring, Rows, Statement, Step, Steps, writing
@@ -125,12 +125,13 @@ class PostgresEngine:
         return connection
 
     def _open(self) -> Connection:
-        return Connection.connect(
-            self.url.conninfo,
-            autocommit=True,
-            prepare_threshold=self.url.prepare_threshold,
-            **self.url.defaults,
-        )
+        with connecting(self.url.conninfo, self.url.call_seconds):
+            return Connection.connect(
+                self.url.conninfo,
+                autocommit=True,
+                prepare_threshold=self.url.prepare_threshold,
+                **self.url.defaults,
+            )
 
     def _check(self, applied: migrations.Applied) -> None:
         """Once a process: PostgreSQL is migrated only when told to."""
@@ -250,12 +251,13 @@ class PostgresEngine:
 
     async def _aconnect(self) -> AsyncConnection:
         try:
-            connection = await AsyncConnection.connect(
-                self.url.conninfo,
-                autocommit=True,
-                prepare_threshold=self.url.prepare_threshold,
-                **self.url.defaults,
-            )
+            with connecting(self.url.conninfo, self.url.call_seconds):
+                connection = await AsyncConnection.connect(
+                    self.url.conninfo,
+                    autocommit=True,
+                    prepare_threshold=self.url.prepare_threshold,
+                    **self.url.defaults,
+                )
             connection.call_seconds = self.url.call_seconds
             try:
                 if not self._is_checked:

@@ -47,7 +47,7 @@ class PostgresUrl:
     shown: str
     password: str | None = field(repr=False)
     prepare_threshold: int | None
-    # How long an answer may take.
+    # How long an answer may take, and a new connection.
     call_seconds: float
     defaults: dict[str, Any] = field(repr=False)
 
@@ -79,12 +79,7 @@ def hurried(url: str, seconds: float) -> str:
     if scheme_of(url) == "sqlite":
         return url
     query = dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
-    asked = PostgresUrl.parse(url).call_seconds
-    connect = query.get("connect_timeout", "")
-    patience = int(connect) if connect.isdecimal() else config.POSTGRES_CONNECT_SECONDS
-    query["call_timeout"] = f"{min(asked, seconds):g}"
-    # Whole seconds, and two at least: libpq takes nothing less.
-    query["connect_timeout"] = str(max(2, min(patience or math.ceil(seconds), int(seconds))))
+    query["call_timeout"] = f"{min(PostgresUrl.parse(url).call_seconds, seconds):g}"
     return _with_query(url, query)
 
 

@@ -104,6 +104,8 @@ POSTGRES_CONNECT_SECONDS: Final = 10
 # A server that does not answer a statement for so long is taken for dead. Longer than a statement
 # of ours takes, and than the keepalives need to notice a dead machine.
 POSTGRES_CALL_SECONDS: Final = 30.0
+# Statements are prepared from this use on, where nothing stands between us and the server.
+POSTGRES_PREPARE_THRESHOLD: Final = 3
 # A lost race (serialization, deadlock) or a lost connection is tried again so often.
 STORE_TRIES_MAX: Final = 5
 STORE_RETRY_SECONDS: Final = 0.02
@@ -139,6 +141,11 @@ PREFETCH_STALE_SECONDS: Final = 1.0
 # Outcomes are written together, at the latest after so long.
 SETTLE_SECONDS: Final = 0.003
 SETTLE_BATCH: Final = 500
+# Outcomes that wait to be written: when there are more, nothing is claimed.
+SETTLE_BACKLOG_MAX: Final = 1_500
+# Between two looks for due jobs while there is work, at least, and at most whatever they cost.
+LOOK_SECONDS: Final = 0.01
+LOOK_SECONDS_MAX: Final = 2.0
 # How often to look without, and with, a bell.
 POLL_SECONDS: Final = 0.5
 POLL_SECONDS_WITH_BELL: Final = 1.0

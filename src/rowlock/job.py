@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -89,6 +90,8 @@ _decode_progress = msgspec.json.Decoder(Progress).decode
 _decode_tags = msgspec.json.Decoder(list[str]).decode
 
 
+# Jobs of a task all have the same text; a few more for those with options of their own.
+@functools.lru_cache(maxsize=1024)
 def decode_policy(text: str | None) -> Policy:
     """The policy of a job; one that has none yet, or a damaged one, gets the default."""
     if text is None or text == "{}":
@@ -235,11 +238,17 @@ def job_of(row: JobRow, *, now: int, created: bool = False) -> Job:
         tags=_read(_decode_tags, row.tags, damaged=[]) if row.tags else [],
         meta=_read(codec.decode, row.meta, damaged={}) if row.meta else {},
         timeout=_seconds(policy.timeout),
-        retry=policy.retry,
+        # A copy: policies are shared.
+        retry=None if policy.retry is None else [*policy.retry],
         keep=_seconds(policy.keep),
         max_crashes=policy.max_crashes,
         created=created,
     )
+
+
+def timeout_of(row: JobRow) -> float | None:
+    """A job's time limit in seconds."""
+    return _seconds(decode_policy(row.policy).timeout)
 
 
 def _seconds(microseconds: int | None) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import re
 import threading
 
 import psycopg
@@ -14,8 +15,11 @@ from rowlock import config
 from rowlock.errors import StoreUnavailable
 from rowlock.job import Job, JobState
 from rowlock.store import JobFilter, Store, open_store
+from rowlock.store.blocks import Blocks
 from rowlock.store.options import new_job
+from rowlock.store.postgres_session import PREPARED
 from rowlock.store.steps import Begin, Statement, writing
+from rowlock.store.text import Dialect, ParameterStyle, compiled
 from rowlock.store.url import PostgresUrl, masked
 
 
@@ -218,18 +222,97 @@ def test_a_bell_that_cannot_ring_harms_nothing(store, postgres_url, caplog):
     assert "doorbell" in caplog.text
 
 
-def test_prepared_statements_on_request(postgres_url):
-    """The URL may ask for named statements; without that none is made."""
-    for suffix, least in (("", 0), ("?prepare_threshold=1", 1)):
-        store = open_store(postgres_url + suffix)
-        for _ in range(4):
-            enqueue(store)
-        connection = store.engine._pool.take()
-        made = connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()[0]
-        store.engine._pool.give(connection, is_sound=True)
-        store.close()
+def session_of(store: Store) -> tuple[int, str]:
+    """Of the store's connection: how many statements are prepared, and whether it scans tables."""
+    connection = store.engine._pool.take()
+    made = connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()[0]
+    scans = connection.execute("SHOW enable_seqscan").fetchone()[0]
+    store.engine._pool.give(connection, is_sound=True)
+    return made, scans
 
-        assert (made >= least) if least else (made == 0)
+
+@pytest.mark.parametrize(
+    ("suffix", "is_prepared", "scans"),
+    [
+        ("", True, "off"),
+        ("?prepare_threshold=1", True, "on"),
+        ("?prepare_threshold=never", False, "on"),
+    ],
+)
+def test_prepared_statements(postgres_url, suffix, is_prepared, scans):
+    """On a connection of our own statements are prepared; the URL has the last word."""
+    store = open_store(postgres_url + suffix)
+    for _ in range(6):
+        enqueue(store)
+    made, found = session_of(store)
+    store.close()
+
+    assert (is_prepared, scans) == (made > 0, found)
+
+
+def test_a_handlers_transaction_is_planned_as_usual(postgres_url):
+    """What we set for ourselves is not for the statements of others, and is there again after."""
+    store = open_store(postgres_url)
+    enqueue(store)
+    block = Blocks(store, lease_seconds=30).block()
+    inside = block.begin().execute("SHOW enable_seqscan").fetchone()[0]
+    block.undo()
+    _, after = session_of(store)
+    store.close()
+
+    assert ("on", "off") == (inside, after)
+
+
+def test_lost_prepared_statements_are_done_without(postgres_url):
+    """Somebody in between who was not recognised costs a try, no call, and it stays that way."""
+    store = open_store(postgres_url)
+    for _ in range(6):
+        enqueue(store)
+    connection = store.engine._pool.take()
+    # Not by `execute`: the driver would notice.
+    connection.pgconn.exec_(b"DEALLOCATE ALL")
+    store.engine._pool.give(connection, is_sound=True)
+    job = enqueue(store)
+    for _ in range(6):
+        enqueue(store)
+    found, (_, scans) = store.get(job.id), session_of(store)
+    store.close()
+
+    assert (JobState.READY, "on") == (found.state, scans)
+
+
+INDEXES = {
+    "claim": {"job_lane"},
+    "enqueue": set(),
+    "find_settled": {"finished_pkey", "finished_key", "key_hold_pkey", "key_hold_key"},
+    "lanes": {"job_lane", "job_lease", "queue_pkey"},
+    "lanes_anywhere": {"job_lane", "queue_pkey"},
+    "look_expired": {"job_lease"},
+    "ring": set(),
+}
+
+
+@pytest.mark.parametrize("name", sorted(PREPARED))
+def test_plans_of_an_empty_table_use_its_indexes(postgres_url, name):
+    """They are kept when it is full: no table or index is read from end to end."""
+    store = open_store(postgres_url)
+    connection = store.engine._pool.take()
+    connection.execute("VACUUM ANALYZE", prepare=False)
+    connection.execute("SET plan_cache_mode = force_generic_plan", prepare=False)
+    statement = compiled(name, Dialect.POSTGRES, "rowlock", ParameterStyle.NUMERIC)
+    connection.execute(f"PREPARE asked AS {statement.parts[0]}".encode())
+    nothing = ", ".join(["NULL"] * len(statement.parameters))
+    rows = connection.execute(f"EXPLAIN EXECUTE asked ({nothing})".encode()).fetchall()
+    connection.close()
+    store.close()
+
+    plan = "\n".join(row[0] for row in rows)
+    assert None is re.search("Seq Scan|Bitmap", plan)
+    assert INDEXES[name] == set(re.findall(r"Index (?:Only )?Scan using (\w+)", plan))
+    # The table of queues is small, and the very first lane is found without a condition.
+    bounded = [line for line in plan.splitlines() if "Scan using" in line and "_pkey" not in line]
+    unbounded = 1 if name == "lanes_anywhere" else 0
+    assert len(bounded) - unbounded <= plan.count("Index Cond")
 
 
 @pytest.mark.parametrize(

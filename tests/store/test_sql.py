@@ -32,7 +32,8 @@ PAIRS = sorted(POSTGRES & SQLITE)
 
 def parameters(name: str, dialect: Dialect) -> set[str]:
     """The values that a statement takes; the clock is given to each."""
-    return set(compiled(name, dialect, "rowlock", ParameterStyle.NAMED).parameters) - {"now"}
+    statement = compiled(name, dialect, "rowlock", ParameterStyle.NAMED)
+    return {*statement.parameters, *(statement.columns or ())} - {"now", "rows"}
 
 
 def used_names() -> set[str]:

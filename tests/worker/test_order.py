@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from rowlock.errors import OptionInvalid
-from rowlock.worker.order import weighted
+from rowlock.worker.order import shares, weighted
 from rowlock.worker.settings import worker_settings
 
 QUEUES = {"mail": 20, "default": 5, "rare": 0}
@@ -40,10 +40,18 @@ def test_equal_weights_give_every_order():
     assert all(800 < count < 1200 for count in orders.values())
 
 
-def test_weights_need_names():
-    """Without queues there is nothing to weigh, and a misspelt order is refused."""
+def test_shares_leave_something_for_each():
+    """The first takes most; together they ask for no less than there is room."""
+    taken = shares(["a", "b", "c"], {"a": 0, "b": 2, "c": 1}, 100)
+
+    assert {"a": 82, "b": 94, "c": 100} == taken
+    assert {"a": 1, "b": 1} == {key: min(1, most) for key, most in shares("ab", {}, 1).items()}
+
+
+def test_a_strict_order_needs_names():
+    """Without queues there is no order to keep, and a misspelt one is refused."""
     with pytest.raises(OptionInvalid, match="named"):
-        worker_settings(order="weighted")
+        worker_settings(order="strict")
     with pytest.raises(OptionInvalid, match="strict or weighted"):
         worker_settings(queues=["a"], order="random")
-    assert "weighted" == worker_settings(queues=["a"], order="weighted").order
+    assert "weighted" == worker_settings(queues=["a"]).order

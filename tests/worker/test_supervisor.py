@@ -117,7 +117,7 @@ def test_a_drain_runs_also_what_a_dead_child_held_unknown(app):
     """A lease that stands in no table is given back a little later, and then still run."""
     late = app.enqueue("noop", queue="late")
     dying = app.enqueue("claim_and_die", {"queue": "late"})
-    with worker(app, "--drain", "-c", "1", "-q", "default,late") as process:
+    with worker(app, "--drain", "-c", "1", "-q", "default,late", "--order", "strict") as process:
         assert 0 == process.wait(60)
 
     assert (JobState.SUCCEEDED, 2) == (app.get(dying.id).state, app.get(dying.id).attempt)

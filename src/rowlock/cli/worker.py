@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 @click.option(
     "--order",
     type=click.Choice(["strict", "weighted"]),
-    default="strict",
+    default="weighted",
     show_default=True,
-    help="Between queues: as given, or at random by their slots, so that none starves.",
+    help="Between queues: in turns, weighted by their slots, or as given.",
 )
 @click.option("--reload", is_flag=True, help="For development: restart when a .py file changes.")
 @log_options

@@ -16,6 +16,7 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import psycopg
@@ -27,6 +28,14 @@ Call = Generator[Any, Any, RV]
 
 class CallTimeout(psycopg.OperationalError):
     """Nothing was answered in time. Whether it was done is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footing:
+    """From which use on statements are prepared (None: never), and what is set for the session."""
+
+    prepare_threshold: int | None = None
+    settings: str = ""
 
 
 # How long each attempt may take of the connect that goes on in this context.
@@ -49,9 +58,13 @@ def connecting(conninfo: str, seconds: float) -> Iterator[None]:
 
 
 class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection whose calls end; `call_seconds` None is for work that may take any time."""
+    """A connection whose calls end; `call_seconds` None is for work that may take any time.
+
+    `footing` is how it was set up, to be restored after somebody else had it.
+    """
 
     call_seconds: float | None = None
+    footing: Footing = Footing()
 
     @classmethod
     def _connect_gen(cls, *rest: Any, **named: Any) -> Call[Any]:
@@ -65,6 +78,7 @@ class BoundedAsyncConnection(psycopg.AsyncConnection[tuple[Any, ...]]):
     """As `BoundedConnection`, for coroutines."""
 
     call_seconds: float | None = None
+    footing: Footing = Footing()
 
     @classmethod
     def _connect_gen(cls, *rest: Any, **named: Any) -> Call[Any]:

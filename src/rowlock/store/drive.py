@@ -73,6 +73,9 @@ class Binder:
         if isinstance(step, Statement):
             return statement.parts, [values]
         columns = step.columns
+        if statement.columns is not None:
+            assert statement.columns == columns, f"{step.name} takes other columns"
+            return statement.parts, [{**values, "rows": _json(step.rows)}]
         return statement.parts, [
             {**values, **dict(zip(columns, row, strict=True))} for row in step.rows
         ]
@@ -96,4 +99,8 @@ def _element(item: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    return msgspec.json.encode(value).decode() if isinstance(value, list) else value
+    return _json(value) if isinstance(value, list) else value
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

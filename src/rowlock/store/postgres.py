@@ -1,7 +1,9 @@
 """The PostgreSQL store's engine: verbs on pooled psycopg connections, in both colours.
 
 1. Connections are in autocommit; a verb that needs a transaction says so with `Begin`.
-2. Nothing needs session state: qualified names, no named statements unless the URL asks for them.
+2. Nothing needs session state: qualified names. Statements are prepared, and sequential scans left
+   out, only where nothing stands between us and the server, or where the URL asks for it; and no
+   longer once that turns out to be wrong.
 3. A transaction that lost a race is run again. After a lost connection a verb is repeated only in
    the form that is safe when the first try may have been committed.
 4. Every call has a deadline; when it has passed, nothing is tried again.
@@ -27,10 +29,16 @@ from rowlock.ids import new_id
 from rowlock.store import drive
 from rowlock.store import migrate as migrations
 from rowlock.store.bell import Bell
-from rowlock.store.deadline import BoundedAsyncConnection, BoundedConnection, connecting
+from rowlock.store.deadline import (
+    BoundedAsyncConnection,
+    BoundedConnection,
+    Footing,
+    connecting,
+)
 from rowlock.store.pool import AsyncPool, Pool
 from rowlock.store.postgres_errors import Meaning, mapped, meaning_of
-from rowlock.store.steps import Begin, Commit, Op, Ring, Rows, Statement, Step, Steps, writing
+from rowlock.store.postgres_session import AsyncSession, Session
+from rowlock.store.steps import Op, Statement, Steps, writing
 from rowlock.store.text import Dialect, ParameterStyle
 from rowlock.store.url import PostgresUrl
 
@@ -38,9 +46,9 @@ T = TypeVar("T")
 Connection = BoundedConnection
 AsyncConnection = BoundedAsyncConnection
 
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_ON_OUR_OWN = "SET enable_seqscan = off"
 # The other connections of the pool are as dead.
-_DEAF = (Meaning.AWAY, Meaning.SILENT)
+_DEAF = (Meaning.AWAY, Meaning.SILENT, Meaning.UNPREPARED)
 # Taken while migrating, so that of many processes that start at once one does it.
 _MIGRATION_LOCK = 0x726F776C6F636B
 
@@ -56,6 +64,7 @@ class PostgresEngine:
         self.clock = clock
         self.binder: drive.Binder = drive.Binder(Dialect.POSTGRES, schema, ParameterStyle.PYFORMAT)
         self._is_checked = False
+        self._may_prepare = True
         self._make_own()
         _engines.add(self)
 
@@ -95,7 +104,7 @@ class PostgresEngine:
                     self._pool.close()
                 again = self._again(op, error, meaning, session, tries=tries)
                 # A race leaves the transaction open, and failed.
-                is_sound = session.roll_back()
+                is_sound = session.roll_back() and meaning is not Meaning.UNPREPARED
                 steps = again
             except BaseException:
                 is_sound = session.roll_back()
@@ -115,8 +124,14 @@ class PostgresEngine:
             connection = self._open()
             connection.call_seconds = self.url.call_seconds
             try:
+                session = Session(connection, self)
                 if not self._is_checked:
-                    self._check(Session(connection, self).run(_applied(self.schema)))
+                    self._check(session.run(_applied(self.schema)))
+                footing = session.run(self._footing(connection.info.backend_pid))
+                connection.footing = footing
+                connection.prepare_threshold = footing.prepare_threshold
+                if footing.settings:
+                    connection.execute(footing.settings.encode())
             except BaseException:
                 connection.close()
                 raise
@@ -129,9 +144,21 @@ class PostgresEngine:
             return Connection.connect(
                 self.url.conninfo,
                 autocommit=True,
-                prepare_threshold=self.url.prepare_threshold,
+                prepare_threshold=None,
                 **self.url.defaults,
             )
+
+    def _footing(self, process: int) -> Steps[Footing]:
+        """How to use a connection that was answered with this process id."""
+        asked = self.url.prepare_threshold
+        if asked == "never" or not self._may_prepare:
+            return Footing()
+        if asked is not None:
+            return Footing(asked)
+        # A pooler makes up the id that it answers with.
+        if (yield Statement("health_backend"))[0][0] != process:
+            return Footing()
+        return Footing(config.POSTGRES_PREPARE_THRESHOLD, _ON_OUR_OWN)
 
     def _check(self, applied: migrations.Applied) -> None:
         """Once a process: PostgreSQL is migrated only when told to."""
@@ -152,8 +179,10 @@ class PostgresEngine:
         tries: int,
     ) -> Any:
         """The steps of another try, or our error for the last one."""
+        if meaning is Meaning.UNPREPARED:
+            self._may_prepare = False
         if tries < config.STORE_TRIES_MAX:
-            if meaning is Meaning.RACE:
+            if meaning in (Meaning.RACE, Meaning.UNPREPARED):
                 return op.start
             if meaning is Meaning.AWAY and op.looks_first and session.is_at_start:
                 return op.start
@@ -224,7 +253,7 @@ class PostgresEngine:
                     await pool.close()
                 again = self._again(op, error, meaning, session, tries=tries)
                 # A race leaves the transaction open, and failed.
-                is_sound = await session.roll_back()
+                is_sound = await session.roll_back() and meaning is not Meaning.UNPREPARED
                 steps = again
             except asyncio.CancelledError:
                 # In the middle of an answer: the connection can't be trusted any more.
@@ -255,13 +284,19 @@ class PostgresEngine:
                 connection = await AsyncConnection.connect(
                     self.url.conninfo,
                     autocommit=True,
-                    prepare_threshold=self.url.prepare_threshold,
+                    prepare_threshold=None,
                     **self.url.defaults,
                 )
             connection.call_seconds = self.url.call_seconds
             try:
+                session = AsyncSession(connection, self)
                 if not self._is_checked:
-                    self._check(await AsyncSession(connection, self).run(_applied(self.schema)))
+                    self._check(await session.run(_applied(self.schema)))
+                footing = await session.run(self._footing(connection.info.backend_pid))
+                connection.footing = footing
+                connection.prepare_threshold = footing.prepare_threshold
+                if footing.settings:
+                    await connection.execute(footing.settings.encode())
             except BaseException:
                 await connection.close()
                 raise
@@ -313,120 +348,6 @@ class PostgresEngine:
             pool = self._async_pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.close()
-
-
-class Session:
-    """One verb on one blocking connection."""
-
-    def __init__(self, connection: Connection, engine: PostgresEngine) -> None:
-        self._connection = connection
-        self._engine = engine
-        self._rung: frozenset[str] = frozenset()
-        self._is_begun = False
-        # Nothing was answered yet.
-        self.is_at_start: bool = True
-
-    @property
-    def is_closed(self) -> bool:
-        return self._connection.closed
-
-    def run(self, steps: Steps[T]) -> T:
-        result = drive.run(steps, self.perform)
-        self._commit()
-        return result
-
-    def perform(self, step: Step) -> Rows:
-        match step:
-            case Begin():
-                if not self._is_begun:
-                    self._connection.execute(_BEGIN)
-                    self._is_begun = True
-                return []
-            case Commit():
-                self._commit()
-                return []
-            case Ring():
-                self._rung |= step.queues
-                return []
-            case _:
-                sql, values = self._engine.binder.bind(step, now=self._engine.now())
-                cursor = self._connection.execute(sql, values)
-                self.is_at_start = False
-                return cursor.fetchall() if cursor.description else []
-
-    def _commit(self) -> None:
-        if self._is_begun:
-            self._connection.execute("COMMIT")
-            self._is_begun = False
-        if self._rung:
-            self._engine.ring(self._rung)
-            self._rung = frozenset()
-
-    def roll_back(self) -> bool:
-        """Undo after an error of ours; whether the connection can be used again."""
-        try:
-            if self._is_begun:
-                self._connection.execute("ROLLBACK")
-        except psycopg.Error:
-            return False
-        return not self._connection.closed
-
-
-class AsyncSession:
-    """One verb on one async connection."""
-
-    def __init__(self, connection: AsyncConnection, engine: PostgresEngine) -> None:
-        self._connection = connection
-        self._engine = engine
-        self._rung: frozenset[str] = frozenset()
-        self._is_begun = False
-        # Nothing was answered yet.
-        self.is_at_start: bool = True
-
-    @property
-    def is_closed(self) -> bool:
-        return self._connection.closed
-
-    async def run(self, steps: Steps[T]) -> T:
-        result = await drive.arun(steps, self.perform)
-        await self._commit()
-        return result
-
-    async def perform(self, step: Step) -> Rows:
-        match step:
-            case Begin():
-                if not self._is_begun:
-                    await self._connection.execute(_BEGIN)
-                    self._is_begun = True
-                return []
-            case Commit():
-                await self._commit()
-                return []
-            case Ring():
-                self._rung |= step.queues
-                return []
-            case _:
-                sql, values = self._engine.binder.bind(step, now=self._engine.now())
-                cursor = await self._connection.execute(sql, values)
-                self.is_at_start = False
-                return await cursor.fetchall() if cursor.description else []
-
-    async def _commit(self) -> None:
-        if self._is_begun:
-            await self._connection.execute("COMMIT")
-            self._is_begun = False
-        if self._rung:
-            self._engine.ring(self._rung)
-            self._rung = frozenset()
-
-    async def roll_back(self) -> bool:
-        """Undo after an error of ours; whether the connection can be used again."""
-        try:
-            if self._is_begun:
-                await self._connection.execute("ROLLBACK")
-        except psycopg.Error:
-            return False
-        return not self._connection.closed
 
 
 def _pause(tries: int) -> float:

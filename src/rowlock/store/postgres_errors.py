@@ -13,6 +13,8 @@ from rowlock.store.deadline import CallTimeout
 _RACE_STATES = frozenset({"40001", "40P01"})
 # The server is going down, starting up, or this is no longer the primary.
 _AWAY_STATES = frozenset({"57P01", "57P02", "57P03", "57P05", "25006"})
+# A prepared statement is not there, or there already, or its plan is out of date: nothing was done.
+_UNPREPARED_STATES = frozenset({"26000", "42P05", "0A000"})
 _UNMIGRATED_STATES = frozenset({"42P01", "3F000", "42703"})
 
 
@@ -23,6 +25,8 @@ class Meaning(Enum):
     AWAY = auto()
     # As away, and the caller has waited long enough.
     SILENT = auto()
+    # Somebody stands in between who loses prepared statements.
+    UNPREPARED = auto()
     REFUSED = auto()
     UNMIGRATED = auto()
     OURS = auto()
@@ -37,6 +41,8 @@ def meaning_of(error: psycopg.Error, *, is_closed: bool) -> Meaning:
         return Meaning.RACE
     if state in _AWAY_STATES or state.startswith("08") or is_closed:
         return Meaning.AWAY
+    if state in _UNPREPARED_STATES:
+        return Meaning.UNPREPARED
     if state in _UNMIGRATED_STATES:
         return Meaning.UNMIGRATED
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

@@ -3,7 +3,8 @@
 A file holds one statement (SQLite: or several, run in order; the last one's rows count). Values
 are named `:value`. Macros: `{now}` the clock, `{job}` and `{finished}` the columns of a `JobRow`
 (`{row}` the same unqualified, for SQLite's RETURNING), `{shared}` those that both tables share,
-`{schedule}` the columns of a `ScheduleRow`.
+`{schedule}` the columns of a `ScheduleRow`. In a batch's statement for SQLite, `{rows id, token}`
+is a query of all its rows, with these columns: without it, the statement is run once a row.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ _SCHEDULE = (
     "schedule.policy, schedule.cron, schedule.timezone, schedule.missed, schedule.source, "
     "schedule.is_paused, schedule.next_at, schedule.last_at, schedule.last_job_id{text}"
 )
+_ROWS = re.compile(r"\{rows ([a-z_, \n]+)\}")
 _PARAMETER = re.compile(r"'(?:[^']|'')*'|--[^\n]*|(?<!:):([a-z][a-z_]*)")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 
@@ -70,10 +72,14 @@ _NOW = {
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A statement in one driver's parameter style; `parameters` are its names, in order."""
+    """A statement in one driver's parameter style; `parameters` are its names, in order.
+
+    `columns` are those of `{rows}`, if it takes the rows of a batch all at once, as JSON.
+    """
 
     parts: tuple[str, ...]
     parameters: tuple[str, ...]
+    columns: tuple[str, ...] | None = None
 
 
 def check_schema(schema: str) -> str:
@@ -112,13 +118,29 @@ def source(name: str, dialect: Dialect, schema: str) -> str:
     return in_schema(expanded, dialect=dialect, schema=schema)
 
 
+def _rows(match: re.Match[str]) -> str:
+    """Many rows in one statement: Python runs once, and lets go of its lock meanwhile."""
+    fields = [
+        f"json_extract(value, '$[{place}]') AS {name}"
+        for place, name in enumerate(_names(match.group(1)))
+    ]
+    return " ".join(["SELECT", ", ".join(fields), "FROM json_each(:rows)"])
+
+
+def _names(listed: str) -> tuple[str, ...]:
+    return tuple(listed.replace(",", " ").split())
+
+
 @cache
 def compiled(name: str, dialect: Dialect, schema: str, style: ParameterStyle) -> Compiled:
     """A statement ready for a driver."""
     text = source(name, dialect, schema)
+    found = _ROWS.search(text)
+    columns = _names(found.group(1)) if found else None
+    text = _ROWS.sub(_rows, text)
     names = tuple(dict.fromkeys(match for match in _PARAMETER.findall(text) if match))
     parts = tuple(part.strip() for part in text.split(";") if part.strip())
-    return Compiled(tuple(_styled(part, style, names) for part in parts), names)
+    return Compiled(tuple(_styled(part, style, names) for part in parts), names, columns)
 
 
 def _styled(sql: str, style: ParameterStyle, names: tuple[str, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from rowlock import config
@@ -46,7 +46,8 @@ class PostgresUrl:
     conninfo: str = field(repr=False)
     shown: str
     password: str | None = field(repr=False)
-    prepare_threshold: int | None
+    # None: statements are prepared where nothing stands between us and the server.
+    prepare_threshold: int | Literal["never"] | None
     # How long an answer may take, and a new connection.
     call_seconds: float
     defaults: dict[str, Any] = field(repr=False)
@@ -100,9 +101,11 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _threshold(text: str) -> int:
+def _threshold(text: str) -> int | Literal["never"]:
+    if text == "never":
+        return "never"
     if not text.isdecimal():
-        raise OptionInvalid("prepare_threshold", f"must be a whole number, not {text!r}")
+        raise OptionInvalid("prepare_threshold", f"must be a whole number or never, not {text!r}")
     return int(text)
 
 

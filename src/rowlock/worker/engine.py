@@ -12,27 +12,23 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
 import logging
 import math
-import random
 import time
-from collections import Counter, deque
+from collections import Counter
 from contextlib import suppress
 from typing import Any, Protocol
 
 from rowlock import config
-from rowlock.context import Context
 from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.job import Lease
 from rowlock.lifecycle import Outcome, Released, Succeeded
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.hold import cancel_requests
-from rowlock.store.ops.look import next_due
-from rowlock.store.ops.recover import release_unknown
 from rowlock.task import Tasks
 from rowlock.worker.bell import listen
-from rowlock.worker.order import weighted
+from rowlock.worker.buffer import Buffer
+from rowlock.worker.claimer import Claimer
 from rowlock.worker.report import RunSettlement, report_lost
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import Prepare, Runner
@@ -76,24 +72,30 @@ class Engine:
         self._worker = worker
         self._settings = settings
         self._holdings = holdings
-        self._buffer: deque[Run] = deque()
+        is_strict = settings.order == "strict" and settings.queues is not None
+        self._buffer = Buffer(strict=list(settings.queues or {}) if is_strict else None)
         self._running: dict[str, Run] = {}
+        self._queues = settings.queues or {}
         self._quarantined: set[str] = set()
+        # Whether one of those runs now.
+        self._is_alone = False
         self._slots_used: Counter[str] = Counter()
         # Every lease that is ours until its outcome is written; all others under our name are not.
         self._known: set[tuple[str, int]] = set()
-        self._is_unsure = False
+        self._claimer = Claimer(store, tasks, worker=worker, settings=settings)
         self._context = contextvars.copy_context()
         self._wake = asyncio.Event()
         self._rung = asyncio.Event()
         self._idle = asyncio.Event()
         self._stopping = asyncio.Event()
         self._has_bell = False
+        self._loop = asyncio.get_running_loop()
         self._duration = config.PREFETCH_SECONDS
+        # With so few jobs, another claim is worth its price.
+        self._hungry_below = 0
         self._finished = 0
         self._settles = 0
         self._grace_seconds = settings.grace_seconds
-        self._chance = random.Random()
         self._settler = Settler(store, on_settled=self._on_settled)
         self._runner = Runner(
             store,
@@ -105,7 +107,6 @@ class Engine:
             lease_seconds=settings.lease_seconds,
         )
         self._trouble = Trouble("jobs can't be claimed")
-        self._policies = {task.name: task.known_policy() for task in tasks}
 
     # What it is told from outside; all of it on the loop.
 
@@ -133,13 +134,12 @@ class Engine:
             run.end(Cause.CANCEL)
 
     def _cancel_waiting(self, id: str) -> None:
-        for run in self._buffer:
-            if run.lease.id == id:
-                self._buffer.remove(run)
-                self._quarantined.discard(id)
-                # With the flag set, a release ends it as cancelled.
-                self._settler.put(Settlement(run.lease, Released()))
-                return
+        run = next((run for run in self._buffer if run.lease.id == id), None)
+        if run is not None:
+            self._buffer.remove(run)
+            self._quarantined.discard(id)
+            # With the flag set, a release ends it as cancelled.
+            self._settler.put(Settlement(run.lease, Released()))
 
     def lose(self, id: str) -> None:
         """A heartbeat told that the lease is another's: end the run, record nothing."""
@@ -214,35 +214,25 @@ class Engine:
 
     def _room(self) -> int:
         """How many more jobs to lease: free slots, and a buffer that lasts a moment."""
-        if self._quarantined:
+        # Outcomes that can't be written must not pile up: that is the back-pressure.
+        if self._quarantined or self._settler.backlog > config.SETTLE_BACKLOG_MAX:
             return 0
         slots = self._settings.concurrency
         lasting = math.ceil(slots * config.PREFETCH_SECONDS / max(self._duration, 1e-5))
         wanted = slots + min(config.PREFETCH_MAX, lasting if self._finished else 0)
-        # Outcomes that can't be written must not pile up: that is the back-pressure.
-        held = len(self._running) + len(self._buffer) + self._settler.backlog
+        held = len(self._running) + len(self._buffer)
         room = wanted - held
         # With short jobs, a claim for a few free slots of many is not worth its price.
         worth = wanted // 4 if self._duration < config.SHORT_JOB_SECONDS else 1
+        self._hungry_below = wanted - worth
         return room if held == 0 or room >= worth else 0
 
     async def _claim(self, room: int) -> int:
         try:
-            if self._is_unsure:
-                # The answer to the last claim was lost: what it leased is known to nobody.
-                await self._store.arun(release_unknown(self._worker, known=self._known))
-                self._is_unsure = False
-            leases = await self._store.aclaim(
-                worker=self._worker,
-                queues=self._queue_room(room),
-                kinds=self._kinds(),
-                limit=min(room, config.CLAIM_LIMIT_MAX),
-                lease=self._settings.lease_seconds,
-                include_expired=False,
-                policies=self._policies,
+            leases = await self._claimer.claim(
+                room, self._room_of, known=self._known, sleep=self._sleep
             )
         except StoreUnavailable as error:
-            self._is_unsure = True
             await self._pause(error)
             return -1
         self._trouble.over()
@@ -251,22 +241,16 @@ class Engine:
         self._dispatch()
         return len(leases)
 
-    def _kinds(self) -> list[str]:
-        known = self._tasks.kinds
-        wanted = self._settings.kinds
-        return known if wanted is None else [kind for kind in known if kind in wanted]
-
-    def _queue_room(self, room: int) -> dict[str, int] | None:
-        queues = self._settings.queues
-        if queues is None:
+    def _room_of(self, queue: str) -> int | None:
+        slots = self._queues.get(queue, 0)
+        if not slots:
             return None
-        waiting = Counter(run.queue for run in self._buffer)
-        is_strict = self._settings.order == "strict"
-        return {
-            queue: max(0, slots - self._slots_used[queue] - waiting[queue]) if slots else room
-            for queue in (queues if is_strict else weighted(queues, chance=self._chance))
-            for slots in (queues[queue],)
-        }
+        lasting = math.ceil(slots * config.PREFETCH_SECONDS / max(self._duration, 1e-5))
+        wanted = slots + min(config.PREFETCH_MAX, lasting if self._finished else 0)
+        return max(0, wanted - self._slots_used[queue] - self._buffer.waiting(queue))
+
+    async def _sleep(self, seconds: float) -> None:
+        await _wait(self._stopping, seconds)
 
     def _take(self, lease: Lease) -> None:
         assert lease.row is not None
@@ -274,9 +258,10 @@ class Engine:
         assert task is not None, "only kinds that are known are claimed"
         self._holdings.hold(lease)
         self._known.add((lease.id, lease.token))
-        if lease.row.crashes > 0:
+        run = Run(lease, task, in_slot=self._runner.uses_slot(task))
+        if run.is_quarantined:
             self._quarantined.add(lease.id)
-        self._buffer.append(Run(lease, task, in_slot=self._runner.uses_slot(task)))
+        self._buffer.put(run)
 
     def _is_empty(self) -> bool:
         return not self._running and not self._buffer and not self._settler.backlog
@@ -284,11 +269,7 @@ class Engine:
     async def _rest(self) -> None:
         """Wait until there may be something to claim."""
         poll = config.POLL_SECONDS_WITH_BELL if self._has_bell else config.POLL_SECONDS
-        try:
-            due = await self._store.arun(next_due(self._settings.queues))
-        except StoreUnavailable as error:
-            await self._pause(error)
-            return
+        due = self._claimer.due_in
         await _wait(self._wake, poll if due is None else min(poll, due))
 
     async def _pause(self, error: Exception) -> None:
@@ -297,25 +278,22 @@ class Engine:
 
     def _dispatch(self) -> None:
         """Start what has a slot."""
-        if self._stopping.is_set():
+        if self._stopping.is_set() or not self._buffer or self._is_alone:
             return
-        passed: list[Run] = []
-        while self._buffer and len(self._running) < self._settings.concurrency:
-            run = self._buffer.popleft()
-            if self._may_start(run):
+        free = self._settings.concurrency - len(self._running)
+        while free > 0 and (run := self._buffer.pop(self._has_slot)) is not None:
+            self._start(run)
+            free -= 1
+        # Alone also in the table: whatever else stands there would be a suspect.
+        if not self._running and not self._settler.backlog:
+            run = self._buffer.pop_alone()
+            if run is not None:
+                self._is_alone = True
                 self._start(run)
-            else:
-                passed.append(run)
-        self._buffer.extendleft(reversed(passed))
 
-    def _may_start(self, run: Run) -> bool:
-        if run.is_quarantined:
-            # Alone also in the table: whatever else stands there would be a suspect.
-            return not self._running and self._settler.backlog == 0
-        if not self._quarantined.isdisjoint(self._running):
-            return False
-        slots = (self._settings.queues or {}).get(run.queue, 0)
-        return not slots or self._slots_used[run.queue] < slots
+    def _has_slot(self, queue: str) -> bool:
+        slots = self._queues.get(queue, 0)
+        return not slots or self._slots_used[queue] < slots
 
     def _start(self, run: Run) -> None:
         run.started_at = time.monotonic()
@@ -327,47 +305,48 @@ class Engine:
         self._running[run.lease.id] = run
         self._slots_used[run.queue] += 1
         run.stopping = self._stopping.is_set()
-        loop = asyncio.get_running_loop()
-        run.on_settled = functools.partial(self._drop_soon, run.lease, loop)
+        run.on_settled = self._drop_soon
         # The task that starts it may be another job's: nothing of that one's context is its.
-        attending = self._attend(run)
-        run.handle = asyncio.get_running_loop().create_task(attending, context=self._context.copy())
+        run.handle = self._loop.create_task(self._attend(run), context=self._context.copy())
 
-    def _drop_soon(self, lease: Lease, loop: asyncio.AbstractEventLoop) -> None:
+    def _drop_soon(self, lease: Lease) -> None:
         """Its own block has settled it; told in the handler's thread."""
         # A loop that has ended before its thread holds nothing any more.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(self._holdings.drop, lease)
+            self._loop.call_soon_threadsafe(self._holdings.drop, lease)
 
     async def _attend(self, run: Run) -> None:
         """Run one job to its end, and have its outcome written."""
-        context = self._runner.context(run)
         outcome: Outcome | None = None
         try:
-            outcome = await self._runner.run(run, context)
+            outcome = await self._runner.run(run)
         finally:
-            self._on_ended(run, outcome, context)
+            self._on_ended(run, outcome)
 
-    def _on_ended(self, run: Run, outcome: Outcome | None, context: Context) -> None:
-        del self._running[run.lease.id]
-        self._quarantined.discard(run.lease.id)
+    def _on_ended(self, run: Run, outcome: Outcome | None) -> None:
+        lease = run.lease
+        del self._running[lease.id]
+        if run.is_quarantined:
+            self._quarantined.discard(lease.id)
+            self._is_alone = False
         self._slots_used[run.queue] -= 1
         took = time.monotonic() - run.started_at
         self._duration += 0.1 * (took - self._duration)
         if run.is_settled:
-            settlement = RunSettlement(run.lease, Succeeded(), seconds=took)
+            settlement = RunSettlement(lease, Succeeded(), seconds=took)
             report_settled(settlement, outcome)
             self._on_settled([settlement])
         elif outcome is None:
-            self._holdings.drop(run.lease)
-            self._known.discard((run.lease.id, run.lease.token))
+            self._holdings.drop(lease)
+            self._known.discard((lease.id, lease.token))
         else:
-            self._holdings.end(run.lease)
+            self._holdings.end(lease)
+            follow_ups = () if run.context is None else run.context.follow_ups
             self._settler.put(
                 RunSettlement(
-                    run.lease,
+                    lease,
                     outcome,
-                    context.follow_ups,
+                    follow_ups,
                     seconds=took,
                     cancel_requested=run.cancel_requested,
                 )
@@ -375,7 +354,7 @@ class Engine:
         self._dispatch()
         if not self._running:
             self._idle.set()
-        if self._room() > 0:
+        if len(self._running) + len(self._buffer) <= self._hungry_below:
             self._wake.set()
 
     def _on_settled(self, settlements: list[Settlement]) -> None:
@@ -420,8 +399,9 @@ class Engine:
 
     async def _wind_down(self) -> None:
         """Give back what has not started; let the rest finish for the grace; then end it."""
-        while self._buffer:
-            self._settler.put(Settlement(self._buffer.popleft().lease, Released()))
+        for run in list(self._buffer):
+            self._buffer.remove(run)
+            self._settler.put(Settlement(run.lease, Released()))
         await self._wait_idle(self._grace_seconds)
         for run in self._running.values():
             run.end(Cause.STOP)

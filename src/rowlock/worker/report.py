@@ -39,6 +39,11 @@ class RunSettlement(Settlement):
     cancel_requested: bool = False
 
 
+def note_running(lease: Lease) -> None:
+    """Records made from here on in this context, its tasks and its copies, are of this job."""
+    _running.set(lease)
+
+
 @contextmanager
 def running(lease: Lease) -> Iterator[None]:
     """Records made in the block, in its tasks and its copied contexts, are of this job."""

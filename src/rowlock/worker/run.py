@@ -8,7 +8,8 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any
 
-from rowlock.job import Lease
+from rowlock.context import Context
+from rowlock.job import Lease, timeout_of
 from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released
 from rowlock.task import Task
 
@@ -29,21 +30,37 @@ class Run:
         "cancel_requested",
         "cause",
         "claimed_at",
+        "context",
         "handle",
         "has_block",
         "in_slot",
+        "is_quarantined",
         "is_settled",
         "is_settling",
         "lease",
+        "limit",
         "news",
         "on_settled",
+        "queue",
+        "rank",
         "started_at",
         "stopping",
         "task",
     )
 
     def __init__(self, lease: Lease, task: Task[..., Any], *, in_slot: bool = False) -> None:
+        row = lease.row
+        assert row is not None
         self.lease: Lease = lease
+        self.queue: str = row.queue
+        self.rank: int = row.rank
+        # Its time limit in seconds.
+        self.limit: float | None = timeout_of(row)
+        # Whether it was running when a process died: it must run alone now. In a process slot it
+        # does so anyway.
+        self.is_quarantined: bool = row.crashes > 0 and not in_slot
+        # What its handler sees, once it asks for it.
+        self.context: Context | None = None
         self.task: Task[..., Any] = task
         self.claimed_at: float = time.monotonic()
         self.started_at: float = 0.0
@@ -56,24 +73,10 @@ class Run:
         self.is_settling: bool = False
         self.is_settled: bool = False
         # Called once it is, in the handler's thread.
-        self.on_settled: Callable[[], object] | None = None
+        self.on_settled: Callable[[Lease], object] | None = None
         self.in_slot: bool = in_slot
         # Set when there is something to pass on to the slot.
         self.news: asyncio.Event | None = asyncio.Event() if in_slot else None
-
-    @property
-    def queue(self) -> str:
-        assert self.lease.row is not None
-        return self.lease.row.queue
-
-    @property
-    def is_quarantined(self) -> bool:
-        """Whether it was running when a process died: it must run alone now.
-
-        In a process slot it does so anyway.
-        """
-        assert self.lease.row is not None
-        return self.lease.row.crashes > 0 and not self.in_slot
 
     def stop_soon(self) -> None:
         """The worker shuts down; it may go on for the grace."""
@@ -99,7 +102,7 @@ class Run:
         """Its success is committed by the handler's own block: nobody settles it again."""
         self.is_settled = True
         if self.on_settled is not None:
-            self.on_settled()
+            self.on_settled(self.lease)
 
     def outcome_of_cause(self) -> Outcome | None:
         """The outcome of a run that was ended from outside; None if it was lost."""
@@ -112,8 +115,3 @@ class Run:
                 return Released()
             case Cause.LOST | None:
                 return None
-
-    @property
-    def limit(self) -> float | None:
-        """Its time limit in seconds."""
-        return self.lease.job.timeout

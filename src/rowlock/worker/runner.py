@@ -24,7 +24,7 @@ from rowlock.store.blocks import Blocks
 from rowlock.task import Task
 from rowlock.worker.notes import BlockingNotes, LoopNotes
 from rowlock.worker.outcome import outcome_of, success
-from rowlock.worker.report import running
+from rowlock.worker.report import note_running
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.slots import Slots, take_as_is
 from rowlock.worker.transaction import RunBlock
@@ -52,7 +52,6 @@ class Runner:
         self._prepare = prepare
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rowlock-run")
         self._notes: dict[str, LoopNotes] = {}
-        self._blocking: dict[str, BlockingNotes] = {}
         self._slots = slots
         self._blocks = Blocks(store, lease_seconds=lease_seconds)
 
@@ -60,34 +59,29 @@ class Runner:
         """Whether jobs of a task run in a process of their own."""
         return self._slots is not None and task.settings.executor == "process"
 
-    def context(self, run: Run) -> Context:
-        """What the handler of a run may see; its notes are kept until it has ended."""
-        notes: LoopNotes | BlockingNotes
-        if run.task.is_async or run.in_slot:
-            notes = self._notes[run.lease.id] = LoopNotes(self._store, run.lease)
-        else:
-            notes = self._blocking[run.lease.id] = BlockingNotes(self._store, run.lease)
-        prepare = take_as_is if run.in_slot else self._prepare
-        return Context(
-            run.lease.job,
-            state=self._state,
-            notes=notes,
-            signals=run,
-            prepare=prepare,
-            block=functools.partial(RunBlock, run, notes=notes, blocks=self._blocks),
-        )
+    async def run(self, run: Run) -> Outcome | None:
+        """Run a job to its end, in a task of its own: what it notes in its context stays there."""
+        note_running(run.lease)
+        if run.in_slot:
+            return await self._run_noted(run)
+        if not run.task.is_async:
+            return await self._run_in_thread(run)
+        if run.task.schema.context_parameter is None:
+            # The many: nobody can ask for more than the handler's own arguments.
+            return await await_handler(run, None)
+        return await self._run_noted(run)
 
-    async def run(self, run: Run, context: Context) -> Outcome | None:
-        """Run a job to its end."""
-        with running(run.lease):
-            if run.in_slot or run.task.is_async:
-                return await self._await_noted(run, context)
-            notes = self._blocking.pop(run.lease.id)
-            call = functools.partial(copy_context().run, _call, run, context, notes)
-            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+    async def _run_in_thread(self, run: Run) -> Outcome | None:
+        notes = None
+        if run.task.schema.context_parameter is not None:
+            notes = BlockingNotes(self._store, run.lease)
+            run.context = self._context(run, notes)
+        call = functools.partial(copy_context().run, _call, run, notes)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
-    async def _await_noted(self, run: Run, context: Context) -> Outcome | None:
-        notes = self._notes[run.lease.id]
+    async def _run_noted(self, run: Run) -> Outcome | None:
+        notes = self._notes[run.lease.id] = LoopNotes(self._store, run.lease)
+        context = run.context = self._context(run, notes)
         try:
             if run.in_slot:
                 assert self._slots is not None
@@ -96,6 +90,17 @@ class Runner:
         finally:
             del self._notes[run.lease.id]
             await _flush(notes)
+
+    def _context(self, run: Run, notes: LoopNotes | BlockingNotes) -> Context:
+        """What the handler of a run may see."""
+        return Context(
+            run.lease.job,
+            state=self._state,
+            notes=notes,
+            signals=run,
+            prepare=take_as_is if run.in_slot else self._prepare,
+            block=functools.partial(RunBlock, run, notes=notes, blocks=self._blocks),
+        )
 
     async def flush_notes(self) -> None:
         """Write what coroutines say of their progress while they run; for ever."""
@@ -123,21 +128,33 @@ async def _flush(notes: LoopNotes) -> None:
         logger.warning("progress is not stored: %s", error)
 
 
-def _call(run: Run, context: Context, notes: BlockingNotes) -> Outcome | None:
+def _call(run: Run, notes: BlockingNotes | None) -> Outcome | None:
     """Run a plain function, in its thread."""
-    outcome = call_handler(run, context)
+    outcome = call_handler(run, run.context)
     if run.cause is Cause.LOST:
         return None
-    try:
-        notes.flush()
-    except RowlockError as error:
-        logger.warning("job %s: its last progress is not stored: %s", run.lease.id, error)
+    if notes is not None:
+        try:
+            notes.flush()
+        except RowlockError as error:
+            logger.warning("job %s: its last progress is not stored: %s", run.lease.id, error)
     return outcome
 
 
-async def await_handler(run: Run, context: Context) -> Outcome | None:
+async def await_handler(run: Run, context: Context | None) -> Outcome | None:
     """Run a coroutine within its time limit; None if it was ended because its lease was lost."""
-    limit = asyncio.timeout(run.limit)
+    if run.limit is not None:
+        return await _await_within(run.limit, run, context)
+    try:
+        return success(await run.task.function(**arguments_of(run.task, run.lease, context)))
+    except asyncio.CancelledError:
+        return _cancelled(run)
+    except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
+        return _raised(error, run)
+
+
+async def _await_within(seconds: float, run: Run, context: Context | None) -> Outcome | None:
+    limit = asyncio.timeout(seconds)
     try:
         async with limit:
             result = await run.task.function(**arguments_of(run.task, run.lease, context))
@@ -146,29 +163,39 @@ async def await_handler(run: Run, context: Context) -> Outcome | None:
         if limit.expired():
             run.cause = Cause.TIMEOUT
             return run.outcome_of_cause()
-        return outcome_of(error, run.task, attempt=context.attempt)
+        return _raised(error, run)
     except asyncio.CancelledError:
-        if run.cause is None:
-            # Not from outside: something that it waited for was cancelled.
-            other = RuntimeError("what it waited for was cancelled")
-            return outcome_of(other, run.task, attempt=context.attempt)
-        return run.outcome_of_cause()
+        return _cancelled(run)
     except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
-        return outcome_of(error, run.task, attempt=context.attempt)
+        return _raised(error, run)
 
 
-def call_handler(run: Run, context: Context) -> Outcome:
+def _cancelled(run: Run) -> Outcome | None:
+    if run.cause is None:
+        # Not from outside: something that it waited for was cancelled.
+        return _raised(RuntimeError("what it waited for was cancelled"), run)
+    return run.outcome_of_cause()
+
+
+def _raised(error: Exception, run: Run) -> Outcome:
+    assert run.lease.row is not None
+    return outcome_of(error, run.task, attempt=run.lease.row.attempt)
+
+
+def call_handler(run: Run, context: Context | None) -> Outcome:
     """Run a plain function, here."""
     try:
         return success(run.task.function(**arguments_of(run.task, run.lease, context)))
     except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
-        return outcome_of(error, run.task, attempt=context.attempt)
+        return _raised(error, run)
 
 
-def arguments_of(task: Task[..., Any], lease: Lease, context: Context) -> dict[str, Any]:
-    """The handler's typed arguments, from the stored payload."""
+def arguments_of(task: Task[..., Any], lease: Lease, context: Context | None) -> dict[str, Any]:
+    """The handler's typed arguments, from the stored payload; `context` if it takes one."""
     assert lease.row is not None
-    arguments = task.schema.arguments(lease.row.payload)
-    if task.schema.context_parameter is not None:
-        arguments[task.schema.context_parameter] = context
+    schema = task.schema
+    arguments = schema.arguments(lease.row.payload)
+    if schema.context_parameter is not None:
+        assert context is not None
+        arguments[schema.context_parameter] = context
     return arguments

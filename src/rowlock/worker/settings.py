@@ -38,7 +38,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_jobs: int | None = None
     is_first: bool = True
     has_cron: bool = True
-    order: QueueOrder = "strict"
+    order: QueueOrder = "weighted"
 
 
 def worker_settings(
@@ -53,15 +53,15 @@ def worker_settings(
     drain: bool = False,
     max_jobs: int | None = None,
     cron: bool = True,
-    order: QueueOrder = "strict",
+    order: QueueOrder = "weighted",
 ) -> WorkerSettings:
     """Check the options of a worker."""
     if orphans not in ("leave", "retry", "park"):
         raise OptionInvalid("orphans", f"must be leave, retry or park, not {orphans!r}")
     if order not in ("strict", "weighted"):
         raise OptionInvalid("order", f"must be strict or weighted, not {order!r}")
-    if order == "weighted" and queues is None:
-        raise OptionInvalid("order", "weighted is between queues that are named: say which")
+    if order == "strict" and queues is None:
+        raise OptionInvalid("order", "strict is between queues that are named: say which")
     lease_seconds = duration_us(lease, option="lease") / config.SECOND_US
     if lease_seconds < config.LEASE_SECONDS_MIN:
         raise OptionInvalid("lease", f"must be {config.LEASE_SECONDS_MIN} seconds or more")

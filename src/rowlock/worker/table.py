@@ -81,8 +81,11 @@ class LeaseTable:
 
     def start(self, lease: Lease, *, deadline: float | None = None) -> None:
         """Note that a run has begun; past its deadline the process may be ended."""
-        kind = DeadlineKind.NONE if deadline is None else DeadlineKind.TIMEOUT
-        self._write(self._places[lease.id], SlotState.STARTED, lease, kind, deadline or 0.0)
+        place = self._places[lease.id]
+        if deadline is None:
+            self._map[self._offset(place)] = SlotState.STARTED
+        else:
+            self._write(place, SlotState.STARTED, lease, DeadlineKind.TIMEOUT, deadline)
 
     def end(self, lease: Lease) -> None:
         """Note that a run is over, and its outcome on its way."""
@@ -111,7 +114,7 @@ class LeaseTable:
         self, place: int, state: SlotState, lease: Lease, kind: DeadlineKind, deadline: float
     ) -> None:
         offset = self._offset(place)
-        raw = uuid.UUID(lease.id).bytes
+        raw = bytes.fromhex(lease.id.replace("-", ""))
         packed = _SLOT.pack(0, kind, raw, lease.token, deadline)
         self._map[offset + 1 : offset + _SLOT.size] = packed[1:]
         self._map[offset] = state

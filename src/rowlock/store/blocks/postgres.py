@@ -21,10 +21,12 @@ from rowlock.store.blocks import Conclusion
 from rowlock.store.caller.borrowed import Borrowed
 from rowlock.store.caller.drivers import aborrow_psycopg, borrow_psycopg
 from rowlock.store.caller.visit import Visit, avisit, visit
+from rowlock.store.deadline import Footing
 from rowlock.store.postgres import AsyncConnection, Connection, PostgresEngine
 from rowlock.store.postgres_errors import Meaning, mapped, meaning_of
 
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+# With the planner's choices as the handler's own statements know them.
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL enable_seqscan TO DEFAULT"
 # As DISCARD ALL, which would not run together with others, nor leave prepared statements alone.
 _CLEAN = (
     "RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; CLOSE ALL; DISCARD TEMP; "
@@ -32,6 +34,10 @@ _CLEAN = (
 )
 # The server may have committed, and could not tell.
 _UNKNOWN = (Meaning.AWAY, Meaning.SILENT)
+
+
+def _clean(footing: Footing) -> bytes:
+    return f"{_CLEAN}; {footing.settings}".encode()
 
 
 class PostgresBlock:
@@ -69,8 +75,9 @@ class PostgresBlock:
                 self._engine.pool.give(connection, is_sound=False)
                 raise
             else:
-                # The handler's own statements may take any time.
+                # The handler's own statements may take any time, and their plans are not ours.
                 connection.call_seconds = None
+                connection.prepare_threshold = None
                 return connection
         raise AssertionError("the last try raises")
 
@@ -125,8 +132,8 @@ class PostgresBlock:
             if is_sound:
                 connection.row_factory = tuple_row
                 connection.cursor_factory = Cursor
-                connection.prepare_threshold = self._engine.url.prepare_threshold
-                connection.execute(_CLEAN, prepare=False)
+                connection.prepare_threshold = connection.footing.prepare_threshold
+                connection.execute(_clean(connection.footing), prepare=False)
         except psycopg.Error:
             # What it did is done; another connection is made for the next.
             is_sound = False
@@ -234,8 +241,8 @@ class AsyncPostgresBlock:
             if is_sound:
                 connection.row_factory = tuple_row
                 connection.cursor_factory = AsyncCursor
-                connection.prepare_threshold = self._engine.url.prepare_threshold
-                await connection.execute(_CLEAN, prepare=False)
+                connection.prepare_threshold = connection.footing.prepare_threshold
+                await connection.execute(_clean(connection.footing), prepare=False)
         except psycopg.Error:
             is_sound = False
         finally:

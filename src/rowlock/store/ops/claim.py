@@ -1,19 +1,27 @@
 """Claim: lease due jobs, each to exactly one worker.
 
-1. `lanes` is a look without locks, a hint: a lane is (queue, rank, kind), and one probe each tells
-   which have a job due. A million jobs of kinds that are not asked for cost one probe.
+1. `lanes` is a look without locks, a hint: a lane is (queue, rank, kind), and one probe each finds
+   its head. A million jobs of kinds that are not asked for cost one probe.
 2. The claim itself is one statement a (queue, rank): atomic, skipping rows that others hold.
 3. Order: queues as given, then rank, then run_at, then id.
 4. Expired leases are given back first, by the same rules as `recover`, so that they compete at
    their old place.
+
+A worker looks and claims in two calls, and may claim several times from what it saw (`View`). A
+claim starts at the head that was seen, or behind what this worker took since: while a transaction
+is open somewhere, what was claimed before leaves dead index entries, and walking over them again
+and again is what makes queues in databases collapse. What lies below (given back, committed late,
+locked by a claim that was undone) is found by the next look, which always starts at the very
+beginning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import groupby
+from typing import NamedTuple
 
 from rowlock import config
 from rowlock.clock import duration_us
@@ -21,7 +29,21 @@ from rowlock.errors import OptionInvalid
 from rowlock.job import JobRow, Lease
 from rowlock.store import options
 from rowlock.store.ops.recover import recover_once
-from rowlock.store.steps import Batch, Begin, Op, Row, Rows, Statement, Steps, writing
+from rowlock.store.steps import (
+    Batch,
+    Begin,
+    Op,
+    Row,
+    Rows,
+    Statement,
+    Steps,
+    reading,
+    writing,
+)
+
+# Where a claim of a lane starts: at a job's (run_at, id).
+Floor = tuple[int, str]
+BOTTOM: Floor = (-(2**63), "00000000-0000-0000-0000-000000000000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,27 +116,92 @@ def _lease_us(lease: float | timedelta) -> int:
     return microseconds
 
 
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The waiting jobs of one kind in one queue with one rank, from `floor` on: (run_at, id)."""
+
+    queue: str
+    rank: int
+    kind: str
+    floor: Floor
+    by_age: bool = False
+    tenant: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a look has found: lanes with due jobs, and in how many seconds another will be due."""
+
+    lanes: Sequence[Lane] = ()
+    due_in: float | None = None
+
+
+class Claimed(NamedTuple):
+    """Leases, and what is left to claim of the view."""
+
+    leases: list[Lease]
+    view: View
+
+
+def look(*, queues: Sequence[str] | None, kinds: Sequence[str] | None) -> Op[View]:
+    """Which lanes of these queues (None: all) and kinds have due jobs."""
+    values = {"kinds": None if kinds is None else list(kinds)}
+    if queues is None:
+        statement = Statement("lanes_anywhere", values)
+    else:
+        statement = Statement("lanes", {**values, "queues": list(queues), "expired": False})
+
+    def steps() -> Steps[View]:
+        return _view((yield statement))
+
+    return reading("look", steps)
+
+
+def claim_seen(request: ClaimRequest, view: View) -> Op[Claimed]:
+    """Lease from the lanes of a view, in the order of the request's queues."""
+    assert request.queues is not None
+    limits = request.queues
+
+    def steps() -> Steps[Claimed]:
+        lanes = [lane for lane in view.lanes if limits.get(lane.queue, 0) > 0]
+        spent: set[tuple[str, int]] = set()
+        leases = yield from _claim_lanes(request, lanes, dict(limits), spent)
+        left = [lane for lane in view.lanes if (lane.queue, lane.rank) not in spent]
+        return Claimed(leases, View(_behind(left, leases), view.due_in))
+
+    return writing("claim", steps)
+
+
+def _behind(lanes: Sequence[Lane], leases: Sequence[Lease]) -> list[Lane]:
+    """The lanes from behind what was claimed of them."""
+    last = {
+        (lease.row.queue, lease.row.rank, lease.row.kind): (lease.row.run_at, lease.row.id)
+        for lease in leases
+        if lease.row is not None
+    }
+    floors = [last.get((lane.queue, lane.rank, lane.kind)) for lane in lanes]
+    return [
+        lane if floor is None or lane.by_age else replace(lane, floor=floor)
+        for lane, floor in zip(lanes, floors, strict=True)
+    ]
+
+
 def _claim(request: ClaimRequest) -> Steps[list[Lease]]:
     queues = request.queues
     if queues is None:
         names = yield Statement("queue_names")
         queues = dict.fromkeys([row[0] for row in names], request.limit)
-    lanes = yield from _lanes(request, list(queues))
-    if lanes and lanes[0][0] is None:
+    rows = yield from _lanes(request, list(queues))
+    if rows and rows[0][0] is None:
         yield Begin()
         yield from recover_once(older_than=0, queues=list(queues))
-        lanes = yield from _lanes(request, list(queues))
-    aged = sorted({row[0] for row in lanes if row[0] is not None and row[3]})
-    groups = _groups([row for row in lanes if row[0] is not None], list(queues))
-    if len(groups) > 1 or aged:
-        yield Begin()
-    if aged:
-        yield Statement("promote", {"queues": aged})
-    return (yield from _claim_groups(request, groups, dict(queues)))
+        rows = yield from _lanes(request, list(queues))
+    view = _view([row for row in rows if row[0] is not None])
+    return (yield from _claim_lanes(request, view.lanes, dict(queues), set()))
 
 
 def _lanes(request: ClaimRequest, queues: list[str]) -> Steps[Rows]:
-    """The lanes with a job due; a row of Nones comes first if leases have expired."""
+    """The lanes of these queues; a row of Nones comes first if leases have expired."""
     if not queues:
         return []
     values = {"queues": queues, "kinds": request.kinds, "expired": request.include_expired}
@@ -125,24 +212,55 @@ def _lanes(request: ClaimRequest, queues: list[str]) -> Steps[Rows]:
     return sorted(rows, key=lambda row: row[0] is not None)
 
 
-def _groups(lanes: Rows, queues: list[str]) -> list[tuple[str, int, Rows]]:
+def _view(rows: Rows) -> View:
+    lanes: list[Lane] = []
+    due_in: float | None = None
+    for queue, rank, kind, by_age, run_at, id, now, *tenant in rows:
+        if run_at > now:
+            wait = (run_at - now) / config.SECOND_US
+            due_in = wait if due_in is None else min(due_in, wait)
+            continue
+        floor = BOTTOM if by_age else (run_at, id)
+        lanes.append(Lane(queue, rank, kind, floor, bool(by_age), *tenant))
+    return View(lanes, due_in)
+
+
+def _claim_lanes(
+    request: ClaimRequest, lanes: Sequence[Lane], left: dict[str, int], spent: set[tuple[str, int]]
+) -> Steps[list[Lease]]:
+    """Claim from lanes; `spent` is told which queues and ranks gave less than they were asked."""
+    aged = sorted({lane.queue for lane in lanes if lane.by_age})
+    groups = _groups(lanes, list(left))
+    if len(groups) > 1 or aged:
+        yield Begin()
+    if aged:
+        yield Statement("promote", {"queues": aged})
+    return (yield from _claim_groups(request, groups, left, spent))
+
+
+def _groups(lanes: Sequence[Lane], queues: list[str]) -> list[list[Lane]]:
     """Lanes of the same queue and rank compete by time; such groups are served in order."""
     place = {queue: index for index, queue in enumerate(queues)}
-    ordered = sorted(lanes, key=lambda lane: (place[lane[0]], lane[1], lane[2]))
-    grouped = groupby(ordered, key=lambda lane: (lane[0], lane[1]))
-    return [(queue, rank, list(members)) for (queue, rank), members in grouped]
+    ordered = sorted(lanes, key=lambda lane: (place[lane.queue], lane.rank, lane.kind))
+    return [list(group) for _, group in groupby(ordered, key=lambda lane: (lane.queue, lane.rank))]
 
 
 def _claim_groups(
-    request: ClaimRequest, groups: list[tuple[str, int, Rows]], left: dict[str, int]
+    request: ClaimRequest,
+    groups: list[list[Lane]],
+    left: dict[str, int],
+    spent: set[tuple[str, int]],
 ) -> Steps[list[Lease]]:
     leases: list[Lease] = []
-    for queue, rank, lanes in groups:
+    for lanes in groups:
+        queue = lanes[0].queue
         limit = min(left[queue], request.limit - len(leases))
         if limit <= 0:
             continue
-        rows = yield _claim_statement(request, queue, rank, lanes, limit)
+        rows = yield _claim_statement(request, lanes, limit)
         left[queue] -= len(rows)
+        if len(rows) < limit:
+            spent.add((queue, lanes[0].rank))
         leases += _leases(rows)
     unresolved = [lease for lease in leases if lease.row is not None and not lease.row.policy]
     if unresolved and request.policies:
@@ -150,23 +268,27 @@ def _claim_groups(
     return leases
 
 
-def _claim_statement(
-    request: ClaimRequest, queue: str, rank: int, lanes: Rows, limit: int
-) -> Statement:
+def _claim_statement(request: ClaimRequest, lanes: Sequence[Lane], limit: int) -> Statement:
+    first = lanes[0]
     values = {
-        "queue": queue,
-        "rank": rank,
+        "queue": first.queue,
+        "rank": first.rank,
         "limit": limit,
         "worker": request.worker,
         "lease": request.lease,
     }
-    kinds = [lane[2] for lane in lanes]
+    kinds = [lane.kind for lane in lanes]
     if request.tenants is not None:
-        tenants = [lane[4] for lane in lanes]
+        tenants = [lane.tenant for lane in lanes]
         return Statement("claim_tenants", {**values, "kinds": kinds, "tenants": tenants})
-    if len(kinds) == 1:
-        return Statement("claim", {**values, "kind": kinds[0]})
-    return Statement("claim_mixed", {**values, "kinds": kinds})
+    if len(lanes) == 1:
+        at, id = first.floor
+        return Statement("claim", {**values, "kind": first.kind, "floor_at": at, "floor_id": id})
+    floors = {
+        "floors_at": [lane.floor[0] for lane in lanes],
+        "floors_id": [lane.floor[1] for lane in lanes],
+    }
+    return Statement("claim_mixed", {**values, "kinds": kinds, **floors})
 
 
 def _leases(rows: Rows) -> list[Lease]:

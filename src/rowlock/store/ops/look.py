@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -182,22 +181,6 @@ def _floor(listing: Listing, *, live: bool = False, finished: bool = False) -> S
         return None
     _, id, finished_at = max(rows, key=lambda row: str(row[1]))
     return Cursor(id, _END_OF_TIME if finished_at is None else finished_at)
-
-
-def next_due(queues: Iterable[str] | None) -> Op[float | None]:
-    """In how many seconds the next waiting job of these queues (None: all) is due; None: none."""
-    asked = None if queues is None else list(queues)
-
-    def steps() -> Steps[float | None]:
-        names = asked
-        if names is None:
-            names = [row[0] for row in (yield Statement("queue_names"))]
-        lanes = yield Statement("all_lanes", {"queues": names})
-        now = (yield Statement("clock"))[0][0]
-        later = [row[3] - now for row in lanes if row[3] > now]
-        return min(later) / config.SECOND_US if later else None
-
-    return reading("next_due", steps)
 
 
 def workers() -> Op[list[WorkerInfo]]:

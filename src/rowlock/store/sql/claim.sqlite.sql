@@ -13,6 +13,7 @@ WHERE rowid IN (
     WHERE due.queue = :queue AND due.rank = :rank AND due.kind = :kind
         AND due.lease_expires_at IS NULL
         AND due.run_at <= {now}
+        AND (due.run_at, due.id) >= (:floor_at, :floor_id)
     ORDER BY due.run_at, due.id
     LIMIT :limit
 )

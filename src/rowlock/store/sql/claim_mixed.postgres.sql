@@ -6,12 +6,14 @@ WITH clock AS MATERIALIZED (
 ),
 candidate AS MATERIALIZED (
     SELECT head.id, head.run_at
-    FROM unnest(:kinds::text[]) AS lane (kind) CROSS JOIN LATERAL (
+    FROM unnest(:kinds::text[], :floors_at::bigint[], :floors_id::uuid[])
+        AS lane (kind, floor_at, floor_id) CROSS JOIN LATERAL (
         SELECT job.id, job.run_at
         FROM rowlock.job AS job
         WHERE job.queue = :queue AND job.rank = :rank::smallint AND job.kind = lane.kind
             AND job.lease_expires_at IS NULL
             AND job.run_at <= (SELECT now FROM clock)
+            AND (job.run_at, job.id) >= (lane.floor_at, lane.floor_id)
         ORDER BY job.run_at, job.id
         LIMIT :limit::bigint * 8
     ) AS head

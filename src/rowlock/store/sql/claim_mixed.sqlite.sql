@@ -10,12 +10,16 @@ SET attempt = attempt + 1,
     lease_taken = 0
 WHERE rowid IN (
     SELECT head.rowid
-    FROM json_each(:kinds) AS lane CROSS JOIN rowlock_job AS head ON head.rowid IN (
+    FROM json_each(:kinds) AS lane
+        JOIN json_each(:floors_at) AS floor_at ON floor_at.key = lane.key
+        JOIN json_each(:floors_id) AS floor_id ON floor_id.key = lane.key
+        CROSS JOIN rowlock_job AS head ON head.rowid IN (
         SELECT due.rowid
         FROM rowlock_job AS due
         WHERE due.queue = :queue AND due.rank = :rank AND due.kind = lane.value
             AND due.lease_expires_at IS NULL
             AND due.run_at <= {now}
+            AND (due.run_at, due.id) >= (floor_at.value, floor_id.value)
         ORDER BY due.run_at, due.id
         LIMIT :limit
     )

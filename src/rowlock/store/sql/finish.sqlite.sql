@@ -1,15 +1,27 @@
--- Move a job out of the live table into a terminal state; fenced by token. Uses the primary key.
+-- Move jobs out of the live table into a terminal state; fenced by token. Uses the primary key.
 -- NULL errors or crashes leave what is stored; keep: -1 for ever. For jobs that are kept longer
 -- than ids are remembered, and whose key is held by their row alone: the many.
+WITH ending AS MATERIALIZED (
+    {rows id, token, leased, taken, state, result, errors, crashes, keep}
+)
 INSERT INTO rowlock_finished ({shared}, state, result, finished_at, expires_at)
-SELECT id, run_at, created_at, started_at, token, key_hold, attempt, max_attempts,
-    coalesce(:crashes, crashes), log_lines, rank, cancel_requested, :taken, kind, queue, tenant,
-    key, worker, payload, policy, tags, meta, progress, coalesce(:errors, errors), :state, :result,
-    {now}, CASE WHEN :keep >= 0 THEN {now} + :keep END
-FROM rowlock_job
-WHERE id = :id AND token = :token AND (lease_expires_at IS NOT NULL) = :leased
+SELECT job.id, job.run_at, job.created_at, job.started_at, job.token, job.key_hold, job.attempt,
+    job.max_attempts, coalesce(ending.crashes, job.crashes), job.log_lines, job.rank,
+    job.cancel_requested, ending.taken, job.kind, job.queue, job.tenant, job.key, job.worker,
+    job.payload, job.policy, job.tags, job.meta, job.progress,
+    coalesce(ending.errors, job.errors), ending.state, ending.result,
+    {now}, CASE WHEN ending.keep >= 0 THEN {now} + ending.keep END
+FROM ending CROSS JOIN rowlock_job AS job ON job.id = ending.id
+WHERE job.token = ending.token AND (job.lease_expires_at IS NOT NULL) = ending.leased
 ON CONFLICT (id) DO NOTHING;
 
+WITH ending AS MATERIALIZED (
+    {rows id, token, leased, taken, state, result, errors, crashes, keep}
+)
 DELETE FROM rowlock_job
-WHERE id = :id AND token = :token AND (lease_expires_at IS NOT NULL) = :leased
+WHERE rowid IN (
+    SELECT job.rowid
+    FROM ending CROSS JOIN rowlock_job AS job ON job.id = ending.id
+    WHERE job.token = ending.token AND (job.lease_expires_at IS NOT NULL) = ending.leased
+)
 RETURNING id

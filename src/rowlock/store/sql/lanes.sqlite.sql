@@ -1,4 +1,4 @@
--- The lanes of these queues whose head is due, by a loose scan of job_lane: one probe a lane,
+-- The lanes of these queues and the head of each, by a loose scan of job_lane: one probe a lane,
 -- however many jobs wait in it. A row of NULLs says that leases have expired (uses job_lease).
 WITH RECURSIVE open_queue AS MATERIALIZED (
     SELECT asked.value AS queue, coalesce(queue.by_age, 0) AS by_age
@@ -7,31 +7,30 @@ WITH RECURSIVE open_queue AS MATERIALIZED (
     WHERE coalesce(queue.is_paused, 0) = 0
 ),
 lane AS (
-    SELECT head.queue, head.rank, head.kind, head.run_at
+    SELECT head.queue, head.rank, head.kind, head.run_at, head.id
     FROM open_queue CROSS JOIN rowlock_job AS head ON head.id = (
         SELECT job.id
         FROM rowlock_job AS job
         WHERE job.queue = open_queue.queue AND job.lease_expires_at IS NULL
-        ORDER BY job.rank, job.kind, job.run_at
+        ORDER BY job.rank, job.kind, job.run_at, job.id
         LIMIT 1
     )
     UNION ALL
-    SELECT head.queue, head.rank, head.kind, head.run_at
+    SELECT head.queue, head.rank, head.kind, head.run_at, head.id
     FROM lane CROSS JOIN rowlock_job AS head ON head.id = (
         SELECT job.id
         FROM rowlock_job AS job
         WHERE job.queue = lane.queue AND job.lease_expires_at IS NULL
             AND (job.rank, job.kind) > (lane.rank, lane.kind)
-        ORDER BY job.rank, job.kind, job.run_at
+        ORDER BY job.rank, job.kind, job.run_at, job.id
         LIMIT 1
     )
 )
-SELECT lane.queue, lane.rank, lane.kind, open_queue.by_age
+SELECT lane.queue, lane.rank, lane.kind, open_queue.by_age, lane.run_at, lane.id, {now}
 FROM lane JOIN open_queue ON open_queue.queue = lane.queue
-WHERE lane.run_at <= {now}
-    AND (:kinds IS NULL OR lane.kind IN (SELECT value FROM json_each(:kinds)))
+WHERE :kinds IS NULL OR lane.kind IN (SELECT value FROM json_each(:kinds))
 UNION ALL
-SELECT NULL, NULL, NULL, NULL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL
 WHERE :expired AND EXISTS (
     SELECT 1
     FROM rowlock_job AS job

@@ -9,33 +9,33 @@ open_queue AS MATERIALIZED (
     WHERE queue.is_paused IS NOT TRUE
 ),
 lane AS (
-    SELECT head.tenant, head.queue, head.rank, head.kind, head.run_at
+    SELECT head.tenant, head.queue, head.rank, head.kind, head.run_at, head.id
     FROM open_queue, unnest(:tenants::text[]) AS asked (tenant) CROSS JOIN LATERAL (
-        SELECT job.tenant, job.queue, job.rank, job.kind, job.run_at
+        SELECT job.tenant, job.queue, job.rank, job.kind, job.run_at, job.id
         FROM rowlock.job AS job
         WHERE job.tenant = asked.tenant AND job.queue = open_queue.queue
             AND job.lease_expires_at IS NULL
-        ORDER BY job.rank, job.kind, job.run_at
+        ORDER BY job.rank, job.kind, job.run_at, job.id
         LIMIT 1
     ) AS head
     UNION ALL
-    SELECT head.tenant, head.queue, head.rank, head.kind, head.run_at
+    SELECT head.tenant, head.queue, head.rank, head.kind, head.run_at, head.id
     FROM lane CROSS JOIN LATERAL (
-        SELECT job.tenant, job.queue, job.rank, job.kind, job.run_at
+        SELECT job.tenant, job.queue, job.rank, job.kind, job.run_at, job.id
         FROM rowlock.job AS job
         WHERE job.tenant = lane.tenant AND job.queue = lane.queue
             AND job.lease_expires_at IS NULL
             AND (job.rank, job.kind) > (lane.rank, lane.kind)
-        ORDER BY job.rank, job.kind, job.run_at
+        ORDER BY job.rank, job.kind, job.run_at, job.id
         LIMIT 1
     ) AS head
 )
-SELECT lane.queue, lane.rank, lane.kind, open_queue.by_age, lane.tenant
-FROM lane JOIN open_queue ON open_queue.queue = lane.queue
-WHERE lane.run_at <= (SELECT now FROM clock)
-    AND (:kinds::text[] IS NULL OR lane.kind = ANY (:kinds::text[]))
+SELECT lane.queue, lane.rank, lane.kind, open_queue.by_age, lane.run_at, lane.id::text, clock.now,
+    lane.tenant
+FROM clock, lane JOIN open_queue ON open_queue.queue = lane.queue
+WHERE :kinds::text[] IS NULL OR lane.kind = ANY (:kinds::text[])
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 WHERE :expired::boolean AND EXISTS (
     -- Sorted, so that job_lease is used also when the planner thinks that leases are many.
     SELECT FROM (

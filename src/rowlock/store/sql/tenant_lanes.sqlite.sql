@@ -6,34 +6,34 @@ WITH RECURSIVE open_queue AS MATERIALIZED (
     WHERE coalesce(queue.is_paused, 0) = 0
 ),
 lane AS (
-    SELECT head.tenant, head.queue, head.rank, head.kind, head.run_at
+    SELECT head.tenant, head.queue, head.rank, head.kind, head.run_at, head.id
     FROM open_queue CROSS JOIN json_each(:tenants) AS asked
         CROSS JOIN rowlock_job AS head ON head.id = (
             SELECT job.id
             FROM rowlock_job AS job
             WHERE job.tenant = asked.value AND job.queue = open_queue.queue
                 AND job.lease_expires_at IS NULL
-            ORDER BY job.rank, job.kind, job.run_at
+            ORDER BY job.rank, job.kind, job.run_at, job.id
             LIMIT 1
         )
     UNION ALL
-    SELECT head.tenant, head.queue, head.rank, head.kind, head.run_at
+    SELECT head.tenant, head.queue, head.rank, head.kind, head.run_at, head.id
     FROM lane CROSS JOIN rowlock_job AS head ON head.id = (
         SELECT job.id
         FROM rowlock_job AS job
         WHERE job.tenant = lane.tenant AND job.queue = lane.queue
             AND job.lease_expires_at IS NULL
             AND (job.rank, job.kind) > (lane.rank, lane.kind)
-        ORDER BY job.rank, job.kind, job.run_at
+        ORDER BY job.rank, job.kind, job.run_at, job.id
         LIMIT 1
     )
 )
-SELECT lane.queue, lane.rank, lane.kind, open_queue.by_age, lane.tenant
+SELECT lane.queue, lane.rank, lane.kind, open_queue.by_age, lane.run_at, lane.id, {now},
+    lane.tenant
 FROM lane JOIN open_queue ON open_queue.queue = lane.queue
-WHERE lane.run_at <= {now}
-    AND (:kinds IS NULL OR lane.kind IN (SELECT value FROM json_each(:kinds)))
+WHERE :kinds IS NULL OR lane.kind IN (SELECT value FROM json_each(:kinds))
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 WHERE :expired AND EXISTS (
     SELECT 1
     FROM rowlock_job AS job

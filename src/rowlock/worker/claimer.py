@@ -1,0 +1,129 @@
+"""Claimer: finds due jobs and leases them, at a price that does not grow with what was done before.
+
+1. A look tells which lanes have due jobs; claims then start where it saw them, without looking
+   again: it is the look that has to walk over dead index entries, once, from the very beginning.
+2. So a look is taken again after a while that depends on its cost: a tenth of the time at most goes
+   into looks while there is work, a quarter while there is none, and two seconds pass at most.
+   What came back, was committed late, or has a higher priority is found by then.
+3. After trouble with the database nothing that was seen counts.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from rowlock import config
+from rowlock.job import Lease
+from rowlock.store import Store
+from rowlock.store.ops.claim import ClaimRequest, KnownPolicy, View, claim_seen, look
+from rowlock.store.ops.recover import release_unknown
+from rowlock.task import Tasks
+from rowlock.worker.order import shares, weighted
+from rowlock.worker.settings import WorkerSettings
+
+# For a queue: how many more of its jobs this worker may lease, None for no bound of its own.
+RoomOf = Callable[[str], int | None]
+Sleep = Callable[[float], Awaitable[None]]
+Known = set[tuple[str, int]]
+
+
+class Claimer:
+    """Leases jobs for one worker."""
+
+    def __init__(
+        self, store: Store, tasks: Tasks, *, worker: str, settings: WorkerSettings
+    ) -> None:
+        self._store = store
+        self._worker = worker
+        self._settings = settings
+        wanted = settings.kinds
+        self._kinds = [kind for kind in tasks.kinds if wanted is None or kind in wanted]
+        self._policies: dict[str, KnownPolicy] = {task.name: task.known_policy() for task in tasks}
+        self._lease_us = round(settings.lease_seconds * config.SECOND_US)
+        self._view = View()
+        self._next_look = 0.0
+        self._chance = random.Random()
+        self._is_unsure = False
+
+    @property
+    def due_in(self) -> float | None:
+        """In how many seconds of the last look another job was due; None: none was waiting."""
+        return self._view.due_in
+
+    async def claim(self, room: int, room_of: RoomOf, *, known: Known, sleep: Sleep) -> list[Lease]:
+        """Lease up to so many jobs.
+
+        Args:
+            known: The leases that this worker knows of; after a claim without an answer, all
+                others under its name are given back.
+            sleep: How to wait for the next look; may return early.
+        """
+        was_unsure, self._is_unsure = self._is_unsure, True
+        if was_unsure:
+            # The answer to the last claim was lost: what it leased is known to nobody.
+            self._view, self._next_look = View(), 0.0
+            await self._store.arun(release_unknown(self._worker, known=known))
+        leases = await self._claim(room, room_of, sleep)
+        self._is_unsure = False
+        return leases
+
+    async def _claim(self, room: int, room_of: RoomOf, sleep: Sleep) -> list[Lease]:
+        if time.monotonic() < self._next_look and self._view.lanes:
+            leases = await self._claim_seen(room, room_of)
+            if leases:
+                return leases
+        wait = self._next_look - time.monotonic()
+        if wait > 0:
+            await sleep(wait)
+        await self._look()
+        return await self._claim_seen(room, room_of)
+
+    async def _look(self) -> None:
+        queues = self._settings.queues
+        start = time.monotonic()
+        self._view = await self._store.arun(
+            look(queues=None if queues is None else list(queues), kinds=self._kinds)
+        )
+        end = time.monotonic()
+        cost = end - start
+        pause = max(config.LOOK_SECONDS, 9 * cost) if self._view.lanes else 3 * cost
+        self._next_look = end + min(pause, config.LOOK_SECONDS_MAX)
+
+    async def _claim_seen(self, room: int, room_of: RoomOf) -> list[Lease]:
+        limits = self._limits(room, room_of)
+        if not limits:
+            return []
+        request = ClaimRequest(
+            worker=self._worker,
+            queues=limits,
+            kinds=self._kinds,
+            tenants=None,
+            limit=min(room, config.CLAIM_LIMIT_MAX),
+            lease=self._lease_us,
+            policies=self._policies,
+        )
+        claimed = await self._store.arun(claim_seen(request, self._view))
+        self._view = claimed.view
+        return claimed.leases
+
+    def _limits(self, room: int, room_of: RoomOf) -> dict[str, int]:
+        """How many jobs to take of each queue that has some, in the order of preference."""
+        seen = dict.fromkeys(lane.queue for lane in self._view.lanes)
+        bounds = {queue: room_of(queue) for queue in seen}
+        open_queues = [queue for queue in seen if bounds[queue] is None or bounds[queue]]
+        wanted = self._wanted(open_queues, room)
+        return {
+            queue: most if (bound := bounds[queue]) is None else min(most, bound)
+            for queue, most in wanted.items()
+        }
+
+    def _wanted(self, queues: Sequence[str], room: int) -> dict[str, int]:
+        if len(queues) < 2:
+            return dict.fromkeys(queues, room)
+        named = self._settings.queues or {}
+        if self._settings.order == "strict" and named:
+            return dict.fromkeys((queue for queue in named if queue in set(queues)), room)
+        weights = {queue: named.get(queue, 0) for queue in queues}
+        return shares(weighted(weights, chance=self._chance), weights, room)

@@ -1,0 +1,90 @@
+"""Which of the leased jobs is next."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowlock.job import JobRow, Lease
+from rowlock.task import Tasks
+from rowlock.worker.buffer import Buffer
+from rowlock.worker.run import Run
+
+TASKS = Tasks()
+
+
+@TASKS.task
+def step() -> None: ...
+
+
+def run_of(name: str, *, queue: str = "q", priority: int = 0, crashes: int = 0) -> Run:
+    """A run that is told by its worker's name."""
+    fields = dict.fromkeys(JobRow._fields)
+    fields |= {"id": name, "kind": "step", "queue": queue, "rank": -priority, "token": 1}
+    row = JobRow(**fields | {"payload": "{}", "attempt": 1, "crashes": crashes})  # type: ignore[arg-type]  # columns that nobody reads
+    return Run(Lease.of_row(row, now=0), step)
+
+
+def names(buffer: Buffer, *, full: set[str] = frozenset()) -> str:
+    """What comes out of it, in order."""
+    popped = iter(lambda: buffer.pop(lambda queue: queue not in full), None)
+    return "".join(run.lease.id for run in popped)
+
+
+def filled(*runs: Run, strict: list[str] | None = None) -> Buffer:
+    buffer = Buffer(strict=strict)
+    for run in runs:
+        buffer.put(run)
+    return buffer
+
+
+def test_a_queue_is_served_by_priority_then_in_order():
+    """What is urgent passes what waits already."""
+    runs = [run_of("a"), run_of("b"), run_of("c", priority=5), run_of("d", priority=-1)]
+
+    assert "cabd" == names(filled(*runs))
+
+
+def test_queues_take_turns():
+    """One job of a calm queue waits for one of a busy one, not for all of them."""
+    busy = [run_of(name, queue="busy") for name in "abcdef"]
+    calm = [run_of(name, queue="calm") for name in "xy"]
+
+    assert "axbycdef" == names(filled(*busy, *calm))
+
+
+def test_strict_order_serves_the_first_queue_first():
+    """As the queues were named, whenever they came."""
+    runs = [run_of("x", queue="later"), run_of("a", queue="first"), run_of("b", queue="first")]
+
+    assert "abx" == names(filled(*runs, strict=["first", "later"]))
+
+
+def test_a_queue_without_a_slot_is_passed_over():
+    """The others go on."""
+    buffer = filled(run_of("a", queue="full"), run_of("b", queue="free"))
+
+    assert "b" == names(buffer, full={"full"})
+    assert (1, 1, 0) == (len(buffer), buffer.waiting("full"), buffer.waiting("free"))
+
+
+def test_what_must_run_alone_waits_apart():
+    """Nobody's turn; it is asked for."""
+    buffer = filled(run_of("a"), run_of("x", crashes=1))
+
+    assert "a" == names(buffer)
+    alone = buffer.pop_alone()
+    assert alone is not None
+    assert ("x", 0, None) == (alone.lease.id, len(buffer), buffer.pop_alone())
+
+
+@pytest.mark.parametrize("crashes", [0, 1])
+def test_one_can_be_taken_out(crashes):
+    """It was cancelled, or has waited for too long."""
+    run = run_of("b", crashes=crashes)
+    buffer = filled(run_of("a"), run, run_of("c"))
+    buffer.remove(run)
+
+    assert ["a", "c"] == [run.lease.id for run in buffer]
+    assert (2, 2, None) == (len(buffer), buffer.waiting("q"), buffer.pop_alone())
+    assert "ac" == names(buffer)
+    assert [] == list(buffer)

@@ -1,0 +1,219 @@
+"""The claimer starts where it last saw something; what lies below is found all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+import pytest_asyncio
+
+import rowlock
+from rowlock import config
+from rowlock.clock import from_us
+from rowlock.job import Lease
+from rowlock.worker.claimer import Claimer
+from rowlock.worker.settings import worker_settings
+
+BOUND_SECONDS = 20
+
+
+@pytest_asyncio.fixture
+async def app(any_url) -> AsyncIterator[rowlock.App]:
+    clock = rowlock.ManualClock()
+    async with rowlock.App(any_url, clock=clock) as app:
+        app.task(_nothing, name="step")
+        app.task(_nothing, name="other")
+        yield app
+
+
+def _nothing() -> None: ...
+
+
+def claimer_of(app: rowlock.App, **options) -> Claimer:
+    return Claimer(app.store, app, worker="w", settings=worker_settings(**options))
+
+
+async def claim(claimer: Claimer, room: int = 10) -> list[Lease]:
+    return await claimer.claim(room, lambda _: None, known=set(), sleep=asyncio.sleep)
+
+
+async def claim_until(claimer: Claimer, ids: set[str]) -> list[str]:
+    """Claim until these are found; all that was."""
+    found: list[str] = []
+    async with asyncio.timeout(BOUND_SECONDS):
+        while not ids <= set(found):
+            found += [lease.id for lease in await claim(claimer)]
+    return found
+
+
+async def enqueue(app: rowlock.App, count: int, **options) -> list[str]:
+    items = [{"kind": "step", **options} for _ in range(count)]
+    return [job.id for job in await app.aenqueue_many(items)]
+
+
+@pytest.mark.asyncio
+async def test_it_goes_on_where_it_was(app):
+    """Jobs of one lane come in their order, each once, with one look for many claims."""
+    ids = await enqueue(app, 95)
+    claimer = claimer_of(app)
+    found = await claim_until(claimer, set(ids))
+
+    assert ids == found
+    assert [] == await claim(claimer)
+
+
+@pytest.mark.asyncio
+async def test_what_was_given_back_is_found(app):
+    """A release puts a job at its old place, which the claimer has passed."""
+    ids = await enqueue(app, 200)
+    claimer = claimer_of(app)
+    first, *_ = await claim(claimer)
+    await claim(claimer)
+    await app.store.arelease(first)
+    found = await claim_until(claimer, {first.id})
+
+    assert len(found) <= len(ids)
+
+
+@pytest.mark.asyncio
+async def test_what_came_at_an_earlier_time_is_found(app):
+    """The database's clock went back."""
+    await enqueue(app, 200)
+    claimer = claimer_of(app)
+    await claim(claimer)
+    before = from_us(app.store.engine.clock.now_us() - 3_600_000_000)
+    async with rowlock.App(app.url, clock=rowlock.ManualClock(before)) as earlier:
+        (late,) = await enqueue(earlier, 1)
+
+    assert late in await claim_until(claimer, {late})
+
+
+@pytest.mark.asyncio
+async def test_what_is_more_urgent_is_found_at_the_next_look(app, monkeypatch):
+    """A lane that was not there before comes first when it is seen."""
+    await enqueue(app, 200)
+    claimer = claimer_of(app)
+    await claim(claimer)
+    (urgent,) = await enqueue(app, 1, priority=9)
+    monkeypatch.setattr(claimer, "_next_look", 0.0)
+
+    assert urgent == (await claim(claimer))[0].id
+
+
+@pytest.mark.asyncio
+async def test_all_lanes_are_served(app):
+    """Kinds and priorities compete as ever: by priority, then by time."""
+    low = await enqueue(app, 20, priority=-1)
+    high = await enqueue(app, 20, priority=1)
+    other = [job.id for job in await app.aenqueue_many([{"kind": "other"} for _ in range(20)])]
+    step = await enqueue(app, 20)
+    found = await claim_until(claimer_of(app), {*low, *high, *other, *step})
+
+    assert high + other + step + low == found
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("options", [{}, {"queues": ["busy", "calm"]}])
+async def test_a_busy_queue_leaves_room_for_a_calm_one(app, options):
+    """Every claim takes something of both."""
+    await enqueue(app, 300, queue="busy")
+    (calm,) = await enqueue(app, 1, queue="calm")
+    leases = await claim(claimer_of(app, **options), room=50)
+
+    assert calm in {lease.id for lease in leases}
+    # What was kept free for the calm one is little.
+    assert 40 <= len(leases) <= 50
+
+
+@pytest.mark.asyncio
+async def test_strict_order_lets_the_first_queue_have_all(app):
+    """That is what it is for."""
+    calm = await enqueue(app, 1, queue="calm")
+    busy = await enqueue(app, 60, queue="busy")
+    claimer = claimer_of(app, queues=["busy", "calm"], order="strict")
+
+    assert busy[:50] == [lease.id for lease in await claim(claimer, room=50)]
+    assert busy[50:] + calm == [lease.id for lease in await claim(claimer, room=50)]
+
+
+@pytest.mark.asyncio
+async def test_the_next_time_is_told(app):
+    """In how many seconds a job that waits for its time will be due."""
+    await app.aenqueue("step", delay=30)
+    claimer = claimer_of(app)
+
+    assert [] == await claim(claimer)
+    assert 30 == pytest.approx(claimer.due_in, abs=0.1)
+
+
+@pytest.mark.asyncio
+async def test_paused_queues_and_foreign_kinds_are_left_alone(app):
+    """Neither is looked at, whether queues are named or not."""
+    await enqueue(app, 5, queue="paused")
+    await app.aenqueue("foreign")
+    await app.apause("paused")
+
+    assert [] == await claim(claimer_of(app))
+    assert [] == await claim(claimer_of(app, queues=["paused", "default"]))
+
+
+# What only PostgreSQL does: others' transactions end when they like.
+
+
+@pytest_asyncio.fixture
+async def server(postgres_url) -> AsyncIterator[rowlock.App]:
+    async with rowlock.App(postgres_url) as app:
+        app.task(_nothing, name="step")
+        yield app
+
+
+@pytest.mark.asyncio
+async def test_what_was_committed_late_is_found(server):
+    """Its time is that of its enqueue, long before it could be seen."""
+    async with await psycopg.AsyncConnection.connect(server.url) as connection:
+        late = await server.aenqueue("step", conn=connection)
+        ids = await enqueue(server, 200)
+        claimer = claimer_of(server)
+        await claim_until(claimer, set(ids[:50]))
+        await connection.commit()
+
+        assert late.id in await claim_until(claimer, {late.id})
+
+
+@pytest.mark.asyncio
+async def test_what_another_had_locked_is_found(server):
+    """Its claim was undone; we had passed over it."""
+    ids = await enqueue(server, 200)
+    claimer = claimer_of(server)
+    async with await psycopg.AsyncConnection.connect(server.url) as connection:
+        await connection.execute(
+            "SELECT FROM rowlock.job WHERE id = ANY (%s) FOR UPDATE", [ids[:30]]
+        )
+        found = await claim_until(claimer, set(ids[30:60]))
+        await connection.rollback()
+
+    assert set(ids[:30]).isdisjoint(found)
+    assert set(ids[:30]) <= set(await claim_until(claimer, set(ids[:30])))
+
+
+@pytest.mark.asyncio
+async def test_what_came_back_is_found_while_a_transaction_is_held(server):
+    """Dead entries make looks dear; they are taken less often, but taken."""
+    ids = await enqueue(server, 6_000)
+    claimer = claimer_of(server)
+    async with await psycopg.AsyncConnection.connect(server.url) as connection:
+        await connection.execute("SELECT pg_current_xact_id(), count(*) FROM rowlock.job")
+        first = (await claim(claimer))[0]
+        while len(leases := await claim(claimer, room=500)) == 500:
+            await server.store.asucceed(leases)
+        await server.store.arelease(first)
+
+        assert [first.id] == await claim_until(claimer, {first.id})
+    assert len(ids) == 6_000
+
+
+def test_a_look_is_never_put_off_for_long():
+    """However dear they are: that is how long something may lie below."""
+    assert config.LOOK_SECONDS_MAX <= 2

@@ -71,6 +71,14 @@ def wait_for_file(path: str, note: str) -> str:
     return "seen"
 
 
+@app.task
+def wait_for_stop(ctx: rowlock.Context, note: str) -> None:
+    """Say when the worker has been told to stop."""
+    while not ctx.stopping:
+        time.sleep(0.01)
+    Path(note).touch()
+
+
 @app.task(timeout=0.5, max_attempts=2, retry=rowlock.retry.fixed(0))
 def never_ends() -> None:
     while True:

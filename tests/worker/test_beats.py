@@ -7,9 +7,11 @@ import time
 
 import pytest
 
+from rowlock import config
 from rowlock.job import Beat, Lease
 from rowlock.store import open_store
 from rowlock.store.options import new_job
+from rowlock.testing.proxy import FaultyProxy, Mode
 from rowlock.worker.beats import Beats
 
 LEASE_SECONDS = 0.6
@@ -103,3 +105,46 @@ def test_a_dropped_lease_is_not_beaten_for(store):
         wait_until(lambda: told)
 
     assert {other.id} == {id for id, _ in told}
+
+
+def has_grown(store, lease) -> bool:
+    """Whether it was extended since it was claimed."""
+    return store.get(lease.id).lease_expires_at > lease.expires_at
+
+
+def test_handlers_can_not_keep_the_connections_from_the_beats(postgres_url):
+    """All of the app's connections are busy: the lease is extended all the same."""
+    store = open_store(postgres_url)
+    looking = open_store(postgres_url)
+    lease = held(store)
+    pool = store.engine.pool
+    busy = [pool.take() for _ in range(config.POSTGRES_POOL_MAX)]
+    beats, told = beats_of(store)
+    with beats:
+        beats.hold(lease)
+        wait_until(lambda: has_grown(looking, lease))
+    for connection in busy:
+        pool.give(connection, is_sound=True)
+    store.close()
+    looking.close()
+
+    assert [] == told
+
+
+def test_a_silent_network_holds_up_one_beat_only(postgres_url):
+    """A beat without an answer is given up after a third of the lease, not after a call's time."""
+    looking = open_store(postgres_url)
+    with FaultyProxy(postgres_url) as proxy:
+        store = open_store(f"{proxy.url}?call_timeout=600")
+        lease = held(store)
+        beats, _ = beats_of(store)
+        with beats:
+            beats.hold(lease)
+            wait_until(lambda: has_grown(looking, lease))
+            proxy.mode = Mode.BLACKHOLE
+            threading.Event().wait(LEASE_SECONDS)
+            silent = looking.get(lease.id).lease_expires_at
+            proxy.mode = Mode.PASS
+            wait_until(lambda: looking.get(lease.id).lease_expires_at > silent)
+        store.close()
+    looking.close()

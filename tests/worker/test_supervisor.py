@@ -130,11 +130,14 @@ def test_a_drain_runs_also_what_a_dead_child_held_unknown(app):
 
 def test_sigterm_waits_for_running_jobs(app, tmp_path):
     """A running job finishes within the grace; the exit is a good one, and no lease is left."""
-    note, go_on = tmp_path / "note", tmp_path / "go-on"
+    note, stopped, go_on = tmp_path / "note", tmp_path / "stopped", tmp_path / "go-on"
     job = app.enqueue("wait_for_file", {"path": str(go_on), "note": str(note)})
+    app.enqueue("wait_for_stop", {"note": str(stopped)})
     with worker(app) as process:
         wait_until(lambda: runners(note))
+        wait_until(lambda: len(app.list(state="running").jobs) == 2)
         process.terminate()
+        wait_until(stopped.exists)
         app.enqueue("noop")
         go_on.touch()
 
@@ -319,3 +322,33 @@ def test_without_an_app_it_says_what_it_needs():
 
     assert 2 == done.returncode
     assert "--app" in done.stderr
+
+
+def test_the_supervisor_finds_the_childrens_database(tmp_path):
+    """Also when the app changes its directory and names its file relative to that."""
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "moving_app.py").write_text(
+        "import os, time\n"
+        "import rowlock\n"
+        "os.chdir('inside')\n"
+        "app = rowlock.App('sqlite:///jobs.db')\n"
+        "@app.task\n"
+        "def work() -> None:\n"
+        "    time.sleep(3)\n",
+        "utf-8",
+    )
+    with rowlock.App(f"sqlite:///{tmp_path}/inside/jobs.db") as app:
+        job = app.enqueue("work")
+        words = ["--app", "moving_app:app", "worker", "--drain", "--lease", "1"]
+        clean = {name: each for name, each in os.environ.items() if not name.startswith("ROWLOCK_")}
+        done = subprocess.run(
+            [sys.executable, "-m", "rowlock", *words],
+            cwd=tmp_path,
+            env=clean,
+            timeout=60,
+            check=False,
+        )
+        found = app.get(job.id)
+
+    assert (0, JobState.SUCCEEDED, 1) == (done.returncode, found.state, found.attempt)
+    assert not (tmp_path / "jobs.db").exists()

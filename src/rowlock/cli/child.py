@@ -55,7 +55,7 @@ def leave(code: int) -> NoReturn:
 async def _serve(orders: Orders) -> int:
     table = LeaseTable(orders.table_descriptor, orders.table_slots)
     app = open_inherited_app(orders.app)
-    _tell(orders, {"url": app.url, "schema": app.store.engine.schema})
+    _tell(orders, {"url": app.store.engine.address, "schema": app.store.engine.schema})
     engine = Engine(
         app.store,
         app,

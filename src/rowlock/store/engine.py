@@ -21,6 +21,11 @@ class Engine(Protocol):
     binder: Binder
 
     @property
+    def address(self) -> str:
+        """The URL by which others find this very database, wherever they are; not for logs."""
+        ...
+
+    @property
     def clock(self) -> Clock | None:
         """None: the database's own."""
         ...

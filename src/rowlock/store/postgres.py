@@ -60,6 +60,7 @@ class PostgresEngine:
 
     def __init__(self, url: str, *, schema: str, clock: Clock | None) -> None:
         self.url: PostgresUrl = PostgresUrl.parse(url)
+        self.address = url
         self.schema = schema
         self.clock = clock
         self.binder: drive.Binder = drive.Binder(Dialect.POSTGRES, schema, ParameterStyle.PYFORMAT)

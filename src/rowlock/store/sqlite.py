@@ -48,7 +48,9 @@ class SqliteEngine:
     ) -> None:
         self.file: SqliteFile = SqliteFile(path_of(url), busy_seconds=busy_seconds)
         self.schema = schema
-        self.url = url
+        # Absolute: others may be in other directories. No URL can name a path with a question mark.
+        path = str(self.file.path)
+        self.address: str = url if "?" in path else f"sqlite:///{path}"
         self.clock: Clock = clock or SystemClock()
         self.binder: drive.Binder = drive.Binder(Dialect.SQLITE, schema, ParameterStyle.NAMED)
         self._is_migrated = False

@@ -2,22 +2,26 @@
 
 For workers without a supervisor. A handler that holds the interpreter lock for longer than a lease
 stops these beats too; under `rowlock worker` it can't.
+
+The beats have connections of their own: handlers may keep all of the app's busy, and a call that
+hangs for as long as the app allows would be several beats missed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 
 from rowlock import config
-from rowlock.errors import StoreUnavailable
 from rowlock.job import Beat, Lease
-from rowlock.store import Store
+from rowlock.store import Store, open_store
+from rowlock.store.url import hurried
 from rowlock.worker.trouble import Trouble
 
 
 class Beats:
-    """Extends the leases that it holds every third of their length; a context manager.
+    """Extends the leases that it holds every third of their length; a context manager, also async.
 
     `on_beat` hears, in the beats' thread, of each lease that was lost or asked to cancel. It is
     also the `Holdings` of an embedded engine: nobody watches its deadlines.
@@ -26,7 +30,9 @@ class Beats:
     def __init__(
         self, store: Store, *, lease_seconds: float, on_beat: Callable[[Lease, Beat], None]
     ) -> None:
-        self._store = store
+        engine = store.engine
+        url = hurried(engine.address, lease_seconds / 3)
+        self._store = open_store(url, schema=engine.schema, clock=engine.clock)
         self._lease_seconds = lease_seconds
         self._on_beat = on_beat
         self._leases: dict[str, Lease] = {}
@@ -42,6 +48,14 @@ class Beats:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
+        self._store.close()
+
+    async def __aenter__(self) -> Beats:
+        return self.__enter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        # A beat that is under way may take a moment.
+        await asyncio.to_thread(self.__exit__)
 
     def hold(self, lease: Lease) -> None:
         """Beat for a lease from now on."""
@@ -75,7 +89,7 @@ class Beats:
                     self._beat(leases)
                     self._trouble.over()
                 pause = third
-            except StoreUnavailable as error:
+            except Exception as error:  # noqa: BLE001  # without beats every lease would be lost
                 # The next beat may come through before the leases end.
                 pause = min(third, config.BEAT_RETRY_SECONDS_MAX, self._trouble.pause(error))
 

@@ -76,7 +76,7 @@ class Drain:
 
     async def arun(self) -> int:
         """As `run`, on the running loop."""
-        with self._beats:
+        async with self._beats:
             while leases := await self._store.aclaim(**self._wanted()):
                 held = [self._hold(lease) for lease in leases]
                 try:

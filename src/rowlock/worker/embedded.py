@@ -55,9 +55,8 @@ class EmbeddedWorker:
     async def run(self) -> None:
         """Serve until stopped."""
         logger.info("worker %s runs in this process, without a supervisor", self.id)
-        with self._beats:
-            async with self._household.kept():
-                await self._engine.run()
+        async with self._beats, self._household.kept():
+            await self._engine.run()
 
     def stop(self) -> None:
         """Claim nothing more; `run` ends when the running jobs have, or the grace is over."""

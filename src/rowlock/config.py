@@ -68,8 +68,10 @@ SCHEDULE_LATE_SECONDS: Final = 300.0
 SCHEDULE_MISSED_MAX: Final = 100
 # One transaction fires the ticks of so many schedules.
 SCHEDULE_BATCH_ROWS: Final = 50
-# A scheduler looks at least so often: that is when it sees what others wrote.
+# A scheduler looks at least so often: without a bell, that is when it sees what others wrote.
 SCHEDULER_SLEEP_SECONDS_MAX: Final = 30.0
+# With a bell no more often than this: in SQLite every write rings it.
+SCHEDULER_REST_SECONDS: Final = 1.0
 # While the database is away, services look again after so long, at first and at last.
 SERVICE_RETRY_SECONDS: Final = 0.5
 SERVICE_RETRY_SECONDS_MAX: Final = 30.0

@@ -141,3 +141,40 @@ async def test_how_long_it_sleeps(wait: float | None, slept: float):
     scheduler = Scheduler(FakeStore(nothing(wait)))
 
     assert slept == await scheduler._fire()
+
+
+@pytest.mark.asyncio
+async def test_a_schedule_of_another_process_is_noticed(
+    any_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    """A worker that would look again in ten minutes hears of it by the bell."""
+    monkeypatch.setattr(config, "SCHEDULER_SLEEP_SECONDS_MAX", 600.0)
+    async with rowlock.App(any_url) as app, rowlock.App(any_url) as other:
+
+        @app.task
+        async def tick() -> None: ...
+
+        async with app.worker():
+            await app.await_((await tick.aenqueue()).id, timeout=30)
+            # Once it was there, it may be that only a sleeping scheduler is left.
+            await asyncio.sleep(2 * config.SCHEDULER_REST_SECONDS)
+            await other.aschedule("s", "tick", cron=SECOND_TICKS)
+            await eventually(lambda: has_jobs(app, 2))
+            await other.store.apause_schedule("s")
+            fired = len((await app.alist()).jobs)
+            await other.store.aresume_schedule("s")
+            await eventually(lambda: has_jobs(app, fired + 1))
+
+
+@pytest.mark.asyncio
+async def test_it_rests_however_often_it_is_woken(monkeypatch: pytest.MonkeyPatch):
+    """Every write to a SQLite file rings: not every one is worth a look. A tick is never late."""
+    monkeypatch.setattr(config, "SCHEDULER_REST_SECONDS", 600.0)
+    store = FakeStore(nothing(0.01), nothing(0.01), nothing(600.0))
+    scheduler = Scheduler(store)
+    async with running(scheduler.run), asyncio.timeout(20):
+        await eventually(lambda: asyncio.sleep(0, not store.answers))
+        scheduler.wake()
+        await asyncio.sleep(0.1)
+
+        assert 3 == store.calls

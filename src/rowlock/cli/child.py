@@ -56,6 +56,7 @@ async def _serve(orders: Orders) -> int:
     table = LeaseTable(orders.table_descriptor, orders.table_slots)
     app = open_inherited_app(orders.app)
     _tell(orders, {"url": app.store.engine.address, "schema": app.store.engine.schema})
+    household = Household(app.store, app, worker=orders.worker, settings=orders.settings)
     engine = Engine(
         app.store,
         app,
@@ -64,12 +65,12 @@ async def _serve(orders: Orders) -> int:
         holdings=table,
         state=app.state,
         prepare=prepare_follow_up,
+        on_news=household.hear,
         app=orders.app,
     )
     _show(engine, orders, Title("rowlock child"))
     hearing = Hearing(orders.hear_descriptor, engine)
     hearing.start()
-    household = Household(app.store, app, worker=orders.worker, settings=orders.settings)
     try:
         async with household.kept():
             left = await engine.run()

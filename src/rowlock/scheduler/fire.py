@@ -15,8 +15,8 @@ class Scheduler:
     """Enqueues the jobs of schedules when they are due. Any number may run on one database.
 
     It sleeps by this machine's monotonic clock for as long as the database says that there is
-    until the next tick, and at most 30 seconds: a schedule that another process has just written,
-    or a clock that was set, is seen then.
+    until the next tick, and at most 30 seconds: a clock that was set is seen then, and so is a
+    schedule that another process has written, where no bell can be heard.
     """
 
     def __init__(self, store: Store, *, chance: Random | None = None) -> None:
@@ -28,11 +28,15 @@ class Scheduler:
     async def run(self) -> None:
         """Fire until cancelled."""
         await repeat(
-            self._fire, what="schedules are not fired", woken=self._woken, chance=self._chance
+            self._fire,
+            what="schedules are not fired",
+            woken=self._woken,
+            chance=self._chance,
+            rest_seconds=config.SCHEDULER_REST_SECONDS,
         )
 
     def wake(self) -> None:
-        """Look at once: a schedule was written. From the loop that it runs on."""
+        """Look soon: a schedule may have been written. From the loop that it runs on."""
         self._woken.set()
 
     async def _fire(self) -> float:

@@ -20,7 +20,9 @@ logger: logging.Logger = logging.getLogger("rowlock.scheduler")
 Act = Callable[[], Awaitable[float]]
 
 
-async def repeat(act: Act, *, what: str, woken: asyncio.Event, chance: Random) -> None:
+async def repeat(
+    act: Act, *, what: str, woken: asyncio.Event, chance: Random, rest_seconds: float = 0.0
+) -> None:
     """Do something for ever; it returns in how many seconds it is to be done again.
 
     While the database is away it is tried less and less often, and said once.
@@ -28,6 +30,7 @@ async def repeat(act: Act, *, what: str, woken: asyncio.Event, chance: Random) -
     Args:
         what: For the log: "schedules are not fired".
         woken: Once set, it is done at once.
+        rest_seconds: But so long after the last time, however often it is woken.
     """
     failures = 0
     while True:
@@ -43,7 +46,9 @@ async def repeat(act: Act, *, what: str, woken: asyncio.Event, chance: Random) -
             if failures:
                 logger.info("the database is back after %d tries", failures)
             failures = 0
-        await _sleep(pause, woken)
+        rest = min(pause, rest_seconds)
+        await asyncio.sleep(rest)
+        await _sleep(pause - rest, woken)
 
 
 def jittered(seconds: float, chance: Random) -> float:

@@ -49,6 +49,7 @@ class EmbeddedWorker:
             holdings=self._beats,
             state=state,
             prepare=prepare,
+            on_news=self._household.hear,
             app=find_app(tasks),
         )
 

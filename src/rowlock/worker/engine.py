@@ -16,6 +16,7 @@ import logging
 import math
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -65,6 +66,7 @@ class Engine:
         holdings: Holdings,
         state: Any,
         prepare: Prepare,
+        on_news: Callable[[], None],
         app: str | None = None,
     ) -> None:
         self._store = store
@@ -74,6 +76,8 @@ class Engine:
         self._holdings = holdings
         is_strict = settings.order == "strict" and settings.queues is not None
         self._buffer = Buffer(strict=list(settings.queues or {}) if is_strict else None)
+        # Called when the bell rings for no queue in particular.
+        self._on_news = on_news
         self._running: dict[str, Run] = {}
         self._queues = settings.queues or {}
         self._quarantined: set[str] = set()
@@ -182,6 +186,8 @@ class Engine:
 
     def _ring(self, queue: str) -> None:
         queues = self._settings.queues
+        if not queue:
+            self._on_news()
         if not queue or queues is None or queue in queues:
             self._wake.set()
             self._rung.set()
@@ -190,6 +196,7 @@ class Engine:
         self._has_bell = is_working
         # What happened while nobody listened is found by looking.
         self._wake.set()
+        self._on_news()
 
     async def _claim_until_stopped(self) -> None:
         while not self._stopping.is_set():

@@ -34,6 +34,7 @@ class Household:
         self._tasks = tasks
         self._worker = worker
         self._settings = settings
+        self._scheduler = Scheduler(store)
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
@@ -46,6 +47,10 @@ class Household:
                 for service in services:
                     service.cancel()
         await self._depart()
+
+    def hear(self) -> None:
+        """The bell rang for nobody in particular: schedules may have changed."""
+        self._scheduler.wake()
 
     def _services(self) -> list[Service]:
         services: list[Service] = [self._announce_on]
@@ -99,7 +104,7 @@ class Household:
         await self._insist(
             lambda: adeclare_schedules(self._store, self._tasks), "schedules can't be declared"
         )
-        await Scheduler(self._store).run()
+        await self._scheduler.run()
 
     @staticmethod
     async def _insist(act: Callable[[], Awaitable[object]], what: str) -> object:

@@ -45,6 +45,7 @@ from rowlock.store.steps import (
     Begin,
     Commit,
     Op,
+    Ring,
     Rows,
     Statement,
     Steps,
@@ -52,6 +53,8 @@ from rowlock.store.steps import (
     writing,
 )
 
+# Heard by whoever listens: schedulers look at once whether they are to fire something sooner.
+_RING = Ring(frozenset({""}))
 # A name that is taken when we write and free when we look is being deleted again and again.
 _LOOKS = 3
 
@@ -94,7 +97,9 @@ def put_schedule(new: NewSchedule) -> Op[Schedule]:
 
     def steps() -> Steps[Schedule]:
         yield Begin()
-        return schedule_of((yield from _put(new, ScheduleSource.USER)))
+        row = yield from _put(new, ScheduleSource.USER)
+        yield _RING
+        return schedule_of(row)
 
     return writing("put_schedule", steps, repeat=steps)
 
@@ -116,7 +121,9 @@ def declare_schedules(
         yield Statement("lock_declared")
         for new in ordered:
             yield from _put(new, ScheduleSource.CODE)
-        return sorted(row[0] for row in (yield Statement("drop_undeclared", values)))
+        dropped = yield Statement("drop_undeclared", values)
+        yield _RING
+        return sorted(row[0] for row in dropped)
 
     return writing("declare_schedules", steps, repeat=steps)
 
@@ -200,6 +207,7 @@ def set_schedule_pause(name: str, *, is_paused: bool) -> Op[Schedule]:
         next_at = row.next_at if is_paused else _cron_of(row).next_after(now)
         values = {"name": name, "is_paused": is_paused, "next_at": next_at}
         yield Statement("pause_schedule", values)
+        yield _RING
         return schedule_of(row._replace(is_paused=is_paused, next_at=next_at))
 
     return writing("pause_schedule", steps, repeat=steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.cli.conftest import HOSTILE
+from tests.cli.conftest import HOSTILE, documents
 
 
 def test_list(app, run):
@@ -13,16 +13,16 @@ def test_list(app, run):
     app.schedule("a", "report", cron="@hourly")
     app.store.pause_schedule("a")
     head, first, second = run("cron", "list").stdout.splitlines()
-    documents = json.loads(run("cron", "list", "--json").stdout)
+    found = json.loads(run("cron", "list", "--json").stdout)
 
     assert head.split() == ["SCHEDULE", "STATUS", "CRON", "TIMEZONE", "KIND", "NEXT", "LAST"]
     assert ["a", "paused", "@hourly", "UTC", "report", "-", "-"] == first.split()
     assert {"b", "on", "Europe/Berlin", "report"} <= set(second.split())
-    assert ["a", "b"] == [document["name"] for document in documents]
+    assert ["a", "b"] == [document["name"] for document in found]
     assert ({"n": 1}, "user", "skip") == tuple(
-        documents[1][name] for name in ("payload", "source", "missed")
+        found[1][name] for name in ("payload", "source", "missed")
     )
-    assert documents[1]["next_at"].endswith("Z")
+    assert found[1]["next_at"].endswith("Z")
 
 
 def test_an_empty_list(run):
@@ -64,9 +64,35 @@ def test_pause_and_resume(app, run):
     assert [False, True] == [schedule.is_paused for schedule in app.store.list_schedules()]
 
 
+def test_delete(app, run):
+    """Schedules are removed by name, and what they enqueued stays; as JSON a line for each."""
+    for name in ("a", "b", "c"):
+        app.schedule(name, "report", cron="@daily")
+    run("cron", "run", "a")
+
+    assert "deleted a\n" == run("cron", "delete", "a").stdout
+    assert [{"name": "b", "deleted": True}] == documents(run("cron", "delete", "b", "--json"))
+    assert ["c"] == [schedule.name for schedule in app.store.list_schedules()]
+    assert 1 == len(app.list(kind="report"))
+
+
+def test_the_others_are_still_worked_on(app, run):
+    """An unknown name among several is told, and decides the exit code."""
+    app.schedule("a", "report", cron="@daily")
+    paused = run("cron", "pause", "nobody", "a", "--json")
+    resumed = run("cron", "resume", "nobody", "a", "--json")
+    deleted = run("cron", "delete", "nobody", "a")
+
+    assert [(3, [True]), (3, [False])] == [
+        (done.exit_code, [document["is_paused"] for document in documents(done)])
+        for done in (paused, resumed)
+    ]
+    assert (3, "deleted a\n") == (deleted.exit_code, deleted.stdout)
+
+
 def test_an_unknown_name(run):
     """Exit code 3, and one line that says so."""
-    for action in ("run", "pause", "resume"):
+    for action in ("run", "pause", "resume", "delete"):
         done = run("cron", action, "nobody")
         assert (3, True) == (done.exit_code, "no schedule 'nobody'" in done.stderr)
 

@@ -1,4 +1,4 @@
-"""`rowlock cron`: the schedules, when they are due, and to run, pause and resume them."""
+"""`rowlock cron`: the schedules, when they are due, and to run, pause, resume and delete them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from rowlock.cli import Target, show
 from rowlock.cli.choose import as_json_option
+from rowlock.cli.jobs import each
 
 if TYPE_CHECKING:
     from rowlock.app import App
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def cron() -> None:
-    """Look at schedules, run, pause and resume them."""
+    """Look at schedules; run, pause, resume and delete them."""
 
 
 @cron.command("list")
@@ -86,21 +87,53 @@ def run(target: Target, *, name: str, as_json: bool) -> None:
 
 @cron.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@as_json_option
 @click.pass_obj
-def pause(target: Target, *, names: tuple[str, ...]) -> None:
+def pause(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
     """Fire nothing of these schedules until they are resumed."""
     with target.open_app() as app:
-        for name in names:
-            app.store.pause_schedule(name)
-            click.echo(f"paused {show.escaped(name)}")
+
+        def act(name: str) -> None:
+            schedule = app.store.pause_schedule(name)
+            _tell(document(schedule), f"paused {show.escaped(name)}", as_json=as_json)
+
+        each(names, act)
 
 
 @cron.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@as_json_option
 @click.pass_obj
-def resume(target: Target, *, names: tuple[str, ...]) -> None:
+def resume(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
     """Go on with the next tick from now; those that fell into the pause are over."""
     with target.open_app() as app:
-        for name in names:
+
+        def act(name: str) -> None:
             schedule = app.store.resume_schedule(name)
-            click.echo(f"resumed {show.escaped(name)}, next {_shown(schedule.next_at)}")
+            text = f"resumed {show.escaped(name)}, next {_shown(schedule.next_at)}"
+            _tell(document(schedule), text, as_json=as_json)
+
+        each(names, act)
+
+
+@cron.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@as_json_option
+@click.pass_obj
+def delete(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
+    """Remove schedules for good; jobs that they enqueued stay.
+
+    One that stands in the code is written again when a worker of that code starts.
+    """
+    with target.open_app() as app:
+
+        def act(name: str) -> None:
+            app.store.delete_schedule(name)
+            gone = {"name": name, "deleted": True}
+            _tell(gone, f"deleted {show.escaped(name)}", as_json=as_json)
+
+        each(names, act)
+
+
+def _tell(document: dict[str, object], text: str, *, as_json: bool) -> None:
+    click.echo(show.as_json(document) if as_json else text)

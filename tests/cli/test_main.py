@@ -73,6 +73,17 @@ def test_options_come_from_the_environment(run_with):
     assert "shop:app sqlite:///b.db\n" == run_with(show_target, env=env).output
 
 
+def test_a_workers_options_come_from_the_environment():
+    """Each is `ROWLOCK_` and its long name; what is destructive has no variable."""
+    arguments = ["--app", "shop:app", "worker"]
+    bad = CliRunner().invoke(main, arguments, env={"ROWLOCK_CONCURRENCY": "many"})
+    purge = ["--database-url", "sqlite:///none.db", "dead", "purge"]
+    kept = CliRunner().invoke(main, purge, env={"ROWLOCK_DEAD_PURGE_ALL": "1"})
+
+    assert (2, True) == (bad.exit_code, "'--concurrency'" in bad.output)
+    assert 2 == kept.exit_code
+
+
 @pytest.mark.parametrize(
     ("error", "exit_code"),
     [

@@ -170,15 +170,21 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
-    context_settings={
-        "auto_envvar_prefix": "ROWLOCK",
-        "help_option_names": ["-h", "--help"],
-        "max_content_width": 100,
-    },
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.option("--app", metavar="MODULE:APP", show_envvar=True, help="The app and its tasks.")
 @click.option(
-    "--database-url", metavar="URL", show_envvar=True, help="sqlite:///FILE or postgresql://..."
+    "--app",
+    metavar="MODULE:APP",
+    envvar="ROWLOCK_APP",
+    show_envvar=True,
+    help="The app and its tasks.",
+)
+@click.option(
+    "--database-url",
+    metavar="URL",
+    envvar="ROWLOCK_DATABASE_URL",
+    show_envvar=True,
+    help="sqlite:///FILE or postgresql://...",
 )
 @click.version_option(__version__, prog_name="rowlock", message="%(prog)s %(version)s")
 @click.pass_context

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rowlock.observe.log import Format, Level
 
 
-@click.command()
+@click.command(context_settings={"auto_envvar_prefix": "ROWLOCK"})
 @click.option("-q", "--queues", metavar="NAME[:SLOTS],...", help="Which queues; default all.")
 @click.option("-c", "--concurrency", type=int, default=20, show_default=True, help="Slots a child.")
 @click.option("-p", "--processes", type=click.IntRange(1, 256), default=1, show_default=True)
@@ -68,7 +68,8 @@ def worker(
 ) -> None:
     """Run jobs until interrupted: SIGTERM or Ctrl-C ends it politely, a second one at once.
 
-    Needs --app. Exit code 0 if all children ended well.
+    Needs --app. Exit code 0 if all children ended well. Each option can also be given in the
+    environment, as ROWLOCK_ and its name: ROWLOCK_CONCURRENCY=50.
     """
     from rowlock.worker.settings import parse_queues, worker_settings
     from rowlock.worker.supervisor import Supervisor

@@ -7,6 +7,7 @@ else.
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Iterator
@@ -54,6 +55,8 @@ class ManualClock:
         self._now_us += duration_us(duration, option="duration")
 
 
+# Jobs of a batch have their times in common.
+@functools.lru_cache(maxsize=256)
 def from_us(microseconds: int) -> datetime:
     """The aware UTC datetime of a stored time."""
     return EPOCH + timedelta(microseconds=microseconds)

@@ -85,7 +85,13 @@ def array_literal(value: Any) -> Any:
     """A list as PostgreSQL writes arrays. psycopg's own dumper took five times as long."""
     if not isinstance(value, list):
         return value
-    return "{" + ",".join([_element(item) for item in value]) + "}"
+    first = value[0] if value else None
+    # Most columns of a batch are the same in every row: kinds, queues, policies, what is not set.
+    if value.count(first) == len(value):
+        elements = [_element(first)] * len(value)
+    else:
+        elements = [_element(item) for item in value]
+    return "{" + ",".join(elements) + "}"
 
 
 def _element(item: Any) -> str:

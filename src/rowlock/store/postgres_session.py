@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
@@ -63,7 +63,7 @@ class Session:
                     sql, values, prepare=None if step.name in PREPARED else False
                 )
                 self.is_at_start = False
-                return cursor.fetchall() if cursor.description else []
+                return cursor.fetchall() if _has_rows(cursor) else []
 
     def _commit(self) -> None:
         if self._is_begun:
@@ -122,7 +122,7 @@ class AsyncSession:
                     sql, values, prepare=None if step.name in PREPARED else False
                 )
                 self.is_at_start = False
-                return await cursor.fetchall() if cursor.description else []
+                return await cursor.fetchall() if _has_rows(cursor) else []
 
     async def _commit(self) -> None:
         if self._is_begun:
@@ -140,3 +140,8 @@ class AsyncSession:
         except psycopg.Error:
             return False
         return not self._connection.closed
+
+
+def _has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:
+    """As `cursor.description`, which makes an object of every column first."""
+    return cursor.pgresult is not None and cursor.pgresult.nfields > 0

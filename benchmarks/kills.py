@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -169,7 +169,7 @@ def storm(scene: Scene) -> None:
     report_storm(scene, jobs, f"{kills} children killed, {crashes} crashes, {took:.0f} s")
 
 
-def report_storm(scene: Scene, jobs: list[rowlock.Job], what: str) -> None:
+def report_storm(scene: Scene, jobs: Sequence[rowlock.Job], what: str) -> None:
     lines = scene.lines()
     starts = Counter(line[1] for line in lines if line[0] == "start")
     latest = {line[1]: float(line[3]) for line in lines if line[0] == "start"}

@@ -150,13 +150,13 @@ class App(Tasks, ScheduleCalls):
 
     # Enqueue
 
-    def send(self, jobs: Sequence[NewJob], *, conn: object | None) -> builtins.list[Job]:
+    def send(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
         """Enqueue checked jobs; what tasks use."""
         return self.store.enqueue(
             jobs, conn=conn, notify_in_transaction=self._notify_in_transaction
         )
 
-    async def asend(self, jobs: Sequence[NewJob], *, conn: object | None) -> builtins.list[Job]:
+    async def asend(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
         """As `send`."""
         return await self.store.aenqueue(
             jobs, conn=conn, notify_in_transaction=self._notify_in_transaction
@@ -186,7 +186,7 @@ class App(Tasks, ScheduleCalls):
 
     def enqueue_many(
         self, items: Sequence[NewJob | Mapping[str, Any]], *, conn: object | None = None
-    ) -> builtins.list[Job]:
+    ) -> Sequence[Job]:
         """Enqueue many jobs in one transaction, all or none; answers are in the same order.
 
         Args:
@@ -198,7 +198,7 @@ class App(Tasks, ScheduleCalls):
 
     async def aenqueue_many(
         self, items: Sequence[NewJob | Mapping[str, Any]], *, conn: object | None = None
-    ) -> builtins.list[Job]:
+    ) -> Sequence[Job]:
         """As `enqueue_many`."""
         return await self.asend([self.prepare(item) for item in items], conn=conn)
 

@@ -53,6 +53,9 @@ CLAIM_LIMIT_MAX: Final = 10_000
 ENQUEUE_MANY_MAX: Final = 10_000_000
 # One statement's rows: large enough to be fast, small enough to hold no lock for long.
 BATCH_ROWS: Final = 1_000
+# From how many on jobs are copied, and how many at a time.
+COPY_ROWS_MIN: Final = 200
+COPY_ROWS_MAX: Final = 10_000
 # Recovery, retention and bulk work commit after so many rows.
 MAINTENANCE_BATCH_ROWS: Final = 500
 LIST_LIMIT_DEFAULT: Final = 100

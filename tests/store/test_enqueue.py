@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from rowlock import config
@@ -327,3 +328,42 @@ def test_the_widest_options_are_taken(store: Store):
 
     assert (-100, name) == (stored(store, low.id).priority, stored(store, low.id).key)
     assert (100, 1_000_000) == (stored(store, high.id).priority, high.max_attempts)
+
+
+def test_many_are_copied(store: Store, clock: ManualClock):
+    """Each has what it was given, in order, and is answered for as any other."""
+    now = clock.now_us()
+    jobs = [
+        made(
+            kind=f"kind-{number % 3}",
+            payload=f'{{"n":{number},"text":"a\\tb\\\\n\\\\\\\\N ü"}}',
+            queue=f"q{number % 2}",
+            priority=number % 5,
+            delay=number % 7,
+            tags=["odd"] if number % 2 else None,
+            meta={"n": number},
+        )
+        for number in range(config.COPY_ROWS_MIN + 5)
+    ]
+    answers = store.enqueue(jobs)
+
+    assert [job.id for job in jobs] == [answer.id for answer in answers]
+    assert {True} == {answer.created for answer in answers}
+    found = [stored(store, answer.id) for answer in answers]
+    assert list(answers) == [msgspec.structs.replace(job, created=True) for job in found]
+    assert [from_us(now + number % 7 * 1_000_000) for number in range(len(jobs))] == [
+        job.run_at for job in found
+    ]
+    assert (answers[-1], list(answers)[5:9]) == (list(answers)[-1], list(answers[5:9]))
+
+
+def test_many_with_one_of_them_twice(store: Store):
+    """The second is its resend, in the same call and in a later one."""
+    jobs = [made() for _ in range(config.COPY_ROWS_MIN)]
+    together = store.enqueue([*jobs, jobs[0]])
+    again = store.enqueue([jobs[0], *(made() for _ in range(config.COPY_ROWS_MIN))])
+
+    assert (True, False) == (together[0].created, together[-1].created)
+    assert (together[0].id, False) == (again[0].id, again[0].created)
+    assert {True} == {job.created for job in again[1:]}
+    assert 2 * config.COPY_ROWS_MIN == len(claim(store, limit=1_000))

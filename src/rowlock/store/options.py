@@ -40,6 +40,10 @@ class NewJob:
 
     def row(self) -> tuple[Any, ...]:
         """The values of `NEW_JOB_COLUMNS`."""
+        return self.row_at(self.run_at, self.delay)
+
+    def row_at(self, run_at: int | None, then: int) -> tuple[Any, ...]:
+        """As `row`, with another time; `then` stands for the delay, or for `created_at`."""
         return (
             self.id,
             self.kind,
@@ -50,8 +54,8 @@ class NewJob:
             self.key_hold,
             self.payload,
             self.max_attempts,
-            self.run_at,
-            self.delay,
+            run_at,
+            then,
             self.tags,
             self.meta,
             self.policy,
@@ -74,6 +78,9 @@ NEW_JOB_COLUMNS = (
     "meta",
     "policy",
 )
+
+# What the table calls them, in rows whose time is known.
+COPIED_COLUMNS = tuple("created_at" if name == "delay" else name for name in NEW_JOB_COLUMNS)
 
 
 def new_job(

@@ -9,8 +9,9 @@ import psycopg
 from rowlock.errors import MigrationNeeded, RowlockError, StoreUnavailable
 from rowlock.store.deadline import CallTimeout
 
-# Serialization failure and deadlock: the transaction is surely undone, and worth another try.
-_RACE_STATES = frozenset({"40001", "40P01"})
+# Serialization failure, deadlock, and a copy that met a row of its own (all other inserts look out
+# for that): the transaction is surely undone, and worth another try.
+_RACE_STATES = frozenset({"40001", "40P01", "23505"})
 # The server is going down, starting up, or this is no longer the primary.
 _AWAY_STATES = frozenset({"57P01", "57P02", "57P03", "57P05", "25006"})
 # A prepared statement is not there, or there already, or its plan is out of date: nothing was done.

@@ -8,7 +8,7 @@ import psycopg
 
 from rowlock.store import drive
 from rowlock.store.deadline import BoundedAsyncConnection, BoundedConnection
-from rowlock.store.steps import Begin, Commit, Ring, Rows, Step, Steps
+from rowlock.store.steps import Begin, Commit, Copy, Ring, Rows, Step, Steps
 
 if TYPE_CHECKING:
     from rowlock.store.postgres import PostgresEngine
@@ -56,6 +56,11 @@ class Session:
                 return []
             case Ring():
                 self._rung |= step.queues
+                return []
+            case Copy():
+                with self._connection.cursor().copy(_copy_sql(step, self._engine.schema)) as copy:
+                    for row in step.instead.rows:
+                        copy.write_row(row)
                 return []
             case _:
                 sql, values = self._engine.binder.bind(step, now=self._engine.now())
@@ -116,6 +121,12 @@ class AsyncSession:
             case Ring():
                 self._rung |= step.queues
                 return []
+            case Copy():
+                text = _copy_sql(step, self._engine.schema)
+                async with self._connection.cursor().copy(text) as copy:
+                    for row in step.instead.rows:
+                        await copy.write_row(row)
+                return []
             case _:
                 sql, values = self._engine.binder.bind(step, now=self._engine.now())
                 cursor = await self._connection.execute(
@@ -140,6 +151,10 @@ class AsyncSession:
         except psycopg.Error:
             return False
         return not self._connection.closed
+
+
+def _copy_sql(step: Copy, schema: str) -> bytes:
+    return f"COPY {schema}.{step.table} ({', '.join(step.columns)}) FROM STDIN".encode()
 
 
 def _has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:

@@ -30,7 +30,7 @@ from rowlock.store.sqlite_file import (
     pause_as_writer,
     writer_pause,
 )
-from rowlock.store.steps import Begin, Commit, Op, Ring, Rows, Step
+from rowlock.store.steps import Begin, Commit, Copy, Op, Ring, Rows, Step
 
 T = TypeVar("T")
 
@@ -68,6 +68,8 @@ class Session:
         if isinstance(step, Commit):
             self._commit_halfway()
             return []
+        if isinstance(step, Copy):
+            step = step.instead
         parts, runs = self._binder.bind_rows(step, now=self.now)
         execute = self.connection.execute
         *earlier, last = parts

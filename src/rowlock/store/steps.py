@@ -35,6 +35,18 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """New rows of a table, by PostgreSQL's COPY; elsewhere by the statement `instead`.
+
+    The columns of a row are those of the batch, of which the table may call some otherwise.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    instead: Batch
+
+
+@dataclass(frozen=True, slots=True)
 class Begin:
     """From here on, all or nothing."""
 
@@ -51,7 +63,7 @@ class Ring:
     queues: frozenset[str]
 
 
-Step = Statement | Batch | Begin | Commit | Ring
+Step = Statement | Batch | Copy | Begin | Commit | Ring
 Steps = Generator[Step, Rows, T]
 
 

@@ -82,7 +82,7 @@ class Store(ScheduleVerbs):
 
     def enqueue(
         self, jobs: Sequence[NewJob], *, conn: object = None, notify_in_transaction: bool = True
-    ) -> list[Job]:
+    ) -> Sequence[Job]:
         """Insert jobs, all or none; each answer's `created` tells whether it is new.
 
         Args:
@@ -97,7 +97,7 @@ class Store(ScheduleVerbs):
 
     async def aenqueue(
         self, jobs: Sequence[NewJob], *, conn: object = None, notify_in_transaction: bool = True
-    ) -> list[Job]:
+    ) -> Sequence[Job]:
         """As `enqueue`; `conn` is an async connection."""
         if conn is None or not jobs:
             return await self.arun(_enqueue(jobs)) if jobs else []

@@ -20,7 +20,7 @@ from rowlock.errors import OptionInvalid
 from rowlock.store.bell import bell_text
 from rowlock.store.caller.borrowed import Borrowed, Standing
 from rowlock.store.drive import Binder
-from rowlock.store.steps import Batch, Begin, Commit, Op, Ring, Rows, Statement, Step, Steps
+from rowlock.store.steps import Batch, Begin, Commit, Copy, Op, Ring, Rows, Statement, Step, Steps
 from rowlock.store.text import Dialect
 
 if TYPE_CHECKING:
@@ -127,6 +127,9 @@ class Visit:
             case Ring():
                 self._rung |= step.queues
                 return []
+            case Copy():
+                # Not every driver has it.
+                return (yield from self._perform(step.instead))
             case _ if self._borrowed.dialect is Dialect.POSTGRES:
                 return (yield self._binder.bind(step, now=self._now()))
             case _:

@@ -5,19 +5,34 @@
    look at what has ended: the insert may have waited for that very end. (One statement with WHERE
    NOT EXISTS races: it looks before it waits.)
 3. What was inserted in vain is withdrawn before anyone else can see it.
+4. Many jobs in whose way nothing can stand are copied: half the server's work, and their answers
+   are made when somebody looks at them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import overload
 
 import msgspec
 
 from rowlock import config
 from rowlock.errors import OptionInvalid, StoreUnavailable
 from rowlock.job import Job, JobRow, JobState, job_of
-from rowlock.store.options import NEW_JOB_COLUMNS, NewJob
-from rowlock.store.steps import Batch, Begin, Op, Ring, Row, Rows, Statement, Steps, writing
+from rowlock.store.options import COPIED_COLUMNS, NEW_JOB_COLUMNS, NewJob
+from rowlock.store.steps import (
+    Batch,
+    Begin,
+    Copy,
+    Op,
+    Ring,
+    Row,
+    Rows,
+    Statement,
+    Steps,
+    writing,
+)
 
 # A clash whose winner is gone when we look was finished in between; it can't go on for ever.
 _ROUNDS_MAX = 10
@@ -27,21 +42,74 @@ _ASKED_COLUMNS = ("id", "tenant", "kind", "key")
 Answers = dict[str, Job]
 
 
-def enqueue(jobs: Sequence[NewJob]) -> Op[list[Job]]:
+def enqueue(jobs: Sequence[NewJob]) -> Op[Sequence[Job]]:
     """Insert jobs, all or none; each answer says whether it is new. In the order given."""
     if len(jobs) > config.ENQUEUE_MANY_MAX:
         raise OptionInvalid("jobs", f"must be {config.ENQUEUE_MANY_MAX} at most in one call")
+    tries = count()
     return writing(
         "enqueue",
-        lambda: _enqueue(jobs, is_resend=False),
+        # A copy that found one of its jobs there already (it was enqueued before) is undone.
+        lambda: _enqueue(jobs, is_resend=False, may_copy=next(tries) == 0),
         repeat=lambda: _enqueue(jobs, is_resend=True),
     )
 
 
-def _enqueue(jobs: Sequence[NewJob], *, is_resend: bool) -> Steps[list[Job]]:
+def _enqueue(
+    jobs: Sequence[NewJob], *, is_resend: bool, may_copy: bool = False
+) -> Steps[Sequence[Job]]:
+    if may_copy and _can_be_copied(jobs):
+        yield Begin()
+        return (yield from _copy(jobs))
     if len(jobs) > config.BATCH_ROWS or any(map(_needs_care, jobs)) or is_resend:
         yield Begin()
     return (yield from enqueue_within(jobs, is_resend=is_resend))
+
+
+def _can_be_copied(jobs: Sequence[NewJob]) -> bool:
+    if len(jobs) < config.COPY_ROWS_MIN or any(map(_needs_care, jobs)):
+        return False
+    return len({job.id for job in jobs}) == len(jobs)
+
+
+def _copy(jobs: Sequence[NewJob]) -> Steps[Sequence[Job]]:
+    now: int = (yield Statement("clock"))[0][0]
+    times: list[tuple[int, int]] = []
+    for start in range(0, len(jobs), config.COPY_ROWS_MAX):
+        batch = jobs[start : start + config.COPY_ROWS_MAX]
+        due = [now + job.delay if job.run_at is None else max(job.run_at, now) for job in batch]
+        rows = [job.row_at(at, now) for job, at in zip(batch, due, strict=True)]
+        told = yield Copy("job", COPIED_COLUMNS, Batch("enqueue", NEW_JOB_COLUMNS, rows))
+        # Where a statement was run instead, it says when; a copy says nothing.
+        known = {id: (run_at, created_at) for id, run_at, created_at in told}
+        if told and len(told) < len(batch):
+            # It left out one that was enqueued before.
+            copied = [job.id for job in jobs[:start]] + list(known)
+            yield Statement("withdraw", {"ids": copied})
+            return (yield from enqueue_within(jobs, is_resend=False))
+        times += [known.get(job.id, (at, now)) for job, at in zip(batch, due, strict=True)]
+    yield Ring(frozenset(job.queue for job in jobs))
+    return Copied(jobs, times)
+
+
+class Copied(Sequence[Job]):
+    """The jobs of an enqueue of many, each made when it is asked for."""
+
+    def __init__(self, jobs: Sequence[NewJob], times: Sequence[tuple[int, int]]) -> None:
+        self._jobs = jobs
+        self._times = times
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    @overload
+    def __getitem__(self, place: int) -> Job: ...
+    @overload
+    def __getitem__(self, place: slice) -> Copied: ...
+    def __getitem__(self, place: int | slice) -> Job | Copied:
+        if isinstance(place, slice):
+            return Copied(self._jobs[place], self._times[place])
+        return _new(self._jobs[place], *self._times[place])
 
 
 def enqueue_within(jobs: Sequence[NewJob], *, is_resend: bool) -> Steps[list[Job]]:

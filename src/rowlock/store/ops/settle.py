@@ -20,7 +20,7 @@ from rowlock import config
 from rowlock.errors import InvalidTransition, LeaseLost, OptionInvalid
 from rowlock.job import Job, JobRow, Lease, decode_errors, decode_policy, encode_errors
 from rowlock.lifecycle import Finish, Held, Outcome, Return, Succeeded, Transition, decide
-from rowlock.store.ops.enqueue import enqueue
+from rowlock.store.ops.enqueue import enqueue_within
 from rowlock.store.options import NewJob
 from rowlock.store.steps import Batch, Begin, Op, Ring, Row, Statement, Steps, writing
 
@@ -212,7 +212,7 @@ def _enqueue_follow_ups(settlements: Sequence[Settlement], done: set[str]) -> St
     ]
     if not wanted:
         return []
-    return (yield from enqueue(wanted).start())
+    return (yield from enqueue_within(wanted, is_resend=False))
 
 
 def explain_missed(missed: Sequence[Lease], *, is_resend: bool) -> Steps[Missed]:

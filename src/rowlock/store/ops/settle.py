@@ -228,9 +228,12 @@ def explain_missed(missed: Sequence[Lease], *, is_resend: bool) -> Steps[Missed]
 def _ends(missed: Sequence[Lease]) -> Steps[Mapping[str, tuple[int, bool]]]:
     """The last token of jobs that nobody runs, and whether it was taken from its holder."""
     ids = [lease.id for lease in missed]
+    # The lock comes first: it waits for a COMMIT under way that ends one of them, and only a
+    # statement that begins after that sees the end.
+    live = yield Statement("lock_leases", {"ids": ids})
     ended = yield Statement("find_ends", {"ids": ids})
     ends = {row[0]: (row[1], bool(row[2])) for row in ended}
-    for row in (yield Statement("lock_leases", {"ids": ids})):
+    for row in live:
         job = JobRow._make(row[:-2])
         if job.lease_expires_at is None:
             ends[job.id] = (job.token, bool(row[-2]))

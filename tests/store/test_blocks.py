@@ -1,0 +1,60 @@
+"""Blocks: a COMMIT whose answer was lost is looked up by the lease's token."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from rowlock.lifecycle import Succeeded
+from rowlock.store import Settlement, Store, open_store
+from rowlock.store.blocks import Blocks, Conclusion
+from rowlock.store.ops.settle import Missed
+from rowlock.store.options import new_job
+from tests.worker.waiting import wait_until
+
+
+@pytest.fixture
+def postgres_store(postgres_url: str) -> Iterator[Store]:
+    store = open_store(postgres_url)
+    yield store
+    store.close()
+
+
+def is_waiting(url: str) -> bool:
+    """Whether somebody waits for a lock."""
+    with psycopg.connect(url) as connection:
+        ask = (
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() "
+            "AND wait_event_type = 'Lock')"
+        )
+        return connection.execute(ask).fetchone() == (True,)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_commit_under_way_is_waited_for(
+    postgres_store: Store, postgres_url: str, is_committed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server may be slow: the look-up waits for what becomes of it, and then knows."""
+    store = postgres_store
+    store.enqueue([new_job(kind="task", payload="{}")])
+    (lease,) = store.claim(worker="w", queues=None)
+    conclusion = Conclusion(Settlement(lease, Succeeded()))
+    found: list[Missed] = []
+    looking = threading.Thread(target=lambda: found.append(store.run(conclusion.lookup())))
+
+    def commit_slowly(connection: psycopg.Connection) -> None:
+        looking.start()
+        wait_until(lambda: is_waiting(postgres_url))
+        end(connection)
+
+    end = psycopg.Connection.commit if is_committed else psycopg.Connection.rollback
+    monkeypatch.setattr("rowlock.store.postgres.Connection.commit", commit_slowly)
+    block = Blocks(store, lease_seconds=30).block()
+    block.begin()
+    block.conclude(conclusion)
+    looking.join()
+
+    assert ([] if is_committed else [lease]) == list(found[0].lost)

@@ -20,17 +20,17 @@ from rowlock.context import Context
 from rowlock.errors import InvalidTransition, LeaseLost
 from rowlock.ids import new_id
 from rowlock.job import Beat, Lease
-from rowlock.lifecycle import Failed, Outcome, Succeeded
+from rowlock.lifecycle import Failed, Outcome
 from rowlock.store import Settlement, Store
 from rowlock.store.blocks import Blocks
 from rowlock.task import Task, Tasks
 from rowlock.worker.beats import Beats
 from rowlock.worker.notes import BlockingNotes, LoopNotes
 from rowlock.worker.outcome import outcome_of, success
-from rowlock.worker.report import RunSettlement, report, running
+from rowlock.worker.report import RunSettlement, report, report_settled, running
 from rowlock.worker.run import Run
 from rowlock.worker.runner import Prepare, arguments_of
-from rowlock.worker.transaction import RunBlock, report_settled
+from rowlock.worker.transaction import RunBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,8 @@ class Drain:
             _quietly_lost(blocking.flush)
         self._done += 1
         settlement = _settlement(run, outcome, context)
-        if run.is_settled:
-            report_settled(replace(settlement, outcome=Succeeded()), outcome)
+        if run.success is not None:
+            report_settled(replace(settlement, outcome=run.success), outcome)
         elif _quietly_lost(lambda: self._store.settle([settlement])):
             report([settlement])
 
@@ -159,8 +159,8 @@ class Drain:
             await asyncio.to_thread(_quietly_lost, blocking.flush)
         self._done += 1
         settlement = _settlement(run, outcome, context)
-        if run.is_settled:
-            report_settled(replace(settlement, outcome=Succeeded()), outcome)
+        if run.success is not None:
+            report_settled(replace(settlement, outcome=run.success), outcome)
         elif await _aquietly_lost(self._store.asettle([settlement])):
             report([settlement])
 

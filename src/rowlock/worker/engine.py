@@ -23,20 +23,19 @@ from typing import Any, Protocol
 from rowlock import config
 from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.job import Lease
-from rowlock.lifecycle import Outcome, Released, Succeeded
+from rowlock.lifecycle import Outcome, Released
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.hold import cancel_requests
 from rowlock.task import Tasks
 from rowlock.worker.bell import listen
 from rowlock.worker.buffer import Buffer
 from rowlock.worker.claimer import Claimer
-from rowlock.worker.report import RunSettlement, report_lost
+from rowlock.worker.report import RunSettlement, report_lost, report_settled
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import Prepare, Runner
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.settler import Settler
 from rowlock.worker.slots import Slots
-from rowlock.worker.transaction import report_settled
 from rowlock.worker.trouble import Trouble
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
@@ -339,8 +338,8 @@ class Engine:
         self._slots_used[run.queue] -= 1
         took = time.monotonic() - run.started_at
         self._duration += 0.1 * (took - self._duration)
-        if run.is_settled:
-            settlement = RunSettlement(lease, Succeeded(), seconds=took)
+        if run.success is not None:
+            settlement = RunSettlement(lease, run.success, seconds=took)
             report_settled(settlement, outcome)
             self._on_settled([settlement])
         elif outcome is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rowlock import config
 from rowlock.errors import LeaseLost
@@ -18,6 +18,28 @@ class Held(NamedTuple):
 
     progress: tuple[float, str] | None
     lines: list[str]
+
+
+class BlockNotes(Protocol):
+    """What a block of `ctx.transaction()` asks of the notes of its run."""
+
+    def hold(self) -> None:
+        """Write nothing from now on: the block writes it, or keeps others from writing."""
+        ...
+
+    def gather(self) -> Held:
+        """As `hold`; what is left to be written, by the block that is about to be committed."""
+        ...
+
+    async def ahold(self) -> None: ...
+    async def agather(self) -> Held: ...
+    def let_go(self) -> None:
+        """Write again: the block is over."""
+        ...
+
+    def end(self) -> None:
+        """The block was committed: nothing more is written."""
+        ...
 
 
 class _Notes:
@@ -42,7 +64,18 @@ class _Notes:
     def let_go(self) -> None:
         self._is_held = False
 
-    def held(self) -> Held:
+    async def ahold(self) -> None:
+        self.hold()
+
+    def gather(self) -> Held:
+        self.hold()
+        return self._held()
+
+    async def agather(self) -> Held:
+        await self.ahold()
+        return self._held()
+
+    def _held(self) -> Held:
         with self._guard:
             return Held(self._pending, list(self._lines))
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from rowlock import codec, config
 from rowlock.job import JobState, Lease
-from rowlock.lifecycle import CancelSeen, Failed, Released, Return, Succeeded, decide
+from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Return, Succeeded, decide
 from rowlock.store import Settlement
 from rowlock.store.ops.settle import held_of
 
@@ -88,6 +88,25 @@ def report_lost(leases: Sequence[Lease]) -> None:
         logger.warning(
             "%s lost its lease: its outcome is not recorded", _name(lease), extra=fields_of(lease)
         )
+
+
+def report_settled(settlement: Settlement, outcome: Outcome | None) -> None:
+    """Log a run whose block was committed, and what went wrong after that, if anything did."""
+    if isinstance(outcome, Failed):
+        logger.error(
+            "job %s failed after its transaction was committed, and stays succeeded%s",
+            settlement.lease.id,
+            _because(f"{outcome.type}: {outcome.message}"),
+            extra={**fields_of(settlement.lease), "error": outcome.type},
+        )
+    elif outcome is not None and not isinstance(outcome, Succeeded):
+        logger.info(
+            "job %s stays succeeded: its transaction was committed, and %s comes after that",
+            settlement.lease.id,
+            type(outcome).__name__,
+            extra=fields_of(settlement.lease),
+        )
+    report([settlement])
 
 
 def report_crashed(leases: Sequence[Lease], evidence: str) -> None:

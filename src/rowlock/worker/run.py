@@ -10,7 +10,7 @@ from typing import Any
 
 from rowlock.context import Context
 from rowlock.job import Lease, timeout_of
-from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released
+from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
 from rowlock.task import Task
 
 
@@ -35,7 +35,6 @@ class Run:
         "has_block",
         "in_slot",
         "is_quarantined",
-        "is_settled",
         "is_settling",
         "lease",
         "limit",
@@ -45,6 +44,7 @@ class Run:
         "rank",
         "started_at",
         "stopping",
+        "success",
         "task",
     )
 
@@ -71,8 +71,8 @@ class Run:
         # Of `ctx.transaction()`: a block is open, is being committed, was committed.
         self.has_block: bool = False
         self.is_settling: bool = False
-        self.is_settled: bool = False
-        # Called once it is, in the handler's thread.
+        self.success: Succeeded | None = None
+        # Called once it was, in the handler's thread.
         self.on_settled: Callable[[Lease], object] | None = None
         self.in_slot: bool = in_slot
         # Set when there is something to pass on to the slot.
@@ -98,9 +98,14 @@ class Run:
         elif self.handle is not None and self.task.is_async:
             self.handle.cancel()
 
-    def settled(self) -> None:
+    @property
+    def is_settled(self) -> bool:
+        """Whether the handler's own block has committed its success."""
+        return self.success is not None
+
+    def settled(self, success: Succeeded) -> None:
         """Its success is committed by the handler's own block: nobody settles it again."""
-        self.is_settled = True
+        self.success = success
         if self.on_settled is not None:
             self.on_settled(self.lease)
 

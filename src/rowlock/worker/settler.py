@@ -3,20 +3,25 @@
 1. An outcome is kept until it is written or its lease is lost; until then the lease is held.
 2. A database that is away is waited for. One that refuses a batch gets its halves, down to the one
    row that it does not like, and that one at last with a minimal text.
+3. A run that is settled already stays as it is: by a try of ours whose answer was lost, or by its
+   own block of `ctx.transaction()`, of whose COMMIT nobody could tell.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from rowlock import config
-from rowlock.errors import InvalidTransition, LeaseLost, RowlockError, StoreUnavailable
-from rowlock.job import Lease
-from rowlock.lifecycle import Failed
+from rowlock.errors import RowlockError, StoreUnavailable
+from rowlock.job import JobState, Lease
+from rowlock.lifecycle import Failed, Succeeded
 from rowlock.store import Settlement, Store
-from rowlock.worker.report import fields_of, report, report_lost
+from rowlock.store.ops.settle import Missed, settle
+from rowlock.worker.report import fields_of, report, report_lost, report_settled
 from rowlock.worker.trouble import Trouble
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
@@ -30,6 +35,7 @@ class Settler:
     def __init__(self, store: Store, *, on_settled: Settled) -> None:
         self._store = store
         self._on_settled = on_settled
+        self._chance = random.Random()
         self._waiting: list[Settlement] = []
         self._writing = 0
         self._news = asyncio.Event()
@@ -70,34 +76,52 @@ class Settler:
 
     async def _write(self, batch: list[Settlement]) -> None:
         while True:
-            lost: list[Lease] = []
             try:
-                await self._store.asettle(batch)
-            except LeaseLost as error:
-                # The others of the batch are settled.
-                lost = error.leases
-            except InvalidTransition as error:
-                # In trouble it was a try of ours that was written, and only its answer lost.
-                if not self._trouble.is_on:
-                    logger.warning("%s", error)
+                missed = await self._store.arun(settle(batch, chance=self._chance))
+                by_block = await self._settled_by_block(batch, missed)
             except StoreUnavailable as error:
                 await self._trouble.wait(error)
                 continue
             except Exception as error:  # noqa: BLE001  # one row must not hold up the others
                 await self._write_apart(batch, error)
                 return
+            report(self._report_missed(batch, missed, by_block))
             self._trouble.over()
-            self._report(batch, lost)
             self._done(batch)
             return
 
-    @staticmethod
-    def _report(batch: list[Settlement], lost: list[Lease]) -> None:
-        if lost:
-            report_lost(lost)
-            gone = {lease.id for lease in lost}
-            batch = [settlement for settlement in batch if settlement.lease.id not in gone]
-        report(batch)
+    async def _settled_by_block(self, batch: Sequence[Settlement], missed: Missed) -> set[str]:
+        """Of those settled before, the ids of jobs that have succeeded in spite of their outcome.
+
+        Nothing but its own block can have done that.
+        """
+        found: set[str] = set()
+        for settlement in _of(batch, missed.repeated):
+            if not isinstance(settlement.outcome, Succeeded):
+                job = await self._store.aget(settlement.lease.id)
+                # A job that is not kept leaves no row when it succeeds.
+                if job is None or job.state is JobState.SUCCEEDED:
+                    found.add(settlement.lease.id)
+        return found
+
+    def _report_missed(
+        self, batch: Sequence[Settlement], missed: Missed, by_block: set[str]
+    ) -> Sequence[Settlement]:
+        """Log what became otherwise than the batch says; the rest of it."""
+        if not missed.lost and not missed.repeated:
+            return batch
+        report_lost(missed.lost)
+        gone = {lease.id for lease in missed.lost} | by_block
+        for settlement in _of(batch, missed.repeated):
+            lease = settlement.lease
+            if lease.id in by_block:
+                report_settled(replace(settlement, outcome=Succeeded()), settlement.outcome)
+            elif not self._trouble.is_on:
+                # In trouble it was a try of ours that was written, and only its answer lost.
+                gone.add(lease.id)
+                fields = fields_of(lease)
+                logger.warning("job %s: this run is settled already", lease.id, extra=fields)
+        return [settlement for settlement in batch if settlement.lease.id not in gone]
 
     def _done(self, batch: list[Settlement]) -> None:
         self._writing -= len(batch)
@@ -118,3 +142,9 @@ class Settler:
         except RowlockError as last:
             logger.warning("job %s waits for its lease to expire: %s", lease.id, last, extra=fields)
         self._done(batch)
+
+
+def _of(batch: Sequence[Settlement], leases: Sequence[Lease]) -> list[Settlement]:
+    """The settlements of some leases; nearly always of none."""
+    ids = {lease.id for lease in leases}
+    return [settlement for settlement in batch if settlement.lease.id in ids] if ids else []

@@ -3,6 +3,8 @@
 1. A run commits at most one block; after that it is settled, and nobody settles it again.
 2. While a block concludes, a beat that finds the lease gone tells nothing: the settle will.
 3. What the run said of itself inside the block is written with it, or after it was undone.
+4. Once the COMMIT is answered nothing raises: a handler that hears an error may undo elsewhere
+   what stands here.
 """
 
 from __future__ import annotations
@@ -14,18 +16,17 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import TypeVar
 
-from rowlock import codec, config
 from rowlock.context import Context, Transaction
 from rowlock.errors import InvalidTransition, OptionInvalid
-from rowlock.lifecycle import Failed, Outcome, Succeeded
+from rowlock.lifecycle import Succeeded
 from rowlock.store import Settlement
 from rowlock.store.blocks import AsyncBlock, Block, Blocks, Conclusion
 from rowlock.store.ops import hold
 from rowlock.store.ops.settle import Missed
 from rowlock.store.steps import Op
-from rowlock.worker.notes import BlockingNotes, LoopNotes
+from rowlock.worker.notes import BlockNotes, Held
 from rowlock.worker.outcome import success
-from rowlock.worker.report import fields_of, report
+from rowlock.worker.report import fields_of
 from rowlock.worker.run import Run
 
 T = TypeVar("T")
@@ -36,9 +37,7 @@ logger: logging.Logger = logging.getLogger("rowlock.worker")
 class RunBlock:
     """A `TransactionBlock` of one run."""
 
-    def __init__(
-        self, run: Run, context: Context, *, notes: BlockingNotes | LoopNotes, blocks: Blocks
-    ) -> None:
+    def __init__(self, run: Run, context: Context, *, notes: BlockNotes, blocks: Blocks) -> None:
         self._run = run
         self._context = context
         self._notes = notes
@@ -51,9 +50,9 @@ class RunBlock:
 
     def __enter__(self) -> Transaction:
         self._check(is_async=False)
-        if self._blocks.is_only_writer:
-            self._notes.hold()
         try:
+            if self._blocks.is_only_writer:
+                self._notes.hold()
             self._block = self._blocks.block()
             return self._open(self._block.begin())
         except BaseException:
@@ -66,30 +65,39 @@ class RunBlock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._block is not None and self._transaction is not None
-        self._run.has_block = False
+        assert self._block is not None
+        transaction = self._close()
         try:
             if error is not None:
                 self._block.undo()
                 _raise_overdue(self._block, error)
                 return
-            self._notes.hold()
-            self._run.is_settling = True
-            self._block.conclude(self._conclusion(self._transaction))
+            self._conclude(self._block, transaction)
+        finally:
+            self._notes.let_go()
+
+    def _conclude(self, block: Block, transaction: Transaction) -> None:
+        try:
+            succeeded = success(transaction.result)
+            conclusion = self._conclusion(succeeded, self._notes.gather())
+        except BaseException:
+            block.undo()
+            raise
+        self._run.is_settling = True
+        try:
+            block.conclude(conclusion)
         except BaseException:
             self._run.is_settling = False
             raise
-        finally:
-            self._notes.let_go()
-        self._on_committed()
+        self._on_committed(succeeded)
 
     # In a coroutine
 
     async def __aenter__(self) -> Transaction:
         self._check(is_async=True)
-        if self._blocks.is_only_writer:
-            await self._hold()
         try:
+            if self._blocks.is_only_writer:
+                await self._notes.ahold()
             self._ablock = self._blocks.ablock()
             return self._open(await self._ablock.begin())
         except BaseException:
@@ -102,31 +110,31 @@ class RunBlock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._ablock is not None and self._transaction is not None
-        self._run.has_block = False
+        assert self._ablock is not None
+        transaction = self._close()
         try:
             if error is not None:
                 await _undisturbed(self._ablock.undo())
                 _raise_overdue(self._ablock, error)
                 return
-            await _undisturbed(self._aconclude(self._ablock, self._transaction))
+            await _undisturbed(self._aconclude(self._ablock, transaction))
         finally:
             self._notes.let_go()
 
     async def _aconclude(self, block: AsyncBlock, transaction: Transaction) -> None:
-        await self._hold()
+        try:
+            succeeded = success(transaction.result)
+            conclusion = self._conclusion(succeeded, await self._notes.agather())
+        except BaseException:
+            await block.undo()
+            raise
         self._run.is_settling = True
         try:
-            await block.conclude(self._conclusion(transaction))
+            await block.conclude(conclusion)
         except BaseException:
             self._run.is_settling = False
             raise
-        self._on_committed()
-
-    async def _hold(self) -> None:
-        """As `hold` of the notes, once what is being written of them is written."""
-        assert isinstance(self._notes, LoopNotes)
-        await self._notes.ahold()
+        self._on_committed(succeeded)
 
     # In both
 
@@ -151,14 +159,17 @@ class RunBlock:
         self._transaction = Transaction(connection)
         return self._transaction
 
-    def _conclusion(self, transaction: Transaction) -> Conclusion:
-        lease = self._run.lease
-        follow_ups = self._context.follow_ups
-        settlement = Settlement(lease, success(transaction.result), follow_ups)
-        return Conclusion(settlement, self._note_ops())
+    def _close(self) -> Transaction:
+        assert self._transaction is not None
+        self._run.has_block = False
+        return self._transaction
 
-    def _note_ops(self) -> list[Op[Missed]]:
-        lease, held = self._run.lease, self._notes.held()
+    def _conclusion(self, succeeded: Succeeded, held: Held) -> Conclusion:
+        settlement = Settlement(self._run.lease, succeeded, self._context.follow_ups)
+        return Conclusion(settlement, self._note_ops(held))
+
+    def _note_ops(self, held: Held) -> list[Op[Missed]]:
+        lease = self._run.lease
         ops: list[Op[Missed]] = []
         if held.progress is not None:
             fraction, text = held.progress
@@ -170,29 +181,9 @@ class RunBlock:
             ops.append(hold.log(lease, held.lines))
         return ops
 
-    def _on_committed(self) -> None:
+    def _on_committed(self, succeeded: Succeeded) -> None:
         self._notes.end()
-        self._run.settled()
-
-
-def report_settled(settlement: Settlement, outcome: Outcome | None) -> None:
-    """Log a run whose block was committed, and what went wrong after that, if anything did."""
-    if isinstance(outcome, Failed):
-        first = f"{outcome.type}: {outcome.message}".partition("\n")[0]
-        logger.error(
-            "job %s failed after its transaction was committed, and stays succeeded: %s",
-            settlement.lease.id,
-            codec.escaped(first[: config.LOGGED_ERROR_CHARACTERS_MAX]),
-            extra={**fields_of(settlement.lease), "error": outcome.type},
-        )
-    elif outcome is not None and not isinstance(outcome, Succeeded):
-        logger.info(
-            "job %s stays succeeded: its transaction was committed, and %s comes after that",
-            settlement.lease.id,
-            type(outcome).__name__,
-            extra=fields_of(settlement.lease),
-        )
-    report([settlement])
+        self._run.settled(succeeded)
 
 
 def _raise_overdue(block: Block | AsyncBlock, error: BaseException) -> None:

@@ -1,0 +1,70 @@
+"""`ctx.transaction()` and what comes after it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+import rowlock
+from rowlock import JobState
+from rowlock.context import Context
+from rowlock.store.blocks import Blocks
+from rowlock.worker.notes import LoopNotes
+from rowlock.worker.run import Run
+from rowlock.worker.transaction import RunBlock
+from tests.worker.test_transaction import app, colour, fail, make_task, serve, transfers
+
+__all__ = ["app", "colour"]
+
+
+def test_a_result_that_is_not_stored_is_in_the_log(app, colour, caplog):
+    """As of any success: the reason is said."""
+    caplog.set_level(logging.WARNING, "rowlock.worker")
+    task = make_task(app, colour, inside=lambda ctx, tx: setattr(tx, "result", object()))
+    asyncio.run(serve(app, task.enqueue()))
+
+    (record,) = [record for record in caplog.records if "succeeded" in record.getMessage()]
+    assert "object" in record.getMessage()
+
+
+def test_a_commit_of_which_nobody_could_tell(app, colour, caplog, monkeypatch):
+    """The settle finds it by the token: the job stays succeeded, and the log says so."""
+    monkeypatch.setattr(RunBlock, "_on_committed", fail)
+    task = make_task(app, colour, retry=rowlock.retry.fixed(0), max_attempts=5)
+    job = task.enqueue()
+    asyncio.run(serve(app, job))
+    found = app.get(job.id)
+
+    assert (JobState.SUCCEEDED, 1, [1]) == (found.state, found.attempt, transfers(app))
+    (record,) = [record for record in caplog.records if job.id in record.getMessage()]
+    assert "stays succeeded: ValueError: made up" in record.getMessage()
+
+
+@pytest.mark.asyncio
+async def test_a_coroutine_cancelled_before_its_block(sqlite_url):
+    """What it says after that is written, although the block was about to hold it back."""
+    app = rowlock.App(sqlite_url)
+
+    @app.task
+    async def work(ctx: rowlock.Context) -> None: ...
+
+    work.enqueue()
+    (lease,) = app.store.claim(worker="w", queues=None)
+    this, notes = Run(lease, work), LoopNotes(app.store, lease)
+    context = Context(lease.job, state=None, notes=notes, signals=this, prepare=fail)
+    blocks = Blocks(app.store, lease_seconds=30)
+    async with notes._writing:
+        opening = asyncio.create_task(
+            RunBlock(this, context, notes=notes, blocks=blocks).__aenter__()
+        )
+        await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait({opening})
+    context.log("cleaned up")
+    await notes.aflush()
+
+    assert opening.cancelled()
+    assert ["cleaned up"] == [line.text for line in app.store.read_log(lease.id)]
+    await app.aclose()

@@ -47,21 +47,48 @@ class Signals(Protocol):
     def cancel_requested(self) -> bool: ...
     @property
     def stopping(self) -> bool: ...
+    @property
+    def is_settled(self) -> bool:
+        """Whether a block has committed its success."""
+        ...
 
 
 class Transaction:
-    """What a handler holds inside `ctx.transaction()`.
+    """What a handler holds inside `ctx.transaction()`, and not for longer."""
 
-    Attributes:
-        connection: To the app's database, in a transaction. On PostgreSQL a psycopg `Connection`
-            or `AsyncConnection`, on SQLite a `sqlite3.Connection`, in coroutines too. Committing
-            it is not the handler's business.
-        result: The job's result; what the function returns after the block is not stored.
-    """
+    def __init__(self, job_id: str, connection: Any) -> None:
+        self._job_id = job_id
+        self._connection = connection
+        self._result: Any = None
+        self._is_over = False
 
-    def __init__(self, connection: Any) -> None:
-        self.connection: Any = connection
-        self.result: Any = None
+    @property
+    def connection(self) -> Any:
+        """To the app's database, in a transaction. Committing it is not the handler's business.
+
+        On PostgreSQL a psycopg `Connection` or `AsyncConnection`, on SQLite a
+        `sqlite3.Connection`, in coroutines too. After the block it is somebody else's.
+        """
+        self._check_open()
+        return self._connection
+
+    @property
+    def result(self) -> Any:
+        """The job's result; what the function returns after the block is not stored."""
+        return self._result
+
+    @result.setter
+    def result(self, result: Any) -> None:
+        self._check_open()
+        self._result = result
+
+    def end(self) -> None:
+        """What the block does at its end."""
+        self._is_over = True
+
+    def _check_open(self) -> None:
+        if self._is_over:
+            raise InvalidTransition(self._job_id, "the block of this transaction is over")
 
 
 class TransactionBlock(Protocol):
@@ -158,7 +185,15 @@ class Context:
         Args:
             task: A task, or `task.using(...)`.
             payload: Its arguments.
+
+        Raises:
+            InvalidTransition: The success is committed already, by a block of `transaction()`.
         """
+        if self._signals.is_settled:
+            raise InvalidTransition(
+                self._job.id,
+                "its success is committed already: call enqueue_on_success inside the block",
+            )
         job = self._prepare(task, payload)
         self._follow_ups.append(job)
         return job

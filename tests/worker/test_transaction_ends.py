@@ -1,4 +1,4 @@
-"""`ctx.transaction()` and what comes after it."""
+"""`ctx.transaction()` and what comes after it: too late for the block, or unknown to the worker."""
 
 from __future__ import annotations
 
@@ -14,9 +14,43 @@ from rowlock.store.blocks import Blocks
 from rowlock.worker.notes import LoopNotes
 from rowlock.worker.run import Run
 from rowlock.worker.transaction import RunBlock
-from tests.worker.test_transaction import app, colour, fail, make_task, serve, transfers
+from tests.worker.test_transaction import app, colour, fail, make_task, run, serve, transfers
 
 __all__ = ["app", "colour"]
+
+
+def test_a_follow_up_that_comes_too_late(app, colour, caplog):
+    """A job that can't go with the success any more is refused, not dropped in silence."""
+
+    @app.task
+    def child() -> None: ...
+
+    job = run(app, make_task(app, colour, after=lambda ctx: ctx.enqueue_on_success(child)))
+
+    assert JobState.SUCCEEDED == job.state
+    assert "its success is committed already" in caplog.text
+    assert not app.list(kind="child").jobs
+
+
+def test_the_transaction_is_not_for_later(app, colour):
+    """Its connection may be another's by then, and its result is stored."""
+    held, problems = [], []
+
+    def after(ctx):
+        (tx,) = held
+        for act in (lambda: tx.connection, lambda: setattr(tx, "result", 2)):
+            with pytest.raises(rowlock.InvalidTransition, match="is over") as caught:
+                act()
+            problems.append(caught.value.job_id)
+
+    def inside(ctx, tx):
+        held.append(tx)
+        tx.result = 1
+
+    job = run(app, make_task(app, colour, inside=inside, after=after))
+
+    assert [job.id] * 2 == problems
+    assert 1 == job.result == held[0].result
 
 
 def test_a_result_that_is_not_stored_is_in_the_log(app, colour, caplog):

@@ -156,12 +156,13 @@ class RunBlock:
 
     def _open(self, connection: object) -> Transaction:
         self._run.has_block = True
-        self._transaction = Transaction(connection)
+        self._transaction = Transaction(self._run.lease.id, connection)
         return self._transaction
 
     def _close(self) -> Transaction:
         assert self._transaction is not None
         self._run.has_block = False
+        self._transaction.end()
         return self._transaction
 
     def _conclusion(self, succeeded: Succeeded, held: Held) -> Conclusion:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import rowlock
+from rowlock import config
 
 app = rowlock.App()
 
@@ -46,6 +47,12 @@ def talk(ctx: rowlock.Context) -> str:
     ctx.enqueue_on_success(follow_up.using(priority=3), number=7)
     ctx.progress(1, "all")
     return f"{ctx.attempt} {ctx.job.kind}"
+
+
+@app.task(executor="process", max_attempts=1)
+def log_a_number(ctx: rowlock.Context) -> None:
+    ctx.log("long " * config.SLOT_FRAME_BYTES_MAX)
+    ctx.log(5)  # type: ignore[arg-type]  # that is the mistake
 
 
 @app.task(executor="process")

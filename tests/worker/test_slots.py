@@ -29,18 +29,21 @@ def app(any_url):
 
 
 @contextmanager
-def worker(app: rowlock.App, *words: str) -> Iterator[subprocess.Popen]:
+def worker(
+    app: rowlock.App, *words: str, module: str = "slots_app", log: Path = Path(os.devnull)
+) -> Iterator[subprocess.Popen]:
     """A supervisor, its child and the child's slots; ended, and reaped, whatever happens."""
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "rowlock.cli", "--app", "tests.worker.slots_app:app"),
-            *("worker", "--lease", str(LEASE_SECONDS), "--no-cron", *words),
-        ],
-        cwd=ROOT,
-        env={**os.environ, "ROWLOCK_DATABASE_URL": app.url},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    with log.open("a") as errors:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "rowlock.cli", "--app", f"tests.worker.{module}:app"),
+                *("worker", "--lease", str(LEASE_SECONDS), "--no-cron", *words),
+            ],
+            cwd=ROOT,
+            env={**os.environ, "ROWLOCK_DATABASE_URL": app.url},
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
     try:
         yield process
     finally:

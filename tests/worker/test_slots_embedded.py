@@ -37,9 +37,14 @@ def module(sqlite_url, monkeypatch):
     module.app.close()
 
 
+@pytest.fixture
+def home(sqlite_url):
+    return wire.Home(url=sqlite_url, lease_seconds=30)
+
+
 @pytest_asyncio.fixture
-async def slots():
-    slots = Slots(APP)
+async def slots(home):
+    slots = Slots(APP, home)
     yield slots
     await slots.aclose()
 
@@ -178,6 +183,18 @@ async def test_a_slot_that_died_idle_is_nobodys_crash(module, slots):
     assert first.result != third.result
 
 
+async def test_what_is_no_text_is_the_handlers_mistake(module, slots):
+    """It fails where it is made, as in a thread, and a line of any length is cut there."""
+    subject = Subject(module, "log_a_number")
+    outcome = await subject.ran(slots)
+    await subject.notes.aflush()
+
+    assert isinstance(outcome, Failed)
+    assert "TypeError" == outcome.type
+    (line,) = module.app.store.read_log(subject.run.lease.id)
+    assert len(line.text.encode()) <= config.LOG_LINE_BYTES_MAX
+
+
 async def test_idle_slots_end(module, slots):
     """A slot without work is ended, politely, after a while."""
     outcome = await Subject(module, "slot_pid").ran(slots)
@@ -189,9 +206,9 @@ async def test_idle_slots_end(module, slots):
     assert not is_running(int(outcome.result))
 
 
-async def test_a_slot_that_does_not_start_is_a_failure(module, capfd):
+async def test_a_slot_that_does_not_start_is_a_failure(module, home, capfd):
     """The job is not to blame as a crash; its policy decides when it is tried again."""
-    slots = Slots("no_such_module_anywhere:app")
+    slots = Slots("no_such_module_anywhere:app", home)
     outcome = await Subject(module, "slot_pid").ran(slots)
 
     assert isinstance(outcome, Failed)
@@ -217,6 +234,10 @@ async def test_words_survive_their_way():
         wire.Progressed(1, float("inf"), "\ud800"),
         wire.Logged(2, "a\x00\nb"),
         wire.Followed(3, job),
+        wire.Hold(4),
+        wire.Conclude(4),
+        wire.LetGo(4),
+        wire.Settled(4, None),
         *(
             wire.Ended.of(4, outcome)
             for outcome in (Succeeded("[1]"), Failed("T", "m", delay=5), Released(7), CancelSeen())
@@ -225,8 +246,16 @@ async def test_words_survive_their_way():
     frames = [wire.encode(word) for word in words]
 
     assert words == [wire.decode_word(frame[wire.LENGTH.size :]) for frame in frames]
-    assert Failed("T", "m", delay=5) == words[5].read()
-    orders = [wire.Start(1, ["id", 1, None, True]), wire.End(1, "CANCEL"), wire.Stopping(1)]
+    assert Failed("T", "m", delay=5) == words[9].read()
+    orders = [
+        wire.Home(url="postgresql://u:secret@h/d", lease_seconds=1.5),
+        wire.Start(1, ["id", 1, None, True]),
+        wire.End(1, "CANCEL"),
+        wire.Stopping(1),
+        wire.Held(1, (0.5, "half"), ["a line"]),
+        wire.Held(1, None, []),
+    ]
+    assert "secret" not in repr(orders)
     assert orders == [wire.decode_order(wire.encode(order)[wire.LENGTH.size :]) for order in orders]
 
 

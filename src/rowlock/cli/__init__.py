@@ -7,7 +7,6 @@ nothing but click and this one at its top; what it works with, it imports when i
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,16 +101,14 @@ class Target:
         return App(self.database_url, schema=schema).store
 
 
-def open_inherited_app(spec: str) -> App:
-    """The app of a worker in a process that it started: the database's URL is in its environment.
+def open_inherited_app(spec: str, database_url: str | None) -> App:
+    """The app of a worker in a process that it started, on that worker's database.
 
     Raises:
         SystemExit: There is no such app. Other errors are of the app's own module.
     """
-    from rowlock.app import DATABASE_URL_VARIABLE
-
     try:
-        return Target(spec, os.environ.get(DATABASE_URL_VARIABLE)).open_named_app()
+        return Target(spec, database_url).open_named_app()
     except click.UsageError as error:
         raise SystemExit(error.message) from None
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from rowlock.app import prepare_follow_up
+from rowlock.app import DATABASE_URL_VARIABLE, prepare_follow_up
 from rowlock.cli import open_inherited_app
 from rowlock.observe.log import configure_as_told
 from rowlock.worker import signals
@@ -54,7 +54,8 @@ def leave(code: int) -> NoReturn:
 
 async def _serve(orders: Orders) -> int:
     table = LeaseTable(orders.table_descriptor, orders.table_slots)
-    app = open_inherited_app(orders.app)
+    # In the environment: arguments can be read by every user.
+    app = open_inherited_app(orders.app, os.environ.get(DATABASE_URL_VARIABLE))
     _tell(orders, {"url": app.store.engine.address, "schema": app.store.engine.schema})
     household = Household(app.store, app, worker=orders.worker, settings=orders.settings)
     engine = Engine(

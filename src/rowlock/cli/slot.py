@@ -9,28 +9,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import queue
 import socket
 import sys
 import threading
 import time
+from collections import deque
+from concurrent.futures import Future
 from typing import Any
 
 import msgspec
 
-from rowlock import config
+from rowlock import codec, config
 from rowlock.app import App, prepare_follow_up
 from rowlock.cli import open_inherited_app
 from rowlock.context import Context
 from rowlock.lifecycle import Failed, Outcome
 from rowlock.observe.log import configure_as_told
 from rowlock.store import NewJob
+from rowlock.store.blocks import Blocks
 from rowlock.worker import signals, wire
+from rowlock.worker.notes import Held
 from rowlock.worker.report import running
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import await_handler, call_handler
 from rowlock.worker.title import Title, die_with_parent
+from rowlock.worker.transaction import RunBlock
 
 
 def main() -> None:
@@ -42,9 +48,13 @@ def main() -> None:
     os.set_inheritable(orders.descriptor, False)
     link = Link(socket.socket(fileno=orders.descriptor))
     sys.path[:] = orders.path
-    app = open_inherited_app(orders.app)
+    home = link.hear()
+    if home is None:
+        return
+    assert isinstance(home, wire.Home), "it is told first"
+    app = open_inherited_app(orders.app, home.url)
     link.tell(wire.Hello())
-    Server(app, link).serve()
+    Server(app, link, lease_seconds=home.lease_seconds).serve()
     app.close()
 
 
@@ -70,16 +80,24 @@ class Link:
 
 
 class SlotNotes:
-    """Progress and log lines on their way to the worker, progress at most twice a second."""
+    """Progress and log lines on their way to the worker, progress at most twice a second.
+
+    The worker gathers and writes them. For a block it is asked to stop writing, and for what is
+    left, so that nothing that was said is lost or stands in the wrong order.
+    """
 
     def __init__(self, link: Link, number: int) -> None:
         self._link = link
         self._number = number
         self._next = 0.0
         self._pending: wire.Progressed | None = None
+        # The questions that the worker has not answered yet; it answers in their order.
+        self._asked: deque[Future[Held]] = deque()
+        self._is_over = False
 
     def progress(self, fraction: float, text: str) -> None:
-        self._pending = wire.Progressed(self._number, float(fraction), text)
+        cleaned = codec.clean_text(text, bytes_max=config.PROGRESS_TEXT_BYTES_MAX)
+        self._pending = wire.Progressed(self._number, float(fraction), cleaned)
         if time.monotonic() >= self._next:
             self.flush()
 
@@ -90,13 +108,48 @@ class SlotNotes:
             self._link.tell(word)
 
     def log(self, line: str) -> None:
-        self._link.tell(wire.Logged(self._number, line))
+        cleaned = codec.clean_text(line, bytes_max=config.LOG_LINE_BYTES_MAX)
+        self._link.tell(wire.Logged(self._number, cleaned))
+
+    # For a block
+
+    def hold(self) -> None:
+        self._ask(wire.Hold(self._number)).result()
+
+    async def ahold(self) -> None:
+        await asyncio.wrap_future(self._ask(wire.Hold(self._number)))
+
+    def gather(self) -> Held:
+        return self._ask(wire.Conclude(self._number)).result()
+
+    async def agather(self) -> Held:
+        return await asyncio.wrap_future(self._ask(wire.Conclude(self._number)))
+
+    def let_go(self) -> None:
+        if not self._is_over:
+            self._link.tell(wire.LetGo(self._number))
+
+    def end(self) -> None:
+        self._is_over = True
+
+    def _ask(self, question: wire.Hold | wire.Conclude) -> Future[Held]:
+        self.flush()
+        answer: Future[Held] = Future()
+        # Not to be cancelled: the worker will answer, even if nobody waits any more.
+        answer.set_running_or_notify_cancel()
+        self._asked.append(answer)
+        self._link.tell(question)
+        return answer
+
+    def answer(self, word: wire.Held) -> None:
+        """Hear the worker's answer; in the ear's thread."""
+        self._asked.popleft().set_result(Held(word.progress, word.lines))
 
 
 class Server:
     """Runs jobs in the main thread, and hears of them in another."""
 
-    def __init__(self, app: App, link: Link) -> None:
+    def __init__(self, app: App, link: Link, *, lease_seconds: float) -> None:
         self._app = app
         self._link = link
         self._title = Title("rowlock slot", pause_seconds=0.0)
@@ -108,6 +161,9 @@ class Server:
         self._told: list[Cause] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_stopping = False
+        self._notes: SlotNotes | None = None
+        # Nothing is opened before a handler asks for one: most never do.
+        self._blocks = Blocks(app.store, lease_seconds=lease_seconds)
 
     def serve(self) -> None:
         """Run jobs until the socket ends."""
@@ -150,6 +206,8 @@ class Server:
             case wire.Stopping() if order.run == self._number:
                 self._is_stopping = True
                 self._pass_on()
+            case wire.Held() if order.run == self._number and self._notes is not None:
+                self._notes.answer(order)
             case _:
                 # It came after the end of its run.
                 return
@@ -175,14 +233,16 @@ class Server:
         task = self._app.find(lease.row.kind)
         if task is None:
             return Failed("LookupError", f"the app of its slot has no task {lease.row.kind!r}")
-        notes = SlotNotes(self._link, start.run)
+        notes = self._notes = SlotNotes(self._link, start.run)
         run = Run(lease, task)
+        run.on_settled = lambda _: self._tell_settled(start.run, run)
         context = Context(
             lease.job,
             state=self._app.state,
             notes=notes,
             signals=run,
             prepare=lambda task, payload: self._follow(start.run, task, payload),
+            block=functools.partial(RunBlock, run, notes=notes, blocks=self._blocks),
         )
         with running(lease):
             if task.is_async:
@@ -204,6 +264,7 @@ class Server:
             # From here on nobody may cancel what only cleans up.
             run.handle = None
             self._finish()
+            await self._app.store.engine.aclose_loop()
 
     def _begin(self, run: Run, loop: asyncio.AbstractEventLoop | None = None) -> None:
         with self._guard:
@@ -218,6 +279,13 @@ class Server:
         job = prepare_follow_up(task, payload)
         self._link.tell(wire.Followed(number, job))
         return job
+
+    def _tell_settled(self, number: int, run: Run) -> None:
+        assert run.success is not None
+        # If the worker is dead, so is this process in a moment; until then the handler must not
+        # hear of an error, because its block is committed.
+        with contextlib.suppress(OSError):
+            self._link.tell(wire.Settled(number, run.success.problem))
 
 
 if __name__ == "__main__":

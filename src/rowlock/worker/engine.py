@@ -27,6 +27,7 @@ from rowlock.lifecycle import Outcome, Released
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.hold import cancel_requests
 from rowlock.task import Tasks
+from rowlock.worker import wire
 from rowlock.worker.bell import listen
 from rowlock.worker.buffer import Buffer
 from rowlock.worker.claimer import Claimer
@@ -106,7 +107,7 @@ class Engine:
             prepare=prepare,
             threads=settings.concurrency,
             # Without a name for its app, a process slot could not load it.
-            slots=None if app is None else Slots(app),
+            slots=None if app is None else Slots(app, _home(store, settings)),
             lease_seconds=settings.lease_seconds,
         )
         self._trouble = Trouble("jobs can't be claimed")
@@ -427,6 +428,11 @@ class Engine:
             await self._store.arelease_worker(self._worker)
         except RowlockError as error:
             logger.warning("leases of %s wait to expire: %s", self._worker, error)
+
+
+def _home(store: Store, settings: WorkerSettings) -> wire.Home:
+    """What process slots must know of this worker."""
+    return wire.Home(url=store.engine.address, lease_seconds=settings.lease_seconds)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

@@ -7,6 +7,9 @@
    that was given to a slot which died before it began is not to blame.
 3. A killed slot's run is judged only when its process is dead.
 4. Nothing of a run is written by the slot itself: it tells, and the worker writes, under its lease.
+   But for a block of `ctx.transaction()`, which the slot commits on a connection of its own. The
+   worker hears before it begins, and once it is done; if the slot dies in between, the settle
+   of that death finds by the token what became of it.
 
 Rejected: the standard library's process pools. When one of their children dies, all jobs of the
 pool have failed, and they pickle.
@@ -28,7 +31,7 @@ import msgspec
 
 from rowlock import config
 from rowlock.context import Context
-from rowlock.lifecycle import CancelSeen, Crashed, Failed, Outcome, Released
+from rowlock.lifecycle import CancelSeen, Crashed, Failed, Outcome, Released, Succeeded
 from rowlock.task import Tasks
 from rowlock.worker import signals, wire
 from rowlock.worker.exits import how_it_ended
@@ -73,8 +76,9 @@ class SlotNotStartedError(Exception):
 class Slots:
     """The slots of one worker process: as many as jobs run at once, at most."""
 
-    def __init__(self, app: str) -> None:
+    def __init__(self, app: str, home: wire.Home) -> None:
         self._app = app
+        self._home = home
         self._idle: list[Slot] = []
         self._busy: set[Slot] = set()
 
@@ -102,7 +106,7 @@ class Slots:
             if slot.is_fit:
                 return slot
             await slot.kill()
-        return await Slot.start(self._app)
+        return await Slot.start(self._app, self._home)
 
     async def end_idle(self, *, seconds: float = config.SLOT_IDLE_SECONDS) -> None:
         """End those that have waited for a job for so long."""
@@ -140,7 +144,7 @@ class Slot:
         return self._is_fit and self._process.returncode is None
 
     @classmethod
-    async def start(cls, app: str) -> Slot:
+    async def start(cls, app: str, home: wire.Home) -> Slot:
         """Start a process and wait until it has loaded the app."""
         mine, theirs = socket.socketpair()
         with theirs:
@@ -158,6 +162,7 @@ class Slot:
                 mine.close()
                 raise
         slot = cls(process, *await asyncio.open_connection(sock=mine))
+        slot._tell(home)
         try:
             async with asyncio.timeout(config.SLOT_START_SECONDS):
                 await slot._read()
@@ -176,10 +181,13 @@ class Slot:
         self._run += 1
         self._has_begun = self._is_fit = False
         self._tell(wire.Start(self._run, list(run.lease.row)))
-        hearing = asyncio.ensure_future(self._hear(context, notes))
+        hearing = asyncio.ensure_future(self._hear(run, context, notes))
         dying = asyncio.ensure_future(self._process.wait())
         try:
             if not await self._attend(run, hearing, dying):
+                self._end_process()
+                # It may have committed a block in its last moment.
+                await asyncio.wait({hearing}, timeout=config.SLOT_LAST_WORDS_SECONDS)
                 await self.kill()
                 if run.cause is Cause.CANCEL:
                     return CancelSeen("it did not stop when asked to; its process was ended")
@@ -191,28 +199,32 @@ class Slot:
             for task in (hearing, dying):
                 task.cancel()
             await asyncio.gather(hearing, dying, return_exceptions=True)
+            # A block that was open is undone by now, and its run goes on to be settled.
+            notes.let_go()
 
     async def _attend(
         self, run: Run, hearing: asyncio.Future[Outcome], dying: asyncio.Future[int]
     ) -> bool:
         """Pass on what the run is told until it has ended; False if it is to be killed."""
         assert run.news is not None
-        end = self._deadline(run)
+        limit = told = self._limit(run)
         while not hearing.done() and not dying.done():
             news = asyncio.ensure_future(run.news.wait())
+            end = _end(run, limit=limit, told=told)
             left = None if end is None else max(0.0, end - time.monotonic())
             watched: set[asyncio.Future[Any]] = {hearing, dying, news}
             await asyncio.wait(watched, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             news.cancel()
             if run.news.is_set():
                 run.news.clear()
-                end = self._pass_on(run, end)
+                told = self._pass_on(run, told)
+            end = _end(run, limit=limit, told=told)
             if end is not None and time.monotonic() >= end and not hearing.done():
                 run.cause = run.cause or Cause.TIMEOUT
                 return False
         return True
 
-    def _deadline(self, run: Run) -> float | None:
+    def _limit(self, run: Run) -> float | None:
         if run.limit is None:
             return None
         # A coroutine is stopped by its own loop first.
@@ -244,7 +256,7 @@ class Slot:
             return Released(reason="its process slot had died before")
         return Crashed(f"its process slot died: {how_it_ended(code)}", alone=True)
 
-    async def _hear(self, context: Context, notes: LoopNotes) -> Outcome:
+    async def _hear(self, run: Run, context: Context, notes: LoopNotes) -> Outcome:
         while True:
             word = await self._read()
             if word.run != self._run:
@@ -256,10 +268,30 @@ class Slot:
                     notes.log(word.line)
                 case wire.Followed():
                     context.enqueue_on_success(word.job)
+                case wire.Hold() | wire.Conclude() | wire.LetGo() | wire.Settled():
+                    await self._hear_of_block(word, run, notes)
                 case wire.Ended():
                     return word.read()
                 case wire.Hello():
                     self._has_begun = True
+
+    async def _hear_of_block(
+        self,
+        word: wire.Hold | wire.Conclude | wire.LetGo | wire.Settled,
+        run: Run,
+        notes: LoopNotes,
+    ) -> None:
+        match word:
+            case wire.Hold() | wire.Conclude():
+                held = await notes.agather()
+                run.is_settling = isinstance(word, wire.Conclude)
+                self._tell(wire.Held(self._run, held.progress, held.lines))
+            case wire.LetGo():
+                run.is_settling = False
+                notes.let_go()
+            case wire.Settled():
+                notes.end()
+                run.settled(Succeeded(problem=word.problem))
 
     async def _read(self) -> wire.Word:
         head = await self._reader.readexactly(wire.LENGTH.size)
@@ -278,14 +310,22 @@ class Slot:
 
     async def kill(self) -> int:
         """End the process, and what it started; its exit code."""
-        self._is_fit = False
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        self._end_process()
         self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
         return await self._process.wait()
+
+    def _end_process(self) -> None:
+        self._is_fit = False
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _end(run: Run, *, limit: float | None, told: float | None) -> float | None:
+    """When a run must have ended; one that has committed its success can't be cancelled."""
+    return limit if run.is_settled and run.cause is Cause.CANCEL else told
 
 
 def _patience(run: Run) -> float:

@@ -26,6 +26,7 @@ from rowlock.lifecycle import (
     Succeeded,
 )
 from rowlock.store import NewJob
+from rowlock.store.url import masked
 
 LENGTH = struct.Struct("!I")
 _OUTCOMES: dict[str, type[Outcome]] = {
@@ -35,7 +36,7 @@ _OUTCOMES: dict[str, type[Outcome]] = {
 
 
 class SlotOrders(msgspec.Struct, frozen=True, kw_only=True):
-    """What a slot is told at its start, in one argument."""
+    """What a slot is told at its start, in one argument: every user of the machine can read it."""
 
     app: str
     path: list[str]
@@ -43,6 +44,16 @@ class SlotOrders(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # From the worker. `run` counts the runs of a slot: a word that comes too late names an old one.
+
+
+class Home(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Which database the worker works on, and how long its leases are. Told first, and once."""
+
+    url: str
+    lease_seconds: float
+
+    def __repr__(self) -> str:
+        return f"Home({masked(self.url)!r}, {self.lease_seconds!r})"
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
@@ -67,6 +78,14 @@ class Stopping(msgspec.Struct, frozen=True, tag=True):
     """The worker shuts down; the run may go on for the grace."""
 
     run: int
+
+
+class Held(msgspec.Struct, frozen=True, tag=True):
+    """The answer to `Hold` and `Conclude`: what the run said, and the worker has not written."""
+
+    run: int
+    progress: tuple[float, str] | None
+    lines: list[str]
 
 
 # From the slot.
@@ -100,6 +119,34 @@ class Followed(msgspec.Struct, frozen=True, tag=True):
     job: NewJob
 
 
+# Of a block of `ctx.transaction()`, which the slot opens and commits by itself.
+
+
+class Hold(msgspec.Struct, frozen=True, tag=True):
+    """A block is about to open that nobody else can write beside: write nothing of the run."""
+
+    run: int
+
+
+class Conclude(msgspec.Struct, frozen=True, tag=True):
+    """As `Hold`, before the block is committed, which settles the run."""
+
+    run: int
+
+
+class LetGo(msgspec.Struct, frozen=True, tag=True):
+    """The block was undone: write again."""
+
+    run: int
+
+
+class Settled(msgspec.Struct, frozen=True, tag=True):
+    """The block was committed, and the run's success with it, perhaps without its result."""
+
+    run: int
+    problem: str | None
+
+
 class Ended(msgspec.Struct, frozen=True, tag=True):
     """The run is over; the outcome by its name and fields."""
 
@@ -115,8 +162,8 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
         return msgspec.convert(self.fields, _OUTCOMES[self.outcome])
 
 
-Order = Start | End | Stopping
-Word = Hello | Progressed | Logged | Followed | Ended
+Order = Home | Start | End | Stopping | Held
+Word = Hello | Progressed | Logged | Followed | Hold | Conclude | LetGo | Settled | Ended
 
 
 def encode(word: Order | Word) -> bytes:

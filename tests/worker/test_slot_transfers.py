@@ -1,0 +1,76 @@
+"""Transfers between accounts in process slots of `rowlock worker`: each is made exactly once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import rowlock
+from rowlock import JobState
+from tests.worker.test_slots import runners, worker
+from tests.worker.test_transaction import (
+    TABLES,
+    balances,
+    execute,
+    expected_balances,
+    plan,
+    transfers,
+)
+from tests.worker.waiting import wait_until
+
+COUNT = 60
+
+
+@pytest.fixture
+def app(any_url):
+    app = rowlock.App(any_url)
+    app.migrate()
+    execute(app, *TABLES)
+    yield app
+    app.close()
+
+
+def test_slots_killed_at_random(app, tmp_path):
+    """Slots that die at any moment of a handler: no transfer is lost, and none is made twice."""
+    moves, log = plan(COUNT), tmp_path / "log"
+    jobs = app.enqueue_many(
+        [
+            {
+                "kind": "apay" if each["number"] % 2 else "pay",
+                "payload": {**each, "deadly": each["number"] % 3 == 0},
+            }
+            for each in moves
+        ]
+    )
+    with worker(app, "-c", "4", module="blocks_app", log=log):
+        wait_until(lambda: all(app.get(job.id).state.is_terminal for job in jobs), seconds=100)
+
+    found = [app.get(job.id) for job in jobs]
+    assert {JobState.SUCCEEDED} == {job.state for job in found}
+    assert list(range(COUNT)) == transfers(app)
+    assert expected_balances(moves) == balances(app)
+    assert [job.crashes for job in found] == [job.attempt - 1 for job in found]
+    assert any(job.crashes for job in found), "nothing was put to the test"
+    assert "Traceback" not in log.read_text()
+    assert "lost its lease" not in log.read_text()
+
+
+def test_a_child_killed_while_its_slot_is_inside_a_block(app, tmp_path):
+    """The slot dies with its worker, and the block with the slot; another child runs the job."""
+    note = tmp_path / "note"
+    payload = {"number": 1, "inside": "wait", "note": str(note)}
+    job = app.enqueue("work", payload)
+    # On SQLite nobody can write while the block is open: its lease must be long.
+    with worker(app, "--lease", "60", module="blocks_app") as process:
+        wait_until(lambda: runners(note))
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)
+        wait_until(lambda: len(runners(note)) == 2)
+        Path(f"{note}.go").touch()
+        found = app.wait(job.id, timeout=30)
+
+    assert (JobState.SUCCEEDED, 2, 1) == (found.state, found.attempt, found.crashes)
+    assert [1] == transfers(app)

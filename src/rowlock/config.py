@@ -124,6 +124,9 @@ BELL_ANSWER_SECONDS: Final = 5.0
 
 # A run's progress is written at most twice a second.
 PROGRESS_SECONDS: Final = 0.5
+# So many threads of a worker write it for coroutines and process slots: the loop's own may all be
+# busy with the handlers' work.
+NOTES_THREADS: Final = 2
 # What a drain leases at a time; each job is settled as soon as it ended.
 DRAIN_BATCH: Final = 20
 # app.wait() looks again after so long, at first and at last.

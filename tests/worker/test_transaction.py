@@ -6,13 +6,15 @@ import asyncio
 import random
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 
 import rowlock
-from rowlock import JobState
+from rowlock import JobState, config
 from rowlock.store.blocks import Conclusion
 from rowlock.store.postgres import AsyncConnection, Connection
 from tests.worker.test_supervisor import worker
@@ -703,3 +705,87 @@ def test_bank_transfers_with_killed_processes(app, kind):
     assert expected_balances(moves) == balances(app)
     crashed = [job for job in jobs if app.get(job.id).crashes > 0]
     assert crashed, "nothing was put to the test"
+
+
+def test_a_commit_does_not_wait_for_those_who_wait_for_it(sqlite_url):
+    """Others may fill the loop's threads with writes that wait for the block's lock."""
+    with rowlock.App(sqlite_url) as app:
+        app.migrate()
+        execute(app, *TABLES)
+        ended: list[int] = []
+        opened = asyncio.Event()
+
+        @app.task
+        async def hold(ctx: rowlock.Context) -> None:
+            async with ctx.transaction() as tx:
+                opened.set()
+                tx.connection.execute(note(1))
+                while len(ended) < 4:  # noqa: ASYNC110  # it is all on one loop
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.1)
+
+        @app.task
+        async def talk(ctx: rowlock.Context, number: int) -> None:
+            await opened.wait()
+            # Written in a thread when it ends, once the lock is free.
+            ctx.log("a line")
+            ended.append(number)
+
+        async def serve_with_few_threads() -> rowlock.Job:
+            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+            jobs = [await talk.aenqueue(number=number) for number in range(4)]
+            job = await hold.aenqueue()
+            async with app.worker():
+                for each in [job, *jobs]:
+                    await app.await_(each.id, timeout=30)
+            await app.aclose()
+            return job
+
+        started = time.monotonic()
+        job = asyncio.run(serve_with_few_threads())
+
+        assert (JobState.SUCCEEDED, [1]) == (app.get(job.id).state, transfers(app))
+        # None has given up to wait for the lock.
+        assert time.monotonic() - started < config.SQLITE_BUSY_SECONDS
+
+
+def test_a_block_does_not_wait_for_threads_that_wait_for_it(postgres_url):
+    """What its run said is written, however many handlers wait in threads for the block's rows."""
+    update = "UPDATE account SET balance = balance + 1 WHERE id = 1"
+    with rowlock.App(postgres_url) as app:
+        execute(app, *TABLES)
+        opened = asyncio.Event()
+
+        @app.task
+        async def hold(ctx: rowlock.Context) -> None:
+            async with ctx.transaction() as tx:
+                await tx.connection.execute(update)
+                opened.set()
+                while not await is_waited_for(tx.connection):  # noqa: ASYNC110  # by a server
+                    await asyncio.sleep(0.01)
+                ctx.log("a line")
+                # So that it is being written when the block ends.
+                await asyncio.sleep(2 * config.PROGRESS_SECONDS)
+
+        @app.task
+        async def wait() -> None:
+            await opened.wait()
+            await asyncio.to_thread(execute, app, update)
+
+        async def serve_with_one_thread() -> list[rowlock.Job]:
+            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+            jobs = [await hold.aenqueue(), await wait.aenqueue()]
+            await serve(app, *jobs)
+            return jobs
+
+        jobs = asyncio.run(serve_with_one_thread())
+
+        assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in jobs}
+        assert ["a line"] == [line.text for line in app.store.read_log(jobs[0].id)]
+        assert 1002 == balances(app)[0]
+
+
+async def is_waited_for(connection: psycopg.AsyncConnection) -> bool:
+    # Not pg_stat_activity, of which a transaction sees one moment only.
+    ask = "SELECT 1 FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+    return await (await connection.execute(ask)).fetchone() is not None

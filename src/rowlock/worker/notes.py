@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import Executor
 from typing import NamedTuple, Protocol
 
 from rowlock import config
@@ -133,10 +134,15 @@ class BlockingNotes(_Notes):
 
 
 class LoopNotes(_Notes):
-    """For coroutines: gathered here, written by `aflush` beside the handler."""
+    """For coroutines: gathered here, written by `aflush` beside the handler.
 
-    def __init__(self, store: Store, lease: Lease) -> None:
+    In a thread, because the loop may end before its connections do; of `threads`, or else of the
+    loop's own.
+    """
+
+    def __init__(self, store: Store, lease: Lease, *, threads: Executor | None = None) -> None:
         super().__init__(store, lease)
+        self._threads = threads
         self._writing = asyncio.Lock()
 
     def progress(self, fraction: float, text: str) -> None:
@@ -152,12 +158,13 @@ class LoopNotes(_Notes):
             pass
 
     async def aflush(self) -> None:
-        """Write what was gathered. In a thread: this loop may end before its connections do."""
+        """Write what was gathered."""
         async with self._writing:
             if not self._is_held:
                 held = self._take()
                 if held.progress is not None or held.lines:
-                    await asyncio.to_thread(self._write, held)
+                    loop = asyncio.get_running_loop()
+                    await loop.run_in_executor(self._threads, self._write, held)
 
     def _write(self, held: Held) -> None:
         try:

@@ -51,6 +51,9 @@ class Runner:
         self._state = state
         self._prepare = prepare
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rowlock-run")
+        # Not the loop's: a block waits for its run's notes, and handlers may fill those threads
+        # with what waits for that block.
+        self._writers = ThreadPoolExecutor(config.NOTES_THREADS, thread_name_prefix="rowlock-notes")
         self._notes: dict[str, LoopNotes] = {}
         self._slots = slots
         self._blocks = Blocks(store, lease_seconds=lease_seconds)
@@ -80,7 +83,7 @@ class Runner:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def _run_noted(self, run: Run) -> Outcome | None:
-        notes = self._notes[run.lease.id] = LoopNotes(self._store, run.lease)
+        notes = self._notes[run.lease.id] = LoopNotes(self._store, run.lease, threads=self._writers)
         context = run.context = self._context(run, notes)
         try:
             if run.in_slot:

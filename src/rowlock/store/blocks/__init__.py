@@ -14,6 +14,7 @@ import random
 import threading
 import weakref
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -98,6 +99,9 @@ class Blocks:
         # Beats wait for the only writer of SQLite too: two of three may fail, and no lease is lost.
         self._seconds = lease_seconds / 3
         self._places = threading.BoundedSemaphore(config.POSTGRES_BLOCKS_MAX)
+        # Not the loop's own threads: all of those may be busy with writes that wait for the lock of
+        # the very block that is to be committed. One is enough, because one holds that lock.
+        self._committer = ThreadPoolExecutor(1, thread_name_prefix="rowlock-commit")
         self._loops: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, tuple[asyncio.Lock, asyncio.BoundedSemaphore]
         ] = weakref.WeakKeyDictionary()
@@ -123,7 +127,13 @@ class Blocks:
         if self.is_only_writer:
             from rowlock.store.blocks.sqlite import AsyncSqliteBlock
 
-            return AsyncSqliteBlock(self._sqlite, self._callers, seconds=self._seconds, line=line)
+            return AsyncSqliteBlock(
+                self._sqlite,
+                self._callers,
+                seconds=self._seconds,
+                line=line,
+                committer=self._committer,
+            )
         from rowlock.store.blocks.postgres import AsyncPostgresBlock
 
         return AsyncPostgresBlock(self._postgres, places=places)

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import sqlite3
 import threading
+from concurrent.futures import Executor
 from enum import Enum, auto
 
 from rowlock.errors import InvalidTransition, StoreUnavailable
@@ -161,12 +162,19 @@ class AsyncSqliteBlock:
     """
 
     def __init__(
-        self, engine: SqliteEngine, callers: Callers, *, seconds: float, line: asyncio.Lock
+        self,
+        engine: SqliteEngine,
+        callers: Callers,
+        *,
+        seconds: float,
+        line: asyncio.Lock,
+        committer: Executor,
     ) -> None:
         self._engine = engine
         self._callers = callers
         self._seconds = seconds
         self._line = line
+        self._committer = committer
         self._tenure: _Tenure | None = None
 
     @property
@@ -195,7 +203,8 @@ class AsyncSqliteBlock:
                 conclusion.op(), tenure.connection, notify_in_transaction=False
             )
             missed.raise_if_any()
-            await asyncio.to_thread(tenure.connection.execute, "COMMIT")
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._committer, tenure.connection.execute, "COMMIT")
         except sqlite3.Error as error:
             raise self._engine.file.mapped(error) from error
         finally:

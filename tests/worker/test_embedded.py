@@ -45,6 +45,34 @@ async def test_both_kinds_of_functions_run(app):
     await app.aclose()
 
 
+async def test_a_job_that_comes_back_while_its_lost_run_goes_on(app):
+    """Two runs of a job in one worker do not disturb each other: the later one counts."""
+    gates = [threading.Event(), threading.Event()]
+    started: list[int] = []
+
+    @app.task(max_attempts=1)
+    def slow(ctx: rowlock.Context) -> int:
+        number = len(started)
+        started.append(ctx.token)
+        gates[number].wait(20)
+        return number
+
+    job = await slow.aenqueue()
+    async with app.worker(lease=1) as worker:
+        await until(lambda: len(started) == 1)
+        assert 1 == await app.store.arelease_worker(worker.id)
+        await until(lambda: len(started) == 2)
+        gates[0].set()
+        # Longer than the later run's lease would last without its beats.
+        await asyncio.sleep(2)
+        gates[1].set()
+        found = await ended(app, job)
+
+    assert (JobState.SUCCEEDED, 1) == (found.state, found.result)
+    assert 2 == len(started)
+    await app.aclose()
+
+
 async def test_concurrency_is_bounded(app):
     """Never more jobs run at once than there are slots, of the worker and of a queue."""
     running: dict[str, int] = {"a": 0, "b": 0}

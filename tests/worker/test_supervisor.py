@@ -196,6 +196,23 @@ def test_a_stopped_child_loses_its_lease(app, tmp_path):
     assert first == app.get(job.id)
 
 
+def test_a_job_that_comes_back_to_the_child_that_lost_it(app, tmp_path):
+    """The run that lost its lease ends unheard; the other one keeps its own, and counts."""
+    note, go_on = tmp_path / "note", tmp_path / "go-on"
+    job = app.enqueue("wait_for_file", {"path": str(go_on), "note": str(note)}, max_attempts=1)
+    with worker(app):
+        wait_until(lambda: runners(note))
+        assert 1 == app.store.release_worker(app.get(job.id).worker)
+        wait_until(lambda: len(runners(note)) == 2)
+        # Longer than a lease: that of the later run is beaten for.
+        time.sleep(1.5 * LEASE_SECONDS)
+        go_on.touch()
+        found = app.wait(job.id, timeout=30)
+
+    assert (JobState.SUCCEEDED, 1, 2) == (found.state, found.attempt, found.token)
+    assert 1 == len(set(runners(note)))
+
+
 def test_a_plain_function_past_its_limit_is_ended_with_its_process(app, tmp_path):
     """Its attempts are used up as failures; a neighbour in the same child runs again uncounted."""
     note, go_on = tmp_path / "note", tmp_path / "go-on"

@@ -127,8 +127,8 @@ class Hearing:
     def _obey(self, word: dict[str, Any]) -> None:
         for id in word.get("cancel", []):
             self._engine.cancel(id)
-        for id in word.get("lost", []):
-            self._engine.lose(id)
+        for id, token in word.get("lost", []):
+            self._engine.lose(id, token)
         if word.get("stop"):
             self._engine.stop()
 

@@ -35,7 +35,7 @@ class Beats:
         self._store = open_store(url, schema=engine.schema, clock=engine.clock)
         self._lease_seconds = lease_seconds
         self._on_beat = on_beat
-        self._leases: dict[str, Lease] = {}
+        self._leases: dict[tuple[str, int], Lease] = {}
         self._trouble = Trouble("leases can't be extended")
         self._guard = threading.Lock()
         self._over = threading.Event()
@@ -60,7 +60,7 @@ class Beats:
     def hold(self, lease: Lease) -> None:
         """Beat for a lease from now on."""
         with self._guard:
-            self._leases[lease.id] = lease
+            self._leases[lease.id, lease.token] = lease
 
     def start(self, lease: Lease, *, deadline: float | None = None) -> None:
         """It has begun; here only its own time limit ends it."""
@@ -74,7 +74,7 @@ class Beats:
     def drop(self, lease: Lease) -> None:
         """Beat for it no more."""
         with self._guard:
-            self._leases.pop(lease.id, None)
+            self._leases.pop((lease.id, lease.token), None)
 
     def count_finished(self, jobs: int) -> None:
         """Nobody asks."""
@@ -96,5 +96,5 @@ class Beats:
     def _beat(self, leases: list[Lease]) -> None:
         beats = self._store.heartbeat(leases, lease=self._lease_seconds)
         for lease, beat in zip(leases, beats, strict=True):
-            if beat is not Beat.KEPT and lease.id in self._leases:
+            if beat is not Beat.KEPT and (lease.id, lease.token) in self._leases:
                 self._on_beat(lease, beat)

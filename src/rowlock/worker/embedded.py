@@ -64,8 +64,10 @@ class EmbeddedWorker:
         self._engine.stop()
 
     def _on_beat(self, lease: Lease, beat: Beat) -> None:
-        act = self._engine.cancel if beat is Beat.CANCEL_REQUESTED else self._engine.lose
-        self._loop.call_soon_threadsafe(act, lease.id)
+        if beat is Beat.CANCEL_REQUESTED:
+            self._loop.call_soon_threadsafe(self._engine.cancel, lease.id)
+        else:
+            self._loop.call_soon_threadsafe(self._engine.lose, lease.id, lease.token)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[EmbeddedWorker]:

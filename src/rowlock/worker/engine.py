@@ -78,9 +78,10 @@ class Engine:
         self._buffer = Buffer(strict=list(settings.queues or {}) if is_strict else None)
         # Called when the bell rings for no queue in particular.
         self._on_news = on_news
-        self._running: dict[str, Run] = {}
+        # By id and token: a run that lost its lease may go on while its job is run again here.
+        self._running: dict[tuple[str, int], Run] = {}
         self._queues = settings.queues or {}
-        self._quarantined: set[str] = set()
+        self._quarantined: set[tuple[str, int]] = set()
         # Whether one of those runs now.
         self._is_alone = False
         self._slots_used: Counter[str] = Counter()
@@ -128,26 +129,25 @@ class Engine:
 
     def cancel(self, id: str) -> None:
         """A heartbeat told that somebody asked for it."""
-        run = self._running.get(id)
-        if run is None:
-            self._cancel_waiting(id)
-        elif run.cause is None and not run.is_settled:
-            if not run.in_slot:
-                deadline = time.monotonic() + config.CANCEL_GRACE_SECONDS
-                self._holdings.must_end_by(run.lease, deadline)
-            run.end(Cause.CANCEL)
+        for run in [run for run in self._running.values() if run.lease.id == id]:
+            if run.cause is None and not run.is_settled:
+                if not run.in_slot:
+                    deadline = time.monotonic() + config.CANCEL_GRACE_SECONDS
+                    self._holdings.must_end_by(run.lease, deadline)
+                run.end(Cause.CANCEL)
+        self._cancel_waiting(id)
 
     def _cancel_waiting(self, id: str) -> None:
         run = next((run for run in self._buffer if run.lease.id == id), None)
         if run is not None:
             self._buffer.remove(run)
-            self._quarantined.discard(id)
+            self._quarantined.discard(run.key)
             # With the flag set, a release ends it as cancelled.
             self._settler.put(Settlement(run.lease, Released()))
 
-    def lose(self, id: str) -> None:
+    def lose(self, id: str, token: int) -> None:
         """A heartbeat told that the lease is another's: end the run, record nothing."""
-        run = self._running.get(id)
+        run = self._running.get((id, token))
         # One that commits its own success finds out by itself, or has just settled it.
         if run is not None and not run.is_settling:
             report_lost([run.lease])
@@ -267,7 +267,7 @@ class Engine:
         self._known.add((lease.id, lease.token))
         run = Run(lease, task, in_slot=self._runner.uses_slot(task))
         if run.is_quarantined:
-            self._quarantined.add(lease.id)
+            self._quarantined.add(run.key)
         self._buffer.put(run)
 
     def _is_empty(self) -> bool:
@@ -309,7 +309,7 @@ class Engine:
         # Its own timeout comes first; the deadline is for what does not stop by itself.
         deadline = None if limit is None else run.started_at + limit + config.TIMEOUT_GRACE_SECONDS
         self._holdings.start(run.lease, deadline=deadline)
-        self._running[run.lease.id] = run
+        self._running[run.key] = run
         self._slots_used[run.queue] += 1
         run.stopping = self._stopping.is_set()
         run.on_settled = self._drop_soon
@@ -332,9 +332,9 @@ class Engine:
 
     def _on_ended(self, run: Run, outcome: Outcome | None) -> None:
         lease = run.lease
-        del self._running[lease.id]
+        del self._running[run.key]
         if run.is_quarantined:
-            self._quarantined.discard(lease.id)
+            self._quarantined.discard(run.key)
             self._is_alone = False
         self._slots_used[run.queue] -= 1
         took = time.monotonic() - run.started_at
@@ -383,7 +383,7 @@ class Engine:
         while True:
             await self._rung.wait()
             self._rung.clear()
-            ids = [id for id, run in self._running.items() if run.cause is None]
+            ids = [id for (id, _), run in self._running.items() if run.cause is None]
             if ids:
                 try:
                     for id in await self._store.arun(cancel_requests(ids)):

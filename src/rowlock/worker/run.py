@@ -36,6 +36,7 @@ class Run:
         "in_slot",
         "is_quarantined",
         "is_settling",
+        "key",
         "lease",
         "limit",
         "news",
@@ -52,6 +53,8 @@ class Run:
         row = lease.row
         assert row is not None
         self.lease: Lease = lease
+        # What tells it from every other run, of its own job too.
+        self.key: tuple[str, int] = (lease.id, lease.token)
         self.queue: str = row.queue
         self.rank: int = row.rank
         # Its time limit in seconds.

@@ -54,7 +54,7 @@ class Runner:
         # Not the loop's: a block waits for its run's notes, and handlers may fill those threads
         # with what waits for that block.
         self._writers = ThreadPoolExecutor(config.NOTES_THREADS, thread_name_prefix="rowlock-notes")
-        self._notes: dict[str, LoopNotes] = {}
+        self._notes: set[LoopNotes] = set()
         self._slots = slots
         self._blocks = Blocks(store, lease_seconds=lease_seconds)
 
@@ -83,7 +83,8 @@ class Runner:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def _run_noted(self, run: Run) -> Outcome | None:
-        notes = self._notes[run.lease.id] = LoopNotes(self._store, run.lease, threads=self._writers)
+        notes = LoopNotes(self._store, run.lease, threads=self._writers)
+        self._notes.add(notes)
         context = run.context = self._context(run, notes)
         try:
             if run.in_slot:
@@ -91,7 +92,7 @@ class Runner:
                 return await self._slots.run(run, context, notes)
             return await await_handler(run, context)
         finally:
-            del self._notes[run.lease.id]
+            self._notes.discard(notes)
             await _flush(notes)
 
     def _context(self, run: Run, notes: LoopNotes | BlockingNotes) -> Context:
@@ -109,7 +110,7 @@ class Runner:
         """Write what coroutines say of their progress while they run; for ever."""
         while True:
             await asyncio.sleep(config.PROGRESS_SECONDS)
-            for notes in list(self._notes.values()):
+            for notes in list(self._notes):
                 await _flush(notes)
             if self._slots is not None:
                 await self._slots.end_idle()

@@ -96,8 +96,10 @@ class Child:
         """Pass on what a beat found; a lease that was settled meanwhile is not lost."""
         if beat is Beat.CANCEL_REQUESTED:
             self.tell({"cancel": [lease.id]})
-        elif beat is Beat.LOST and any(slot.id == lease.id for slot in self.table.slots()):
-            self.tell({"lost": [lease.id]})
+        elif beat is Beat.LOST and any(
+            (slot.id, slot.token) == (lease.id, lease.token) for slot in self.table.slots()
+        ):
+            self.tell({"lost": [[lease.id, lease.token]]})
 
     def close(self) -> None:
         self.table.close()

@@ -61,7 +61,8 @@ class LeaseTable:
     def __init__(self, descriptor: int, slots: int) -> None:
         self._map = mmap.mmap(descriptor, _HEADER.size + slots * _SLOT.size)
         self._free = list(range(slots - 1, -1, -1))
-        self._places: dict[str, int] = {}
+        # By id and token: a lost run may still go on when its job is claimed again.
+        self._places: dict[tuple[str, int], int] = {}
         self._slots = slots
 
     @staticmethod
@@ -76,12 +77,12 @@ class LeaseTable:
     def hold(self, lease: Lease) -> None:
         """Note a lease that was claimed."""
         place = self._free.pop()
-        self._places[lease.id] = place
+        self._places[lease.id, lease.token] = place
         self._write(place, SlotState.HELD, lease, DeadlineKind.NONE, 0.0)
 
     def start(self, lease: Lease, *, deadline: float | None = None) -> None:
         """Note that a run has begun; past its deadline the process may be ended."""
-        place = self._places[lease.id]
+        place = self._places[lease.id, lease.token]
         if deadline is None:
             self._map[self._offset(place)] = SlotState.STARTED
         else:
@@ -89,19 +90,19 @@ class LeaseTable:
 
     def end(self, lease: Lease) -> None:
         """Note that a run is over, and its outcome on its way."""
-        place = self._places.get(lease.id)
+        place = self._places.get((lease.id, lease.token))
         if place is not None:
             self._map[self._offset(place)] = SlotState.ENDED
 
     def must_end_by(self, lease: Lease, deadline: float) -> None:
         """Note that a run was cancelled, and until when it may go on."""
-        place = self._places.get(lease.id)
+        place = self._places.get((lease.id, lease.token))
         if place is not None:
             self._write(place, SlotState.STARTED, lease, DeadlineKind.CANCEL, deadline)
 
     def drop(self, lease: Lease) -> None:
         """Note that a lease is settled, given back or lost."""
-        place = self._places.pop(lease.id, None)
+        place = self._places.pop((lease.id, lease.token), None)
         if place is not None:
             self._map[self._offset(place)] = SlotState.EMPTY
             self._free.append(place)

@@ -17,6 +17,9 @@ import pytest
 
 import rowlock
 from rowlock import JobState
+from rowlock.worker.settings import worker_settings
+from rowlock.worker.supervisor import Child, Supervisor
+from rowlock.worker.table import LeaseTable
 from tests.worker.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -194,6 +197,35 @@ def test_a_stopped_child_loses_its_lease(app, tmp_path):
 
     assert (JobState.SUCCEEDED, 2) == (first.state, first.attempt)
     assert first == app.get(job.id)
+
+
+def test_a_drain_looks_again_for_what_came_back_late(app):
+    """Also when that came after its children had looked for the last time, before their end."""
+    app.enqueue("noop")
+    assert app.store.claim(worker="dead", queues=None)
+    supervisor = Supervisor(app="app", processes=1, settings=worker_settings(drain=True))
+    supervisor._store = app.store
+    supervisor._children[1] = child = leaving_child()
+    supervisor._give_back("dead")
+
+    assert {} == supervisor._next_start
+    del supervisor._children[1]
+    supervisor._on_death(child, 0)
+    assert [0] == list(supervisor._next_start)
+    supervisor._wake.close()
+    supervisor._waker.close()
+    supervisor._selector.close()
+
+
+def leaving_child() -> Child:
+    """One that has looked for jobs for the last time."""
+    memory = LeaseTable.make_descriptor(1)
+    table = LeaseTable(memory, 1)
+    os.close(memory)
+    hear, say = os.pipe()
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return Child(0, "leaving", process, table, say, hear, time.monotonic())
 
 
 def test_a_job_that_comes_back_to_the_child_that_lost_it(app, tmp_path):

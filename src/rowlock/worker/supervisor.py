@@ -131,6 +131,7 @@ class Supervisor:
         self._over = threading.Event()
         self._failures = 0
         self._next_start: dict[int, float] = {}
+        self._must_look_again = False
         self._fruitless: dict[int, int] = {}
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._signals = 0
@@ -300,6 +301,8 @@ class Supervisor:
             self._failures += not is_good
         elif code != 0 or not self._settings.is_drain:
             self._replace(child, code, finished)
+        else:
+            self._look_again()
 
     def _replace(self, child: Child, code: int, finished: int) -> None:
         """Start another: at once if this one did something, else after a growing pause."""
@@ -367,8 +370,15 @@ class Supervisor:
         except StoreUnavailable:
             self._do_after(config.GIVE_BACK_AGAIN_SECONDS[-1], lambda: self._give_back(worker))
             return
-        if released and self._settings.is_drain and not self._children:
-            # The others had nothing left to do by then, and have ended.
+        if released and self._settings.is_drain:
+            # The others may have looked for the last time by now.
+            self._must_look_again = True
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """Start another child of a drain, for what came back late, once the others have ended."""
+        if self._must_look_again and not self._children:
+            self._must_look_again = False
             self._next_start.setdefault(0, 0.0)
 
     def _do_after(self, seconds: float, action: Callable[[], None]) -> None:

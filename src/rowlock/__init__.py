@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         Progress,
         QueueStats,
         Why,
+        WhyCode,
         WorkerInfo,
     )
     from rowlock.schedule import Fired, MissedTicks, Schedule, ScheduleSource
@@ -90,6 +91,7 @@ _HOMES = {
         "Progress",
         "QueueStats",
         "Why",
+        "WhyCode",
         "WorkerInfo",
     ),
     "rowlock.schedule": ("Fired", "MissedTicks", "Schedule", "ScheduleSource"),
@@ -139,6 +141,7 @@ __all__ = [
     "Tasks",
     "UnsupportedStore",
     "Why",
+    "WhyCode",
     "WorkerInfo",
     "__version__",
     "retry",

@@ -166,8 +166,10 @@ TROUBLE_SECONDS: Final = 0.1
 TROUBLE_SECONDS_MAX: Final = 10.0
 # A beat that failed is tried again within this: sooner than two sweeps take.
 BEAT_RETRY_SECONDS_MAX: Final = 1.5
-# A worker says that it is there so often; silent ones are forgotten after so long.
+# A worker says that it is there so often; one that was silent for so long is taken for dead; and
+# forgotten after so long.
 ANNOUNCE_SECONDS: Final = 10.0
+WORKER_SILENT_SECONDS: Final = 60.0
 WORKER_FORGOTTEN_SECONDS: Final = 600.0
 # A child that dies before it finished anything is replaced after a pause between these.
 RESPAWN_SECONDS: Final = 0.1

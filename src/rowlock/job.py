@@ -378,12 +378,42 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     running: list[str] = msgspec.field(default_factory=list[str])
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
-    """What a job waits for: `code` to match on, `text` to read."""
+class WhyCode(StrEnum):
+    """What a job waits for."""
 
-    code: str
+    FINISHED = "finished"
+    RUNNING = "running"
+    PAUSED = "paused"
+    NOT_DUE = "not_due"
+    BACKOFF = "backoff"
+    NO_WORKER = "no_worker"
+    UNKNOWN_KIND = "unknown_kind"
+    UNSERVED_QUEUE = "unserved_queue"
+    BEHIND = "behind"
+    NEXT = "next"
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job waits for: `code` to match on, `text` to read, and what they are about.
+
+    All fields are always there; those that say nothing for a code are None or empty. `since` is
+    when it ended, was started or became ready; `until` when its lease ends or it is due.
+    """
+
+    id: str
+    state: JobState
+    code: WhyCode
     text: str
+    kind: str
+    queue: str
+    worker: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    error: str | None = None
+    # Of a kind or queue that nobody serves: the names most like it that somebody does.
+    nearest: list[str] = msgspec.field(default_factory=list[str])
+    # How many jobs come first, exact to 10,000.
+    ahead: Count | None = None
 
     def __str__(self) -> str:
         return self.text

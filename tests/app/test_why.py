@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 
+import msgspec
 import pytest
 
 import rowlock
+from rowlock import Count, WhyCode, config
+from rowlock.clock import from_us
 
 
-def announce(app: rowlock.App, *, queues: list[str], kinds: list[str]) -> None:
-    app.store.announce(worker="w", queues=queues, kinds=kinds, host="h", pid=1)
+def announce(app: rowlock.App, *, queues: list[str], kinds: list[str], worker: str = "w") -> None:
+    app.store.announce(worker=worker, queues=queues, kinds=kinds, host="h", pid=1)
 
 
 def test_each_reason_is_told(app, clock):
@@ -50,13 +54,131 @@ def test_each_reason_is_told(app, clock):
         "backoff",
         "finished",
     ] == [each.code for each in told]
-    assert "boom" in str(told[8])
-    assert "1 jobs of a higher priority" in str(told[5])
+    assert set(WhyCode) == {each.code for each in told}
+    assert {(job.id, "work", "mail")} == {(each.id, each.kind, each.queue) for each in told}
+
+
+def test_times_and_holders_are_told(app, clock):
+    """Until when it waits or is held, since when it is ready or ended, by whom and after what."""
+    job = app.enqueue("work", delay=60, max_attempts=2)
+    early = app.why(job.id)
+    clock.advance(60)
+    announce(app, queues=[], kinds=["work"])
+    ready = app.why(job.id)
+    (lease,) = app.store.claim(worker="w", queues=["default"], lease=30)
+    running = app.why(job.id)
+    clock.advance(31)
+    expired = app.why(job.id)
+    app.store.fail(lease, ValueError("boom"), delay=10)
+    failed = app.why(job.id)
+    app.cancel(job.id)
+    ended, now = app.why(job.id), from_us(clock.now_us())
+
+    assert (job.run_at, job.run_at) == (early.until, ready.since)
+    assert ("w", job.run_at + timedelta(seconds=30)) == (running.worker, running.until)
+    assert "worker w holds it until 2030-01-01 00:01:30 UTC" == running.text
+    assert ("running", True) == (expired.code, "soon be taken away" in expired.text)
+    assert ("ValueError: boom", now + timedelta(seconds=10)) == (failed.error, failed.until)
+    assert ("cancelled", now) == (ended.state, ended.since)
+
+
+def test_a_request_to_cancel_is_told(app):
+    """It is held, and on its way out."""
+    job = app.enqueue("work")
+    app.store.claim(worker="w", queues=["default"])
+    app.cancel(job.id)
+
+    assert app.why(job.id).text.endswith("asked to cancel")
+
+
+def test_a_paused_queue_comes_before_the_time(app):
+    """The time passes by itself; a queue stays paused until somebody resumes it."""
+    job = app.enqueue("work", delay=60)
+    app.pause("default")
+
+    assert "paused" == app.why(job.id).code
+
+
+def test_the_nearest_names_are_told(app):
+    """A typing error in a kind or a queue: what was meant is shown."""
+    kind = app.enqueue("send_emial")
+    queue = app.enqueue("send_email", queue="mials")
+    announce(app, queues=["mails", "default"], kinds=["send_email", "send_sms", "report"])
+    by_kind, by_queue = app.why(kind.id), app.why(queue.id)
+
+    assert ("unknown_kind", "send_email") == (by_kind.code, by_kind.nearest[0])
+    assert ("unserved_queue", ["mails"]) == (by_queue.code, by_queue.nearest)
+    assert "'send_email'" in by_kind.text
+    assert "'mails'" in by_queue.text
+
+
+def test_silent_workers_do_not_count(app, clock):
+    """One that was not heard of for a minute takes nothing."""
+    job = app.enqueue("work")
+    announce(app, queues=[], kinds=["work"])
+    before = app.why(job.id)
+    clock.advance(config.WORKER_SILENT_SECONDS + 1)
+
+    assert ["next", "no_worker"] == [before.code, app.why(job.id).code]
+
+
+def test_who_names_no_kinds_takes_all(app):
+    """A loop of the user's own may announce itself without any."""
+    job = app.enqueue("work")
+    announce(app, queues=[], kinds=[])
+
+    assert "next" == app.why(job.id).code
+
+
+def test_what_comes_first_is_counted(app):
+    """Jobs of a higher priority and earlier ones, but none that nobody runs, or that is not due."""
+    announce(app, queues=[], kinds=["work", "other"])
+    app.enqueue_many([{"kind": "work"} for _ in range(3)])
+    job = app.enqueue("other")
+    app.enqueue("work")
+    app.enqueue("other", priority=-1)
+    app.enqueue_many([{"kind": "work", "priority": 5} for _ in range(2)])
+    app.enqueue("work", priority=5, delay=60)
+    app.enqueue_many([{"kind": "foreign", "priority": 9} for _ in range(4)])
+    app.enqueue("work", queue="elsewhere", priority=9)
+    told = app.why(job.id)
+
+    assert ("behind", Count(5), job.run_at) == (told.code, told.ahead, told.since)
+    assert "jobs are before it: 2 of a higher priority and 3 earlier" == told.text
+
+
+def test_a_count_is_bounded(app, monkeypatch):
+    """Beyond the bound it is no longer exact, and no more is read."""
+    monkeypatch.setattr(config, "COUNT_EXACT_MAX", 3)
+    announce(app, queues=[], kinds=[])
+    job = app.enqueue("work")
+    app.enqueue_many([{"kind": f"kind-{n % 50}", "priority": 5} for n in range(100)])
+    told = app.why(job.id)
+
+    assert (Count(3, exact=False), "more than 3 of a higher priority") == (
+        told.ahead,
+        told.text.removeprefix("jobs are before it: "),
+    )
+
+
+def test_it_has_one_shape(app):
+    """Every answer has the same fields, also as JSON, with times as everywhere."""
+    job = app.enqueue("work", delay=60)
+    document = msgspec.json.decode(msgspec.json.encode(app.why(job.id)))
+
+    assert list(rowlock.Why.__struct_fields__) == list(document)
+    assert document["until"].endswith("Z")
+    assert ("not_due", None, []) == (document["code"], document["ahead"], document["nearest"])
 
 
 @pytest.mark.asyncio
 async def test_an_unknown_job_is_not_found(app):
-    """In both colours."""
+    """In both colours; and a known one is told in both."""
+    job = await app.aenqueue("work")
+
+    assert "no_worker" == (await app.awhy(job.id)).code == app.why(job.id).code
     with pytest.raises(rowlock.NotFound):
         await app.awhy(uuid.uuid4())
+    with pytest.raises(rowlock.NotFound):
+        app.why(uuid.uuid4())
     await app.aclose()

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from rowlock import Why
 from rowlock.ids import new_id
 from tests.cli.conftest import HOSTILE, documents, kill, on_terminal
 
@@ -259,3 +260,36 @@ def test_json_on_a_terminal_is_indented(sqlite_url):
 
     assert '\n  "kind": "send"' in text.replace("\r", "")
     assert "send" == json.loads(text)["kind"]
+
+
+def test_why(app, run):
+    """One line a job, and one with what helps; a state or a wait that nothing helps has none."""
+    paused = app.enqueue("work", queue="m ail")
+    app.pause("m ail")
+    later = app.enqueue("work", delay=3600)
+    done = run("jobs", "why", paused.id, later.id)
+    first, advice, second = done.stdout.splitlines()
+
+    assert f"{paused.id} ready: its queue 'm ail' is paused" == first
+    assert "  resume it with: rowlock queues resume 'm ail'" == advice
+    assert second.startswith(f"{later.id} scheduled: it is not due until ")
+
+
+def test_why_as_json(app, run):
+    """A line a job, with every field; an unknown one decides the exit code."""
+    job = app.enqueue("work")
+    done = run("jobs", "why", new_id(), job.id, "--json")
+    (document,) = documents(done)
+
+    assert (3, job.id, "no_worker") == (done.exit_code, document["id"], document["code"])
+    assert set(Why.__struct_fields__) == set(document)
+
+
+def test_why_is_escaped(app, run):
+    """Names can't write to the terminal of whoever asks."""
+    job = app.enqueue(HOSTILE, queue=HOSTILE)
+    app.store.announce(worker="w", queues=[], kinds=["x"], host="h", pid=1)
+    unknown = run("jobs", "why", job.id).stdout
+    app.pause(HOSTILE)
+
+    assert not {"\x1b", "\x9b", "\r"} & set(unknown + run("jobs", "why", job.id).stdout)

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from rowlock import config
 from rowlock.cli import show
-from rowlock.cli.workers import SILENT_SECONDS, names
+from rowlock.cli.workers import names
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -189,7 +190,7 @@ def is_alive(worker: WorkerInfo, *, now: datetime) -> bool:
     """Whether a worker has announced itself, and was heard of lately."""
     if worker.started_at is None or worker.last_beat_at is None:
         return False
-    return (now - worker.last_beat_at).total_seconds() <= SILENT_SECONDS
+    return (now - worker.last_beat_at).total_seconds() <= config.WORKER_SILENT_SECONDS
 
 
 def paused_queues(paused: Sequence[str]) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from rowlock.app import App
-    from rowlock.job import Job, Page
+    from rowlock.job import Job, Page, Why
     from rowlock.store.ops.manage import FilterOptions
 
 STATES = ("scheduled", "ready", "running", "retrying", "succeeded", "dead", "cancelled")
@@ -188,6 +189,43 @@ def _value_text(value: object) -> str:
     if isinstance(value, int | float):
         return f"{value:g}" if isinstance(value, float) else str(value)
     return show.as_json(value).strip('"')
+
+
+@jobs.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@as_json_option
+@click.pass_obj
+def why(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
+    """Say why jobs are not running: the first thing that stands in the way of each."""
+    import msgspec
+
+    with target.open_app() as app:
+
+        def act(id: str) -> None:
+            told = app.why(id)
+            if as_json:
+                click.echo(show.as_json(msgspec.to_builtins(told)))
+                return
+            click.echo(show.escaped(f"{told.id} {told.state}: {told.text}"))
+            if (advice := what_to_do(told)) is not None:
+                click.echo(show.escaped(f"  {advice}"))
+
+        each(ids, act)
+
+
+def what_to_do(told: Why) -> str | None:
+    """What helps, if something does but to wait."""
+    match told.code:
+        case "paused":
+            return f"resume it with: rowlock queues resume {shlex.quote(told.queue)}"
+        case "finished" if told.state != "succeeded":
+            return f"run it again with: rowlock jobs retry {told.id}"
+        case "no_worker":
+            return "start one with: rowlock --app MODULE:APP worker"
+        case "unknown_kind" | "unserved_queue":
+            return "see who serves what with: rowlock workers"
+        case _:
+            return None
 
 
 @jobs.command()

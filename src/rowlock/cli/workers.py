@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from rowlock import config
 from rowlock.cli import Target, show
 from rowlock.cli.choose import as_json_option
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
     from rowlock.job import WorkerInfo
 
-# A worker beats every few seconds: one that is silent for so long has gone, or hangs.
-SILENT_SECONDS: Final = 60.0
 # So many names are listed in a cell, then only how many there are.
 NAMES_MAX: Final = 3
 
@@ -50,7 +49,7 @@ def workers_table(found: Sequence[WorkerInfo], *, now: datetime, title: str = ""
     table = show.Table(columns, title=title, empty="no workers", dropped=dropped)
     for worker in found:
         silent = _seconds(worker.last_beat_at, now)
-        is_silent = silent is not None and silent > SILENT_SECONDS
+        is_silent = silent is not None and silent > config.WORKER_SILENT_SECONDS
         table.add(
             worker.id,
             worker.host or "-",

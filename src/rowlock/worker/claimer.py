@@ -38,8 +38,7 @@ class Claimer:
         self._store = store
         self._worker = worker
         self._settings = settings
-        wanted = settings.kinds
-        self._kinds = [kind for kind in tasks.kinds if wanted is None or kind in wanted]
+        self._kinds = settings.kinds_of(tasks.kinds)
         self._policies: dict[str, KnownPolicy] = {task.name: task.known_policy() for task in tasks}
         self._lease_us = round(settings.lease_seconds * config.SECOND_US)
         self._view = View()

@@ -62,9 +62,13 @@ class Household:
 
     async def _announce_on(self) -> None:
         trouble = Trouble("the worker can't announce itself")
+        if not self._kinds:
+            logger.warning("there is no task to run: nothing will be claimed")
         while True:
             try:
-                await self._announce()
+                # Nobody is to count on one without tasks; and who names no kinds takes all.
+                if self._kinds:
+                    await self._announce()
                 trouble.over()
                 await asyncio.sleep(config.ANNOUNCE_SECONDS)
             except StoreUnavailable as error:
@@ -74,10 +78,14 @@ class Household:
         await self._store.aannounce(
             worker=self._worker,
             queues=list(self._settings.queues or []),
-            kinds=self._tasks.kinds,
+            kinds=self._kinds,
             host=socket.gethostname(),
             pid=os.getpid(),
         )
+
+    @property
+    def _kinds(self) -> list[str]:
+        return self._settings.kinds_of(self._tasks.kinds)
 
     async def _depart(self) -> None:
         try:

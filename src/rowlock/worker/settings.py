@@ -40,6 +40,10 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     has_cron: bool = True
     order: QueueOrder = "weighted"
 
+    def kinds_of(self, known: Sequence[str]) -> list[str]:
+        """Of the kinds that an app has, those that this worker takes."""
+        return [kind for kind in known if self.kinds is None or kind in self.kinds]
+
 
 def worker_settings(
     *,

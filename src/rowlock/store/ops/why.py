@@ -1,15 +1,28 @@
-"""Why a job is not running: what stands in its way now, the first reason that applies."""
+"""Why a job is not running: what stands in its way now, the first reason that applies.
+
+A paused queue comes before the time: that passes by itself. Only live workers count, those that
+were heard of lately. What is before a job in its queue is counted for the kinds that are run at
+all: jobs that nobody takes are in nobody's way.
+"""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
+from rowlock import config
 from rowlock.clock import from_us
 from rowlock.errors import NotFound
-from rowlock.job import Job, JobRow, JobState, Why, job_of
-from rowlock.store.steps import Batch, Op, Rows, Statement, Steps, reading
+from rowlock.job import Count, Job, JobRow, JobState, Why, WhyCode, job_of
+from rowlock.store.steps import Batch, Op, Row, Rows, Statement, Steps, reading
+
+# Lanes counted by one statement, which reads so many times the bound of a count at most.
+_LANES = 20
+_FIRST_ID = "00000000-0000-0000-0000-000000000000"
 
 
 def why(id: str) -> Op[Why]:
@@ -21,59 +34,136 @@ def why(id: str) -> Op[Why]:
             raise NotFound(f"there is no job {id} (any more)")
         row = JobRow._make(rows[0][:-1])
         job = job_of(row, now=rows[0][-1])
-        told = _by_state(job)
-        if told is not None:
-            return told
+        if job.state.is_terminal or job.state is JobState.RUNNING:
+            return _taken(job, now=from_us(rows[0][-1]))
         counted = yield Batch("count_queues", ("queue",), [(job.queue,)], {"cap": 1})
         if counted[0][-1]:
-            return Why("paused", f"its queue {job.queue!r} is paused")
-        workers = yield Statement("workers")
-        return _by_workers(job, workers) or (yield from _by_place(row))
+            return _why(job, WhyCode.PAUSED, f"its queue {job.queue!r} is paused")
+        if job.state is not JobState.READY:
+            return _early(job)
+        return (yield from _waiting(job, row))
 
     return reading("why", steps)
 
 
-def _by_state(job: Job) -> Why | None:
-    match job.state:
-        case JobState.SUCCEEDED | JobState.DEAD | JobState.CANCELLED:
-            return Why("finished", f"it is {job.state}, since {_shown(job.finished_at)}")
-        case JobState.RUNNING:
-            until = _shown(job.lease_expires_at)
-            return Why("running", f"worker {job.worker} holds it until {until}")
-        case JobState.SCHEDULED:
-            return Why("not_due", f"it is not due until {_shown(job.run_at)}")
-        case JobState.RETRYING:
-            error = job.last_error or "a lost run"
-            return Why("backoff", f"it waits until {_shown(job.run_at)}, after {error}")
-        case JobState.READY:
-            return None
+def _why(job: Job, code: WhyCode, text: str) -> Why:
+    return Why(id=job.id, state=job.state, code=code, text=text, kind=job.kind, queue=job.queue)
+
+
+def _taken(job: Job, *, now: datetime) -> Why:
+    """It has ended, or somebody holds it."""
+    replace = msgspec.structs.replace
+    if job.state.is_terminal:
+        text = f"it is {job.state} since {_shown(job.finished_at)}"
+        told = _why(job, WhyCode.FINISHED, text)
+        return replace(told, since=job.finished_at, error=job.last_error)
+    until = job.lease_expires_at
+    text = f"worker {job.worker} holds it until {_shown(until)}"
+    if until is not None and until <= now:
+        text = f"worker {job.worker} held it until {_shown(until)}; it will soon be taken away"
+    if job.cancel_requested:
+        text += ", and it was asked to cancel"
+    told = _why(job, WhyCode.RUNNING, text)
+    return replace(told, worker=job.worker, since=job.started_at, until=until)
+
+
+def _early(job: Job) -> Why:
+    """It is not due yet."""
+    replace = msgspec.structs.replace
+    if job.state is JobState.SCHEDULED:
+        told = _why(job, WhyCode.NOT_DUE, f"it is not due until {_shown(job.run_at)}")
+        return replace(told, until=job.run_at)
+    error = job.last_error or "a lost run"
+    told = _why(job, WhyCode.BACKOFF, f"it waits until {_shown(job.run_at)}, after {error}")
+    return replace(told, until=job.run_at, error=job.last_error)
 
 
 def _shown(moment: datetime | None) -> str:
     return "?" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _by_workers(job: Job, workers: Rows) -> Why | None:
-    """Whether anyone who announced itself would take it; a worker without queues serves all."""
-    if not workers:
-        return Why("no_worker", "no worker has announced itself")
-    decode = msgspec.json.Decoder(list[str]).decode
-    knowing = [decode(row[5]) for row in workers if job.kind in decode(row[6])]
-    if not knowing:
-        return Why("unknown_kind", f"no live worker knows the kind {job.kind!r}")
-    if not any(not queues or job.queue in queues for queues in knowing):
-        return Why("unserved_queue", f"no live worker that knows it serves queue {job.queue!r}")
-    return None
+class _Server(NamedTuple):
+    """What a worker takes; one that names no kinds, or no queues, takes all."""
+
+    kinds: list[str]
+    queues: list[str]
+
+    def knows(self, kind: str) -> bool:
+        return not self.kinds or kind in self.kinds
+
+    def serves(self, queue: str) -> bool:
+        return not self.queues or queue in self.queues
 
 
-def _by_place(row: JobRow) -> Steps[Why]:
-    lanes = yield Statement("all_lanes", {"queues": [row.queue]})
+def _waiting(job: Job, row: JobRow) -> Steps[Why]:
+    """It is ready: is there somebody who takes it, and what comes first?"""
+    workers = yield Statement("workers")
     now: int = (yield Statement("clock"))[0][0]
-    higher = [lane for lane in lanes if lane[1] < row.rank and lane[3] <= now]
-    if higher:
-        keys = [lane[:3] for lane in higher]
-        counted = yield Batch("count_lanes", ("queue", "rank", "kind"), keys, {"cap": 10_001})
-        ahead = sum(lane[1] for lane in counted)
-        return Why("behind", f"{ahead:,} jobs of a higher priority are before it")
-    since = _shown(from_us(row.run_at))
-    return Why("next", f"nothing: it is ready since {since}, and waits for its turn")
+    alive = list(_alive(workers, now=now))
+    knowing = [server for server in alive if server.knows(job.kind)]
+    serving = [server for server in knowing if server.serves(job.queue)]
+    if not serving:
+        return _unserved(job, alive, knowing)
+    lanes = yield Statement("all_lanes", {"queues": [job.queue]})
+    run = [lane for lane in lanes if any(server.knows(lane[2]) for server in serving)]
+    higher = yield from _count(
+        [(*lane[:3], now + 1, _FIRST_ID) for lane in run if lane[1] < row.rank]
+    )
+    same = [(*lane[:3], row.run_at, row.id) for lane in run if lane[1] == row.rank]
+    earlier = yield from _count(same)
+    return _in_line(job, higher, earlier)
+
+
+def _alive(workers: Rows, *, now: int) -> Iterable[_Server]:
+    decode = msgspec.json.Decoder(list[str]).decode
+    silent = now - int(config.WORKER_SILENT_SECONDS) * config.SECOND_US
+    return (_Server(decode(row[6]), decode(row[5])) for row in workers if row[2] >= silent)
+
+
+def _unserved(job: Job, alive: list[_Server], knowing: list[_Server]) -> Why:
+    if not alive:
+        return _why(job, WhyCode.NO_WORKER, "there is no live worker")
+    if not knowing:
+        known = {kind for server in alive for kind in server.kinds}
+        told = _why(job, WhyCode.UNKNOWN_KIND, f"no live worker knows the kind {job.kind!r}")
+        return _with_nearest(told, job.kind, known)
+    known = {queue for server in knowing for queue in server.queues}
+    text = f"no live worker that knows it serves the queue {job.queue!r}"
+    return _with_nearest(_why(job, WhyCode.UNSERVED_QUEUE, text), job.queue, known)
+
+
+def _with_nearest(told: Why, name: str, known: Iterable[str]) -> Why:
+    nearest = difflib.get_close_matches(name, sorted(known), n=3)
+    hint = f"; the nearest they have: {', '.join(map(repr, nearest))}" if nearest else ""
+    return msgspec.structs.replace(told, text=told.text + hint, nearest=nearest)
+
+
+def _count(places: list[Row]) -> Steps[Count]:
+    """How many jobs come before these places in their lanes, up to the bound."""
+    total, most = 0, config.COUNT_EXACT_MAX
+    columns = ("queue", "rank", "kind", "run_at", "id")
+    for start in range(0, len(places), _LANES):
+        batch = places[start : start + _LANES]
+        counted = yield Batch("count_before", columns, batch, {"cap": most + 1})
+        total += sum(row[0] for row in counted)
+        if total > most:
+            return Count(most, exact=False)
+    return Count(total)
+
+
+def _in_line(job: Job, higher: Count, earlier: Count) -> Why:
+    total = higher.value + earlier.value
+    if not total:
+        text = f"nothing: it is next, ready since {_shown(job.run_at)}"
+        told = _why(job, WhyCode.NEXT, text)
+        return msgspec.structs.replace(told, since=job.run_at)
+    is_exact = higher.exact and earlier.exact and total <= config.COUNT_EXACT_MAX
+    parts = [
+        f"{'' if count.exact else 'more than '}{count.value:,} {what}"
+        for count, what in ((higher, "of a higher priority"), (earlier, "earlier"))
+        if count.value
+    ]
+    text = f"jobs are before it: {' and '.join(parts)}"
+    ahead = Count(min(total, config.COUNT_EXACT_MAX), exact=is_exact)
+    told = _why(job, WhyCode.BEHIND, text)
+    return msgspec.structs.replace(told, since=job.run_at, ahead=ahead)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -129,14 +130,26 @@ def test_app_is_found_in_the_working_directory(tmp_path, monkeypatch):
     assert 42 == load_object("rowlock_beside_me:app")
 
 
-def test_errors_inside_the_app_are_not_hidden(tmp_path, monkeypatch):
-    """A module that fails to import what it needs shows its own error."""
-    (tmp_path / "rowlock_broken_app.py").write_text("import rowlock_not_there\n")
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("import rowlock_not_there\n", "ModuleNotFoundError: No module named 'rowlock_not_there'"),
+        ("x = 1\nx.nothing\n", "AttributeError: 'int' object has no attribute 'nothing'"),
+        ("def broken(:\n", "SyntaxError: invalid syntax"),
+        ("raise SystemExit(7)\n", "SystemExit: 7"),
+    ],
+)
+def test_errors_inside_the_app_are_not_hidden(tmp_path, monkeypatch, text, error):
+    """They are shown from the module's own lines on, and the command has failed."""
+    (tmp_path / "rowlock_broken_app.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
+    done = CliRunner().invoke(main, ["--app", "rowlock_broken_app:app", "stats"])
+    files = re.findall(r'File "([^"]+)"', done.stderr)
 
-    with pytest.raises(ModuleNotFoundError, match="rowlock_not_there"):
-        load_object("rowlock_broken_app:app")
+    assert (1, "") == (done.exit_code, done.stdout)
+    assert f"Error: rowlock_broken_app:app can't be loaded: {error}" in done.stderr
+    assert {str(tmp_path / "rowlock_broken_app.py")} == set(files)
 
 
 def test_help_loads_no_driver():

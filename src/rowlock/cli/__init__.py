@@ -10,7 +10,7 @@ import importlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
@@ -19,6 +19,7 @@ from rowlock.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import TracebackType
 
     from rowlock.app import App
     from rowlock.store import Store
@@ -64,11 +65,16 @@ class Target:
     app_spec: str | None
     database_url: str | None
 
-    def load_object(self) -> object:
-        """Import what `--app module:attribute` names; the working directory is searched first."""
+    def check_app(self) -> str:
+        """What `--app` says, which must be given and well formed; nothing is loaded."""
         if self.app_spec is None:
             raise click.UsageError("this command needs --app module:app (or ROWLOCK_APP)")
-        return load_object(self.app_spec)
+        names_of(self.app_spec)
+        return self.app_spec
+
+    def load_object(self) -> object:
+        """Import what `--app module:attribute` names; the working directory is searched first."""
+        return load_object(self.check_app())
 
     def load_app(self) -> App:
         """The app that `--app` names."""
@@ -105,24 +111,66 @@ def open_inherited_app(spec: str, database_url: str | None) -> App:
     """The app of a worker in a process that it started, on that worker's database.
 
     Raises:
-        SystemExit: There is no such app. Other errors are of the app's own module.
+        SystemExit: It can't be loaded, and the reason is logged.
     """
+    import logging
+
+    from rowlock.worker.settings import EXIT_NOT_LOADED
+
+    logger = logging.getLogger("rowlock.worker")
     try:
         return Target(spec, database_url).open_named_app()
-    except click.UsageError as error:
-        raise SystemExit(error.message) from None
+    except BrokenApp as broken:
+        logger.error("%s", broken.message, exc_info=broken.told)  # noqa: TRY400  # from their lines on
+    except click.ClickException as error:
+        logger.error("%s", error.message)  # noqa: TRY400  # a traceback of ours says nothing
+    except RowlockError as error:
+        logger.error("%s", error)  # noqa: TRY400  # as above
+    raise SystemExit(EXIT_NOT_LOADED)
+
+
+class BrokenApp(click.ClickException):
+    """The module of `--app` raised an error; `told` has its traceback from that module on."""
+
+    def __init__(self, spec: str, error: BaseException) -> None:
+        super().__init__(f"{spec} can't be loaded: {type(error).__name__}: {error}")
+        frames = error.__traceback__
+        while frames is not None and _is_loading(frames.tb_frame.f_code.co_filename):
+            frames = frames.tb_next
+        self.told: tuple[type[BaseException], BaseException, TracebackType | None] = (
+            type(error),
+            error,
+            frames,
+        )
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        import traceback
+
+        click.echo("".join(traceback.format_exception(*self.told)), file=file, err=True)
+        super().show(file)
+
+
+def _is_loading(file: str) -> bool:
+    return file in (__file__, importlib.__file__) or file.startswith("<frozen importlib")
+
+
+def names_of(spec: str) -> tuple[str, str]:
+    """The module and the attribute of `module:attribute`."""
+    module_name, _, attribute = spec.partition(":")
+    if not module_name or not attribute:
+        raise click.BadParameter(f"{spec!r} is not of the form module:app", param_hint="--app")
+    return module_name, attribute
 
 
 def load_object(spec: str) -> object:
     """Import `module:attribute`.
 
     Raises:
-        click.BadParameter: There is no such module or attribute. An error raised by the module
-            itself is passed on as it is.
+        click.BadParameter: There is no such module or attribute.
+        BrokenApp: The module itself raised an error, or ended the process. Errors of ours are
+            passed on as they are.
     """
-    module_name, _, attribute = spec.partition(":")
-    if not module_name or not attribute:
-        raise click.BadParameter(f"{spec!r} is not of the form module:app", param_hint="--app")
+    module_name, attribute = names_of(spec)
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -131,12 +179,16 @@ def load_object(spec: str) -> object:
     except ModuleNotFoundError as error:
         # A module that the user's own module lacks is their traceback to see.
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
+            raise BrokenApp(spec, error) from error
         problem = f"no module named {error.name!r} in {here} or installed"
     except AttributeError as error:
         if getattr(error, "name", None) != attribute:
-            raise
+            raise BrokenApp(spec, error) from error
         problem = f"module {module_name!r} has no {attribute!r}"
+    except RowlockError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise BrokenApp(spec, error) from error
     raise click.BadParameter(problem, param_hint="--app")
 
 

@@ -7,22 +7,26 @@ the supervisor by lines of JSON on a pipe, whose end means that the supervisor i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
 import os
 import sys
 from typing import Any, NoReturn
 
 import msgspec
 
-from rowlock.app import DATABASE_URL_VARIABLE, prepare_follow_up
+from rowlock.app import DATABASE_URL_VARIABLE, App, prepare_follow_up
 from rowlock.cli import open_inherited_app
 from rowlock.observe.log import configure_as_told
 from rowlock.worker import signals
 from rowlock.worker.engine import Engine
 from rowlock.worker.household import Household
-from rowlock.worker.settings import EXIT_LEFT_BEHIND, WorkerSettings
+from rowlock.worker.settings import EXIT_LEFT_BEHIND, EXIT_NOT_LOADED, WorkerSettings
 from rowlock.worker.table import LeaseTable
 from rowlock.worker.title import Title
+
+logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,20 +46,34 @@ def main() -> None:
     orders = msgspec.json.decode(sys.argv[1], type=Orders)
     signals.leave_to_parent()
     configure_as_told()
-    leave(asyncio.run(_serve(orders)))
+    leave(_load_and_serve(orders))
+
+
+def _load_and_serve(orders: Orders) -> int:
+    try:
+        # Not inside the loop: an app may have a loop of its own for a moment while it is loaded.
+        # The URL is in the environment: arguments can be read by every user.
+        app = open_inherited_app(orders.app, os.environ.get(DATABASE_URL_VARIABLE))
+    except SystemExit:
+        return EXIT_NOT_LOADED
+    try:
+        return asyncio.run(_serve(orders, app))
+    except Exception:
+        logger.exception("the child has failed")
+        return 1
 
 
 def leave(code: int) -> NoReturn:
     """End at once: a plain function that does not stop would keep the interpreter from it."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        # Whoever read it may be gone; a handler may have closed it.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
     os._exit(code)
 
 
-async def _serve(orders: Orders) -> int:
+async def _serve(orders: Orders, app: App) -> int:
     table = LeaseTable(orders.table_descriptor, orders.table_slots)
-    # In the environment: arguments can be read by every user.
-    app = open_inherited_app(orders.app, os.environ.get(DATABASE_URL_VARIABLE))
     _tell(orders, {"url": app.store.engine.address, "schema": app.store.engine.schema})
     household = Household(app.store, app, worker=orders.worker, settings=orders.settings)
     engine = Engine(
@@ -77,6 +95,7 @@ async def _serve(orders: Orders) -> int:
             left = await engine.run()
     finally:
         hearing.stop()
+    table.leave()
     if left:
         # Their slots stay as they are: the supervisor gives the jobs back once we are dead.
         leave(EXIT_LEFT_BEHIND)

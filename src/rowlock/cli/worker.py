@@ -74,8 +74,7 @@ def worker(
     from rowlock.worker.settings import parse_queues, worker_settings
     from rowlock.worker.supervisor import Supervisor
 
-    if target.app_spec is None:
-        raise click.UsageError("rowlock worker needs --app module:app (or ROWLOCK_APP)")
+    app = target.check_app()
     prepare_children(target, log_level=log_level, log_format=log_format)
     settings = worker_settings(
         queues=None if queues is None else parse_queues(queues),
@@ -91,7 +90,7 @@ def worker(
         order=order,  # type: ignore[arg-type]  # click has checked the choice
     )
     supervisor = Supervisor(
-        app=target.app_spec,
+        app=app,
         processes=processes,
         settings=settings,
         max_memory_mb=max_memory,

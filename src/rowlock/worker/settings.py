@@ -15,6 +15,8 @@ from rowlock.store import options
 
 # A child that ended on request while plain functions still ran.
 EXIT_LEFT_BEHIND = 3
+# A child whose app could not be loaded.
+EXIT_NOT_LOADED = 4
 
 OrphanAction = Literal["leave", "retry", "park"]
 QueueOrder = Literal["strict", "weighted"]

@@ -42,7 +42,7 @@ from rowlock.worker import signals
 from rowlock.worker.exits import how_it_ended
 from rowlock.worker.reload import SourceWatch
 from rowlock.worker.report import report, report_crashed
-from rowlock.worker.settings import EXIT_LEFT_BEHIND, WorkerSettings
+from rowlock.worker.settings import EXIT_LEFT_BEHIND, EXIT_NOT_LOADED, WorkerSettings
 from rowlock.worker.table import DeadlineKind, LeaseTable, Slot, SlotState
 from rowlock.worker.title import Title
 from rowlock.worker.trouble import Trouble
@@ -100,6 +100,10 @@ class Child:
             (slot.id, slot.token) == (lease.id, lease.token) for slot in self.table.slots()
         ):
             self.tell({"lost": [[lease.id, lease.token]]})
+
+    def ended_well(self, code: int) -> bool:
+        """Whether it has ended by itself: a handler, too, can end its process with a good code."""
+        return code in (0, EXIT_LEFT_BEHIND) and self.table.has_left()
 
     def close(self) -> None:
         self.table.close()
@@ -285,28 +289,41 @@ class Supervisor:
                 self._on_death(child, code)
 
     def _on_death(self, child: Child, code: int) -> None:
+        ended_well = child.ended_well(code)
         self._clean_up(child, code)
         with contextlib.suppress(KeyError):
             self._selector.unregister(child.hear)
         finished = child.table.finished()
         with self._guard:
             child.close()
-        if code not in (0, EXIT_LEFT_BEHIND):
+        if code == EXIT_NOT_LOADED and self._store is None and self._watch is None:
+            self._give_up()
+            return
+        if not ended_well:
             pid = child.process.pid
             logger.error("child %d (process %d) died: %s", child.number, pid, how_it_ended(code))
             for pause in config.GIVE_BACK_AGAIN_SECONDS:
                 self._do_after(pause, functools.partial(self._give_back, child.worker))
         if self._stop_since is not None:
-            is_good = code in (0, EXIT_LEFT_BEHIND) or self._signals > 1 or bool(child.overdue)
+            is_good = ended_well or self._signals > 1 or bool(child.overdue)
             self._failures += not is_good
-        elif code != 0 or not self._settings.is_drain:
-            self._replace(child, code, finished)
+        elif not (ended_well and code == 0 and self._settings.is_drain):
+            self._replace(child, ended_well=ended_well, finished=finished)
         else:
             self._look_again()
 
-    def _replace(self, child: Child, code: int, finished: int) -> None:
+    def _give_up(self) -> None:
+        """No child has ever loaded the app: so it would go on, and the user should know."""
+        if self._stop_since is None:
+            logger.error("%s can't be loaded: nothing was started", self._app)
+            self._stop_since = time.monotonic()
+        self._failures += 1
+        for child in self._children.values():
+            child.tell({"stop": True})
+
+    def _replace(self, child: Child, *, ended_well: bool, finished: int) -> None:
         """Start another: at once if this one did something, else after a growing pause."""
-        if code == 0 or finished:
+        if ended_well or finished:
             self._fruitless.pop(child.number, None)
             self._next_start[child.number] = 0.0
             return
@@ -326,7 +343,8 @@ class Supervisor:
             return
         overdue = {slot.id for slot in child.overdue}
         # We ended it, or told it to end: no job of it is to blame.
-        is_ours = bool(overdue) or code == EXIT_LEFT_BEHIND or self._stop_since is not None
+        was_told = code == EXIT_LEFT_BEHIND and child.ended_well(code)
+        is_ours = bool(overdue) or was_told or self._stop_since is not None
         running = [slot for slot in slots if slot.state is SlotState.STARTED]
         settlements = [
             Settlement(slot.lease(child.worker), _overdue_outcome(slot))

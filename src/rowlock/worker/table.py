@@ -20,8 +20,11 @@ from enum import IntEnum
 from rowlock.job import Lease
 
 _SLOT = struct.Struct("=B B 6x 16s q d 24x")
-_HEADER = struct.Struct("=Q 56x")
-assert _SLOT.size == _HEADER.size == 64
+# Before the slots: how many jobs have ended, and a byte for whether the child has left.
+_FINISHED = struct.Struct("=Q")
+_LEFT = _FINISHED.size
+_HEADER_BYTES = 64
+assert _SLOT.size == 64
 
 
 class SlotState(IntEnum):
@@ -56,10 +59,10 @@ class Slot:
 
 
 class LeaseTable:
-    """The slots of one child, and how many jobs it has finished."""
+    """The slots of one child, how many jobs it has finished, and whether it has left."""
 
     def __init__(self, descriptor: int, slots: int) -> None:
-        self._map = mmap.mmap(descriptor, _HEADER.size + slots * _SLOT.size)
+        self._map = mmap.mmap(descriptor, _HEADER_BYTES + slots * _SLOT.size)
         self._free = list(range(slots - 1, -1, -1))
         # By id and token: a lost run may still go on when its job is claimed again.
         self._places: dict[tuple[str, int], int] = {}
@@ -69,7 +72,7 @@ class LeaseTable:
     def make_descriptor(slots: int) -> int:
         """Memory for a table, to be passed on to a child."""
         descriptor = os.memfd_create("rowlock-leases")
-        os.ftruncate(descriptor, _HEADER.size + slots * _SLOT.size)
+        os.ftruncate(descriptor, _HEADER_BYTES + slots * _SLOT.size)
         return descriptor
 
     # The child's side
@@ -109,7 +112,14 @@ class LeaseTable:
 
     def count_finished(self, jobs: int) -> None:
         """Say how many jobs this child has finished since its start."""
-        self._map[: _HEADER.size] = _HEADER.pack(jobs)
+        self._map[: _FINISHED.size] = _FINISHED.pack(jobs)
+
+    def leave(self) -> None:
+        """Say that this child ends because it was told to, or has nothing more to do.
+
+        Its exit code alone does not: any handler can end its process with any code.
+        """
+        self._map[_LEFT] = True
 
     def _write(
         self, place: int, state: SlotState, lease: Lease, kind: DeadlineKind, deadline: float
@@ -122,14 +132,18 @@ class LeaseTable:
 
     @staticmethod
     def _offset(place: int) -> int:
-        return _HEADER.size + place * _SLOT.size
+        return _HEADER_BYTES + place * _SLOT.size
 
     # The supervisor's side
 
     def finished(self) -> int:
         """How many jobs the child has finished."""
-        count: int = _HEADER.unpack(self._map[: _HEADER.size])[0]
+        count: int = _FINISHED.unpack(self._map[: _FINISHED.size])[0]
         return count
+
+    def has_left(self) -> bool:
+        """Whether the child has ended by itself."""
+        return bool(self._map[_LEFT])
 
     def slots(self) -> Iterator[Slot]:
         """The leases that the child holds."""

@@ -101,9 +101,24 @@ def in_schema(sql: str, *, dialect: Dialect, schema: str) -> str:
 
 
 @cache
+def _texts(dialect: Dialect) -> dict[str, str]:
+    """Every statement of a dialect by its name, as it is written.
+
+    Read all at once, with the first one: a process that runs for weeks must not read one of another
+    version after an upgrade, nor need a file when it has no descriptor left.
+    """
+    end = f".{dialect}.sql"
+    return {
+        file.name.removesuffix(end): file.read_text(encoding="utf-8")
+        for file in files(__package__).joinpath("sql").iterdir()
+        if file.name.endswith(end)
+    }
+
+
+@cache
 def source(name: str, dialect: Dialect, schema: str) -> str:
     """A statement's text with its macros expanded, without its comments."""
-    raw = files(__package__).joinpath("sql", f"{name}.{dialect}.sql").read_text(encoding="utf-8")
+    raw = _texts(dialect)[name]
     is_postgres = dialect is Dialect.POSTGRES
     casts = {"text": "::text", "number": "::bigint"} if is_postgres else {"text": "", "number": ""}
     body = "\n".join(line for line in raw.splitlines() if not line.lstrip().startswith("--"))

@@ -397,11 +397,13 @@ def task_options(
     """Check the options of a task."""
     if executor not in ("auto", "async", "thread", "process"):
         raise OptionInvalid("executor", f"must be auto, async, thread or process, not {executor!r}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise OptionInvalid("function", "is a generator (it has a yield): a call would run nothing")
     is_async = inspect.iscoroutinefunction(function)
     if is_async != (executor == "async") and executor not in ("auto", "process"):
         raise OptionInvalid("executor", f"{executor!r} does not fit this kind of function")
     return TaskOptions(
-        name=options.name(name or function.__name__, option="name"),
+        name=options.name(name or _own_name(function), option="name"),
         queue=options.name(queue, option="queue"),
         priority=options.priority_of(priority),
         max_attempts=options.attempts(max_attempts),
@@ -412,6 +414,12 @@ def task_options(
         executor=executor,
         cron=_cron_of(cron, timezone),
     )
+
+
+def _own_name(function: Callable[..., Any]) -> str:
+    """Its name, if it has one; a `functools.partial` has none."""
+    name: str = getattr(function, "__name__", "")
+    return name
 
 
 def _cron_of(cron: str | None, timezone: str | None) -> Cron | None:

@@ -47,6 +47,45 @@ def claim_and_die(ctx: rowlock.Context, queue: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@app.task(max_attempts=5, max_crashes=2)
+def end_process(code: int) -> None:
+    os._exit(code)
+
+
+def _leave(error: str) -> None:
+    raise {"SystemExit": SystemExit, "GeneratorExit": GeneratorExit}[error]("bye")
+
+
+@app.task(max_attempts=1)
+def leave_thread(error: str) -> None:
+    _leave(error)
+
+
+@app.task(max_attempts=1)
+async def leave_coroutine(error: str) -> None:
+    _leave(error)
+
+
+@app.task(max_attempts=1, executor="process")
+def leave_slot(error: str) -> None:
+    _leave(error)
+
+
+@app.task
+def fork_thread() -> int:
+    return os.fork()
+
+
+@app.task
+async def fork_coroutine() -> int:
+    return os.fork()
+
+
+@app.task(executor="process")
+def fork_slot() -> int:
+    return os.fork()
+
+
 @app.task(max_attempts=1)
 def start_and_terminate(how: str) -> int | None:
     """Start a process, terminate it, and tell how it ended."""

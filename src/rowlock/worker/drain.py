@@ -26,7 +26,7 @@ from rowlock.store.blocks import Blocks
 from rowlock.task import Task, Tasks
 from rowlock.worker.beats import Beats
 from rowlock.worker.notes import BlockingNotes, LoopNotes
-from rowlock.worker.outcome import outcome_of, success
+from rowlock.worker.outcome import RAISED, outcome_of, success
 from rowlock.worker.report import RunSettlement, report, report_settled, running
 from rowlock.worker.run import Run
 from rowlock.worker.runner import Prepare, arguments_of
@@ -183,7 +183,7 @@ class Drain:
         try:
             with running(lease):
                 return success(task.function(**arguments_of(task, lease, context)))
-        except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
+        except RAISED as error:
             return outcome_of(error, task, attempt=lease.job.attempt)
 
     async def _await(
@@ -207,7 +207,7 @@ class Drain:
             if not run.cancel_requested:
                 raise
             return outcome_of(error, task, attempt=lease.job.attempt)
-        except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
+        except RAISED as error:
             return outcome_of(error, task, attempt=lease.job.attempt)
         finally:
             await notes.aflush()

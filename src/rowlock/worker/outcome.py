@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
 from rowlock import codec, retry
@@ -11,9 +12,25 @@ from rowlock.context import Cancel, Fail, Release
 from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
 from rowlock.task import Task
 
+# What a coroutine of a handler may raise: any of it is its job's outcome, `sys.exit()` too. A
+# KeyboardInterrupt is not: it comes from the terminal of the process that the worker lives in.
+RAISED = (Exception, SystemExit, GeneratorExit)
+_NOT_RUN = (CoroutineType, GeneratorType, AsyncGeneratorType)
+
 
 def success(result: object) -> Succeeded:
-    """The handler returned; a result that can't be stored is noted, not a failure."""
+    """The handler returned; a result that can't be stored is noted, not a failure.
+
+    Raises:
+        TypeError: It returned what would have to be run first: nothing has been done.
+    """
+    if isinstance(result, _NOT_RUN):
+        if isinstance(result, CoroutineType):
+            result.close()
+        raise TypeError(
+            f"it returned a {type(result).__name__}, which nobody runs: a task whose function "
+            "is wrapped must be `async def` itself, or run it to its end"
+        )
     text, problem = codec.encode_result(result)
     return Succeeded(text, problem)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -23,7 +24,7 @@ from rowlock.store import NewJob, Store
 from rowlock.store.blocks import Blocks
 from rowlock.task import Task
 from rowlock.worker.notes import BlockingNotes, LoopNotes
-from rowlock.worker.outcome import outcome_of, success
+from rowlock.worker.outcome import RAISED, outcome_of, success
 from rowlock.worker.report import note_running
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.slots import Slots, take_as_is
@@ -147,13 +148,21 @@ def _call(run: Run, notes: BlockingNotes | None) -> Outcome | None:
 
 async def await_handler(run: Run, context: Context | None) -> Outcome | None:
     """Run a coroutine within its time limit; None if it was ended because its lease was lost."""
+    home = os.getpid()
+    try:
+        return await _await_handler(run, context)
+    finally:
+        _end_if_forked(home, run)
+
+
+async def _await_handler(run: Run, context: Context | None) -> Outcome | None:
     if run.limit is not None:
         return await _await_within(run.limit, run, context)
     try:
         return success(await run.task.function(**arguments_of(run.task, run.lease, context)))
     except asyncio.CancelledError:
         return _cancelled(run)
-    except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
+    except RAISED as error:
         return _raised(error, run)
 
 
@@ -170,7 +179,7 @@ async def _await_within(seconds: float, run: Run, context: Context | None) -> Ou
         return _raised(error, run)
     except asyncio.CancelledError:
         return _cancelled(run)
-    except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
+    except RAISED as error:
         return _raised(error, run)
 
 
@@ -181,17 +190,36 @@ def _cancelled(run: Run) -> Outcome | None:
     return run.outcome_of_cause()
 
 
-def _raised(error: Exception, run: Run) -> Outcome:
+def _raised(error: BaseException, run: Run) -> Outcome:
     assert run.lease.row is not None
     return outcome_of(error, run.task, attempt=run.lease.row.attempt)
 
 
-def call_handler(run: Run, context: Context | None) -> Outcome:
-    """Run a plain function, here."""
+def call_handler(run: Run, context: Context | None) -> Outcome | None:
+    """Run a plain function, in a thread or process of its own: no signal interrupts it there."""
+    home = os.getpid()
     try:
         return success(run.task.function(**arguments_of(run.task, run.lease, context)))
-    except Exception as error:  # noqa: BLE001  # whatever a handler raises is its outcome
+    except asyncio.CancelledError:
+        return _cancelled(run)
+    except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its outcome
         return _raised(error, run)
+    finally:
+        _end_if_forked(home, run)
+
+
+def _end_if_forked(home: int, run: Run) -> None:
+    """A copy of this process, forked by the handler, that came back from it is not this worker.
+
+    It would live on beside us, with our name and our connections.
+    """
+    if os.getpid() != home:
+        logger.error(
+            "job %s: a process that its handler forked came back from it, and is ended: it must "
+            "end by os._exit()",
+            run.lease.id,
+        )
+        os._exit(1)
 
 
 def arguments_of(task: Task[..., Any], lease: Lease, context: Context | None) -> dict[str, Any]:

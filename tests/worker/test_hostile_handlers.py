@@ -1,0 +1,132 @@
+"""Handlers that end their process, fork, or return what was never run."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rowlock
+from rowlock import JobState
+from tests.worker.test_supervisor import ROOT, app, children_of, worker
+from tests.worker.waiting import wait_until
+
+__all__ = ["app"]
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 4])
+def test_a_handler_that_ends_its_process_is_a_crash(app, code):
+    """Whatever exit code it takes: it runs alone next time, and then it is poison."""
+    poison = app.enqueue("end_process", {"code": code})
+    others = app.enqueue_many([{"kind": "noop"} for _ in range(50)])
+    with worker(app, "--drain") as process:
+        assert 0 == process.wait(60)
+    found = app.get(poison.id)
+
+    assert (JobState.DEAD, 2) == (found.state, found.crashes)
+    assert f"exit code {code}" in found.last_error
+    assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in others}
+
+
+@pytest.mark.parametrize("kind", ["leave_thread", "leave_coroutine", "leave_slot"])
+@pytest.mark.parametrize("error", ["SystemExit", "GeneratorExit"])
+def test_a_handler_that_leaves_has_failed(app, kind, error):
+    """`sys.exit()` in a job is an error of this job, and of nobody else."""
+    job = app.enqueue(kind, {"error": error})
+    with worker(app, "--drain") as process:
+        assert 0 == process.wait(60)
+    found = app.get(job.id)
+
+    assert (JobState.DEAD, 0, f"{error}: bye") == (found.state, found.crashes, found.last_error)
+
+
+@pytest.mark.parametrize("kind", ["fork_thread", "fork_coroutine", "fork_slot"])
+def test_a_forked_copy_that_comes_back_is_ended(app, kind):
+    """The handler's own process goes on; its copy is no second worker."""
+    job = app.enqueue(kind)
+    with worker(app) as process:
+        found = app.wait(job.id, timeout=60)
+        copy = found.result
+
+        assert JobState.SUCCEEDED == found.state
+        wait_until(lambda: is_dead(copy))
+        assert JobState.SUCCEEDED == app.wait(app.enqueue("noop").id, timeout=60).state
+        assert 1 == len(children_of(process))
+
+
+def is_dead(pid: int) -> bool:
+    """Whether it is gone, or waits only for its parent to look."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_generator_is_no_task(app):
+    """A call of it runs nothing, and would look like a success."""
+    for function in (_generator, _agenerator):
+        with pytest.raises(rowlock.OptionInvalid, match="generator"):
+            app.task(name="generator")(function)
+
+
+def _generator():
+    yield
+
+
+async def _agenerator():
+    yield
+
+
+def test_what_was_never_run_has_failed(app):
+    """A plain function that returns a coroutine or a generator has done nothing."""
+
+    async def work() -> None: ...
+
+    for name, function in (("wrapped", work), ("lazy", _generator)):
+        app.task(name=name, max_attempts=1)(decorated(function))
+    jobs = [app.enqueue("wrapped"), app.enqueue("lazy")]
+    app.drain()
+
+    assert ["TypeError: it returned a coroutine", "TypeError: it returned a generator"] == [
+        app.get(job.id).last_error.partition(",")[0] for job in jobs
+    ]
+
+
+def decorated(function):
+    """As decorators do that know nothing of coroutines."""
+
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def test_statements_are_read_once(sqlite_url):
+    """No file of ours is opened for a statement after the first one: there may be none left."""
+    script = (
+        "import json, os, sys\n"
+        "import rowlock\n"
+        "app = rowlock.App(sys.argv[1])\n"
+        "app.get('00000000-0000-7000-8000-000000000000')\n"
+        "opened = []\n"
+        "sys.addaudithook(lambda name, what: name == 'open' and opened.append(str(what[0])))\n"
+        "job = app.enqueue('work')\n"
+        "app.cancel(job.id), app.stats(), app.store.recover()\n"
+        "print(json.dumps([name for name in opened if name.endswith('.sql')]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, sqlite_url],
+        capture_output=True,
+        check=True,
+        cwd=ROOT,
+        env=os.environ,
+    )
+
+    assert [] == json.loads(done.stdout)

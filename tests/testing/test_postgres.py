@@ -62,6 +62,13 @@ def wait_until_gone(directory: Path, seconds_max: float = 20.0) -> None:
         time.sleep(0.02)  # What ends is not our child: there is nothing to wait on.
 
 
+def wait_until_there(url: str, table: str, seconds_max: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds_max
+    while not ask(url, f"SELECT to_regclass('{table}') IS NOT NULL"):
+        assert time.monotonic() < deadline, f"{table} has not arrived"
+        time.sleep(0.02)  # Nobody tells when a standby has applied something.
+
+
 @pytest.mark.parametrize("version", [16, 18])
 def test_bundled_version_answers(version):
     """A bundled major version starts and answers a query."""
@@ -175,6 +182,32 @@ def test_restart_after_the_server_was_killed():
         assert not server.is_running
         server.restart()
         assert 1 == ask(server.url, "SELECT 1")
+
+
+def test_a_standby_follows_and_takes_over():
+    """A standby has what its primary committed, refuses writes, and takes them once promoted."""
+    with ThrowAwayPostgres() as primary, ThrowAwayPostgres(standby_of=primary) as standby:
+        with psycopg.connect(primary.url, autocommit=True) as connection:
+            connection.execute("CREATE TABLE kept AS SELECT 7 AS n")
+        wait_until_there(standby.url, "kept")
+        with psycopg.connect(standby.url, autocommit=True) as connection:
+            assert (7,) == connection.execute("SELECT n FROM kept").fetchone()
+            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+                connection.execute("CREATE TABLE refused ()")
+            primary.stop(immediate=True)
+            standby.promote()
+            connection.execute("CREATE TABLE taken ()")
+
+
+def test_a_standby_without_its_primary_says_so():
+    """A copy that can't be made is an error that says why, and nothing is left of it."""
+    primary = ThrowAwayPostgres()
+    with primary:
+        port = primary.port
+    primary._port = port
+    standby = ThrowAwayPostgres(standby_of=primary)
+    with pytest.raises(PostgresNotAvailable, match=r"pg_basebackup failed: .*refused"):
+        standby.start()
 
 
 def test_settings_reach_the_server():

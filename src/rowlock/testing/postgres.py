@@ -72,6 +72,8 @@ class ThrowAwayPostgres:
         settings: Lines for postgresql.conf.
         port: Default: a free one.
         durable: Keep fsync on; off by default, because data thrown away needs no safety.
+        standby_of: Follow this running server, from a copy of its data, and take no writes until
+            `promote()`. Version and binaries are that server's.
 
     Example:
         with ThrowAwayPostgres() as server:
@@ -87,8 +89,12 @@ class ThrowAwayPostgres:
         settings: Mapping[str, str] | None = None,
         port: int | None = None,
         durable: bool = False,
+        standby_of: ThrowAwayPostgres | None = None,
     ) -> None:
+        if standby_of is not None:
+            binaries = standby_of.binaries
         self.binaries: Path = (binaries or find_binaries(version or VERSION_DEFAULT)).absolute()
+        self._primary = standby_of
         self._wanted_directory = directory.absolute() if directory else None
         self._wanted_port = port
         self._settings = ({} if durable else NOT_DURABLE) | dict(settings or {})
@@ -168,6 +174,10 @@ class ThrowAwayPostgres:
         self._end(immediate=immediate)
         self._launch()
 
+    def promote(self) -> None:
+        """Make a standby take writes, whatever has become of the server that it followed."""
+        self._run("pg_ctl", "promote", f"--pgdata={self.directory}/data")
+
     def _make_directory(self) -> Path:
         path = self._wanted_directory
         if path is None:
@@ -182,10 +192,20 @@ class ThrowAwayPostgres:
         return path
 
     def _initialise(self) -> None:
-        command = [f"{self.binaries}/initdb", f"--pgdata={self.directory}/data", "--no-sync"]
-        command += ["--username=rowlock", "--auth=trust", "--encoding=UTF8", "--locale=C"]
+        data = f"--pgdata={self.directory}/data"
+        if self._primary is None:
+            who = ("--username=rowlock", "--auth=trust")
+            self._run("initdb", data, "--no-sync", *who, "--encoding=UTF8", "--locale=C")
+        else:
+            # -R: the copy follows its source, from the copy's end on.
+            source = f"--dbname={self._primary.url}"
+            self._run("pg_basebackup", data, "--no-sync", "--checkpoint=fast", "-R", source)
+        with (self.directory / "data" / "postgresql.conf").open("a") as file:
+            file.writelines(f"{name} = {quote(value)}\n" for name, value in self._settings.items())
+
+    def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(
-            command,
+            [f"{self.binaries}/{program}", *arguments],
             cwd=self.directory,
             env=clean_environment(),
             user=self._user,
@@ -197,9 +217,7 @@ class ThrowAwayPostgres:
             check=False,
         )
         if done.returncode != 0:
-            raise PostgresNotAvailable(f"initdb failed: {done.stdout.decode(errors='replace')}")
-        with (self.directory / "data" / "postgresql.conf").open("a") as file:
-            file.writelines(f"{name} = {quote(value)}\n" for name, value in self._settings.items())
+            raise PostgresNotAvailable(f"{program} failed: {done.stdout.decode(errors='replace')}")
 
     def _launch_on_a_free_port(self) -> None:
         for tries_left in reversed(range(START_TRIES)):

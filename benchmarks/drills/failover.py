@@ -1,0 +1,193 @@
+"""The primary is lost and its standby takes over, while jobs are made and run: what is lost?
+
+The standby is synchronous: PostgreSQL acknowledges only what is on both.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+import rowlock
+from benchmarks.drills.scene import PAUSE, Scene, until
+from benchmarks.drills.transitions import Account
+from rowlock.ids import new_id
+from rowlock.testing import ThrowAwayPostgres
+
+LEASE_SECONDS = 5
+DRAIN_SECONDS_MAX = 60.0
+TROUBLE = ("trying again until it works", "while the database is away")
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """What a failover has cost."""
+
+    acknowledged: int
+    # Of those, how many had to be sent again: their first answer was an error.
+    resent: int
+    # Acknowledged, and not succeeded in the end.
+    lost: int
+    # Not finished, though the workers had nothing else to do.
+    stuck: int
+    begun_again: int
+    # Longest times without an enqueue that was acknowledged, and without a job that began.
+    enqueue_gap_seconds: float
+    run_gap_seconds: float
+    # How often one worker has said that it has trouble, at most, by what it could not do.
+    told: dict[str, int]
+    account: Account
+
+    def __str__(self) -> str:
+        account = self.account
+        return (
+            f"failover: acknowledged {self.acknowledged:,}, of those sent again {self.resent}, "
+            f"lost {self.lost}, stuck {self.stuck}, begun more than once {self.begun_again}, "
+            f"no enqueue for {self.enqueue_gap_seconds:.1f} s, "
+            f"no start for {self.run_gap_seconds:.1f} s; "
+            f"accepted settles {account.settled:,}, settled twice {account.settled_twice}, "
+            f"stale {account.stale}, held twice {account.overlapping}; "
+            f"trouble told by one worker at most {max(self.told.values(), default=0)} times"
+        )
+
+
+def failover(
+    place: Path,
+    *,
+    before_seconds: float,
+    away_seconds: float,
+    after_seconds: float,
+    workers: int = 2,
+) -> TakenOver:
+    """End the primary as a crash would, wait, promote the standby, go on for a while."""
+    logs = [f"worker-{number}.log" for number in range(workers)]
+    with pair() as (primary, standby), Scene(_url(primary, standby), place) as scene:
+        make_synchronous(primary)
+        with ExitStack() as running, Producer(scene) as producer:
+            for log in logs:
+                running.enter_context(
+                    scene.worker("-c", "10", "--lease", str(LEASE_SECONDS), log=log)
+                )
+            until(lambda: len(scene.lines()) > 10)
+            PAUSE.wait(before_seconds)
+            primary.stop(immediate=True)
+            PAUSE.wait(away_seconds)
+            standby.promote()
+            at_least = len(producer.acknowledged) + 10
+            until(lambda: len(producer.acknowledged) >= at_least, DRAIN_SECONDS_MAX)
+            PAUSE.wait(after_seconds)
+            producer.stop()
+            stuck = scene.drain(DRAIN_SECONDS_MAX)
+        found = [scene.app.get(id) for id in producer.acknowledged]
+        lines = scene.lines()
+        starts = Counter(line[1] for line in lines if line[0] == "start")
+        return TakenOver(
+            acknowledged=len(found),
+            resent=producer.resent,
+            lost=sum(job is None or job.state != "succeeded" for job in found),
+            stuck=stuck,
+            begun_again=sum(count > 1 for count in starts.values()),
+            enqueue_gap_seconds=_longest(producer.moments),
+            run_gap_seconds=_longest([float(line[3]) for line in lines if line[0] == "start"]),
+            told=_told(scene.log(log) for log in logs),
+            account=scene.account(),
+        )
+
+
+@contextmanager
+def pair() -> Iterator[tuple[ThrowAwayPostgres, ThrowAwayPostgres]]:
+    """A primary, and a standby that follows it."""
+    with (
+        ThrowAwayPostgres(durable=True) as primary,
+        ThrowAwayPostgres(durable=True, standby_of=primary) as standby,
+    ):
+        yield primary, standby
+
+
+def make_synchronous(primary: ThrowAwayPostgres) -> None:
+    """Have the primary acknowledge only what its standby has, from now on."""
+    with psycopg.connect(primary.url, autocommit=True) as connection:
+        # Not among the settings of its start: the standby would have copied it, and would wait
+        # for a standby of its own.
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        connection.execute("SELECT pg_reload_conf()")
+        until(lambda: _is_synchronous(connection))
+
+
+def _is_synchronous(connection: psycopg.Connection[tuple[object, ...]]) -> bool:
+    # This backend has read the setting, and so has the one that feeds the standby.
+    row = connection.execute(
+        "SELECT current_setting('synchronous_standby_names'), sync_state FROM pg_stat_replication"
+    ).fetchone()
+    return row == ("*", "sync")
+
+
+def _url(*servers: ThrowAwayPostgres) -> str:
+    hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
+    return f"postgresql://rowlock@{hosts}/postgres?target_session_attrs=read-write"
+
+
+class Producer:
+    """Makes a job every few milliseconds, and sends it again until it is acknowledged."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._app = rowlock.App(scene.url)
+        self._payload = {"journal": str(scene.journal)}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._produce, name="producer")
+        self.acknowledged: list[str] = []
+        self.moments: list[float] = []
+        self.resent: int = 0
+
+    def __enter__(self) -> Producer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._app.close()
+
+    def stop(self) -> None:
+        """Make nothing more; what was begun is sent until it is acknowledged."""
+        self._over.set()
+        self._thread.join()
+
+    def _produce(self) -> None:
+        while not self._over.wait(0.005):
+            id = new_id()
+            self.resent += self._send(id)
+            self.acknowledged.append(id)
+            self.moments.append(time.monotonic())
+
+    def _send(self, id: str) -> bool:
+        """Whether it had to be sent more than once."""
+        for tries in itertools.count():
+            try:
+                self._app.enqueue("append", self._payload, id=id)
+            except rowlock.StoreUnavailable:
+                PAUSE.wait(0.05)
+            else:
+                return tries > 0
+        raise AssertionError("it is tried for ever")
+
+
+def _longest(moments: list[float]) -> float:
+    return max((late - early for early, late in itertools.pairwise(sorted(moments))), default=0.0)
+
+
+def _told(logs: Iterator[str]) -> dict[str, int]:
+    told: Counter[str] = Counter()
+    for log in logs:
+        lines = [line for line in log.splitlines() if any(word in line for word in TROUBLE)]
+        # `TIME LEVEL LOGGER: what can't be done, trying again ...`
+        whats = (line.split(": ", 1)[1] for line in lines)
+        told |= Counter(what.split(",")[0].split(" while ")[0] for what in whats)
+    return dict(told)

@@ -1,0 +1,89 @@
+"""PgBouncer in transaction mode, the oldest kind that is still met: no prepared statements."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from benchmarks.drills.misbehaviour import Poisoned, poison
+from benchmarks.drills.scene import Scene, until
+from rowlock.store.pooler import Pooler, find_pooler
+from rowlock.store.url import PostgresUrl
+from rowlock.testing import ThrowAwayPostgres
+from rowlock.testing.postgres import find_free_port
+
+# Debian's directory for daemons is in nobody's PATH.
+DIRECTORIES = (os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin")
+SETTINGS = """
+[databases]
+* = host=127.0.0.1 port={server_port} user=rowlock
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+max_client_conn = 200
+default_pool_size = 8
+"""
+
+
+class PoolerNotInstalled(RuntimeError):
+    """There is no PgBouncer on this machine."""
+
+
+def pooled(server: ThrowAwayPostgres, place: Path, *, jobs: int) -> Poisoned:
+    """Everything goes by way of the pooler: schema, producers, workers, and a poison."""
+    with pgbouncer(server) as url, Scene(url, place) as scene:
+        found = find_pooler(PostgresUrl.parse(url))
+        assert found is Pooler.TRANSACTION, f"it should pool transactions, and does {found}"
+        return poison(scene, bystanders=jobs, deaths=1)
+
+
+@contextmanager
+def pgbouncer(server: ThrowAwayPostgres) -> Iterator[str]:
+    """The URL of a pooler before a server.
+
+    Raises:
+        PoolerNotInstalled: It is not on this machine.
+    """
+    program = shutil.which("pgbouncer", path=os.pathsep.join(DIRECTORIES))
+    if program is None:
+        raise PoolerNotInstalled("pgbouncer is not installed (Debian: apt-get install pgbouncer)")
+    port = find_free_port()
+    # It refuses to be root, as PostgreSQL does.
+    nobody = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        place.chmod(0o755)
+        settings = place / "pgbouncer.ini"
+        settings.write_text(SETTINGS.format(server_port=server.port, port=port))
+        with (place / "log").open("w") as log:
+            process = subprocess.Popen(
+                [program, str(settings)],
+                user=None if nobody is None else nobody.pw_uid,
+                group=None if nobody is None else nobody.pw_gid,
+                extra_groups=None if nobody is None else [],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            until(lambda: _answers(port) or process.poll() is not None)
+            assert process.poll() is None, (place / "log").read_text()
+            yield f"postgresql://rowlock@127.0.0.1:{port}/postgres"
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _answers(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

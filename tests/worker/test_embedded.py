@@ -307,3 +307,60 @@ async def test_a_handler_that_is_cancelled_by_itself_has_failed(app):
 
     assert JobState.DEAD == found.state
     await app.aclose()
+
+
+async def test_what_waited_while_the_process_stood_still_is_not_begun(app):
+    """After longer than a lease it may be another's: it goes back, and is claimed anew."""
+
+    @app.task
+    async def noop() -> None: ...
+
+    @app.task
+    async def stand_still() -> None:
+        # Not a good thing for a coroutine to do: nothing else happens on the loop meanwhile.
+        threading.Event().wait(1.5)
+
+    async with app.worker(concurrency=1, lease=1):
+        # Short jobs, after which it claims ahead.
+        for job in await app.aenqueue_many([noop.job() for _ in range(100)]):
+            await ended(app, job)
+        still, *behind = await app.aenqueue_many(
+            [stand_still.job(), *(noop.job() for _ in range(5))]
+        )
+        found = [await ended(app, job) for job in (still, *behind)]
+
+    assert [1, 2, 2, 2, 2, 2] == [job.token for job in found]
+    assert {(JobState.SUCCEEDED, 1)} == {(job.state, job.attempt) for job in found}
+    await app.aclose()
+
+
+async def test_a_claim_that_is_answered_after_its_leases_are_over(app, monkeypatch):
+    """What others have taken by then is not begun under the old lease."""
+    ran: list[int] = []
+    claim = app.store.aclaim
+
+    @app.task
+    async def work(number: int) -> None:
+        ran.append(number)
+
+    def are_given_back() -> bool:
+        app.store.recover()
+        return not app.list(state="running").jobs
+
+    async def claim_late(**options):
+        leases = await claim(**options)
+        if leases:
+            monkeypatch.setattr(app.store, "aclaim", claim)
+            await until(are_given_back)
+            (first,) = await claim(worker="other", queues=None, limit=1)
+            await app.store.asucceed([first])
+        return leases
+
+    jobs = await app.aenqueue_many([work.job(number=number) for number in range(2)])
+    monkeypatch.setattr(app.store, "aclaim", claim_late)
+    async with app.worker(lease=1):
+        found = [await ended(app, job) for job in jobs]
+
+    assert [1] == ran
+    assert [("other", 2), (2,)] == [(found[0].worker, found[0].attempt), (found[1].attempt,)]
+    await app.aclose()

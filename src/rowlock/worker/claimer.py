@@ -68,6 +68,10 @@ class Claimer:
         self._is_unsure = False
         return leases
 
+    def doubt(self) -> None:
+        """What was claimed last may be known to nobody: the next claim gives it back first."""
+        self._is_unsure = True
+
     async def _claim(self, room: int, room_of: RoomOf, sleep: Sleep) -> list[Lease]:
         if time.monotonic() < self._next_look and self._view.lanes:
             leases = await self._claim_seen(room, room_of)

@@ -3,7 +3,7 @@
 1. A lease is in `holdings` from the moment the claim was answered until its outcome is written,
    given back or lost; whoever beats, beats for exactly those.
 2. A job starts only in a free slot, of the child and of its queue. What waits too long in the
-   buffer goes back uncounted.
+   buffer goes back uncounted; all of it, when this process has stood still for a lease.
 3. A quarantined job (its process died before) runs alone: nothing starts until it has ended.
 4. The cause of a cancellation decides: released, cancelled, failed, or nobody's business any more.
 """
@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from rowlock import config
 from rowlock.errors import RowlockError, StoreUnavailable
-from rowlock.job import Lease
+from rowlock.job import Beat, Lease
 from rowlock.lifecycle import Outcome, Released
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.hold import cancel_requests
@@ -95,6 +95,7 @@ class Engine:
         self._stopping = asyncio.Event()
         self._has_bell = False
         self._loop = asyncio.get_running_loop()
+        self._tidied_at = time.monotonic()
         self._duration = config.PREFETCH_SECONDS
         # With so few jobs, another claim is worth its price.
         self._hungry_below = 0
@@ -140,10 +141,8 @@ class Engine:
     def _cancel_waiting(self, id: str) -> None:
         run = next((run for run in self._buffer if run.lease.id == id), None)
         if run is not None:
-            self._buffer.remove(run)
-            self._quarantined.discard(run.key)
             # With the flag set, a release ends it as cancelled.
-            self._settler.put(Settlement(run.lease, Released()))
+            self._give_back(run)
 
     def lose(self, id: str, token: int) -> None:
         """A heartbeat told that the lease is another's: end the run, record nothing."""
@@ -235,11 +234,15 @@ class Engine:
         return room if held == 0 or room >= worth else 0
 
     async def _claim(self, room: int) -> int:
+        asked_at = time.monotonic()
         try:
             leases = await self._claimer.claim(
                 room, self._room_of, known=self._known, sleep=self._sleep
             )
+            if leases and time.monotonic() - asked_at > self._settings.lease_seconds:
+                leases = await self._still_held(leases)
         except StoreUnavailable as error:
+            self._claimer.doubt()
             await self._pause(error)
             return -1
         self._trouble.over()
@@ -247,6 +250,11 @@ class Engine:
             self._take(lease)
         self._dispatch()
         return len(leases)
+
+    async def _still_held(self, leases: list[Lease]) -> list[Lease]:
+        """Of leases that were told of so late that others may have them, those that are ours."""
+        beats = await self._store.aheartbeat(leases, lease=self._settings.lease_seconds)
+        return [lease for lease, beat in zip(leases, beats, strict=True) if beat is not Beat.LOST]
 
     def _room_of(self, queue: str) -> int | None:
         slots = self._queues.get(queue, 0)
@@ -287,6 +295,8 @@ class Engine:
         """Start what has a slot."""
         if self._stopping.is_set() or not self._buffer or self._is_alone:
             return
+        if self._has_stood_still():
+            self._tidy()
         free = self._settings.concurrency - len(self._running)
         while free > 0 and (run := self._buffer.pop(self._has_slot)) is not None:
             self._start(run)
@@ -396,19 +406,32 @@ class Engine:
         """Give back what waits for a slot for too long."""
         while True:
             await asyncio.sleep(config.PREFETCH_STALE_SECONDS / 2)
-            stale = time.monotonic() - config.PREFETCH_STALE_SECONDS
-            for run in [run for run in self._buffer if run.claimed_at < stale]:
-                if not run.is_quarantined:
-                    self._buffer.remove(run)
-                    self._settler.put(Settlement(run.lease, Released()))
+            self._tidy()
+
+    def _tidy(self) -> None:
+        is_doubtful = self._has_stood_still()
+        self._tidied_at = time.monotonic()
+        stale = self._tidied_at - config.PREFETCH_STALE_SECONDS
+        for run in list(self._buffer):
+            if is_doubtful or (run.claimed_at < stale and not run.is_quarantined):
+                self._give_back(run)
+
+    def _has_stood_still(self) -> bool:
+        """Whether nothing was done here for a lease, not even this: others may have our jobs."""
+        return time.monotonic() - self._tidied_at > self._settings.lease_seconds
+
+    def _give_back(self, run: Run) -> None:
+        """Do not start it after all."""
+        self._buffer.remove(run)
+        self._quarantined.discard(run.key)
+        self._settler.put(Settlement(run.lease, Released()))
 
     # Ending
 
     async def _wind_down(self) -> None:
         """Give back what has not started; let the rest finish for the grace; then end it."""
         for run in list(self._buffer):
-            self._buffer.remove(run)
-            self._settler.put(Settlement(run.lease, Released()))
+            self._give_back(run)
         await self._wait_idle(self._grace_seconds)
         for run in self._running.values():
             run.end(Cause.STOP)

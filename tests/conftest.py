@@ -61,7 +61,7 @@ def fresh_database(postgres_server: str) -> Iterator[FreshDatabase]:
 
     def make(template: str | None = None) -> str:
         names.append(create_database(postgres_server, template))
-        return with_database(postgres_server, names[-1])
+        return pooled(with_database(postgres_server, names[-1]))
 
     yield make
     for name in names:
@@ -111,3 +111,9 @@ def drop_database(server_url: str, name: str) -> None:
 
 def with_database(server_url: str, name: str) -> str:
     return urlsplit(server_url)._replace(path=f"/{name}").geturl()
+
+
+def pooled(url: str) -> str:
+    """The same database by way of ROWLOCK_TEST_POOLER, if there is one: a host and a port."""
+    pooler = os.environ.get("ROWLOCK_TEST_POOLER")
+    return urlsplit(url)._replace(netloc=f"rowlock@{pooler}").geturl() if pooler else url

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import rowlock
 from benchmarks.drills.scene import Scene
+from benchmarks.drills.transitions import Account
 
 DEATHS = (signal.SIGABRT, signal.SIGSEGV, signal.SIGKILL)
 
@@ -63,16 +64,18 @@ class Poisoned:
     attempts: dict[int, int]
     crashes: dict[int, int]
     seconds: float
+    account: Account
 
     def __str__(self) -> str:
         return (
             f"poison ends as (state, crashes) {self.poison}; of {self.bystanders:,} bystanders "
             f"succeeded {self.bystanders_succeeded:,}, dead {self.bystanders_dead}, "
-            f"attempts {self.attempts}, crashes {self.crashes}; {self.seconds:.0f} s"
+            f"attempts {self.attempts}, crashes {self.crashes}, "
+            f"settled twice {self.account.settled_twice}; {self.seconds:.0f} s"
         )
 
 
-def poison(scene: Scene, *, bystanders: int, url: str | None = None, deaths: int = 3) -> Poisoned:
+def poison(scene: Scene, *, bystanders: int, deaths: int = 3) -> Poisoned:
     """Jobs that abort, fault and kill their process, spread among others in the same children."""
     journal = str(scene.journal)
     beside = [{"kind": "stroll", "payload": {"journal": journal}} for _ in range(bystanders)]
@@ -85,7 +88,7 @@ def poison(scene: Scene, *, bystanders: int, url: str | None = None, deaths: int
         beside.insert(place * step, each)
     jobs = scene.app.enqueue_many(beside)
     start = time.monotonic()
-    with scene.worker("-p", "2", "-c", "10", url=url):
+    with scene.worker("-p", "2", "-c", "10"):
         scene.drain()
     seconds = time.monotonic() - start
     found = [job for each in jobs if (job := scene.app.get(each.id)) is not None]
@@ -98,6 +101,7 @@ def poison(scene: Scene, *, bystanders: int, url: str | None = None, deaths: int
         attempts=dict(sorted(Counter(job.attempt for job in others).items())),
         crashes=dict(sorted(Counter(job.crashes for job in others).items())),
         seconds=seconds,
+        account=scene.account(),
     )
 
 

@@ -7,13 +7,15 @@ import pwd
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from benchmarks.drills.misbehaviour import Poisoned, poison
-from benchmarks.drills.scene import Scene, until
+from benchmarks.drills.scene import ROOT, Scene, until
 from rowlock.store.pooler import Pooler, find_pooler
 from rowlock.store.url import PostgresUrl
 from rowlock.testing import ThrowAwayPostgres
@@ -32,7 +34,22 @@ auth_type = any
 pool_mode = transaction
 max_client_conn = 200
 default_pool_size = 8
+server_idle_timeout = 5
 """
+
+
+# They are about what is between a client and one process of the server: its notifications, its
+# named statements (also those of users' own libraries), and its end.
+ABOUT_SESSIONS = (
+    "test_postgres.py::test_a_dead_connection_is_replaced",
+    "test_postgres.py::test_a_dead_async_connection_is_replaced",
+    "test_postgres.py::test_enqueue_rings_the_bell",
+    "test_postgres.py::test_the_bell_is_coalesced",
+    "test_postgres.py::test_long_queue_names_ring",
+    "test_postgres.py::test_prepared_statements_on_request",
+    "test_postgres_trouble.py::test_a_listener_hears_that_it_hears",
+    "test_caller.py::test_our_own_error_withdraws_what_was_inserted",
+)
 
 
 class PoolerNotInstalled(RuntimeError):
@@ -45,6 +62,32 @@ def pooled(server: ThrowAwayPostgres, place: Path, *, jobs: int) -> Poisoned:
         found = find_pooler(PostgresUrl.parse(url))
         assert found is Pooler.TRANSACTION, f"it should pool transactions, and does {found}"
         return poison(scene, bystanders=jobs, deaths=1)
+
+
+def conformance() -> str:
+    """The tests of the store by way of the pooler; pytest's last words."""
+    # Each test's database has connections of its own at the pooler, for a while.
+    with ThrowAwayPostgres(settings={"max_connections": "400"}) as server, pgbouncer(server) as url:
+        pooler = urlsplit(url).netloc.rpartition("@")[2]
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "pytest", "-q", "--no-header", "-k", "postgres"),
+                *(f"--deselect=tests/store/{name}" for name in ABOUT_SESSIONS),
+                "tests/store",
+            ],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "ROWLOCK_TEST_DATABASE_URL": server.url,
+                "ROWLOCK_TEST_POOLER": pooler,
+            },
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    lines = done.stdout.splitlines()
+    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+    return "\n".join([f"tests of the store: {lines[-1]}", *failed])
 
 
 @contextmanager

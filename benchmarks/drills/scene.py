@@ -59,8 +59,8 @@ class Scene:
             worker.wait()
         self.app.close()
 
-    def start(self, *words: str, log: str = "worker.log", url: str | None = None) -> Worker:
-        """Start `rowlock worker` with the drills' jobs, on this database or by another way."""
+    def start(self, *words: str, log: str = "worker.log") -> Worker:
+        """Start `rowlock worker` with the drills' jobs."""
         with (self.place / log).open("a") as stream:
             worker = subprocess.Popen(
                 [
@@ -68,7 +68,7 @@ class Scene:
                     *("worker", "--no-cron", *words),
                 ],
                 cwd=ROOT,
-                env={**os.environ, "ROWLOCK_DATABASE_URL": url or self.url},
+                env={**os.environ, "ROWLOCK_DATABASE_URL": self.url},
                 stderr=stream,
                 start_new_session=True,
             )
@@ -76,11 +76,9 @@ class Scene:
         return worker
 
     @contextmanager
-    def worker(
-        self, *words: str, log: str = "worker.log", url: str | None = None
-    ) -> Iterator[Worker]:
+    def worker(self, *words: str, log: str = "worker.log") -> Iterator[Worker]:
         """A worker that is told to end with the block."""
-        worker = self.start(*words, log=log, url=url)
+        worker = self.start(*words, log=log)
         yield worker
         worker.terminate()
         worker.wait(END_SECONDS_MAX)

@@ -14,7 +14,7 @@ import pytest
 
 from rowlock.clock import Clock, ManualClock
 from rowlock.store import Store, open_store
-from tests.conftest import create_database, drop_database, with_database
+from tests.conftest import create_database, drop_database, pooled, with_database
 
 TABLES = ["job", "finished", "key_hold", "queue", "worker", "log", "schedule"]
 EMPTY = "; ".join(f"DELETE FROM rowlock.{table}" for table in TABLES)
@@ -42,7 +42,7 @@ def clock() -> ManualClock:
 def module_postgres_url(postgres_server: str, migrated_template: str) -> Iterator[str]:
     """One database a module: to empty it takes a twentieth of the time that a new one takes."""
     name = create_database(postgres_server, migrated_template)
-    yield with_database(postgres_server, name)
+    yield pooled(with_database(postgres_server, name))
     drop_database(postgres_server, name)
 
 

@@ -156,7 +156,8 @@ async def test_a_slot_that_dies(app, caplog, kind):
         assert (JobState.SUCCEEDED, 1, 0) == (job.state, job.attempt, job.crashes)
         assert (job.payload["number"], []) == (job.result["number"], list(job.errors))
         (line,) = said(caplog, job)
-        assert "stays succeeded" in line
+        assert "crashed after its transaction was committed, and stays succeeded: " in line
+        assert "killed by SIG" in line
     assert "lost its lease" not in caplog.text
 
 

@@ -74,3 +74,26 @@ def test_a_child_killed_while_its_slot_is_inside_a_block(app, tmp_path):
 
     assert (JobState.SUCCEEDED, 2, 1) == (found.state, found.attempt, found.crashes)
     assert [1] == transfers(app)
+
+
+def test_a_stop(app, tmp_path):
+    """After the grace slots are killed: inside its block a job goes back, after it it is done."""
+    notes = [tmp_path / "after", tmp_path / "inside"]
+    done, back = (
+        {"number": number, note.name: "wait", "note": str(note)}
+        for number, note in enumerate(notes)
+    )
+    # On SQLite nobody can write while the block is open: its lease must be long.
+    words = ("--lease", "60", "--grace", "0.2")
+    with worker(app, *words, module="blocks_app") as process:
+        done = app.enqueue("work", done)
+        wait_until(lambda: runners(notes[0]))
+        back = app.enqueue("work", back)
+        wait_until(lambda: runners(notes[1]))
+        process.terminate()
+
+        assert 0 == process.wait(30)
+    done, back = app.get(done.id), app.get(back.id)
+    assert (JobState.SUCCEEDED, 1) == (done.state, done.attempt)
+    assert (JobState.READY, 0, 0) == (back.state, back.attempt, back.crashes)
+    assert [0] == transfers(app)

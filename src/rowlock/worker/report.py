@@ -16,7 +16,16 @@ from typing import Any, NamedTuple
 
 from rowlock import codec, config
 from rowlock.job import JobState, Lease
-from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Return, Succeeded, decide
+from rowlock.lifecycle import (
+    CancelSeen,
+    Crashed,
+    Failed,
+    Outcome,
+    Released,
+    Return,
+    Succeeded,
+    decide,
+)
 from rowlock.store import Settlement
 from rowlock.store.ops.settle import held_of
 
@@ -98,6 +107,13 @@ def report_settled(settlement: Settlement, outcome: Outcome | None) -> None:
             settlement.lease.id,
             _because(f"{outcome.type}: {outcome.message}"),
             extra={**fields_of(settlement.lease), "error": outcome.type},
+        )
+    elif isinstance(outcome, Crashed):
+        logger.warning(
+            "job %s crashed after its transaction was committed, and stays succeeded%s",
+            settlement.lease.id,
+            _because(outcome.evidence),
+            extra={**fields_of(settlement.lease), "error": "Crashed"},
         )
     elif outcome is not None and not isinstance(outcome, Succeeded):
         logger.info(

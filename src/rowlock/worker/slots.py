@@ -266,7 +266,8 @@ class Slot:
                     notes.progress(word.fraction, word.text)
                 case wire.Logged():
                     notes.log(word.line)
-                case wire.Followed():
+                # Another thread of the handler may have asked for it beside the COMMIT.
+                case wire.Followed() if not run.is_settled:
                     context.enqueue_on_success(word.job)
                 case wire.Hold() | wire.Conclude() | wire.LetGo() | wire.Settled():
                     await self._hear_of_block(word, run, notes)

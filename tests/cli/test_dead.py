@@ -103,3 +103,10 @@ def test_export(run, dead, tmp_path, monkeypatch):
     assert [(dead[1], {"n": 1}), (dead[0], {"n": 0})] == [
         (job["id"], job["payload"]) for job in lines
     ]
+
+
+def test_export_to_nowhere(run):
+    """A file that can't be written is one line, not a traceback."""
+    done = run("dead", "export", "--output", "/not/there.jsonl")
+
+    assert (1, True) == (done.exit_code, "Could not open file '/not/there.jsonl'" in done.stderr)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 from rowlock import config
-from rowlock.errors import OptionInvalid, StoreUnavailable
+from rowlock.errors import OptionInvalid, StoreUnavailable, UnsupportedStore
 from rowlock.job import Job, JobState
 from rowlock.lifecycle import Released, Succeeded
 from rowlock.store import JobFilter, Settlement, Store, open_store
@@ -294,6 +294,12 @@ def test_urls_reach_libpq_as_they_are(url, conninfo):
     """All but our own options: an empty host is a socket, several hosts are several."""
     assert conninfo == PostgresUrl.parse(url).conninfo
     assert url == masked(url)
+
+
+def test_a_url_that_is_none_is_refused():
+    """By an error of ours, when it is read."""
+    with pytest.raises(UnsupportedStore, match="can't be read"):
+        open_store("postgresql://[::1/db")
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "soon", "nan", "inf", ""])

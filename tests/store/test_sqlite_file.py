@@ -117,6 +117,12 @@ def test_a_url_without_a_file_is_refused(url):
         path_of(url)
 
 
+def test_options_in_a_url_are_refused():
+    """There are none: a `mode=ro` that is not heeded would be worse."""
+    with pytest.raises(UnsupportedStore, match="options after a"):
+        path_of("sqlite:///jobs.db?mode=ro")
+
+
 def test_only_the_owner_can_read_the_files(path):
     """Database, log, shared memory and lock file are private, whatever the umask."""
     before = os.umask(0)

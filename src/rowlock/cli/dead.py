@@ -151,7 +151,8 @@ def _walk(app: App, wanted: JobFilter, step: Step, *, label: str) -> tuple[int, 
 @click.pass_obj
 def export(target: Target, *, output: str | None, **chosen: Unpack[FilterOptions]) -> None:
     """Write dead jobs as JSON lines, the newest failure first: all their fields, as `jobs show`."""
-    with target.open_app() as app, click.open_file(output or "-", "w", encoding="utf-8") as file:
+    opened = click.open_file(output or "-", "w", encoding="utf-8", lazy=True)
+    with target.open_app() as app, opened as file:
         count = _export(app, file, chosen)
     if output is not None:
         click.echo(f"exported {show.plural(count, 'job')}", err=True)

@@ -59,7 +59,9 @@ os.register_at_fork(
 def path_of(url: str) -> Path:
     """The file of a `sqlite:///…` URL: three slashes a relative path, four an absolute one."""
     rest = url.removeprefix("sqlite://")
-    path = rest.removeprefix("/").partition("?")[0]
+    path, mark, _ = rest.removeprefix("/").partition("?")
+    if mark:
+        raise UnsupportedStore(f"{url!r} has options after a ?, of which SQLite's URLs take none")
     if not rest.startswith("/") or path in ("", ":memory:"):
         raise UnsupportedStore(
             f"{url!r} names no file: write sqlite:///jobs.db (relative) or sqlite:////srv/jobs.db; "
@@ -194,6 +196,7 @@ _HINTS = {
         "using(conn=...)"
     ),
     "SQLITE_FULL": "nothing of this call was written; free some space, then try again",
+    "SQLITE_IOERR": "look at the disk, at its free space, and at limits such as ulimit -f",
     "SQLITE_READONLY": "this user must be able to write to the file and to its directory",
     "SQLITE_CANTOPEN": (
         "it was deleted, or this user may not write to it and to its directory, where "

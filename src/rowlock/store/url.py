@@ -54,7 +54,10 @@ class PostgresUrl:
 
     @classmethod
     def parse(cls, url: str) -> PostgresUrl:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise UnsupportedStore(f"the URL of the database can't be read: {error}") from None
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         threshold = query.pop("prepare_threshold", None)
         call_timeout = query.pop("call_timeout", None)

@@ -95,7 +95,7 @@ async def _serve(orders: Orders, app: App) -> int:
             left = await engine.run()
     finally:
         hearing.stop()
-    table.leave()
+    table.leave(is_drained=engine.is_drained)
     if left:
         # Their slots stay as they are: the supervisor gives the jobs back once we are dead.
         leave(EXIT_LEFT_BEHIND)

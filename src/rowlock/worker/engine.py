@@ -94,6 +94,8 @@ class Engine:
         self._idle = asyncio.Event()
         self._stopping = asyncio.Event()
         self._has_bell = False
+        # A drain has found that nothing is left to be run.
+        self.is_drained: bool = False
         self._loop = asyncio.get_running_loop()
         self._tidied_at = time.monotonic()
         self._duration = config.PREFETCH_SECONDS
@@ -210,6 +212,7 @@ class Engine:
             if await self._claim(room) != 0:
                 continue
             if self._settings.is_drain and self._is_empty() and settles == self._settles:
+                self.is_drained = True
                 return
             await self._rest()
 

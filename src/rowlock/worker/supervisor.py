@@ -289,7 +289,7 @@ class Supervisor:
                 self._on_death(child, code)
 
     def _on_death(self, child: Child, code: int) -> None:
-        ended_well = child.ended_well(code)
+        ended_well, is_drained = child.ended_well(code), child.table.is_drained()
         self._clean_up(child, code)
         with contextlib.suppress(KeyError):
             self._selector.unregister(child.hear)
@@ -307,7 +307,7 @@ class Supervisor:
         if self._stop_since is not None:
             is_good = ended_well or self._signals > 1 or bool(child.overdue)
             self._failures += not is_good
-        elif not (ended_well and code == 0 and self._settings.is_drain):
+        elif not (ended_well and is_drained):
             self._replace(child, ended_well=ended_well, finished=finished)
         else:
             self._look_again()
@@ -388,6 +388,10 @@ class Supervisor:
         except StoreUnavailable:
             self._do_after(config.GIVE_BACK_AGAIN_SECONDS[-1], lambda: self._give_back(worker))
             return
+        except RowlockError as error:
+            # It is not migrated, say: nothing can be held there.
+            logger.info("nothing of a dead child is given back: %s", error)
+            return
         if released and self._settings.is_drain:
             # The others may have looked for the last time by now.
             self._must_look_again = True
@@ -446,7 +450,8 @@ class Supervisor:
         self._next_start = dict.fromkeys(self._next_start, 0.0)
 
     def _is_too_large(self, child: Child) -> bool:
-        if self._max_memory_mb is None or child.is_leaving:
+        # One that has done nothing yet is as large as any other would be.
+        if self._max_memory_mb is None or child.is_leaving or not child.table.finished():
             return False
         return child.memory_mb() > self._max_memory_mb
 

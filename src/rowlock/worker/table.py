@@ -20,9 +20,10 @@ from enum import IntEnum
 from rowlock.job import Lease
 
 _SLOT = struct.Struct("=B B 6x 16s q d 24x")
-# Before the slots: how many jobs have ended, and a byte for whether the child has left.
+# Before the slots: how many jobs have ended, and a byte for whether the child has left, and why.
 _FINISHED = struct.Struct("=Q")
 _LEFT = _FINISHED.size
+_TOLD, _DRAINED = 1, 2
 _HEADER_BYTES = 64
 assert _SLOT.size == 64
 
@@ -114,12 +115,12 @@ class LeaseTable:
         """Say how many jobs this child has finished since its start."""
         self._map[: _FINISHED.size] = _FINISHED.pack(jobs)
 
-    def leave(self) -> None:
-        """Say that this child ends because it was told to, or has nothing more to do.
+    def leave(self, *, is_drained: bool) -> None:
+        """Say that this child ends because it was told to, has run enough, or drained the queue.
 
         Its exit code alone does not: any handler can end its process with any code.
         """
-        self._map[_LEFT] = True
+        self._map[_LEFT] = _DRAINED if is_drained else _TOLD
 
     def _write(
         self, place: int, state: SlotState, lease: Lease, kind: DeadlineKind, deadline: float
@@ -144,6 +145,10 @@ class LeaseTable:
     def has_left(self) -> bool:
         """Whether the child has ended by itself."""
         return bool(self._map[_LEFT])
+
+    def is_drained(self) -> bool:
+        """Whether it has because nothing was left to be run."""
+        return self._map[_LEFT] == _DRAINED
 
     def slots(self) -> Iterator[Slot]:
         """The leases that the child holds."""

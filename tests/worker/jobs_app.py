@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -84,6 +85,16 @@ async def fork_coroutine() -> int:
 @app.task(executor="process")
 def fork_slot() -> int:
     return os.fork()
+
+
+@app.task
+def print_and_look(note: str) -> None:
+    """Print, and tell what this process has open as its standard streams."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.write("printed\n")
+        stream.flush()
+    opened = [f"{number} {Path(f'/proc/self/fd/{number}').readlink()}\n" for number in range(3)]
+    Path(note).write_text("".join(opened))
 
 
 @app.task(max_attempts=1)

@@ -1,11 +1,17 @@
-"""`rowlock worker` at its edges: bounds that end children."""
+"""`rowlock worker` at its edges: bounds that end children, streams that are closed, no tables."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
+import rowlock
 from rowlock import JobState
-from tests.worker.test_supervisor import app, worker
+from tests.worker.test_supervisor import ROOT, app, worker
+from tests.worker.waiting import wait_until
 
 __all__ = ["app"]
 
@@ -18,3 +24,45 @@ def test_a_drain_goes_on_after_a_child_was_replaced(app, words):
         assert 0 == process.wait(100)
 
     assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in jobs}
+
+
+@pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)], ids=["stdout", "stderr", "all"])
+@pytest.mark.parametrize("command", ["worker", "up"])
+def test_closed_streams_do_no_harm(sqlite_url, tmp_path, closed, command):
+    """Nothing else takes their numbers, in the supervisor and in its children."""
+    note = tmp_path / "note"
+    with rowlock.App(sqlite_url) as app:
+        job = app.enqueue("print_and_look", {"note": str(note)})
+        script = "import os, sys\n" + "".join(f"os.close({number})\n" for number in closed)
+        script += "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
+        words = ["-m", "rowlock", "--app", "tests.worker.jobs_app:app", command, "--drain"]
+        done = subprocess.run(
+            [sys.executable, "-c", script, *words],
+            cwd=ROOT,
+            env={**os.environ, "ROWLOCK_DATABASE_URL": sqlite_url},
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+
+        assert (0, JobState.SUCCEEDED) == (done.returncode, app.get(job.id).state)
+    opened = dict(line.split(" ", 1) for line in note.read_text().splitlines())
+    assert {"/dev/null"} == {opened[str(number)] for number in closed}
+
+
+def test_a_worker_waits_for_its_tables(empty_postgres_url):
+    """It may be started before the database is migrated: it says so, and begins when it is."""
+    app = rowlock.App(empty_postgres_url)
+    with worker(app, capture=True) as process:
+        line = wait_until(lambda: next(filter(is_told, process.stderr), None))
+        app.migrate()
+        job = app.enqueue("noop")
+        found = app.wait(job.id, timeout=60)
+    app.close()
+
+    assert JobState.SUCCEEDED == found.state
+    assert b"Traceback" not in line
+
+
+def is_told(line: bytes) -> bool:
+    return b"the child can't work: the database has no rowlock tables yet" in line

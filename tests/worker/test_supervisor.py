@@ -36,7 +36,11 @@ def app(any_url):
 
 @contextmanager
 def worker(
-    app: rowlock.App, *words: str, cron: bool = False, start_new_session: bool = False
+    app: rowlock.App,
+    *words: str,
+    cron: bool = False,
+    start_new_session: bool = False,
+    capture: bool = False,
 ) -> Iterator[subprocess.Popen]:
     """A supervisor and its children; ended, and reaped, whatever happens."""
     process = subprocess.Popen(
@@ -46,7 +50,7 @@ def worker(
         ],
         cwd=ROOT,
         env={**os.environ, "ROWLOCK_DATABASE_URL": app.url},
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE if capture else subprocess.DEVNULL,
         start_new_session=start_new_session,
     )
     try:
@@ -54,10 +58,10 @@ def worker(
     finally:
         process.terminate()
         try:
-            process.wait(15)
+            process.communicate(timeout=15)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            process.communicate()
 
 
 def children_of(process: subprocess.Popen) -> list[int]:

@@ -12,12 +12,14 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import msgspec
 
 from rowlock.app import DATABASE_URL_VARIABLE, App, prepare_follow_up
 from rowlock.cli import open_inherited_app
+from rowlock.errors import RowlockError
 from rowlock.observe.log import configure_as_told
 from rowlock.worker import signals
 from rowlock.worker.engine import Engine
@@ -58,9 +60,23 @@ def _load_and_serve(orders: Orders) -> int:
         return EXIT_NOT_LOADED
     try:
         return asyncio.run(_serve(orders, app))
-    except Exception:
-        logger.exception("the child has failed")
+    except Exception as error:
+        told = {str(each) for each in _each(error) if isinstance(each, RowlockError)}
+        # Of a database that is not migrated, or none at all, a traceback says nothing.
+        for text in sorted(told):
+            logger.error("the child can't work: %s", text)  # noqa: TRY400  # as above
+        if not told:
+            logger.exception("the child has failed")
         return 1
+
+
+def _each(error: BaseException) -> Iterator[BaseException]:
+    """The errors of a group, however deep."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _each(inner)
+    else:
+        yield error
 
 
 def leave(code: int) -> NoReturn:

@@ -268,10 +268,14 @@ def test_lost_prepared_statements_are_done_without(postgres_url):
     store = open_store(postgres_url)
     for _ in range(6):
         enqueue(store)
-    connection = store.engine._pool.take()
-    # Not by `execute`: the driver would notice.
-    connection.pgconn.exec_(b"DEALLOCATE ALL")
-    store.engine._pool.give(connection, is_sound=True)
+    # The bell's thread uses connections of the same pool.
+    store.engine._bell.close()
+    taken = [store.engine._pool.take() for _ in range(3)]
+    for connection in taken:
+        # Not by `execute`: the driver would notice.
+        connection.pgconn.exec_(b"DEALLOCATE ALL")
+    for connection in taken:
+        store.engine._pool.give(connection, is_sound=True)
     job = enqueue(store)
     for _ in range(6):
         enqueue(store)

@@ -337,7 +337,7 @@ async def test_what_waited_while_the_process_stood_still_is_not_begun(app):
 async def test_a_claim_that_is_answered_after_its_leases_are_over(app, monkeypatch):
     """What others have taken by then is not begun under the old lease."""
     ran: list[int] = []
-    claim = app.store.aclaim
+    arun = app.store.arun
 
     @app.task
     async def work(number: int) -> None:
@@ -347,20 +347,32 @@ async def test_a_claim_that_is_answered_after_its_leases_are_over(app, monkeypat
         app.store.recover()
         return not app.list(state="running").jobs
 
-    async def claim_late(**options):
-        leases = await claim(**options)
-        if leases:
-            monkeypatch.setattr(app.store, "aclaim", claim)
+    async def answer_late(op):
+        answer = await arun(op)
+        if op.name == "claim" and answer.leases:
+            monkeypatch.setattr(app.store, "arun", arun)
             await until(are_given_back)
-            (first,) = await claim(worker="other", queues=None, limit=1)
+            (first,) = await app.store.aclaim(worker="other", queues=None, limit=1)
             await app.store.asucceed([first])
-        return leases
+        return answer
 
     jobs = await app.aenqueue_many([work.job(number=number) for number in range(2)])
-    monkeypatch.setattr(app.store, "aclaim", claim_late)
+    monkeypatch.setattr(app.store, "arun", answer_late)
     async with app.worker(lease=1):
         found = [await ended(app, job) for job in jobs]
 
     assert [1] == ran
     assert [("other", 2), (2,)] == [(found[0].worker, found[0].attempt), (found[1].attempt,)]
+    await app.aclose()
+
+
+async def test_a_worker_that_ends_is_told_at_once(empty_postgres_url, caplog):
+    """Beside a server nobody would notice until that one ends."""
+    app = rowlock.App(empty_postgres_url)
+    app.task(name="work")(lambda: None)
+    with pytest.raises(ExceptionGroup) as raised:
+        async with app.worker():
+            await until(lambda: "the worker in this process has ended" in caplog.messages)
+
+    assert raised.value.subgroup(rowlock.MigrationNeeded) is not None
     await app.aclose()

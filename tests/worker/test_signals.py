@@ -49,6 +49,43 @@ def test_handlers_can_terminate_what_they_start(app, how):
     assert (JobState.SUCCEEDED, -signal.SIGTERM) == (found.state, found.result)
 
 
+EMBEDDED = """
+import asyncio, sys
+from pathlib import Path
+import rowlock
+
+app = rowlock.App(sys.argv[1])
+
+@app.task
+async def endless(ctx: rowlock.Context, note: str) -> None:
+    Path(note + "-running").touch()
+    while not ctx.stopping:
+        await asyncio.sleep(0.01)
+    Path(note + "-stopping").touch()
+    await asyncio.sleep(600)
+
+app.run_worker(grace=600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_second_signal_ends_the_grace(app, tmp_path, number):
+    """Also of `app.run_worker()`: the first one waits for the job, the second gives it back."""
+    job = app.enqueue("endless", {"note": str(tmp_path / "note")})
+    command = [sys.executable, "-c", EMBEDDED, app.url]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_until((tmp_path / "note-running").exists)
+            process.send_signal(number)
+            wait_until((tmp_path / "note-stopping").exists)
+            process.send_signal(number)
+
+            assert 0 == process.wait(30)
+        finally:
+            process.kill()
+    assert (JobState.READY, 0) == (app.get(job.id).state, app.get(job.id).attempt)
+
+
 def test_whom_nohup_started_goes_on_after_a_hangup():
     """An ignored SIGHUP stays ignored; the others are obeyed."""
     script = (

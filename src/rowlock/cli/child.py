@@ -113,6 +113,7 @@ async def _serve(orders: Orders, app: App) -> int:
         hearing.stop()
     table.leave(is_drained=engine.is_drained)
     if left:
+        logger.warning("%d jobs did not stop; their process is ended", left)
         # Their slots stay as they are: the supervisor gives the jobs back once we are dead.
         leave(EXIT_LEFT_BEHIND)
     await app.aclose()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +14,7 @@ from rowlock.ids import new_id
 from rowlock.job import Beat, Lease
 from rowlock.store import Store
 from rowlock.task import Tasks
+from rowlock.worker import signals
 from rowlock.worker.beats import Beats
 from rowlock.worker.engine import Engine
 from rowlock.worker.household import Household
@@ -57,11 +57,19 @@ class EmbeddedWorker:
         """Serve until stopped."""
         logger.info("worker %s runs in this process, without a supervisor", self.id)
         async with self._beats, self._household.kept():
-            await self._engine.run()
+            left = await self._engine.run()
+        if left:
+            logger.warning(
+                "%d jobs did not stop: they go on in their threads, and nobody beats for them", left
+            )
 
     def stop(self) -> None:
         """Claim nothing more; `run` ends when the running jobs have, or the grace is over."""
         self._engine.stop()
+
+    def stop_at_once(self) -> None:
+        """As `stop`, without any grace, also when it is stopping already."""
+        self._engine.stop_at_once()
 
     def _on_beat(self, lease: Lease, beat: Beat) -> None:
         if beat is Beat.CANCEL_REQUESTED:
@@ -73,6 +81,7 @@ class EmbeddedWorker:
     async def serving(self) -> AsyncIterator[EmbeddedWorker]:
         """Serve beside the block; its end stops the worker and waits for it."""
         service = asyncio.create_task(self.run())
+        service.add_done_callback(_tell_failure)
         try:
             yield self
         finally:
@@ -80,11 +89,34 @@ class EmbeddedWorker:
             await service
 
     async def run_until_signalled(self) -> None:
-        """Serve until SIGTERM or SIGINT."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self.stop)
+        """Serve until a signal asks to stop; a second one ends the grace, a third one all."""
+        heeded = signals.heeded()
+
+        def handle(act: Callable[[], None]) -> None:
+            for number in heeded:
+                self._loop.add_signal_handler(number, act)
+
+        def let_go() -> None:
+            for number in heeded:
+                self._loop.remove_signal_handler(number)
+
+        def first() -> None:
+            self.stop()
+            handle(second)
+
+        def second() -> None:
+            self.stop_at_once()
+            # Whatever a third one does to any program.
+            let_go()
+
+        handle(first)
         try:
             await self.run()
         finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._loop.remove_signal_handler(number)
+            let_go()
+
+
+def _tell_failure(service: asyncio.Task[None]) -> None:
+    """At once, and not only when the block ends: until then nobody would know."""
+    if not service.cancelled() and (error := service.exception()) is not None:
+        logger.error("the worker in this process has ended", exc_info=error)

@@ -128,6 +128,8 @@ class Engine:
     def stop_at_once(self) -> None:
         """As `stop`, without any grace."""
         self._grace_seconds = 0.0
+        # It may be waiting for the end of a grace already.
+        self._idle.set()
         self.stop()
 
     def cancel(self, id: str) -> None:
@@ -435,16 +437,16 @@ class Engine:
         """Give back what has not started; let the rest finish for the grace; then end it."""
         for run in list(self._buffer):
             self._give_back(run)
-        await self._wait_idle(self._grace_seconds)
+        start = time.monotonic()
+        # Asked for again and again: it may be cut short.
+        await self._wait_idle(lambda: start + self._grace_seconds)
         for run in self._running.values():
             run.end(Cause.STOP)
-        await self._wait_idle(config.STOP_SECONDS)
-        if self._running:
-            logger.warning("%d jobs did not stop; their process is ended", len(self._running))
+        end = time.monotonic() + config.STOP_SECONDS
+        await self._wait_idle(lambda: end)
 
-    async def _wait_idle(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while self._running and (left := end - time.monotonic()) > 0:
+    async def _wait_idle(self, until: Callable[[], float]) -> None:
+        while self._running and (left := until() - time.monotonic()) > 0:
             self._idle.clear()
             await _wait(self._idle, left)
 

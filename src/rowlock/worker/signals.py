@@ -18,11 +18,19 @@ Handler = Callable[[int, FrameType | None], object]
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+def heeded() -> list[signal.Signals]:
+    """Those that are to be heard here: whom `nohup` started goes on after a hang-up."""
+    return [
+        number
+        for number in STOP_SIGNALS
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
+    ]
+
+
 def obey(handler: Handler) -> None:
-    """Have a handler called for each of them. Whom `nohup` started goes on after a hang-up."""
-    for number in STOP_SIGNALS:
-        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, handler)
+    """Have a handler called for each that is to be heard."""
+    for number in heeded():
+        signal.signal(number, handler)
 
 
 @contextmanager

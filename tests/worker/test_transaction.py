@@ -697,7 +697,7 @@ def test_bank_transfers_with_killed_processes(app, kind):
     with worker(app, "-p", "2", "-c", "8"):
         wait_until(
             lambda: all(app.get(job.id).state.is_terminal for job in jobs),
-            seconds=50,
+            seconds=100,
         )
 
     assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in jobs}

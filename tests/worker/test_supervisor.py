@@ -216,6 +216,39 @@ def test_a_drain_looks_again_for_what_came_back_late(app):
     del supervisor._children[1]
     supervisor._on_death(child, 0)
     assert [0] == list(supervisor._next_start)
+    close(supervisor)
+
+
+def test_what_a_dead_child_held_is_given_back_each_by_itself(app, caplog):
+    """Neither a lease that it had lost before, nor a run that was settled, holds up the others."""
+    jobs = app.enqueue_many([{"kind": "noop"} for _ in range(3)])
+    stale = app.store.claim(worker="leaving", queues=None, limit=3)
+    app.store.release_worker("leaving")
+    leases = app.store.claim(worker="leaving", queues=None, limit=3)
+    child, supervisor = (
+        leaving_child(),
+        Supervisor(app="app", processes=1, settings=worker_settings()),
+    )
+    supervisor._store = app.store
+    for lease in [*stale, *leases]:
+        child.table.hold(lease)
+        child.table.start(lease)
+    app.store.succeed(leases[:1])
+    supervisor._clean_up(child, -signal.SIGKILL)
+    child.close()
+    close(supervisor)
+
+    found = [app.get(job.id) for job in jobs]
+    assert [JobState.SUCCEEDED, JobState.READY, JobState.READY] == [job.state for job in found]
+    assert [0, 1, 1] == [job.crashes for job in found]
+    said = [record.getMessage() for record in caplog.records]
+    assert [False, True, True] == [
+        any(f"{job.id} crashed: its process died" in line for line in said) for job in jobs
+    ]
+
+
+def close(supervisor: Supervisor) -> None:
+    """Close what one that never ran has open."""
     supervisor._wake.close()
     supervisor._waker.close()
     supervisor._selector.close()
@@ -223,8 +256,8 @@ def test_a_drain_looks_again_for_what_came_back_late(app):
 
 def leaving_child() -> Child:
     """One that has looked for jobs for the last time."""
-    memory = LeaseTable.make_descriptor(1)
-    table = LeaseTable(memory, 1)
+    memory = LeaseTable.make_descriptor(6)
+    table = LeaseTable(memory, 6)
     os.close(memory)
     hear, say = os.pipe()
     process = subprocess.Popen([sys.executable, "-c", ""])

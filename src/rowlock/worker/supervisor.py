@@ -35,8 +35,9 @@ from rowlock import config
 from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.ids import new_id
 from rowlock.job import Beat, Lease
-from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released
+from rowlock.lifecycle import CancelSeen, Crashed, Failed, Outcome, Released
 from rowlock.store import Settlement, Store, open_store
+from rowlock.store.ops.settle import settle
 from rowlock.store.url import hurried
 from rowlock.worker import signals
 from rowlock.worker.exits import how_it_ended
@@ -135,6 +136,7 @@ class Supervisor:
         self._over = threading.Event()
         self._failures = 0
         self._next_start: dict[int, float] = {}
+        self._chance = random.Random()
         self._must_look_again = False
         self._fruitless: dict[int, int] = {}
         self._later: list[tuple[float, Callable[[], None]]] = []
@@ -338,7 +340,9 @@ class Supervisor:
 
     def _clean_up(self, child: Child, code: int) -> None:
         """Give back what a dead child held."""
-        slots = list(child.table.slots())
+        # Of two runs of one job the earlier had lost its lease.
+        by_token = sorted(child.table.slots(), key=lambda slot: slot.token)
+        slots = {slot.id: slot for slot in by_token}.values()
         if not slots or self._store is None:
             return
         overdue = {slot.id for slot in child.overdue}
@@ -361,24 +365,26 @@ class Supervisor:
 
     def _settle(self, settlements: list[Settlement], crashed: list[Lease], evidence: str) -> None:
         assert self._store is not None
+        outcome = Crashed(evidence, alone=len(crashed) == 1)
+        ended = [*settlements, *(Settlement(lease, outcome) for lease in crashed)]
         try:
-            if settlements:
-                self._store.settle(settlements)
-                report(settlements)
-            if crashed:
-                self._store.crash(crashed, evidence)
-                report_crashed(crashed, evidence)
-            self._giving_back.over()
+            missed = self._store.run(settle(ended, chance=self._chance))
         except StoreUnavailable as error:
             self._do_after(
                 self._giving_back.pause(error),
                 lambda: self._settle(settlements, crashed, evidence),
             )
+            return
         except RowlockError as error:
-            # Lost to others, or settled in its last moment: then it is theirs.
-            logger.info("some leases of a dead child were not its own any more: %s", error)
-            if settlements and crashed:
-                self._settle([], crashed, evidence)
+            logger.warning("what a dead child held waits for its leases to expire: %s", error)
+            return
+        self._giving_back.over()
+        # Lost to others, or settled in its last moment: then it is theirs.
+        gone = {lease.id for lease in (*missed.lost, *missed.repeated)}
+        report([each for each in settlements if each.lease.id not in gone])
+        report_crashed([lease for lease in crashed if lease.id not in gone], evidence)
+        for id in sorted(gone):
+            logger.info("job %s was not its dead child's any more", id, extra={"job_id": id})
 
     def _give_back(self, worker: str) -> None:
         if self._store is None:

@@ -45,7 +45,8 @@ def test_slots_killed_at_random(app, tmp_path):
             for each in moves
         ]
     )
-    with worker(app, "-c", "4", module="blocks_app", log=log):
+    # A block may take a third of the lease, which on a slow machine is soon over.
+    with worker(app, "-c", "4", "--lease", "60", module="blocks_app", log=log):
         wait_until(lambda: all(app.get(job.id).state.is_terminal for job in jobs), seconds=100)
 
     found = [app.get(job.id) for job in jobs]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import psycopg
 
@@ -49,7 +50,7 @@ class TakenOver:
     def __str__(self) -> str:
         account = self.account
         return (
-            f"failover: acknowledged {self.acknowledged:,}, of those sent again {self.resent}, "
+            f"acknowledged {self.acknowledged:,}, of those sent again {self.resent}, "
             f"lost {self.lost}, stuck {self.stuck}, begun more than once {self.begun_again}, "
             f"no enqueue for {self.enqueue_gap_seconds:.1f} s, "
             f"no start for {self.run_gap_seconds:.1f} s; "
@@ -66,12 +67,13 @@ def failover(
     away_seconds: float,
     after_seconds: float,
     workers: int = 2,
+    producers: int = 8,
 ) -> TakenOver:
     """End the primary as a crash would, wait, promote the standby, go on for a while."""
     logs = [f"worker-{number}.log" for number in range(workers)]
     with pair() as (primary, standby), Scene(_url(primary, standby), place) as scene:
         make_synchronous(primary)
-        with ExitStack() as running, Producer(scene) as producer:
+        with ExitStack() as running, Producers(scene, producers) as made:
             for log in logs:
                 running.enter_context(
                     scene.worker("-c", "10", "--lease", str(LEASE_SECONDS), log=log)
@@ -81,21 +83,21 @@ def failover(
             primary.stop(immediate=True)
             PAUSE.wait(away_seconds)
             standby.promote()
-            at_least = len(producer.acknowledged) + 10
-            until(lambda: len(producer.acknowledged) >= at_least, DRAIN_SECONDS_MAX)
+            at_least = len(made.acknowledged) + 10 * producers
+            until(lambda: len(made.acknowledged) >= at_least, DRAIN_SECONDS_MAX)
             PAUSE.wait(after_seconds)
-            producer.stop()
+            made.stop()
             stuck = scene.drain(DRAIN_SECONDS_MAX)
-        found = [scene.app.get(id) for id in producer.acknowledged]
+        found = [scene.app.get(id) for id in made.acknowledged]
         lines = scene.lines()
         starts = Counter(line[1] for line in lines if line[0] == "start")
         return TakenOver(
             acknowledged=len(found),
-            resent=producer.resent,
+            resent=len(set(made.resent)),
             lost=sum(job is None or job.state != "succeeded" for job in found),
             stuck=stuck,
             begun_again=sum(count > 1 for count in starts.values()),
-            enqueue_gap_seconds=_longest(producer.moments),
+            enqueue_gap_seconds=_longest(made.moments),
             run_gap_seconds=_longest([float(line[3]) for line in lines if line[0] == "start"]),
             told=_told(scene.log(log) for log in logs),
             account=scene.account(),
@@ -135,20 +137,21 @@ def _url(*servers: ThrowAwayPostgres) -> str:
     return f"postgresql://rowlock@{hosts}/postgres?target_session_attrs=read-write"
 
 
-class Producer:
-    """Makes a job every few milliseconds, and sends it again until it is acknowledged."""
+class Producers:
+    """Threads that make a job every few milliseconds, and send it until it is acknowledged."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, count: int) -> None:
         self._app = rowlock.App(scene.url)
         self._payload = {"journal": str(scene.journal)}
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._produce, name="producer")
+        self._threads = [threading.Thread(target=self._produce) for _ in range(count)]
         self.acknowledged: list[str] = []
+        self.resent: list[str] = []
         self.moments: list[float] = []
-        self.resent: int = 0
 
-    def __enter__(self) -> Producer:
-        self._thread.start()
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -158,25 +161,25 @@ class Producer:
     def stop(self) -> None:
         """Make nothing more; what was begun is sent until it is acknowledged."""
         self._over.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     def _produce(self) -> None:
-        while not self._over.wait(0.005):
+        while not self._over.wait(0.01):
             id = new_id()
-            self.resent += self._send(id)
+            while not self._is_acknowledged(id):
+                PAUSE.wait(0.05)
             self.acknowledged.append(id)
             self.moments.append(time.monotonic())
 
-    def _send(self, id: str) -> bool:
-        """Whether it had to be sent more than once."""
-        for tries in itertools.count():
-            try:
-                self._app.enqueue("append", self._payload, id=id)
-            except rowlock.StoreUnavailable:
-                PAUSE.wait(0.05)
-            else:
-                return tries > 0
-        raise AssertionError("it is tried for ever")
+    def _is_acknowledged(self, id: str) -> bool:
+        try:
+            self._app.enqueue("append", self._payload, id=id)
+        except rowlock.StoreUnavailable:
+            # It may have been committed all the same.
+            self.resent.append(id)
+            return False
+        return True
 
 
 def _longest(moments: list[float]) -> float:

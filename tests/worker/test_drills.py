@@ -72,7 +72,9 @@ def test_stops_at_any_moment_leave_nothing_behind(scene):
 
 def test_a_failover_loses_nothing(tmp_path):
     """A standby takes over: what was acknowledged is run, and each service tells of it once."""
-    found = failover(tmp_path, before_seconds=0.5, away_seconds=0.5, after_seconds=0.5, workers=1)
+    found = failover(
+        tmp_path, before_seconds=0.5, away_seconds=0.5, after_seconds=0.5, workers=1, producers=4
+    )
     account = found.account
 
     assert (0, 0) == (found.lost, found.stuck)

@@ -13,7 +13,8 @@ from tests.house.source import PACKAGE
 
 SQL = PACKAGE / "store" / "sql"
 # The doorbell and the table of migrations are read in another way on SQLite; a file has no
-# connections, processes, vacuum or other people's transactions to tell a doctor of.
+# connections, processes, vacuum or other people's transactions to tell a doctor of, and no schemas,
+# rights or common log to measure.
 POSTGRES_ONLY = {
     "ring",
     "migration_table",
@@ -22,6 +23,12 @@ POSTGRES_ONLY = {
     "health_connections",
     "health_dead_tuples",
     "health_oldest_transaction",
+    "measure_durability",
+    "measure_patience",
+    "measure_wal",
+    "scratch_hold",
+    "scratch_rights",
+    "scratch_schemas",
 }
 # How a caller's connection is recognised as one to our file; and only a file has a journal mode.
 SQLITE_ONLY = {"attached", "recognise", "health_journal"}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rowlock.store import Store
 
 COMMANDS: Final[Mapping[str, str]] = {
+    "bench": "rowlock.cli.bench:bench",
     "completion": "rowlock.cli.completion:completion",
     "cron": "rowlock.cli.cron:cron",
     "dead": "rowlock.cli.dead:dead",

@@ -35,11 +35,11 @@ def find_pooler(
     """Ask on two connections, of which the second takes away what the first has given back."""
     try:
         with ExitStack() as stack:
-            first = stack.enter_context((connect or _connect)(url))
+            first = stack.enter_context((connect or connect_plainly)(url))
             home = _process(first)
             if home == first.info.backend_pid:
                 return Pooler.NONE
-            second = stack.enter_context((connect or _connect)(url))
+            second = stack.enter_context((connect or connect_plainly)(url))
             second.execute("BEGIN")
             _process(second)
             return Pooler.SESSION if _process(first) == home else Pooler.TRANSACTION
@@ -48,7 +48,8 @@ def find_pooler(
         raise StoreUnavailable(f"{url.shown} can't be reached: {problem}") from error
 
 
-def _connect(url: PostgresUrl) -> Connection:
+def connect_plainly(url: PostgresUrl) -> Connection:
+    """A connection that is nobody else's, and asks nothing of the schema."""
     with connecting(url.conninfo, url.call_seconds):
         connection = Connection.connect(
             url.conninfo, autocommit=True, prepare_threshold=None, **url.defaults

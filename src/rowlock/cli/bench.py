@@ -1,0 +1,119 @@
+"""`rowlock bench`: how fast jobs are on this database, and what limits them."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from rowlock.cli import Target, show
+from rowlock.cli.choose import as_json_option
+
+if TYPE_CHECKING:
+    from rowlock.bench.measure import Report
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@click.command()
+@click.option(
+    "--jobs", type=click.IntRange(1, 1_000_000), help="Jobs of a round; default a second's worth."
+)
+@click.option("-p", "--processes", type=click.IntRange(1, 64), default=1, show_default=True)
+@click.option("--no-held", is_flag=True, help="Hold no transaction open.")
+@as_json_option
+@click.pass_obj
+def bench(
+    target: Target, *, jobs: int | None, processes: int, no_held: bool, as_json: bool
+) -> None:
+    """Measure your database: how fast jobs are enqueued and run there, and what limits that.
+
+    Takes less than a minute. It works in a schema of its own (SQLite: in a file beside yours) that
+    is gone at the end, and never touches your jobs; but the server has to work, and for some
+    seconds a transaction is held open.
+    """
+    from rowlock.bench.measure import Measuring, Plan
+    from rowlock.bench.words import explain
+    from rowlock.cli.progress import progress
+    from rowlock.store.scratch import left_behind, scratch
+
+    with target.open_app() as app:
+        url, shown = app.url, repr(app).removeprefix("<App ").removesuffix(">")
+    for other in left_behind(url):
+        note = f"note: {other} is another run's, or was left by one that was killed"
+        click.echo(show.escaped(note), err=True)
+    plan = Plan(jobs=jobs, processes=processes, held=not no_held)
+    with _interruptible(), scratch(url) as place:
+        try:
+            report = Measuring(place, plan, progress).run()
+        finally:
+            _ignore_signals()  # From here on it only tidies up.
+    words = list(explain(report))
+    if as_json:
+        show.print_json({"database": shown, **document(report), "words": words})
+        return
+    show.print_tables(report_table(report, shown))
+    click.echo("")
+    for sentence in words:
+        click.echo(sentence)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM end it as Ctrl-C does, and let the first of them alone count."""
+
+    def interrupt(*_: object) -> None:
+        _ignore_signals()
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ignore_signals() -> None:
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The report as JSON: rates a second, times in milliseconds."""
+    from dataclasses import asdict
+
+    return {**asdict(report), "held_share": report.held_share}
+
+
+def report_table(report: Report, shown: str) -> show.Table:
+    """One row a figure."""
+    name = "PostgreSQL" if report.is_postgres else "SQLite"
+    table = show.Table(
+        show.columns("figure", "measured", right=["measured"]),
+        title=f"{name} {report.version}, {shown}",
+    )
+    for figure, measured in _rows(report):
+        table.add(figure, measured)
+    return table
+
+
+def _rows(report: Report) -> Iterator[tuple[str, str]]:
+    if report.is_postgres:
+        yield "round trip", f"{report.round_trip_ms:.2f} ms"
+    yield "disk, for each commit", f"{report.sync_ms:.2f} ms"
+    yield "enqueue, one by one", f"{report.enqueue_per_s:,.0f}/s"
+    yield "enqueue, in bulk", f"{report.enqueue_many_per_s:,.0f}/s"
+    several = "" if report.processes == 1 else "es"
+    yield f"run, {report.processes} process{several}", f"{report.run_per_s:,.0f}/s"
+    yield "enqueue to start, half within", f"{report.latency_p50_ms:.1f} ms"
+    yield "enqueue to start, 99 % within", f"{report.latency_p99_ms:.1f} ms"
+    if report.wal_bytes_per_job is not None:
+        yield "WAL of a job's life", f"{report.wal_bytes_per_job:,.0f} bytes"
+    if report.held_share is not None:
+        first, last = report.held_per_s[0], report.held_per_s[-1]
+        yield "run, a transaction held: first", f"{first:,.0f}/s"
+        yield "run, a transaction held: last", f"{last:,.0f}/s ({100 * report.held_share:.0f} %)"

@@ -43,8 +43,9 @@ format: $(VENV)/dev.stamp ## Format, and fix what can be fixed
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-bench: $(VENV)/dev.stamp ## Measure against the limits of this machine
-	$(BIN)/python -m benchmarks
+# BENCH_ARGS=--help shows what else it can measure, and how long.
+bench: $(VENV)/dev.stamp ## Measure against the limits of this machine, in a few minutes
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 docs: $(DOCS_VENV)/docs.stamp ## Build the documentation into site/
 	$(DOCS_VENV)/bin/zensical build --clean

@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -52,6 +54,8 @@ def main() -> None:
     words: list[str] = parser.parse_args().words
     if unknown := set(words).difference(STORES, DRILLS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; {choice}")
+    # By default it would end this process without its blocks, and leave workers running.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     stores = [word for word in words if word in STORES] or list(STORES)
     drills = [word for word in words if word in DRILLS] or list(DRILLS)
     for store, drill in itertools.product(stores, drills):

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import rowlock
-from rowlock import JobState
+from rowlock import JobState, config
 
 
 def run(app: rowlock.App, task: rowlock.Task, **payload) -> rowlock.Job:
@@ -408,3 +408,20 @@ def test_interrupt_gives_back_what_did_not_run(app):
 
     assert [0, 0, 0] == [job.attempt for job in left]
     assert not app.list(state="running").jobs
+
+
+def test_a_flood_of_log_lines_is_bounded(app, monkeypatch):
+    """What a job says beyond its bound is dropped without asking the database."""
+    calls = []
+    log = app.store.log
+    monkeypatch.setattr(app.store, "log", lambda *given: calls.append(given) or log(*given))
+
+    @app.task
+    def talk(ctx: rowlock.Context) -> None:
+        for number in range(5 * config.LOG_LINES_MAX):
+            ctx.log(f"line {number}")
+
+    job = talk.enqueue()
+    app.drain()
+
+    assert config.LOG_LINES_MAX == len(app.store.read_log(job.id)) == len(calls)

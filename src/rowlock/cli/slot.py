@@ -93,6 +93,7 @@ class SlotNotes:
         self._pending: wire.Progressed | None = None
         # The questions that the worker has not answered yet; it answers in their order.
         self._asked: deque[Future[Held]] = deque()
+        self._logged = 0
         self._is_over = False
 
     def progress(self, fraction: float, text: str) -> None:
@@ -108,6 +109,9 @@ class SlotNotes:
             self._link.tell(word)
 
     def log(self, line: str) -> None:
+        self._logged += 1
+        if self._logged > config.LOG_LINES_MAX:
+            return
         cleaned = codec.clean_text(line, bytes_max=config.LOG_LINE_BYTES_MAX)
         self._link.tell(wire.Logged(self._number, cleaned))
 

@@ -56,6 +56,8 @@ class _Notes:
         self._guard = threading.Lock()
         self._pending: tuple[float, str] | None = None
         self._lines: list[str] = []
+        # How many lines this run has said so far.
+        self._logged = 0
         self._is_held = False
         self._is_over = False
 
@@ -91,7 +93,9 @@ class _Notes:
 
     def _add(self, line: str) -> None:
         with self._guard:
-            if not self._is_over and len(self._lines) < config.LOG_LINES_MAX:
+            # What goes beyond a job's bound would be dropped by the store, a call for each.
+            if not self._is_over and self._logged < config.LOG_LINES_MAX:
+                self._logged += 1
                 self._lines.append(line)
 
     def _take(self) -> Held:

@@ -53,6 +53,22 @@ def end_process(code: int) -> None:
     os._exit(code)
 
 
+@app.task(max_attempts=5, max_crashes=2)
+async def end_loop(how: str) -> None:
+    """End the loop that the worker runs on."""
+    if how == "stop":
+        asyncio.get_running_loop().stop()
+    elif how == "cancel":
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+    else:
+        await asyncio.create_task(_exit())
+
+
+async def _exit() -> None:
+    sys.exit(3)
+
+
 def _leave(error: str) -> None:
     raise {"SystemExit": SystemExit, "GeneratorExit": GeneratorExit}[error]("bye")
 

@@ -33,6 +33,20 @@ def test_a_handler_that_ends_its_process_is_a_crash(app, code):
     assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in others}
 
 
+@pytest.mark.parametrize("how", ["stop", "cancel", "exit"])
+def test_a_handler_that_ends_the_loop_is_a_crash(app, how):
+    """Also if it has returned by then, and its outcome was not written: it is not run for ever."""
+    poison = app.enqueue("end_loop", {"how": how})
+    other = app.enqueue("noop")
+    with worker(app, "--drain") as process:
+        assert 0 == process.wait(60)
+    found = app.get(poison.id)
+
+    assert (JobState.DEAD, 2) == (found.state, found.crashes)
+    assert "exit code 1" in found.last_error
+    assert JobState.SUCCEEDED == app.get(other.id).state
+
+
 @pytest.mark.parametrize("kind", ["leave_thread", "leave_coroutine", "leave_slot"])
 @pytest.mark.parametrize("error", ["SystemExit", "GeneratorExit"])
 def test_a_handler_that_leaves_has_failed(app, kind, error):

@@ -58,16 +58,25 @@ def _load_and_serve(orders: Orders) -> int:
         app = open_inherited_app(orders.app, os.environ.get(DATABASE_URL_VARIABLE))
     except SystemExit:
         return EXIT_NOT_LOADED
+    runner = asyncio.Runner()
     try:
-        return asyncio.run(_serve(orders, app))
-    except Exception as error:
-        told = {str(each) for each in _each(error) if isinstance(each, RowlockError)}
-        # Of a database that is not migrated, or none at all, a traceback says nothing.
-        for text in sorted(told):
-            logger.error("the child can't work: %s", text)  # noqa: TRY400  # as above
-        if not told:
-            logger.exception("the child has failed")
+        code = runner.run(_serve(orders, app))
+    except BaseException as error:  # noqa: BLE001  # a handler may end the loop by anything
+        # The loop is not tidied up: the leases stay as they were, for the supervisor to judge.
+        _tell(error)
         return 1
+    runner.close()
+    return code
+
+
+def _tell(error: BaseException) -> None:
+    """Say why the loop has ended."""
+    told = {str(each) for each in _each(error) if isinstance(each, RowlockError)}
+    # Of a database that is not migrated, or none at all, a traceback says nothing.
+    for text in sorted(told):
+        logger.error("the child can't work: %s", text)
+    if not told:
+        logger.error("the child has failed", exc_info=error)
 
 
 def _each(error: BaseException) -> Iterator[BaseException]:
@@ -90,7 +99,7 @@ def leave(code: int) -> NoReturn:
 
 async def _serve(orders: Orders, app: App) -> int:
     table = LeaseTable(orders.table_descriptor, orders.table_slots)
-    _tell(orders, {"url": app.store.engine.address, "schema": app.store.engine.schema})
+    _introduce(orders, {"url": app.store.engine.address, "schema": app.store.engine.schema})
     household = Household(app.store, app, worker=orders.worker, settings=orders.settings)
     engine = Engine(
         app.store,
@@ -127,7 +136,7 @@ def _show(engine: Engine, orders: Orders, title: Title) -> None:
     asyncio.get_running_loop().call_later(1.0, _show, engine, orders, title)
 
 
-def _tell(orders: Orders, message: dict[str, Any]) -> None:
+def _introduce(orders: Orders, message: dict[str, Any]) -> None:
     os.write(orders.tell_descriptor, json.dumps(message).encode() + b"\n")
 
 

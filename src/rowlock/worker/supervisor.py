@@ -25,7 +25,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -34,17 +33,18 @@ import msgspec
 from rowlock import config
 from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.ids import new_id
-from rowlock.job import Beat, Lease
-from rowlock.lifecycle import CancelSeen, Crashed, Failed, Outcome, Released
+from rowlock.job import Lease
+from rowlock.lifecycle import Crashed, Released
 from rowlock.store import Settlement, Store, open_store
 from rowlock.store.ops.settle import settle
 from rowlock.store.url import hurried
 from rowlock.worker import signals
+from rowlock.worker.children import Child, overdue_outcome, suspects
 from rowlock.worker.exits import how_it_ended
 from rowlock.worker.reload import SourceWatch
 from rowlock.worker.report import report, report_crashed
 from rowlock.worker.settings import EXIT_LEFT_BEHIND, EXIT_NOT_LOADED, WorkerSettings
-from rowlock.worker.table import DeadlineKind, LeaseTable, Slot, SlotState
+from rowlock.worker.table import DeadlineKind, LeaseTable
 from rowlock.worker.title import Title
 from rowlock.worker.trouble import Trouble
 
@@ -54,62 +54,6 @@ CHILD_MODULE = "rowlock.cli.child"
 _TICK_SECONDS = 0.2
 # A drain whose children die so often in a row without finishing anything has failed.
 _FRUITLESS_MAX = 5
-
-
-@dataclass(slots=True)
-class Child:
-    """A process, its pipes and its table."""
-
-    number: int
-    worker: str
-    process: subprocess.Popen[bytes]
-    table: LeaseTable
-    say: int
-    hear: int
-    started_at: float
-    # Why it was killed, if we did it: the slot that was past its deadline.
-    overdue: list[Slot] = field(default_factory=list[Slot])
-    told: bytes = b""
-    is_leaving: bool = False
-
-    def is_stopped(self) -> bool:
-        """Whether it stands still (SIGSTOP, a debugger)."""
-        try:
-            stat = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii")
-        except (OSError, UnicodeDecodeError):
-            return False
-        return stat.rpartition(")")[2].split()[0] in ("T", "t")
-
-    def memory_mb(self) -> float:
-        """Its resident memory."""
-        try:
-            pages = int(Path(f"/proc/{self.process.pid}/statm").read_text("ascii").split()[1])
-        except (OSError, IndexError):
-            return 0.0
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-    def tell(self, word: dict[str, object]) -> None:
-        # It may be dying, which is noticed elsewhere, or too busy to read: it is told again.
-        with contextlib.suppress(BrokenPipeError, BlockingIOError):
-            os.write(self.say, json.dumps(word).encode() + b"\n")
-
-    def tell_of(self, lease: Lease, beat: Beat) -> None:
-        """Pass on what a beat found; a lease that was settled meanwhile is not lost."""
-        if beat is Beat.CANCEL_REQUESTED:
-            self.tell({"cancel": [lease.id]})
-        elif beat is Beat.LOST and any(
-            (slot.id, slot.token) == (lease.id, lease.token) for slot in self.table.slots()
-        ):
-            self.tell({"lost": [[lease.id, lease.token]]})
-
-    def ended_well(self, code: int) -> bool:
-        """Whether it has ended by itself: a handler, too, can end its process with a good code."""
-        return code in (0, EXIT_LEFT_BEHIND) and self.table.has_left()
-
-    def close(self) -> None:
-        self.table.close()
-        os.close(self.say)
-        os.close(self.hear)
 
 
 class Supervisor:
@@ -349,18 +293,18 @@ class Supervisor:
         # We ended it, or told it to end: no job of it is to blame.
         was_told = code == EXIT_LEFT_BEHIND and child.ended_well(code)
         is_ours = bool(overdue) or was_told or self._stop_since is not None
-        running = [slot for slot in slots if slot.state is SlotState.STARTED]
+        suspected = suspects(slots, code)
         settlements = [
-            Settlement(slot.lease(child.worker), _overdue_outcome(slot))
+            Settlement(slot.lease(child.worker), overdue_outcome(slot))
             for slot in slots
             if slot.id in overdue
         ]
         settlements += [
             Settlement(slot.lease(child.worker), Released())
             for slot in slots
-            if slot.id not in overdue and (is_ours or slot.state is not SlotState.STARTED)
+            if slot.id not in overdue and (is_ours or slot not in suspected)
         ]
-        crashed = [] if is_ours else [slot.lease(child.worker) for slot in running]
+        crashed = [] if is_ours else [slot.lease(child.worker) for slot in suspected]
         self._settle(settlements, crashed, f"its process died: {how_it_ended(code)}")
 
     def _settle(self, settlements: list[Settlement], crashed: list[Lease], evidence: str) -> None:
@@ -488,9 +432,3 @@ class Supervisor:
                 # One that died meanwhile has no pipe and no table any more.
                 if self._children.get(child.process.pid) is child:
                     child.tell_of(lease, beat)
-
-
-def _overdue_outcome(slot: Slot) -> Outcome:
-    if slot.deadline_kind is DeadlineKind.CANCEL:
-        return CancelSeen("it did not stop when asked to; its process was ended")
-    return Failed("TimeoutError", "took longer than its limit and did not stop; its process ended")

@@ -1,0 +1,93 @@
+"""One child of a supervisor: its process, its pipes, its table of leases; and who is to blame when
+it dies. Pure but for the pipes and what the system tells of a process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rowlock.job import Beat, Lease
+from rowlock.lifecycle import CancelSeen, Failed, Outcome
+from rowlock.worker.settings import EXIT_LEFT_BEHIND
+from rowlock.worker.table import DeadlineKind, LeaseTable, Slot, SlotState
+
+
+@dataclass(slots=True)
+class Child:
+    """A process, its pipes and its table."""
+
+    number: int
+    worker: str
+    process: subprocess.Popen[bytes]
+    table: LeaseTable
+    say: int
+    hear: int
+    started_at: float
+    # Why it was killed, if we did it: the slot that was past its deadline.
+    overdue: list[Slot] = field(default_factory=list[Slot])
+    told: bytes = b""
+    is_leaving: bool = False
+
+    def is_stopped(self) -> bool:
+        """Whether it stands still (SIGSTOP, a debugger)."""
+        try:
+            stat = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii")
+        except (OSError, UnicodeDecodeError):
+            return False
+        return stat.rpartition(")")[2].split()[0] in ("T", "t")
+
+    def memory_mb(self) -> float:
+        """Its resident memory."""
+        try:
+            pages = int(Path(f"/proc/{self.process.pid}/statm").read_text("ascii").split()[1])
+        except (OSError, IndexError):
+            return 0.0
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    def tell(self, word: dict[str, object]) -> None:
+        # It may be dying, which is noticed elsewhere, or too busy to read: it is told again.
+        with contextlib.suppress(BrokenPipeError, BlockingIOError):
+            os.write(self.say, json.dumps(word).encode() + b"\n")
+
+    def tell_of(self, lease: Lease, beat: Beat) -> None:
+        """Pass on what a beat found; a lease that was settled meanwhile is not lost."""
+        if beat is Beat.CANCEL_REQUESTED:
+            self.tell({"cancel": [lease.id]})
+        elif beat is Beat.LOST and any(
+            (slot.id, slot.token) == (lease.id, lease.token) for slot in self.table.slots()
+        ):
+            self.tell({"lost": [[lease.id, lease.token]]})
+
+    def ended_well(self, code: int) -> bool:
+        """Whether it has ended by itself: a handler, too, can end its process with a good code."""
+        return code in (0, EXIT_LEFT_BEHIND) and self.table.has_left()
+
+    def close(self) -> None:
+        self.table.close()
+        os.close(self.say)
+        os.close(self.hear)
+
+
+def suspects(slots: Collection[Slot], code: int) -> list[Slot]:
+    """Which jobs may have taken down their process: those that ran.
+
+    If none did, those whose outcome was not written yet: one may have ended the loop that was to
+    write it. But not if somebody killed the process.
+    """
+    started = [slot for slot in slots if slot.state is SlotState.STARTED]
+    if started or code == -signal.SIGKILL:
+        return started
+    return [slot for slot in slots if slot.state is SlotState.ENDED]
+
+
+def overdue_outcome(slot: Slot) -> Outcome:
+    if slot.deadline_kind is DeadlineKind.CANCEL:
+        return CancelSeen("it did not stop when asked to; its process was ended")
+    return Failed("TimeoutError", "took longer than its limit and did not stop; its process ended")

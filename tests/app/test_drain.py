@@ -425,3 +425,23 @@ def test_a_flood_of_log_lines_is_bounded(app, monkeypatch):
     app.drain()
 
     assert config.LOG_LINES_MAX == len(app.store.read_log(job.id)) == len(calls)
+
+
+def test_a_traceback_begins_with_the_handler(app):
+    """Frames of the worker are no use to whoever reads it."""
+
+    @app.task(max_attempts=1)
+    def plain() -> None:
+        raise ValueError("plain")
+
+    @app.task(max_attempts=1)
+    async def coroutine() -> None:
+        raise ValueError("coroutine")
+
+    jobs = [plain.enqueue(), coroutine.enqueue()]
+    app.drain()
+
+    for job in jobs:
+        text = app.get(job.id).errors[0].traceback
+        assert "rowlock/worker" not in text
+        assert f"in {job.kind}" in text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
 from typing import Any
 
 from rowlock import codec, retry
@@ -51,8 +51,20 @@ def outcome_of(error: BaseException, task: Task[..., Any], *, attempt: int) -> O
 
 
 def _failed(error: BaseException, *, permanent: bool = False, delay: int | None = None) -> Failed:
-    text = codec.error_record(error)
+    text = codec.error_record(error.with_traceback(_from_handler(error.__traceback__)))
     return Failed(text.type, text.message, text.traceback, permanent=permanent, delay=delay)
+
+
+def _from_handler(frames: TracebackType | None) -> TracebackType | None:
+    """The frames without the worker's own at the top: a user looks for theirs."""
+    theirs = frames
+    while theirs is not None and _is_worker(theirs):
+        theirs = theirs.tb_next
+    return theirs or frames
+
+
+def _is_worker(frames: TracebackType) -> bool:
+    return str(frames.tb_frame.f_globals.get("__name__")).startswith("rowlock.worker.")
 
 
 def _asked_delay(error: BaseException, task: Task[..., Any], attempt: int) -> int | None:

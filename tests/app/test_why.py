@@ -82,6 +82,21 @@ def test_times_and_holders_are_told(app, clock):
     assert ("cancelled", now) == (ended.state, ended.since)
 
 
+def test_an_error_is_told_in_one_line(app):
+    """Its beginning in the text, all of it in its field."""
+    text = "boom " + "x" * 1000 + "\nmore"
+    waiting, dead = app.enqueue("work"), app.enqueue("work")
+    leases = app.store.claim(worker="w", queues=["default"], limit=2)
+    app.store.fail(leases[0], text)
+    app.store.fail(leases[1], text, permanent=True)
+    told = [app.why(job.id) for job in (waiting, dead)]
+
+    assert ["backoff", "finished"] == [each.code for each in told]
+    assert [f"Error: {text}"] * 2 == [each.error for each in told]
+    assert all("after Error: boom x" in each.text for each in told)
+    assert all("\n" not in each.text and len(each.text) < 300 for each in told)
+
+
 def test_a_request_to_cancel_is_told(app):
     """It is held, and on its way out."""
     job = app.enqueue("work")

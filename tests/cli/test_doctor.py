@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from rowlock import WorkerInfo
+from rowlock import App, WorkerInfo
 from rowlock.cli import findings, main
 from rowlock.cli.findings import Level
 from rowlock.store import migrate
@@ -22,6 +22,7 @@ from rowlock.store.ops.health import (
 )
 from rowlock.store.pooler import Pooler
 from rowlock.store.text import Dialect
+from tests.cli.conftest import on_terminal
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SECOND = 1_000_000
@@ -195,3 +196,16 @@ def test_silent_workers_do_not_count():
     assert [True, False, False] == [
         findings.is_alive(worker, now=NOW) for worker in (alive, silent, unknown)
     ]
+
+
+def test_advice_is_wrapped_on_a_terminal(sqlite_url):
+    """What goes on in another line stands below its beginning."""
+    with App(sqlite_url) as app:
+        app.enqueue("nobody_knows_" + "x" * 40)
+    _, written = on_terminal("doctor", url=sqlite_url, COLUMNS="60", NO_COLOR="1")
+    lines = [line for line in written.splitlines() if line.strip()]
+    at = next(place for place, line in enumerate(lines) if "workers" in line)
+
+    # A path or a name is never broken.
+    assert all(len(line) <= 60 for line in lines if max(map(len, line.split())) < 40)
+    assert lines[at + 1].startswith(" " * 20)

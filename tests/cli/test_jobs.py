@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -123,9 +124,10 @@ def test_show(app, run):
     (document,) = documents(run("jobs", "show", job.id, "--log", "--json"))
 
     assert ["id", job.id] == text.splitlines()[0].split()
-    assert 'payload       {"to": "x"}' in text
+    assert 'payload   {"to": "x"}' in text
+    assert "\nattempt   1 of 1\n" in text
     assert "ConnectionError: refused" in text
-    assert "\n              Traceback (most recent call last)" in text
+    assert "\n          Traceback (most recent call last)" in text
     assert "hello" in text
     assert ("dead", "ConnectionError: refused") == (document["state"], document["last_error"])
     assert ["hello", "there"] == [line["text"] for line in document["log"]]
@@ -142,6 +144,20 @@ def test_show_hides_only_what_is_not_set(app, run):
 
     assert "0" == names["result"]
     assert not {"priority", "tenant", "tags", "cancel_requested"} & names.keys()
+
+
+def test_show_tells_times_and_holders(app, run):
+    """Until when a running job is held and by whom; when a waiting one is due."""
+    later = app.enqueue("send", delay=3 * 86_400, key="k")
+    running = app.enqueue("send", queue="busy")
+    (lease,) = app.store.claim(worker="w7", queues=["busy"], lease=3600)
+    app.store.progress(lease, fraction=0.25, text="a quarter")
+    waiting, held = (run("jobs", "show", job.id).stdout for job in (later, running))
+
+    assert re.search(r"^state +scheduled in 3d$", waiting, re.MULTILINE)
+    assert re.search(r"^due .*Z \(in 3d\)$", waiting, re.MULTILINE)
+    assert re.search(r"^worker +w7, until .*Z \(in 60m\)$", held, re.MULTILINE)
+    assert re.search(r"^progress +25% a quarter$", held, re.MULTILINE)
 
 
 def refuse() -> None:
@@ -268,11 +284,15 @@ def test_why(app, run):
     app.pause("m ail")
     later = app.enqueue("work", delay=3600)
     done = run("jobs", "why", paused.id, later.id)
-    first, advice, second = done.stdout.splitlines()
+    *first, second, reason = done.stdout.splitlines()
 
-    assert f"{paused.id} ready: its queue 'm ail' is paused" == first
-    assert "  resume it with: rowlock queues resume 'm ail'" == advice
-    assert second.startswith(f"{later.id} scheduled: it is not due until ")
+    assert [
+        f"{paused.id} ready",
+        "  its queue 'm ail' is paused",
+        "  → resume it with: rowlock queues resume 'm ail'",
+    ] == first
+    assert f"{later.id} scheduled" == second
+    assert reason.startswith("  it is not due until ")
 
 
 def test_why_as_json(app, run):

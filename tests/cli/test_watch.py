@@ -97,7 +97,7 @@ def test_top_once(filled, run):
 
     assert 0 == result.exit_code
     assert "1 worker" in result.stdout.splitlines()[0]
-    assert ["Queues", "Workers", "Running, newest first"] == [
+    assert ["Queues", "Workers", "Running, longest first"] == [
         line for line in result.stdout.splitlines() if line in ("Queues", "Workers")
         or line.startswith("Running")
     ]  # fmt: skip
@@ -158,3 +158,30 @@ def test_completion(shell):
     assert 0 == result.exit_code
     assert "_ROWLOCK_COMPLETE" in result.stdout
     assert 2 == CliRunner().invoke(main, ["completion", "cmd"]).exit_code
+
+
+def test_top_has_room_for_the_busiest_queues(app, run):
+    """Of many queues those with most to do are shown; the sums are of all."""
+    app.enqueue_many([{"kind": "send", "queue": f"q{n:02}"} for n in range(30)])
+    app.enqueue_many([{"kind": "send", "queue": f"q{n:02}"} for n in range(20, 25)])
+    shown = run("top", "--once").stdout.splitlines()
+    queues = [line.split()[0] for line in shown if line.startswith("q")]
+
+    assert {"q20", "q21", "q22", "q23", "q24"} <= set(queues)
+    assert 10 == len(queues)
+    assert ["all", "30", "queues", "0", "35"] == next(
+        line.split()[:5] for line in shown if line.startswith("all ")
+    )
+
+
+def test_top_shows_what_runs_longest(app, run):
+    """Not what was enqueued last."""
+    jobs = app.enqueue_many([{"kind": "send"} for _ in range(30)])
+    app.store.claim(worker="w", queues=["default"], limit=30)
+    app.store.release_worker("w")
+    app.store.claim(worker="w", queues=["default"], limit=1)
+    app.store.claim(worker="w", queues=["default"], limit=29)
+    (document,) = documents(run("top", "--once", "--json"))
+
+    assert 10 == len(document["running"])
+    assert jobs[0].id == document["running"][0]["id"]

@@ -52,7 +52,7 @@ def list_dead(
     """
     with target.open_app() as app:
         page = app.list(state="dead", limit=limit, cursor=cursor, **chosen)
-    print_page(page, as_json=as_json)
+    print_page(page, as_json=as_json, has_state=False)
 
 
 @dead.command()

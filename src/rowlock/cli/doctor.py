@@ -40,17 +40,10 @@ def doctor(target: Target, *, as_json: bool) -> None:
 
 def print_finding(finding: Finding) -> None:
     """How it is, and below that what to do."""
-    level = f"{finding.level:<4}"
-    text = f" {finding.check:<14} {show.escaped(finding.text)}"
-    if show.is_rich():
-        from rich.text import Text
-
-        line = Text.assemble((level, _STYLES[finding.level]), text)
-        show.rich_console().print(line, soft_wrap=True)
-    else:
-        click.echo(level + text)
+    text = f"{finding.level:<4} {finding.check:<14} {show.escaped(finding.text)}"
+    show.print_wrapped(text, indent=20, style=_STYLES[finding.level], head=4)
     if finding.advice:
-        show.styled(f"{'':<19} → {show.escaped(finding.advice)}", "dim")
+        show.print_wrapped(f"{'':<20}→ {show.escaped(finding.advice)}", indent=22, style="dim")
 
 
 def examine(target: Target) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -12,6 +12,7 @@ import click
 
 from rowlock.cli import EXIT_FAILED, Target, exit_code, show
 from rowlock.cli.choose import as_json_option, filters, json_object, seconds
+from rowlock.cli.facts import job_facts, when
 from rowlock.errors import NotFound, RowlockError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def list_jobs(
     print_page(page, as_json=as_json)
 
 
-def print_page(page: Page, *, as_json: bool) -> None:
+def print_page(page: Page, *, as_json: bool, has_state: bool = True) -> None:
     """A page as a table or as JSON lines; where it goes on is told beside it."""
     from rowlock.cli.workers import now
 
@@ -77,13 +78,18 @@ def print_page(page: Page, *, as_json: bool) -> None:
             click.echo(show.as_json(show.job_document(job)))
         click.echo(show.as_json({"next": page.next}))
         return
-    show.print_tables(jobs_table(page.jobs, now=now()))
+    show.print_tables(jobs_table(page.jobs, now=now(), has_state=has_state))
     if page.next is not None:
         click.echo(f"more: --cursor {page.next}", err=True)
 
 
-def jobs_table(listed: Sequence[Job], *, now: datetime, title: str = "") -> show.Table:
-    """One row a job: where it stands, since or until when, and what it says of itself."""
+def jobs_table(
+    listed: Sequence[Job], *, now: datetime, title: str = "", has_state: bool = True
+) -> show.Table:
+    """One row a job: where it stands, since or until when, and what it says of itself.
+
+    `has_state` False where all are in one state.
+    """
     names = ("id", "state", "kind", "queue", "attempt", "when", "note")
     columns = show.columns(*names, right=["attempt"], flexible=["kind", "queue", "note"])
     dropped = ("note", "attempt", "queue")
@@ -98,18 +104,7 @@ def jobs_table(listed: Sequence[Job], *, now: datetime, title: str = "") -> show
             when(job, now=now),
             show.Cell(note(job), "dim"),
         )
-    return table
-
-
-def when(job: Job, *, now: datetime) -> str:
-    """The time that matters in a job's state."""
-    if job.finished_at is not None:
-        return f"{show.short_age((now - job.finished_at).total_seconds())} ago"
-    if job.state == "running" and job.started_at is not None:
-        return f"for {show.short_age((now - job.started_at).total_seconds())}"
-    if job.state == "ready":
-        return f"since {show.short_age((now - job.run_at).total_seconds())}"
-    return f"in {show.short_age((job.run_at - now).total_seconds())}"
+    return table if has_state else table.without("state")
 
 
 def note(job: Job) -> str:
@@ -133,6 +128,8 @@ def note(job: Job) -> str:
 @click.pass_obj
 def show_jobs(target: Target, *, ids: tuple[str, ...], with_log: bool, as_json: bool) -> None:
     """Show all that is known of jobs: payload, times, errors with tracebacks, result."""
+    from rowlock.cli.workers import now
+
     with target.open_app() as app:
 
         def act(id: str) -> None:
@@ -145,7 +142,7 @@ def show_jobs(target: Target, *, ids: tuple[str, ...], with_log: bool, as_json: 
                 return
             show.print_fields(
                 [
-                    *job_fields(job),
+                    *job_facts(job, now=now()),
                     *(("log", f"{line.time:%Y-%m-%d %H:%M:%S}  {line.text}") for line in lines),
                 ]
             )
@@ -160,35 +157,6 @@ def _found(app: App, id: str) -> Job:
     if job is None:
         raise NotFound(f"there is no job {id} (any more)")
     return job
-
-
-def job_fields(job: Job) -> Iterator[tuple[str, show.Cell | str]]:
-    """What a person wants to know of one job, without what is not set."""
-    yield "id", show.Cell(job.id, "bold")
-    yield "state", show.state_cell(job.state)
-    document = show.job_document(job)
-    for name, value in document.items():
-        if _is_told(name, value):
-            yield name, _value_text(value)
-    for error in job.errors:
-        title = f"attempt {error.attempt}, {_value_text(error.time)}: {error}"
-        yield "error", show.Cell(f"{title}\n{error.traceback}".rstrip(), "red")
-
-
-def _is_told(name: str, value: object) -> bool:
-    if name in ("id", "state", "errors", "last_error", "created"):
-        return False  # It is told in a way of its own.
-    if name in ("priority", "tags", "meta", "crashes", "cancel_requested"):
-        return bool(value)
-    return value is not None
-
-
-def _value_text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int | float):
-        return f"{value:g}" if isinstance(value, float) else str(value)
-    return show.as_json(value).strip('"')
 
 
 @jobs.command()
@@ -206,9 +174,10 @@ def why(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
             if as_json:
                 click.echo(show.as_json(msgspec.to_builtins(told)))
                 return
-            click.echo(show.escaped(f"{told.id} {told.state}: {told.text}"))
+            click.echo(f"{told.id} {told.state}")
+            show.print_wrapped(f"  {show.escaped(told.text)}", indent=2)
             if (advice := what_to_do(told)) is not None:
-                click.echo(show.escaped(f"  {advice}"))
+                show.print_wrapped(f"  → {show.escaped(advice)}", indent=4, style="dim")
 
         each(ids, act)
 

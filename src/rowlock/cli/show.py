@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -317,6 +319,28 @@ def styled(text: str, style: str) -> None:
         click.echo(text)
 
 
+def print_wrapped(text: str, *, indent: int, style: str = "", head: int | None = None) -> None:
+    """A text without control characters, wrapped on a terminal; what goes on is indented.
+
+    Args:
+        style: Of its first `head` characters; of all of it, by default.
+    """
+    if is_terminal():
+        room = shutil.get_terminal_size().columns
+        rest = " " * indent
+        text = textwrap.fill(
+            text, room, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+        )
+    if is_rich():
+        from rich.text import Text
+
+        line = Text(text)
+        line.stylize(style, 0, head)
+        rich_console().print(line, soft_wrap=True)
+    else:
+        click.echo(text)
+
+
 def age(seconds: float | None) -> str:
     """A length of time in its two largest units: `3d 4h`, `12m 5s`, `0.4s`."""
     if seconds is None:
@@ -335,7 +359,8 @@ def short_age(seconds: float) -> str:
     """A length of time in one unit, two of the next larger at most: `70s`, `90m`, `30h`, `3d`."""
     seconds = max(0.0, seconds)
     for length, unit in _UNITS:
-        if seconds >= 2 * length:
+        # What was two hours a moment ago is still told in hours.
+        if seconds >= 1.99 * length:
             return f"{seconds / length:.0f}{unit}"
     return f"{seconds:.0f}s" if seconds >= 10 else f"{seconds:.1f}s"
 

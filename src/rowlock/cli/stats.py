@@ -44,8 +44,13 @@ def document(queue: QueueStats) -> dict[str, Any]:
     }
 
 
-def stats_table(found: Sequence[QueueStats], *, title: str = "") -> show.Table:
-    """One row a queue, one column a state, and their sums where there are several."""
+def stats_table(
+    found: Sequence[QueueStats], *, title: str = "", most: int | None = None
+) -> show.Table:
+    """One row a queue, one column a state, and their sums where there are several.
+
+    Of more than `most` queues, those with most to do are shown; the sums are of all.
+    """
     from rowlock.job import Count, JobState
 
     states = list(JobState)
@@ -53,7 +58,7 @@ def stats_table(found: Sequence[QueueStats], *, title: str = "") -> show.Table:
     columns = show.columns("queue", *numbers, right=numbers, flexible=["queue"])
     dropped = ("cancelled", "succeeded", "oldest ready", "retrying")
     table = show.Table(columns, title=title, empty="no queues yet", dropped=dropped)
-    for queue in found:
+    for queue in _busiest(found, most):
         name = f"{queue.queue} (paused)" if queue.is_paused else queue.queue
         cells = [count_cell(state, queue.counts.get(state, Count(0))) for state in states]
         style = "yellow" if queue.is_paused else "bold"
@@ -62,8 +67,24 @@ def stats_table(found: Sequence[QueueStats], *, title: str = "") -> show.Table:
         sums = [count_cell(state, _summed(found, state)) for state in states]
         ages = [queue.oldest_ready_seconds for queue in found]
         oldest = max((age for age in ages if age is not None), default=None)
-        table.add(show.Cell("all", "dim"), *sums, show.age(oldest))
+        table.add(show.Cell(_all(found, most), "dim"), *sums, show.age(oldest))
     return table
+
+
+def _all(found: Sequence[QueueStats], most: int | None) -> str:
+    return "all" if most is None or len(found) <= most else f"all {len(found):,} queues"
+
+
+def _busiest(found: Sequence[QueueStats], most: int | None) -> Sequence[QueueStats]:
+    """So many of them, in the same order: those where most waits and runs."""
+    if most is None or len(found) <= most:
+        return found
+    from rowlock.job import JobState
+
+    work = (JobState.READY, JobState.RUNNING, JobState.RETRYING)
+    ordered = sorted(found, key=lambda queue: -sum(queue.counts[each].value for each in work))
+    chosen = {queue.queue for queue in ordered[:most]}
+    return [queue for queue in found if queue.queue in chosen]
 
 
 def count_cell(state: str, count: Count) -> show.Cell:

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from rowlock.job import Job, QueueStats, WorkerInfo
 
 # A screen has no room for more.
+QUEUES_MAX: Final = 10
+WORKERS_MAX: Final = 8
 RUNNING_MAX: Final = 10
-WORKERS_MAX: Final = 10
+# Of so many running jobs, the newest, those that run longest are shown.
+LOOKED_AT_MAX: Final = 100
 INTERVAL_SECONDS_MIN: Final = 0.1
 
 
@@ -82,9 +85,11 @@ def _frames(app: App, *, once: bool, interval: float) -> Iterator[Frame]:
 def _frame(app: App, queues: Sequence[QueueStats], rate: float | None) -> Frame:
     from rowlock.cli.workers import now
 
-    running = app.list(state="running", limit=RUNNING_MAX)
+    at = now()
+    running = app.list(state="running", limit=LOOKED_AT_MAX).jobs
+    longest = sorted(running, key=lambda job: job.started_at or at)[:RUNNING_MAX]
     name = repr(app).removeprefix("<App ").removesuffix(">")
-    return Frame(now(), name, queues, app.workers(), running.jobs, rate)
+    return Frame(at, name, queues, app.workers(), longest, rate)
 
 
 def _succeeded(queues: Sequence[QueueStats]) -> int | None:
@@ -142,10 +147,12 @@ def tables(frame: Frame) -> tuple[show.Table, ...]:
     from rowlock.cli.stats import stats_table
     from rowlock.cli.workers import workers_table
 
+    workers = frame.workers[:WORKERS_MAX]
+    more = len(frame.workers) - len(workers)
     return (
-        stats_table(frame.queues, title="Queues"),
-        workers_table(frame.workers[:WORKERS_MAX], now=frame.at, title="Workers"),
-        jobs_table(frame.running, now=frame.at, title="Running, newest first"),
+        stats_table(frame.queues, title="Queues", most=QUEUES_MAX),
+        workers_table(workers, now=frame.at, title=f"Workers{f' ({more:,} more)' if more else ''}"),
+        jobs_table(frame.running, now=frame.at, title="Running, longest first", has_state=False),
     )
 
 

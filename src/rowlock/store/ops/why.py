@@ -55,6 +55,8 @@ def _taken(job: Job, *, now: datetime) -> Why:
     replace = msgspec.structs.replace
     if job.state.is_terminal:
         text = f"it is {job.state} since {_shown(job.finished_at)}"
+        if job.state is JobState.DEAD and job.last_error is not None:
+            text += f", after {_brief(job.last_error)}"
         told = _why(job, WhyCode.FINISHED, text)
         return replace(told, since=job.finished_at, error=job.last_error)
     until = job.lease_expires_at
@@ -73,9 +75,14 @@ def _early(job: Job) -> Why:
     if job.state is JobState.SCHEDULED:
         told = _why(job, WhyCode.NOT_DUE, f"it is not due until {_shown(job.run_at)}")
         return replace(told, until=job.run_at)
-    error = job.last_error or "a lost run"
+    error = _brief(job.last_error or "a lost run")
     told = _why(job, WhyCode.BACKOFF, f"it waits until {_shown(job.run_at)}, after {error}")
     return replace(told, until=job.run_at, error=job.last_error)
+
+
+def _brief(error: str) -> str:
+    """The beginning of its first line; the whole is in a field of its own."""
+    return error.partition("\n")[0][: config.LOGGED_ERROR_CHARACTERS_MAX]
 
 
 def _shown(moment: datetime | None) -> str:

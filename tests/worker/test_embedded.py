@@ -376,3 +376,12 @@ async def test_a_worker_that_ends_is_told_at_once(empty_postgres_url, caplog):
 
     assert raised.value.subgroup(rowlock.MigrationNeeded) is not None
     await app.aclose()
+
+
+@pytest.mark.parametrize("queues", [[], {}])
+async def test_a_worker_serves_something(app, queues):
+    """No queues at all is a mistake, and not all queues."""
+    with pytest.raises(rowlock.OptionInvalid, match="names none"):
+        async with app.worker(queues):
+            pass
+    await app.aclose()

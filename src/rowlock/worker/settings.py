@@ -92,6 +92,8 @@ def worker_settings(
 def _queues(queues: Sequence[str] | Mapping[str, int] | None) -> dict[str, int] | None:
     if queues is None:
         return None
+    if not queues:
+        raise OptionInvalid("queues", "names none, so nothing would run; leave it out to serve all")
     if not isinstance(queues, Mapping):
         return dict.fromkeys(options.names(queues, option="queues") or [], 0)
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 
 import psycopg
@@ -97,7 +98,7 @@ async def test_what_is_more_urgent_is_found_at_the_next_look(app, monkeypatch):
     claimer = claimer_of(app)
     await claim(claimer)
     (urgent,) = await enqueue(app, 1, priority=9)
-    monkeypatch.setattr(claimer, "_next_look", 0.0)
+    monkeypatch.setattr(claimer, "_looked_at", -math.inf)
 
     assert urgent == (await claim(claimer))[0].id
 
@@ -217,3 +218,25 @@ async def test_what_came_back_is_found_while_a_transaction_is_held(server):
 def test_a_look_is_never_put_off_for_long():
     """However dear they are: that is how long something may lie below."""
     assert config.LOOK_SECONDS_MAX <= 2
+
+
+@pytest.mark.asyncio
+async def test_traffic_of_one_kind_is_not_mixed(app):
+    """Large batches are for jobs that come before nothing else."""
+    await enqueue(app, 20)
+    claimer = claimer_of(app)
+    await claim(claimer)
+
+    assert not claimer.is_mixed
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("options", [{"queue": "calm"}, {"priority": 3}])
+async def test_other_queues_and_priorities_make_it_mixed(app, options):
+    """As soon as they are seen, so that the next of them need not wait for a large batch."""
+    await enqueue(app, 20)
+    await enqueue(app, 1, **options)
+    claimer = claimer_of(app)
+    await claim(claimer)
+
+    assert claimer.is_mixed

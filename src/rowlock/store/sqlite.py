@@ -125,9 +125,15 @@ class SqliteEngine:
             with session.busy:
                 session.dispose()
 
-    def notifications(self) -> AsyncIterator[str | None]:
+    async def notifications(self) -> AsyncIterator[str | None]:
         """Any write to the file may be news."""
-        return watch(self.file.path)
+        session = self.new_session()
+        try:
+            async for note in watch(self.file.path, session.version):
+                yield note
+        finally:
+            with session.busy:
+                session.dispose()
 
     def close(self) -> None:
         """Close every connection of this process; the next call opens new ones."""

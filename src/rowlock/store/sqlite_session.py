@@ -57,6 +57,15 @@ class Session:
         with self.transaction(writes=op.writes):
             return drive.run(op.start(), self.perform)
 
+    def version(self) -> int:
+        """A number that changes with every commit of other connections to the file."""
+        with self.busy:
+            try:
+                number: int = self._open().execute("PRAGMA data_version").fetchone()[0]
+            except sqlite3.Error as error:
+                raise self.file.mapped(error) from error
+        return number
+
     def transaction(self, *, writes: bool) -> Transaction:
         """One transaction as a context manager; on an error nothing of it stays."""
         return Transaction(self, writes=writes)

@@ -1,5 +1,7 @@
 """Hears when another process writes to a SQLite file: inotify on its write-ahead log.
 
+The log grows before what was written can be read: it is synchronised first, and only then told of
+in shared memory, which makes no event. So the file's version is asked for until it has changed.
 Linux only, without any library; elsewhere nothing is heard, and workers poll.
 """
 
@@ -8,19 +10,25 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 
 _IN_MODIFY = 0x2
 _IN_CREATE = 0x100
 _IN_MOVED_TO = 0x80
 _EVENTS_BYTES = 64 * 1024
+# After an event the version is looked at so often; 64 ms in all.
+_PAUSES_SECONDS = (0.0005, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
 
 
-async def watch(path: Path) -> AsyncIterator[str | None]:
-    """Yield None once it watches, then the empty text (any queue) whenever the log has grown.
+async def watch(path: Path, version: Callable[[], int]) -> AsyncIterator[str | None]:
+    """Yield None once it watches, then the empty text (any queue) whenever others have committed.
 
-    Many writes while nobody waits are one.
+    Many commits while nobody waits are one.
+
+    Args:
+        version: A number that changes with every commit of others.
     """
     descriptor = _open(path)
     if descriptor is None:
@@ -39,14 +47,31 @@ async def watch(path: Path) -> AsyncIterator[str | None]:
 
     loop.add_reader(descriptor, read)
     try:
+        seen = version()
         yield None
         while True:
             await news.wait()
-            news.clear()
-            yield ""
+            before, seen = seen, await _version_after(news, version, seen)
+            if seen != before:
+                yield ""
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
+
+
+async def _version_after(news: asyncio.Event, version: Callable[[], int], seen: int) -> int:
+    """The version after an event, waited for; as before, if nothing was committed after all."""
+    pauses = iter(_PAUSES_SECONDS)
+    while True:
+        if news.is_set():
+            news.clear()
+            pauses = iter(_PAUSES_SECONDS)
+        now, seconds = version(), next(pauses, None)
+        if now != seen or seconds is None:
+            return now
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await news.wait()
 
 
 def _open(path: Path) -> int | None:

@@ -228,9 +228,7 @@ class Engine:
         # Outcomes that can't be written must not pile up: that is the back-pressure.
         if self._quarantined or self._settler.backlog > config.SETTLE_BACKLOG_MAX:
             return 0
-        slots = self._settings.concurrency
-        lasting = math.ceil(slots * config.PREFETCH_SECONDS / max(self._duration, 1e-5))
-        wanted = slots + min(config.PREFETCH_MAX, lasting if self._finished else 0)
+        wanted = self._wanted(self._settings.concurrency)
         held = len(self._running) + len(self._buffer)
         room = wanted - held
         # With short jobs, a claim for a few free slots of many is not worth its price.
@@ -265,9 +263,15 @@ class Engine:
         slots = self._queues.get(queue, 0)
         if not slots:
             return None
+        return max(0, self._wanted(slots) - self._slots_used[queue] - self._buffer.waiting(queue))
+
+    def _wanted(self, slots: int) -> int:
+        """How many jobs to hold for so many slots: what runs, and what lasts a moment."""
+        if not self._finished:
+            return slots
+        most = config.PREFETCH_MIXED_MAX if self._claimer.is_mixed else config.PREFETCH_MAX
         lasting = math.ceil(slots * config.PREFETCH_SECONDS / max(self._duration, 1e-5))
-        wanted = slots + min(config.PREFETCH_MAX, lasting if self._finished else 0)
-        return max(0, wanted - self._slots_used[queue] - self._buffer.waiting(queue))
+        return slots + min(most, lasting)
 
     async def _sleep(self, seconds: float) -> None:
         await _wait(self._stopping, seconds)

@@ -130,10 +130,14 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a look has found: lanes with due jobs, and in how many seconds another will be due."""
+    """What a look has found: lanes with due jobs, and in how many seconds another will be due.
+
+    `spent` is how many seconds of the database it has cost.
+    """
 
     lanes: Sequence[Lane] = ()
     due_in: float | None = None
+    spent: float = 0.0
 
 
 class Claimed(NamedTuple):
@@ -167,7 +171,7 @@ def claim_seen(request: ClaimRequest, view: View) -> Op[Claimed]:
         spent: set[tuple[str, int]] = set()
         leases = yield from _claim_lanes(request, lanes, dict(limits), spent)
         left = [lane for lane in view.lanes if (lane.queue, lane.rank) not in spent]
-        return Claimed(leases, View(_behind(left, leases), view.due_in))
+        return Claimed(leases, replace(view, lanes=_behind(left, leases)))
 
     return writing("claim", steps)
 
@@ -192,37 +196,58 @@ def _claim(request: ClaimRequest) -> Steps[list[Lease]]:
         names = yield Statement("queue_names")
         queues = dict.fromkeys([row[0] for row in names], request.limit)
     rows = yield from _lanes(request, list(queues))
-    if rows and rows[0][0] is None:
+    if rows and _ends(rows).is_late:
         yield Begin()
         yield from recover_once(older_than=0, queues=list(queues))
         rows = yield from _lanes(request, list(queues))
-    view = _view([row for row in rows if row[0] is not None])
-    return (yield from _claim_lanes(request, view.lanes, dict(queues), set()))
+    lanes = _view(rows).lanes if rows else ()
+    return (yield from _claim_lanes(request, lanes, dict(queues), set()))
 
 
 def _lanes(request: ClaimRequest, queues: list[str]) -> Steps[Rows]:
-    """The lanes of these queues; a row of Nones comes first if leases have expired."""
+    """The lanes of these queues, and the row that ends a look."""
     if not queues:
         return []
     values = {"queues": queues, "kinds": request.kinds, "expired": request.include_expired}
     if request.tenants is None:
-        rows = yield Statement("lanes", values)
-    else:
-        rows = yield Statement("tenant_lanes", {**values, "tenants": request.tenants})
-    return sorted(rows, key=lambda row: row[0] is not None)
+        return (yield Statement("lanes", values))
+    return (yield Statement("tenant_lanes", {**values, "tenants": request.tenants}))
+
+
+class _Look(NamedTuple):
+    """A row of a look: a lane; the one without a queue is of the look itself."""
+
+    queue: str | None
+    rank: int
+    kind: str
+    by_age: bool
+    run_at: int
+    id: str
+    tenant: str | None
+    now: int
+    is_late: bool
+    spent: int
+
+
+def _ends(rows: Rows) -> _Look:
+    return next(look for look in map(_Look._make, reversed(rows)) if look.queue is None)
 
 
 def _view(rows: Rows) -> View:
+    end = _ends(rows)
     lanes: list[Lane] = []
     due_in: float | None = None
-    for queue, rank, kind, by_age, run_at, id, now, *tenant in rows:
-        if run_at > now:
-            wait = (run_at - now) / config.SECOND_US
+    for head in map(_Look._make, rows):
+        if head.queue is None:
+            continue
+        if head.run_at > end.now:
+            wait = (head.run_at - end.now) / config.SECOND_US
             due_in = wait if due_in is None else min(due_in, wait)
             continue
-        floor = BOTTOM if by_age else (run_at, id)
-        lanes.append(Lane(queue, rank, kind, floor, bool(by_age), *tenant))
-    return View(lanes, due_in)
+        by_age = bool(head.by_age)
+        floor = BOTTOM if by_age else (head.run_at, head.id)
+        lanes.append(Lane(head.queue, head.rank, head.kind, floor, by_age, head.tenant))
+    return View(lanes, due_in, end.spent / config.SECOND_US)
 
 
 def _claim_lanes(

@@ -10,13 +10,23 @@ WITH RECURSIVE lane AS (
     )
     UNION ALL
     SELECT head.queue, head.rank, head.kind, head.run_at
-    FROM lane CROSS JOIN rowlock_job AS head ON head.id = (
-        SELECT job.id
-        FROM rowlock_job AS job
-        WHERE job.queue = lane.queue AND job.lease_expires_at IS NULL
-            AND (job.rank, job.kind) > (lane.rank, lane.kind)
-        ORDER BY job.rank, job.kind, job.run_at
-        LIMIT 1
+    FROM lane CROSS JOIN rowlock_job AS head ON head.id = coalesce(
+        (
+            SELECT job.id
+            FROM rowlock_job AS job
+            WHERE job.queue = lane.queue AND job.lease_expires_at IS NULL
+                AND job.rank = lane.rank AND job.kind > lane.kind
+            ORDER BY job.kind, job.run_at
+            LIMIT 1
+        ),
+        (
+            SELECT job.id
+            FROM rowlock_job AS job
+            WHERE job.queue = lane.queue AND job.lease_expires_at IS NULL
+                AND job.rank > lane.rank
+            ORDER BY job.rank, job.kind, job.run_at
+            LIMIT 1
+        )
     )
 )
 SELECT lane.queue, lane.rank, lane.kind, lane.run_at

@@ -1,5 +1,6 @@
 -- The lanes of these queues and the head of each, by a loose scan of job_lane: one probe a lane,
--- however many jobs wait in it. A row of NULLs says that leases have expired (uses job_lease).
+-- however many jobs wait in it. The last row says what time it is, whether leases have expired (uses
+-- job_lease), and for how many microseconds all this has taken.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT {now} AS now
 ),
@@ -29,12 +30,12 @@ lane AS (
         LIMIT 1
     ) AS head
 )
-SELECT lane.queue, lane.rank, lane.kind, open_queue.by_age, lane.run_at, lane.id::text, clock.now
-FROM clock, lane JOIN open_queue ON open_queue.queue = lane.queue
+SELECT lane.queue, lane.rank, lane.kind, open_queue.by_age, lane.run_at, lane.id::text,
+    NULL::text AS tenant, NULL::bigint AS now, NULL::boolean AS is_late, NULL::bigint AS spent
+FROM lane JOIN open_queue ON open_queue.queue = lane.queue
 WHERE :kinds::text[] IS NULL OR lane.kind = ANY (:kinds::text[])
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL
-WHERE :expired::boolean AND EXISTS (
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock.now, :expired::boolean AND EXISTS (
     -- Sorted, so that job_lease is used also when the planner thinks that leases are many.
     SELECT FROM (
         SELECT job.queue
@@ -44,4 +45,6 @@ WHERE :expired::boolean AND EXISTS (
         OFFSET 0
     ) AS late
     WHERE late.queue = ANY (:queues::text[])
-)
+),
+    (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint
+FROM clock

@@ -1,8 +1,5 @@
 -- As lanes, for every queue there is: the same loose scan, over all of job_lane.
-WITH RECURSIVE clock AS MATERIALIZED (
-    SELECT {now} AS now
-),
-lane AS (
+WITH RECURSIVE lane AS (
     (
         SELECT job.queue, job.rank, job.kind, job.run_at, job.id
         FROM rowlock.job AS job
@@ -22,7 +19,10 @@ lane AS (
     ) AS head
 )
 SELECT lane.queue, lane.rank, lane.kind, coalesce(queue.by_age, false), lane.run_at, lane.id::text,
-    clock.now
-FROM clock, lane LEFT JOIN rowlock.queue AS queue ON queue.name = lane.queue
+    NULL::text AS tenant, NULL::bigint AS now, NULL::boolean AS is_late, NULL::bigint AS spent
+FROM lane LEFT JOIN rowlock.queue AS queue ON queue.name = lane.queue
 WHERE queue.is_paused IS NOT TRUE
     AND (:kinds::text[] IS NULL OR lane.kind = ANY (:kinds::text[]))
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, {now}, false,
+    (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint

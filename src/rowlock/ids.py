@@ -15,54 +15,54 @@ from collections.abc import Callable
 from rowlock.errors import OptionInvalid
 
 _SEQUENCE_MAX = 0xFFF
-_VERSION_7 = 0x7 << 76
-_VARIANT = 0b10 << 62
-_RANDOM_MASK = (1 << 62) - 1
-_RANDOM_BYTES = 8 * 128
+# Of 16 random digits the first becomes one of four, which say what kind of UUID it is.
+_VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
+_DIGITS = 16
+_RANDOM_BYTES = _DIGITS // 2 * 128
 
 
 class JobIds:
     """Hands out ids, each greater than the one before it, from any thread."""
 
     def __init__(self) -> None:
+        self._start_afresh()
+        os.register_at_fork(after_in_child=self._start_afresh)
+
+    def _start_afresh(self) -> None:
+        """In a forked child: neither the parent's lock nor the digits that it will use."""
         self._lock = threading.Lock()
         self._millisecond = 0
+        self._prefix = ""
         self._sequence = 0
-        self._random = b""
-        os.register_at_fork(after_in_child=self._start_afresh)
+        self._random = ""
+        self._taken = 0
 
     def new(self) -> str:
         """A new id, as text."""
         with self._lock:
-            millisecond, sequence = self._tick()
-            tail = int.from_bytes(self._random_bytes()) & _RANDOM_MASK
-        value = (millisecond << 80) | _VERSION_7 | (sequence << 64) | _VARIANT | tail
-        digits = f"{value:032x}"
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+            now = time.time_ns() // 1_000_000
+            if now > self._millisecond:
+                self._go_to(now)
+            elif self._sequence < _SEQUENCE_MAX:
+                self._sequence += 1
+            else:  # Run ahead of the clock rather than repeat or step back.
+                self._go_to(self._millisecond + 1)
+            prefix, sequence, tail = self._prefix, self._sequence, self._random_digits()
+        # Put together from text: half the time of shifting numbers and writing 128 bits.
+        return f"{prefix}{sequence:03x}-{_VARIANT[tail[0]]}{tail[1:4]}-{tail[4:]}"
 
-    def _tick(self) -> tuple[int, int]:
-        now = time.time_ns() // 1_000_000
-        if now > self._millisecond:
-            self._millisecond, self._sequence = now, 0
-        elif self._sequence < _SEQUENCE_MAX:
-            self._sequence += 1
-        else:  # Run ahead of the clock rather than repeat or step back.
-            self._millisecond, self._sequence = self._millisecond + 1, 0
-        return self._millisecond, self._sequence
+    def _go_to(self, millisecond: int) -> None:
+        self._millisecond, self._sequence = millisecond, 0
+        self._prefix = f"{millisecond >> 16:08x}-{millisecond & 0xFFFF:04x}-7"
 
-    def _random_bytes(self) -> bytes:
-        """Eight that no other id has. Asked for by many: each time the interpreter lock changes
+    def _random_digits(self) -> str:
+        """Digits that no other id has. Asked for by many: each time the interpreter lock changes
         hands, which cost a busy server 40 µs an id."""
-        if not self._random:
+        if self._taken == len(self._random):
             # Not the `random` module: two processes seeded alike would make the same ids.
-            self._random = os.urandom(_RANDOM_BYTES)
-        taken, self._random = self._random[:8], self._random[8:]
-        return taken
-
-    def _start_afresh(self) -> None:
-        """In a forked child: neither the parent's lock nor the bytes that it will use."""
-        self._lock = threading.Lock()
-        self._random = b""
+            self._random, self._taken = os.urandom(_RANDOM_BYTES).hex(), 0
+        start, self._taken = self._taken, self._taken + _DIGITS
+        return self._random[start : self._taken]
 
 
 _ids = JobIds()

@@ -106,6 +106,8 @@ class Task(Generic[P, R]):
         self.schema: PayloadSchema = PayloadSchema(function, settings.name, Context)
         self._sender: Sender | None = None
         self._policy_text: str | None = None
+        # A job of it without options, but for the payload.
+        self._plain_job: NewJob | None = None
         functools.update_wrapper(self, function)
 
     @property
@@ -136,7 +138,10 @@ class Task(Generic[P, R]):
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """A job to be enqueued with others by `app.enqueue_many`."""
-        return self.prepare(self.schema.encode(args, kwargs), {})
+        payload = self.schema.encode(args, kwargs)
+        if self._plain_job is None:
+            self._plain_job = self.prepare(payload, {})
+        return self._plain_job.again(payload)
 
     def using(
         self,
@@ -228,6 +233,7 @@ class Task(Generic[P, R]):
         """From now on this task's jobs go to that app; the last one wins."""
         self._sender = sender
         self._policy_text = None
+        self._plain_job = None
 
     def __repr__(self) -> str:
         return f"<Task {self.name!r}>"
@@ -240,6 +246,8 @@ class TaskCall(Generic[P]):
         self._task = task
         self._chosen = chosen
         self._conn = conn
+        # A job with these options, but for the payload.
+        self._model: NewJob | None = None
 
     @property
     def conn(self) -> object | None:
@@ -257,7 +265,10 @@ class TaskCall(Generic[P]):
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """A job to be enqueued with others by `app.enqueue_many`."""
-        return self._task.prepare(self._task.schema.encode(args, kwargs), self._chosen)
+        payload = self._task.schema.encode(args, kwargs)
+        if self._model is None:
+            self._model = self._task.prepare(payload, self._chosen)
+        return self._model.again(payload)
 
 
 class TaskDecorator(Protocol):

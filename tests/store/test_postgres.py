@@ -289,6 +289,7 @@ def test_lost_prepared_statements_are_done_without(postgres_url):
 INDEXES = {
     "claim": {"job_lane"},
     "enqueue": set(),
+    "enqueue_one": set(),
     "find_settled": {"finished_pkey", "finished_key", "key_hold_pkey", "key_hold_key"},
     "lanes": {"job_lane", "job_lease", "queue_pkey"},
     "lanes_anywhere": {"job_lane", "queue_pkey"},

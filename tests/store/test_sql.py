@@ -17,6 +17,7 @@ SQL = PACKAGE / "store" / "sql"
 # rights or common log to measure.
 POSTGRES_ONLY = {
     "ring",
+    "enqueue_one",
     "migration_table",
     "applied",
     "health_backend",

@@ -53,9 +53,11 @@ class Binder:
 
     def bind(self, step: Statement | Batch, *, now: int | None) -> tuple[str, Any]:
         """For PostgreSQL: one statement; the rows of a batch become arrays."""
-        statement = compiled(step.name, self.dialect, self.schema, self.style)
+        statement = compiled(step.statement, self.dialect, self.schema, self.style)
         values: dict[str, Any] = {**step.values, "now": now}
-        if isinstance(step, Batch):
+        if isinstance(step, Batch) and step.statement == step.alone:
+            values.update(zip(step.columns, step.rows[0], strict=True))
+        elif isinstance(step, Batch):
             values.update(zip(step.columns, map(list, zip(*step.rows, strict=True)), strict=True))
         (sql,) = statement.parts
         if self.style is ParameterStyle.NUMERIC:

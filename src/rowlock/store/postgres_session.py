@@ -19,7 +19,16 @@ T = TypeVar("T")
 # good when it is full. That holds for these, without sequential scans; joins in others do not. It
 # pays for single calls (find_settled 0.57 ms, prepared 0.11); of a batch's time planning is little.
 PREPARED: frozenset[str] = frozenset(
-    {"claim", "enqueue", "find_settled", "lanes", "lanes_anywhere", "look_expired", "ring"}
+    {
+        "claim",
+        "enqueue",
+        "enqueue_one",
+        "find_settled",
+        "lanes",
+        "lanes_anywhere",
+        "look_expired",
+        "ring",
+    }
 )
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
@@ -65,7 +74,7 @@ class Session:
             case _:
                 sql, values = self._engine.binder.bind(step, now=self._engine.now())
                 cursor = self._connection.execute(
-                    sql, values, prepare=None if step.name in PREPARED else False
+                    sql, values, prepare=None if step.statement in PREPARED else False
                 )
                 self.is_at_start = False
                 return cursor.fetchall() if _has_rows(cursor) else []
@@ -130,7 +139,7 @@ class AsyncSession:
             case _:
                 sql, values = self._engine.binder.bind(step, now=self._engine.now())
                 cursor = await self._connection.execute(
-                    sql, values, prepare=None if step.name in PREPARED else False
+                    sql, values, prepare=None if step.statement in PREPARED else False
                 )
                 self.is_at_start = False
                 return await cursor.fetchall() if _has_rows(cursor) else []

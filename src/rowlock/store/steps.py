@@ -23,21 +23,35 @@ class Statement:
     name: str
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
+    @property
+    def statement(self) -> str:
+        return self.name
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One statement for many rows: arrays on PostgreSQL, one run a row on SQLite."""
+    """One statement for many rows: arrays on PostgreSQL, one run a row on SQLite.
+
+    `alone` is a statement for PostgreSQL that does the same for a single row, for less.
+    """
 
     name: str
     columns: tuple[str, ...]
     rows: Sequence[Row]
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    alone: str | None = None
+
+    @property
+    def statement(self) -> str:
+        """Which statement to send to PostgreSQL."""
+        return self.alone if self.alone is not None and len(self.rows) == 1 else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """New rows of a table, by PostgreSQL's COPY; elsewhere by the statement `instead`.
+    """New rows of a table, by PostgreSQL's COPY, or in one call of SQLite's.
 
+    On callers' connections, and where one of them is there already, by the statement `instead`.
     The columns of a row are those of the batch, of which the table may call some otherwise.
     """
 

@@ -58,12 +58,28 @@ def enqueue(jobs: Sequence[NewJob]) -> Op[Sequence[Job]]:
 def _enqueue(
     jobs: Sequence[NewJob], *, is_resend: bool, may_copy: bool = False
 ) -> Steps[Sequence[Job]]:
+    if len(jobs) == 1 and not is_resend and not _needs_care(jobs[0]):
+        return (yield from _enqueue_one(jobs[0]))
     if may_copy and _can_be_copied(jobs):
         yield Begin()
         return (yield from _copy(jobs))
     if len(jobs) > config.BATCH_ROWS or any(map(_needs_care, jobs)) or is_resend:
         yield Begin()
     return (yield from enqueue_within(jobs, is_resend=is_resend))
+
+
+def _enqueue_one(job: NewJob) -> Steps[list[Job]]:
+    """The way of most: a fresh id, without a key."""
+    inserted = yield _insert([job])
+    if not inserted:
+        # Not so fresh: the same item was given before.
+        return (yield from enqueue_within([job], is_resend=False))
+    yield Ring(frozenset((job.queue,)))
+    return [_new(job, *inserted[0][1:])]
+
+
+def _insert(jobs: Sequence[NewJob]) -> Batch:
+    return Batch("enqueue", NEW_JOB_COLUMNS, [job.row() for job in jobs], alone="enqueue_one")
 
 
 def _can_be_copied(jobs: Sequence[NewJob]) -> bool:
@@ -144,7 +160,7 @@ def _batches(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
 def _enqueue_batch(batch: Sequence[NewJob], answers: Answers, *, is_resend: bool) -> Steps[None]:
     waiting = {job.id: job for job in batch if job.id not in answers}
     for _ in range(_ROUNDS_MAX):
-        inserted = yield Batch("enqueue", NEW_JOB_COLUMNS, [job.row() for job in waiting.values()])
+        inserted = yield _insert(list(waiting.values()))
         for id, run_at, created_at in inserted:
             answers[id] = _new(waiting[id], run_at, created_at)
         careful = [waiting[row[0]] for row in inserted if is_resend or _needs_care(waiting[row[0]])]

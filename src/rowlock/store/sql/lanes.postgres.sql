@@ -1,6 +1,6 @@
 -- The lanes of these queues and the head of each, by a loose scan of job_lane: one probe a lane,
--- however many jobs wait in it. The last row says what time it is, whether leases have expired (uses
--- job_lease), and for how many microseconds all this has taken.
+-- however many jobs wait in it. The last row says what time it is, whether leases have expired
+-- (uses job_lease), and for how many microseconds all this has taken.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT {now} AS now
 ),

@@ -1,6 +1,6 @@
 -- The lanes of these queues and the head of each, by a loose scan of job_lane: one probe a lane,
--- however many jobs wait in it. The last row says what time it is, whether leases have expired (uses
--- job_lease), and for how many microseconds all this has taken, about: ten a lane.
+-- however many jobs wait in it. The last row says what time it is, whether leases have expired
+-- (uses job_lease), and for how many microseconds all this has taken, about: ten a lane.
 WITH RECURSIVE open_queue AS MATERIALIZED (
     SELECT asked.value AS queue, coalesce(queue.by_age, 0) AS by_age
     FROM json_each(:queues) AS asked

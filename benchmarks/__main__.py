@@ -27,7 +27,7 @@ from benchmarks.page import publish, write_page
 from benchmarks.places import POSTGRES_SETTINGS, Place, RedisPlace, SqlitePlace, postgres_place
 from benchmarks.results import Results, read_results
 from benchmarks.sizes import PRESETS, Sizes
-from benchmarks.workloads import drain, enqueue, idle, latency, weight
+from benchmarks.workloads import drain, enqueue, idle, latency, life, weight
 from benchmarks.workloads.held import Held
 
 Step = tuple[str, Callable[[], None]]
@@ -35,6 +35,8 @@ Step = tuple[str, Callable[[], None]]
 STORES = ("postgres", "sqlite")
 WORKLOADS = ["enqueue", "drain", "many", "latency", "burst", "wal", "idle", "held"]
 WORKLOADS += ["weight", "backlog"]
+# Only when asked for: it takes as long as all the others.
+LONG = ["life"]
 
 
 def main() -> None:
@@ -56,7 +58,9 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--preset", choices=PRESETS, default="quick")
     parser.add_argument("--stores", type=_names, default=list(STORES), help="postgres,sqlite")
-    parser.add_argument("--only", type=_names, default=list(WORKLOADS), help=",".join(WORKLOADS))
+    parser.add_argument(
+        "--only", type=_names, default=list(WORKLOADS), help=",".join(WORKLOADS + LONG)
+    )
     parser.add_argument("--peers", type=Path, metavar="DIR", help="a directory of peers")
     parser.add_argument("--peer", type=_names, default=[], help="which of them: NAME,...")
     parser.add_argument(
@@ -157,6 +161,7 @@ def _weights(bench: Bench, contestants: list[Contestant]) -> Iterator[Step]:
     for each in contestants:
         if each.is_ours:
             yield f"weight {each.store}", partial(weight.history_and_foreign, bench, each)
+            yield f"life {each.store}", partial(life.life, bench, each)
         yield f"backlog {each.name} {each.store}", partial(weight.backlog, bench, each)
 
 

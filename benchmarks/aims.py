@@ -128,10 +128,18 @@ def _weights(results: Results) -> Iterator[Verdict]:
         what = f"drain, {shown}: {sizes['backlog']:,} waiting to 5,000"
         yield _at_least(what, 0.9, ratio(many, few))
         nothing = results.median("weight", OURS, store, "per_s", "nothing")
-        for variant, what in (("finished", "finished"), ("foreign", "of a foreign kind ahead")):
+        for variant, count, what in (
+            ("finished", "finished", "finished"),
+            ("foreign", "foreign", "of a foreign kind ahead"),
+            ("scheduled", "foreign", "of a higher priority, not due"),
+        ):
             value = results.median("weight", OURS, store, "per_s", variant)
-            figure = f"drain, {shown}: {sizes[variant]:,} {what} to none"
+            figure = f"drain, {shown}: {sizes[count]:,} {what} to none"
             yield _at_least(figure, 0.9, ratio(value, nothing))
+        looks = results.of("looks", OURS, store, "finished")
+        slowest = max(looks[0].values()) if looks else None
+        figure = f"what a dashboard asks for, {shown}, {sizes['finished']:,} finished: the slowest"
+        yield _at_most(figure, 50, slowest, " ms")
 
 
 def _costs(results: Results) -> Iterator[Verdict]:

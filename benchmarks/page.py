@@ -228,6 +228,8 @@ def _weight(results: Results) -> str:
         ("weight", "nothing"): f"{sizes['drain_jobs']:,} jobs, nothing else",
         ("weight", "finished"): f"beside {sizes['finished']:,} finished",
         ("weight", "foreign"): f"behind {sizes['foreign']:,} of a foreign kind",
+        ("weight", "scheduled"): f"behind {sizes['foreign']:,} of a higher priority, not due",
+        ("weight", "retention"): f"while {sizes['foreign']:,} finished are dropped",
     }
     names = dict.fromkeys(
         (name, store) for store in STORES for name in results.names("backlog", store)
@@ -238,6 +240,19 @@ def _weight(results: Results) -> str:
         for (load, variant), what in named.items()
     ]
     return table(head, rows) if names else ""
+
+
+def _looks(results: Results) -> str:
+    sizes = results.about["sizes"]
+    columns = {
+        (store, variant): f"{STORES[store]}, {sizes[variant]:,} {variant}"
+        for store in STORES
+        for variant in results.variants("looks", OURS, store)
+    }
+    found = [results.of("looks", OURS, store, variant) for store, variant in columns]
+    names = list(found[0][0]) if found else []
+    rows = [[name, *(number(each[0][name], 1) for each in found)] for name in names]
+    return table(["ms", *columns.values()], rows) if rows else ""
 
 
 def _cost(results: Results) -> str:
@@ -380,6 +395,7 @@ BLOCKS: dict[str, Callable[[Results], str]] = {
     "burst": _burst,
     "held": _held,
     "weight": _weight,
+    "looks": _looks,
     "cost": _cost,
     "memory": _memory,
     "settings": _settings,

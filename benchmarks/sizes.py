@@ -28,6 +28,7 @@ class Sizes:
         foreign: Jobs of a kind that nobody serves, ahead of those of a drain.
         memory_first: After so many jobs the memory of a child is taken, and
         memory_last: after so many again.
+        life_jobs: Jobs that pass through one table, in rounds.
         wal_jobs: Jobs over whose lives the write-ahead log is measured.
         idle_seconds: How long an idle worker is watched.
         burst_jobs: Jobs in a burst.
@@ -52,6 +53,7 @@ class Sizes:
     foreign: int
     memory_first: int
     memory_last: int
+    life_jobs: int
     wal_jobs: int
     idle_seconds: float
     burst_jobs: int
@@ -79,6 +81,7 @@ PRESETS = {
         foreign=500,
         memory_first=200,
         memory_last=1_000,
+        life_jobs=400,
         wal_jobs=200,
         idle_seconds=0.5,
         burst_jobs=500,
@@ -104,6 +107,7 @@ PRESETS = {
         foreign=200_000,
         memory_first=30_000,
         memory_last=150_000,
+        life_jobs=200_000,
         wal_jobs=5_000,
         idle_seconds=12.0,
         burst_jobs=50_000,
@@ -129,6 +133,7 @@ PRESETS = {
         foreign=1_000_000,
         memory_first=100_000,
         memory_last=1_000_000,
+        life_jobs=5_000_000,
         wal_jobs=10_000,
         idle_seconds=20.0,
         burst_jobs=50_000,

@@ -93,7 +93,7 @@ def run(output: Path, *words: str) -> dict[str, Any]:
             {"enqueue_one", "enqueue_bulk", "drain", "wal", "held"},
         ),
         ("sqlite", "drain,latency,burst", {"drain", "latency", "burst"}),
-        ("sqlite", "idle,weight,backlog", {"idle", "weight", "backlog", "memory"}),
+        ("sqlite", "idle,weight,backlog", {"idle", "weight", "looks", "backlog", "memory"}),
     ],
 )
 def test_every_workload_runs(store, workloads, measured, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock.job import JobRow, JobState, decode_errors, decode_policy, job_of
+from rowlock.job import JobRow, JobState, Policy, decode_errors, decode_policy, job_of
 from rowlock.store.ops.enqueue import _row_of
 from rowlock.store.options import new_job
 
@@ -41,3 +41,14 @@ def test_a_damaged_column_does_not_hide_the_job(column, garbage):
 def test_the_state_is_told_by_lease_time_and_attempt(columns, now, state):
     """Three of the states are one in the table, and differ by time and attempt."""
     assert state == row(**columns).state_at(now)
+
+
+def test_a_policy_is_stored_without_what_is_the_default():
+    """It lies in every row of a job's life; what was said in so many words counts the same."""
+    day = 24 * 60 * 60 * 1_000_000
+
+    assert "{}" == Policy(keep=day, keep_dead=30 * day).encoded()
+    assert '{"keep":null,"max_crashes":1}' == Policy(keep=None, max_crashes=1).encoded()
+    assert Policy(keep=None, max_crashes=1) == decode_policy(
+        Policy(keep=None, max_crashes=1).encoded()
+    )

@@ -62,7 +62,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     text: str = ""
 
 
-class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
+class Policy(msgspec.Struct, frozen=True):
     """What to do with a job when it ends or fails; stored on the job, so that anyone can apply it.
 
     Times are microseconds; `keep` None means for ever. `retry` is the stored form of a policy of
@@ -76,7 +76,14 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     max_crashes: int = config.MAX_CRASHES_DEFAULT
 
     def encoded(self) -> str:
-        return msgspec.json.encode(self).decode()
+        """The stored form: what is otherwise than by default, in every row of a job's life."""
+        # By itself msgspec leaves out what is the very object of a default, not what equals it.
+        told = {
+            name: value
+            for name, value in msgspec.structs.asdict(self).items()
+            if value != getattr(DEFAULT_POLICY, name)
+        }
+        return msgspec.json.encode(told).decode()
 
     def keep_for(self, state: JobState) -> int | None:
         """How long a job that ended in `state` is kept."""

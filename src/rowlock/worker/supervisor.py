@@ -180,7 +180,8 @@ class Supervisor:
         memory = LeaseTable.make_descriptor(slots)
         child_hears, say = os.pipe()
         hear, child_tells = os.pipe()
-        worker = f"{self._name}-{number}-{new_id()[-12:]}"
+        # Short: it lies in two rows of every job. Process ids come again, but not so soon.
+        worker = f"{self._name}-{number}-{new_id()[-8:]}"
         orders = {
             "app": self._app,
             "worker": worker,

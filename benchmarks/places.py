@@ -7,6 +7,7 @@ started anew. All of them stand in one directory, on one disk.
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import socket
 import sqlite3
@@ -19,7 +20,7 @@ from typing import Any, Protocol
 
 import psycopg
 
-from benchmarks.contestants import Contestant
+from benchmarks.contestants import AdapterFailed, Contestant
 from benchmarks.processes import used_seconds
 from rowlock.testing import ThrowAwayPostgres
 from rowlock.testing.postgres import find_free_port
@@ -51,7 +52,7 @@ class Database(Protocol):
         ...
 
     def settle(self) -> None:
-        """The same footing for all: statistics fresh, dirty pages written."""
+        """The same footing for all: statistics fresh, dirty pages on the disk."""
         ...
 
     def server_cpu_seconds(self) -> float: ...
@@ -187,7 +188,10 @@ class SqliteDatabase:
             connection.execute(sql, values or {})
 
     def settle(self) -> None:
-        """A file has no statistics that go stale, and its log was folded by whoever wrote it."""
+        self.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        # What was written to fill it must not be on its way to the disk any more.
+        with self.path.open("rb") as file:
+            os.fsync(file.fileno())
 
     def server_cpu_seconds(self) -> float:
         return 0.0
@@ -225,10 +229,10 @@ class RedisDatabase:
         self._pid = pid
 
     def ask(self, sql: str) -> int:
-        raise NotImplementedError("Redis knows no SQL")
+        raise AdapterFailed("Redis can not be asked how far it is")
 
     def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> None:
-        raise NotImplementedError("Redis knows no SQL")
+        raise AdapterFailed("Redis can not be asked how far it is")
 
     def settle(self) -> None:
         """Nothing to be done."""

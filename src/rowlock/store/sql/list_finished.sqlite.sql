@@ -1,13 +1,19 @@
 -- A page of finished jobs, newest id first, of at most so many rows read. Uses the primary key.
 SELECT {finished}, {now}
-FROM (
-    SELECT *
-    FROM rowlock_finished
-    WHERE id < coalesce(:cursor, 'g')
-    ORDER BY id DESC
-    LIMIT :scan
-) AS finished
-WHERE (:state IS NULL OR finished.state = :state)
+FROM rowlock_finished AS finished
+WHERE finished.id < coalesce(:cursor, 'g')
+    -- Not by a query of so many rows within this one: SQLite would read them all, to sort them.
+    AND finished.id >= coalesce(
+        (
+            SELECT floor.id
+            FROM rowlock_finished AS floor
+            WHERE floor.id < coalesce(:cursor, 'g')
+            ORDER BY floor.id DESC
+            LIMIT 1 OFFSET :scan - 1
+        ),
+        ''
+    )
+    AND (:state IS NULL OR finished.state = :state)
     AND (:kind IS NULL OR finished.kind = :kind)
     AND (:queue IS NULL OR finished.queue = :queue)
     AND (:tenant IS NULL OR finished.tenant = :tenant)

@@ -1,13 +1,19 @@
 -- A page of live jobs, newest id first, of at most so many rows read. Uses the primary key.
 SELECT {job}, {now}
-FROM (
-    SELECT *
-    FROM rowlock_job
-    WHERE id < coalesce(:cursor, 'g')
-    ORDER BY id DESC
-    LIMIT :scan
-) AS job
-WHERE (
+FROM rowlock_job AS job
+WHERE job.id < coalesce(:cursor, 'g')
+    -- Not by a query of so many rows within this one: SQLite would read them all, to sort them.
+    AND job.id >= coalesce(
+        (
+            SELECT floor.id
+            FROM rowlock_job AS floor
+            WHERE floor.id < coalesce(:cursor, 'g')
+            ORDER BY floor.id DESC
+            LIMIT 1 OFFSET :scan - 1
+        ),
+        ''
+    )
+    AND (
         :state IS NULL
         OR (:state = 'running') = (job.lease_expires_at IS NOT NULL)
         AND (

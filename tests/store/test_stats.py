@@ -154,7 +154,7 @@ def test_beyond_the_bound_counts_are_marked(
 
 def test_beyond_the_bound_successes_are_estimated(store: Store, monkeypatch: pytest.MonkeyPatch):
     """Of many successes each queue's number is estimated by its share of the newest."""
-    monkeypatch.setattr(config, "LIST_SCAN_ROWS_MAX", 10)
+    monkeypatch.setattr(config, "COUNT_EXACT_MAX", 10)
     enqueue_ids(store, 8, queue="a")
     store.succeed(claim(store, queues=["a"]))
     exact = stats_of(store, "a").counts[JobState.SUCCEEDED]

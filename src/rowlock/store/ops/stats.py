@@ -21,7 +21,7 @@ def stats(queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
 
 
 def _stats(asked: list[str] | None) -> Steps[list[QueueStats]]:
-    succeeded = yield Statement("count_succeeded", {"scan": config.LIST_SCAN_ROWS_MAX})
+    succeeded = yield Statement("count_succeeded", {"scan": config.COUNT_EXACT_MAX})
     names = asked
     if names is None:
         found = yield Statement("queue_names")
@@ -89,7 +89,7 @@ def _succeeded(rows: Rows) -> dict[str, Count]:
     """Exact where all rows were read; else the share of each queue among the newest."""
     estimates: dict[str, Count] = {}
     for queue, share, read, total in rows:
-        if read < config.LIST_SCAN_ROWS_MAX:
+        if read < config.COUNT_EXACT_MAX:
             estimates[queue] = Count(share)
         else:
             estimates[queue] = Count(round(share * max(total, read) / read), exact=False)

@@ -1,30 +1,33 @@
 -- Where a page of a table stopped reading; no row if it came to the end. Uses the primary keys.
+-- Ordered by the column, by its whole name: `id` alone would be the text that is selected, which
+-- has no index, and the whole table would be sorted.
 (
-    SELECT 'job', id::text, NULL::bigint
-    FROM rowlock.job
-    WHERE :live::boolean AND id < coalesce(:cursor::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-    ORDER BY id DESC
+    SELECT 'job', job.id::text, NULL::bigint
+    FROM rowlock.job AS job
+    WHERE :live::boolean
+        AND job.id < coalesce(:cursor::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+    ORDER BY job.id DESC
     LIMIT 1 OFFSET :scan::bigint - 1
 )
 UNION ALL
 (
-    SELECT 'finished', id::text, NULL::bigint
-    FROM rowlock.finished
+    SELECT 'finished', finished.id::text, NULL::bigint
+    FROM rowlock.finished AS finished
     WHERE :finished::boolean
-        AND id < coalesce(:cursor::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-    ORDER BY id DESC
+        AND finished.id < coalesce(:cursor::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+    ORDER BY finished.id DESC
     LIMIT 1 OFFSET :scan::bigint - 1
 )
 UNION ALL
 (
-    SELECT 'dead', id::text, finished_at
-    FROM rowlock.finished
+    SELECT 'dead', finished.id::text, finished.finished_at
+    FROM rowlock.finished AS finished
     WHERE :dead::boolean
-        AND state = 'dead'
-        AND (finished_at, id) < (
+        AND finished.state = 'dead'
+        AND (finished.finished_at, finished.id) < (
             :cursor_finished::bigint,
             coalesce(:cursor::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
         )
-    ORDER BY finished_at DESC, id DESC
+    ORDER BY finished.finished_at DESC, finished.id DESC
     LIMIT 1 OFFSET :scan::bigint - 1
 )

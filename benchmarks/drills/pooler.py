@@ -46,7 +46,9 @@ ABOUT_SESSIONS = (
     "test_postgres.py::test_enqueue_rings_the_bell",
     "test_postgres.py::test_the_bell_is_coalesced",
     "test_postgres.py::test_long_queue_names_ring",
-    "test_postgres.py::test_prepared_statements_on_request",
+    "test_postgres.py::test_prepared_statements",
+    "test_postgres.py::test_a_handlers_transaction_is_planned_as_usual",
+    "test_postgres.py::test_plans_of_an_empty_table_use_its_indexes",
     "test_postgres_trouble.py::test_a_listener_hears_that_it_hears",
     "test_caller.py::test_our_own_error_withdraws_what_was_inserted",
 )

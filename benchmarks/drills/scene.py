@@ -64,7 +64,7 @@ class Scene:
         with (self.place / log).open("a") as stream:
             worker = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "rowlock.cli", "--app", "benchmarks.drills.jobs:app"),
+                    *(sys.executable, "-m", "rowlock", "--app", "benchmarks.drills.jobs:app"),
                     *("worker", "--no-cron", *words),
                 ],
                 cwd=ROOT,

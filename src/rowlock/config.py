@@ -229,4 +229,8 @@ AUTH_ADDRESSES_MAX: Final = 10_000
 # Who did what is asked for weeks later, seldom after a quarter of a year.
 AUDIT_KEEP_SECONDS: Final = 90 * DAY_SECONDS
 AUDIT_TARGET_BYTES_MAX: Final = 800
+# A step of work on many jobs reads so many rows, however few of them fit.
+BULK_SCAN_ROWS: Final = 5_000
+# Jobs that could not be worked on are named, up to so many.
+BULK_SKIPPED_MAX: Final = 1_000
 BULK_KEEP_SECONDS: Final = 30 * DAY_SECONDS

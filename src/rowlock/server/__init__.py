@@ -1,9 +1,11 @@
 """The HTTP API: an ASGI application for `rowlock serve`, or below a prefix of your own application.
 
-from rowlock.server import asgi
+    from rowlock.server import asgi
 
-api = FastAPI()
-api.mount("/queue", asgi(app))
+    api = FastAPI()
+    api.mount("/queue", asgi(app))
+
+It needs the extra `server`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from rowlock.clock import to_us
 from rowlock.errors import InvalidTransition, NotFound, OptionInvalid
 from rowlock.ids import parse_id
 from rowlock.job import (
-    BulkRetry,
     Cancellation,
     CancelOutcome,
     Job,
@@ -23,12 +22,11 @@ from rowlock.job import (
 )
 from rowlock.lifecycle import Finish
 from rowlock.store import options
-from rowlock.store.ops.settle import finish_waiting
+from rowlock.store.ops.settle import Waiting, finish_waiting
 from rowlock.store.steps import Batch, Begin, Commit, Op, Ring, Rows, Statement, Steps, writing
 
 # A job that moves between the tables while we look is found by looking again.
 _LOOKS = 3
-_FIRST_ID = "00000000-0000-0000-0000-000000000000"
 _PRUNED: Final = {
     "limit": config.MAINTENANCE_BATCH_ROWS,
     "audit_kept": int(config.AUDIT_KEEP_SECONDS) * config.SECOND_US,
@@ -131,7 +129,8 @@ def _cancel_live(job: JobRow, *, taken: bool) -> Steps[Cancellation]:
         yield Ring(frozenset({job.queue}))
         return Cancellation(CancelOutcome.PENDING_ON_WORKER, JobState.RUNNING)
     keep = decode_policy(job.policy).keep_for(JobState.CANCELLED)
-    yield from finish_waiting(job, Finish(JobState.CANCELLED, keep, job.crashes), taken=taken)
+    ending = Finish(JobState.CANCELLED, keep, job.crashes)
+    yield from finish_waiting([Waiting(job, ending, taken=taken)])
     return Cancellation(CancelOutcome.CANCELLED, JobState.CANCELLED)
 
 
@@ -164,42 +163,6 @@ def _refuse_live(id: str, tenant: str | None) -> Steps[None]:
     for row in (yield Statement("lock_leases", {"ids": [id]})):
         _check_seen(JobRow._make(row[:-2]), tenant)
         raise InvalidTransition(id, "is not finished; only dead and cancelled jobs can be retried")
-
-
-def retry_dead(chosen: JobFilter) -> Op[BulkRetry]:
-    """Take all dead jobs that fit back to ready; those whose key is in use again are skipped."""
-
-    def steps() -> Steps[BulkRetry]:
-        yield Begin()
-        # Those that die again while we go on are not of this call.
-        now = (yield Statement("clock"))[0][0]
-        after, after_id = -1, _FIRST_ID
-        retried, skipped = 0, list[str]()
-        while True:
-            bounds = {"until_finished": now, "after": after, "after_id": after_id}
-            limit = {"limit": config.MAINTENANCE_BATCH_ROWS}
-            rows = yield Statement("lock_dead", {**chosen.values(), **bounds, **limit})
-            done = yield from _revive(rows)
-            retried += len(done)
-            skipped += [row[0] for row in rows if row[0] not in done]
-            if len(rows) < config.MAINTENANCE_BATCH_ROWS:
-                return BulkRetry(retried, skipped)
-            after_id, after = rows[-1]
-            yield Commit()
-            yield Begin()
-
-    return writing("retry_dead", steps, repeat=steps)
-
-
-def _revive(rows: Rows) -> Steps[set[str]]:
-    if not rows:
-        return set()
-    revived = yield Batch("revive", ("id", "payload"), [(row[0], None) for row in rows])
-    done = {row[0] for row in revived}
-    if done:
-        yield Statement("forget", {"ids": sorted(done)})
-        yield Ring(frozenset(row[1] for row in revived))
-    return done
 
 
 def delete(id: str, *, tenant: str | None = None) -> Op[None]:

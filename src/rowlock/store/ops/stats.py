@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rowlock import config
-from rowlock.job import Count, JobState, QueueStats
+from rowlock.job import TERMINAL_STATES, Count, JobState, QueueStats
 from rowlock.store import options
 from rowlock.store.steps import Batch, Op, Rows, Statement, Steps, reading
 
@@ -18,6 +18,40 @@ def stats(queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
     """Counts per queue and state, and the age of the oldest ready job; zeros for asked names."""
     asked = options.names(queues, option="queues")
     return reading("stats", lambda: _stats(asked))
+
+
+def tenant_stats(tenant: str, queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
+    """As `stats`, of one tenant's jobs: counted among a bounded number of rows of each table.
+
+    What has ended is looked for among the newest; where there are more, the counts are of those,
+    and marked.
+    """
+    asked = options.names(queues, option="queues")
+    scan = {"scan": config.LIST_SCAN_ROWS_MAX}
+
+    def steps() -> Steps[list[QueueStats]]:
+        rows = yield Statement("count_tenant", {**scan, "tenant": tenant})
+        is_cut = bool((yield Statement("finished_beyond", scan))[0][0])
+        paused = {row[0] for row in (yield Statement("paused_queues"))}
+        now: int = (yield Statement("clock"))[0][0]
+        names = sorted({row[0] for row in rows}) if asked is None else sorted(asked)
+        return [
+            _tenant_queue(name, rows, now=now, is_paused=name in paused, is_cut=is_cut)
+            for name in names
+        ]
+
+    return reading("tenant_stats", steps)
+
+
+def _tenant_queue(name: str, rows: Rows, *, now: int, is_paused: bool, is_cut: bool) -> QueueStats:
+    found = {state: (number, oldest) for queue, state, number, oldest in rows if queue == name}
+    counts = {
+        state: Count(found.get(state, (0, 0))[0], exact=not (is_cut and state in TERMINAL_STATES))
+        for state in JobState
+    }
+    ready = found.get(JobState.READY)
+    oldest = None if ready is None else (now - ready[1]) / config.SECOND_US
+    return QueueStats(name, counts, oldest, is_paused)
 
 
 def _stats(asked: list[str] | None) -> Steps[list[QueueStats]]:

@@ -22,6 +22,7 @@ from rowlock.errors import OptionInvalid
 
 # `rwl_`, the id that may be shown, and the secret.
 _FORM: Final = re.compile(r"rwl_([a-z2-7]{12})_[A-Za-z0-9_-]{43}")
+_ID: Final = re.compile(r"[a-z2-7]{12}")
 _ID_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz234567"
 _ID_LENGTH: Final = 12
 
@@ -74,6 +75,11 @@ def read_secret(text: str) -> Secret | None:
     """The token in a text of a caller; None if it has not the form of one."""
     found = _FORM.fullmatch(text)
     return None if found is None else Secret(found[1], text)
+
+
+def is_token_id(text: str) -> bool:
+    """Whether a text has the form of the id of a token."""
+    return _ID.fullmatch(text) is not None
 
 
 def scopes_of(values: Collection[str]) -> list[Scope]:

@@ -1,141 +1,207 @@
-"""`/v1/jobs`: enqueue over HTTP, and look."""
+"""`/v1/jobs`: look at jobs, cancel, retry and delete them."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-BIG = 10**400 + 7
+from tests.server.running import Running
+
+UNKNOWN = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
 
 
-def test_a_job_is_enqueued_and_read(api):
-    """201 with a receipt, and its location leads to the whole job."""
-    made = api().post("/v1/jobs", json={"kind": "send_email", "payload": {"to": "a@b.c"}})
-    job = api("read").get(made.headers["location"]).json()
-
-    assert 201 == made.status_code
-    assert {"created": True, "queue": "mail", "state": "ready"}.items() <= made.json().items()
-    assert made.json()["id"] == job["id"]
-    assert ({"to": "a@b.c"}, 5, []) == (job["payload"], job["max_attempts"], job["errors"])
-    assert job["meta"]["origin"].startswith("token:")
+def started(api: Running, **options):
+    """A lease of a new job."""
+    job = api.app.enqueue("big", **options)
+    (lease,) = api.app.store.claim(worker="w", queues=[job.queue], limit=1)
+    assert job.id == lease.id
+    return lease
 
 
-def test_every_option_travels(api):
-    """What a job can be told in Python it can be told over HTTP."""
-    options = {
-        "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
-        "queue": "own/queue?",
-        "priority": -7,
-        "key": "k",
-        "key_hold": "kept",
-        "run_at": "2040-01-31T12:00:00Z",
-        "tenant": "acme",
-        "max_attempts": 3,
-        "keep": None,
-        "tags": ["a", "b"],
-        "meta": {"trace": "t"},
-    }
-    made = api().post("/v1/jobs", json={"kind": "elsewhere", **options})
-    job = api().get(f"/v1/jobs/{made.json()['id']}").json()
-
-    assert 201 == made.status_code, made.text
-    assert "scheduled" == job["state"]
-    for name in options.keys() - {"key_hold", "meta"}:
-        assert options[name] == job[name]
-    assert "t" == job["meta"]["trace"]
+def killed(api: Running, **options) -> str:
+    """A dead job."""
+    lease = started(api, **options)
+    api.app.store.fail(lease, ValueError("boom"), permanent=True)
+    return lease.id
 
 
-def test_integers_are_exact(api):
-    """JSON integers of any length come back as they were sent, whatever languages are between."""
-    body = f'{{"kind": "big", "payload": {{"n": {BIG}, "less": -{BIG}, "id": 9007199254740993}}}}'
-    made = api().post("/v1/jobs", content=body, headers={"content-type": "application/json"})
-    read = api().get(made.headers["location"])
+def test_pages_lead_through_all_jobs(api):
+    """Newest first; `next` is null at the end."""
+    ids = [job.id for job in api.app.enqueue_many([{"kind": "big"}] * 5)]
+    seen, cursor = [], None
+    while True:
+        query = {"limit": 2} | ({} if cursor is None else {"cursor": cursor})
+        page = api("read").get("/v1/jobs", params=query).json()
+        seen += [job["id"] for job in page["jobs"]]
+        if (cursor := page["next"]) is None:
+            break
 
-    assert {"n": BIG, "less": -BIG, "id": 2**53 + 1} == json.loads(read.text)["payload"]
-
-
-def test_a_key_answers_with_the_job_in_flight(api):
-    """200 and the same id; the header and the field are the same thing, and must agree."""
-    body = {"kind": "send_email", "payload": {"to": "a@b.c"}}
-    first = api().post("/v1/jobs", json={**body, "key": "k"})
-    again = api().post("/v1/jobs", json=body, headers={"Idempotency-Key": "k"})
-    other = api().post("/v1/jobs", json={**body, "key": "k"}, headers={"Idempotency-Key": "x"})
-
-    assert (201, 200) == (first.status_code, again.status_code)
-    assert (first.json()["id"], False) == (again.json()["id"], again.json()["created"])
-    assert (422, "option_invalid") == (other.status_code, other.json()["code"])
+    assert ids[::-1] == seen
 
 
-def test_who_may_only_enqueue_reads_nothing(api):
-    """A receipt holds no payload: by a key that is in flight, others' jobs could be read."""
-    api().post("/v1/jobs", json={"kind": "big", "payload": {"secret": "canary"}, "key": "k"})
-    again = api("enqueue").post("/v1/jobs", json={"kind": "big", "key": "k"})
+def test_every_filter_of_a_list(api):
+    """As `app.list`: by state, kind, queue, tenant, key, tag and time."""
+    options = {"queue": "q/ü", "tenant": "acme", "key": "k", "tags": ["a"]}
+    job = api.app.enqueue("wanted", **options)
+    api.app.enqueue("other")
+    dead = killed(api, queue="dying")
 
-    assert 200 == again.status_code
-    assert "canary" not in again.text
+    def found(**query):
+        return [each["id"] for each in api().get("/v1/jobs", params=query).json()["jobs"]]
 
-
-def test_a_bad_payload_names_every_field(api):
-    """422 before anything is written, by the task's signature, with paths of the request."""
-    payload = {"items": [{"name": "a", "count": 0}, {"count": 1}], "note": 5, "extra": 1}
-    refused = api().post("/v1/jobs", json={"kind": "order", "payload": payload})
-
-    assert (422, "payload_invalid") == (refused.status_code, refused.json()["code"])
-    assert {
-        "payload.items[0].count",
-        "payload.items[1].name",
-        "payload.note",
-        "payload.extra",
-    } == {error["field"] for error in refused.json()["errors"]}
+    for query in (
+        {"kind": "wanted"}, {"queue": "q/ü"}, {"tenant": "acme"}, {"key": "k"}, {"tag": "a"},
+    ):  # fmt: skip
+        assert [job.id] == found(**query)
+    assert [dead] == found(state="dead")
+    assert 3 == len(found(since="2020-01-01T00:00:00Z"))
+    assert [] == found(until="2020-01-01T00:00:00+02:00")
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "field"),
+    "query",
     [
-        ({"kind": ""}, "option_invalid", "kind"),
-        ({}, "option_invalid", "kind"),
-        ({"kind": "x", "priority": 101}, "option_invalid", "priority"),
-        ({"kind": "x", "priority": "high"}, "option_invalid", "priority"),
-        ({"kind": "x", "colour": "red"}, "option_invalid", "colour"),
-        ({"kind": "x", "run_at": "2030-01-31T12:00:00"}, "option_invalid", "run_at"),
-        ({"kind": "x", "delay": -1}, "option_invalid", "delay"),
-        (
-            {"kind": "x", "delay": 1, "run_at": "2030-01-31T12:00:00Z"},
-            "option_invalid",
-            "delay",
-        ),
-        ({"kind": "x", "id": "no"}, "option_invalid", "id"),
-        ({"kind": "x", "tags": ["t"] * 21}, "option_invalid", "tags"),
-        ({"kind": "x", "payload": [1]}, "payload_invalid", "payload"),
-        ({"kind": "x", "payload": {"a": "b\0c"}}, "payload_invalid", "payload.a"),
-        ({"kind": "send_email"}, "payload_invalid", "payload.to"),
+        "state=lost", "limit=0", "limit=201", "limit=ten", "cursor=x", "since=yesterday",
+        "since=2020-01-01T00:00:00", "kind=", "kind=a&kind=b", "colour=red",
+        "since=99999999999999999999", "since=null", "limit=1e1", "cursor=%00", "kind=%00",
     ],
-)
-def test_bad_values_are_named(api, body, code, field):
-    """Each with its path, and nothing is enqueued."""
-    refused = api().post("/v1/jobs", json=body)
+)  # fmt: skip
+def test_bad_queries_are_refused(api, query):
+    """By the parameter's name."""
+    answer = api().get(f"/v1/jobs?{query}")
 
-    assert (422, code) == (refused.status_code, refused.json()["code"])
-    assert [field] == [error["field"] for error in refused.json()["errors"]]
-    assert [] == api.app.list().jobs
-
-
-def test_an_id_of_another_tenant_can_not_be_had(api):
-    """Neither is its job told of, nor a second one made; one's own id is found again."""
-    body = {"kind": "big", "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a", "payload": {"a": 1}}
-    first = api("enqueue", tenant="acme").post("/v1/jobs", json=body)
-    again = api("enqueue", tenant="acme").post("/v1/jobs", json=body)
-    foreign = api("enqueue", tenant="zoo").post("/v1/jobs", json=body)
-
-    assert (201, 200, 422) == (first.status_code, again.status_code, foreign.status_code)
-    assert "acme" not in foreign.text
-    assert ["acme"] == [job.tenant for job in api.app.list()]
+    assert (422, "option_invalid") == (answer.status_code, answer.json()["code"])
+    assert query.partition("=")[0] == answer.json()["errors"][0]["field"]
 
 
-def test_unknown_ids_are_not_found(api):
-    """Also what is no id at all."""
-    for id in ("018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a", "no-id", "%00", "%ff"):
-        answer = api().get(f"/v1/jobs/{id}")
+def test_a_list_holds_nothing_large(api):
+    """Neither payloads nor results nor tracebacks; the last error as a line."""
+    killed(api, queue="q")
+    (job,) = api().get("/v1/jobs").json()["jobs"]
 
-        assert (404, "not_found") == (answer.status_code, answer.json()["code"])
+    assert not {"payload", "result", "errors", "meta"} & job.keys()
+    assert "ValueError: boom" == job["last_error"]
+
+
+def test_the_history_of_a_job(api):
+    """Each attempt that failed or was lost, with its error, oldest first."""
+    job = api.app.enqueue("big", max_attempts=3)
+    for number in range(2):
+        (lease,) = api.app.store.claim(worker="w", queues=["default"])
+        api.app.store.fail(lease, ValueError(f"boom {number}"), delay=0)
+    (lease,) = api.app.store.claim(worker="w", queues=["default"])
+    api.app.store.progress(lease, fraction=0.5, text="half")
+    found = api().get(f"/v1/jobs/{job.id}").json()
+
+    assert [(1, "boom 0"), (2, "boom 1")] == [
+        (error["attempt"], error["message"]) for error in found["errors"]
+    ]
+    assert "ValueError" in found["errors"][0]["traceback"]
+    assert ("running", 3, "w", 3) == (
+        found["state"],
+        found["attempt"],
+        found["worker"],
+        found["token"],
+    )
+    assert {"fraction": 0.5, "text": "half"} == found["progress"]
+
+
+def test_why_it_is_not_running(api):
+    """A code to match on, and a text to read."""
+    job = api.app.enqueue("big", queue="mail")
+    api.app.pause("mail")
+    told = api("read").get(f"/v1/jobs/{job.id}/why").json()
+
+    assert ("paused", "its queue 'mail' is paused") == (told["code"], told["text"])
+    assert 404 == api().get(f"/v1/jobs/{UNKNOWN}/why").status_code
+
+
+def test_the_log(api):
+    """Line by line, with times; a job that is not there has none."""
+    lease = started(api)
+    api.app.store.log(lease, ["one", "two\x1b[2J"])
+    lines = api("read").get(f"/v1/jobs/{lease.id}/log").json()["lines"]
+
+    assert ["one", "two\x1b[2J"] == [line["text"] for line in lines]
+    assert all(line["time"].endswith("Z") for line in lines)
+    assert 404 == api().get(f"/v1/jobs/{UNKNOWN}/log").status_code
+
+
+def test_cancel(api):
+    """At once, by its worker, or too late; and what is unknown is not found."""
+    waiting, lease = api.app.enqueue("big", delay=60), started(api)
+    answers = [
+        api().post(f"/v1/jobs/{id}/cancel") for id in (waiting.id, lease.id, waiting.id, UNKNOWN)
+    ]
+
+    assert [200, 200, 200, 404] == [answer.status_code for answer in answers]
+    assert [
+        {"outcome": "cancelled", "state": "cancelled"},
+        {"outcome": "pending_on_worker", "state": "running"},
+        {"outcome": "already_terminal", "state": "cancelled"},
+    ] == [answer.json() for answer in answers[:3]]
+
+
+def test_retry(api):
+    """A dead job is ready again; one that is not dead, or has succeeded, is not touched."""
+    dead = killed(api)
+    retried = api().post(f"/v1/jobs/{dead}/retry")
+    again = api().post(f"/v1/jobs/{dead}/retry")
+
+    assert (200, "ready", 0) == (
+        retried.status_code,
+        retried.json()["state"],
+        retried.json()["attempt"],
+    )
+    assert 1 == len(retried.json()["errors"])
+    assert (409, "invalid_transition") == (again.status_code, again.json()["code"])
+    assert 404 == api().post(f"/v1/jobs/{UNKNOWN}/retry").status_code
+
+
+def test_retry_with_another_payload(api):
+    """Checked like that of a new job."""
+    job = api.app.enqueue("send_email", {"to": "wrong"})
+    (lease,) = api.app.store.claim(worker="w", queues=["mail"])
+    api.app.store.fail(lease, "no such address", permanent=True)
+    bad = api().post(f"/v1/jobs/{job.id}/retry", json={"payload": {"to": 5}})
+    good = api().post(f"/v1/jobs/{job.id}/retry", json={"payload": {"to": "a@b.c"}})
+
+    assert (422, "payload.to") == (bad.status_code, bad.json()["errors"][0]["field"])
+    assert (200, {"to": "a@b.c"}) == (good.status_code, good.json()["payload"])
+
+
+def test_a_retry_may_say_nothing(api):
+    """No body, an empty object, with or without a type."""
+    for place, options in enumerate(({}, {"json": {}}, {"headers": {"content-length": "0"}})):
+        answer = api().post(f"/v1/jobs/{killed(api, queue=str(place))}/retry", **options)
+
+        assert 200 == answer.status_code, answer.text
+
+
+def test_delete(api):
+    """Gone, with its log; a running one stays."""
+    lease = started(api)
+    running = api().delete(f"/v1/jobs/{lease.id}")
+    api.app.store.succeed([lease])
+    gone = [api().delete(f"/v1/jobs/{lease.id}") for _ in range(2)]
+
+    assert (409, "invalid_transition") == (running.status_code, running.json()["code"])
+    assert [204, 404] == [answer.status_code for answer in gone]
+    assert b"" == gone[0].content
+    assert None is api.app.get(lease.id)
+
+
+def test_what_was_done_is_in_the_audit(api):
+    """By whom, and with what outcome; what was refused is not."""
+    job = api.app.enqueue("big")
+    api().post(f"/v1/jobs/{job.id}/cancel")
+    api().post(f"/v1/jobs/{job.id}/retry", json={"payload": {"n": 1}})
+    api().post(f"/v1/jobs/{job.id}/retry")
+    api().delete(f"/v1/jobs/{job.id}")
+    entries = api().get("/v1/audit", params={"target": job.id}).json()["entries"]
+
+    assert [
+        ("job.delete", {}),
+        ("job.retry", {"new_payload": True}),
+        ("job.cancel", {"outcome": "cancelled", "state": "cancelled"}),
+    ] == [(entry["action"], entry["detail"]) for entry in entries]
+    assert {"admin"} == {entry["actor"] for entry in entries}

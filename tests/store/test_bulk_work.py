@@ -6,6 +6,7 @@ import pytest
 
 from rowlock import config
 from rowlock.errors import OptionInvalid
+from rowlock.ids import new_id
 from rowlock.job import Count, JobState
 from rowlock.store.ops.audit import Actor
 from rowlock.store.ops.bulk import BulkAction, selection
@@ -38,6 +39,10 @@ def wanted(action: str, state: str | None = None, **chosen: object):
     )
 
 
+def begin(asked, **options):
+    return start_bulk(asked, id=new_id(), **options)
+
+
 def finish(store, bulk: Bulk) -> Bulk:
     """Take all steps that there are."""
     while store.run(advance_bulk(bulk.id)):
@@ -48,7 +53,7 @@ def finish(store, bulk: Bulk) -> Bulk:
 
 
 def do(store, asked, expected: int = 1_000, actor: Actor = ADA) -> Bulk:
-    bulk = store.run(start_bulk(asked, expected=expected, actor=actor))
+    bulk = store.run(begin(asked, expected=expected, actor=actor))
     assert isinstance(bulk, Bulk)
     return finish(store, bulk)
 
@@ -138,7 +143,7 @@ def test_steps_are_bounded_and_gone_on_with(store, monkeypatch):
     monkeypatch.setattr(config, "BULK_SCAN_ROWS", 3)
     enqueue_ids(store, 5, queue="other")
     ids = enqueue_ids(store, 5)
-    bulk = store.run(start_bulk(wanted("cancel", queue="default"), expected=5, actor=ADA))
+    bulk = store.run(begin(wanted("cancel", queue="default"), expected=5, actor=ADA))
     done, pending = [], []
     while True:
         more = store.run(advance_bulk(bulk.id))
@@ -156,9 +161,9 @@ def test_steps_are_bounded_and_gone_on_with(store, monkeypatch):
 def test_what_came_later_is_not_of_it(store, clock):
     """Neither jobs enqueued after the start, nor those that died after it."""
     enqueue(store)
-    bulk = store.run(start_bulk(wanted("cancel"), expected=1, actor=ADA))
+    bulk = store.run(begin(wanted("cancel"), expected=1, actor=ADA))
     old_dead = put_in_state(store, JobState.DEAD, queue="q")
-    dead = store.run(start_bulk(wanted("delete", "dead"), expected=1, actor=ADA))
+    dead = store.run(begin(wanted("delete", "dead"), expected=1, actor=ADA))
     clock.advance(1)
     late = enqueue(store, queue="late")
     new_dead = put_in_state(store, JobState.DEAD, queue="q")
@@ -171,7 +176,7 @@ def test_what_came_later_is_not_of_it(store, clock):
 def test_a_job_that_changes_meanwhile_is_left(store):
     """Judged on what is stored when its turn comes: one that was claimed is not `ready` now."""
     enqueue(store)
-    bulk = store.run(start_bulk(wanted("cancel", "ready"), expected=1, actor=ADA))
+    bulk = store.run(begin(wanted("cancel", "ready"), expected=1, actor=ADA))
     lease = claim_one(store)
 
     assert 0 == finish(store, bulk).done
@@ -181,8 +186,8 @@ def test_a_job_that_changes_meanwhile_is_left(store):
 def test_more_than_expected_is_refused(store):
     """Nothing is begun; fewer are no surprise to anybody."""
     enqueue_ids(store, 3)
-    refused = store.run(start_bulk(wanted("cancel"), expected=2, actor=ADA))
-    begun = store.run(start_bulk(wanted("cancel"), expected=9, actor=ADA))
+    refused = store.run(begin(wanted("cancel"), expected=2, actor=ADA))
+    begun = store.run(begin(wanted("cancel"), expected=9, actor=ADA))
 
     assert TooMany(Count(3)) == refused
     assert [begun.id] == store.run(running_bulks())
@@ -208,7 +213,7 @@ def test_counts_are_exact_to_a_bound(store, monkeypatch):
 
 def test_tenants_see_their_own(store):
     """Another's work is not there."""
-    bulk = store.run(start_bulk(wanted("cancel"), expected=0, actor=Actor("bea", tenant="acme")))
+    bulk = store.run(begin(wanted("cancel"), expected=0, actor=Actor("bea", tenant="acme")))
 
     assert store.run(get_bulk(bulk.id, tenant="acme")) is not None
     assert store.run(get_bulk(bulk.id, tenant="zoo")) is None
@@ -218,7 +223,7 @@ def test_tenants_see_their_own(store):
 def test_work_can_be_given_up(store):
     """With the reason, and nothing more is done."""
     job = enqueue(store)
-    bulk = store.run(start_bulk(wanted("cancel"), expected=1, actor=ADA))
+    bulk = store.run(begin(wanted("cancel"), expected=1, actor=ADA))
     store.run(fail_bulk(bulk.id, "a mistake"))
     ended = finish(store, bulk)
 
@@ -229,7 +234,7 @@ def test_work_can_be_given_up(store):
 def test_old_records_are_removed(store, clock):
     """Those that ended long ago; running ones stay."""
     ended = do(store, wanted("cancel"))
-    running = store.run(start_bulk(wanted("cancel"), expected=0, actor=ADA))
+    running = store.run(begin(wanted("cancel"), expected=0, actor=ADA))
     clock.advance(31 * 86_400)
     store.prune()
 

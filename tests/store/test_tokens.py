@@ -57,8 +57,9 @@ def test_a_token_is_revoked_at_once(store):
 
     assert None is store.run(find_token(new.secret))
     assert store.run(find_token(other.secret)) is not None
-    with pytest.raises(NotFound):
-        store.run(revoke_token("unknown"))
+    for unknown in ("a" * 12, "unknown", "", "\0"):
+        with pytest.raises(NotFound):
+            store.run(revoke_token(unknown))
 
 
 def test_tenants_have_their_own(store):

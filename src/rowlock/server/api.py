@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -19,9 +19,18 @@ from rowlock import config
 from rowlock.app import App
 from rowlock.errors import RowlockError
 from rowlock.server import table
-from rowlock.server.body import Inbox, check_media_type, decode_body, decode_query, read_body
+from rowlock.server.body import (
+    Headers,
+    Inbox,
+    check_media_type,
+    decode_body,
+    decode_query,
+    has_body,
+    headers_of,
+    read_body,
+)
 from rowlock.server.gate import Openness
-from rowlock.server.problems import Refusal, refusal_of, unexpected
+from rowlock.server.problems import Complaints, Refusal, refusal_of, unexpected
 from rowlock.server.route import Answer, AnyRoute, Call
 from rowlock.server.router import Router, segments_of
 from rowlock.server.service import Service
@@ -71,7 +80,9 @@ class Api:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._router = Router(table.ROUTES)
-        self._requests = 0
+        self._complaints = Complaints()
+        # How many are being worked on.
+        self.requests: int = 0
 
     async def aclose(self) -> None:
         """End what runs beside requests; for the lifespan of an application that mounts this."""
@@ -91,6 +102,7 @@ class Api:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                self.service.start()
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.aclose()
@@ -98,16 +110,16 @@ class Api:
                 return
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._requests += 1
+        self.requests += 1
         inbox = Inbox(receive)
         try:
             response = await self._respond(scope, inbox)
-            is_read = response.status_code < 400 or await inbox.drained(scope)
+            is_read = await inbox.drained(scope)
         except ClientDisconnect:
             # Nobody is there to be answered.
             return
         finally:
-            self._requests -= 1
+            self.requests -= 1
         response.raw_headers += _missing(response)
         if not is_read:
             response.headers["connection"] = "close"
@@ -116,13 +128,12 @@ class Api:
         await response(scope, receive, send)
 
     async def _respond(self, scope: Scope, receive: Receive) -> Response:
-        if self._requests > config.HTTP_REQUESTS_MAX:
-            return Refusal("overloaded", "too many requests at once; come again").response()
         try:
             return await self._answer(scope, receive)
         except Refusal as refusal:
             return refusal.response()
         except RowlockError as error:
+            self._complaints.note(error)
             return refusal_of(error).response()
         except ClientDisconnect:
             raise
@@ -130,7 +141,7 @@ class Api:
             return unexpected(error).response()
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
-        headers = Headers(scope=scope)
+        headers = headers_of(scope)
         method: str = scope["method"]
         match = self._router.find(method, segments_of(scope))
         if match is None:
@@ -141,6 +152,9 @@ class Api:
                 "method_not_allowed", f"this path takes {allowed}", headers={"allow": allowed}
             )
         route = match.route
+        # Probes are answered all the same: a busy server is alive.
+        if self.requests > config.HTTP_REQUESTS_MAX and route.scopes is not None:
+            raise Refusal("overloaded", "too many requests at once; come again")
         client = scope.get("client")
         caller = await self.service.gate.admit(
             headers,
@@ -162,8 +176,10 @@ class Api:
 
 
 def _query_of(route: AnyRoute, scope: Scope) -> Any:
-    query = QueryParams(scope["query_string"])
-    return decode_query(query, route.query or _Nothing)
+    asked: bytes = scope["query_string"]
+    if not asked and route.query is None:
+        return None
+    return decode_query(QueryParams(asked), route.query or _Nothing)
 
 
 class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
@@ -173,8 +189,7 @@ class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
 async def _body_of(route: AnyRoute, headers: Headers, receive: Receive) -> Any:
     if route.body is None:
         return None
-    is_sent = "content-type" in headers or headers.get("content-length", "0") != "0"
-    if route.is_optional and not is_sent and "transfer-encoding" not in headers:
+    if route.is_optional and "content-type" not in headers and not has_body(headers):
         return route.body()
     check_media_type(headers)
     body = await read_body(receive, headers, bytes_max=route.bytes_max)

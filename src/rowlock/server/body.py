@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Final, get_args, get_origin
 
 import msgspec
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope
 
@@ -16,9 +17,24 @@ from rowlock import codec, config
 from rowlock.server.problems import FieldProblem, Refusal
 
 _TOLD_BYTES_MAX: Final = 512
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 _WHERE: Final = re.compile(r" - at (?:`key` in )?`\$([^`]*)`\Z")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`\Z", re.DOTALL)
+
+
+Headers = Mapping[str, str]
+
+
+def headers_of(scope: Scope) -> Headers:
+    """The headers by their names in lower case; of one that comes twice, the first."""
+    raw: list[tuple[bytes, bytes]] = scope["headers"]
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(raw)}
+
+
+def has_body(headers: Headers) -> bool:
+    """Whether a body follows."""
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 class Inbox:
@@ -34,14 +50,12 @@ class Inbox:
         return message
 
     async def drained(self, scope: Scope) -> bool:
-        """Read what is left of a refused request, if that is little and soon there.
+        """Read what is left of a request that was answered, if that is little and soon there.
 
         Otherwise nothing can follow on its connection, which has to be closed; and whoever is
         still sending then might never see the answer.
         """
-        headers = Headers(scope=scope)
-        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-        if self._is_over or not has_body:
+        if self._is_over or not has_body(headers_of(scope)):
             return True
         try:
             async with asyncio.timeout(config.HTTP_DRAIN_SECONDS):
@@ -100,6 +114,8 @@ def decode_body(body: bytes, kind: Any) -> Any:
         raise invalid(error) from None
     except msgspec.DecodeError as error:
         raise Refusal("json_invalid", str(error)) from None
+    except UnicodeDecodeError:
+        raise Refusal("json_invalid", "the body is not UTF-8") from None
     except RecursionError:
         raise Refusal("json_invalid", "the body is nested too deeply") from None
 
@@ -110,31 +126,33 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def decode_query(query: QueryParams, kind: Any) -> Any:
-    """The parameters as that type: each once, but for lists."""
+    """The parameters as that type: each once, but for lists. All are text, but for numbers."""
     values: dict[str, Any] = {}
-    lists = _list_fields(kind)
+    lists, numbers = _fields_of(kind, list), _fields_of(kind, int)
     for name, value in query.multi_items():
         if name in lists:
             values.setdefault(name, []).append(value)
         elif name in values:
             raise _refused(FieldProblem(name, "is given twice"))
         else:
-            values[name] = value
+            # Not by msgspec's lax mode: that takes the text `null` for nothing.
+            is_number = name in numbers and _NUMBER.fullmatch(value)
+            values[name] = int(value) if is_number else value
     try:
-        return msgspec.convert(values, type=kind, strict=False)
+        return msgspec.convert(values, type=kind)
     except msgspec.ValidationError as error:
         raise invalid(error) from None
 
 
 @cache
-def _list_fields(kind: Any) -> frozenset[str]:
+def _fields_of(kind: Any, wanted: type) -> frozenset[str]:
     fields = msgspec.structs.fields(kind)
-    return frozenset(each.encode_name for each in fields if _is_list(each.type))
+    return frozenset(each.encode_name for each in fields if _bare(each.type) is wanted)
 
 
-def _is_list(kind: Any) -> bool:
+def _bare(kind: Any) -> Any:
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-    return get_origin(bare) is list
+    return get_origin(bare) or bare
 
 
 def invalid(error: msgspec.ValidationError, *, within: str = "") -> Refusal:

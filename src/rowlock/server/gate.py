@@ -18,16 +18,15 @@ from enum import Enum, auto
 from math import ceil
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers
-
 from rowlock import config
 from rowlock.errors import Forbidden
+from rowlock.server.body import Headers
 from rowlock.server.problems import Refusal
 from rowlock.server.throttle import Throttle
 from rowlock.store import Store
 from rowlock.store.ops.audit import Actor
 from rowlock.store.ops.tokens import find_token, token_state
-from rowlock.tokens import Scope, Token, read_secret
+from rowlock.tokens import Scope, read_secret
 
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _CHALLENGE = {"www-authenticate": 'Bearer realm="rowlock"'}
@@ -102,6 +101,8 @@ class Gate:
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._has_tokens = False
         self._open_until = 0.0
+        # Grows with every change of tokens here: what was looked up before is not remembered.
+        self._changes = 0
 
     async def admit(
         self, headers: Headers, *, method: str, address: str, scopes: frozenset[Scope] | None
@@ -134,6 +135,7 @@ class Gate:
 
     def forget(self, token_id: str) -> None:
         """A token was made or revoked here: look again."""
+        self._changes += 1
         self._open_until = 0.0
         for digest, known in list(self._known.items()):
             if known.caller.actor.token_id == token_id:
@@ -150,22 +152,25 @@ class Gate:
         # What was good a moment ago is looked up even so: others may share its address.
         if wait and known is None:
             raise _too_many(wait)
+        changes = self._changes
         token = None if secret is None else await self._store.arun(find_token(secret))
         if secret is None or token is None:
             self._throttle.fail(address, now=now)
+            if secret is not None:
+                self._known.pop(secret.digest, None)
             raise Refusal(
                 "unauthorized", "the token is unknown, expired or revoked", headers=_CHALLENGE
             )
-        return self._remember(secret.digest, token, now)
+        caller = Caller(Actor(token.name, token.id, token.tenant), frozenset(token.scopes))
+        if changes == self._changes:
+            self._remember(secret.digest, _Known(caller, now + config.TOKEN_KNOWN_SECONDS))
+        return caller
 
-    def _remember(self, digest: str, token: Token, now: float) -> Caller:
-        actor = Actor(token.name, token.id, token.tenant)
-        caller = Caller(actor, frozenset(token.scopes))
+    def _remember(self, digest: str, known: _Known) -> None:
         self._known.pop(digest, None)
-        self._known[digest] = _Known(caller, now + config.TOKEN_KNOWN_SECONDS)
+        self._known[digest] = known
         if len(self._known) > config.TOKENS_KNOWN_MAX:
             self._known.popitem(last=False)
-        return caller
 
     def _check_host(self, headers: Headers) -> None:
         if self._hosts is None:

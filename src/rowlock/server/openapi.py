@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
-from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +30,16 @@ _WITH_TOKEN: Final = ("unauthorized", "forbidden", "misdirected", "too_many_requ
 _WITH_BODY: Final = ("json_invalid", "request_timeout", "too_large", "unsupported_media_type")
 _TAGS: Final = {
     "jobs": "Enqueue jobs, look at them, change them.",
+    "bulk": "Change many jobs at once.",
+    "queues": "What waits, and whether it may be claimed.",
+    "schedules": "What is enqueued at which times.",
+    "leases": "Work: lease jobs, extend the leases, settle them.",
+    "kinds": "The sorts of jobs, and what their payloads look like.",
+    "stats": "Counts.",
+    "workers": "Who works.",
+    "system": "What runs here.",
+    "tokens": "Who may use this API, and for what.",
+    "audit": "Who did what.",
     "health": "For probes; no token is needed.",
 }
 _PARAMETERS: Final[dict[str, Document]] = {
@@ -71,7 +80,7 @@ def _document(routes: tuple[AnyRoute, ...]) -> Document:
         "paths": paths,
         "components": {
             "schemas": types.components,
-            "responses": {_component(status): _problem(status) for status in _statuses(routes)},
+            "responses": {f"Problem{status}": _problem(status) for status in _statuses(routes)},
             "securitySchemes": {
                 "bearer": {
                     "type": "http",
@@ -136,7 +145,7 @@ def _path_parameters(route: AnyRoute) -> list[Document]:
             "name": name,
             "in": "path",
             "required": True,
-            "schema": _PARAMETERS.get(name, _NAME_SCHEMA),
+            "schema": route.parameters.get(name) or _PARAMETERS.get(name, _NAME_SCHEMA),
         }
         for name in re.findall(r"\{(\w+)\}", route.path)
     ]
@@ -150,15 +159,17 @@ def _query_parameters(route: AnyRoute, types: _Types) -> list[Document]:
 
 
 def _query_parameter(name: str, schema: Document) -> Document:
-    kept = {key: value for key, value in schema.items() if key != "description"}
     # A parameter is left out, and never null.
-    arms = [arm for arm in kept.get("anyOf", []) if arm != {"type": "null"}]
-    if len(arms) == 1:
-        kept = arms[0]
-    parameter: Document = {"name": name, "in": "query", "required": False, "schema": kept}
-    if "description" in schema:
-        parameter["description"] = schema["description"]
-    return parameter
+    arms = [arm for arm in schema.get("anyOf", []) if arm != {"type": "null"}]
+    kept = dict(arms[0] if len(arms) == 1 else schema)
+    described = kept.pop("description", "")
+    return {
+        "name": name,
+        "in": "query",
+        "required": False,
+        "schema": kept,
+        **({"description": described} if described else {}),
+    }
 
 
 def _headers(route: AnyRoute) -> list[Document]:
@@ -187,7 +198,7 @@ def _responses(route: AnyRoute, types: _Types) -> Document:
         responses[str(status)] = _response(route, status, kind, types)
     for code in _codes_of(route):
         status = KINDS[code].status
-        reference = {"$ref": f"#/components/responses/{_component(status)}"}
+        reference = {"$ref": f"#/components/responses/Problem{status}"}
         responses.setdefault(str(status), reference)
     return dict(sorted(responses.items()))
 
@@ -211,10 +222,6 @@ def _codes_of(route: AnyRoute) -> list[str]:
 
 def _statuses(routes: Iterable[AnyRoute]) -> list[int]:
     return sorted({KINDS[code].status for route in routes for code in _codes_of(route)})
-
-
-def _component(status: int) -> str:
-    return re.sub(r"\W", "", HTTPStatus(status).phrase.title())
 
 
 def _problem(status: int) -> Document:

@@ -7,6 +7,7 @@ about the caller's own request.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -130,9 +131,23 @@ def refusal_of(error: RowlockError, *, within: str = "") -> Refusal:
     kind = KINDS.get(error.code, KINDS["rowlock_error"])
     code = error.code if error.code in KINDS else "rowlock_error"
     if kind.secret is not None:
-        logger.warning("%s: %s", code, error)
         return Refusal(code, kind.secret)
     return Refusal(code, str(error), errors=field_problems(error, within=within))
+
+
+class Complaints:
+    """What callers are not told goes to the log: once in a while, however many ask."""
+
+    def __init__(self) -> None:
+        self._silent_until: dict[str, float] = {}
+
+    def note(self, error: RowlockError) -> None:
+        """An error that somebody was refused for."""
+        kind = KINDS.get(error.code, KINDS["rowlock_error"])
+        now = time.monotonic()
+        if kind.secret is not None and now >= self._silent_until.get(error.code, 0.0):
+            self._silent_until[error.code] = now + config.HTTP_COMPLAINT_SECONDS
+            logger.warning("requests are refused: %s", error)
 
 
 def field_problems(error: RowlockError, *, within: str = "") -> list[FieldProblem]:

@@ -86,6 +86,8 @@ class Route(Generic[B, Q]):
     is_optional: bool = False
     bytes_max: int = config.HTTP_BODY_BYTES_MAX
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    # The schemas of path parameters that are no UUIDs or names.
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Any])
     answers: Mapping[int, Any] = field(default_factory=lambda: {200: None})
     refusals: Sequence[str] = ()
     example: Example = field(default_factory=Example)

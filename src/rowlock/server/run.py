@@ -23,6 +23,7 @@ from rowlock.store.ops.tokens import TokenState, token_state
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
 
+_BACKLOG: Final = 2_048
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -74,6 +75,20 @@ class HttpServer:
         host, port, *_ = self._socket.getsockname()
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for jobs just now."""
+        return self._api.service.doorbell.waiting
+
+    @property
+    def requests(self) -> int:
+        """How many requests are worked on just now."""
+        return self._api.requests
+
+    def stop(self) -> None:
+        """End it from another thread, politely."""
+        self._server.should_exit = True
+
     def run(self) -> None:
         """Serve until SIGTERM or Ctrl-C; what is being worked on is finished."""
         self._server.run(sockets=[self._socket])
@@ -91,7 +106,7 @@ class HttpServer:
         traceback: TracebackType | None,
     ) -> None:
         assert self._thread is not None
-        self._server.should_exit = True
+        self.stop()
         self._thread.join()
 
 
@@ -139,11 +154,16 @@ def _token_state(app: App) -> TokenState | None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server(
-            (host.strip("[]"), port),
-            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
-            backlog=2048,
-        )
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Said here, and the protocol named above: asyncio does it for no socket that it was given.
+        # Without, the second part of each answer waits 40 ms for the client's kernel.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listening.bind((host.strip("[]"), port))
+        listening.listen(_BACKLOG)
     except (OSError, UnicodeError) as error:
+        listening.close()
         raise OptionInvalid("port", f"{host}:{port} can't be listened on: {error}") from error
+    return listening

@@ -7,19 +7,19 @@ prefix of another application nobody tells us when that one starts.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Coroutine
+from random import Random
 from typing import Any
 
 from rowlock.app import App
+from rowlock.scheduler import Janitor
+from rowlock.server.background import Background
+from rowlock.server.bulk_runner import BulkRunner
+from rowlock.server.doorbell import Doorbell
 from rowlock.server.gate import Gate, Openness
+from rowlock.server.gatherer import Gatherer
 from rowlock.server.readiness import Readiness
-from rowlock.store import Store
-from rowlock.store.ops.claim import KnownPolicy
-
-logger: logging.Logger = logging.getLogger("rowlock.server")
-
-Work = Callable[[], Coroutine[Any, Any, None]]
+from rowlock.server.roster import Roster
+from rowlock.store import KnownPolicy, Store
 
 
 class Service:
@@ -36,10 +36,16 @@ class Service:
         self.app = app
         self.has_dashboard = has_dashboard
         self.gate: Gate = Gate(app.store, openness=openness, hosts=hosts)
+        self.readiness: Readiness = Readiness(app.store)
         # Set once the server is told to stop: what waits for news answers at once.
         self.stopping: asyncio.Event = asyncio.Event()
         self.background: Background = Background()
-        self.readiness: Readiness = Readiness(app.store)
+        self.doorbell: Doorbell = Doorbell(app.store, self.background)
+        self.gatherer: Gatherer = Gatherer(app.store, self.background)
+        self.bulk: BulkRunner = BulkRunner(app.store, self.background)
+        self.roster: Roster = Roster(app.store)
+        # Of backoffs with jitter.
+        self.chance: Random = Random()
         # Resolved now, so that a task that can't be described is known at the start.
         self.schemas: dict[str, dict[str, Any]] = {
             task.name: task.schema.json_schema() for task in app
@@ -50,38 +56,22 @@ class Service:
     def store(self) -> Store:
         return self.app.store
 
+    def start(self) -> None:
+        """Do what a server of its own does beside requests.
+
+        It gives back expired leases and removes what is over: where all workers speak HTTP, nobody
+        else would. And it goes on with bulk work that another server has left.
+        """
+        self.background.ensure("janitor", Janitor(self.store).run)
+        self.bulk.wake()
+
     def stop(self) -> None:
         """Let those who wait for news answer; the others are finished as they are."""
         self.stopping.set()
+        self.doorbell.wake_all()
 
     async def aclose(self) -> None:
         """End what runs beside requests, and close this loop's connections."""
         self.stop()
         await self.background.aclose()
         await self.store.engine.aclose_loop()
-
-
-class Background:
-    """Work beside requests: each sort once, kept until it ends, never lost without a word."""
-
-    def __init__(self) -> None:
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-
-    def ensure(self, name: str, work: Work) -> None:
-        """Start it on the running loop, unless it runs."""
-        task = self._tasks.get(name)
-        if task is None or task.done():
-            task = asyncio.get_running_loop().create_task(work(), name=f"rowlock-{name}")
-            task.add_done_callback(_complain)
-            self._tasks[name] = task
-
-    async def aclose(self) -> None:
-        tasks, self._tasks = list(self._tasks.values()), {}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _complain(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("%s ended: %s", task.get_name(), error, exc_info=error)

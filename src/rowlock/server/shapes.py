@@ -6,13 +6,15 @@ They are named as clients see them, in the OpenAPI document and in what is gener
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from rowlock import config, job
 from rowlock.job import JobState
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 NAME_PATTERN = r"^[^\u0000]+$"
 Name = Annotated[
@@ -81,41 +83,20 @@ class Job(JobSummary, frozen=True, kw_only=True):
     max_crashes: int
 
 
+def copied(record: object, kind: type[S], **others: Any) -> S:
+    """The document of a record that has the same fields, but for those that are given."""
+    names = [name for name in kind.__struct_fields__ if name not in others]
+    return kind(**{name: getattr(record, name) for name in names}, **others)
+
+
 def summary_of(found: job.Job) -> JobSummary:
-    return JobSummary(**_common(found))
+    return copied(found, JobSummary, progress=_progress_of(found))
 
 
 def job_of(found: job.Job) -> Job:
-    errors = [
-        JobError(
-            attempt=error.attempt,
-            time=error.time,
-            type=error.type,
-            message=error.message,
-            traceback=error.traceback,
-        )
-        for error in found.errors
-    ]
-    return Job(
-        **_common(found),
-        payload=found.payload,
-        result=found.result,
-        errors=errors,
-        meta=found.meta,
-        timeout=found.timeout,
-        retry=found.retry,
-        keep=found.keep,
-        max_crashes=found.max_crashes,
-    )
+    errors = [copied(error, JobError) for error in found.errors]
+    return copied(found, Job, progress=_progress_of(found), errors=errors)
 
 
-_PLAIN = [name for name in JobSummary.__struct_fields__ if name not in ("last_error", "progress")]
-
-
-def _common(found: job.Job) -> dict[str, Any]:
-    progress = found.progress
-    return {
-        **{name: getattr(found, name) for name in _PLAIN},
-        "last_error": found.last_error,
-        "progress": progress and Progress(fraction=progress.fraction, text=progress.text),
-    }
+def _progress_of(found: job.Job) -> Progress | None:
+    return None if found.progress is None else copied(found.progress, Progress)

@@ -58,12 +58,13 @@ class AuditPage:
 
 
 def audited(
-    op: Op[T], deed: Deed, *, detail: Callable[[T], Mapping[str, object]] | None = None
+    op: Op[T], deed: Deed, *, detail: Callable[[T], Mapping[str, object] | None] | None = None
 ) -> Op[T]:
     """The same verb, and a line about it in the same transaction; one that fails leaves none.
 
     Args:
-        detail: What the answer tells beyond the deed, a small JSON object.
+        detail: What the answer tells beyond the deed, a small JSON object; None if the answer is
+            that nothing was done.
     """
     values = {
         "id": new_id(),
@@ -78,8 +79,10 @@ def audited(
         def steps() -> Steps[T]:
             yield Begin()
             result = yield from start()
-            told = None if detail is None else msgspec.json.encode(detail(result)).decode()
-            yield Statement("audit_write", {**values, "detail": told})
+            told = {} if detail is None else detail(result)
+            if told is not None:
+                text = msgspec.json.encode(told).decode()
+                yield Statement("audit_write", {**values, "detail": text})
             return result
 
         return steps

@@ -10,7 +10,7 @@ import msgspec
 
 from rowlock import codec, config
 from rowlock.clock import from_us, maybe_from_us
-from rowlock.ids import new_id, parse_id
+from rowlock.ids import parse_id
 from rowlock.job import Count, JobState
 from rowlock.store.ops.audit import Actor
 from rowlock.store.ops.bulk import BulkAction, BulkStep, Place, Selection, count_selected, step
@@ -57,9 +57,9 @@ def count_bulk(wanted: Selection) -> Op[Count]:
     return reading("count_bulk", lambda: count_selected(wanted))
 
 
-def start_bulk(wanted: Selection, *, expected: int, actor: Actor) -> Op[Bulk | TooMany]:
+def start_bulk(wanted: Selection, *, id: str, expected: int, actor: Actor) -> Op[Bulk | TooMany]:
     """Write down work to be done, unless more jobs fit than whoever asks has seen."""
-    id = new_id()
+    id = parse_id(id)
 
     def steps() -> Steps[Bulk | TooMany]:
         yield Begin()

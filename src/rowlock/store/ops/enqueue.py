@@ -73,7 +73,7 @@ def _enqueue(
 
 def _of_tenant(answers: Sequence[Job], tenant: str | None) -> Sequence[Job]:
     if tenant is not None and any(answer.tenant != tenant for answer in answers):
-        raise OptionInvalid("id", "is one that can't be had")
+        raise id_taken()
     return answers
 
 
@@ -121,6 +121,11 @@ class Copied(Sequence[Job]):
         if isinstance(place, slice):
             return Copied(self._jobs[place], self._times[place])
         return _new(self._jobs[place], *self._times[place])
+
+
+def id_taken() -> OptionInvalid:
+    """For an id that is another tenant's: not even that is told."""
+    return OptionInvalid("id", "is one that can't be had")
 
 
 def enqueue_within(jobs: Sequence[NewJob], *, is_resend: bool) -> Steps[list[Job]]:
@@ -287,4 +292,4 @@ def _row_of(job: NewJob, *, id: str, run_at: int, created_at: int) -> JobRow:
     )
 
 
-__all__ = ["enqueue", "enqueue_within"]
+__all__ = ["enqueue", "enqueue_within", "id_taken"]

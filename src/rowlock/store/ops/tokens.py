@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import msgspec
 
-from rowlock import codec, config
+from rowlock import config
 from rowlock.clock import duration_us, from_us, maybe_from_us
 from rowlock.errors import NotFound, OptionInvalid
 from rowlock.store import options
 from rowlock.store.steps import Op, Row, Statement, Steps, reading, writing
-from rowlock.tokens import Scope, Secret, Token, new_secret, scopes_of
+from rowlock.tokens import Scope, Secret, Token, is_token_id, new_secret, scopes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,12 @@ def list_tokens(*, tenant: str | None = None) -> Op[list[Token]]:
 def revoke_token(id: str, *, tenant: str | None = None) -> Op[None]:
     """End a token at once; again is no error. Raises `NotFound`, for another tenant's too."""
 
+    if not is_token_id(id):
+        raise NotFound("there is no such token: its id is 12 letters and digits")
+
     def steps() -> Steps[None]:
         if not (yield Statement("token_revoke", {"id": id, "tenant": tenant})):
-            shown = codec.clean_text(id, bytes_max=config.NAME_CHARACTERS_MAX)
-            raise NotFound(f"there is no token {shown!r}")
+            raise NotFound(f"there is no token {id!r}")
 
     return writing("revoke_token", steps, repeat=steps)
 

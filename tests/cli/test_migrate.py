@@ -80,7 +80,16 @@ def test_up_ends_when_it_is_told(tmp_path):
     """SIGTERM ends it well."""
     url = f"sqlite:///{tmp_path / 'up.db'}"
     process = subprocess.Popen(
-        [sys.executable, "-m", "rowlock.cli", "--app", "examples.quickstart:app", "up"],
+        [
+            sys.executable,
+            "-m",
+            "rowlock.cli",
+            "--app",
+            "examples.quickstart:app",
+            "up",
+            "--port",
+            "0",
+        ],
         cwd=ROOT,
         env={**os.environ, "ROWLOCK_DATABASE_URL": url},
         stdout=subprocess.PIPE,

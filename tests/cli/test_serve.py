@@ -83,3 +83,26 @@ def test_without_a_dashboard(start):
     home = httpx.get(f"{address}/", trust_env=False)
 
     assert (404, "application/problem+json") == (home.status_code, home.headers["content-type"])
+
+
+@pytest.mark.parametrize("command", ["serve", "up"])
+def test_without_the_extra(command, tmp_path):
+    """It says what to install; `up` runs the rest."""
+    (tmp_path / "starlette.py").write_text(
+        "raise ModuleNotFoundError('hidden', name='starlette')\n", "utf-8"
+    )
+    (tmp_path / "tiny.py").write_text(
+        "import rowlock\napp = rowlock.App('sqlite:///tiny.db')\n", "utf-8"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rowlock.cli", "--app", "tiny:app", command],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        told = next(line for line in process.stdout if "rowlock[server]" in line)
+        process.terminate()
+        process.stdout.read()
+
+    assert "needs starlette" in told

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from rowlock.cli import Target
-from rowlock.cli.choose import log_options
+from rowlock.cli.choose import address_options, log_options
 
 if TYPE_CHECKING:
     from rowlock.observe.log import Format, Level
     from rowlock.server.run import HttpServer
 
 
+OPEN: Final = (
+    "open to everybody on this machine, because no token was made: `rowlock tokens create`"
+)
+
+
 @click.command()
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    envvar="ROWLOCK_HOST",
-    show_envvar=True,
-    help="Where to listen; beyond loopback only with a token.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8765,
-    show_default=True,
-    envvar="ROWLOCK_PORT",
-    show_envvar=True,
-    help="0 is any that is free.",
-)
+@address_options
 @click.option(
     "--no-dashboard",
     is_flag=True,
@@ -56,8 +45,11 @@ def serve(
     it asks for no token as long as none was made.
     """
     from rowlock.observe import log
-    from rowlock.server.run import HttpServer
 
+    try:
+        from rowlock.server.run import HttpServer
+    except ModuleNotFoundError as error:
+        raise click.UsageError(str(error)) from error
     log.configure(log_level, log_format)
     with target.open_app() as app:
         server = HttpServer(app, host=host, port=port, has_dashboard=not no_dashboard)
@@ -70,7 +62,5 @@ def greeting(server: HttpServer) -> str:
     """Where it is, and who may come in."""
     lines = [f"rowlock serves {server.address}/ (its calls: {server.address}/docs)"]
     if server.is_open:
-        lines.append(
-            "open to everybody on this machine, because no token was made: `rowlock tokens create`"
-        )
+        lines.append(OPEN)
     return "\n".join(lines)

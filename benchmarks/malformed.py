@@ -117,7 +117,10 @@ def exchange(target: Target, sent: bytes) -> bytes:
             if b"connection: close" not in sent:
                 connection.shutdown(socket.SHUT_WR)
             return b"".join(iter(lambda: connection.recv(65_536), b""))  # used at once
-        except (ConnectionResetError, BrokenPipeError):
+        except TimeoutError:
+            raise
+        except OSError:
+            # It was closed before all was sent.
             return b""
 
 

@@ -22,6 +22,7 @@ PREPARED: frozenset[str] = frozenset(
     {"claim", "enqueue", "find_settled", "lanes", "lanes_anywhere", "look_expired", "ring"}
 )
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_BEGIN_LOOK = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class Session:
@@ -48,7 +49,7 @@ class Session:
         match step:
             case Begin():
                 if not self._is_begun:
-                    self._connection.execute(_BEGIN)
+                    self._connection.execute(_BEGIN_LOOK if step.is_look else _BEGIN)
                     self._is_begun = True
                 return []
             case Commit():
@@ -112,7 +113,7 @@ class AsyncSession:
         match step:
             case Begin():
                 if not self._is_begun:
-                    await self._connection.execute(_BEGIN)
+                    await self._connection.execute(_BEGIN_LOOK if step.is_look else _BEGIN)
                     self._is_begun = True
                 return []
             case Commit():

@@ -58,6 +58,8 @@ class Session:
             case Ring():
                 self._rung |= step.queues
                 return []
+            case Copy() if not self._engine.may_copy:
+                return self.perform(step.instead)
             case Copy():
                 with self._connection.cursor().copy(_copy_sql(step, self._engine.schema)) as copy:
                     for row in step.instead.rows:
@@ -122,6 +124,8 @@ class AsyncSession:
             case Ring():
                 self._rung |= step.queues
                 return []
+            case Copy() if not self._engine.may_copy:
+                return await self.perform(step.instead)
             case Copy():
                 text = _copy_sql(step, self._engine.schema)
                 async with self._connection.cursor().copy(text) as copy:

@@ -206,6 +206,7 @@ ROUTES: list[AnyRoute] = [
                 filter=BulkFilter(state=JobState.DEAD, queue="mail"),
                 preview=True,
             ),
+            _BULK,
         ),
     ),
     Route(

@@ -248,6 +248,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         answers={200: JobLog},
         refusals=["not_found"],
+        example=Example(JobLog(lines=[LogLine(time=_AT, text="sent to 3 of 5")])),
     ),
     Route(
         method="DELETE",
@@ -282,5 +283,9 @@ ROUTES: list[AnyRoute] = [
         is_optional=True,
         answers={200: shapes.Job},
         refusals=["not_found", "invalid_transition", "payload_invalid"],
+        example=Example(
+            msgspec.structs.replace(_JOB, state=JobState.READY, attempt=0),
+            Retry(payload=msgspec.Raw(b'{"to": "grace@example.com", "subject": "Welcome"}')),
+        ),
     ),
 ]

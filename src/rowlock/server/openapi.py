@@ -195,7 +195,7 @@ def _request_body(route: AnyRoute, types: _Types) -> Document:
 def _responses(route: AnyRoute, types: _Types) -> Document:
     responses: dict[str, Document] = {}
     for status, kind in route.answers.items():
-        responses[str(status)] = _response(route, status, kind, types)
+        responses[str(status)] = _response(route, kind, types)
     for code in _codes_of(route):
         status = KINDS[code].status
         reference = {"$ref": f"#/components/responses/Problem{status}"}
@@ -203,13 +203,14 @@ def _responses(route: AnyRoute, types: _Types) -> Document:
     return dict(sorted(responses.items()))
 
 
-def _response(route: AnyRoute, status: int, kind: Any, types: _Types) -> Document:
+def _response(route: AnyRoute, kind: Any, types: _Types) -> Document:
     described: Document = {"description": "Done" if kind is None else "The answer"}
     if kind is None:
         return described
     content: Document = {"schema": types.schema(kind)}
-    if route.example.answer is not None and status == min(route.answers):
-        content["example"] = msgspec.json.decode(msgspec.json.encode(route.example.answer))
+    for example in (route.example.answer, route.example.other):
+        if type(example) is kind:
+            content["example"] = msgspec.json.decode(msgspec.json.encode(example))
     return {**described, "content": {"application/json": content}}
 
 

@@ -9,9 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from rowlock import config
+from rowlock.job import JobState
 from rowlock.schedule import MissedTicks, ScheduleSource
 from rowlock.server.enqueue import JobReceipt, receipt_of
-from rowlock.server.route import Answer, AnyRoute, Call, Route, scopes
+from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
 from rowlock.server.shapes import Name, copied
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.schedule import list_schedules, run_schedule_now, set_schedule_pause
@@ -91,6 +92,39 @@ async def _set_pause(call: Call[None, None], *, is_paused: bool) -> Answer:
     return Answer(copied(changed, Schedule))
 
 
+_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
+_SCHEDULE = Schedule(
+    name="nightly-report",
+    kind="report",
+    cron="0 3 * * *",
+    timezone="Europe/Berlin",
+    missed=MissedTicks.SKIP,
+    queue="default",
+    payload={"days": 1},
+    priority=0,
+    tenant=None,
+    key=None,
+    max_attempts=5,
+    tags=[],
+    is_paused=False,
+    next_at=_AT,
+    last_at=None,
+    last_job_id=None,
+    source=ScheduleSource.CODE,
+)
+_RECEIPT = JobReceipt(
+    id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+    created=True,
+    kind="report",
+    queue="default",
+    state=JobState.READY,
+    priority=0,
+    tenant=None,
+    key=None,
+    run_at=_AT,
+    created_at=_AT,
+)
+
 ROUTES: list[AnyRoute] = [
     Route(
         method="GET",
@@ -101,6 +135,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         query=ScheduleQuery,
         answers={200: SchedulePage},
+        example=Example(SchedulePage(schedules=[_SCHEDULE], next=None)),
     ),
     Route(
         method="POST",
@@ -111,6 +146,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.ADMIN),
         answers={200: JobReceipt},
         refusals=["not_found"],
+        example=Example(_RECEIPT),
     ),
     Route(
         method="POST",
@@ -121,6 +157,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.ADMIN),
         answers={200: Schedule},
         refusals=["not_found"],
+        example=Example(msgspec.structs.replace(_SCHEDULE, is_paused=True)),
     ),
     Route(
         method="POST",
@@ -131,5 +168,6 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.ADMIN),
         answers={200: Schedule},
         refusals=["not_found"],
+        example=Example(_SCHEDULE),
     ),
 ]

@@ -11,7 +11,7 @@ import msgspec
 from rowlock import config
 from rowlock.clock import from_us
 from rowlock.server.gate import Reach
-from rowlock.server.route import Answer, AnyRoute, Call, Route, scopes
+from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
 from rowlock.server.service import Service
 from rowlock.server.shapes import copied
 from rowlock.store import migrate as migrations
@@ -136,6 +136,44 @@ async def get_system(call: Call[None, None]) -> Answer:
     )
 
 
+_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
+_KIND = Kind(
+    kind="send_email",
+    is_known=True,
+    workers=2,
+    queue="mail",
+    priority=0,
+    max_attempts=5,
+    keep=86_400.0,
+    schema={
+        "type": "object",
+        "properties": {"to": {"type": "string"}, "subject": {"type": "string"}},
+        "required": ["to", "subject"],
+        "additionalProperties": False,
+    },
+)
+_WORKER = Worker(
+    id="web-1:4711",
+    host="web-1",
+    pid=4711,
+    queues=["mail"],
+    kinds=["send_email"],
+    started_at=_AT,
+    last_beat_at=_AT,
+    running=["018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"],
+)
+_SYSTEM = System(
+    version=__version__,
+    python="3.13.1",
+    store="postgres",
+    store_version="17.2",
+    schema="rowlock",
+    migration=3,
+    now=_AT,
+    is_open=False,
+    has_dashboard=True,
+)
+
 ROUTES: list[AnyRoute] = [
     Route(
         method="GET",
@@ -145,6 +183,7 @@ ROUTES: list[AnyRoute] = [
         handler=list_kinds,
         scopes=scopes(Scope.READ, Scope.ENQUEUE),
         answers={200: Kinds},
+        example=Example(Kinds(kinds=[_KIND])),
     ),
     Route(
         method="GET",
@@ -155,6 +194,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         reach=Reach.SYSTEM,
         answers={200: Workers},
+        example=Example(Workers(workers=[_WORKER])),
     ),
     Route(
         method="GET",
@@ -165,5 +205,6 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         reach=Reach.SYSTEM,
         answers={200: System},
+        example=Example(_SYSTEM),
     ),
 ]

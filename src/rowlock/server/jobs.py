@@ -11,12 +11,13 @@ from msgspec import UNSET, Meta, UnsetType
 from rowlock import codec, config, job
 from rowlock.errors import NotFound, OptionInvalid
 from rowlock.ids import parse_id
-from rowlock.job import CancelOutcome, JobState
+from rowlock.job import CancelOutcome, JobState, WhyCode
 from rowlock.server import shapes
 from rowlock.server.enqueue import payload_of
 from rowlock.server.problems import Refusal
+from rowlock.server.queues import Count
 from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import JobSummary, JsonObject, Name, Time, copied
+from rowlock.server.shapes import JobSummary, JsonObject, Name, Time, Uuid, copied
 from rowlock.store import JobFilter
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.hold import read_log
@@ -49,10 +50,23 @@ class JobPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a job is not running: the first thing that stands in its way."""
+    """Why a job is not running: the first thing that stands in its way.
 
-    code: str
+    `code` is to match on, `text` to read; what the others have to do with a code says `text`.
+    """
+
+    id: Uuid
+    state: JobState
+    code: WhyCode
     text: str
+    kind: str
+    queue: str
+    worker: str | None
+    since: datetime | None
+    until: datetime | None
+    error: str | None
+    nearest: list[str]
+    ahead: Count | None
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +135,8 @@ def job_id(call: Call[Any, Any]) -> str:
 
 async def explain_job(call: Call[None, None]) -> Answer:
     told = await call.service.store.arun(why(job_id(call), tenant=call.caller.tenant))
-    return Answer(copied(told, Reason))
+    ahead = None if told.ahead is None else copied(told.ahead, Count)
+    return Answer(copied(told, Reason, ahead=ahead))
 
 
 async def get_log(call: Call[None, None]) -> Answer:
@@ -237,7 +252,22 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         answers={200: Reason},
         refusals=["not_found"],
-        example=Example(Reason(code="paused", text="its queue 'mail' is paused")),
+        example=Example(
+            Reason(
+                id=_JOB.id,
+                state=JobState.READY,
+                code=WhyCode.BEHIND,
+                text="jobs are before it: 12 earlier",
+                kind="send_email",
+                queue="mail",
+                worker=None,
+                since=_AT,
+                until=None,
+                error=None,
+                nearest=[],
+                ahead=Count(value=12, exact=True),
+            )
+        ),
     ),
     Route(
         method="GET",

@@ -18,7 +18,7 @@ from rowlock.store import migrate as migrations
 from rowlock.store.ops import health
 from rowlock.store.ops.look import workers
 from rowlock.task import Task
-from rowlock.tokens import Scope
+from rowlock.tokens import Scope, takes_jobs_of
 from rowlock.version import __version__
 
 
@@ -81,7 +81,9 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 async def list_kinds(call: Call[None, None]) -> Answer:
     service = call.service
     found = await service.store.arun(workers())
-    announced = [kind for worker in found for kind in set(worker.kinds)]
+    tenant = call.caller.tenant
+    seen = [each for each in found if tenant is None or takes_jobs_of(each.id, tenant)]
+    announced = [kind for worker in seen for kind in set(worker.kinds)]
     known = {task.name: task for task in service.app}
     listed = [
         _kind(service, kind, known.get(kind), workers=announced.count(kind))

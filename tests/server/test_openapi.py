@@ -68,6 +68,29 @@ def test_every_shape_has_a_name():
         assert schema.get("description") or "enum" in schema, name
 
 
+def test_generators_can_read_it():
+    """What is left out, what is always there, and what is of any shape they take for what it is."""
+
+    def walk(schema: Any) -> None:
+        if isinstance(schema, list):
+            for each in schema:
+                walk(each)
+        elif isinstance(schema, dict):
+            if schema.get("type") == "object":
+                assert schema.keys() & {"properties", "additionalProperties"}, schema
+            assert schema.get("type") != "array" or "items" in schema, schema
+            assert "default" not in schema, schema
+            for each in schema.values():
+                walk(each)
+
+    schemas = DOCUMENT["components"]["schemas"]
+    walk(schemas)
+    assert ["kind"] == schemas["NewJob"]["required"]
+    assert "By default 30" in schemas["LeaseRequest"]["properties"]["lease"]["description"]
+    for name in ("Job", "Kind", "Reason", "System", "Worker"):
+        assert set(schemas[name]["properties"]) == set(schemas[name]["required"])
+
+
 def resolved(schema: Any) -> Any:
     """The schema with the components that it needs, as a document of its own."""
     return {**schema, "components": DOCUMENT["components"]}

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from rowlock import config
+from rowlock.server.components import readable
 from rowlock.server.problems import KINDS, MEDIA_TYPE, Problem, Refusal
 from rowlock.server.route import AnyRoute
 from rowlock.tokens import Scope
@@ -105,9 +106,9 @@ class _Types:
         self._schemas: dict[Any, Document] = dict(zip(self._types, schemas, strict=True))
         queries = {route.query.__name__ for route in routes if route.query is not None}
         self.queries: dict[str, Document] = {name: components[name] for name in queries}
-        self.components: dict[str, Document] = {
-            name: schema for name, schema in components.items() if name not in queries
-        }
+        shapes = {name: each for name, each in components.items() if name not in queries}
+        sent = [self._schemas[route.body] for route in routes if route.body is not None]
+        self.components: dict[str, Document] = readable(shapes, sent=sent)
 
     def schema(self, kind: Any) -> Document:
         return self._schemas[kind]

@@ -196,3 +196,64 @@ SLOT_LAST_WORDS_SECONDS: Final = 0.5
 # `--reload` looks so often, at so many files at most: a look takes a tenth of a second then.
 RELOAD_SECONDS: Final = 1.0
 RELOAD_FILES_MAX: Final = 10_000
+
+# The server. A body of one job: a payload of the largest size, every character of it escaped.
+HTTP_BODY_BYTES_MAX: Final = 8 * 1024 * 1024
+HTTP_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
+# Jobs, leases or settlements of one request.
+HTTP_BATCH_MAX: Final = 10_000
+# What real clients send is a tenth of this; a parser must not be fed for ever.
+HTTP_HEADER_BYTES_MAX: Final = 64 * 1024
+# A request whose head or body takes longer is given up: a slow one holds a connection.
+HTTP_HEADER_SECONDS: Final = 10.0
+HTTP_BODY_SECONDS: Final = 30.0
+# Of a request that is refused before its body was read, so much is read and thrown away.
+HTTP_DRAIN_BYTES_MAX: Final = 256 * 1024
+HTTP_DRAIN_SECONDS: Final = 1.0
+# So many requests are worked on at once, those that wait for jobs among them; beyond, come again.
+HTTP_REQUESTS_MAX: Final = 1_000
+HTTP_RETRY_SECONDS: Final = 2
+# While the database is away, the log says so once in so long a time.
+HTTP_COMPLAINT_SECONDS: Final = 10.0
+# Proxies cut connections that are silent for a minute.
+HTTP_WAIT_SECONDS_MAX: Final = 55.0
+# Longer than clients and proxies keep an idle connection, so that they are the ones to close it.
+HTTP_KEEP_ALIVE_SECONDS: Final = 75
+# After a signal, requests may go on for so long.
+HTTP_STOP_SECONDS: Final = 25.0
+# So many calls wait for jobs at once; beyond, they are answered with none at once.
+HTTP_WAITERS_MAX: Final = 500
+# A ring of the bell wakes so many of them, and at most this often.
+HTTP_RING_WAKES: Final = 4
+HTTP_RING_SECONDS: Final = 0.02
+# Jobs of one lease call, with their payloads.
+HTTP_LEASE_LIMIT_MAX: Final = 500
+HTTP_LEASE_SECONDS_MAX: Final = DAY_SECONDS
+# Workers that were announced on their behalf are remembered, up to so many.
+HTTP_WORKERS_NOTED_MAX: Final = 10_000
+# Full jobs are large: a page of them over HTTP is smaller than in the library.
+HTTP_LIST_LIMIT_MAX: Final = 200
+# How long a probe waits for the database, and how long its answer counts for others.
+HTTP_READY_SECONDS: Final = 5.0
+HTTP_READY_KNOWN_SECONDS: Final = 1.0
+# Jobs of requests that come together share a transaction: so many, of so many bytes.
+HTTP_GATHER_JOBS: Final = 500
+HTTP_GATHER_BYTES: Final = 4 * 1024 * 1024
+# A token that was good is not looked up again for so long; so long a revoked one may still work
+# on other servers.
+TOKEN_KNOWN_SECONDS: Final = 1.0
+TOKENS_KNOWN_MAX: Final = 10_000
+# Bad tokens from one address, in so long a time; then they are refused without a look.
+AUTH_FAILURES_MAX: Final = 20
+AUTH_FAILURES_SECONDS: Final = 60.0
+AUTH_ADDRESSES_MAX: Final = 10_000
+# Who did what is asked for weeks later, seldom after a quarter of a year.
+AUDIT_KEEP_SECONDS: Final = 90 * DAY_SECONDS
+AUDIT_TARGET_BYTES_MAX: Final = 800
+# A step of work on many jobs reads so many rows, however few of them fit.
+BULK_SCAN_ROWS: Final = 5_000
+# A server looks so often for work that another one has left.
+BULK_LOOK_SECONDS: Final = 30.0
+# Jobs that could not be worked on are named, up to so many.
+BULK_SKIPPED_MAX: Final = 1_000
+BULK_KEEP_SECONDS: Final = 30 * DAY_SECONDS

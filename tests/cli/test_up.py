@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from click.testing import CliRunner
 
@@ -169,16 +171,22 @@ def test_up_greets_and_counts_until_interrupted(tmp_path, sqlite_url):
     (tmp_path / "logged_app.py").write_text(APP, "utf-8")
     command = [sys.executable, "-m", "rowlock.cli", "--database-url", sqlite_url]
     with subprocess.Popen(
-        [*command, "--app", "logged_app:app", "up"], cwd=tmp_path, text=True,
+        [*command, "--app", "logged_app:app", "up", "--port", "0"], cwd=tmp_path, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stderr is not None and process.stdout is not None
         counted = next(line for line in process.stderr if "rowlock.up: " in line)
+        told = next(line for line in process.stdout if line.startswith("dashboard: "))
+        address = re.search(r"http://[^/]+/", told)[0]
+        jobs = httpx.get(f"{address}v1/jobs", trust_env=False).json()["jobs"]
+        home = httpx.get(address, trust_env=False)
         process.send_signal(signal.SIGINT)
         *_, last = process.stderr.read().splitlines()
         greeting = process.stdout.read()
 
     assert 0 == process.returncode
+    assert {"succeeded", "dead"} == {job["state"] for job in jobs}
+    assert (200, True) == (home.status_code, "dashboard" in home.text)
     assert "1 succeeded, 1 dead (`rowlock dead list` says why); nothing waits" in counted
     assert last.endswith(counted.strip().partition("rowlock.up: ")[2])
     assert "at the end: " in last

@@ -27,7 +27,7 @@ from tests.docs.pages import DOCS, ROOT, Block, Page, read_blocks, read_pages, w
 
 MODULE = "rowlock_documentation"
 URL = "ROWLOCK_DATABASE_URL"
-ENDLESS = re.compile(r"rowlock (dev postgres|.*\bup$|.*\bworker\b.*)")
+ENDLESS = re.compile(r"rowlock (dev postgres|.*\bup$|.*\b(worker|serve)\b.*)")
 REFERENCE = DOCS / "reference"
 
 # One sentence a line; an abbreviation or an ellipsis ends none.

@@ -12,17 +12,18 @@ from tests.house.source import Module, read_modules
 
 VOCABULARY = 0
 SURFACES = 5
-# Surfaces that are there for the others: logs and metrics, the throw-away database, measurements.
-SERVING = {"bench", "observe", "testing"}
+# Surfaces that are there for the others: logs and metrics, the server that commands run, the
+# throw-away database, measurements.
+SERVING = {"bench", "observe", "server", "testing"}
 # Low to high; a room of the package belongs to exactly one layer.
 LAYERS = (
     {"version", "errors", "clock", "ids", "job", "retry", "lifecycle", "codec"}
-    | {"signature", "events", "config", "cron", "schedule"},
+    | {"signature", "events", "config", "cron", "schedule", "tokens"},
     {"store"},
     {"task", "context"},
     {"worker", "scheduler"},
     {"app"},
-    {"http", "dashboard", "cli", "bench", "observe", "integrations", "testing"},
+    {"server", "dashboard", "cli", "bench", "observe", "integrations", "testing"},
     {"__main__"},
 )
 LAYER_OF = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}

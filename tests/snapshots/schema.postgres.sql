@@ -1,3 +1,32 @@
+TABLE audit (
+    id uuid NOT NULL
+    at bigint NOT NULL
+    token_id text COLLATE "C"
+    actor text NOT NULL
+    tenant text COLLATE "C"
+    action text NOT NULL
+    target text COLLATE "C" NOT NULL
+    detail text
+);
+
+TABLE bulk (
+    id uuid NOT NULL
+    created_at bigint NOT NULL
+    updated_at bigint NOT NULL
+    finished_at bigint
+    total bigint NOT NULL
+    done bigint NOT NULL DEFAULT 0
+    skipped bigint NOT NULL DEFAULT 0
+    is_exact boolean NOT NULL
+    actor text NOT NULL
+    tenant text COLLATE "C"
+    action text NOT NULL
+    chosen text NOT NULL
+    place text NOT NULL
+    skipped_ids text NOT NULL
+    problem text
+);
+
 TABLE finished (
     id uuid NOT NULL
     run_at bigint NOT NULL
@@ -117,6 +146,17 @@ TABLE schedule (
     meta text
 );
 
+TABLE token (
+    id text COLLATE "C" NOT NULL
+    created_at bigint NOT NULL
+    expires_at bigint
+    revoked_at bigint
+    digest text NOT NULL
+    name text NOT NULL
+    scopes text NOT NULL
+    tenant text COLLATE "C"
+);
+
 TABLE worker (
     id text COLLATE "C" NOT NULL
     started_at bigint NOT NULL
@@ -127,6 +167,12 @@ TABLE worker (
     kinds text NOT NULL
 );
 
+CREATE INDEX audit_expiry ON rowlock.audit USING btree (at);
+CREATE UNIQUE INDEX audit_pkey ON rowlock.audit USING btree (id);
+CREATE INDEX audit_target ON rowlock.audit USING btree (target, id);
+CREATE INDEX audit_tenant ON rowlock.audit USING btree (tenant, id) WHERE (tenant IS NOT NULL);
+CREATE UNIQUE INDEX bulk_pkey ON rowlock.bulk USING btree (id);
+CREATE INDEX bulk_running ON rowlock.bulk USING btree (id) WHERE (finished_at IS NULL);
 CREATE INDEX finished_dead ON rowlock.finished USING btree (finished_at, id) WHERE (state = 'dead'::text);
 CREATE INDEX finished_expiry ON rowlock.finished USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 CREATE INDEX finished_key ON rowlock.finished USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key_hold = '-1'::integer);
@@ -147,4 +193,5 @@ CREATE UNIQUE INDEX migration_pkey ON rowlock.migration USING btree (number);
 CREATE UNIQUE INDEX queue_pkey ON rowlock.queue USING btree (name);
 CREATE INDEX schedule_due ON rowlock.schedule USING btree (next_at, name) WHERE (NOT is_paused);
 CREATE UNIQUE INDEX schedule_pkey ON rowlock.schedule USING btree (name);
+CREATE UNIQUE INDEX token_pkey ON rowlock.token USING btree (id);
 CREATE UNIQUE INDEX worker_pkey ON rowlock.worker USING btree (id);

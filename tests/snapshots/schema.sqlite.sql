@@ -1,3 +1,32 @@
+TABLE rowlock_audit (
+    id text NOT NULL PRIMARY KEY 1
+    at integer NOT NULL
+    token_id text
+    actor text NOT NULL
+    tenant text
+    action text NOT NULL
+    target text NOT NULL
+    detail text
+);
+
+TABLE rowlock_bulk (
+    id text NOT NULL PRIMARY KEY 1
+    created_at integer NOT NULL
+    updated_at integer NOT NULL
+    finished_at integer
+    total integer NOT NULL
+    done integer NOT NULL DEFAULT 0
+    skipped integer NOT NULL DEFAULT 0
+    is_exact integer NOT NULL
+    actor text NOT NULL
+    tenant text
+    action text NOT NULL
+    chosen text NOT NULL
+    place text NOT NULL
+    skipped_ids text NOT NULL
+    problem text
+);
+
 TABLE rowlock_finished (
     id text NOT NULL PRIMARY KEY 1
     run_at integer NOT NULL
@@ -117,6 +146,17 @@ TABLE rowlock_schedule (
     meta text
 );
 
+TABLE rowlock_token (
+    id text NOT NULL PRIMARY KEY 1
+    created_at integer NOT NULL
+    expires_at integer
+    revoked_at integer
+    digest text NOT NULL
+    name text NOT NULL
+    scopes text NOT NULL
+    tenant text
+);
+
 TABLE rowlock_worker (
     id text NOT NULL PRIMARY KEY 1
     started_at integer NOT NULL
@@ -127,6 +167,10 @@ TABLE rowlock_worker (
     kinds text NOT NULL
 );
 
+CREATE INDEX rowlock_audit_expiry ON rowlock_audit (at);
+CREATE INDEX rowlock_audit_target ON rowlock_audit (target, id);
+CREATE INDEX rowlock_audit_tenant ON rowlock_audit (tenant, id) WHERE tenant IS NOT NULL;
+CREATE INDEX rowlock_bulk_running ON rowlock_bulk (id) WHERE finished_at IS NULL;
 CREATE INDEX rowlock_finished_dead ON rowlock_finished (finished_at, id) WHERE state = 'dead';
 CREATE INDEX rowlock_finished_expiry ON rowlock_finished (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX rowlock_finished_key ON rowlock_finished (coalesce(tenant, ''), kind, key) WHERE key_hold = -1;

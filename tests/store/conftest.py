@@ -16,7 +16,10 @@ from rowlock.clock import Clock, ManualClock
 from rowlock.store import Store, open_store
 from tests.conftest import create_database, drop_database, pooled, with_database
 
-TABLES = ["job", "finished", "key_hold", "queue", "worker", "log", "schedule"]
+TABLES = [
+    *("job", "finished", "key_hold", "queue", "worker", "log", "schedule"),
+    *("token", "audit", "bulk"),
+]
 EMPTY = "; ".join(f"DELETE FROM rowlock.{table}" for table in TABLES)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock import App, config
-from rowlock.store.ops.bulk import purge_dead_step, retry_dead_step
+from rowlock import App, JobState, config
+from rowlock.store.ops.bulk import BulkAction, Place, Selection, bulk_step
 from rowlock.store.ops.manage import job_filter
 
 
@@ -16,6 +16,11 @@ def app(any_url):
         yield app
 
 
+def walk(action: BulkAction, place: Place | None = None, **chosen: str):
+    """A step over the dead jobs that fit."""
+    return bulk_step(Selection(action, JobState.DEAD, job_filter(**chosen)), place)
+
+
 def kill(app: App, queue: str, count: int, kind: str = "send") -> list[str]:
     ids = [app.enqueue(kind, queue=queue, max_attempts=1).id for _ in range(count)]
     for lease in app.store.claim(worker="w", queues=[queue], kinds=[kind], limit=count):
@@ -24,16 +29,15 @@ def kill(app: App, queue: str, count: int, kind: str = "send") -> list[str]:
     return ids
 
 
-@pytest.mark.parametrize("step", [retry_dead_step, purge_dead_step])
-def test_steps_end(app, monkeypatch, step):
+@pytest.mark.parametrize("action", [BulkAction.RETRY, BulkAction.DELETE])
+def test_steps_end(app, monkeypatch, action):
     """Each goes on behind the last, to the end of those that were dead at the start."""
     monkeypatch.setattr(config, "MAINTENANCE_BATCH_ROWS", 2)
     kill(app, "mail", 3)
     kill(app, "other", 1)
-    chosen = job_filter(queue="mail")
-    first = app.store.run(step(chosen))
+    first = app.store.run(walk(action, queue="mail"))
     late = kill(app, "mail", 1, kind="late")
-    second = app.store.run(step(chosen, first.next))
+    second = app.store.run(walk(action, first.next, queue="mail"))
 
     assert (2, [], True) == (first.done, first.skipped, first.next is not None)
     assert (1, [], None) == (second.done, second.skipped, second.next)
@@ -45,7 +49,7 @@ def test_a_key_in_use_is_skipped(app):
     """A dead job whose key is in flight again is left where it is, and named."""
     (dead,) = kill_keyed(app)
     app.enqueue("send", key="k")
-    step = app.store.run(retry_dead_step(job_filter()))
+    step = app.store.run(walk(BulkAction.RETRY))
 
     assert (0, [dead], None) == (step.done, step.skipped, step.next)
     assert "dead" == app.get(dead).state
@@ -61,7 +65,7 @@ def kill_keyed(app: App) -> list[str]:
 def test_a_purge_takes_the_log_along(app):
     """Nothing of a purged job is left."""
     (id,) = kill(app, "mail", 1)
-    app.store.run(purge_dead_step(job_filter()))
+    app.store.run(walk(BulkAction.DELETE))
 
     assert None is app.get(id)
     assert [] == app.store.read_log(id)

@@ -117,6 +117,28 @@ def log_options(command: Command) -> Command:
     return level(format(command))
 
 
+def address_options(command: Command) -> Command:
+    """`--host` and `--port`, on what serves."""
+    host = click.option(
+        "--host",
+        default="127.0.0.1",
+        show_default=True,
+        envvar="ROWLOCK_HOST",
+        show_envvar=True,
+        help="Where to listen; beyond loopback only with a token.",
+    )
+    port = click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=8765,
+        show_default=True,
+        envvar="ROWLOCK_PORT",
+        show_envvar=True,
+        help="0 is any that is free.",
+    )
+    return host(port(command))
+
+
 def json_object(text: str, *, option: str) -> dict[str, object]:
     """A JSON object typed by a user; `OptionInvalid` for anything else."""
     from rowlock import codec

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import IO, TYPE_CHECKING, Final, Unpack
+from typing import IO, TYPE_CHECKING, Final, Literal, Unpack
 
 import click
 
@@ -16,11 +15,7 @@ from rowlock.cli.progress import progress
 if TYPE_CHECKING:
     from rowlock.app import App
     from rowlock.store import JobFilter
-    from rowlock.store.ops.bulk import BulkStep, Place
     from rowlock.store.ops.manage import FilterOptions
-    from rowlock.store.steps import Op
-
-    Step = Callable[[JobFilter, Place | None], Op[BulkStep]]
 
 # Before a purge so many are counted, a page at a time; beyond, it says "more than".
 COUNT_MAX: Final = 1_000
@@ -64,12 +59,11 @@ def retry(target: Target, *, as_json: bool, **chosen: Unpack[FilterOptions]) -> 
 
     Those whose key is in flight again are skipped and named on stderr.
     """
-    from rowlock.store.ops.bulk import retry_dead_step
     from rowlock.store.ops.manage import job_filter
 
     wanted = job_filter(**chosen)
     with target.open_app() as app:
-        retried, skipped = _walk(app, wanted, retry_dead_step, label="retrying")
+        retried, skipped = _walk(app, wanted, "retry", label="retrying")
     if as_json:
         show.print_json({"retried": retried, "skipped": skipped})
         return
@@ -88,7 +82,6 @@ def purge(
     target: Target, *, every: bool, yes: bool, as_json: bool, **chosen: Unpack[FilterOptions]
 ) -> None:
     """Remove dead jobs that fit for good, with their logs."""
-    from rowlock.store.ops.bulk import purge_dead_step
     from rowlock.store.ops.manage import job_filter
 
     wanted = job_filter(**chosen)
@@ -98,7 +91,7 @@ def purge(
     with target.open_app() as app:
         if not yes:
             _confirm(app, chosen)
-        removed, _ = _walk(app, wanted, purge_dead_step, label="removing")
+        removed, _ = _walk(app, wanted, "delete", label="removing")
     if as_json:
         show.print_json({"removed": removed})
     else:
@@ -125,13 +118,19 @@ def _count(app: App, chosen: FilterOptions) -> int:
             return count
 
 
-def _walk(app: App, wanted: JobFilter, step: Step, *, label: str) -> tuple[int, list[str]]:
+def _walk(
+    app: App, wanted: JobFilter, action: Literal["retry", "delete"], *, label: str
+) -> tuple[int, list[str]]:
     """Go through all that fit, a transaction a step; how many were done, and which not."""
+    from rowlock.job import JobState
+    from rowlock.store.ops.bulk import BulkAction, Selection, bulk_step
+
+    selected = Selection(BulkAction(action), JobState.DEAD, wanted)
     done, skipped = 0, list[str]()
     with progress(label, noun="job") as moved:
         place = None
         while True:
-            answer = app.store.run(step(wanted, place))
+            answer = app.store.run(bulk_step(selected, place))
             done += answer.done
             skipped += answer.skipped
             if answer.next is None:

@@ -1,4 +1,4 @@
-"""`rowlock up`: the whole system on one machine: a worker with its scheduler, for a first look."""
+"""`rowlock up`: the whole system on one machine: server, worker, scheduler, for a first look."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import os
 import shlex
 import shutil
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.choose import log_options
+from rowlock.cli.choose import address_options, log_options
 
 if TYPE_CHECKING:
     from rowlock.app import App
     from rowlock.observe.log import Format, Level
+    from rowlock.server.run import HttpServer
 
 
 @click.command()
 @click.option("-p", "--processes", type=click.IntRange(1, 64), default=1, show_default=True)
-@click.option("--drain", is_flag=True, help="Run what is ready, then end.")
+@click.option("--drain", is_flag=True, help="Run what is ready, then end; without a server.")
+@address_options
 @log_options
 @click.pass_obj
 @click.pass_context
@@ -31,13 +34,14 @@ def up(
     *,
     processes: int,
     drain: bool,
+    host: str,
+    port: int,
     log_level: Level,
     log_format: Format,
 ) -> None:
-    """Run a worker and the scheduler here until interrupted.
+    """Run a server, a worker and the scheduler here until interrupted.
 
-    An app whose state has a method `on_up` gets it called once, to enqueue some jobs. There is no
-    server, and so no dashboard, in this version: look with `rowlock top`, from another terminal.
+    An app whose state has a method `on_up` gets it called once, to enqueue some jobs.
     """
     from rowlock.cli.pulse import Pulse
     from rowlock.cli.worker import prepare_children
@@ -55,17 +59,29 @@ def up(
         processes=processes,
         settings=worker_settings(drain=drain),
     )
+    server = None if drain else _server(app, host=host, port=port)
     # A machine that reads gets nothing but log lines.
     if log_format == "console":
-        click.echo(_greeting(app, target))
-    with app, pulse:
+        click.echo(_greeting(app, target, server))
+    with app, pulse, server or nullcontext():
         code = supervisor.run()
     ctx.exit(code)
 
 
-def _greeting(app: App, target: Target) -> str:
+def _server(app: App, *, host: str, port: int) -> HttpServer | None:
+    """The server, where it is installed."""
+    try:
+        from rowlock.server.run import HttpServer
+    except ModuleNotFoundError as error:
+        click.echo(f"no server: {error}", err=True)
+        return None
+    return HttpServer(app, host=host, port=port)
+
+
+def _greeting(app: App, target: Target, server: HttpServer | None) -> str:
     """What runs here, and what to type next."""
     from rowlock.app import DATABASE_URL_VARIABLE
+    from rowlock.cli.serve import OPEN
     from rowlock.store.url import masked
 
     rowlock = "rowlock"
@@ -86,4 +102,7 @@ def _greeting(app: App, target: Target) -> str:
     ]
     if DATABASE_URL_VARIABLE in os.environ:
         lines.insert(5, f"  export {DATABASE_URL_VARIABLE}={shlex.quote(url)}")
+    if server is not None:
+        told = [f"dashboard: {server.address}/  API: {server.address}/docs"]
+        lines[2:2] = [*told, OPEN] if server.is_open else told
     return "\n".join(lines)

@@ -54,7 +54,7 @@ class Binder:
     def bind(self, step: Statement | Batch, *, now: int | None) -> tuple[str, Any]:
         """For PostgreSQL: one statement; the rows of a batch become arrays."""
         statement = compiled(step.statement, self.dialect, self.schema, self.style)
-        values: dict[str, Any] = {**step.values, "now": now}
+        values: dict[str, Any] = {"now": now, **step.values}
         if isinstance(step, Batch) and step.statement == step.alone:
             values.update(zip(step.columns, step.rows[0], strict=True))
         elif isinstance(step, Batch):
@@ -70,8 +70,7 @@ class Binder:
     ) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
         """For SQLite: the statements of a file, and the parameters of each run; lists are JSON."""
         statement = compiled(step.name, self.dialect, self.schema, self.style)
-        values = {name: _plain(value) for name, value in step.values.items()}
-        values["now"] = now
+        values = {"now": now, **{name: _plain(value) for name, value in step.values.items()}}
         if isinstance(step, Statement):
             return statement.parts, [values]
         columns = step.columns

@@ -27,6 +27,7 @@ from rowlock.job import (
 from rowlock.lifecycle import CancelSeen, Crashed, Failed, Released, Succeeded
 from rowlock.store.caller import Callers
 from rowlock.store.engine import Engine
+from rowlock.store.ops import bulk as _bulk
 from rowlock.store.ops import claim as _claim
 from rowlock.store.ops import hold as _hold
 from rowlock.store.ops import look as _look
@@ -347,11 +348,11 @@ class Store(ScheduleVerbs):
 
     def retry_dead(self, chosen: JobFilter) -> BulkRetry:
         """Take all dead jobs that fit back to ready; those whose key is in use are skipped."""
-        return self.run(_manage.retry_dead(chosen))
+        return self.run(_bulk.retry_dead(chosen))
 
     async def aretry_dead(self, chosen: JobFilter) -> BulkRetry:
         """As `retry_dead`."""
-        return await self.arun(_manage.retry_dead(chosen))
+        return await self.arun(_bulk.retry_dead(chosen))
 
     def delete(self, id: str) -> None:
         """Remove a job that does not run. Raises `NotFound`, `InvalidTransition`."""

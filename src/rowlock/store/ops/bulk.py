@@ -1,24 +1,90 @@
-"""Bulk: dead jobs that fit are retried or removed, a bounded step at a time.
+"""Bulk: many jobs that fit are cancelled, retried or deleted, a bounded step at a time.
 
-Each step is one transaction and says where the next one begins, so that whoever asks can show how
-far it is, and stop in between. What dies after the first step is not of this walk.
+1. A walk reads ids without locks, in one order, a bounded number of rows a step; then it locks
+   those that fit, in that order, and judges each again on what is stored now.
+2. A step is one transaction, and says where the next one begins. What came into being, or died,
+   after the walk began is not of it.
+3. A walk that is written down (`bulk`) keeps its place in the row that every step holds: any number
+   of servers may take its next step, one at a time, and none is needed in particular.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import msgspec
 
 from rowlock import config
+from rowlock.errors import OptionInvalid
+from rowlock.job import TERMINAL_STATES, BulkRetry, Count, JobRow, JobState, decode_policy
+from rowlock.lifecycle import Finish
 from rowlock.store.ops.manage import JobFilter
-from rowlock.store.steps import Batch, Begin, Op, Ring, Rows, Statement, Steps, writing
+from rowlock.store.ops.settle import Waiting, finish_waiting
+from rowlock.store.steps import Batch, Begin, Commit, Op, Ring, Statement, Steps, writing
 
-_FIRST_ID = "00000000-0000-0000-0000-000000000000"
+_FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
+_LIVE_STATES: Final = frozenset(JobState) - TERMINAL_STATES
+
+
+class BulkAction(StrEnum):
+    """What is done to many jobs."""
+
+    CANCEL = "cancel"
+    RETRY = "retry"
+    DELETE = "delete"
+
+
+class Source(StrEnum):
+    """Where a walk goes: by id over one of the tables, or by time over the dead."""
+
+    LIVE = "scan_live"
+    FINISHED = "scan_finished"
+    DEAD = "scan_dead"
+
+
+ALLOWED: Final[Mapping[BulkAction, frozenset[JobState]]] = {
+    BulkAction.CANCEL: _LIVE_STATES,
+    BulkAction.RETRY: frozenset({JobState.DEAD, JobState.CANCELLED}),
+    BulkAction.DELETE: frozenset(JobState) - {JobState.RUNNING},
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a walk over the dead jobs is: behind this failure, among those up to its start."""
+class Selection:
+    """Which jobs, and what is to be done to them. `state` None: all that a cancel can reach."""
+
+    action: BulkAction
+    state: JobState | None
+    chosen: JobFilter
+
+    @property
+    def source(self) -> Source:
+        if self.state is JobState.DEAD:
+            return Source.DEAD
+        return Source.FINISHED if self.state in TERMINAL_STATES else Source.LIVE
+
+    def holds(self, job: JobRow, *, now: int) -> bool:
+        """Whether a job is still in the state that was asked for."""
+        return self.state is None or job.state_at(now) is self.state
+
+
+def selection(action: BulkAction, state: JobState | None, chosen: JobFilter) -> Selection:
+    """Check what a user wants to do to many; a retry is of dead jobs unless told otherwise."""
+    if state is None and action is BulkAction.RETRY:
+        state = JobState.DEAD
+    if state is None and action is BulkAction.DELETE:
+        raise OptionInvalid("state", "must be named for a delete")
+    if state is not None and state not in ALLOWED[action]:
+        known = ", ".join(each for each in JobState if each in ALLOWED[action])
+        raise OptionInvalid("state", f"must be one of {known} for a {action}, not {state}")
+    return Selection(action, state, chosen)
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """Where a walk is: behind this id (and failure), among what there was up to its start."""
 
     until: int
     after: int = -1
@@ -34,53 +100,139 @@ class BulkStep:
     next: Place | None
 
 
-def retry_dead_step(chosen: JobFilter, place: Place | None = None) -> Op[BulkStep]:
-    """Take the next dead jobs that fit back to ready."""
-    return _step("retry_dead_step", chosen, place, _revive)
+def bulk_step(wanted: Selection, place: Place | None = None) -> Op[BulkStep]:
+    """Take the next step of a walk that somebody keeps in mind."""
 
-
-def purge_dead_step(chosen: JobFilter, place: Place | None = None) -> Op[BulkStep]:
-    """Remove the next dead jobs that fit, with their logs and what their keys hold."""
-    return _step("purge_dead_step", chosen, place, _remove)
-
-
-def _step(
-    name: str,
-    chosen: JobFilter,
-    place: Place | None,
-    act: Callable[[list[str]], Steps[set[str]]],
-) -> Op[BulkStep]:
     def steps() -> Steps[BulkStep]:
         yield Begin()
-        here = place or Place((yield Statement("clock"))[0][0])
-        rows = yield Statement("lock_dead", {**chosen.values(), **_bounds(here)})
-        ids = [row[0] for row in rows]
-        done = (yield from act(ids)) if ids else set[str]()
-        skipped = [id for id in ids if id not in done]
-        return BulkStep(len(done), skipped, _after(here, rows))
+        return (yield from step(wanted, place))
 
-    # Begun anew from the same place: what was done already is no longer dead.
-    return writing(name, steps, repeat=steps)
+    # Begun anew from the same place: what was done already does not fit any more.
+    return writing("bulk_step", steps, repeat=steps)
 
 
-def _bounds(place: Place) -> dict[str, object]:
-    return {
-        "until_finished": place.until,
+def retry_dead(chosen: JobFilter) -> Op[BulkRetry]:
+    """Take all dead jobs that fit back to ready; those whose key is in use again are skipped."""
+    wanted = Selection(BulkAction.RETRY, JobState.DEAD, chosen)
+
+    def steps() -> Steps[BulkRetry]:
+        place: Place | None = None
+        retried, skipped = 0, list[str]()
+        while True:
+            yield Begin()
+            taken = yield from step(wanted, place)
+            retried, skipped = retried + taken.done, skipped + taken.skipped
+            if taken.next is None:
+                return BulkRetry(retried, skipped)
+            place = taken.next
+            yield Commit()
+
+    return writing("retry_dead", steps, repeat=steps)
+
+
+def count_selected(wanted: Selection) -> Steps[Count]:
+    """How many fit: exact to 10,000 among the first 50,000 rows; beyond, at least so many."""
+    place: Place | None = yield from _start()
+    total = rows = 0
+    while place is not None:
+        seen = yield from _look(wanted, place)
+        total, rows, place = total + len(seen.ids), rows + config.BULK_SCAN_ROWS, seen.next
+        if place is not None and (
+            total >= config.COUNT_EXACT_MAX or rows >= config.LIST_SCAN_ROWS_MAX
+        ):
+            return Count(total, exact=False)
+    return Count(total)
+
+
+def step(wanted: Selection, place: Place | None) -> Steps[BulkStep]:
+    """One step, within the caller's transaction."""
+    here = place or (yield from _start())
+    seen = yield from _look(wanted, here)
+    done, skipped = (yield from _act(wanted, seen.ids)) if seen.ids else (0, [])
+    return BulkStep(done, skipped, seen.next)
+
+
+def _start() -> Steps[Place]:
+    return Place((yield Statement("clock"))[0][0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The ids that fit among the rows that were read, and where to read on."""
+
+    ids: list[str]
+    next: Place | None
+
+
+def _look(wanted: Selection, place: Place) -> Steps[_Seen]:
+    limit = config.MAINTENANCE_BATCH_ROWS
+    values = {
+        **wanted.chosen.values(),
+        "state": wanted.state,
+        "created_until": place.until,
         "after": place.after,
         "after_id": place.after_id,
-        "limit": config.MAINTENANCE_BATCH_ROWS,
+        "scan": config.BULK_SCAN_ROWS,
+        "limit": limit,
     }
+    rows = yield Statement(wanted.source.value, values)
+    fitting = [row for row in rows if row[0] is not None]
+    ids = [row[0] for row in fitting]
+    _, _, read, last_id, last_at = rows[0]
+    if len(ids) >= limit:
+        return _Seen(ids, Place(place.until, fitting[-1][1], ids[-1]))
+    if read < config.BULK_SCAN_ROWS:
+        return _Seen(ids, None)
+    return _Seen(ids, Place(place.until, last_at, last_id))
 
 
-def _after(place: Place, rows: Rows) -> Place | None:
-    if len(rows) < config.MAINTENANCE_BATCH_ROWS:
-        return None
-    id, finished_at = rows[-1]
-    return Place(place.until, finished_at, id)
+def _act(wanted: Selection, ids: list[str]) -> Steps[tuple[int, list[str]]]:
+    """Lock them, leave those that changed meanwhile, do it; how many, and which could not be."""
+    acts: dict[BulkAction, Callable[[list[JobRow], list[bool]], Steps[set[str]]]] = {
+        BulkAction.CANCEL: _cancel,
+        BulkAction.RETRY: _retry,
+        BulkAction.DELETE: _delete,
+    }
+    jobs, taken = yield from _lock(wanted, ids)
+    if not jobs:
+        return 0, []
+    done = yield from acts[wanted.action](jobs, taken)
+    return len(done), [job.id for job in jobs if job.id not in done]
 
 
-def _revive(ids: list[str]) -> Steps[set[str]]:
-    revived = yield Batch("revive", ("id", "payload"), [(id, None) for id in ids])
+def _lock(wanted: Selection, ids: list[str]) -> Steps[tuple[list[JobRow], list[bool]]]:
+    """The jobs that still fit, held; and of each whether its last lease was taken away."""
+    if wanted.source is Source.LIVE:
+        rows = yield Statement("lock_leases", {"ids": ids})
+        live = [(JobRow._make(row[:-2]), bool(row[-2]), row[-1]) for row in rows]
+    else:
+        rows = yield Statement("lock_finished", {"ids": ids})
+        live = [(JobRow._make(row[:-1]), False, row[-1]) for row in rows]
+    fitting = [(job, taken) for job, taken, now in live if wanted.holds(job, now=now)]
+    return [job for job, _ in fitting], [taken for _, taken in fitting]
+
+
+def _cancel(jobs: list[JobRow], taken: list[bool]) -> Steps[set[str]]:
+    running = [job for job in jobs if job.lease_expires_at is not None]
+    if running:
+        yield Statement("request_cancel", {"ids": [job.id for job in running]})
+        yield Ring(frozenset(job.queue for job in running))
+    waiting = [
+        Waiting(job, _ended(job), taken=was_taken)
+        for job, was_taken in zip(jobs, taken, strict=True)
+        if job.lease_expires_at is None
+    ]
+    done = yield from finish_waiting(waiting)
+    return done | {job.id for job in running}
+
+
+def _ended(job: JobRow) -> Finish:
+    keep = decode_policy(job.policy).keep_for(JobState.CANCELLED)
+    return Finish(JobState.CANCELLED, keep, job.crashes)
+
+
+def _retry(jobs: list[JobRow], _: list[bool]) -> Steps[set[str]]:
+    revived = yield Batch("revive", ("id", "payload"), [(job.id, None) for job in jobs])
     done = {row[0] for row in revived}
     if done:
         yield Statement("forget", {"ids": sorted(done)})
@@ -88,7 +240,9 @@ def _revive(ids: list[str]) -> Steps[set[str]]:
     return done
 
 
-def _remove(ids: list[str]) -> Steps[set[str]]:
-    gone = yield Statement("forget", {"ids": sorted(ids)})
-    yield Statement("unlog", {"ids": sorted(ids)})
+def _delete(jobs: list[JobRow], _: list[bool]) -> Steps[set[str]]:
+    ids = [job.id for job in jobs if job.lease_expires_at is None]
+    is_live = jobs[0].state is None
+    gone = yield Statement("delete_live" if is_live else "forget", {"ids": ids})
+    yield Statement("unlog", {"ids": ids})
     return {row[0] for row in gone}

@@ -42,30 +42,41 @@ _ASKED_COLUMNS = ("id", "tenant", "kind", "key")
 Answers = dict[str, Job]
 
 
-def enqueue(jobs: Sequence[NewJob]) -> Op[Sequence[Job]]:
-    """Insert jobs, all or none; each answer says whether it is new. In the order given."""
+def enqueue(jobs: Sequence[NewJob], *, tenant: str | None = None) -> Op[Sequence[Job]]:
+    """Insert jobs, all or none; each answer says whether it is new. In the order given.
+
+    Args:
+        tenant: Whoever asks is bound to it: where an id is another's, nothing is done or told.
+    """
     if len(jobs) > config.ENQUEUE_MANY_MAX:
         raise OptionInvalid("jobs", f"must be {config.ENQUEUE_MANY_MAX} at most in one call")
+    assert tenant is None or all(job.tenant == tenant for job in jobs)
     tries = count()
     return writing(
         "enqueue",
         # A copy that found one of its jobs there already (it was enqueued before) is undone.
-        lambda: _enqueue(jobs, is_resend=False, may_copy=next(tries) == 0),
-        repeat=lambda: _enqueue(jobs, is_resend=True),
+        lambda: _enqueue(jobs, tenant, is_resend=False, may_copy=next(tries) == 0),
+        repeat=lambda: _enqueue(jobs, tenant, is_resend=True),
     )
 
 
 def _enqueue(
-    jobs: Sequence[NewJob], *, is_resend: bool, may_copy: bool = False
+    jobs: Sequence[NewJob], tenant: str | None, *, is_resend: bool, may_copy: bool = False
 ) -> Steps[Sequence[Job]]:
     if len(jobs) == 1 and not is_resend and not _needs_care(jobs[0]):
         return (yield from _enqueue_one(jobs[0]))
     if may_copy and _can_be_copied(jobs):
         yield Begin()
-        return (yield from _copy(jobs))
+        return _of_tenant((yield from _copy(jobs)), tenant)
     if len(jobs) > config.BATCH_ROWS or any(map(_needs_care, jobs)) or is_resend:
         yield Begin()
-    return (yield from enqueue_within(jobs, is_resend=is_resend))
+    return _of_tenant((yield from enqueue_within(jobs, is_resend=is_resend)), tenant)
+
+
+def _of_tenant(answers: Sequence[Job], tenant: str | None) -> Sequence[Job]:
+    if tenant is not None and any(answer.tenant != tenant for answer in answers):
+        raise id_taken()
+    return answers
 
 
 def _enqueue_one(job: NewJob) -> Steps[list[Job]]:
@@ -126,6 +137,11 @@ class Copied(Sequence[Job]):
         if isinstance(place, slice):
             return Copied(self._jobs[place], self._times[place])
         return _new(self._jobs[place], *self._times[place])
+
+
+def id_taken() -> OptionInvalid:
+    """For an id that is another tenant's: not even that is told."""
+    return OptionInvalid("id", "is one that can't be had")
 
 
 def enqueue_within(jobs: Sequence[NewJob], *, is_resend: bool) -> Steps[list[Job]]:
@@ -292,4 +308,4 @@ def _row_of(job: NewJob, *, id: str, run_at: int, created_at: int) -> JobRow:
     )
 
 
-__all__ = ["enqueue", "enqueue_within"]
+__all__ = ["enqueue", "enqueue_within", "id_taken"]

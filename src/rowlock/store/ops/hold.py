@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 import msgspec
@@ -13,7 +14,7 @@ from rowlock.errors import OptionInvalid
 from rowlock.ids import parse_id
 from rowlock.job import Beat, Lease, LogLine, Progress
 from rowlock.store import options
-from rowlock.store.ops.settle import Missed
+from rowlock.store.ops.settle import Missed, owned
 from rowlock.store.steps import Batch, Begin, Op, Statement, Steps, reading, writing
 
 
@@ -34,6 +35,51 @@ def heartbeat(
         return [_beat(flags.get((held.id, held.token))) for held in leases]
 
     return writing("heartbeat", steps, repeat=steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the holder of a lease tells with its beat."""
+
+    lease: Lease
+    progress: Progress | None = None
+    lines: Sequence[str] = ()
+
+
+def report(
+    reports: Sequence[Report], *, lease: float | timedelta, tenant: str | None = None
+) -> Op[list[Beat]]:
+    """As `heartbeat`, with progress and log lines of those that are kept, in one transaction.
+
+    Args:
+        tenant: Whoever reports is bound to it: another's leases are lost to them.
+    """
+    told = [(each.lease, _notes(each)) for each in reports]
+
+    def steps() -> Steps[list[Beat]]:
+        yield Begin()
+        ids = [each.id for each, _ in told]
+        own = set(ids) if tenant is None else (yield from owned(ids, tenant))
+        held = [(each, notes) for each, notes in told if each.id in own]
+        beats = yield from heartbeat([each for each, _ in held], lease=lease).start()
+        found: dict[tuple[str, int], Beat] = {}
+        for (each, notes), beat in zip(held, beats, strict=True):
+            found[each.id, each.token] = beat
+            for note in notes if beat is not Beat.LOST else ():
+                yield from note.start()
+        return [found.get((each.id, each.token), Beat.LOST) for each, _ in told]
+
+    return writing("report", steps)
+
+
+def _notes(told: Report) -> list[Op[Missed]]:
+    notes: list[Op[Missed]] = []
+    if told.progress is not None:
+        fraction, text = told.progress.fraction, told.progress.text
+        notes.append(progress(told.lease, fraction=fraction, text=text))
+    if told.lines:
+        notes.append(log(told.lease, told.lines))
+    return notes
 
 
 def _beat(is_cancelled: bool | None) -> Beat:

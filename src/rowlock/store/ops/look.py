@@ -22,20 +22,21 @@ from rowlock.job import (
     job_of,
 )
 from rowlock.store import options
-from rowlock.store.ops.manage import JobFilter
+from rowlock.store.ops.manage import JobFilter, is_seen
 from rowlock.store.steps import Op, Rows, Statement, Steps, reading
 
 # Later than any stored time.
 _END_OF_TIME = 2**62
 
 
-def get(id: str) -> Op[Job | None]:
-    """A job, live or finished; None if there is none (any more)."""
+def get(id: str, *, tenant: str | None = None) -> Op[Job | None]:
+    """A job, live or finished; None if there is none (any more), or not of that tenant."""
     job_id = parse_id(id)
 
     def steps() -> Steps[Job | None]:
         rows = yield Statement("get", {"ids": [job_id]})
-        return job_of(JobRow._make(rows[0][:-1]), now=rows[0][-1]) if rows else None
+        job = job_of(JobRow._make(rows[0][:-1]), now=rows[0][-1]) if rows else None
+        return job if job is not None and is_seen(job.tenant, by=tenant) else None
 
     return reading("get", steps)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Literal, TypedDict, Unpack
+from typing import Final, Literal, TypedDict, Unpack
 
 from rowlock import codec, config
 from rowlock.clock import to_us
 from rowlock.errors import InvalidTransition, NotFound, OptionInvalid
 from rowlock.ids import parse_id
 from rowlock.job import (
-    BulkRetry,
     Cancellation,
     CancelOutcome,
     Job,
@@ -23,12 +22,16 @@ from rowlock.job import (
 )
 from rowlock.lifecycle import Finish
 from rowlock.store import options
-from rowlock.store.ops.settle import finish_waiting
+from rowlock.store.ops.settle import Waiting, finish_waiting
 from rowlock.store.steps import Batch, Begin, Commit, Op, Ring, Rows, Statement, Steps, writing
 
 # A job that moves between the tables while we look is found by looking again.
 _LOOKS = 3
-_FIRST_ID = "00000000-0000-0000-0000-000000000000"
+_PRUNED: Final = {
+    "limit": config.MAINTENANCE_BATCH_ROWS,
+    "audit_kept": int(config.AUDIT_KEEP_SECONDS) * config.SECOND_US,
+    "bulk_kept": int(config.BULK_KEEP_SECONDS) * config.SECOND_US,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,17 @@ def job_filter(**chosen: Unpack[FilterOptions]) -> JobFilter:
     )
 
 
-def cancel(id: str) -> Op[Cancellation]:
-    """Stop a job: at once if nobody runs it, else by asking its worker."""
+def is_seen(tenant: str | None, *, by: str | None) -> bool:
+    """Whether a job of a tenant is there for somebody who is bound to one; None is not bound."""
+    return by is None or tenant == by
+
+
+def cancel(id: str, *, tenant: str | None = None) -> Op[Cancellation]:
+    """Stop a job: at once if nobody runs it, else by asking its worker.
+
+    Args:
+        tenant: Another's job is not there, as everywhere here.
+    """
     id = parse_id(id)
 
     def steps() -> Steps[Cancellation]:
@@ -88,15 +100,22 @@ def cancel(id: str) -> Op[Cancellation]:
         for _ in range(_LOOKS):
             live = yield Statement("lock_leases", {"ids": [id]})
             if live:
-                taken = bool(live[0][-2])
-                return (yield from _cancel_live(JobRow._make(live[0][:-2]), taken=taken))
-            ended = yield Statement("lock_finished", {"id": id})
+                job, taken = JobRow._make(live[0][:-2]), bool(live[0][-2])
+                _check_seen(job, tenant)
+                return (yield from _cancel_live(job, taken=taken))
+            ended = yield Statement("lock_finished", {"ids": [id]})
             if ended:
-                state = JobState(JobRow._make(ended[0][:-1]).state or "")
-                return Cancellation(CancelOutcome.ALREADY_TERMINAL, state)
+                job = JobRow._make(ended[0][:-1])
+                _check_seen(job, tenant)
+                return Cancellation(CancelOutcome.ALREADY_TERMINAL, JobState(job.state or ""))
         raise _unknown(id)
 
     return writing("cancel", steps, repeat=steps)
+
+
+def _check_seen(job: JobRow, tenant: str | None) -> None:
+    if not is_seen(job.tenant, by=tenant):
+        raise _unknown(job.id)
 
 
 def _unknown(id: str) -> NotFound:
@@ -105,27 +124,29 @@ def _unknown(id: str) -> NotFound:
 
 def _cancel_live(job: JobRow, *, taken: bool) -> Steps[Cancellation]:
     if job.lease_expires_at is not None:
-        yield Statement("request_cancel", {"id": job.id})
+        yield Statement("request_cancel", {"ids": [job.id]})
         # The worker must hear of it at once where the bell works.
         yield Ring(frozenset({job.queue}))
         return Cancellation(CancelOutcome.PENDING_ON_WORKER, JobState.RUNNING)
     keep = decode_policy(job.policy).keep_for(JobState.CANCELLED)
-    yield from finish_waiting(job, Finish(JobState.CANCELLED, keep, job.crashes), taken=taken)
+    ending = Finish(JobState.CANCELLED, keep, job.crashes)
+    yield from finish_waiting([Waiting(job, ending, taken=taken)])
     return Cancellation(CancelOutcome.CANCELLED, JobState.CANCELLED)
 
 
-def retry(id: str, *, payload: str | None = None) -> Op[Job]:
+def retry(id: str, *, payload: str | None = None, tenant: str | None = None) -> Op[Job]:
     """Take a dead or cancelled job back to ready, by choice with a new payload (encoded)."""
     id = parse_id(id)
 
     def steps() -> Steps[Job]:
         yield Begin()
-        ended = yield Statement("lock_finished", {"id": id})
+        ended = yield Statement("lock_finished", {"ids": [id]})
         if not ended:
-            yield from _refuse_unless_missing(id, "is not finished; only dead and cancelled jobs")
+            yield from _refuse_live(id, tenant)
             raise _unknown(id)
-        state = ended[0][JobRow._fields.index("state")]
-        if state == JobState.SUCCEEDED:
+        job = JobRow._make(ended[0][:-1])
+        _check_seen(job, tenant)
+        if job.state == JobState.SUCCEEDED:
             raise InvalidTransition(id, "succeeded; only dead and cancelled jobs can be retried")
         revived = yield Batch("revive", ("id", "payload"), [(id, payload)])
         if not revived:
@@ -138,62 +159,30 @@ def retry(id: str, *, payload: str | None = None) -> Op[Job]:
     return writing("retry", steps)
 
 
-def _refuse_unless_missing(id: str, problem: str) -> Steps[None]:
-    if (yield Statement("lock_leases", {"ids": [id]})):
-        raise InvalidTransition(id, f"{problem} can be retried")
+def _refuse_live(id: str, tenant: str | None) -> Steps[None]:
+    for row in (yield Statement("lock_leases", {"ids": [id]})):
+        _check_seen(JobRow._make(row[:-2]), tenant)
+        raise InvalidTransition(id, "is not finished; only dead and cancelled jobs can be retried")
 
 
-def retry_dead(chosen: JobFilter) -> Op[BulkRetry]:
-    """Take all dead jobs that fit back to ready; those whose key is in use again are skipped."""
-
-    def steps() -> Steps[BulkRetry]:
-        yield Begin()
-        # Those that die again while we go on are not of this call.
-        now = (yield Statement("clock"))[0][0]
-        after, after_id = -1, _FIRST_ID
-        retried, skipped = 0, list[str]()
-        while True:
-            bounds = {"until_finished": now, "after": after, "after_id": after_id}
-            limit = {"limit": config.MAINTENANCE_BATCH_ROWS}
-            rows = yield Statement("lock_dead", {**chosen.values(), **bounds, **limit})
-            done = yield from _revive(rows)
-            retried += len(done)
-            skipped += [row[0] for row in rows if row[0] not in done]
-            if len(rows) < config.MAINTENANCE_BATCH_ROWS:
-                return BulkRetry(retried, skipped)
-            after_id, after = rows[-1]
-            yield Commit()
-            yield Begin()
-
-    return writing("retry_dead", steps, repeat=steps)
-
-
-def _revive(rows: Rows) -> Steps[set[str]]:
-    if not rows:
-        return set()
-    revived = yield Batch("revive", ("id", "payload"), [(row[0], None) for row in rows])
-    done = {row[0] for row in revived}
-    if done:
-        yield Statement("forget", {"ids": sorted(done)})
-        yield Ring(frozenset(row[1] for row in revived))
-    return done
-
-
-def delete(id: str) -> Op[None]:
+def delete(id: str, *, tenant: str | None = None) -> Op[None]:
     """Remove a job, whatever its state, unless it runs."""
     id = parse_id(id)
 
     def steps() -> Steps[None]:
         yield Begin()
         for _ in range(_LOOKS):
-            gone = yield Statement("delete_live", {"id": id})
-            if not gone:
-                gone = yield Statement("forget", {"ids": [id]})
-            if gone:
-                yield Statement("unlog", {"ids": [id]})
-                return
-            if (yield Statement("lock_leases", {"ids": [id]})):
+            live = yield Statement("lock_leases", {"ids": [id]})
+            ended = [] if live else (yield Statement("lock_finished", {"ids": [id]}))
+            if not live and not ended:
+                continue
+            job = JobRow._make(live[0][:-2] if live else ended[0][:-1])
+            _check_seen(job, tenant)
+            if job.lease_expires_at is not None:
                 raise InvalidTransition(id, "is running; cancel it first, then delete it")
+            yield Statement("delete_live" if live else "forget", {"ids": [id]})
+            yield Statement("unlog", {"ids": [id]})
+            return
         raise _unknown(id)
 
     return writing("delete", steps)
@@ -223,19 +212,23 @@ def set_order(queue: str, *, order: Literal["run_at", "created"]) -> Op[None]:
 
 
 def prune() -> Op[int]:
-    """Remove finished jobs whose time is over, in bounded batches; how many."""
+    """Remove finished jobs whose time is over, in bounded batches; how many.
+
+    So with what is kept beside them: keys, the audit, records of work on many jobs.
+    """
 
     def steps() -> Steps[int]:
         total = 0
-        limit = {"limit": config.MAINTENANCE_BATCH_ROWS}
         while True:
             yield Begin()
-            rows = yield Statement("expired", limit)
-            held = yield Statement("drop_holds", limit)
+            rows = yield Statement("expired", _PRUNED)
+            others = 0
+            for statement in ("drop_holds", "drop_audit", "drop_bulk"):
+                others = max(others, len((yield Statement(statement, _PRUNED))))
             if rows:
                 yield from _drop(rows)
             total += len(rows)
-            if max(len(rows), len(held)) < config.MAINTENANCE_BATCH_ROWS:
+            if max(len(rows), others) < config.MAINTENANCE_BATCH_ROWS:
                 return total
             yield Commit()
 

@@ -39,6 +39,7 @@ from rowlock.schedule import (
 )
 from rowlock.store import options
 from rowlock.store.ops.enqueue import enqueue_within
+from rowlock.store.ops.manage import is_seen
 from rowlock.store.options import NewJob
 from rowlock.store.steps import (
     Batch,
@@ -183,10 +184,12 @@ def _row_of(new: NewSchedule, source: ScheduleSource, *, next_at: int) -> Schedu
     )
 
 
-def list_schedules(*, after: str = "", limit: int = config.LIST_LIMIT_MAX) -> Op[list[Schedule]]:
-    """Schedules in the order of their names, those after a name."""
+def list_schedules(
+    *, after: str = "", limit: int = config.LIST_LIMIT_MAX, tenant: str | None = None
+) -> Op[list[Schedule]]:
+    """Schedules in the order of their names, those after a name; all, or those of a tenant."""
     options.integer(limit, option="limit", low=1, high=config.LIST_LIMIT_MAX)
-    values = {"after": after, "limit": limit}
+    values = {"after": after, "limit": limit, "tenant": tenant}
 
     def steps() -> Steps[list[Schedule]]:
         rows = yield Statement("list_schedules", values)
@@ -195,13 +198,17 @@ def list_schedules(*, after: str = "", limit: int = config.LIST_LIMIT_MAX) -> Op
     return reading("list_schedules", steps)
 
 
-def set_schedule_pause(name: str, *, is_paused: bool) -> Op[Schedule]:
-    """Pause a schedule, or resume it; ticks that fall into the pause are not made up for."""
+def set_schedule_pause(name: str, *, is_paused: bool, tenant: str | None = None) -> Op[Schedule]:
+    """Pause a schedule, or resume it; ticks that fall into the pause are not made up for.
+
+    Args:
+        tenant: Another's schedule is not there, as everywhere here.
+    """
     name = options.name(name, option="name")
 
     def steps() -> Steps[Schedule]:
         yield Begin()
-        row, now = _found(name, (yield Statement("lock_schedule", {"name": name})))
+        row, now = _found(name, (yield Statement("lock_schedule", {"name": name})), tenant)
         if bool(row.is_paused) == is_paused:
             return schedule_of(row)
         next_at = row.next_at if is_paused else _cron_of(row).next_after(now)
@@ -213,14 +220,14 @@ def set_schedule_pause(name: str, *, is_paused: bool) -> Op[Schedule]:
     return writing("pause_schedule", steps, repeat=steps)
 
 
-def run_schedule_now(name: str) -> Op[Job]:
+def run_schedule_now(name: str, *, tenant: str | None = None) -> Op[Job]:
     """Enqueue a schedule's job at once, paused or not; its next tick stays where it is."""
     name = options.name(name, option="name")
     id = new_id()
 
     def steps(*, is_resend: bool) -> Steps[Job]:
         yield Begin()
-        row, _ = _found(name, (yield Statement("lock_schedule", {"name": name})))
+        row, _ = _found(name, (yield Statement("lock_schedule", {"name": name})), tenant)
         jobs = [_job_of(row, id=id, tick=None)]
         (job,) = yield from enqueue_within(jobs, is_resend=is_resend)
         yield Batch("note_runs", ("name", "job_id"), [(name, job.id)])
@@ -337,10 +344,13 @@ def _cron_of(row: ScheduleRow) -> Cron:
     return parse_cron(row.cron, timezone=row.timezone)
 
 
-def _found(name: str, rows: Rows) -> tuple[ScheduleRow, int]:
+def _found(name: str, rows: Rows, tenant: str | None) -> tuple[ScheduleRow, int]:
     if not rows:
         raise _unknown(name)
-    return _row_and_now(rows)
+    row, now = _row_and_now(rows)
+    if not is_seen(row.tenant, by=tenant):
+        raise _unknown(name)
+    return row, now
 
 
 def _row_and_now(rows: Rows) -> tuple[ScheduleRow, int]:

@@ -63,17 +63,47 @@ class Missed:
             raise InvalidTransition(self.repeated[0].id, "this run is settled already")
 
 
-def settle(settlements: Sequence[Settlement], *, chance: random.Random) -> Op[Missed]:
-    """Record how runs ended; what could not be recorded is told, not raised."""
+def settle(
+    settlements: Sequence[Settlement], *, chance: random.Random, tenant: str | None = None
+) -> Op[Missed]:
+    """Record how runs ended; what could not be recorded is told, not raised.
+
+    Args:
+        tenant: Whoever settles is bound to it: another's leases are lost to them.
+    """
     ids = [settlement.lease.id for settlement in settlements]
     if len(set(ids)) != len(ids):
         raise OptionInvalid("leases", "each job may be settled once in a call")
     ordered = sorted(settlements, key=lambda settlement: settlement.lease.id)
     return writing(
         "settle",
-        lambda: _settle(ordered, chance, is_resend=False),
-        repeat=lambda: _settle(ordered, chance, is_resend=True),
+        lambda: _settle_own(ordered, chance, tenant, is_resend=False),
+        repeat=lambda: _settle_own(ordered, chance, tenant, is_resend=True),
     )
+
+
+def _settle_own(
+    settlements: Sequence[Settlement],
+    chance: random.Random,
+    tenant: str | None,
+    *,
+    is_resend: bool,
+) -> Steps[Missed]:
+    if tenant is None:
+        return (yield from _settle(settlements, chance, is_resend=is_resend))
+    yield Begin()
+    own = yield from owned([settlement.lease.id for settlement in settlements], tenant)
+    missed = yield from _settle(
+        [each for each in settlements if each.lease.id in own], chance, is_resend=is_resend
+    )
+    foreign = [each.lease for each in settlements if each.lease.id not in own]
+    return Missed([*foreign, *missed.lost], missed.repeated)
+
+
+def owned(ids: Sequence[str], tenant: str) -> Steps[set[str]]:
+    """Which of these jobs are of that tenant, whether they run or have ended."""
+    rows = yield Statement("owners", {"ids": list(ids)})
+    return {id for id, owner in rows if owner == tenant}
 
 
 def _settle(
@@ -178,9 +208,22 @@ def apply(decided: Sequence[tuple[JobRow, Transition]], *, taken: bool) -> Steps
     return done
 
 
-def finish_waiting(job: JobRow, step: Finish, *, taken: bool) -> Steps[None]:
-    """End a live job that nobody runs (it was cancelled); `taken` as its last lease ended."""
-    yield from _finish([_ending(job, step, taken=taken, leased=False)])
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A live job that nobody runs, how it is to end, and how its last lease ended."""
+
+    job: JobRow
+    step: Finish
+    taken: bool
+
+
+def finish_waiting(waiting: Sequence[Waiting]) -> Steps[set[str]]:
+    """End live jobs that nobody runs (they were cancelled); the ids of those that were."""
+    return (
+        yield from _finish(
+            [_ending(each.job, each.step, taken=each.taken, leased=False) for each in waiting]
+        )
+    )
 
 
 def _ending(job: JobRow, step: Finish, *, taken: bool, leased: bool = True) -> _Ending:

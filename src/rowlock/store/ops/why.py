@@ -18,21 +18,23 @@ from rowlock import config
 from rowlock.clock import from_us
 from rowlock.errors import NotFound
 from rowlock.job import Count, Job, JobRow, JobState, Why, WhyCode, job_of
+from rowlock.store.ops.manage import is_seen
 from rowlock.store.steps import Batch, Op, Row, Rows, Statement, Steps, reading
+from rowlock.tokens import takes_jobs_of
 
 # Lanes counted by one statement, which reads so many times the bound of a count at most.
 _LANES = 20
 _FIRST_ID = "00000000-0000-0000-0000-000000000000"
 
 
-def why(id: str) -> Op[Why]:
-    """Say what a job waits for. Raises `NotFound`."""
+def why(id: str, *, tenant: str | None = None) -> Op[Why]:
+    """Say what a job waits for. Raises `NotFound`, for another tenant's too."""
 
     def steps() -> Steps[Why]:
         rows = yield Statement("get", {"ids": [id]})
-        if not rows:
+        row = JobRow._make(rows[0][:-1]) if rows else None
+        if row is None or not is_seen(row.tenant, by=tenant):
             raise NotFound(f"there is no job {id} (any more)")
-        row = JobRow._make(rows[0][:-1])
         job = job_of(row, now=rows[0][-1])
         if job.state.is_terminal or job.state is JobState.RUNNING:
             return _taken(job, now=from_us(rows[0][-1]))
@@ -106,7 +108,8 @@ def _waiting(job: Job, row: JobRow) -> Steps[Why]:
     """It is ready: is there somebody who takes it, and what comes first?"""
     workers = yield Statement("workers")
     now: int = (yield Statement("clock"))[0][0]
-    alive = list(_alive(workers, now=now))
+    taking = [worker for worker in workers if takes_jobs_of(worker[0], job.tenant)]
+    alive = list(_alive(taking, now=now))
     knowing = [server for server in alive if server.knows(job.kind)]
     serving = [server for server in knowing if server.serves(job.queue)]
     if not serving:

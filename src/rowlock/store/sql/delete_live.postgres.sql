@@ -1,4 +1,4 @@
--- Remove a job that nobody runs. Uses job_pkey.
+-- Remove jobs that nobody runs. Uses job_pkey.
 DELETE FROM rowlock.job
-WHERE id = :id::uuid AND lease_expires_at IS NULL
+WHERE id = ANY (:ids::uuid[]) AND lease_expires_at IS NULL
 RETURNING id::text

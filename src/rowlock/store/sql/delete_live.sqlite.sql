@@ -1,4 +1,4 @@
--- Remove a job that nobody runs. Uses the primary key.
+-- Remove jobs that nobody runs. Uses the primary key.
 DELETE FROM rowlock_job
-WHERE id = :id AND lease_expires_at IS NULL
+WHERE id IN (SELECT value FROM json_each(:ids)) AND lease_expires_at IS NULL
 RETURNING id

@@ -1,5 +1,6 @@
--- A finished job, held until the transaction ends. Uses finished_pkey.
+-- Finished jobs by id, held until the transaction ends, in one order. Uses finished_pkey.
 SELECT {finished}, {now}
 FROM rowlock.finished AS finished
-WHERE finished.id = :id::uuid
+WHERE finished.id = ANY (:ids::uuid[])
+ORDER BY finished.id
 FOR UPDATE OF finished

@@ -1,4 +1,5 @@
--- A finished job. Uses the primary key.
+-- Finished jobs by id, held until the transaction ends, in one order. Uses the primary key.
 SELECT {finished}, {now}
 FROM rowlock_finished AS finished
-WHERE finished.id = :id
+WHERE finished.id IN (SELECT value FROM json_each(:ids))
+ORDER BY finished.id

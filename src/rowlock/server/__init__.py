@@ -1,0 +1,22 @@
+"""The HTTP API: an ASGI application for `rowlock serve`, or below a prefix of your own application.
+
+    from rowlock.server import asgi
+
+    api = FastAPI()
+    api.mount("/queue", asgi(app))
+
+It needs the extra `server`.
+"""
+
+from __future__ import annotations
+
+try:
+    from rowlock.server.api import Api, asgi
+except ModuleNotFoundError as _missing:
+    if _missing.name not in ("starlette", "uvicorn", "httptools"):
+        raise
+    raise ModuleNotFoundError(
+        f'the server needs {_missing.name}: pip install "rowlock[server]"', name=_missing.name
+    ) from _missing
+
+__all__ = ["Api", "asgi"]

@@ -1,0 +1,85 @@
+"""`/v1/audit`: who did what to what."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from rowlock import config
+from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.shapes import Name, Uuid, copied
+from rowlock.store.ops import audit
+from rowlock.tokens import Scope
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One deed: an `actor` (the name of a token) did an `action` to a `target`."""
+
+    id: Uuid
+    at: datetime
+    actor: str
+    token_id: str | None
+    tenant: str | None
+    action: str
+    target: str
+    detail: dict[str, Any]
+
+
+class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Deeds, newest first; `next` is null at the end."""
+
+    entries: list[AuditEntry]
+    next: str | None
+
+
+class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which deeds, and which page of them."""
+
+    target: Annotated[Name, Meta(description="A job's id, a queue, …")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=config.HTTP_LIST_LIMIT_MAX)] = 50
+    cursor: Annotated[Uuid, Meta(description="The `next` of the page before.")] | None = None
+
+
+async def list_page(call: Call[None, AuditQuery]) -> Answer:
+    query = call.query
+    op = audit.list_audit(
+        tenant=call.caller.tenant, target=query.target, limit=query.limit, cursor=query.cursor
+    )
+    page = await call.service.store.arun(op)
+    return Answer(
+        AuditPage(entries=[copied(each, AuditEntry) for each in page.entries], next=page.next)
+    )
+
+
+ROUTES: list[AnyRoute] = [
+    Route(
+        method="GET",
+        path="/v1/audit",
+        operation="listAudit",
+        summary="Who did what, over HTTP, in the last 90 days",
+        handler=list_page,
+        scopes=scopes(Scope.ADMIN),
+        query=AuditQuery,
+        answers={200: AuditPage},
+        example=Example(
+            AuditPage(
+                entries=[
+                    AuditEntry(
+                        id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5b",
+                        at=datetime.fromisoformat("2030-01-31T12:00:00Z"),
+                        actor="operator",
+                        token_id="abcdefghijkl",  # noqa: S106  # an id, and made up
+                        tenant=None,
+                        action="job.cancel",
+                        target="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                        detail={"outcome": "cancelled", "state": "cancelled"},
+                    )
+                ],
+                next=None,
+            )
+        ),
+    ),
+]

@@ -1,0 +1,174 @@
+"""What a request holds: its body, read within bounds, and the values in it, checked by type."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, Final, get_args, get_origin
+
+import msgspec
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope
+
+from rowlock import codec, config
+from rowlock.server.problems import FieldProblem, Refusal
+
+_TOLD_BYTES_MAX: Final = 512
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+_WHERE: Final = re.compile(r" - at (?:`key` in )?`\$([^`]*)`\Z")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(.*)`\Z", re.DOTALL)
+
+
+Headers = Mapping[str, str]
+
+
+def headers_of(scope: Scope) -> Headers:
+    """The headers by their names in lower case; of one that comes twice, the first."""
+    raw: list[tuple[bytes, bytes]] = scope["headers"]
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(raw)}
+
+
+def has_body(headers: Headers) -> bool:
+    """Whether a body follows."""
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
+
+class Inbox:
+    """A request's messages, and whether the last part of its body has come."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._is_over = False
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._is_over = self._is_over or not message.get("more_body", False)
+        return message
+
+    async def drained(self, scope: Scope) -> bool:
+        """Read what is left of a request that was answered, if that is little and soon there.
+
+        Otherwise nothing can follow on its connection, which has to be closed; and whoever is
+        still sending then might never see the answer.
+        """
+        if self._is_over or not has_body(headers_of(scope)):
+            return True
+        try:
+            async with asyncio.timeout(config.HTTP_DRAIN_SECONDS):
+                await _read(self, config.HTTP_DRAIN_BYTES_MAX)
+        except (TimeoutError, Refusal):
+            return False
+        return True
+
+
+async def read_body(receive: Receive, headers: Headers, *, bytes_max: int) -> bytes:
+    """The whole body, if it is not too large, and does not take too long."""
+    length = headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > bytes_max:
+        raise _too_large(bytes_max)
+    try:
+        async with asyncio.timeout(config.HTTP_BODY_SECONDS):
+            return await _read(receive, bytes_max)
+    except TimeoutError:
+        seconds = config.HTTP_BODY_SECONDS
+        raise Refusal("request_timeout", f"its body did not come within {seconds:g} s") from None
+
+
+async def _read(receive: Receive, bytes_max: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        if size > bytes_max:
+            raise _too_large(bytes_max)
+        parts.append(part)
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(bytes_max: int) -> Refusal:
+    return Refusal("too_large", f"the body may have {bytes_max:,} bytes")
+
+
+def check_media_type(headers: Headers) -> None:
+    """A body must say that it is JSON: pages of other sites can't send that unasked."""
+    media_type, _, parameters = headers.get("content-type", "").partition(";")
+    charset = parameters.strip().lower().removeprefix("charset=").strip('"')
+    if media_type.strip().lower() != "application/json" or charset not in ("", "utf-8"):
+        raise Refusal("unsupported_media_type", "send Content-Type: application/json")
+
+
+def decode_body(body: bytes, kind: Any) -> Any:
+    """The body as that type; every message of the parser becomes a field's."""
+    try:
+        return _decoder(kind).decode(body)
+    except msgspec.ValidationError as error:
+        raise invalid(error) from None
+    except msgspec.DecodeError as error:
+        raise Refusal("json_invalid", str(error)) from None
+    except UnicodeDecodeError:
+        raise Refusal("json_invalid", "the body is not UTF-8") from None
+    except RecursionError:
+        raise Refusal("json_invalid", "the body is nested too deeply") from None
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def decode_query(query: QueryParams, kind: Any) -> Any:
+    """The parameters as that type: each once, but for lists. All are text, but for numbers."""
+    values: dict[str, Any] = {}
+    lists, numbers = _fields_of(kind, list), _fields_of(kind, int)
+    for name, value in query.multi_items():
+        if name in lists:
+            values.setdefault(name, []).append(value)
+        elif name in values:
+            raise _refused(FieldProblem(name, "is given twice"))
+        else:
+            # Not by msgspec's lax mode: that takes the text `null` for nothing.
+            is_number = name in numbers and _NUMBER.fullmatch(value)
+            values[name] = int(value) if is_number else value
+    try:
+        return msgspec.convert(values, type=kind)
+    except msgspec.ValidationError as error:
+        raise invalid(error) from None
+
+
+@cache
+def _fields_of(kind: Any, wanted: type) -> frozenset[str]:
+    fields = msgspec.structs.fields(kind)
+    return frozenset(each.encode_name for each in fields if _bare(each.type) is wanted)
+
+
+def _bare(kind: Any) -> Any:
+    bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    return get_origin(bare) or bare
+
+
+def invalid(error: msgspec.ValidationError, *, within: str = "") -> Refusal:
+    """A value of the wrong type, by its path."""
+    text = str(error)
+    where = _WHERE.search(text)
+    path = where.group(1).removeprefix(".") if where else ""
+    message = _WHERE.sub("", text)
+    for pattern, told in ((_UNKNOWN, "there is no such field"), (_MISSING, "is required")):
+        if named := pattern.fullmatch(message):
+            path, message = f"{path}.{named[1]}" if path else named[1], told
+    return _refused(FieldProblem(f"{within}{path}" or "body", message))
+
+
+def _refused(problem: FieldProblem) -> Refusal:
+    # Whatever was sent may be a part of either.
+    field = codec.clean_text(problem.field, bytes_max=_TOLD_BYTES_MAX)
+    problem = FieldProblem(field, codec.clean_text(problem.message, bytes_max=_TOLD_BYTES_MAX))
+    return Refusal("option_invalid", f"{problem.field}: {problem.message}", errors=[problem])

@@ -1,0 +1,223 @@
+"""`/v1/bulk`: cancel, retry or delete the jobs that fit, with a preview, and progress to be read.
+
+The work is done by whichever server comes first, beside its requests: what a server that ended has
+left is gone on with by the next one that looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from rowlock.clock import maybe_from_us
+from rowlock.errors import NotFound, OptionInvalid
+from rowlock.ids import new_id
+from rowlock.job import JobState
+from rowlock.server.jobs import filter_of, job_id
+from rowlock.server.problems import Refusal
+from rowlock.server.queues import Count
+from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.shapes import Name, Time, Uuid, copied
+from rowlock.store import JobFilter
+from rowlock.store.ops import bulk_work
+from rowlock.store.ops.audit import audited
+from rowlock.store.ops.bulk import BulkAction, Selection, selection
+from rowlock.store.ops.bulk_work import TooMany, count_bulk, get_bulk, start_bulk
+from rowlock.tokens import Scope
+
+
+class BulkFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs: in one state, and by what they are."""
+
+    state: JobState | None = None
+    kind: Name | None = None
+    queue: Name | None = None
+    tenant: Name | None = None
+    key: Name | None = None
+    tag: Name | None = None
+    since: Annotated[Time, Meta(description="Created then or later.")] | None = None
+    until: Annotated[Time, Meta(description="Created before.")] | None = None
+
+
+class NewBulk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be done to which jobs.
+
+    With `preview`, nothing is done: the answer says how many fit. Without, `expected` is that
+    number: if more fit by then, nothing is done either.
+    """
+
+    action: BulkAction
+    filter: BulkFilter = BulkFilter()
+    preview: bool = False
+    expected: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+
+
+class BulkPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs fit now."""
+
+    action: BulkAction
+    filter: BulkFilter
+    count: Count
+
+
+class Bulk(msgspec.Struct, frozen=True, kw_only=True):
+    """Work on many jobs as it stands.
+
+    `total` fitted when it began; `done` and `skipped` grow. Of those that were skipped because
+    their key is in flight again, the first 1,000 are named.
+    """
+
+    id: Uuid
+    action: BulkAction
+    filter: BulkFilter
+    state: Literal["running", "done", "failed"]
+    total: Count
+    done: int
+    skipped: int
+    skipped_ids: list[str]
+    actor: str
+    created_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+    problem: str | None
+
+
+async def create_bulk(call: Call[NewBulk, None]) -> Answer:
+    asked = call.body
+    wanted = selection(asked.action, asked.filter.state, filter_of(call, asked.filter))
+    if asked.preview:
+        return await _preview(call, wanted)
+    if asked.expected is None:
+        raise OptionInvalid("expected", "is required; ask for a `preview` first")
+    id = new_id()
+    op = start_bulk(wanted, id=id, expected=asked.expected, actor=call.caller.actor)
+    begun = await call.service.store.arun(
+        audited(op, call.deed(f"bulk.{asked.action}", id), detail=_told)
+    )
+    if isinstance(begun, TooMany):
+        more = "" if begun.count.exact else "at least "
+        raise Refusal(
+            "count_changed",
+            f"{more}{begun.count.value} jobs fit, and {asked.expected} were expected; "
+            "nothing was done",
+        )
+    call.service.bulk.wake()
+    place = f"{call.request.scope.get('root_path', '')}/v1/bulk/{begun.id}"
+    return Answer(_bulk_of(begun), status=202, headers={"location": place})
+
+
+async def _preview(call: Call[NewBulk, None], wanted: Selection) -> Answer:
+    count = await call.service.store.arun(count_bulk(wanted))
+    return Answer(
+        BulkPreview(
+            action=wanted.action,
+            filter=_filter_of(wanted.state, wanted.chosen),
+            count=copied(count, Count),
+        )
+    )
+
+
+def _told(begun: bulk_work.Bulk | TooMany) -> Mapping[str, object] | None:
+    """For the audit: which jobs, and how many; nothing was done to too many."""
+    if isinstance(begun, TooMany):
+        return None
+    shown = _filter_of(begun.state, begun.chosen)
+    return {"total": begun.total.value, "filter": shown}
+
+
+async def get_progress(call: Call[None, None]) -> Answer:
+    id = job_id(call)
+    found = await call.service.store.arun(get_bulk(id, tenant=call.caller.tenant))
+    if found is None:
+        raise NotFound(f"there is no bulk work {id} (any more)")
+    if found.finished_at is None:
+        # Whoever began it may be gone.
+        call.service.bulk.wake()
+    return Answer(_bulk_of(found))
+
+
+def _bulk_of(found: bulk_work.Bulk) -> Bulk:
+    state: Literal["running", "done", "failed"] = "done" if found.problem is None else "failed"
+    return copied(
+        found,
+        Bulk,
+        filter=_filter_of(found.state, found.chosen),
+        state="running" if found.finished_at is None else state,
+        total=copied(found.total, Count),
+    )
+
+
+def _filter_of(state: JobState | None, chosen: JobFilter) -> BulkFilter:
+    return BulkFilter(
+        state=state,
+        kind=chosen.kind,
+        queue=chosen.queue,
+        tenant=chosen.tenant,
+        key=chosen.key,
+        tag=chosen.tag,
+        since=maybe_from_us(chosen.since),
+        until=maybe_from_us(chosen.until),
+    )
+
+
+_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
+_BULK = Bulk(
+    id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5c",
+    action=BulkAction.RETRY,
+    filter=BulkFilter(state=JobState.DEAD, queue="mail"),
+    state="running",
+    total=Count(value=37, exact=True),
+    done=20,
+    skipped=1,
+    skipped_ids=["018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"],
+    actor="operator",
+    created_at=_AT,
+    updated_at=_AT,
+    finished_at=None,
+    problem=None,
+)
+
+ROUTES: list[AnyRoute] = [
+    Route(
+        method="POST",
+        path="/v1/bulk",
+        operation="createBulk",
+        summary="Cancel, retry or delete the jobs that fit",
+        description="First with `preview`, then with the `expected` count that it gave. A cancel "
+        "is of jobs that have not ended; a retry of dead ones, unless `state` says cancelled; a "
+        "delete names its `state`.",
+        handler=create_bulk,
+        scopes=scopes(Scope.ADMIN),
+        body=NewBulk,
+        answers={202: Bulk, 200: BulkPreview},
+        refusals=["count_changed"],
+        example=Example(
+            BulkPreview(
+                action=BulkAction.RETRY,
+                filter=BulkFilter(state=JobState.DEAD, queue="mail"),
+                count=Count(value=37, exact=True),
+            ),
+            NewBulk(
+                action=BulkAction.RETRY,
+                filter=BulkFilter(state=JobState.DEAD, queue="mail"),
+                preview=True,
+            ),
+            _BULK,
+        ),
+    ),
+    Route(
+        method="GET",
+        path="/v1/bulk/{id}",
+        operation="getBulk",
+        summary="How far work on many jobs is",
+        handler=get_progress,
+        scopes=scopes(Scope.READ),
+        answers={200: Bulk},
+        refusals=["not_found"],
+        example=Example(_BULK),
+    ),
+]

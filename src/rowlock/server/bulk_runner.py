@@ -1,0 +1,52 @@
+"""Takes the steps of bulk work, whoever began it, for as long as there is any."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from random import Random
+
+from rowlock import config
+from rowlock.errors import RowlockError
+from rowlock.scheduler.service import jittered, repeat
+from rowlock.server.background import Background
+from rowlock.store import Store
+from rowlock.store.ops.bulk_work import advance_bulk, fail_bulk, running_bulks
+
+logger: logging.Logger = logging.getLogger("rowlock.server")
+
+
+class BulkRunner:
+    """One of a server; any number on one database take turns, step by step."""
+
+    def __init__(self, store: Store, background: Background) -> None:
+        self._store = store
+        self._background = background
+        self._woken = asyncio.Event()
+        self._chance = Random()
+
+    def wake(self) -> None:
+        """There is work: start, or look at once."""
+        self._woken.set()
+        self._background.ensure("bulk", self._run)
+
+    async def _run(self) -> None:
+        # Of this loop: a mounted application may be run by another one each time, in tests.
+        self._woken = asyncio.Event()
+        await repeat(
+            self._advance, what="bulk work stands still", woken=self._woken, chance=self._chance
+        )
+
+    async def _advance(self) -> float:
+        """One step of each; in how many seconds to look again."""
+        is_more = False
+        for id in await self._store.arun(running_bulks()):
+            try:
+                is_more |= await self._store.arun(advance_bulk(id))
+            except RowlockError:
+                raise
+            except Exception as error:
+                # A step that fails once fails for ever: it is given up, and says so.
+                logger.exception("bulk work %s is given up", id)
+                await self._store.arun(fail_bulk(id, f"given up: {type(error).__name__}"))
+        return 0.0 if is_more else jittered(config.BULK_LOOK_SECONDS, self._chance)

@@ -1,0 +1,217 @@
+"""`POST /v1/jobs` and `/v1/jobs/batch`: enqueue one job, or many."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from rowlock import codec, config, job
+from rowlock.errors import FieldError, OptionInvalid, PayloadInvalid
+from rowlock.job import JobState
+from rowlock.server.gate import Caller
+from rowlock.server.problems import FieldProblem, Refusal, field_problems
+from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.service import Service
+from rowlock.server.shapes import JsonObject, Name, Seconds, Time, Uuid, copied
+from rowlock.store import NewJob as CheckedJob
+from rowlock.store.ops.enqueue import enqueue, id_taken
+from rowlock.tokens import Scope
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job to enqueue; what is left out is as its task says."""
+
+    kind: Annotated[Name, Meta(description="The name of the task.")]
+    payload: (
+        Annotated[JsonObject, Meta(description="The arguments, a JSON object.")] | UnsetType
+    ) = UNSET
+    queue: Name | UnsetType = UNSET
+    priority: Annotated[int, Meta(ge=config.PRIORITY_MIN, le=config.PRIORITY_MAX)] | UnsetType = (
+        UNSET
+    )
+    key: Annotated[Name, Meta(description="One job in flight per tenant, kind and key.")] | None = (
+        None
+    )
+    key_hold: Literal["in_flight", "kept"] | Seconds = "in_flight"
+    delay: Annotated[Seconds, Meta(description="Not before so many seconds.")] | None = None
+    run_at: Annotated[Time, Meta(description="Not before this time.")] | None = None
+    tenant: Annotated[Name, Meta(description="Whose; a token's own tenant decides.")] | None = None
+    max_attempts: Annotated[int, Meta(ge=1, le=config.MAX_ATTEMPTS_LIMIT)] | UnsetType = UNSET
+    keep: (
+        Annotated[Seconds, Meta(description="How long it is kept once ended.")] | UnsetType | None
+    ) = UNSET
+    tags: Annotated[list[Name], Meta(max_length=config.TAGS_MAX)] = []
+    meta: dict[str, Any] = {}
+    id: Annotated[Uuid, Meta(description="The same id again is the same job.")] | None = None
+
+
+class NewJobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Jobs to enqueue, all or none."""
+
+    jobs: Annotated[list[NewJob], Meta(min_length=1, max_length=config.HTTP_BATCH_MAX)]
+
+
+class JobReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What an enqueue made, or found: `created` is false if the job was there already."""
+
+    id: Uuid
+    created: bool
+    kind: str
+    queue: str
+    state: JobState
+    priority: int
+    tenant: str | None
+    key: str | None
+    run_at: datetime
+    created_at: datetime
+
+
+class JobReceipts(msgspec.Struct, frozen=True, kw_only=True):
+    """The receipts of a batch, in its order; how many are new, and how many were there."""
+
+    created: int
+    existing: int
+    jobs: list[JobReceipt]
+
+
+def receipt_of(made: job.Job) -> JobReceipt:
+    """No payload, result or error: who may only enqueue must not read those of a job in flight."""
+    return copied(made, JobReceipt)
+
+
+def prepare(service: Service, caller: Caller, new: NewJob) -> CheckedJob:
+    """The job to be written, checked against its task where that is known here."""
+    given = {
+        name: value
+        for name in NewJob.__struct_fields__
+        if (value := getattr(new, name)) is not UNSET
+    }
+    given["payload"] = payload_of(new.kind, new.payload)
+    given["tenant"] = caller.tenant_of(new.tenant)
+    if caller.actor.token_id is not None:
+        given["meta"] = {**new.meta, "origin": f"token:{caller.actor.token_id}"}
+    return service.app.prepare(given)
+
+
+def payload_of(kind: str, raw: msgspec.Raw | UnsetType) -> dict[str, Any]:
+    """The payload of a request, its integers exact."""
+    if raw is UNSET:
+        return {}
+    try:
+        payload = codec.decode(bytes(raw).decode())
+    except ValueError as error:
+        raise PayloadInvalid(kind, [FieldError("payload", str(error))]) from None
+    if not isinstance(payload, dict):
+        raise PayloadInvalid(kind, [FieldError("payload", "must be a JSON object")])
+    return payload
+
+
+async def create_job(call: Call[NewJob, None]) -> Answer:
+    checked = prepare(call.service, call.caller, _with_key(call))
+    made = await call.service.gatherer.enqueue(checked)
+    if call.caller.tenant not in (None, made.tenant):
+        # Nothing was written: the job of that id is another's.
+        raise id_taken()
+    return Answer(
+        receipt_of(made),
+        status=201 if made.created else 200,
+        headers={"location": f"{call.request.scope.get('root_path', '')}/v1/jobs/{made.id}"},
+    )
+
+
+def _with_key(call: Call[NewJob, None]) -> NewJob:
+    """The header `Idempotency-Key` is another way to say `key`."""
+    header = call.request.headers.get("idempotency-key")
+    if header is None:
+        return call.body
+    if call.body.key not in (None, header):
+        raise OptionInvalid("key", "differs from the header Idempotency-Key")
+    return msgspec.structs.replace(call.body, key=header)
+
+
+async def create_jobs(call: Call[NewJobs, None]) -> Answer:
+    # Thousands of payloads take a while to check, and others are waiting for this loop.
+    checked = await asyncio.to_thread(prepare_all, call.service, call.caller, call.body.jobs)
+    op = enqueue(checked, tenant=call.caller.tenant)
+    made = [receipt_of(job) for job in await call.service.store.arun(op)]
+    created = sum(receipt.created for receipt in made)
+    receipts = JobReceipts(created=created, existing=len(made) - created, jobs=made)
+    return Answer(receipts, status=201 if created else 200)
+
+
+def prepare_all(
+    service: Service, caller: Caller, jobs: Sequence[NewJob], *, within: str = "jobs"
+) -> list[CheckedJob]:
+    """As `prepare`, for many: a refusal names the bad fields of all of them, up to a bound."""
+    checked: list[CheckedJob] = []
+    problems: list[FieldProblem] = []
+    codes: set[str] = set()
+    for place, new in enumerate(jobs):
+        try:
+            checked.append(prepare(service, caller, new))
+        except (PayloadInvalid, OptionInvalid) as error:
+            codes.add(error.code)
+            problems += field_problems(error, within=f"{within}[{place}].")
+            if len(problems) >= config.FIELD_ERRORS_MAX:
+                break
+    if problems:
+        code = "payload_invalid" if "payload_invalid" in codes else "option_invalid"
+        listed = problems[: config.FIELD_ERRORS_MAX]
+        raise Refusal(code, f"{len(listed)} fields are bad; nothing is enqueued", errors=listed)
+    return checked
+
+
+_ID = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
+_RECEIPT = JobReceipt(
+    id=_ID,
+    created=True,
+    kind="send_email",
+    queue="mail",
+    state=JobState.READY,
+    priority=0,
+    tenant=None,
+    key="welcome-42",
+    run_at=datetime.fromisoformat("2030-01-31T12:00:00Z"),
+    created_at=datetime.fromisoformat("2030-01-31T12:00:00Z"),
+)
+_NEW = NewJob(
+    kind="send_email",
+    payload=msgspec.Raw(b'{"to": "ada@example.com", "subject": "Welcome"}'),
+    key="welcome-42",
+)
+
+ROUTES: list[AnyRoute] = [
+    Route(
+        method="POST",
+        path="/v1/jobs",
+        operation="createJob",
+        summary="Enqueue a job",
+        description="201 if it is new, 200 if its key or id has answered with one that was there.",
+        handler=create_job,
+        scopes=scopes(Scope.ENQUEUE),
+        body=NewJob,
+        headers={"Idempotency-Key": "The same as `key`."},
+        answers={201: JobReceipt, 200: JobReceipt},
+        refusals=["payload_invalid"],
+        example=Example(_RECEIPT, _NEW),
+    ),
+    Route(
+        method="POST",
+        path="/v1/jobs/batch",
+        operation="createJobs",
+        summary="Enqueue many jobs, all or none",
+        description="Each receipt says whether its job is new. 200 if none is.",
+        handler=create_jobs,
+        scopes=scopes(Scope.ENQUEUE),
+        body=NewJobs,
+        bytes_max=config.HTTP_BATCH_BYTES_MAX,
+        answers={201: JobReceipts, 200: JobReceipts},
+        refusals=["payload_invalid"],
+        example=Example(JobReceipts(created=1, existing=0, jobs=[_RECEIPT]), NewJobs(jobs=[_NEW])),
+    ),
+]

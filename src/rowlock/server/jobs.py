@@ -1,0 +1,321 @@
+"""`/v1/jobs`: look at jobs, cancel, retry and delete them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from rowlock import codec, config, job
+from rowlock.errors import NotFound, OptionInvalid
+from rowlock.ids import parse_id
+from rowlock.job import CancelOutcome, JobState, WhyCode
+from rowlock.server import shapes
+from rowlock.server.enqueue import payload_of
+from rowlock.server.problems import Refusal
+from rowlock.server.queues import Count
+from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.shapes import JobSummary, JsonObject, Name, Time, Uuid, copied
+from rowlock.store import JobFilter
+from rowlock.store.ops.audit import audited
+from rowlock.store.ops.hold import read_log
+from rowlock.store.ops.look import get, list_jobs
+from rowlock.store.ops.manage import cancel, delete, job_filter, retry
+from rowlock.store.ops.why import why
+from rowlock.tokens import Scope
+
+
+class JobQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs, and which page of them."""
+
+    state: JobState | None = None
+    kind: Name | None = None
+    queue: Name | None = None
+    tenant: Name | None = None
+    key: Name | None = None
+    tag: Name | None = None
+    since: Annotated[Time, Meta(description="Created then or later.")] | None = None
+    until: Annotated[Time, Meta(description="Created before.")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=config.HTTP_LIST_LIMIT_MAX)] = 50
+    cursor: Annotated[str, Meta(description="The `next` of the page before.")] | None = None
+
+
+class JobPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of jobs. It may be short, even empty, and still have a `next`: go on until null."""
+
+    jobs: list[JobSummary]
+    next: str | None
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a job is not running: the first thing that stands in its way.
+
+    `code` is to match on, `text` to read; what the others have to do with a code says `text`.
+    """
+
+    id: Uuid
+    state: JobState
+    code: WhyCode
+    text: str
+    kind: str
+    queue: str
+    worker: str | None
+    since: datetime | None
+    until: datetime | None
+    error: str | None
+    nearest: list[str]
+    ahead: Count | None
+
+
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line that a handler wrote."""
+
+    time: datetime
+    text: str
+
+
+class JobLog(msgspec.Struct, frozen=True, kw_only=True):
+    """The log of a job, oldest line first."""
+
+    lines: list[LogLine]
+
+
+class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cancel did, and the state that the job is in now."""
+
+    outcome: CancelOutcome
+    state: JobState
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a job is to be tried again."""
+
+    payload: Annotated[JsonObject, Meta(description="Instead of the one it had.")] | UnsetType = (
+        UNSET
+    )
+
+
+async def list_page(call: Call[None, JobQuery]) -> Answer:
+    query = call.query
+    chosen = filter_of(call, query)
+    op = list_jobs(chosen, state=query.state, limit=query.limit, cursor=query.cursor)
+    page = await call.service.store.arun(op)
+    return Answer(JobPage(jobs=[shapes.summary_of(each) for each in page], next=page.next))
+
+
+def filter_of(call: Call[Any, Any], asked: Any) -> JobFilter:
+    """The filter of a request, within the tenant of whoever asks."""
+    names = ("kind", "queue", "key", "tag", "since", "until")
+    chosen = {name: getattr(asked, name) for name in names}
+    return job_filter(**chosen, tenant=call.caller.tenant_of(asked.tenant))
+
+
+async def get_job(call: Call[None, None]) -> Answer:
+    return Answer(shapes.job_of(await found(call)))
+
+
+async def found(call: Call[Any, Any]) -> job.Job:
+    """The job that the path names, if whoever asks may see it."""
+    id = job_id(call)
+    there = await call.service.store.arun(get(id, tenant=call.caller.tenant))
+    if there is None:
+        raise NotFound(f"there is no job {id} (any more)")
+    return there
+
+
+def job_id(call: Call[Any, Any]) -> str:
+    """The id in the path. What is no id is nobody's."""
+    try:
+        return parse_id(call.path["id"])
+    except OptionInvalid:
+        raise Refusal("not_found", "there is no such thing: its id must be a UUID") from None
+
+
+async def explain_job(call: Call[None, None]) -> Answer:
+    told = await call.service.store.arun(why(job_id(call), tenant=call.caller.tenant))
+    ahead = None if told.ahead is None else copied(told.ahead, Count)
+    return Answer(copied(told, Reason, ahead=ahead))
+
+
+async def get_log(call: Call[None, None]) -> Answer:
+    there = await found(call)
+    lines = await call.service.store.arun(read_log(there.id))
+    return Answer(JobLog(lines=[copied(each, LogLine) for each in lines]))
+
+
+async def cancel_job(call: Call[None, None]) -> Answer:
+    id = job_id(call)
+    op = audited(
+        cancel(id, tenant=call.caller.tenant),
+        call.deed("job.cancel", id),
+        detail=lambda answer: {"outcome": answer.outcome, "state": answer.state},
+    )
+    answer = await call.service.store.arun(op)
+    return Answer(copied(answer, Cancellation))
+
+
+async def retry_job(call: Call[Retry, None]) -> Answer:
+    id = job_id(call)
+    payload = None if call.body.payload is UNSET else await _new_payload(call)
+    op = audited(
+        retry(id, payload=payload, tenant=call.caller.tenant),
+        call.deed("job.retry", id),
+        detail=lambda _: {"new_payload": payload is not None},
+    )
+    return Answer(shapes.job_of(await call.service.store.arun(op)))
+
+
+async def _new_payload(call: Call[Retry, None]) -> str:
+    """The encoded payload, checked against the job's task where that is known here."""
+    kind = (await found(call)).kind
+    payload = payload_of(kind, call.body.payload)
+    task = call.service.app.find(kind)
+    return task.schema.validate(payload) if task else codec.encode_payload(kind, payload)
+
+
+async def delete_job(call: Call[None, None]) -> Answer:
+    id = job_id(call)
+    op = audited(delete(id, tenant=call.caller.tenant), call.deed("job.delete", id))
+    await call.service.store.arun(op)
+    return Answer(status=204)
+
+
+_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
+_JOB = shapes.Job(
+    id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+    kind="send_email",
+    queue="mail",
+    state=JobState.RETRYING,
+    priority=0,
+    tenant=None,
+    key="welcome-42",
+    attempt=1,
+    max_attempts=5,
+    run_at=_AT,
+    created_at=_AT,
+    started_at=_AT,
+    finished_at=None,
+    lease_expires_at=None,
+    worker=None,
+    token=1,
+    crashes=0,
+    cancel_requested=False,
+    last_error="ConnectionError: refused",
+    progress=None,
+    tags=[],
+    payload={"to": "ada@example.com", "subject": "Welcome"},
+    result=None,
+    errors=[
+        shapes.JobError(
+            attempt=1, time=_AT, type="ConnectionError", message="refused", traceback=""
+        )
+    ],
+    meta={},
+    timeout=None,
+    retry=None,
+    keep=86_400.0,
+    max_crashes=3,
+)
+
+ROUTES: list[AnyRoute] = [
+    Route(
+        method="GET",
+        path="/v1/jobs",
+        operation="listJobs",
+        summary="A page of jobs",
+        description="Dead ones come newest failure first, all others newest first.",
+        handler=list_page,
+        scopes=scopes(Scope.READ),
+        query=JobQuery,
+        answers={200: JobPage},
+        example=Example(JobPage(jobs=[copied(_JOB, JobSummary)], next=None)),
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}",
+        operation="getJob",
+        summary="A job, with all that is known of it",
+        handler=get_job,
+        scopes=scopes(Scope.READ),
+        answers={200: shapes.Job},
+        refusals=["not_found"],
+        example=Example(_JOB),
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/why",
+        operation="explainJob",
+        summary="Why a job is not running",
+        handler=explain_job,
+        scopes=scopes(Scope.READ),
+        answers={200: Reason},
+        refusals=["not_found"],
+        example=Example(
+            Reason(
+                id=_JOB.id,
+                state=JobState.READY,
+                code=WhyCode.BEHIND,
+                text="jobs are before it: 12 earlier",
+                kind="send_email",
+                queue="mail",
+                worker=None,
+                since=_AT,
+                until=None,
+                error=None,
+                nearest=[],
+                ahead=Count(value=12, exact=True),
+            )
+        ),
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/log",
+        operation="getJobLog",
+        summary="The lines that a job's handler logged",
+        handler=get_log,
+        scopes=scopes(Scope.READ),
+        answers={200: JobLog},
+        refusals=["not_found"],
+        example=Example(JobLog(lines=[LogLine(time=_AT, text="sent to 3 of 5")])),
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/jobs/{id}",
+        operation="deleteJob",
+        summary="Remove a job that does not run",
+        handler=delete_job,
+        scopes=scopes(Scope.ADMIN),
+        answers={204: None},
+        refusals=["not_found", "invalid_transition"],
+    ),
+    Route(
+        method="POST",
+        path="/v1/jobs/{id}/cancel",
+        operation="cancelJob",
+        summary="Stop a job",
+        description="At once if it waits, else by asking its worker; one that has ended is left.",
+        handler=cancel_job,
+        scopes=scopes(Scope.ADMIN),
+        answers={200: Cancellation},
+        refusals=["not_found"],
+        example=Example(Cancellation(outcome=CancelOutcome.CANCELLED, state=JobState.CANCELLED)),
+    ),
+    Route(
+        method="POST",
+        path="/v1/jobs/{id}/retry",
+        operation="retryJob",
+        summary="Take a dead or cancelled job back to ready, as new",
+        handler=retry_job,
+        scopes=scopes(Scope.ADMIN),
+        body=Retry,
+        is_optional=True,
+        answers={200: shapes.Job},
+        refusals=["not_found", "invalid_transition", "payload_invalid"],
+        example=Example(
+            msgspec.structs.replace(_JOB, state=JobState.READY, attempt=0),
+            Retry(payload=msgspec.Raw(b'{"to": "grace@example.com", "subject": "Welcome"}')),
+        ),
+    ),
+]

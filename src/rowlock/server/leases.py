@@ -1,0 +1,440 @@
+"""`/v1/leases`: work in any language. Fenced by tokens, like any worker.
+
+A call that waits for jobs ends when there are some, when its time is over, when the server stops,
+or when nobody waits for its answer any more: then what it has leased is given back at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+from starlette.requests import ClientDisconnect
+
+from rowlock import codec, config, job
+from rowlock.clock import duration_us
+from rowlock.errors import OptionInvalid
+from rowlock.job import Beat
+from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
+from rowlock.server.enqueue import NewJob, prepare_all
+from rowlock.server.problems import FieldProblem, Refusal
+from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.shapes import Name, Progress, Seconds, Uuid, copied
+from rowlock.store import NewJob as CheckedJob
+from rowlock.store import Settlement, options
+from rowlock.store.ops.claim import claim
+from rowlock.store.ops.hold import Report, report
+from rowlock.store.ops.settle import settle
+from rowlock.store.steps import Op
+from rowlock.tokens import Scope, worker_of
+
+LeaseSeconds = Annotated[float, Meta(ge=config.LEASE_SECONDS_MIN, le=config.HTTP_LEASE_SECONDS_MAX)]
+LeaseToken = Annotated[int, Meta(ge=0, le=2**53, description="The token of the lease.")]
+ErrorText = Annotated[str, Meta(max_length=config.ERROR_BYTES_MAX)]
+JsonValue = Annotated[msgspec.Raw, Meta(extra_json_schema={})]
+
+
+class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who wants how many jobs of what."""
+
+    worker: Annotated[
+        Name,
+        Meta(
+            description="A name that no other process uses. `tenant:`, the tenant and `/` are put "
+            "before it if the token is bound to one; 200 characters in all."
+        ),
+    ]
+    kinds: Annotated[
+        list[Name], Meta(min_length=1, max_length=1_000, description="What it can run.")
+    ]
+    queues: (
+        Annotated[
+            list[Name], Meta(min_length=1, max_length=100, description="In order; null is all.")
+        ]
+        | None
+    ) = None
+    limit: Annotated[int, Meta(ge=1, le=config.HTTP_LEASE_LIMIT_MAX)] = 1
+    lease: Annotated[LeaseSeconds, Meta(description="Seconds until others may take the job.")] = (
+        config.LEASE_SECONDS_DEFAULT
+    )
+    wait: Annotated[
+        float,
+        Meta(ge=0, le=config.HTTP_WAIT_SECONDS_MAX, description="Seconds to wait for a job."),
+    ] = 0
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """The right to one run of a job, and the job."""
+
+    id: Uuid
+    token: int
+    expires_at: datetime | None
+    kind: str
+    payload: dict[str, Any]
+    queue: str
+    priority: int
+    tenant: str | None
+    key: str | None
+    attempt: int
+    max_attempts: int
+    created_at: datetime
+    run_at: datetime
+    timeout: float | None
+    tags: list[str]
+    meta: dict[str, Any]
+
+
+class Leases(msgspec.Struct, frozen=True, kw_only=True):
+    """What was leased; nothing if nothing is due."""
+
+    leases: list[Lease]
+
+
+class HeldLease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A lease to be extended, and what there is to tell of its job."""
+
+    id: Uuid
+    token: LeaseToken
+    progress: Progress | None = None
+    log: Annotated[list[str], Meta(max_length=config.LOG_LINES_MAX)] = []
+
+
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Leases to be extended, from now on."""
+
+    leases: Annotated[list[HeldLease], Meta(min_length=1, max_length=config.HTTP_BATCH_MAX)]
+    lease: LeaseSeconds = config.LEASE_SECONDS_DEFAULT
+
+
+class LeaseBeat(msgspec.Struct, frozen=True, kw_only=True):
+    """`kept`; `cancel_requested`, and kept: clean up, and settle as cancelled; or `lost`: stop."""
+
+    id: Uuid
+    token: int
+    status: Beat
+
+
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found for each lease, in order."""
+
+    leases: list[LeaseBeat]
+
+
+class Success(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="outcome",
+    tag="succeeded",
+):
+    """It is done. `follow_ups` are enqueued if, and only if, this settlement holds."""
+
+    id: Uuid
+    token: LeaseToken
+    result: JsonValue | UnsetType = UNSET
+    follow_ups: Annotated[list[NewJob], Meta(max_length=100)] = []
+
+
+class RunError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What went wrong."""
+
+    type: ErrorText = "Error"
+    message: ErrorText = ""
+    traceback: ErrorText = ""
+
+
+class Failure(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="outcome",
+    tag="failed",
+):
+    """It failed: tried again after its policy's backoff, or after `delay`; `permanent` gives up."""
+
+    id: Uuid
+    token: LeaseToken
+    error: RunError = RunError()
+    permanent: bool = False
+    delay: Seconds | None = None
+
+
+class Release(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="outcome",
+    tag="released",
+):
+    """It goes back, uncounted: to its old place, or after `delay`."""
+
+    id: Uuid
+    token: LeaseToken
+    delay: Seconds | None = None
+
+
+class Cancelled(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="outcome",
+    tag="cancelled",
+):
+    """The request to cancel was seen."""
+
+    id: Uuid
+    token: LeaseToken
+    reason: ErrorText | None = None
+
+
+AnySettlement = Success | Failure | Release | Cancelled
+
+
+class Settlements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How runs ended; each is judged alone."""
+
+    settlements: Annotated[
+        list[AnySettlement], Meta(min_length=1, max_length=config.HTTP_BATCH_MAX)
+    ]
+
+
+class LeaseEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """`settled`; `already_settled`, by this very lease before; or `lost`: it is another's."""
+
+    id: Uuid
+    token: int
+    status: Literal["settled", "already_settled", "lost"]
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of each, in order."""
+
+    settled: int
+    leases: list[LeaseEnd]
+
+
+async def create_leases(call: Call[LeaseRequest, None]) -> Answer:
+    asked, service = call.body, call.service
+    client = call.request.client
+    await service.roster.note(
+        _worker(call),
+        queues=asked.queues or [],
+        kinds=asked.kinds,
+        host="" if client is None else client.host,
+    )
+    end = time.monotonic() + asked.wait
+    while not (leases := await service.store.arun(_claim(call))):
+        left = end - time.monotonic()
+        is_full = service.doorbell.waiting >= config.HTTP_WAITERS_MAX
+        if left <= 0 or is_full or service.stopping.is_set():
+            break
+        await service.doorbell.wait(asked.queues, left)
+        if await call.request.is_disconnected():
+            raise ClientDisconnect
+    if leases:
+        service.doorbell.pass_on()
+        if await call.request.is_disconnected():
+            await _give_back(call, leases)
+    return Answer(
+        Leases(leases=[copied(each.job, Lease, expires_at=each.expires_at) for each in leases])
+    )
+
+
+def _claim(call: Call[LeaseRequest, None]) -> Op[list[job.Lease]]:
+    asked, tenant = call.body, call.caller.tenant
+    return claim(
+        worker=_worker(call),
+        queues=asked.queues,
+        kinds=asked.kinds,
+        tenants=None if tenant is None else [tenant],
+        limit=asked.limit,
+        lease=asked.lease,
+        policies=call.service.policies,
+    )
+
+
+def _worker(call: Call[LeaseRequest, None]) -> str:
+    """The name that it chose; one that is bound to a tenant can't have that of another's."""
+    asked, tenant = call.body.worker, call.caller.tenant
+    if tenant is None:
+        return asked
+    return options.name(worker_of(tenant, asked), option="worker")
+
+
+async def _give_back(call: Call[LeaseRequest, None], leases: Sequence[job.Lease]) -> None:
+    """Nobody will run these."""
+    back = [Settlement(lease, Released()) for lease in leases]
+    await call.service.store.arun(settle(back, chance=call.service.chance))
+    raise ClientDisconnect
+
+
+async def extend_leases(call: Call[Heartbeat, None]) -> Answer:
+    reports = [
+        Report(lease, _progress_of(each), each.log)
+        for each, lease in _held(call.body.leases, within="leases")
+    ]
+    op = report(reports, lease=call.body.lease, tenant=call.caller.tenant)
+    beats = await call.service.store.arun(op)
+    return Answer(
+        Heard(
+            leases=[
+                LeaseBeat(id=told.lease.id, token=told.lease.token, status=beat)
+                for told, beat in zip(reports, beats, strict=True)
+            ]
+        )
+    )
+
+
+def _progress_of(held: HeldLease) -> job.Progress | None:
+    told = held.progress
+    return None if told is None else job.Progress(told.fraction, told.text)
+
+
+def _held(items: Sequence[Any], *, within: str) -> Iterator[tuple[Any, job.Lease]]:
+    """Each item with its lease; an id that is none is named."""
+    for place, each in enumerate(items):
+        try:
+            yield each, job.Lease(id=each.id, token=each.token)
+        except OptionInvalid:
+            bad = FieldProblem(f"{within}[{place}].id", "must be a UUID")
+            raise Refusal("option_invalid", f"{bad.field}: {bad.message}", errors=[bad]) from None
+
+
+async def settle_leases(call: Call[Settlements, None]) -> Answer:
+    settlements = [
+        Settlement(lease, _outcome_of(each), _follow_ups(call, each, place))
+        for place, (each, lease) in enumerate(_held(call.body.settlements, within="settlements"))
+    ]
+    op = settle(settlements, chance=call.service.chance, tenant=call.caller.tenant)
+    missed = await call.service.store.arun(op)
+    lost = {lease.id for lease in missed.lost}
+    repeated = {lease.id for lease in missed.repeated}
+    ends = [
+        LeaseEnd(id=lease.id, token=lease.token, status=_status(lease.id, lost, repeated))
+        for lease in (settlement.lease for settlement in settlements)
+    ]
+    return Answer(Settled(settled=len(ends) - len(lost) - len(repeated), leases=ends))
+
+
+def _status(
+    id: str, lost: set[str], repeated: set[str]
+) -> Literal["settled", "already_settled", "lost"]:
+    if id in lost:
+        return "lost"
+    return "already_settled" if id in repeated else "settled"
+
+
+def _outcome_of(told: AnySettlement) -> Outcome:
+    match told:
+        case Success():
+            return Succeeded(*_result_of(told.result))
+        case Failure():
+            error, delay = told.error, told.delay
+            return Failed(
+                error.type,
+                error.message,
+                error.traceback,
+                permanent=told.permanent,
+                delay=None if delay is None else duration_us(delay, option="delay"),
+            )
+        case Release():
+            return Released(duration_us(told.delay or 0, option="delay") or None)
+        case Cancelled():
+            return CancelSeen(told.reason)
+
+
+def _result_of(raw: msgspec.Raw | UnsetType) -> tuple[str | None, str | None]:
+    """The stored form of a result, or why there is none: the job has succeeded all the same."""
+    if raw is UNSET:
+        return None, None
+    try:
+        return codec.encode_result(codec.decode(bytes(raw).decode()))
+    except ValueError as error:
+        return None, str(error)
+
+
+def _follow_ups(call: Call[Settlements, None], told: AnySettlement, place: int) -> list[CheckedJob]:
+    if not isinstance(told, Success) or not told.follow_ups:
+        return []
+    within = f"settlements[{place}].follow_ups"
+    return prepare_all(call.service, call.caller, told.follow_ups, within=within)
+
+
+_ID = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
+_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
+_LEASE = Lease(
+    id=_ID,
+    token=1,
+    expires_at=_AT,
+    kind="send_email",
+    payload={"to": "ada@example.com", "subject": "Welcome"},
+    queue="mail",
+    priority=0,
+    tenant=None,
+    key="welcome-42",
+    attempt=1,
+    max_attempts=5,
+    created_at=_AT,
+    run_at=_AT,
+    timeout=None,
+    tags=[],
+    meta={},
+)
+
+ROUTES: list[AnyRoute] = [
+    Route(
+        method="POST",
+        path="/v1/leases",
+        operation="createLeases",
+        summary="Lease jobs to be run",
+        description="With `wait`, the answer comes when there is a job, or when the time is over.",
+        handler=create_leases,
+        scopes=scopes(Scope.WORK),
+        body=LeaseRequest,
+        answers={200: Leases},
+        example=Example(
+            Leases(leases=[_LEASE]),
+            LeaseRequest(worker="node-1", kinds=["send_email"], limit=10, wait=30),
+        ),
+    ),
+    Route(
+        method="POST",
+        path="/v1/leases/heartbeat",
+        operation="extendLeases",
+        summary="Extend leases, tell progress and log lines, hear of requests to cancel",
+        handler=extend_leases,
+        scopes=scopes(Scope.WORK),
+        body=Heartbeat,
+        answers={200: Heard},
+        example=Example(
+            Heard(leases=[LeaseBeat(id=_ID, token=1, status=Beat.KEPT)]),
+            Heartbeat(
+                leases=[HeldLease(id=_ID, token=1, progress=Progress(fraction=0.4, text="halfway"))]
+            ),
+        ),
+    ),
+    Route(
+        method="POST",
+        path="/v1/leases/settle",
+        operation="settleLeases",
+        summary="Say how runs ended",
+        handler=settle_leases,
+        scopes=scopes(Scope.WORK),
+        body=Settlements,
+        bytes_max=config.HTTP_BATCH_BYTES_MAX,
+        answers={200: Settled},
+        refusals=["payload_invalid"],
+        example=Example(
+            Settled(settled=1, leases=[LeaseEnd(id=_ID, token=1, status="settled")]),
+            Settlements(settlements=[Success(id=_ID, token=1, result=msgspec.Raw(b'"sent"'))]),
+        ),
+    ),
+]

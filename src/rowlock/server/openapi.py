@@ -1,0 +1,240 @@
+"""The OpenAPI 3.1 document, from the table of routes and the types that they parse and answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from rowlock import config
+from rowlock.server.components import readable
+from rowlock.server.problems import KINDS, MEDIA_TYPE, Problem, Refusal
+from rowlock.server.route import AnyRoute
+from rowlock.tokens import Scope
+from rowlock.version import __version__
+
+Document = dict[str, Any]
+
+_REFERENCE: Final = "#/components/schemas/{name}"
+_DESCRIPTION: Final = """\
+Durable background jobs on SQLite or PostgreSQL: enqueue, look, manage, and work, in any language.
+
+Times are RFC 3339 in UTC, durations seconds.
+Errors are `application/problem+json`: match on `code`.
+"""
+# What any call may answer.
+_ALWAYS: Final = ("method_not_allowed", "store_unavailable", "internal_error")
+_WITH_TOKEN: Final = ("unauthorized", "forbidden", "misdirected", "too_many_requests")
+_WITH_BODY: Final = ("json_invalid", "request_timeout", "too_large", "unsupported_media_type")
+_TAGS: Final = {
+    "jobs": "Enqueue jobs, look at them, change them.",
+    "bulk": "Change many jobs at once.",
+    "queues": "What waits, and whether it may be claimed.",
+    "schedules": "What is enqueued at which times.",
+    "leases": "Work: lease jobs, extend the leases, settle them.",
+    "kinds": "The sorts of jobs, and what their payloads look like.",
+    "stats": "Counts.",
+    "workers": "Who works.",
+    "system": "What runs here.",
+    "tokens": "Who may use this API, and for what.",
+    "audit": "Who did what.",
+    "health": "For probes; no token is needed.",
+}
+_PARAMETERS: Final[dict[str, Document]] = {
+    "id": {"type": "string", "format": "uuid"},
+}
+_NAME_SCHEMA: Final = {
+    "type": "string", "minLength": 1, "maxLength": config.NAME_CHARACTERS_MAX,
+}  # fmt: skip
+
+
+def document(routes: Iterable[AnyRoute], *, prefix: str = "", needs_token: bool = True) -> Document:
+    """The whole document, for a server below that prefix."""
+    listed = tuple(route for route in routes if not route.is_page)
+    made = {**_document(listed), "servers": [{"url": prefix or "/"}]}
+    return made if needs_token else {**made, "paths": _without_security(made["paths"])}
+
+
+def _without_security(paths: Document) -> Document:
+    return {
+        path: {method: {**operation, "security": []} for method, operation in methods.items()}
+        for path, methods in paths.items()
+    }
+
+
+@cache
+def _document(routes: tuple[AnyRoute, ...]) -> Document:
+    types = _Types(routes)
+    paths: dict[str, Document] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, types)
+    used = {route.resource for route in routes}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "rowlock", "version": __version__, "description": _DESCRIPTION},
+        "tags": [
+            {"name": name, "description": text} for name, text in _TAGS.items() if name in used
+        ],
+        "paths": paths,
+        "components": {
+            "schemas": types.components,
+            "responses": {f"Problem{status}": _problem(status) for status in _statuses(routes)},
+            "securitySchemes": {
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A token of `rowlock tokens create`; not needed where the "
+                    "server is open.",
+                }
+            },
+        },
+    }
+
+
+class _Types:
+    """The schemas of all types that routes name, as components."""
+
+    def __init__(self, routes: Sequence[AnyRoute]) -> None:
+        named: list[Any] = [Problem]
+        for route in routes:
+            named += [route.body, route.query, *route.answers.values()]
+        self._types = list(dict.fromkeys(each for each in named if each is not None))
+        schemas, components = msgspec.json.schema_components(self._types, ref_template=_REFERENCE)
+        self._schemas: dict[Any, Document] = dict(zip(self._types, schemas, strict=True))
+        queries = {route.query.__name__ for route in routes if route.query is not None}
+        self.queries: dict[str, Document] = {name: components[name] for name in queries}
+        shapes = {name: each for name, each in components.items() if name not in queries}
+        sent = [self._schemas[route.body] for route in routes if route.body is not None]
+        self.components: dict[str, Document] = readable(shapes, sent=sent)
+
+    def schema(self, kind: Any) -> Document:
+        return self._schemas[kind]
+
+
+def _operation(route: AnyRoute, types: _Types) -> Document:
+    operation: Document = {
+        "operationId": route.operation,
+        "tags": [route.resource],
+        "summary": route.summary,
+        "description": _described(route),
+        "parameters": [
+            *_path_parameters(route),
+            *_query_parameters(route, types),
+            *_headers(route),
+        ],
+        "responses": _responses(route, types),
+        "security": [] if route.scopes is None else [{"bearer": sorted(route.scopes)}],
+    }
+    if route.body is not None:
+        operation["requestBody"] = _request_body(route, types)
+    return operation
+
+
+def _described(route: AnyRoute) -> str:
+    if route.scopes is None:
+        return route.description
+    needed = " or ".join(f"`{scope}`" for scope in Scope if scope in route.scopes)
+    return f"{route.description} Scope: {needed}.".strip()
+
+
+def _path_parameters(route: AnyRoute) -> list[Document]:
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": route.parameters.get(name) or _PARAMETERS.get(name, _NAME_SCHEMA),
+        }
+        for name in re.findall(r"\{(\w+)\}", route.path)
+    ]
+
+
+def _query_parameters(route: AnyRoute, types: _Types) -> list[Document]:
+    if route.query is None:
+        return []
+    schema = types.queries[route.query.__name__]
+    return [_query_parameter(name, each) for name, each in schema["properties"].items()]
+
+
+def _query_parameter(name: str, schema: Document) -> Document:
+    # A parameter is left out, and never null.
+    arms = [arm for arm in schema.get("anyOf", []) if arm != {"type": "null"}]
+    kept = dict(arms[0] if len(arms) == 1 else schema)
+    described = kept.pop("description", "")
+    return {
+        "name": name,
+        "in": "query",
+        "required": False,
+        "schema": kept,
+        **({"description": described} if described else {}),
+    }
+
+
+def _headers(route: AnyRoute) -> list[Document]:
+    return [
+        {
+            "name": name,
+            "in": "header",
+            "required": False,
+            "schema": _NAME_SCHEMA,
+            "description": text,
+        }
+        for name, text in route.headers.items()
+    ]
+
+
+def _request_body(route: AnyRoute, types: _Types) -> Document:
+    content: Document = {"schema": types.schema(route.body)}
+    if route.example.body is not None:
+        content["example"] = msgspec.json.decode(msgspec.json.encode(route.example.body))
+    return {"required": not route.is_optional, "content": {"application/json": content}}
+
+
+def _responses(route: AnyRoute, types: _Types) -> Document:
+    responses: dict[str, Document] = {}
+    for status, kind in route.answers.items():
+        responses[str(status)] = _response(route, kind, types)
+    for code in _codes_of(route):
+        status = KINDS[code].status
+        reference = {"$ref": f"#/components/responses/Problem{status}"}
+        responses.setdefault(str(status), reference)
+    return dict(sorted(responses.items()))
+
+
+def _response(route: AnyRoute, kind: Any, types: _Types) -> Document:
+    described: Document = {"description": "Done" if kind is None else "The answer"}
+    if kind is None:
+        return described
+    content: Document = {"schema": types.schema(kind)}
+    for example in (route.example.answer, route.example.other):
+        if type(example) is kind:
+            content["example"] = msgspec.json.decode(msgspec.json.encode(example))
+    return {**described, "content": {"application/json": content}}
+
+
+def _codes_of(route: AnyRoute) -> list[str]:
+    codes = [*route.refusals, *_ALWAYS, "option_invalid"]
+    codes += _WITH_TOKEN if route.scopes is not None else ()
+    codes += _WITH_BODY if route.body is not None else ()
+    return codes
+
+
+def _statuses(routes: Iterable[AnyRoute]) -> list[int]:
+    return sorted({KINDS[code].status for route in routes for code in _codes_of(route)})
+
+
+def _problem(status: int) -> Document:
+    """A problem of that status, with an example of each code that has it."""
+    kinds = {code: kind for code, kind in KINDS.items() if kind.status == status}
+    examples = {
+        code: {"value": msgspec.to_builtins(Refusal(code, kind.secret or kind.title).problem())}
+        for code, kind in kinds.items()
+    }
+    schema = {"$ref": _REFERENCE.format(name="Problem")}
+    return {
+        "description": "; ".join(f"`{code}`: {kind.title}" for code, kind in kinds.items()),
+        "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}},
+    }

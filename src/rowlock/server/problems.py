@@ -1,0 +1,181 @@
+"""What goes wrong, as `application/problem+json`: every code has one status and one title, here.
+
+What a database, a file or a library said stays in the log: a body holds nothing but our own words
+about the caller's own request.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from starlette.responses import Response
+
+from rowlock import config
+from rowlock.errors import (
+    FieldError,
+    Forbidden,
+    OptionInvalid,
+    PayloadInvalid,
+    RowlockError,
+)
+from rowlock.ids import new_id
+
+logger: logging.Logger = logging.getLogger("rowlock.server")
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A sort of problem: its status and its title. `secret`: the text of the error is not told."""
+
+    status: int
+    title: str
+    secret: str | None = None
+
+
+AWAY: Final = "the database does not answer, or can't take the work now; try again a little later"
+
+KINDS: Final[Mapping[str, Kind]] = {
+    # Every error of the library.
+    "payload_invalid": Kind(422, "The payload does not fit"),
+    "option_invalid": Kind(422, "A value is out of range, or of the wrong kind"),
+    "not_found": Kind(404, "There is no such thing"),
+    "invalid_transition": Kind(409, "The state does not allow it"),
+    "lease_lost": Kind(409, "The lease is another's"),
+    "forbidden": Kind(403, "The credential does not reach that far"),
+    "store_unavailable": Kind(503, "The database is away", AWAY),
+    "migration_needed": Kind(503, "The schema does not fit", "the tables are of another version"),
+    "unsupported_store": Kind(500, "The database can't hold a queue", "see the server's log"),
+    "rowlock_error": Kind(500, "Something went wrong", "see the server's log"),
+    # And those of HTTP.
+    "http_invalid": Kind(400, "This is not HTTP"),
+    "json_invalid": Kind(400, "The body is not JSON"),
+    "unauthorized": Kind(401, "A token is needed"),
+    "method_not_allowed": Kind(405, "This path has no such method"),
+    "request_timeout": Kind(408, "The request was too slow"),
+    "count_changed": Kind(409, "More jobs fit than expected"),
+    "too_large": Kind(413, "The body is too large"),
+    "unsupported_media_type": Kind(415, "The body must be JSON"),
+    "misdirected": Kind(421, "This server has another name"),
+    "too_many_requests": Kind(429, "Too many requests"),
+    "head_too_large": Kind(431, "The head is too large"),
+    "internal_error": Kind(500, "Something went wrong"),
+    "overloaded": Kind(503, "Too much at once"),
+}
+
+
+class FieldProblem(msgspec.Struct, frozen=True):
+    """One bad field: `field` is its path, such as `payload.items[2].price`."""
+
+    field: str
+    message: str
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong. `code` is stable and safe to match on; `errors` names every bad field."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[FieldProblem] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Refusal(Exception):
+    """A request that is not served, by one of the codes above."""
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        errors: Sequence[FieldProblem] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        assert code in KINDS, code
+        self.code = code
+        self.detail = detail
+        self.errors = errors
+        self.headers: dict[str, str] = dict(headers or {})
+
+    def problem(self) -> Problem:
+        kind = KINDS[self.code]
+        return Problem(
+            type=f"urn:rowlock:problem:{self.code}",
+            title=kind.title,
+            status=kind.status,
+            detail=self.detail,
+            code=self.code,
+            errors=list(self.errors) or msgspec.UNSET,
+        )
+
+    def response(self) -> Response:
+        problem = self.problem()
+        headers = dict(self.headers)
+        if problem.status == 503:
+            headers.setdefault("retry-after", str(config.HTTP_RETRY_SECONDS))
+        return Response(
+            msgspec.json.encode(problem), problem.status, headers=headers, media_type=MEDIA_TYPE
+        )
+
+
+def refusal_of(error: RowlockError, *, within: str = "") -> Refusal:
+    """The refusal for an error of the library; `within` is the path of what it speaks of."""
+    code = _code_of(error)
+    kind = KINDS[code]
+    if kind.secret is not None:
+        return Refusal(code, kind.secret)
+    return Refusal(code, str(error), errors=field_problems(error, within=within))
+
+
+def _code_of(error: RowlockError) -> str:
+    """What the server itself is forbidden is no mistake of whoever asks."""
+    is_ours = isinstance(error, Forbidden) and error.by_database
+    return error.code if error.code in KINDS and not is_ours else "rowlock_error"
+
+
+class Complaints:
+    """What callers are not told goes to the log: once in a while, however many ask."""
+
+    def __init__(self) -> None:
+        self._silent_until: dict[str, float] = {}
+
+    def note(self, error: RowlockError) -> None:
+        """An error that somebody was refused for."""
+        code = _code_of(error)
+        now = time.monotonic()
+        if KINDS[code].secret is not None and now >= self._silent_until.get(code, 0.0):
+            self._silent_until[code] = now + config.HTTP_COMPLAINT_SECONDS
+            logger.warning("requests are refused: %s", error)
+
+
+def field_problems(error: RowlockError, *, within: str = "") -> list[FieldProblem]:
+    """The fields that an error speaks of, by their paths in the request."""
+    if isinstance(error, PayloadInvalid):
+        payload = f"{within}payload"
+        return [FieldProblem(_below(payload, each), each.message) for each in error.errors]
+    if isinstance(error, OptionInvalid):
+        message = str(error).removeprefix(f"{error.option}: ")
+        return [FieldProblem(f"{within}{error.option}", message)]
+    return []
+
+
+def _below(payload: str, error: FieldError) -> str:
+    if error.field == "payload":
+        return payload
+    return f"{payload}{error.field}" if error.field.startswith("[") else f"{payload}.{error.field}"
+
+
+def unexpected(error: Exception) -> Refusal:
+    """A mistake of ours: the log has it in full, under the id that the caller is told."""
+    incident = new_id()
+    logger.error("incident %s", incident, exc_info=error)
+    return Refusal("internal_error", f"a mistake of the server, logged as incident {incident}")

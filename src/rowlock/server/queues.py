@@ -1,0 +1,188 @@
+"""`/v1/queues` and `/v1/stats`: what there is, queue by queue and in all; pause and resume."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from rowlock import job
+from rowlock.job import JobState, QueueStats
+from rowlock.server.gate import Reach
+from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.shapes import Name, copied
+from rowlock.store.ops.audit import audited
+from rowlock.store.ops.manage import set_pause
+from rowlock.store.ops.stats import stats, tenant_stats
+from rowlock.tokens import Scope
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """A number of jobs; where it is not `exact` it is an estimate."""
+
+    value: int
+    exact: bool
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of jobs by state."""
+
+    scheduled: Count
+    ready: Count
+    running: Count
+    retrying: Count
+    succeeded: Count
+    dead: Count
+    cancelled: Count
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue at a glance."""
+
+    queue: str
+    is_paused: bool
+    oldest_ready_seconds: float | None
+    counts: Counts
+
+
+class Queues(msgspec.Struct, frozen=True, kw_only=True):
+    """All queues, by name."""
+
+    queues: list[Queue]
+
+
+class QueuePause(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a queue is paused now."""
+
+    queue: str
+    is_paused: bool
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """All queues together, or those that were named."""
+
+    queues: int
+    paused: int
+    oldest_ready_seconds: float | None
+    counts: Counts
+
+
+class QueueQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which queues; none named is all."""
+
+    queue: Annotated[list[Name], Meta(max_length=100)] = []
+
+
+async def list_queues(call: Call[None, QueueQuery]) -> Answer:
+    return Answer(Queues(queues=[_queue_of(each) for each in await _found(call)]))
+
+
+async def get_stats(call: Call[None, QueueQuery]) -> Answer:
+    found = await _found(call)
+    ages = [each.oldest_ready_seconds for each in found if each.oldest_ready_seconds is not None]
+    return Answer(
+        Stats(
+            queues=len(found),
+            paused=sum(each.is_paused for each in found),
+            oldest_ready_seconds=max(ages, default=None),
+            counts=_summed([each.counts for each in found]),
+        )
+    )
+
+
+async def _found(call: Call[None, QueueQuery]) -> list[QueueStats]:
+    names = call.query.queue or None
+    tenant = call.caller.tenant
+    op = stats(names) if tenant is None else tenant_stats(tenant, names)
+    return await call.service.store.arun(op)
+
+
+def _queue_of(found: QueueStats) -> Queue:
+    return copied(found, Queue, counts=_summed([found.counts]))
+
+
+def _summed(counts: Sequence[dict[JobState, job.Count]]) -> Counts:
+    none = job.Count(0)
+    return Counts(
+        **{
+            state.value: Count(
+                value=sum(each.get(state, none).value for each in counts),
+                exact=all(each.get(state, none).exact for each in counts),
+            )
+            for state in JobState
+        }
+    )
+
+
+async def pause_queue(call: Call[None, None]) -> Answer:
+    return await _set_pause(call, is_paused=True)
+
+
+async def resume_queue(call: Call[None, None]) -> Answer:
+    return await _set_pause(call, is_paused=False)
+
+
+async def _set_pause(call: Call[None, None], *, is_paused: bool) -> Answer:
+    queue = call.path["queue"]
+    deed = call.deed("queue.pause" if is_paused else "queue.resume", queue)
+    await call.service.store.arun(audited(set_pause(queue, is_paused=is_paused), deed))
+    return Answer(QueuePause(queue=queue, is_paused=is_paused))
+
+
+_QUEUE = Queue(
+    queue="mail",
+    is_paused=False,
+    oldest_ready_seconds=0.4,
+    counts=_summed([{JobState.READY: job.Count(3), JobState.SUCCEEDED: job.Count(1_200)}]),
+)
+
+ROUTES: list[AnyRoute] = [
+    Route(
+        method="GET",
+        path="/v1/queues",
+        operation="listQueues",
+        summary="The queues, and what each holds",
+        description="Named ones are listed also when they are empty. A token that is bound to a "
+        "tenant sees that tenant's jobs counted.",
+        handler=list_queues,
+        scopes=scopes(Scope.READ),
+        query=QueueQuery,
+        answers={200: Queues},
+        example=Example(Queues(queues=[_QUEUE])),
+    ),
+    Route(
+        method="POST",
+        path="/v1/queues/{queue}/pause",
+        operation="pauseQueue",
+        summary="Let nothing of a queue be claimed; enqueues go on",
+        handler=pause_queue,
+        scopes=scopes(Scope.ADMIN),
+        reach=Reach.SYSTEM,
+        answers={200: QueuePause},
+        example=Example(QueuePause(queue="mail", is_paused=True)),
+    ),
+    Route(
+        method="POST",
+        path="/v1/queues/{queue}/resume",
+        operation="resumeQueue",
+        summary="Claim from a queue again",
+        handler=resume_queue,
+        scopes=scopes(Scope.ADMIN),
+        reach=Reach.SYSTEM,
+        answers={200: QueuePause},
+        example=Example(QueuePause(queue="mail", is_paused=False)),
+    ),
+    Route(
+        method="GET",
+        path="/v1/stats",
+        operation="getStats",
+        summary="All queues together",
+        handler=get_stats,
+        scopes=scopes(Scope.READ),
+        query=QueueQuery,
+        answers={200: Stats},
+        example=Example(Stats(queues=1, paused=0, oldest_ready_seconds=0.4, counts=_QUEUE.counts)),
+    ),
+]

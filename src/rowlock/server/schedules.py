@@ -1,0 +1,173 @@
+"""`/v1/schedules`: what is enqueued at which times; run, pause and resume."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from rowlock import config
+from rowlock.job import JobState
+from rowlock.schedule import MissedTicks, ScheduleSource
+from rowlock.server.enqueue import JobReceipt, receipt_of
+from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.shapes import Name, copied
+from rowlock.store.ops.audit import audited
+from rowlock.store.ops.schedule import list_schedules, run_schedule_now, set_schedule_pause
+from rowlock.tokens import Scope
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule; the last job is the last that it enqueued, by a tick or by hand."""
+
+    name: str
+    kind: str
+    cron: str
+    timezone: str
+    missed: MissedTicks
+    queue: str
+    payload: dict[str, Any]
+    priority: int
+    tenant: str | None
+    key: str | None
+    max_attempts: int | None
+    tags: list[str]
+    is_paused: bool
+    next_at: datetime
+    last_at: datetime | None
+    last_job_id: str | None
+    source: ScheduleSource
+
+
+class SchedulePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Schedules by name; `next` is null at the end."""
+
+    schedules: list[Schedule]
+    next: str | None
+
+
+class ScheduleQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which page."""
+
+    limit: Annotated[int, Meta(ge=1, le=config.HTTP_LIST_LIMIT_MAX)] = 50
+    cursor: Annotated[Name, Meta(description="The `next` of the page before.")] | None = None
+
+
+async def list_page(call: Call[None, ScheduleQuery]) -> Answer:
+    query = call.query
+    found = await call.service.store.arun(
+        list_schedules(after=query.cursor or "", limit=query.limit, tenant=call.caller.tenant)
+    )
+    following = found[-1].name if len(found) == query.limit else None
+    return Answer(
+        SchedulePage(schedules=[copied(each, Schedule) for each in found], next=following)
+    )
+
+
+async def run_schedule(call: Call[None, None]) -> Answer:
+    name = call.path["name"]
+    op = audited(
+        run_schedule_now(name, tenant=call.caller.tenant),
+        call.deed("schedule.run", name),
+        detail=lambda made: {"job": made.id, "created": made.created},
+    )
+    return Answer(receipt_of(await call.service.store.arun(op)))
+
+
+async def pause_schedule(call: Call[None, None]) -> Answer:
+    return await _set_pause(call, is_paused=True)
+
+
+async def resume_schedule(call: Call[None, None]) -> Answer:
+    return await _set_pause(call, is_paused=False)
+
+
+async def _set_pause(call: Call[None, None], *, is_paused: bool) -> Answer:
+    name = call.path["name"]
+    deed = call.deed("schedule.pause" if is_paused else "schedule.resume", name)
+    op = set_schedule_pause(name, is_paused=is_paused, tenant=call.caller.tenant)
+    changed = await call.service.store.arun(audited(op, deed))
+    return Answer(copied(changed, Schedule))
+
+
+_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
+_SCHEDULE = Schedule(
+    name="nightly-report",
+    kind="report",
+    cron="0 3 * * *",
+    timezone="Europe/Berlin",
+    missed=MissedTicks.SKIP,
+    queue="default",
+    payload={"days": 1},
+    priority=0,
+    tenant=None,
+    key=None,
+    max_attempts=5,
+    tags=[],
+    is_paused=False,
+    next_at=_AT,
+    last_at=None,
+    last_job_id=None,
+    source=ScheduleSource.CODE,
+)
+_RECEIPT = JobReceipt(
+    id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+    created=True,
+    kind="report",
+    queue="default",
+    state=JobState.READY,
+    priority=0,
+    tenant=None,
+    key=None,
+    run_at=_AT,
+    created_at=_AT,
+)
+
+ROUTES: list[AnyRoute] = [
+    Route(
+        method="GET",
+        path="/v1/schedules",
+        operation="listSchedules",
+        summary="A page of schedules",
+        handler=list_page,
+        scopes=scopes(Scope.READ),
+        query=ScheduleQuery,
+        answers={200: SchedulePage},
+        example=Example(SchedulePage(schedules=[_SCHEDULE], next=None)),
+    ),
+    Route(
+        method="POST",
+        path="/v1/schedules/{name}/run",
+        operation="runSchedule",
+        summary="Enqueue a schedule's job now; its next time stays",
+        handler=run_schedule,
+        scopes=scopes(Scope.ADMIN),
+        answers={200: JobReceipt},
+        refusals=["not_found"],
+        example=Example(_RECEIPT),
+    ),
+    Route(
+        method="POST",
+        path="/v1/schedules/{name}/pause",
+        operation="pauseSchedule",
+        summary="Fire nothing of a schedule until it is resumed",
+        handler=pause_schedule,
+        scopes=scopes(Scope.ADMIN),
+        answers={200: Schedule},
+        refusals=["not_found"],
+        example=Example(msgspec.structs.replace(_SCHEDULE, is_paused=True)),
+    ),
+    Route(
+        method="POST",
+        path="/v1/schedules/{name}/resume",
+        operation="resumeSchedule",
+        summary="Go on with the next tick from now",
+        handler=resume_schedule,
+        scopes=scopes(Scope.ADMIN),
+        answers={200: Schedule},
+        refusals=["not_found"],
+        example=Example(_SCHEDULE),
+    ),
+]

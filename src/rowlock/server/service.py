@@ -1,0 +1,77 @@
+"""What all requests of a server share: the app and its store, the gate, and work in the background.
+
+Made without a loop; what runs beside requests starts with the first that needs it, because below a
+prefix of another application nobody tells us when that one starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+from rowlock.app import App
+from rowlock.scheduler import Janitor
+from rowlock.server.background import Background
+from rowlock.server.bulk_runner import BulkRunner
+from rowlock.server.doorbell import Doorbell
+from rowlock.server.gate import Gate, Openness
+from rowlock.server.gatherer import Gatherer
+from rowlock.server.readiness import Readiness
+from rowlock.server.roster import Roster
+from rowlock.store import KnownPolicy, Store
+
+
+class Service:
+    """One server's shared state."""
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        openness: Openness,
+        hosts: frozenset[str] | None,
+        has_dashboard: bool,
+    ) -> None:
+        self.app = app
+        self.has_dashboard = has_dashboard
+        self.gate: Gate = Gate(app.store, openness=openness, hosts=hosts)
+        self.readiness: Readiness = Readiness(app.store)
+        # Set once the server is told to stop: what waits for news answers at once.
+        self.stopping: asyncio.Event = asyncio.Event()
+        self.background: Background = Background()
+        self.doorbell: Doorbell = Doorbell(app.store, self.background)
+        self.gatherer: Gatherer = Gatherer(app.store, self.background)
+        self.bulk: BulkRunner = BulkRunner(app.store, self.background)
+        self.roster: Roster = Roster(app.store)
+        # Of backoffs with jitter.
+        self.chance: Random = Random()
+        # Resolved now, so that a task that can't be described is known at the start.
+        self.schemas: dict[str, dict[str, Any]] = {
+            task.name: task.schema.json_schema() for task in app
+        }
+        self.policies: dict[str, KnownPolicy] = {task.name: task.known_policy() for task in app}
+
+    @property
+    def store(self) -> Store:
+        return self.app.store
+
+    def start(self) -> None:
+        """Do what a server of its own does beside requests.
+
+        It gives back expired leases and removes what is over: where all workers speak HTTP, nobody
+        else would. And it goes on with bulk work that another server has left.
+        """
+        self.background.ensure("janitor", Janitor(self.store).run)
+        self.bulk.wake()
+
+    def stop(self) -> None:
+        """Let those who wait for news answer; the others are finished as they are."""
+        self.stopping.set()
+        self.doorbell.wake_all()
+
+    async def aclose(self) -> None:
+        """End what runs beside requests, and close this loop's connections."""
+        self.stop()
+        await self.background.aclose()
+        await self.store.engine.aclose_loop()

@@ -1,0 +1,102 @@
+"""What several calls take and give: the types of the API's documents.
+
+They are named as clients see them, in the OpenAPI document and in what is generated from it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from rowlock import config, job
+from rowlock.job import JobState
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+NAME_PATTERN = r"^[^\u0000]+$"
+Name = Annotated[
+    str, Meta(min_length=1, max_length=config.NAME_CHARACTERS_MAX, pattern=NAME_PATTERN)
+]
+Time = Annotated[datetime, Meta(tz=True)]
+Seconds = Annotated[float, Meta(ge=0, le=config.DURATION_SECONDS_MAX)]
+Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
+# Not decoded with the rest: integers of any length come through as they are.
+JsonObject = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
+
+
+class JobError(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt that failed or was lost."""
+
+    attempt: int
+    time: datetime
+    type: str
+    message: str
+    traceback: str
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a running job says it is."""
+
+    fraction: Annotated[float, Meta(ge=0, le=1)]
+    text: str = ""
+
+
+class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A job in a list: all but what may be large."""
+
+    id: Uuid
+    kind: str
+    queue: str
+    state: JobState
+    priority: int
+    tenant: str | None
+    key: str | None
+    attempt: int
+    max_attempts: int
+    run_at: datetime
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    lease_expires_at: datetime | None
+    worker: str | None
+    token: int
+    crashes: int
+    cancel_requested: bool
+    last_error: str | None
+    progress: Progress | None
+    tags: list[str]
+
+
+class Job(JobSummary, frozen=True, kw_only=True):
+    """A job, with its payload, its result, and the errors of its attempts, oldest first."""
+
+    payload: dict[str, Any]
+    result: Any
+    errors: list[JobError]
+    meta: dict[str, Any]
+    timeout: float | None
+    retry: list[str | float] | None
+    keep: float | None
+    max_crashes: int
+
+
+def copied(record: object, kind: type[S], **others: Any) -> S:
+    """The document of a record that has the same fields, but for those that are given."""
+    names = [name for name in kind.__struct_fields__ if name not in others]
+    return kind(**{name: getattr(record, name) for name in names}, **others)
+
+
+def summary_of(found: job.Job) -> JobSummary:
+    return copied(found, JobSummary, progress=_progress_of(found))
+
+
+def job_of(found: job.Job) -> Job:
+    errors = [copied(error, JobError) for error in found.errors]
+    return copied(found, Job, progress=_progress_of(found), errors=errors)
+
+
+def _progress_of(found: job.Job) -> Progress | None:
+    return None if found.progress is None else copied(found.progress, Progress)

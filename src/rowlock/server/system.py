@@ -1,0 +1,212 @@
+"""`/v1/kinds`, `/v1/workers`, `/v1/system`: who knows and does what here."""
+
+from __future__ import annotations
+
+import platform
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from rowlock import config
+from rowlock.clock import from_us
+from rowlock.server.gate import Reach
+from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.service import Service
+from rowlock.server.shapes import copied
+from rowlock.store import migrate as migrations
+from rowlock.store.ops import health
+from rowlock.store.ops.look import workers
+from rowlock.task import Task
+from rowlock.tokens import Scope, takes_jobs_of
+from rowlock.version import __version__
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """A sort of job. What the server's own app does not know is told by workers, by name only."""
+
+    kind: str
+    is_known: bool
+    workers: int
+    queue: str | None = None
+    priority: int | None = None
+    max_attempts: int | None = None
+    timeout: float | None = None
+    keep: float | None = None
+    cron: str | None = None
+    # The JSON Schema (2020-12) of its payload.
+    schema: dict[str, Any] | None = None
+
+
+class Kinds(msgspec.Struct, frozen=True, kw_only=True):
+    """All kinds that the server or a live worker knows, by name."""
+
+    kinds: list[Kind]
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that announced itself or holds a lease, and the ids of the jobs that it runs."""
+
+    id: str
+    host: str
+    pid: int
+    queues: list[str]
+    kinds: list[str]
+    started_at: datetime | None
+    last_beat_at: datetime | None
+    running: list[str]
+
+
+class Workers(msgspec.Struct, frozen=True, kw_only=True):
+    """All workers, by their names."""
+
+    workers: list[Worker]
+
+
+class System(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs here, on what."""
+
+    version: str
+    python: str
+    store: str
+    store_version: str
+    schema: str
+    migration: int
+    # By the database's clock.
+    now: datetime
+    is_open: bool
+    has_dashboard: bool
+
+
+async def list_kinds(call: Call[None, None]) -> Answer:
+    service = call.service
+    found = await service.store.arun(workers())
+    tenant = call.caller.tenant
+    seen = [each for each in found if tenant is None or takes_jobs_of(each.id, tenant)]
+    announced = [kind for worker in seen for kind in set(worker.kinds)]
+    known = {task.name: task for task in service.app}
+    listed = [
+        _kind(service, kind, known.get(kind), workers=announced.count(kind))
+        for kind in sorted({*announced, *known})
+    ]
+    return Answer(Kinds(kinds=listed))
+
+
+def _kind(service: Service, kind: str, task: Task[..., Any] | None, *, workers: int) -> Kind:
+    if task is None:
+        return Kind(kind=kind, is_known=False, workers=workers)
+    settings = task.settings
+    return Kind(
+        kind=kind,
+        is_known=True,
+        workers=workers,
+        queue=settings.queue,
+        priority=settings.priority,
+        max_attempts=settings.max_attempts,
+        timeout=_seconds(settings.timeout_us),
+        keep=_seconds(settings.keep_us),
+        cron=None if settings.cron is None else settings.cron.text,
+        schema=service.schemas[kind],
+    )
+
+
+def _seconds(microseconds: int | None) -> float | None:
+    return None if microseconds is None else microseconds / config.SECOND_US
+
+
+async def list_workers(call: Call[None, None]) -> Answer:
+    found = await call.service.store.arun(workers())
+    return Answer(Workers(workers=[copied(each, Worker) for each in found]))
+
+
+async def get_system(call: Call[None, None]) -> Answer:
+    service = call.service
+    engine = service.store.engine
+    server = await service.store.arun(health.server())
+    return Answer(
+        System(
+            version=__version__,
+            python=platform.python_version(),
+            store=engine.dialect,
+            store_version=server.version,
+            schema=engine.schema,
+            migration=migrations.migrations(engine.dialect)[-1].number,
+            now=from_us(server.now),
+            is_open=await service.gate.is_open(),
+            has_dashboard=service.has_dashboard,
+        )
+    )
+
+
+_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
+_KIND = Kind(
+    kind="send_email",
+    is_known=True,
+    workers=2,
+    queue="mail",
+    priority=0,
+    max_attempts=5,
+    keep=86_400.0,
+    schema={
+        "type": "object",
+        "properties": {"to": {"type": "string"}, "subject": {"type": "string"}},
+        "required": ["to", "subject"],
+        "additionalProperties": False,
+    },
+)
+_WORKER = Worker(
+    id="web-1:4711",
+    host="web-1",
+    pid=4711,
+    queues=["mail"],
+    kinds=["send_email"],
+    started_at=_AT,
+    last_beat_at=_AT,
+    running=["018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"],
+)
+_SYSTEM = System(
+    version=__version__,
+    python="3.13.1",
+    store="postgres",
+    store_version="17.2",
+    schema="rowlock",
+    migration=3,
+    now=_AT,
+    is_open=False,
+    has_dashboard=True,
+)
+
+ROUTES: list[AnyRoute] = [
+    Route(
+        method="GET",
+        path="/v1/kinds",
+        operation="listKinds",
+        summary="The kinds of jobs, with the JSON Schemas of their payloads",
+        handler=list_kinds,
+        scopes=scopes(Scope.READ, Scope.ENQUEUE),
+        answers={200: Kinds},
+        example=Example(Kinds(kinds=[_KIND])),
+    ),
+    Route(
+        method="GET",
+        path="/v1/workers",
+        operation="listWorkers",
+        summary="The workers, and what they run",
+        handler=list_workers,
+        scopes=scopes(Scope.READ),
+        reach=Reach.SYSTEM,
+        answers={200: Workers},
+        example=Example(Workers(workers=[_WORKER])),
+    ),
+    Route(
+        method="GET",
+        path="/v1/system",
+        operation="getSystem",
+        summary="Versions, the store, and whether the server is open",
+        handler=get_system,
+        scopes=scopes(Scope.READ),
+        reach=Reach.SYSTEM,
+        answers={200: System},
+        example=Example(_SYSTEM),
+    ),
+]

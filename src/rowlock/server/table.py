@@ -1,0 +1,34 @@
+"""All routes, in the order of the document. A resource is a module; here is where it is listed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rowlock.server import (
+    audit,
+    bulk,
+    enqueue,
+    health,
+    jobs,
+    leases,
+    pages,
+    queues,
+    schedules,
+    system,
+    tokens,
+)
+from rowlock.server.route import AnyRoute
+
+ROUTES: Final[tuple[AnyRoute, ...]] = (
+    *enqueue.ROUTES,
+    *jobs.ROUTES,
+    *bulk.ROUTES,
+    *queues.ROUTES,
+    *schedules.ROUTES,
+    *leases.ROUTES,
+    *system.ROUTES,
+    *tokens.ROUTES,
+    *audit.ROUTES,
+    *health.ROUTES,
+    *pages.ROUTES,
+)

@@ -1,0 +1,131 @@
+"""`/v1/tokens`: who may use this API. A token that is bound to a tenant makes tokens of it only."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from rowlock import config
+from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.shapes import Name, copied
+from rowlock.store.ops.audit import audited
+from rowlock.store.ops.tokens import list_tokens, new_token, revoke_token
+from rowlock.tokens import Scope
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """A token without its secret. `id` is the part of it that may be shown."""
+
+    id: str
+    name: str
+    scopes: list[Scope]
+    tenant: str | None
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class Tokens(msgspec.Struct, frozen=True, kw_only=True):
+    """All tokens, newest first; revoked and expired ones too."""
+
+    tokens: list[Token]
+
+
+class NewToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A token to make."""
+
+    name: Name
+    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=len(Scope))]
+    tenant: Name | None = None
+    expires: (
+        Annotated[
+            float,
+            Meta(gt=0, le=config.DURATION_SECONDS_MAX, description="Seconds that it holds."),
+        ]
+        | None
+    ) = None
+
+
+class MadeToken(Token, frozen=True, kw_only=True):
+    """A new token, and its text: this once."""
+
+    token: str
+
+
+async def list_all(call: Call[None, None]) -> Answer:
+    found = await call.service.store.arun(list_tokens(tenant=call.caller.tenant))
+    return Answer(Tokens(tokens=[copied(each, Token) for each in found]))
+
+
+async def create_token(call: Call[NewToken, None]) -> Answer:
+    asked = call.body
+    tenant = call.caller.tenant_of(asked.tenant)
+    new = new_token(name=asked.name, scopes=asked.scopes, tenant=tenant, expires=asked.expires)
+    op = audited(
+        new.add(),
+        call.deed("token.create", new.secret.id),
+        detail=lambda made: {"name": made.name, "scopes": made.scopes, "tenant": made.tenant},
+    )
+    made = await call.service.store.arun(op)
+    call.service.gate.forget(made.id)
+    return Answer(copied(made, MadeToken, token=new.secret.text), status=201)
+
+
+async def delete_token(call: Call[None, None]) -> Answer:
+    id = call.path["id"]
+    op = audited(revoke_token(id, tenant=call.caller.tenant), call.deed("token.revoke", id))
+    await call.service.store.arun(op)
+    call.service.gate.forget(id)
+    return Answer(status=204)
+
+
+_TOKEN = Token(
+    id="abcdefghijkl",
+    name="shop",
+    scopes=[Scope.ENQUEUE],
+    tenant=None,
+    created_at=datetime.fromisoformat("2030-01-31T12:00:00Z"),
+    expires_at=datetime.fromisoformat("2030-05-01T12:00:00Z"),
+    revoked_at=None,
+)
+
+ROUTES: list[AnyRoute] = [
+    Route(
+        method="GET",
+        path="/v1/tokens",
+        operation="listTokens",
+        summary="The tokens, without their secrets",
+        handler=list_all,
+        scopes=scopes(Scope.ADMIN),
+        answers={200: Tokens},
+        example=Example(Tokens(tokens=[_TOKEN])),
+    ),
+    Route(
+        method="POST",
+        path="/v1/tokens",
+        operation="createToken",
+        summary="Make a token; its text is answered this once",
+        handler=create_token,
+        scopes=scopes(Scope.ADMIN),
+        body=NewToken,
+        answers={201: MadeToken},
+        example=Example(
+            copied(_TOKEN, MadeToken, token=f"rwl_{_TOKEN.id}_{'x' * 43}"),
+            NewToken(name="shop", scopes=[Scope.ENQUEUE], expires=7_776_000),
+        ),
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/tokens/{id}",
+        operation="deleteToken",
+        summary="Revoke a token, at once",
+        handler=delete_token,
+        scopes=scopes(Scope.ADMIN),
+        parameters={"id": {"type": "string", "pattern": "^[a-z2-7]{12}$"}},
+        answers={204: None},
+        refusals=["not_found"],
+    ),
+]

@@ -1,0 +1,132 @@
+"""Audit: who did what to what, written in the transaction that did it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from rowlock import codec, config
+from rowlock.clock import from_us
+from rowlock.ids import new_id, parse_id
+from rowlock.store import options
+from rowlock.store.steps import Begin, Op, Row, Statement, Steps, reading, writing
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Whoever asks: by a token, or by name only. `tenant` None: not bound to one."""
+
+    name: str
+    token_id: str | None = None
+    tenant: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What an actor does: an action such as `job.cancel`, and what it is done to."""
+
+    actor: Actor
+    action: str
+    target: str
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the audit, as it was written."""
+
+    id: str
+    at: datetime
+    actor: str
+    token_id: str | None
+    tenant: str | None
+    action: str
+    target: str
+    detail: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    """A page of the audit, newest first; `next` is None at the end."""
+
+    entries: list[AuditEntry]
+    next: str | None
+
+
+def audited(
+    op: Op[T], deed: Deed, *, detail: Callable[[T], Mapping[str, object] | None] | None = None
+) -> Op[T]:
+    """The same verb, and a line about it in the same transaction; one that fails leaves none.
+
+    Args:
+        detail: What the answer tells beyond the deed, a small JSON object; None if the answer is
+            that nothing was done.
+    """
+    values = {
+        "id": new_id(),
+        "token_id": deed.actor.token_id,
+        "actor": codec.clean_text(deed.actor.name, bytes_max=config.NAME_CHARACTERS_MAX),
+        "tenant": deed.actor.tenant,
+        "action": deed.action,
+        "target": codec.clean_text(deed.target, bytes_max=config.AUDIT_TARGET_BYTES_MAX),
+    }
+
+    def noted(start: Callable[[], Steps[T]]) -> Callable[[], Steps[T]]:
+        def steps() -> Steps[T]:
+            yield Begin()
+            result = yield from start()
+            told = {} if detail is None else detail(result)
+            if told is not None:
+                text = msgspec.json.encode(told).decode()
+                yield Statement("audit_write", {**values, "detail": text})
+            return result
+
+        return steps
+
+    repeat = None if op.repeat is None else noted(op.repeat)
+    return writing(op.name, noted(op.start), repeat=repeat)
+
+
+def list_audit(
+    *,
+    tenant: str | None = None,
+    target: str | None = None,
+    limit: int = config.LIST_LIMIT_DEFAULT,
+    cursor: str | None = None,
+) -> Op[AuditPage]:
+    """A page of the audit; of one tenant or of one target, if asked for."""
+    values = {
+        "limit": options.integer(limit, option="limit", low=1, high=config.LIST_LIMIT_MAX),
+        "cursor": None if cursor is None else parse_id(cursor, option="cursor"),
+    }
+    if target is not None:
+        asked = Statement("audit_of_target", {**values, "tenant": tenant, "target": target})
+    elif tenant is not None:
+        asked = Statement("audit_of_tenant", {**values, "tenant": tenant})
+    else:
+        asked = Statement("audit_list", values)
+
+    def steps() -> Steps[AuditPage]:
+        rows = yield asked
+        entries = [_entry(row) for row in rows]
+        return AuditPage(entries, entries[-1].id if len(entries) == limit else None)
+
+    return reading("list_audit", steps)
+
+
+def _entry(row: Row) -> AuditEntry:
+    id, at, token_id, actor, tenant, action, target, detail = row
+    return AuditEntry(
+        id=id,
+        at=from_us(at),
+        actor=actor,
+        token_id=token_id,
+        tenant=tenant,
+        action=action,
+        target=target,
+        detail={} if detail is None else codec.decode(detail),
+    )

@@ -1,0 +1,30 @@
+-- Ids of finished jobs that fit, among the next rows by id, and where reading ended.
+-- Uses finished_pkey.
+WITH scanned AS MATERIALIZED (
+    SELECT id, state, kind, queue, tenant, key, tags, created_at
+    FROM rowlock.finished
+    WHERE id > :after_id::uuid
+    ORDER BY id
+    LIMIT :scan
+)
+SELECT fitting.id::text, fitting.at,
+    (SELECT count(*) FROM scanned),
+    (SELECT id::text FROM scanned ORDER BY id DESC LIMIT 1),
+    (SELECT created_at FROM scanned ORDER BY id DESC LIMIT 1)
+FROM (SELECT 1) AS always
+    LEFT JOIN (
+        SELECT scanned.id, scanned.created_at AS at
+        FROM scanned
+        WHERE scanned.state = :state::text
+            AND (:kind::text IS NULL OR scanned.kind = :kind::text)
+            AND (:queue::text IS NULL OR scanned.queue = :queue::text)
+            AND (:tenant::text IS NULL OR scanned.tenant = :tenant::text)
+            AND (:key::text IS NULL OR scanned.key = :key::text)
+            AND (:tag::text IS NULL OR scanned.tags::jsonb ? :tag::text)
+            AND (:since::bigint IS NULL OR scanned.created_at >= :since::bigint)
+            AND (:until::bigint IS NULL OR scanned.created_at < :until::bigint)
+            AND scanned.created_at <= :created_until::bigint
+        ORDER BY scanned.id
+        LIMIT :limit
+    ) AS fitting ON true
+ORDER BY fitting.id

@@ -1,0 +1,108 @@
+"""`rowlock serve`: says where it is, serves, and ends politely."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(any_url: str) -> Iterator[Start]:
+    """Start `rowlock serve` on the database of the test."""
+    started: list[subprocess.Popen[str]] = []
+    clean = {name: each for name, each in os.environ.items() if not name.startswith("ROWLOCK_")}
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "rowlock.cli", "--database-url", any_url, "serve", *words]
+        process = subprocess.Popen(
+            command, text=True, env=clean, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def address_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    found = re.search(r"http://[^/]+", process.stdout.readline())
+    assert found is not None
+    return found[0]
+
+
+def test_it_serves_until_it_is_told_to_stop(start):
+    """It says where, and that it is open; SIGTERM ends it with exit code 0."""
+    process = start("--port", "0")
+    address = address_of(process)
+    told = process.stdout.readline()
+    made = httpx.post(f"{address}/v1/jobs", json={"kind": "x"}, trust_env=False)
+    ready = httpx.get(f"{address}/readyz", trust_env=False)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=30)
+
+    assert "open to everybody on this machine" in told
+    assert (201, 200) == (made.status_code, ready.status_code)
+    assert 0 == process.returncode, errors
+    assert "stopping: SIGTERM" in errors
+
+
+def test_beyond_loopback_it_needs_a_token(start):
+    """Otherwise it says what to do, and ends."""
+    process = start("--host", "0.0.0.0", "--port", "0")
+    written, errors = process.communicate(timeout=30)
+
+    assert (4, "") == (process.returncode, written)
+    assert "rowlock tokens create" in errors
+
+
+def test_an_address_that_is_taken(start):
+    """Is an error of one line."""
+    port = address_of(start("--port", "0")).rpartition(":")[2]
+    second = start("--port", port)
+    _, errors = second.communicate(timeout=30)
+
+    assert 4 == second.returncode
+    assert 1 == len(errors.splitlines())
+
+
+def test_without_a_dashboard(start):
+    """There is the API and nothing else."""
+    address = address_of(start("--port", "0", "--no-dashboard"))
+    home = httpx.get(f"{address}/", trust_env=False)
+
+    assert (404, "application/problem+json") == (home.status_code, home.headers["content-type"])
+
+
+@pytest.mark.parametrize("command", ["serve", "up"])
+def test_without_the_extra(command, tmp_path):
+    """It says what to install; `up` runs the rest."""
+    (tmp_path / "starlette.py").write_text(
+        "raise ModuleNotFoundError('hidden', name='starlette')\n", "utf-8"
+    )
+    (tmp_path / "tiny.py").write_text(
+        "import rowlock\napp = rowlock.App('sqlite:///tiny.db')\n", "utf-8"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rowlock.cli", "--app", "tiny:app", command],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        told = next(line for line in process.stdout if "rowlock[server]" in line)
+        process.terminate()
+        process.stdout.read()
+
+    assert "needs starlette" in told

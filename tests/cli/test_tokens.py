@@ -1,0 +1,60 @@
+"""`rowlock tokens`: made once, listed without their secrets, revoked."""
+
+from __future__ import annotations
+
+import json
+
+from rowlock.store.ops.audit import list_audit
+from rowlock.store.ops.tokens import find_token
+from rowlock.tokens import read_secret
+
+
+def found(app, text: str):
+    secret = read_secret(text)
+    assert secret is not None
+    return app.store.run(find_token(secret))
+
+
+def test_a_token_is_printed_once(run, app):
+    """Alone on stdout, for a pipe; listed later without its secret."""
+    made = run("tokens", "create", "shop", "--scope", "enqueue", "--scope", "read")
+    text = made.stdout.strip()
+    listed = run("tokens", "list")
+
+    assert 0 == made.exit_code, made.output
+    assert ["enqueue", "read"] == found(app, text).scopes
+    assert "shop" in listed.stdout and "enqueue,read" in listed.stdout
+    assert text not in listed.stdout and text.split("_")[1] in listed.stdout
+
+
+def test_all_that_can_be_said(run, app):
+    """A tenant and an expiry, as JSON."""
+    made = json.loads(
+        run(
+            *("tokens", "create", "ci", "--scope", "work", "--tenant", "acme"),
+            *("--expires", "2d", "--json"),
+        ).stdout
+    )
+    (listed,) = json.loads(run("tokens", "list", "--json").stdout)
+
+    assert found(app, made["token"]).tenant == "acme"
+    assert made["expires_at"] is not None
+    assert {name: value for name, value in made.items() if name != "token"} == listed
+
+
+def test_a_token_is_revoked(run, app):
+    """By its id; what is unknown is exit code 3."""
+    text = run("tokens", "create", "shop", "--scope", "admin").stdout.strip()
+    done = run("tokens", "revoke", text.split("_")[1])
+    unknown = run("tokens", "revoke", "nobody")
+    actions = [entry.action for entry in app.store.run(list_audit()).entries]
+
+    assert (0, 3) == (done.exit_code, unknown.exit_code)
+    assert None is found(app, text)
+    assert ["token.revoke", "token.create"] == actions
+
+
+def test_a_scope_is_needed(run):
+    """And a known one."""
+    assert 2 == run("tokens", "create", "shop").exit_code
+    assert 2 == run("tokens", "create", "shop", "--scope", "root").exit_code

@@ -1,0 +1,67 @@
+"""A server in a thread, and clients of it."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+import rowlock
+from rowlock.server.run import HttpServer
+from rowlock.store.ops.tokens import new_token
+
+
+class Running:
+    """Serves an app from a thread; its clients are those of a browser-less world.
+
+    `running("read", tenant="acme")` is a client with a token of that scope and tenant.
+    """
+
+    def __init__(self, app: rowlock.App, **options: Any) -> None:
+        self.app = app
+        self.server = HttpServer(app, host="127.0.0.1", port=0, **options)
+        self.address = self.server.address
+        self._clients: dict[Any, httpx.Client] = {}
+        self.tokens: dict[tuple[str, str | None], str] = {}
+
+    def __enter__(self) -> Self:
+        self.server.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for client in self._clients.values():
+            client.close()
+        self.server.__exit__(kind, error, traceback)
+        self.app.close()
+
+    def make_token(self, *scopes: str, tenant: str | None = None, **options: Any) -> str:
+        """A new token; its text."""
+        name = "+".join(scopes)
+        new = new_token(name=name, scopes=scopes, tenant=tenant, **options)
+        self.app.store.run(new.add())
+        return new.secret.text
+
+    def make_tokens(self) -> None:
+        """One of each scope: bound to no tenant, to acme, to zoo."""
+        for tenant in (None, "acme", "zoo"):
+            for scope in ("enqueue", "read", "work", "admin"):
+                self.tokens[scope, tenant] = self.make_token(scope, tenant=tenant)
+
+    def __call__(self, scope: str = "admin", *, tenant: str | None = None) -> httpx.Client:
+        """A client with one of those tokens."""
+        return self.client(self.tokens[scope, tenant])
+
+    def client(self, token: str | None = None) -> httpx.Client:
+        """A client with that token, or with none."""
+        if token not in self._clients:
+            headers = {} if token is None else {"authorization": f"Bearer {token}"}
+            self._clients[token] = httpx.Client(
+                base_url=self.address, headers=headers, timeout=60, trust_env=False
+            )
+        return self._clients[token]

@@ -1,0 +1,240 @@
+"""`/v1/jobs`: enqueue over HTTP, and look."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import rowlock
+from tests.server.conftest import make_app
+from tests.server.running import Running
+
+BIG = 10**400 + 7
+
+
+def test_a_job_is_enqueued_and_read(api):
+    """201 with a receipt, and its location leads to the whole job."""
+    made = api().post("/v1/jobs", json={"kind": "send_email", "payload": {"to": "a@b.c"}})
+    job = api("read").get(made.headers["location"]).json()
+
+    assert 201 == made.status_code
+    assert {"created": True, "queue": "mail", "state": "ready"}.items() <= made.json().items()
+    assert made.json()["id"] == job["id"]
+    assert ({"to": "a@b.c"}, 5, []) == (job["payload"], job["max_attempts"], job["errors"])
+    assert job["meta"]["origin"].startswith("token:")
+
+
+def test_every_option_travels(api):
+    """What a job can be told in Python it can be told over HTTP."""
+    options = {
+        "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+        "queue": "own/queue?",
+        "priority": -7,
+        "key": "k",
+        "key_hold": "kept",
+        "run_at": "2040-01-31T12:00:00Z",
+        "tenant": "acme",
+        "max_attempts": 3,
+        "keep": None,
+        "tags": ["a", "b"],
+        "meta": {"trace": "t"},
+    }
+    made = api().post("/v1/jobs", json={"kind": "elsewhere", **options})
+    job = api().get(f"/v1/jobs/{made.json()['id']}").json()
+
+    assert 201 == made.status_code, made.text
+    assert "scheduled" == job["state"]
+    for name in options.keys() - {"key_hold", "meta"}:
+        assert options[name] == job[name]
+    assert "t" == job["meta"]["trace"]
+
+
+def test_a_kind_that_is_not_known_here_gets_its_worker_s_rules(api):
+    """A `keep` that was sent stays; the rest is as the task says that runs it."""
+    made = api().post("/v1/jobs", json={"kind": "elsewhere", "keep": 7})
+    with make_app(api.app.url) as app:
+
+        @app.task(name="elsewhere", max_attempts=2, retry=rowlock.retry.fixed(5), timeout=60)
+        def elsewhere() -> None:
+            raise RuntimeError
+
+        app.drain()
+    job = api().get(made.headers["location"]).json()
+
+    assert (7, 60, 2, ["fixed", 5]) == (
+        *(job["keep"], job["timeout"], job["max_attempts"], job["retry"]),
+    )
+
+
+def test_integers_are_exact(api):
+    """JSON integers of any length come back as they were sent, whatever languages are between."""
+    body = f'{{"kind": "big", "payload": {{"n": {BIG}, "less": -{BIG}, "id": 9007199254740993}}}}'
+    made = api().post("/v1/jobs", content=body, headers={"content-type": "application/json"})
+    read = api().get(made.headers["location"])
+
+    assert {"n": BIG, "less": -BIG, "id": 2**53 + 1} == json.loads(read.text)["payload"]
+
+
+def test_a_key_answers_with_the_job_in_flight(api):
+    """200 and the same id; the header and the field are the same thing, and must agree."""
+    body = {"kind": "send_email", "payload": {"to": "a@b.c"}}
+    first = api().post("/v1/jobs", json={**body, "key": "k"})
+    again = api().post("/v1/jobs", json=body, headers={"Idempotency-Key": "k"})
+    other = api().post("/v1/jobs", json={**body, "key": "k"}, headers={"Idempotency-Key": "x"})
+
+    assert (201, 200) == (first.status_code, again.status_code)
+    assert (first.json()["id"], False) == (again.json()["id"], again.json()["created"])
+    assert (422, "option_invalid") == (other.status_code, other.json()["code"])
+
+
+def test_who_may_only_enqueue_reads_nothing(api):
+    """A receipt holds no payload: by a key that is in flight, others' jobs could be read."""
+    api().post("/v1/jobs", json={"kind": "big", "payload": {"secret": "canary"}, "key": "k"})
+    again = api("enqueue").post("/v1/jobs", json={"kind": "big", "key": "k"})
+
+    assert 200 == again.status_code
+    assert "canary" not in again.text
+
+
+def test_a_bad_payload_names_every_field(api):
+    """422 before anything is written, by the task's signature, with paths of the request."""
+    payload = {"items": [{"name": "a", "count": 0}, {"count": 1}], "note": 5, "extra": 1}
+    refused = api().post("/v1/jobs", json={"kind": "order", "payload": payload})
+
+    assert (422, "payload_invalid") == (refused.status_code, refused.json()["code"])
+    assert {
+        "payload.items[0].count",
+        "payload.items[1].name",
+        "payload.note",
+        "payload.extra",
+    } == {error["field"] for error in refused.json()["errors"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "field"),
+    [
+        ({"kind": ""}, "option_invalid", "kind"),
+        ({}, "option_invalid", "kind"),
+        ({"kind": "x", "priority": 101}, "option_invalid", "priority"),
+        ({"kind": "x", "priority": "high"}, "option_invalid", "priority"),
+        ({"kind": "x", "colour": "red"}, "option_invalid", "colour"),
+        ({"kind": "x", "run_at": "2030-01-31T12:00:00"}, "option_invalid", "run_at"),
+        ({"kind": "x", "delay": -1}, "option_invalid", "delay"),
+        (
+            {"kind": "x", "delay": 1, "run_at": "2030-01-31T12:00:00Z"},
+            "option_invalid",
+            "delay",
+        ),
+        ({"kind": "x", "id": "no"}, "option_invalid", "id"),
+        ({"kind": "x", "tags": ["t"] * 21}, "option_invalid", "tags"),
+        ({"kind": "x", "payload": [1]}, "payload_invalid", "payload"),
+        ({"kind": "x", "payload": {"a": "b\0c"}}, "payload_invalid", "payload.a"),
+        ({"kind": "send_email"}, "payload_invalid", "payload.to"),
+    ],
+)
+def test_bad_values_are_named(api, body, code, field):
+    """Each with its path, and nothing is enqueued."""
+    refused = api().post("/v1/jobs", json=body)
+
+    assert (422, code) == (refused.status_code, refused.json()["code"])
+    assert [field] == [error["field"] for error in refused.json()["errors"]]
+    assert [] == api.app.list().jobs
+
+
+def test_an_id_of_another_tenant_can_not_be_had(api):
+    """Neither is its job told of, nor a second one made; one's own id is found again."""
+    body = {"kind": "big", "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a", "payload": {"a": 1}}
+    first = api("enqueue", tenant="acme").post("/v1/jobs", json=body)
+    again = api("enqueue", tenant="acme").post("/v1/jobs", json=body)
+    foreign = api("enqueue", tenant="zoo").post("/v1/jobs", json=body)
+
+    assert (201, 200, 422) == (first.status_code, again.status_code, foreign.status_code)
+    assert "acme" not in foreign.text
+    assert ["acme"] == [job.tenant for job in api.app.list()]
+
+
+def test_unknown_ids_are_not_found(api):
+    """Also what is no id at all."""
+    for id in ("018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a", "no-id", "%00", "%ff"):
+        answer = api().get(f"/v1/jobs/{id}")
+
+        assert (404, "not_found") == (answer.status_code, answer.json()["code"])
+
+
+def test_a_batch_tells_of_each(api):
+    """All are enqueued, in order; those that were there already are told one by one."""
+    api().post("/v1/jobs", json={"kind": "big", "key": "k"})
+    jobs = [{"kind": "big", "payload": {"n": n}} for n in range(3)]
+    jobs[1]["key"] = "k"
+    made = api().post("/v1/jobs/batch", json={"jobs": jobs})
+    again = api().post("/v1/jobs/batch", json={"jobs": [jobs[1]]})
+
+    assert (201, 2, 1) == (made.status_code, made.json()["created"], made.json()["existing"])
+    assert [True, False, True] == [job["created"] for job in made.json()["jobs"]]
+    assert (200, 0, 1) == (again.status_code, again.json()["created"], again.json()["existing"])
+    assert 3 == len(api.app.list())
+
+
+def test_a_batch_is_all_or_none(api):
+    """Every bad field of every job is named by its path, and nothing is enqueued."""
+    jobs = [
+        {"kind": "send_email", "payload": {"to": "a@b.c"}},
+        {"kind": "send_email", "payload": {"to": 5, "extra": 1}},
+        {"kind": "x", "delay": 1, "run_at": "2030-01-31T12:00:00Z"},
+        {"kind": "order", "payload": {"items": [{}]}},
+    ]
+    refused = api().post("/v1/jobs/batch", json={"jobs": jobs})
+
+    assert (422, "payload_invalid") == (refused.status_code, refused.json()["code"])
+    assert {
+        "jobs[1].payload.to",
+        "jobs[1].payload.extra",
+        "jobs[2].delay",
+        "jobs[3].payload.items[0].name",
+    } == {error["field"] for error in refused.json()["errors"]}
+    assert [] == api.app.list().jobs
+
+
+def test_a_batch_is_bounded(api):
+    """Ten thousand are taken, one more is not; none is no batch."""
+    most = api().post("/v1/jobs/batch", json={"jobs": [{"kind": "big"}] * 10_000})
+    more = api().post("/v1/jobs/batch", json={"jobs": [{"kind": "big"}] * 10_001})
+    none = api().post("/v1/jobs/batch", json={"jobs": []})
+
+    assert (201, 10_000) == (most.status_code, most.json()["created"])
+    assert [422, 422] == [more.status_code, none.status_code]
+    assert "jobs" == more.json()["errors"][0]["field"]
+
+
+def test_an_id_of_another_tenant_undoes_a_batch(api):
+    """All or none holds for what can't be had, too."""
+    id = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
+    api("enqueue", tenant="acme").post("/v1/jobs", json={"kind": "big", "id": id})
+    jobs = [{"kind": "big"}, {"kind": "big", "id": id}]
+    foreign = api("enqueue", tenant="zoo").post("/v1/jobs/batch", json={"jobs": jobs})
+
+    assert 422 == foreign.status_code
+    assert ["acme"] == [job.tenant for job in api.app.list()]
+
+
+def test_many_bad_fields_are_named_up_to_a_bound(api):
+    """An answer has an end, however much is wrong."""
+    refused = api().post("/v1/jobs/batch", json={"jobs": [{"kind": "send_email"}] * 5_000})
+
+    assert 1_000 == len(refused.json()["errors"])
+
+
+def test_a_strict_app_takes_its_own_kinds_only(any_url):
+    """Others are refused by name, with the one that was meant."""
+    app = make_app(any_url)
+    app.is_strict = True
+    with Running(app) as running:
+        refused = running.client().post("/v1/jobs", json={"kind": "send_emial"})
+        taken = running.client().post(
+            "/v1/jobs", json={"kind": "send_email", "payload": {"to": "a@b.c"}}
+        )
+
+    assert (422, "kind") == (refused.status_code, refused.json()["errors"][0]["field"])
+    assert "'send_email'" in refused.json()["detail"]
+    assert 201 == taken.status_code

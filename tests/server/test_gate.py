@@ -1,0 +1,220 @@
+"""Who is let in: tokens, scopes, an open loopback, and pages of other sites."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from rowlock import config
+from rowlock.errors import OptionInvalid
+from rowlock.server.run import HttpServer, is_loopback
+from rowlock.server.throttle import Throttle
+from rowlock.store.ops.tokens import list_tokens, revoke_token
+from tests.server.conftest import make_app
+from tests.server.running import Running
+
+JOB = {"kind": "big"}
+
+
+@pytest.fixture
+def fresh(any_url):
+    """A server of the test's own, without any token."""
+    with Running(make_app(any_url)) as running:
+        yield running
+
+
+def test_open_until_a_token_is_made(fresh):
+    """On loopback nobody needs a token, until the first one is made; then nobody goes without."""
+    before = fresh.client().post("/v1/jobs", json=JOB)
+    token = fresh.make_token("enqueue")
+    # Known to be open a moment ago: a second at most.
+    closed = httpx.Response(0)
+    for _ in range(1_000):
+        closed = fresh.client().post("/v1/jobs", json=JOB)
+        if closed.status_code == 401:
+            break
+    after = fresh.client(token).post("/v1/jobs", json=JOB)
+
+    assert fresh.server.is_open
+    assert (201, 401, 201) == (before.status_code, closed.status_code, after.status_code)
+    assert 'Bearer realm="rowlock"' == closed.headers["www-authenticate"]
+
+
+def test_it_does_not_open_again(any_url):
+    """When the last token is revoked, a server on loopback stays closed, also after a restart."""
+    app = make_app(any_url)
+    with Running(app) as running:
+        running.make_token("admin")
+        app.store.run(revoke_token(app.store.run(list_tokens())[0].id))
+    with Running(make_app(any_url)) as running:
+        refused = running.client().post("/v1/jobs", json=JOB)
+
+    assert not running.server.is_open
+    assert 401 == refused.status_code
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example:8765", "evil.example", "", "127.0.0.1.evil.example"]
+)
+def test_a_foreign_name_is_refused_while_open(fresh, host):
+    """A page whose name was pointed at this machine can't use it: neither read nor write."""
+    for answer in (
+        fresh.client().post("/v1/jobs", json=JOB, headers={"host": host}),
+        fresh.client().get("/openapi.json", headers={"host": host}),
+    ):
+        assert (421, "misdirected") == (answer.status_code, answer.json()["code"])
+    assert [] == fresh.app.list().jobs
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:1", "[::1]:8765", "LOCALHOST."])
+def test_names_of_this_machine_are_served(fresh, host):
+    """Whatever the port says."""
+    answer = fresh.client().post("/v1/jobs", json=JOB, headers={"host": host})
+
+    assert 201 == answer.status_code
+
+
+def test_pages_of_other_sites_change_nothing(fresh):
+    """What a browser sends for them is refused, with or without a body; reading is not shared."""
+    foreign = [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://[bad"},
+    ]
+    statuses = [
+        fresh.client().post("/v1/jobs", json=JOB, headers=headers).status_code
+        for headers in foreign
+    ]
+    own = fresh.client().post("/v1/jobs", json=JOB, headers={"origin": fresh.address})
+    fetched = fresh.client().post("/v1/jobs", json=JOB, headers={"sec-fetch-site": "same-origin"})
+    preflight = fresh.client().options("/v1/jobs", headers={"origin": "https://evil.example"})
+
+    assert [403] * len(foreign) == statuses
+    assert (201, 201) == (own.status_code, fetched.status_code)
+    assert 405 == preflight.status_code
+    assert not [name for name in preflight.headers if name.startswith("access-control")]
+
+
+def test_beyond_loopback_a_token_is_needed(any_url):
+    """Without one that holds, a server that others can reach does not start."""
+    app = make_app(any_url)
+    with app:
+        with pytest.raises(OptionInvalid, match="rowlock tokens create"):
+            HttpServer(app, host="0.0.0.0", port=0)
+        Running.make_token(_Holder(app), "read")
+        with HttpServer(app, host="0.0.0.0", port=0) as server:
+            port = server.address.rpartition(":")[2]
+            answer = httpx.get(f"http://127.0.0.1:{port}/v1/jobs/x", trust_env=False)
+
+    assert not server.is_open
+    assert 401 == answer.status_code
+
+
+class _Holder:
+    def __init__(self, app):
+        self.app = app
+
+
+def test_loopback_is_told_from_elsewhere():
+    """By address, and by the one name that is always this machine."""
+    assert all(map(is_loopback, ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"]))
+    assert not any(map(is_loopback, ["0.0.0.0", "::", "", "10.0.0.1", "localhost.evil.example"]))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Bearer",
+        "Bearer nonsense",
+        f"Bearer rwl_{'a' * 12}_{'b' * 43}",
+        "Basic dXNlcjpwYXNz",
+        "Bearer \xff",
+    ],
+)
+def test_bad_tokens_are_refused(api, header):
+    """Whatever is wrong with them, the answer is the same."""
+    refused = httpx.post(
+        f"{api.address}/v1/jobs",
+        json=JOB,
+        headers={"authorization": header.encode("latin-1")},
+        trust_env=False,
+    )
+
+    assert (401, "unauthorized") == (refused.status_code, refused.json()["code"])
+    assert "the token is unknown, expired or revoked" == refused.json()["detail"]
+
+
+def test_a_scope_is_needed(api):
+    """Another scope is not enough; admin is."""
+    wrong = api("read").post("/v1/jobs", json=JOB)
+    right = [api(scope).post("/v1/jobs", json=JOB).status_code for scope in ("enqueue", "admin")]
+
+    assert (403, "forbidden") == (wrong.status_code, wrong.json()["code"])
+    assert "enqueue" in wrong.json()["detail"]
+    assert [201, 201] == right
+
+
+def test_the_tenant_is_the_tokens(api):
+    """It is set where none is named, and no other can be named: not by body, query or header."""
+    acme = api("enqueue", tenant="acme")
+    made = acme.post("/v1/jobs", json=JOB, headers={"x-tenant": "zoo", "tenant": "zoo"})
+    same = acme.post("/v1/jobs", json={**JOB, "tenant": "acme"})
+    other = acme.post("/v1/jobs", json={**JOB, "tenant": "zoo"})
+    query = acme.post("/v1/jobs?tenant=zoo", json=JOB)
+
+    assert ("acme", "acme") == (made.json()["tenant"], same.json()["tenant"])
+    assert (403, 422) == (other.status_code, query.status_code)
+    assert {"acme"} == {job.tenant for job in api.app.list()}
+
+
+def test_another_tenants_job_is_not_there(api):
+    """404, as for an id that never was."""
+    made = api("enqueue", tenant="acme").post("/v1/jobs", json=JOB)
+    place = made.headers["location"]
+    answers = [api("read", tenant=tenant).get(place) for tenant in ("acme", "zoo", None)]
+
+    assert [200, 404, 200] == [answer.status_code for answer in answers]
+
+
+def test_a_revoked_token_ends(api):
+    """Within a second, also where another process revokes it."""
+    token = api.make_token("enqueue")
+    client = api.client(token)
+    before = client.post("/v1/jobs", json=JOB).status_code
+    api.app.store.run(revoke_token(token.split("_")[1]))
+    after = [client.post("/v1/jobs", json=JOB).status_code for _ in range(1)]
+    while after[-1] == 201:
+        after.append(client.post("/v1/jobs", json=JOB).status_code)
+
+    assert (201, 401) == (before, after[-1])
+
+
+def test_bad_tokens_are_throttled(fresh):
+    """Beyond a number in a minute they are refused without a look; good ones still come in."""
+    good = fresh.make_token("enqueue")
+    bad = fresh.client(f"rwl_{'a' * 12}_{'b' * 43}")
+    fresh.client(good).post("/v1/jobs", json=JOB)
+    statuses = [bad.post("/v1/jobs", json=JOB).status_code for _ in range(25)]
+    late = bad.post("/v1/jobs", json=JOB)
+    still = fresh.client(good).post("/v1/jobs", json=JOB)
+
+    assert [401] * config.AUTH_FAILURES_MAX + [429] * 5 == statuses
+    assert 0 < int(late.headers["retry-after"]) <= 60
+    assert "too_many_requests" == late.json()["code"]
+    assert 201 == still.status_code
+
+
+def test_the_throttle_forgets():
+    """After its time, and the oldest address when there are too many."""
+    throttle = Throttle()
+    for _ in range(config.AUTH_FAILURES_MAX):
+        throttle.fail("a", now=100.0)
+
+    assert 60.0 == throttle.seconds_left("a", now=100.0)
+    assert 0.0 == throttle.seconds_left("a", now=160.0)
+    assert 0.0 == throttle.seconds_left("b", now=100.0)
+    for number in range(config.AUTH_ADDRESSES_MAX):
+        throttle.fail(f"other {number}", now=100.0)
+    assert 0.0 == throttle.seconds_left("a", now=100.0)

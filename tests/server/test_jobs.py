@@ -1,0 +1,209 @@
+"""`/v1/jobs`: look at jobs, cancel, retry and delete them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.server.running import Running
+
+UNKNOWN = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
+
+
+def started(api: Running, **options):
+    """A lease of a new job."""
+    job = api.app.enqueue("big", **options)
+    (lease,) = api.app.store.claim(worker="w", queues=[job.queue], limit=1)
+    assert job.id == lease.id
+    return lease
+
+
+def killed(api: Running, **options) -> str:
+    """A dead job."""
+    lease = started(api, **options)
+    api.app.store.fail(lease, ValueError("boom"), permanent=True)
+    return lease.id
+
+
+def test_pages_lead_through_all_jobs(api):
+    """Newest first; `next` is null at the end."""
+    ids = [job.id for job in api.app.enqueue_many([{"kind": "big"}] * 5)]
+    seen, cursor = [], None
+    while True:
+        query = {"limit": 2} | ({} if cursor is None else {"cursor": cursor})
+        page = api("read").get("/v1/jobs", params=query).json()
+        seen += [job["id"] for job in page["jobs"]]
+        if (cursor := page["next"]) is None:
+            break
+
+    assert ids[::-1] == seen
+
+
+def test_every_filter_of_a_list(api):
+    """As `app.list`: by state, kind, queue, tenant, key, tag and time."""
+    options = {"queue": "q/ü", "tenant": "acme", "key": "k", "tags": ["a"]}
+    job = api.app.enqueue("wanted", **options)
+    api.app.enqueue("other")
+    dead = killed(api, queue="dying")
+
+    def found(**query):
+        return [each["id"] for each in api().get("/v1/jobs", params=query).json()["jobs"]]
+
+    for query in (
+        {"kind": "wanted"}, {"queue": "q/ü"}, {"tenant": "acme"}, {"key": "k"}, {"tag": "a"},
+    ):  # fmt: skip
+        assert [job.id] == found(**query)
+    assert [dead] == found(state="dead")
+    assert 3 == len(found(since="2020-01-01T00:00:00Z"))
+    assert [] == found(until="2020-01-01T00:00:00+02:00")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "state=lost", "limit=0", "limit=201", "limit=ten", "cursor=x", "since=yesterday",
+        "since=2020-01-01T00:00:00", "kind=", "kind=a&kind=b", "colour=red",
+        "since=99999999999999999999", "since=null", "limit=1e1", "cursor=%00", "kind=%00",
+    ],
+)  # fmt: skip
+def test_bad_queries_are_refused(api, query):
+    """By the parameter's name."""
+    answer = api().get(f"/v1/jobs?{query}")
+
+    assert (422, "option_invalid") == (answer.status_code, answer.json()["code"])
+    assert query.partition("=")[0] == answer.json()["errors"][0]["field"]
+
+
+def test_a_list_holds_nothing_large(api):
+    """Neither payloads nor results nor tracebacks; the last error as a line."""
+    killed(api, queue="q")
+    (job,) = api().get("/v1/jobs").json()["jobs"]
+
+    assert not {"payload", "result", "errors", "meta"} & job.keys()
+    assert "ValueError: boom" == job["last_error"]
+
+
+def test_the_history_of_a_job(api):
+    """Each attempt that failed or was lost, with its error, oldest first."""
+    job = api.app.enqueue("big", max_attempts=3)
+    for number in range(2):
+        (lease,) = api.app.store.claim(worker="w", queues=["default"])
+        api.app.store.fail(lease, ValueError(f"boom {number}"), delay=0)
+    (lease,) = api.app.store.claim(worker="w", queues=["default"])
+    api.app.store.progress(lease, fraction=0.5, text="half")
+    found = api().get(f"/v1/jobs/{job.id}").json()
+
+    assert [(1, "boom 0"), (2, "boom 1")] == [
+        (error["attempt"], error["message"]) for error in found["errors"]
+    ]
+    assert "ValueError" in found["errors"][0]["traceback"]
+    assert ("running", 3, "w", 3) == (
+        found["state"],
+        found["attempt"],
+        found["worker"],
+        found["token"],
+    )
+    assert {"fraction": 0.5, "text": "half"} == found["progress"]
+
+
+def test_why_it_is_not_running(api):
+    """A code to match on, and a text to read."""
+    job = api.app.enqueue("big", queue="mail")
+    api.app.pause("mail")
+    told = api("read").get(f"/v1/jobs/{job.id}/why").json()
+
+    assert ("paused", "its queue 'mail' is paused") == (told["code"], told["text"])
+    assert set(msgspec.to_builtins(api.app.why(job.id))) == told.keys()
+    assert 404 == api().get(f"/v1/jobs/{UNKNOWN}/why").status_code
+
+
+def test_the_log(api):
+    """Line by line, with times; a job that is not there has none."""
+    lease = started(api)
+    api.app.store.log(lease, ["one", "two\x1b[2J"])
+    lines = api("read").get(f"/v1/jobs/{lease.id}/log").json()["lines"]
+
+    assert ["one", "two\x1b[2J"] == [line["text"] for line in lines]
+    assert all(line["time"].endswith("Z") for line in lines)
+    assert 404 == api().get(f"/v1/jobs/{UNKNOWN}/log").status_code
+
+
+def test_cancel(api):
+    """At once, by its worker, or too late; and what is unknown is not found."""
+    waiting, lease = api.app.enqueue("big", delay=60), started(api)
+    answers = [
+        api().post(f"/v1/jobs/{id}/cancel") for id in (waiting.id, lease.id, waiting.id, UNKNOWN)
+    ]
+
+    assert [200, 200, 200, 404] == [answer.status_code for answer in answers]
+    assert [
+        {"outcome": "cancelled", "state": "cancelled"},
+        {"outcome": "pending_on_worker", "state": "running"},
+        {"outcome": "already_terminal", "state": "cancelled"},
+    ] == [answer.json() for answer in answers[:3]]
+
+
+def test_retry(api):
+    """A dead job is ready again; one that is not dead, or has succeeded, is not touched."""
+    dead = killed(api)
+    retried = api().post(f"/v1/jobs/{dead}/retry")
+    again = api().post(f"/v1/jobs/{dead}/retry")
+
+    assert (200, "ready", 0) == (
+        retried.status_code,
+        retried.json()["state"],
+        retried.json()["attempt"],
+    )
+    assert 1 == len(retried.json()["errors"])
+    assert (409, "invalid_transition") == (again.status_code, again.json()["code"])
+    assert 404 == api().post(f"/v1/jobs/{UNKNOWN}/retry").status_code
+
+
+def test_retry_with_another_payload(api):
+    """Checked like that of a new job."""
+    job = api.app.enqueue("send_email", {"to": "wrong"})
+    (lease,) = api.app.store.claim(worker="w", queues=["mail"])
+    api.app.store.fail(lease, "no such address", permanent=True)
+    bad = api().post(f"/v1/jobs/{job.id}/retry", json={"payload": {"to": 5}})
+    good = api().post(f"/v1/jobs/{job.id}/retry", json={"payload": {"to": "a@b.c"}})
+
+    assert (422, "payload.to") == (bad.status_code, bad.json()["errors"][0]["field"])
+    assert (200, {"to": "a@b.c"}) == (good.status_code, good.json()["payload"])
+
+
+def test_a_retry_may_say_nothing(api):
+    """No body, an empty object, with or without a type."""
+    for place, options in enumerate(({}, {"json": {}}, {"headers": {"content-length": "0"}})):
+        answer = api().post(f"/v1/jobs/{killed(api, queue=str(place))}/retry", **options)
+
+        assert 200 == answer.status_code, answer.text
+
+
+def test_delete(api):
+    """Gone, with its log; a running one stays."""
+    lease = started(api)
+    running = api().delete(f"/v1/jobs/{lease.id}")
+    api.app.store.succeed([lease])
+    gone = [api().delete(f"/v1/jobs/{lease.id}") for _ in range(2)]
+
+    assert (409, "invalid_transition") == (running.status_code, running.json()["code"])
+    assert [204, 404] == [answer.status_code for answer in gone]
+    assert b"" == gone[0].content
+    assert None is api.app.get(lease.id)
+
+
+def test_what_was_done_is_in_the_audit(api):
+    """By whom, and with what outcome; what was refused is not."""
+    job = api.app.enqueue("big")
+    api().post(f"/v1/jobs/{job.id}/cancel")
+    api().post(f"/v1/jobs/{job.id}/retry", json={"payload": {"n": 1}})
+    api().post(f"/v1/jobs/{job.id}/retry")
+    api().delete(f"/v1/jobs/{job.id}")
+    entries = api().get("/v1/audit", params={"target": job.id}).json()["entries"]
+
+    assert [
+        ("job.delete", {}),
+        ("job.retry", {"new_payload": True}),
+        ("job.cancel", {"outcome": "cancelled", "state": "cancelled"}),
+    ] == [(entry["action"], entry["detail"]) for entry in entries]
+    assert {"admin"} == {entry["actor"] for entry in entries}

@@ -1,0 +1,345 @@
+"""`/v1/leases`: work over HTTP, fenced like any worker."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from rowlock import config
+from rowlock.job import JobState
+from tests.server.conftest import make_app
+from tests.server.running import Running
+
+UNKNOWN = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
+
+
+def lease(client: httpx.Client, **options) -> list[dict]:
+    """Lease jobs of kind `big`."""
+    body = {"worker": "w", "kinds": ["big"], **options}
+    answer = client.post("/v1/leases", json=body)
+    assert 200 == answer.status_code, answer.text
+    leases: list[dict] = answer.json()["leases"]
+    return leases
+
+
+def named(held: dict, **more) -> dict:
+    return {"id": held["id"], "token": held["token"], **more}
+
+
+def settle(client: httpx.Client, *settlements: dict) -> list[str]:
+    answer = client.post("/v1/leases/settle", json={"settlements": settlements})
+    assert 200 == answer.status_code, answer.text
+    return [each["status"] for each in answer.json()["leases"]]
+
+
+def beat(client: httpx.Client, *leases: dict, **options) -> list[str]:
+    answer = client.post("/v1/leases/heartbeat", json={"leases": leases, **options})
+    assert 200 == answer.status_code, answer.text
+    return [each["status"] for each in answer.json()["leases"]]
+
+
+def test_from_lease_to_success(api):
+    """The payload comes exact, the result is kept exact."""
+    job = api.app.enqueue("big", {"n": 10**30}, key="k", tags=["t"], meta={"a": 1})
+    answer = api("work").post("/v1/leases", json={"worker": "w", "kinds": ["big"], "lease": 60})
+    (held,) = json.loads(answer.text)["leases"]
+    statuses = settle(api("work"), named(held, outcome="succeeded", result={"n": 2**70}))
+    done = api.app.get(job.id)
+
+    assert (job.id, 1, {"n": 10**30}) == (held["id"], held["attempt"], held["payload"])
+    assert ("k", ["t"], {"a": 1}, 1) == (held["key"], held["tags"], held["meta"], held["token"])
+    assert ["settled"] == statuses
+    assert (JobState.SUCCEEDED, {"n": 2**70}, "w") == (done.state, done.result, done.worker)
+
+
+def test_only_kinds_that_are_asked_for(api):
+    """And of the queues, in their order, up to the limit."""
+    api.app.enqueue("other")
+    first, second = api.app.enqueue("big", queue="b"), api.app.enqueue("big", queue="a")
+    held = lease(api(), queues=["a", "b"], limit=5)
+
+    assert [second.id, first.id] == [each["id"] for each in held]
+    assert [] == lease(api(), limit=500)
+
+
+def test_every_outcome(api):
+    """Each is judged alone, in one call."""
+    api.app.enqueue_many([{"kind": "big", "payload": {"n": n}} for n in range(6)])
+    held = lease(api(), limit=6)
+    error = {"type": "TypeError", "message": "no", "traceback": "at index.js:1"}
+    statuses = settle(
+        api(),
+        named(held[0], outcome="succeeded"),
+        named(held[1], outcome="failed", error=error, delay=60),
+        named(held[2], outcome="failed", permanent=True),
+        named(held[3], outcome="released", delay=60),
+        named(held[4], outcome="released"),
+        named(held[5], outcome="cancelled", reason="asked for"),
+    )
+    jobs = [api.app.get(each["id"]) for each in held]
+
+    assert ["settled"] * 6 == statuses
+    assert ["succeeded", "retrying", "dead", "scheduled", "ready", "cancelled"] == [
+        job.state for job in jobs
+    ]
+    assert [0, 1, 1, 0, 0, 1] == [len(job.errors) for job in jobs]
+    assert ("TypeError: no", "at index.js:1") == (
+        jobs[1].last_error,
+        jobs[1].errors[0].traceback,
+    )
+    assert [0, 0] == [jobs[3].attempt, jobs[4].attempt]
+
+
+def test_a_stale_lease_changes_nothing(api):
+    """Once another holds the job, its old holder can neither settle nor beat; nor can a guess."""
+    api.app.enqueue("big")
+    (old,) = lease(api())
+    settle(api(), named(old, outcome="released"))
+    (new,) = lease(api(), worker="w2")
+    guess = {"id": old["id"], "token": new["token"] + 1}
+
+    assert ["lost"] == settle(api(), named(old, outcome="succeeded"))
+    assert ["lost", "lost"] == beat(api(), named(old), guess)
+    assert ["lost"] == settle(api(), {"id": UNKNOWN, "token": 1, "outcome": "succeeded"})
+    assert JobState.RUNNING is api.app.get(new["id"]).state
+    assert ["settled"] == settle(api(), named(new, outcome="succeeded"))
+    assert ["already_settled"] == settle(api(), named(new, outcome="succeeded"))
+
+
+def test_what_holds_is_settled_beside_what_is_lost(api):
+    """One lost lease does not fail the others of its call."""
+    api.app.enqueue_many([{"kind": "big"}] * 2)
+    first, second = lease(api(), limit=2)
+    settle(api(), named(first, outcome="released"))
+    statuses = settle(api(), named(first, outcome="succeeded"), named(second, outcome="succeeded"))
+
+    assert ["already_settled", "settled"] == statuses
+
+
+def test_a_heartbeat_extends_and_tells(api):
+    """Progress and lines are stored; a request to cancel is told."""
+    job = api.app.enqueue("big")
+    (held,) = lease(api(), lease=5)
+    before = api.app.get(job.id).lease_expires_at
+    told = named(held, progress={"fraction": 0.25, "text": "a quarter"}, log=["one", "two"])
+    kept = beat(api("work"), told, lease=600)
+    after = api.app.get(job.id)
+    api().post(f"/v1/jobs/{job.id}/cancel")
+
+    assert ["kept"] == kept
+    assert (after.lease_expires_at - before).total_seconds() > 500
+    assert (0.25, "a quarter") == (after.progress.fraction, after.progress.text)
+    assert ["one", "two"] == [line.text for line in api.app.store.read_log(job.id)]
+    assert ["cancel_requested"] == beat(api(), named(held))
+    assert ["settled"] == settle(api(), named(held, outcome="cancelled"))
+    assert JobState.CANCELLED is api.app.get(job.id).state
+
+
+def test_jobs_that_follow_a_success(api):
+    """Enqueued if, and only if, the settlement holds; checked like any others."""
+    api.app.enqueue("big")
+    (held,) = lease(api())
+    follow = [{"kind": "send_email", "payload": {"to": "a@b.c"}}]
+    bad = api().post(
+        "/v1/leases/settle",
+        json={
+            "settlements": [named(held, outcome="succeeded", follow_ups=[{"kind": "send_email"}])]
+        },
+    )
+    done = named(held, outcome="succeeded", follow_ups=follow)
+    statuses = settle(api(), done) + settle(api(), done)
+
+    assert "settlements[0].follow_ups[0].payload.to" == bad.json()["errors"][0]["field"]
+    assert ["settled", "already_settled"] == statuses
+    assert 1 == len(api.app.list(kind="send_email"))
+
+
+def test_a_tenants_worker_gets_its_jobs(api):
+    """And can neither lease, extend nor settle those of others."""
+    for tenant in ("acme", "zoo", None):
+        api.app.enqueue("big", {"of": tenant}, tenant=tenant)
+    acme = api("work", tenant="acme")
+    held = lease(acme, limit=10)
+    others = lease(api(), limit=10)
+
+    assert [{"of": "acme"}] == [each["payload"] for each in held]
+    assert ["lost", "lost"] == beat(acme, *(named(each, log=["x"]) for each in others))
+    assert ["lost", "lost"] == settle(
+        acme, *(named(each, outcome="failed", permanent=True) for each in others)
+    )
+    assert {"running"} == {job.state for job in api.app.list()}
+    assert ["settled"] == settle(acme, named(held[0], outcome="succeeded"))
+
+
+def test_a_tenants_worker_is_its_own(api):
+    """It can't have another's name, and what it runs is not told to other tenants."""
+    lease(api(), worker="node-1")
+    lease(api("work", tenant="acme"), worker="node-1", kinds=["acme_only"])
+    workers = {each["id"]: each["kinds"] for each in api().get("/v1/workers").json()["workers"]}
+    job = api.app.enqueue("acme_onl", tenant="zoo")
+    why = api("read", tenant="zoo").get(f"/v1/jobs/{job.id}/why")
+
+    def kinds(tenant: str | None) -> set[str]:
+        listed = api("read", tenant=tenant).get("/v1/kinds").json()["kinds"]
+        return {each["kind"] for each in listed}
+
+    assert {"node-1": ["big"], "tenant:acme/node-1": ["acme_only"]} == workers
+    assert {"acme_only"} == kinds("acme") - kinds("zoo") == kinds(None) - kinds("zoo")
+    assert "acme_only" not in why.text
+    long = {"worker": "w" * 190, "kinds": ["x"]}
+    refused = api("work", tenant="acme").post("/v1/leases", json=long)
+    assert (422, "worker") == (refused.status_code, refused.json()["errors"][0]["field"])
+
+
+def test_a_call_waits_for_a_job(api):
+    """It is answered when one comes, long before its time is over."""
+    with ThreadPoolExecutor(1) as pool:
+        began = time.monotonic()
+        waiting = pool.submit(lease, api(), wait=50)
+        while api.server.waiting == 0:
+            time.sleep(0.01)
+        job = api.app.enqueue("big")
+        (held,) = waiting.result()
+
+    assert job.id == held["id"]
+    assert time.monotonic() - began < 30
+
+
+def test_many_wait_for_many_jobs(api):
+    """Each job goes to one of them, and all are answered: who finds one wakes the next."""
+    with ThreadPoolExecutor(12) as pool:
+        waiting = [pool.submit(lease, api(), worker=f"w{n}", wait=50) for n in range(12)]
+        while api.server.waiting < 12:
+            time.sleep(0.01)
+        jobs = api.app.enqueue_many([{"kind": "big"}] * 12)
+        held = [each for future in waiting for each in future.result()]
+
+    assert {job.id for job in jobs} == {each["id"] for each in held}
+    assert 12 == len(held)
+
+
+def test_a_wait_ends(api):
+    """With nothing, when its time is over."""
+    began = time.monotonic()
+
+    assert [] == lease(api(), wait=0.3)
+    assert 0.3 <= time.monotonic() - began < 30
+
+
+def test_a_job_that_is_due_later_is_waited_for(api):
+    """No bell rings when a job becomes due: it is looked for."""
+    job = api.app.enqueue("big", delay=0.5)
+    (held,) = lease(api(), wait=50)
+
+    assert job.id == held["id"]
+
+
+def test_beyond_so_many_nobody_waits(api, monkeypatch):
+    """They are answered at once: a server has a bound."""
+    monkeypatch.setattr(config, "HTTP_WAITERS_MAX", 0)
+    began = time.monotonic()
+
+    assert [] == lease(api(), wait=50)
+    assert time.monotonic() - began < 30
+
+
+def test_nobody_waits_for_the_answer(any_url):
+    """A client that went away while it waited gets no job; the next one does."""
+    with Running(make_app(any_url)) as running:
+        with pytest.raises(httpx.ReadTimeout):
+            running.client().post(
+                "/v1/leases",
+                json={"worker": "gone", "kinds": ["big"], "wait": 50},
+                timeout=httpx.Timeout(30, read=0.3),
+            )
+        job = running.app.enqueue("big")
+        (held,) = lease(running.client(), worker="here", wait=50)
+
+    assert (job.id, 1) == (held["id"], held["attempt"])
+
+
+def test_a_stop_lets_those_who_wait_answer(any_url):
+    """At once, with nothing, and the server ends well before their time is over."""
+    answers: list[list[dict]] = []
+    with Running(make_app(any_url)) as running:
+        client = running.client()
+        thread = threading.Thread(target=lambda: answers.append(lease(client, wait=50)))
+        thread.start()
+        while running.server.waiting == 0:
+            time.sleep(0.01)
+        began = time.monotonic()
+        running.server.stop()
+        thread.join(30)
+
+    assert [[]] == answers
+    assert time.monotonic() - began < 25
+
+
+def test_workers_are_announced(api):
+    """So that others see who serves what, and `why` knows of them."""
+    lease(api(), worker="node-1", queues=["mail"])
+    (worker,) = api().get("/v1/workers").json()["workers"]
+    job = api.app.enqueue("big", queue="mail")
+
+    assert ("node-1", ["mail"], ["big"]) == (worker["id"], worker["queues"], worker["kinds"])
+    assert "next" == api.app.why(job.id).code
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("", {"worker": "w", "kinds": []}, "kinds"),
+        ("", {"worker": "w"}, "kinds"),
+        ("", {"worker": "", "kinds": ["x"]}, "worker"),
+        ("", {"worker": "w", "kinds": ["x"], "limit": 501}, "limit"),
+        ("", {"worker": "w", "kinds": ["x"], "lease": 0.5}, "lease"),
+        ("", {"worker": "w", "kinds": ["x"], "wait": 56}, "wait"),
+        ("/heartbeat", {"leases": []}, "leases"),
+        ("/heartbeat", {"leases": [{"id": "x", "token": 1}]}, "leases[0].id"),
+        ("/heartbeat", {"leases": [{"id": UNKNOWN, "token": 2**63}]}, "leases[0].token"),
+        (
+            "/heartbeat",
+            {"leases": [{"id": UNKNOWN, "token": 1, "progress": {"fraction": 1.5}}]},
+            "leases[0].progress.fraction",
+        ),
+        ("/settle", {"settlements": [{"id": UNKNOWN, "token": 1}]}, "settlements[0].outcome"),
+        (
+            "/settle",
+            {"settlements": [{"id": UNKNOWN, "token": 1, "outcome": "exploded"}]},
+            "settlements[0].outcome",
+        ),
+        (
+            "/settle",
+            {"settlements": [{"id": UNKNOWN, "token": 1, "outcome": "released"}] * 2},
+            "leases",
+        ),
+    ],
+)
+def test_bad_requests_are_named(api, path, body, field):
+    """422, by the path of what is wrong."""
+    answer = api().post(f"/v1/leases{path}", json=body)
+
+    assert (422, field) == (answer.status_code, answer.json()["errors"][0]["field"]), answer.text
+
+
+def test_a_result_that_can_not_be_kept(api):
+    """The job has succeeded; why there is no result is noted."""
+    job = api.app.enqueue("big")
+    (held,) = lease(api())
+    body = (
+        f'{{"settlements": [{{"id": "{job.id}", "token": {held["token"]}, '
+        f'"outcome": "succeeded", "result": {"9" * 4_301}}}]}}'
+    )
+    answer = api().post(
+        "/v1/leases/settle", content=body, headers={"content-type": "application/json"}
+    )
+    done = api.app.get(job.id)
+
+    assert (200, 1) == (answer.status_code, answer.json()["settled"])
+    assert (JobState.SUCCEEDED, None) == (done.state, done.result)
+    assert "ResultNotStored" == done.errors[0].type

@@ -1,0 +1,90 @@
+"""`/v1/queues`, `/v1/stats`, `/v1/schedules`: what there is, and what may run."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+
+
+def test_queues_and_their_counts(api):
+    """Each with all states, the age of its oldest ready job, and whether it is paused."""
+    api.app.enqueue("big", queue="mail")
+    api.app.enqueue("big", queue="mail", delay=60)
+    api.app.pause("mail")
+    queues = api("read").get("/v1/queues").json()["queues"]
+    named = api("read").get("/v1/queues?queue=empty&queue=mail").json()["queues"]
+
+    assert ["mail"] == [queue["queue"] for queue in queues]
+    assert ["empty", "mail"] == [queue["queue"] for queue in named]
+    (mail,) = queues
+    assert mail["is_paused"] and mail["oldest_ready_seconds"] >= 0
+    assert {"value": 1, "exact": True} == mail["counts"]["ready"] == mail["counts"]["scheduled"]
+    assert 7 == len(mail["counts"])
+
+
+def test_stats_are_sums(api):
+    """Over all queues, or those that are named."""
+    for queue in ("a", "a", "b"):
+        api.app.enqueue("big", queue=queue)
+    api.app.pause("b")
+    whole, part = api().get("/v1/stats").json(), api().get("/v1/stats?queue=a").json()
+
+    assert (2, 1, 3) == (whole["queues"], whole["paused"], whole["counts"]["ready"]["value"])
+    assert (1, 0, 2) == (part["queues"], part["paused"], part["counts"]["ready"]["value"])
+
+
+def test_a_tenant_counts_its_own(api):
+    """Others' jobs are not among the numbers."""
+    api.app.enqueue("big", queue="a", tenant="acme")
+    api.app.enqueue("big", queue="a", tenant="zoo")
+    api.app.enqueue("big", queue="b", tenant="zoo")
+    (queue,) = api("read", tenant="acme").get("/v1/queues").json()["queues"]
+    stats = api("read", tenant="acme").get("/v1/stats").json()
+
+    assert ("a", 1) == (queue["queue"], queue["counts"]["ready"]["value"])
+    assert (1, 1) == (stats["queues"], stats["counts"]["ready"]["value"])
+
+
+@pytest.mark.parametrize("name", ["mail", "a/b", "ü ?#%", "'; DROP TABLE job; --", "...", "%2F"])
+def test_pause_and_resume(api, name):
+    """Under any name, encoded in the path."""
+    place = f"/v1/queues/{quote(name, safe='')}"
+    paused = api().post(f"{place}/pause")
+    stats = {each.queue: each.is_paused for each in api.app.stats()}
+    resumed = api().post(f"{place}/resume")
+
+    assert (200, {"queue": name, "is_paused": True}) == (paused.status_code, paused.json())
+    assert {name: True} == stats
+    assert {"queue": name, "is_paused": False} == resumed.json()
+
+
+def test_a_name_too_long_is_refused(api):
+    """As everywhere."""
+    assert 422 == api().post(f"/v1/queues/{'x' * 201}/pause").status_code
+
+
+def test_schedules(api):
+    """Listed by page; run, paused and resumed."""
+    for name in ("b", "a", "c"):
+        api.app.schedule(name, "big", cron="@daily", payload={"n": 1})
+    first = api("read").get("/v1/schedules?limit=2").json()
+    rest = api("read").get(f"/v1/schedules?limit=2&cursor={first['next']}").json()
+    ran = api().post("/v1/schedules/a/run")
+    paused = api().post("/v1/schedules/a/pause").json()
+    resumed = api().post("/v1/schedules/a/resume").json()
+
+    assert (["a", "b"], ["c"], None) == (
+        [each["name"] for each in first["schedules"]],
+        [each["name"] for each in rest["schedules"]],
+        rest["next"],
+    )
+    assert (200, "big", True) == (ran.status_code, ran.json()["kind"], ran.json()["created"])
+    assert ran.json()["id"] == paused["last_job_id"]
+    assert (True, False) == (paused["is_paused"], resumed["is_paused"])
+
+
+def test_an_unknown_schedule(api):
+    """404, whatever is to be done to it."""
+    for action in ("run", "pause", "resume"):
+        assert 404 == api().post(f"/v1/schedules/nobody/{action}").status_code

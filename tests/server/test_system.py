@@ -1,0 +1,115 @@
+"""`/v1/kinds`, `/v1/workers`, `/v1/system`, `/v1/tokens`, `/v1/audit`."""
+
+from __future__ import annotations
+
+import jsonschema
+import pytest
+
+import rowlock
+
+
+def test_kinds_have_schemas(api):
+    """Of the server's own tasks; workers tell the names of others."""
+    api.app.store.announce(
+        worker="w", queues=[], kinds=["send_email", "elsewhere"], host="h", pid=1
+    )
+    kinds = {kind["kind"]: kind for kind in api("enqueue").get("/v1/kinds").json()["kinds"]}
+
+    assert {"send_email", "order", "elsewhere"} == kinds.keys()
+    assert ("mail", 5, 1) == tuple(
+        kinds["send_email"][name] for name in ("queue", "max_attempts", "workers")
+    )
+    assert (False, None, 1) == tuple(
+        kinds["elsewhere"][name] for name in ("is_known", "schema", "workers")
+    )
+    jsonschema.validate({"items": [{"name": "a", "count": 2}]}, kinds["order"]["schema"])
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"items": [{"count": 0}]}, kinds["order"]["schema"])
+
+
+def test_workers_and_what_they_run(api):
+    """As `app.workers`."""
+    job = api.app.enqueue("big")
+    api.app.store.announce(worker="w", queues=["mail"], kinds=["big"], host="h", pid=7)
+    api.app.store.claim(worker="w", queues=["default"])
+    (worker,) = api("read").get("/v1/workers").json()["workers"]
+
+    assert ("w", "h", 7, ["mail"], ["big"], [job.id]) == tuple(
+        worker[name] for name in ("id", "host", "pid", "queues", "kinds", "running")
+    )
+
+
+def test_the_system(api):
+    """What runs on what; neither a path nor an address of the database."""
+    answer = api("read").get("/v1/system")
+    system = answer.json()
+    dialect = "sqlite" if api.app.url.startswith("sqlite") else "postgres"
+
+    assert (rowlock.__version__, dialect) == (system["version"], system["store"])
+    assert (False, "rowlock") == (system["is_open"], system["schema"])
+    assert system["migration"] >= 3 and system["now"].endswith("Z")
+    assert "rowlock.db" not in answer.text and "127.0.0.1" not in answer.text
+
+
+def test_a_token_is_made_and_revoked(api):
+    """Its text is shown this once; it works until it is revoked, and not a moment longer."""
+    made = api().post("/v1/tokens", json={"name": "ci", "scopes": ["enqueue"], "expires": 60})
+    client = api.client(made.json()["token"])
+    used = client.post("/v1/jobs", json={"kind": "big"})
+    listed = api().get("/v1/tokens")
+    revoked = api().delete(f"/v1/tokens/{made.json()['id']}")
+    after = client.post("/v1/jobs", json={"kind": "big"})
+
+    assert (201, 201, 204, 401) == (
+        made.status_code,
+        used.status_code,
+        revoked.status_code,
+        after.status_code,
+    )
+    assert made.json()["expires_at"] is not None
+    assert made.json()["token"] not in listed.text and made.json()["id"] in listed.text
+    assert 404 == api().delete("/v1/tokens/nobody").status_code
+
+
+def test_a_tenants_admin_makes_tokens_of_it(api):
+    """And of no other; what it makes reaches no further."""
+    acme = api("admin", tenant="acme")
+    made = acme.post("/v1/tokens", json={"name": "own", "scopes": ["admin"]})
+    other = acme.post("/v1/tokens", json={"name": "x", "scopes": ["read"], "tenant": "zoo"})
+    inner = api.client(made.json()["token"])
+
+    assert (201, "acme", 403) == (made.status_code, made.json()["tenant"], other.status_code)
+    assert 403 == inner.get("/v1/system").status_code
+    assert {"acme"} == {token["tenant"] for token in inner.get("/v1/tokens").json()["tokens"]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"name": "x", "scopes": []},
+        {"name": "x", "scopes": ["root"]},
+        {"name": "", "scopes": ["read"]},
+        {"name": "x", "scopes": ["read"], "expires": 0},
+        {"name": "x"},
+    ],
+)
+def test_bad_tokens_are_not_made(api, body):
+    """422."""
+    assert 422 == api().post("/v1/tokens", json=body).status_code
+
+
+def test_the_audit_is_paged(api):
+    """Newest first; a tenant's admin sees what was done in that tenant."""
+    for queue in ("a", "b", "c"):
+        api().post(f"/v1/queues/{queue}/pause")
+    job = api.app.enqueue("big", tenant="acme")
+    api("admin", tenant="acme").post(f"/v1/jobs/{job.id}/cancel")
+    first = api().get("/v1/audit?limit=2").json()
+    rest = api().get(f"/v1/audit?limit=2&cursor={first['next']}").json()
+    own = api("admin", tenant="acme").get("/v1/audit").json()
+
+    assert [job.id, "c", "b", "a"] == [
+        entry["target"] for entry in first["entries"] + rest["entries"]
+    ]
+    assert ["job.cancel"] == [entry["action"] for entry in own["entries"]]
+    assert 422 == api().get("/v1/audit?cursor=x").status_code

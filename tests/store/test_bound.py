@@ -1,0 +1,167 @@
+"""Verbs for somebody bound to a tenant: another's jobs are not there, and stay as they are."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from rowlock import config
+from rowlock.errors import NotFound, OptionInvalid
+from rowlock.job import Beat, Count, JobState, Lease, Progress
+from rowlock.lifecycle import Failed, Succeeded
+from rowlock.store.ops.enqueue import enqueue as enqueue_op
+from rowlock.store.ops.hold import Report, report
+from rowlock.store.ops.look import get
+from rowlock.store.ops.manage import cancel, delete, retry
+from rowlock.store.ops.schedule import (
+    list_schedules,
+    new_schedule,
+    run_schedule_now,
+    set_schedule_pause,
+)
+from rowlock.store.ops.settle import Settlement, settle
+from rowlock.store.ops.stats import tenant_stats
+from rowlock.store.ops.why import why
+from tests.store.jobs import made, one_in_each_state, put_in_state, start, state_of, stored
+
+CHANCE = random.Random(1)
+
+
+@pytest.mark.parametrize("verb", [cancel, retry, delete, why])
+@pytest.mark.parametrize("state", list(JobState))
+def test_another_tenants_job_is_not_there(store, verb, state):
+    """Whatever its state; and nothing of it changes."""
+    for tenant in ("zoo", None):
+        id = put_in_state(store, state, tenant=tenant, queue=str(tenant))
+        before = stored(store, id)
+        with pytest.raises(NotFound):
+            store.run(verb(id, tenant="acme"))
+
+        assert before == stored(store, id)
+        assert None is store.run(get(id, tenant="acme"))
+
+
+def test_ones_own_job_is(store):
+    """With the same answers as for those who are not bound."""
+    ids = one_in_each_state(store, tenant="acme")
+
+    assert "acme" == store.run(get(ids[JobState.DEAD], tenant="acme")).tenant
+    assert "finished" == store.run(why(ids[JobState.DEAD], tenant="acme")).code
+    assert "cancelled" == store.run(cancel(ids[JobState.READY], tenant="acme")).outcome
+    assert JobState.READY is store.run(retry(ids[JobState.DEAD], tenant="acme")).state
+    store.run(delete(ids[JobState.SUCCEEDED], tenant="acme"))
+    assert None is state_of(store, ids[JobState.SUCCEEDED])
+
+
+def test_an_id_of_another_is_refused_as_a_whole(store):
+    """No job of the same call is enqueued; a resend of one's own is found."""
+    theirs = put_in_state(store, JobState.READY, tenant="zoo")
+    ours = [made(tenant="acme"), made(tenant="acme", id=theirs)]
+    with pytest.raises(OptionInvalid, match="id"):
+        store.run(enqueue_op(ours, tenant="acme"))
+
+    assert None is state_of(store, ours[0].id)
+    again = made(tenant="zoo", id=theirs)
+    assert [False] == [job.created for job in store.run(enqueue_op([again], tenant="zoo"))]
+
+
+def test_leases_of_another_can_not_be_settled(store):
+    """They are lost to whoever is bound elsewhere; one's own of the same call are settled."""
+    ours, theirs = start(store, tenant="acme", queue="a"), start(store, tenant="zoo", queue="z")
+    settlements = [
+        Settlement(Lease(id=ours.id, token=ours.token), Succeeded()),
+        Settlement(Lease(id=theirs.id, token=theirs.token), Failed("E", "m", permanent=True)),
+    ]
+    missed = store.run(settle(settlements, chance=CHANCE, tenant="acme"))
+    again = store.run(settle(settlements, chance=CHANCE, tenant="acme"))
+
+    assert [theirs.id] == [lease.id for lease in missed.lost]
+    assert [] == list(missed.repeated)
+    assert ([theirs.id], [ours.id]) == (
+        [lease.id for lease in again.lost],
+        [lease.id for lease in again.repeated],
+    )
+    assert JobState.SUCCEEDED is state_of(store, ours.id)
+    assert JobState.RUNNING is state_of(store, theirs.id)
+
+
+def test_an_ended_job_of_another_is_lost(store):
+    """Also one whose row is gone, and only its id remembered: nothing is told of it."""
+    theirs = start(store, tenant="zoo", queue="z")
+    store.succeed([theirs])
+    settlement = Settlement(Lease(id=theirs.id, token=theirs.token), Succeeded())
+    missed = store.run(settle([settlement], chance=CHANCE, tenant="acme"))
+
+    assert ([theirs.id], []) == ([lease.id for lease in missed.lost], list(missed.repeated))
+
+
+def test_a_report_beats_and_notes(store, clock):
+    """Progress and lines of leases that are kept; none of those that are lost."""
+    lease, lost = start(store, queue="a"), start(store, queue="b")
+    store.release(lost)
+    store.cancel(lease.id)
+    beats = store.run(
+        report(
+            [
+                Report(Lease(id=lease.id, token=lease.token), Progress(0.5, "half"), ["one"]),
+                Report(Lease(id=lost.id, token=lost.token), Progress(0.5), ["two"]),
+            ],
+            lease=60,
+        )
+    )
+    clock.advance(59)
+
+    assert [Beat.CANCEL_REQUESTED, Beat.LOST] == beats
+    assert Progress(0.5, "half") == stored(store, lease.id).progress
+    assert ["one"] == [line.text for line in store.read_log(lease.id)]
+    assert [] == store.read_log(lost.id)
+    assert 0 == store.recover()
+
+
+def test_a_report_on_anothers_lease_changes_nothing(store):
+    """It is lost to whoever is bound elsewhere."""
+    theirs = start(store, tenant="zoo")
+    before = stored(store, theirs.id)
+    told = Report(Lease(id=theirs.id, token=theirs.token), Progress(0.5), ["line"])
+    beats = store.run(report([told], lease=500, tenant="acme"))
+
+    assert [Beat.LOST] == beats
+    assert before == stored(store, theirs.id)
+
+
+def test_schedules_of_another_are_not_there(store):
+    """Neither listed, nor run, nor paused."""
+    for tenant in ("acme", "zoo", None):
+        job = made(tenant=tenant)
+        store.put_schedule(new_schedule(f"of {tenant}", job, cron="@daily"))
+
+    assert ["of acme"] == [each.name for each in store.run(list_schedules(tenant="acme"))]
+    assert "acme" == store.run(run_schedule_now("of acme", tenant="acme")).tenant
+    assert store.run(set_schedule_pause("of acme", is_paused=True, tenant="acme")).is_paused
+    for name in ("of zoo", "of None"):
+        with pytest.raises(NotFound):
+            store.run(run_schedule_now(name, tenant="acme"))
+        with pytest.raises(NotFound):
+            store.run(set_schedule_pause(name, is_paused=True, tenant="acme"))
+
+
+def test_stats_of_a_tenant(store, clock, monkeypatch):
+    """Its own jobs by queue and state; what is paused; zeros for names; marked where cut."""
+    one_in_each_state(store, tenant="acme")
+    one_in_each_state(store, tenant="zoo", queue="theirs")
+    store.pause("other")
+    clock.advance(5)
+    (stats,) = store.run(tenant_stats("acme"))
+    named = store.run(tenant_stats("acme", ["other", "default"]))
+    monkeypatch.setattr(config, "LIST_SCAN_ROWS_MAX", 3)
+    (cut,) = store.run(tenant_stats("acme", ["default"]))
+
+    assert {state: Count(1) for state in JobState} == stats.counts
+    assert ("default", False) == (stats.queue, stats.is_paused)
+    assert stats.oldest_ready_seconds == pytest.approx(5)
+    assert [("default", 7, False), ("other", 0, True)] == [
+        (each.queue, sum(count.value for count in each.counts.values()), each.is_paused)
+        for each in named
+    ]
+    assert {True, False} == {count.exact for count in cut.counts.values()}

@@ -1,0 +1,42 @@
+"""The form of a token: what is shown, what is compared, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowlock.errors import OptionInvalid
+from rowlock.tokens import Scope, new_secret, read_secret, scopes_of
+
+
+def test_a_secret_is_read_again():
+    """Its id can be told from its text, and its repr shows nothing more."""
+    secret = new_secret()
+    read = read_secret(secret.text)
+
+    assert secret == read
+    assert read.matches(secret.digest)
+    assert secret.text not in repr(secret) and secret.id in repr(secret)
+
+
+def test_secrets_differ():
+    """No two have the same id, text or digest, and none matches another's."""
+    made = [new_secret() for _ in range(1_000)]
+
+    assert 3_000 == len({part for each in made for part in (each.id, each.text, each.digest)})
+    assert not made[0].matches(made[1].digest)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "rwl_", "rwl_abc_def", f"rwl_{'a' * 12}_{'b' * 42}", f" rwl_{'a' * 12}_{'b' * 43}"]
+)
+def test_what_is_no_token(text):
+    """Texts of another form are not looked up at all."""
+    assert None is read_secret(text)
+
+
+def test_scopes_are_checked():
+    """Known ones, each once, one at least."""
+    assert [Scope.READ, Scope.ADMIN] == scopes_of(["admin", "read", "read"])
+    for wrong in ([], ["root"], ["read", "root"], "read"):
+        with pytest.raises(OptionInvalid, match="scopes"):
+            scopes_of(wrong)

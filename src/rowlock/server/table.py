@@ -13,6 +13,7 @@ from rowlock.server import (
     history,
     jobs,
     leases,
+    metrics,
     pages,
     queues,
     schedules,
@@ -34,5 +35,6 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     *tokens.ROUTES,
     *audit.ROUTES,
     *health.ROUTES,
+    *metrics.ROUTES,
     *pages.ROUTES,
 )

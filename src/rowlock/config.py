@@ -296,3 +296,6 @@ BOARD_BYTES: Final = 1024 * 1024
 READY_SECONDS: Final = 15.0
 # The gauges of queues come from one look, which serves all who ask for so long.
 METRICS_KNOWN_SECONDS: Final = 10.0
+
+# Dead jobs are told apart by what they died of, so many groups at most.
+DEAD_GROUPS_MAX: Final = 500

@@ -31,6 +31,7 @@ _WITH_BODY: Final = ("json_invalid", "request_timeout", "too_large", "unsupporte
 _TAGS: Final = {
     "jobs": "Enqueue jobs, look at them, change them.",
     "bulk": "Change many jobs at once.",
+    "dead": "Jobs that were given up, by what they died of.",
     "queues": "What waits, and whether it may be claimed.",
     "schedules": "What is enqueued at which times.",
     "leases": "Work: lease jobs, extend the leases, settle them.",

@@ -7,6 +7,7 @@ from typing import Final
 from rowlock.server import (
     audit,
     bulk,
+    dead,
     enqueue,
     events,
     health,
@@ -26,6 +27,7 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     *enqueue.ROUTES,
     *jobs.ROUTES,
     *bulk.ROUTES,
+    *dead.ROUTES,
     *queues.ROUTES,
     *schedules.ROUTES,
     *leases.ROUTES,

@@ -257,3 +257,51 @@ BULK_LOOK_SECONDS: Final = 30.0
 # Jobs that could not be worked on are named, up to so many.
 BULK_SKIPPED_MAX: Final = 1_000
 BULK_KEEP_SECONDS: Final = 30 * DAY_SECONDS
+
+# History. Pairs of queue and kind that one process, or one slot of time, tells apart.
+TALLY_NAMES_MAX: Final = 200
+# Of a batch of so many runs all are timed; of a larger one every second, third and so on.
+TALLY_TIMED_MAX: Final = 64
+# A process writes its sums so often; a killed one loses those of so long.
+HISTORY_WRITE_SECONDS: Final = 10.0
+HISTORY_KEEP_SECONDS: Final = 7 * DAY_SECONDS
+# How old sums are when they are folded, and into slots of how many seconds: for a chart of an hour,
+# of a day, of a week.
+HISTORY_FOLDS: Final = ((600.0, 60), (7_200.0, 300), (90_000.0, 3_600))
+# Folding looks so often, and takes so many rows a transaction.
+HISTORY_FOLD_SECONDS: Final = 30.0
+HISTORY_FOLD_ROWS: Final = 2_000
+# An answer adds up so many rows, of at most so many points in time and lines.
+HISTORY_ROWS_MAX: Final = 100_000
+HISTORY_POINTS_MAX: Final = 1_500
+HISTORY_SERIES_MAX: Final = 100
+
+# Events. A process writes what happened so often, at most; a server reads it so often, while
+# somebody listens; and it is kept for so long.
+EVENTS_SECONDS: Final = 0.5
+EVENTS_KEEP_SECONDS: Final = 600.0
+# A row tells of so many things one by one, and of so many more by their numbers.
+EVENTS_SINGLE_MAX: Final = 25
+# So many rows are read at once. Rows that are committed late are looked for among the last ones.
+EVENTS_ROWS_MAX: Final = 500
+EVENTS_OVERLAP_ROWS: Final = 100
+# New jobs are looked for among those made in the last seconds, so many of them.
+EVENTS_NEW_SECONDS: Final = 3.0
+EVENTS_NEW_MAX: Final = 200
+# A listener that reads slowly loses the oldest of so many; and so many may listen at once.
+EVENTS_BUFFER_MAX: Final = 1_000
+HTTP_LISTENERS_MAX: Final = 200
+# Without news, a word so often, so that proxies do not take the line for dead.
+HTTP_STREAM_BEAT_SECONDS: Final = 15.0
+
+# Metrics. A child shows its counts so often, in so many bytes: two hundred names, twice.
+BOARD_SECONDS: Final = 1.0
+BOARD_BYTES: Final = 1024 * 1024
+# A child that could not claim for so long is not ready: longer than a claim may take when all is
+# well, shorter than a call to a database that is silent.
+READY_SECONDS: Final = 15.0
+# The gauges of queues come from one look, which serves all who ask for so long.
+METRICS_KNOWN_SECONDS: Final = 10.0
+
+# Dead jobs are told apart by what they died of, so many groups at most.
+DEAD_GROUPS_MAX: Final = 500

@@ -27,6 +27,22 @@ TABLE rowlock_bulk (
     problem text
 );
 
+TABLE rowlock_depth (
+    at integer NOT NULL PRIMARY KEY 1
+    queue text NOT NULL PRIMARY KEY 2
+    ready integer NOT NULL
+    scheduled integer NOT NULL
+    running integer NOT NULL
+    retrying integer NOT NULL
+    oldest_us integer
+);
+
+TABLE rowlock_event (
+    id integer PRIMARY KEY 1
+    at integer NOT NULL
+    events text NOT NULL
+);
+
 TABLE rowlock_finished (
     id text NOT NULL PRIMARY KEY 1
     run_at integer NOT NULL
@@ -56,6 +72,16 @@ TABLE rowlock_finished (
     progress text
     errors text
     result text
+    fingerprint text
+);
+
+TABLE rowlock_history (
+    part text NOT NULL PRIMARY KEY 1
+    at integer NOT NULL
+    width integer NOT NULL
+    queue text NOT NULL PRIMARY KEY 2
+    kind text NOT NULL PRIMARY KEY 3
+    sums text NOT NULL
 );
 
 TABLE rowlock_instance (
@@ -171,10 +197,14 @@ CREATE INDEX rowlock_audit_expiry ON rowlock_audit (at);
 CREATE INDEX rowlock_audit_target ON rowlock_audit (target, id);
 CREATE INDEX rowlock_audit_tenant ON rowlock_audit (tenant, id) WHERE tenant IS NOT NULL;
 CREATE INDEX rowlock_bulk_running ON rowlock_bulk (id) WHERE finished_at IS NULL;
+CREATE INDEX rowlock_event_at ON rowlock_event (at);
 CREATE INDEX rowlock_finished_dead ON rowlock_finished (finished_at, id) WHERE state = 'dead';
 CREATE INDEX rowlock_finished_expiry ON rowlock_finished (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX rowlock_finished_fingerprint ON rowlock_finished (fingerprint, finished_at, id) WHERE state = 'dead' AND fingerprint IS NOT NULL;
 CREATE INDEX rowlock_finished_key ON rowlock_finished (coalesce(tenant, ''), kind, key) WHERE key_hold = -1;
 CREATE INDEX rowlock_finished_queue ON rowlock_finished (queue, state, finished_at, id) WHERE state <> 'succeeded';
+CREATE INDEX rowlock_history_at ON rowlock_history (at);
+CREATE INDEX rowlock_history_width ON rowlock_history (width, at);
 CREATE UNIQUE INDEX rowlock_job_key ON rowlock_job (coalesce(tenant, ''), kind, key) WHERE key IS NOT NULL;
 CREATE INDEX rowlock_job_lane ON rowlock_job (queue, rank, kind, run_at, id) WHERE lease_expires_at IS NULL;
 CREATE INDEX rowlock_job_lease ON rowlock_job (lease_expires_at) WHERE lease_expires_at IS NOT NULL;

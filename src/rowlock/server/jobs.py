@@ -38,6 +38,9 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tag: Name | None = None
     since: Annotated[Time, Meta(description="Created then or later.")] | None = None
     until: Annotated[Time, Meta(description="Created before.")] | None = None
+    fingerprint: (
+        Annotated[Name, Meta(description="Of dead jobs: see `/v1/dead/groups`.")] | None
+    ) = None
     limit: Annotated[int, Meta(ge=1, le=config.HTTP_LIST_LIMIT_MAX)] = 50
     cursor: Annotated[str, Meta(description="The `next` of the page before.")] | None = None
 
@@ -107,7 +110,7 @@ async def list_page(call: Call[None, JobQuery]) -> Answer:
 
 def filter_of(call: Call[Any, Any], asked: Any) -> JobFilter:
     """The filter of a request, within the tenant of whoever asks."""
-    names = ("kind", "queue", "key", "tag", "since", "until")
+    names = ("kind", "queue", "key", "tag", "since", "until", "fingerprint")
     chosen = {name: getattr(asked, name) for name in names}
     return job_filter(**chosen, tenant=call.caller.tenant_of(asked.tenant))
 

@@ -7,19 +7,29 @@ prefix of another application nobody tells us when that one starts.
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 from rowlock.app import App
+from rowlock.errors import RowlockError
 from rowlock.scheduler import Janitor
+from rowlock.scheduler.service import repeat
 from rowlock.server.background import Background
 from rowlock.server.bulk_runner import BulkRunner
 from rowlock.server.doorbell import Doorbell
+from rowlock.server.feed import Feed
 from rowlock.server.gate import Gate, Openness
 from rowlock.server.gatherer import Gatherer
+from rowlock.server.gauges import Gauges
 from rowlock.server.readiness import Readiness
 from rowlock.server.roster import Roster
 from rowlock.store import KnownPolicy, Store
+from rowlock.tally import Ended
+from rowlock.worker.ledger import Ledger
+
+logger: logging.Logger = logging.getLogger("rowlock.server")
 
 
 class Service:
@@ -44,6 +54,10 @@ class Service:
         self.gatherer: Gatherer = Gatherer(app.store, self.background)
         self.bulk: BulkRunner = BulkRunner(app.store, self.background)
         self.roster: Roster = Roster(app.store)
+        self.gauges: Gauges = Gauges(app.store)
+        self.feed: Feed = Feed(app.store, self.background)
+        # Of runs that were settled here.
+        self.ledger: Ledger = Ledger()
         # Of backoffs with jitter.
         self.chance: Random = Random()
         # Resolved now, so that a task that can't be described is known at the start.
@@ -55,6 +69,23 @@ class Service:
     @property
     def store(self) -> Store:
         return self.app.store
+
+    def count(self, ended: Sequence[Ended]) -> None:
+        """Runs of workers that speak HTTP were settled: they go to the history."""
+        self.ledger.ended(ended)
+        self.background.ensure("history", self._write_history)
+        self.background.ensure("telling", self._tell)
+
+    async def _write_history(self) -> None:
+        await repeat(
+            lambda: self.ledger.write_on(self.store),
+            what="the history is not written",
+            woken=asyncio.Event(),
+            chance=self.chance,
+        )
+
+    async def _tell(self) -> None:
+        await self.ledger.tell_on(self.store)
 
     def start(self) -> None:
         """Do what a server of its own does beside requests.
@@ -69,9 +100,15 @@ class Service:
         """Let those who wait for news answer; the others are finished as they are."""
         self.stopping.set()
         self.doorbell.wake_all()
+        self.feed.wake_all()
 
     async def aclose(self) -> None:
         """End what runs beside requests, and close this loop's connections."""
         self.stop()
         await self.background.aclose()
+        try:
+            await self.ledger.atell(self.store)
+            await self.ledger.awrite(self.store)
+        except RowlockError as error:
+            logger.info("the last seconds of the history are not written: %s", error)
         await self.store.engine.aclose_loop()

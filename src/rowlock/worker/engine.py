@@ -31,6 +31,7 @@ from rowlock.worker import wire
 from rowlock.worker.bell import listen
 from rowlock.worker.buffer import Buffer
 from rowlock.worker.claimer import Claimer
+from rowlock.worker.ledger import Ledger
 from rowlock.worker.report import RunSettlement, report_lost, report_settled
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import Prepare, Runner
@@ -67,6 +68,7 @@ class Engine:
         state: Any,
         prepare: Prepare,
         on_news: Callable[[], None],
+        ledger: Ledger,
         app: str | None = None,
     ) -> None:
         self._store = store
@@ -104,7 +106,8 @@ class Engine:
         self._finished = 0
         self._settles = 0
         self._grace_seconds = settings.grace_seconds
-        self._settler = Settler(store, on_settled=self._on_settled)
+        self._ledger = ledger
+        self._settler = Settler(store, ledger=ledger, on_settled=self._on_settled)
         self._runner = Runner(
             store,
             state=state,
@@ -115,6 +118,8 @@ class Engine:
             lease_seconds=settings.lease_seconds,
         )
         self._trouble = Trouble("jobs can't be claimed")
+        self._claimed_at = 0.0
+        self._asked_at: float | None = None
 
     # What it is told from outside; all of it on the loop.
 
@@ -154,6 +159,7 @@ class Engine:
         # One that commits its own success finds out by itself, or has just settled it.
         if run is not None and not run.is_settling:
             report_lost([run.lease])
+            self._ledger.lost([run.lease])
             self._holdings.drop(run.lease)
             run.end(Cause.LOST)
 
@@ -163,6 +169,13 @@ class Engine:
     def running(self) -> int:
         """How many jobs run just now."""
         return len(self._running)
+
+    @property
+    def good_at(self) -> float:
+        """When it could last claim; now, if it has no need to."""
+        if self._trouble.is_on:
+            return self._claimed_at
+        return time.monotonic() if self._asked_at is None else self._asked_at
 
     async def run(self) -> int:
         """Serve until `stop`, or until nothing is left in a drain.
@@ -237,7 +250,7 @@ class Engine:
         return room if held == 0 or room >= worth else 0
 
     async def _claim(self, room: int) -> int:
-        asked_at = time.monotonic()
+        asked_at = self._asked_at = time.monotonic()
         try:
             leases = await self._claimer.claim(
                 room, self._room_of, known=self._known, sleep=self._sleep
@@ -248,6 +261,9 @@ class Engine:
             self._claimer.doubt()
             await self._pause(error)
             return -1
+        finally:
+            self._asked_at = None
+        self._claimed_at = time.monotonic()
         self._trouble.over()
         for lease in leases:
             self._take(lease)
@@ -360,6 +376,7 @@ class Engine:
         self._duration += 0.1 * (took - self._duration)
         if run.success is not None:
             settlement = RunSettlement(lease, run.success, seconds=took)
+            self._ledger.settled([settlement])
             report_settled(settlement, outcome)
             self._on_settled([settlement])
         elif outcome is None:

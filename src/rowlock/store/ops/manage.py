@@ -45,13 +45,18 @@ class JobFilter:
     tag: str | None = None
     since: int | None = None
     until: int | None = None
+    # Of dead jobs only.
+    fingerprint: str | None = None
 
     def values(self) -> dict[str, str | int | None]:
         return asdict(self)
 
 
 class FilterOptions(TypedDict, total=False):
-    """Which jobs: by name, by tag, and by the time of creation (`since` included)."""
+    """Which jobs: by name, by tag, and by the time of creation (`since` included).
+
+    `fingerprint` is of dead jobs: those that died of the same.
+    """
 
     kind: str | None
     queue: str | None
@@ -60,13 +65,16 @@ class FilterOptions(TypedDict, total=False):
     tag: str | None
     since: datetime | None
     until: datetime | None
+    fingerprint: str | None
 
 
 def job_filter(**chosen: Unpack[FilterOptions]) -> JobFilter:
     """Check the filters of a user."""
     options.refuse_unknown(chosen, FilterOptions.__annotations__)
 
-    def checked(option: Literal["kind", "queue", "tenant", "key", "tag"]) -> str | None:
+    def checked(
+        option: Literal["kind", "queue", "tenant", "key", "tag", "fingerprint"],
+    ) -> str | None:
         value = chosen.get(option)
         return None if value is None else options.name(value, option=option)
 
@@ -79,6 +87,7 @@ def job_filter(**chosen: Unpack[FilterOptions]) -> JobFilter:
         tag=checked("tag"),
         since=None if since is None else to_us(since, option="since"),
         until=None if until is None else to_us(until, option="until"),
+        fingerprint=checked("fingerprint"),
     )
 
 

@@ -58,6 +58,11 @@ def _tenant_queue(name: str, rows: Rows, *, now: int, is_paused: bool, is_cut: b
     return QueueStats(name, counts, oldest, is_paused)
 
 
+def all_stats() -> Steps[list[QueueStats]]:
+    """Those of every queue, within another verb."""
+    return (yield from _stats(None))
+
+
 def _stats(asked: list[str] | None) -> Steps[list[QueueStats]]:
     yield Begin(is_look=True)
     now: int = (yield Statement("clock"))[0][0]

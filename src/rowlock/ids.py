@@ -81,4 +81,5 @@ def parse_id(value: str | uuid.UUID, *, option: str = "id") -> str:
 
 def id_at(millisecond: int) -> str:
     """The lowest id that can be made in a millisecond since 1970."""
-    return str(uuid.UUID(int=(max(0, millisecond) << 80) | _VERSION_7 | _VARIANT))
+    since = max(0, millisecond)
+    return f"{since >> 16:08x}-{since & 0xFFFF:04x}-7000-8000-000000000000"

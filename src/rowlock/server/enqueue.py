@@ -138,10 +138,14 @@ async def create_jobs(call: Call[NewJobs, None]) -> Answer:
     # Thousands of payloads take a while to check, and others are waiting for this loop.
     checked = await asyncio.to_thread(prepare_all, call.service, call.caller, call.body.jobs)
     op = enqueue(checked, tenant=call.caller.tenant)
-    made = [receipt_of(job) for job in await call.service.store.arun(op)]
+    receipts = await asyncio.to_thread(receipts_of, await call.service.store.arun(op))
+    return Answer(receipts, status=201 if receipts.created else 200)
+
+
+def receipts_of(jobs: Sequence[job.Job]) -> JobReceipts:
+    made = [receipt_of(each) for each in jobs]
     created = sum(receipt.created for receipt in made)
-    receipts = JobReceipts(created=created, existing=len(made) - created, jobs=made)
-    return Answer(receipts, status=201 if created else 200)
+    return JobReceipts(created=created, existing=len(made) - created, jobs=made)
 
 
 def prepare_all(

@@ -20,6 +20,7 @@ from rowlock.errors import StoreUnavailable
 from rowlock.events import Event, EventBox, EventType, event_of
 from rowlock.ids import new_id
 from rowlock.job import Job, Lease
+from rowlock.lifecycle import Succeeded
 from rowlock.scheduler.service import jittered
 from rowlock.store import NewJob, Settlement, Store
 from rowlock.store.ops.events import write_events
@@ -59,11 +60,13 @@ class Ledger:
 
     def settled(self, settlements: Sequence[Settlement], missed: Missed = _NONE) -> None:
         """A batch was written, but for those that were missed."""
-        swift = settlements
+        # Of another outcome nothing is told when it is found written by a try before: it is not
+        # known what became of it.
+        swift = [each for each in settlements if isinstance(each.outcome, Succeeded)]
         if missed.lost or missed.repeated or missed.ended:
             others = {lease.id for lease in (*missed.lost, *missed.repeated)}
             others.update(run.id for run in missed.ended)
-            swift = [each for each in settlements if each.lease.id not in others]
+            swift = [each for each in swift if each.lease.id not in others]
         if swift:
             self._count_swift(swift)
         if missed.ended:

@@ -30,7 +30,8 @@ from rowlock.testing import ThrowAwayPostgres
 
 SEED = 20_300_131
 REQUESTS = 10_000
-API = [route for route in ROUTES if not route.is_page]
+# A stream has no end to wait for.
+API = [route for route in ROUTES if not route.is_page and route.item is None]
 # What breaks parsers, databases and languages.
 NASTY: list[Any] = [
     None, True, -1, 0, 2**31, 2**63, 2**64, -(2**63), 10**400, 1e308, -1e308, 0.1, "", " ", "\0",

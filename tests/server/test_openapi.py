@@ -107,7 +107,8 @@ def test_examples_fit_their_schemas(route: AnyRoute):
         if "$ref" not in response
     ]
     for content in contents:
-        for described in content.values():
+        # Streams and texts for other programs are of forms of their own.
+        for described in (content[kind] for kind in content if kind == "application/json"):
             jsonschema.validate(described["example"], resolved(described["schema"]))
     if route.example.body is not None:
         again = msgspec.json.decode(msgspec.json.encode(route.example.body), type=route.body)

@@ -141,8 +141,9 @@ async def create_jobs(call: Call[NewJobs, None]) -> Answer:
     checked = await asyncio.to_thread(prepare_all, call.service, call.caller, call.body.jobs)
     op = enqueue(checked, tenant=call.caller.tenant)
     jobs = await call.service.store.arun(op)
-    call.service.ledger.enqueued(each for each in jobs if each.created)
     receipts = await asyncio.to_thread(receipts_of, jobs)
+    told = zip(checked, receipts.jobs, strict=True)
+    call.service.ledger.enqueued(new for new, receipt in told if receipt.created)
     return Answer(receipts, status=201 if receipts.created else 200)
 
 

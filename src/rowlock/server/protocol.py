@@ -55,6 +55,8 @@ class _Joined:
 class BoundedProtocol(HttpToolsProtocol):
     """One connection."""
 
+    transport: asyncio.Transport
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._head_timer: asyncio.TimerHandle | None = None

@@ -20,7 +20,7 @@ from rowlock.store.steps import Batch, Begin, Op, Rows, Statement, Steps, readin
 def stats(queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
     """Counts per queue and state, and the age of the oldest ready job; zeros for asked names."""
     asked = options.names(queues, option="queues")
-    return reading("stats", lambda: _stats(asked))
+    return reading("stats", lambda: _seen_at_once(asked))
 
 
 def tenant_stats(tenant: str, queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
@@ -63,8 +63,12 @@ def all_stats() -> Steps[list[QueueStats]]:
     return (yield from _stats(None))
 
 
-def _stats(asked: list[str] | None) -> Steps[list[QueueStats]]:
+def _seen_at_once(asked: list[str] | None) -> Steps[list[QueueStats]]:
     yield Begin(is_look=True)
+    return (yield from _stats(asked))
+
+
+def _stats(asked: list[str] | None) -> Steps[list[QueueStats]]:
     now: int = (yield Statement("clock"))[0][0]
     succeeded = yield Statement("count_succeeded", {"scan": config.COUNT_EXACT_MAX})
     names = asked

@@ -148,7 +148,7 @@ def expected(route: AnyRoute, caller: tuple[Scope, str | None] | None) -> int:
     if caller is None:
         return 401
     scope, tenant = caller
-    if scope is not Scope.ADMIN and scope not in route.scopes:
+    if route.scopes and scope is not Scope.ADMIN and scope not in route.scopes:
         return 403
     if route.reach is Reach.SYSTEM and tenant is not None:
         return 403

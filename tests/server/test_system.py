@@ -39,6 +39,17 @@ def test_workers_and_what_they_run(api):
     )
 
 
+def test_who_asks(api):
+    """By name, tenant and scopes, with those that `admin` implies; never by its secret."""
+    admin, reader = api().get("/v1/me").json(), api("read", tenant="acme").get("/v1/me").json()
+
+    assert (None, ["enqueue", "read", "work", "admin"]) == (admin["tenant"], admin["scopes"])
+    assert ("acme", ["read"], "read") == (reader["tenant"], reader["scopes"], reader["name"])
+    assert api.tokens["read", "acme"].split("_")[1] == reader["token_id"]
+    assert not admin["is_open"] and rowlock.__version__ == admin["version"]
+    assert 401 == api.client().get("/v1/me").status_code
+
+
 def test_the_system(api):
     """What runs on what; neither a path nor an address of the database."""
     answer = api("read").get("/v1/system")

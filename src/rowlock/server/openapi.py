@@ -38,6 +38,7 @@ _TAGS: Final = {
     "stats": "Counts.",
     "workers": "Who works.",
     "system": "What runs here.",
+    "me": "Who asks.",
     "tokens": "Who may use this API, and for what.",
     "audit": "Who did what.",
     "health": "For probes; no token is needed.",
@@ -135,7 +136,7 @@ def _operation(route: AnyRoute, types: _Types) -> Document:
 def _described(route: AnyRoute) -> str:
     if route.scopes is None:
         return route.description
-    needed = " or ".join(f"`{scope}`" for scope in Scope if scope in route.scopes)
+    needed = " or ".join(f"`{scope}`" for scope in Scope if scope in route.scopes) or "any"
     return f"{route.description} Scope: {needed}.".strip()
 
 

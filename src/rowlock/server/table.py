@@ -7,6 +7,7 @@ from typing import Final
 from rowlock.server import (
     audit,
     bulk,
+    dashboard,
     enqueue,
     health,
     jobs,
@@ -33,4 +34,5 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     *audit.ROUTES,
     *health.ROUTES,
     *pages.ROUTES,
+    *dashboard.ROUTES,
 )

@@ -1,0 +1,1 @@
+export function Dead() { return <h1>Dead</h1>; }

@@ -1,0 +1,1 @@
+export function System() { return <h1>System</h1>; }

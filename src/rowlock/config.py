@@ -251,3 +251,21 @@ BULK_LOOK_SECONDS: Final = 30.0
 # Jobs that could not be worked on are named, up to so many.
 BULK_SKIPPED_MAX: Final = 1_000
 BULK_KEEP_SECONDS: Final = 30 * DAY_SECONDS
+
+# History. Pairs of queue and kind that one process, or one slot of time, tells apart.
+TALLY_NAMES_MAX: Final = 200
+# Of a batch of so many runs all are timed; of a larger one every second, third and so on.
+TALLY_TIMED_MAX: Final = 64
+# A process writes its sums so often; a killed one loses those of so long.
+HISTORY_WRITE_SECONDS: Final = 10.0
+HISTORY_KEEP_SECONDS: Final = 7 * DAY_SECONDS
+# How old sums are when they are folded, and into slots of how many seconds: for a chart of an hour,
+# of a day, of a week.
+HISTORY_FOLDS: Final = ((600.0, 60), (7_200.0, 300), (90_000.0, 3_600))
+# Folding looks so often, and takes so many rows a transaction.
+HISTORY_FOLD_SECONDS: Final = 30.0
+HISTORY_FOLD_ROWS: Final = 2_000
+# An answer adds up so many rows, of at most so many points in time and lines.
+HISTORY_ROWS_MAX: Final = 100_000
+HISTORY_POINTS_MAX: Final = 1_500
+HISTORY_SERIES_MAX: Final = 100

@@ -43,7 +43,7 @@ class FakeStore:
     """Fails the first calls of each kind."""
 
     def __init__(self) -> None:
-        self.calls = {"sweep": 0, "prune": 0}
+        self.calls = {"sweep": 0, "prune": 0, "sample_depth": 0, "fold_history": 0}
         self.is_done = asyncio.Event()
 
     async def arun(self, op: Op[Seen]) -> Seen:
@@ -66,11 +66,16 @@ class FakeStore:
 async def test_it_outlives_the_database(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    """Both go on after a failure, and each says once that it can't work."""
-    for name in ("SERVICE_RETRY_SECONDS", "SWEEP_SECONDS", "PRUNE_SECONDS"):
+    """All of it goes on after a failure, and each says once that it can't work."""
+    for name in (
+        "SERVICE_RETRY_SECONDS",
+        "SWEEP_SECONDS",
+        "PRUNE_SECONDS",
+        "HISTORY_FOLD_SECONDS",
+    ):
         monkeypatch.setattr(config, name, 0.001)
     store = FakeStore()
     async with running(Janitor(store).run), asyncio.timeout(20):
         await store.is_done.wait()
 
-    assert 2 == sum(record.levelname == "WARNING" for record in caplog.records)
+    assert 3 == sum(record.levelname == "WARNING" for record in caplog.records)

@@ -16,7 +16,19 @@ import rowlock
 from tests.conftest import create_database, drop_database, with_database
 from tests.server.running import Running
 
-EMPTIED = ("job", "finished", "key_hold", "queue", "worker", "log", "schedule", "audit", "bulk")
+EMPTIED = (
+    "job",
+    "finished",
+    "key_hold",
+    "queue",
+    "worker",
+    "log",
+    "schedule",
+    "audit",
+    "bulk",
+    "history",
+    "depth",
+)
 
 
 class Item(msgspec.Struct):

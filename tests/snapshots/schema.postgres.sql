@@ -27,6 +27,16 @@ TABLE bulk (
     problem text
 );
 
+TABLE depth (
+    at bigint NOT NULL
+    queue text COLLATE "C" NOT NULL
+    ready bigint NOT NULL
+    scheduled bigint NOT NULL
+    running bigint NOT NULL
+    retrying bigint NOT NULL
+    oldest_us bigint
+);
+
 TABLE finished (
     id uuid NOT NULL
     run_at bigint NOT NULL
@@ -56,6 +66,15 @@ TABLE finished (
     progress text
     errors text
     result text
+);
+
+TABLE history (
+    part uuid NOT NULL
+    at bigint NOT NULL
+    width integer NOT NULL
+    queue text COLLATE "C" NOT NULL
+    kind text COLLATE "C" NOT NULL
+    sums text NOT NULL
 );
 
 TABLE instance (
@@ -173,11 +192,15 @@ CREATE INDEX audit_target ON rowlock.audit USING btree (target, id);
 CREATE INDEX audit_tenant ON rowlock.audit USING btree (tenant, id) WHERE (tenant IS NOT NULL);
 CREATE UNIQUE INDEX bulk_pkey ON rowlock.bulk USING btree (id);
 CREATE INDEX bulk_running ON rowlock.bulk USING btree (id) WHERE (finished_at IS NULL);
+CREATE UNIQUE INDEX depth_pkey ON rowlock.depth USING btree (at, queue);
 CREATE INDEX finished_dead ON rowlock.finished USING btree (finished_at, id) WHERE (state = 'dead'::text);
 CREATE INDEX finished_expiry ON rowlock.finished USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 CREATE INDEX finished_key ON rowlock.finished USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key_hold = '-1'::integer);
 CREATE UNIQUE INDEX finished_pkey ON rowlock.finished USING btree (id);
 CREATE INDEX finished_queue ON rowlock.finished USING btree (queue, state, finished_at, id) WHERE (state <> 'succeeded'::text);
+CREATE INDEX history_at ON rowlock.history USING btree (at);
+CREATE UNIQUE INDEX history_pkey ON rowlock.history USING btree (part, queue, kind);
+CREATE INDEX history_width ON rowlock.history USING btree (width, at);
 CREATE UNIQUE INDEX instance_pkey ON rowlock.instance USING btree (id);
 CREATE UNIQUE INDEX job_key ON rowlock.job USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key IS NOT NULL);
 CREATE INDEX job_lane ON rowlock.job USING btree (queue, rank, kind, run_at, id) WHERE (lease_expires_at IS NULL);

@@ -27,6 +27,16 @@ TABLE rowlock_bulk (
     problem text
 );
 
+TABLE rowlock_depth (
+    at integer NOT NULL PRIMARY KEY 1
+    queue text NOT NULL PRIMARY KEY 2
+    ready integer NOT NULL
+    scheduled integer NOT NULL
+    running integer NOT NULL
+    retrying integer NOT NULL
+    oldest_us integer
+);
+
 TABLE rowlock_finished (
     id text NOT NULL PRIMARY KEY 1
     run_at integer NOT NULL
@@ -56,6 +66,15 @@ TABLE rowlock_finished (
     progress text
     errors text
     result text
+);
+
+TABLE rowlock_history (
+    part text NOT NULL PRIMARY KEY 1
+    at integer NOT NULL
+    width integer NOT NULL
+    queue text NOT NULL PRIMARY KEY 2
+    kind text NOT NULL PRIMARY KEY 3
+    sums text NOT NULL
 );
 
 TABLE rowlock_instance (
@@ -175,6 +194,8 @@ CREATE INDEX rowlock_finished_dead ON rowlock_finished (finished_at, id) WHERE s
 CREATE INDEX rowlock_finished_expiry ON rowlock_finished (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX rowlock_finished_key ON rowlock_finished (coalesce(tenant, ''), kind, key) WHERE key_hold = -1;
 CREATE INDEX rowlock_finished_queue ON rowlock_finished (queue, state, finished_at, id) WHERE state <> 'succeeded';
+CREATE INDEX rowlock_history_at ON rowlock_history (at);
+CREATE INDEX rowlock_history_width ON rowlock_history (width, at);
 CREATE UNIQUE INDEX rowlock_job_key ON rowlock_job (coalesce(tenant, ''), kind, key) WHERE key IS NOT NULL;
 CREATE INDEX rowlock_job_lane ON rowlock_job (queue, rank, kind, run_at, id) WHERE lease_expires_at IS NULL;
 CREATE INDEX rowlock_job_lease ON rowlock_job (lease_expires_at) WHERE lease_expires_at IS NOT NULL;

@@ -18,7 +18,7 @@ from tests.conftest import create_database, drop_database, pooled, with_database
 
 TABLES = [
     *("job", "finished", "key_hold", "queue", "worker", "log", "schedule"),
-    *("token", "audit", "bulk"),
+    *("token", "audit", "bulk", "history", "depth"),
 ]
 EMPTY = "; ".join(f"DELETE FROM rowlock.{table}" for table in TABLES)
 

@@ -24,6 +24,7 @@ from rowlock.observe.log import configure_as_told
 from rowlock.worker import signals
 from rowlock.worker.engine import Engine
 from rowlock.worker.household import Household
+from rowlock.worker.ledger import Ledger
 from rowlock.worker.settings import EXIT_LEFT_BEHIND, EXIT_NOT_LOADED, WorkerSettings
 from rowlock.worker.table import LeaseTable
 from rowlock.worker.title import Title
@@ -100,7 +101,10 @@ def leave(code: int) -> NoReturn:
 async def _serve(orders: Orders, app: App) -> int:
     table = LeaseTable(orders.table_descriptor, orders.table_slots)
     _introduce(orders, {"url": app.store.engine.address, "schema": app.store.engine.schema})
-    household = Household(app.store, app, worker=orders.worker, settings=orders.settings)
+    ledger = Ledger()
+    household = Household(
+        app.store, app, worker=orders.worker, settings=orders.settings, ledger=ledger
+    )
     engine = Engine(
         app.store,
         app,
@@ -110,6 +114,7 @@ async def _serve(orders: Orders, app: App) -> int:
         state=app.state,
         prepare=prepare_follow_up,
         on_news=household.hear,
+        ledger=ledger,
         app=orders.app,
     )
     _show(engine, orders, Title("rowlock child"))

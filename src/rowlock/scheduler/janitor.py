@@ -1,4 +1,7 @@
-"""The janitor: gives back expired leases every few seconds, removes old jobs every minute."""
+"""The janitor: gives back expired leases every few seconds, removes old jobs every minute.
+
+It also keeps the history: it samples the queues once a minute, and folds what is old.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from random import Random
 from rowlock import config
 from rowlock.scheduler.service import jittered, repeat
 from rowlock.store import Store
+from rowlock.store.ops.history import fold_history, sample_depth
 from rowlock.store.ops.recover import Seen, sweep
 
 
@@ -31,6 +35,7 @@ class Janitor:
         """Keep house until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._recover_on())
+            group.create_task(self._record_on())
             if self._has_retention:
                 group.create_task(self._prune_on())
 
@@ -41,6 +46,19 @@ class Janitor:
             woken=asyncio.Event(),
             chance=self._chance,
         )
+
+    async def _record_on(self) -> None:
+        await repeat(
+            self._record,
+            what="the history is not kept",
+            woken=asyncio.Event(),
+            chance=self._chance,
+        )
+
+    async def _record(self) -> float:
+        await self._store.arun(sample_depth())
+        await self._store.arun(fold_history())
+        return jittered(config.HISTORY_FOLD_SECONDS, self._chance)
 
     async def _prune_on(self) -> None:
         await repeat(

@@ -301,6 +301,7 @@ async def settle_leases(call: Call[Settlements, None]) -> Answer:
     ]
     op = settle(settlements, chance=call.service.chance, tenant=call.caller.tenant)
     missed = await call.service.store.arun(op)
+    call.service.count(missed.ended)
     lost = {lease.id for lease in missed.lost}
     repeated = {lease.id for lease in missed.repeated}
     ends = [

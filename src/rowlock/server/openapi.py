@@ -37,6 +37,7 @@ _TAGS: Final = {
     "kinds": "The sorts of jobs, and what their payloads look like.",
     "stats": "Counts.",
     "workers": "Who works.",
+    "history": "What happened, added up over time.",
     "system": "What runs here.",
     "me": "Who asks.",
     "tokens": "Who may use this API, and for what.",

@@ -7,11 +7,15 @@ prefix of another application nobody tells us when that one starts.
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 from rowlock.app import App
+from rowlock.errors import RowlockError
 from rowlock.scheduler import Janitor
+from rowlock.scheduler.service import repeat
 from rowlock.server.background import Background
 from rowlock.server.bulk_runner import BulkRunner
 from rowlock.server.doorbell import Doorbell
@@ -20,6 +24,10 @@ from rowlock.server.gatherer import Gatherer
 from rowlock.server.readiness import Readiness
 from rowlock.server.roster import Roster
 from rowlock.store import KnownPolicy, Store
+from rowlock.tally import Ended
+from rowlock.worker.ledger import Ledger
+
+logger: logging.Logger = logging.getLogger("rowlock.server")
 
 
 class Service:
@@ -44,6 +52,8 @@ class Service:
         self.gatherer: Gatherer = Gatherer(app.store, self.background)
         self.bulk: BulkRunner = BulkRunner(app.store, self.background)
         self.roster: Roster = Roster(app.store)
+        # Of runs that were settled here.
+        self.ledger: Ledger = Ledger()
         # Of backoffs with jitter.
         self.chance: Random = Random()
         # Resolved now, so that a task that can't be described is known at the start.
@@ -55,6 +65,19 @@ class Service:
     @property
     def store(self) -> Store:
         return self.app.store
+
+    def count(self, ended: Sequence[Ended]) -> None:
+        """Runs of workers that speak HTTP were settled: they go to the history."""
+        self.ledger.ended(ended)
+        self.background.ensure("history", self._write_history)
+
+    async def _write_history(self) -> None:
+        await repeat(
+            lambda: self.ledger.write_on(self.store),
+            what="the history is not written",
+            woken=asyncio.Event(),
+            chance=self.chance,
+        )
 
     def start(self) -> None:
         """Do what a server of its own does beside requests.
@@ -74,4 +97,8 @@ class Service:
         """End what runs beside requests, and close this loop's connections."""
         self.stop()
         await self.background.aclose()
+        try:
+            await self.ledger.awrite(self.store)
+        except RowlockError as error:
+            logger.info("the last seconds of the history are not written: %s", error)
         await self.store.engine.aclose_loop()

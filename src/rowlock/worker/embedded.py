@@ -18,6 +18,7 @@ from rowlock.worker import signals
 from rowlock.worker.beats import Beats
 from rowlock.worker.engine import Engine
 from rowlock.worker.household import Household
+from rowlock.worker.ledger import Ledger
 from rowlock.worker.runner import Prepare
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.slots import find_app
@@ -40,7 +41,8 @@ class EmbeddedWorker:
         self._loop = asyncio.get_running_loop()
         self._beats = Beats(store, lease_seconds=settings.lease_seconds, on_beat=self._on_beat)
         self.id: str = f"{socket.gethostname()[:60]}-{os.getpid()}-{new_id()[-12:]}"
-        self._household = Household(store, tasks, worker=self.id, settings=settings)
+        ledger = Ledger()
+        self._household = Household(store, tasks, worker=self.id, settings=settings, ledger=ledger)
         self._engine = Engine(
             store,
             tasks,
@@ -50,6 +52,7 @@ class EmbeddedWorker:
             state=state,
             prepare=prepare,
             on_news=self._household.hear,
+            ledger=ledger,
             app=find_app(tasks),
         )
 

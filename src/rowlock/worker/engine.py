@@ -31,6 +31,7 @@ from rowlock.worker import wire
 from rowlock.worker.bell import listen
 from rowlock.worker.buffer import Buffer
 from rowlock.worker.claimer import Claimer
+from rowlock.worker.ledger import Ledger
 from rowlock.worker.report import RunSettlement, report_lost, report_settled
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import Prepare, Runner
@@ -67,6 +68,7 @@ class Engine:
         state: Any,
         prepare: Prepare,
         on_news: Callable[[], None],
+        ledger: Ledger,
         app: str | None = None,
     ) -> None:
         self._store = store
@@ -104,7 +106,8 @@ class Engine:
         self._finished = 0
         self._settles = 0
         self._grace_seconds = settings.grace_seconds
-        self._settler = Settler(store, on_settled=self._on_settled)
+        self._ledger = ledger
+        self._settler = Settler(store, ledger=ledger, on_settled=self._on_settled)
         self._runner = Runner(
             store,
             state=state,
@@ -356,6 +359,7 @@ class Engine:
         self._duration += 0.1 * (took - self._duration)
         if run.success is not None:
             settlement = RunSettlement(lease, run.success, seconds=took)
+            self._ledger.settled([settlement])
             report_settled(settlement, outcome)
             self._on_settled([settlement])
         elif outcome is None:

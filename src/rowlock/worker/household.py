@@ -11,13 +11,16 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 from rowlock import config
 from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.scheduler import Janitor, Scheduler, adeclare_schedules
+from rowlock.scheduler.service import repeat
 from rowlock.store import Store
 from rowlock.task import Tasks
+from rowlock.worker.ledger import Ledger
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.trouble import Trouble, logger
 
@@ -28,9 +31,16 @@ class Household:
     """The services beside one engine."""
 
     def __init__(
-        self, store: Store, tasks: Tasks, *, worker: str, settings: WorkerSettings
+        self,
+        store: Store,
+        tasks: Tasks,
+        *,
+        worker: str,
+        settings: WorkerSettings,
+        ledger: Ledger,
     ) -> None:
         self._store = store
+        self._ledger = ledger
         self._tasks = tasks
         self._worker = worker
         self._settings = settings
@@ -53,7 +63,7 @@ class Household:
         self._scheduler.wake()
 
     def _services(self) -> list[Service]:
-        services: list[Service] = [self._announce_on]
+        services: list[Service] = [self._announce_on, self._count_on]
         if self._settings.is_first:
             services += [self._adopt_orphans, Janitor(self._store).run]
             if self._settings.has_cron:
@@ -87,8 +97,17 @@ class Household:
     def _kinds(self) -> list[str]:
         return self._settings.kinds_of(self._tasks.kinds)
 
+    async def _count_on(self) -> None:
+        await repeat(
+            lambda: self._ledger.write_on(self._store),
+            what="the history is not written",
+            woken=asyncio.Event(),
+            chance=Random(),
+        )
+
     async def _depart(self) -> None:
         try:
+            await self._ledger.awrite(self._store)
             await self._store.adepart(self._worker)
         except RowlockError as error:
             logger.info("the worker left without a goodbye: %s", error)

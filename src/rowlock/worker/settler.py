@@ -21,6 +21,7 @@ from rowlock.job import JobState, Lease
 from rowlock.lifecycle import Failed, Succeeded
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.settle import Missed, settle
+from rowlock.worker.ledger import Ledger
 from rowlock.worker.report import fields_of, report, report_lost, report_settled
 from rowlock.worker.trouble import Trouble
 
@@ -32,8 +33,9 @@ Settled = Callable[[list[Settlement]], None]
 class Settler:
     """Takes settlements one by one, writes them in batches."""
 
-    def __init__(self, store: Store, *, on_settled: Settled) -> None:
+    def __init__(self, store: Store, *, ledger: Ledger, on_settled: Settled) -> None:
         self._store = store
+        self._ledger = ledger
         self._on_settled = on_settled
         self._chance = random.Random()
         self._waiting: list[Settlement] = []
@@ -85,6 +87,7 @@ class Settler:
             except Exception as error:  # noqa: BLE001  # one row must not hold up the others
                 await self._write_apart(batch, error)
                 return
+            self._ledger.settled(batch, missed)
             report(self._report_missed(batch, missed, by_block))
             self._trouble.over()
             self._done(batch)

@@ -41,6 +41,7 @@ from rowlock.store.url import hurried
 from rowlock.worker import signals
 from rowlock.worker.children import Child, overdue_outcome, suspects
 from rowlock.worker.exits import how_it_ended
+from rowlock.worker.ledger import Ledger
 from rowlock.worker.reload import SourceWatch
 from rowlock.worker.report import report, report_crashed
 from rowlock.worker.settings import EXIT_LEFT_BEHIND, EXIT_NOT_LOADED, WorkerSettings
@@ -86,6 +87,8 @@ class Supervisor:
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._signals = 0
         self._stop_since: float | None = None
+        self._ledger = Ledger()
+        self._write_at = 0.0
         self._giving_back = Trouble("what dead children held can't be given back")
         self._beating = threading.Thread(target=self._beat_for_ever, daemon=True)
         self._wake, self._waker = socket.socketpair()
@@ -105,9 +108,11 @@ class Supervisor:
                 self._end_overdue()
                 self._reload_changed()
                 self._do_later()
+                self._write_history(at_once=False)
                 self._push_stop()
         finally:
             self._kill_all()
+            self._write_history(at_once=True)
             self._over.set()
             if self._beating.is_alive():
                 self._beating.join(config.STOP_SECONDS)
@@ -323,12 +328,24 @@ class Supervisor:
             logger.warning("what a dead child held waits for its leases to expire: %s", error)
             return
         self._giving_back.over()
+        self._ledger.ended(missed.ended)
         # Lost to others, or settled in its last moment: then it is theirs.
         gone = {lease.id for lease in (*missed.lost, *missed.repeated)}
         report([each for each in settlements if each.lease.id not in gone])
         report_crashed([lease for lease in crashed if lease.id not in gone], evidence)
         for id in sorted(gone):
             logger.info("job %s was not its dead child's any more", id, extra={"job_id": id})
+
+    def _write_history(self, *, at_once: bool) -> None:
+        """What became of the jobs of dead children, now and then."""
+        now = time.monotonic()
+        if self._store is None or (now < self._write_at and not at_once):
+            return
+        self._write_at = now + config.HISTORY_WRITE_SECONDS
+        try:
+            self._ledger.write(self._store)
+        except RowlockError as error:
+            logger.info("the history of dead children is not written: %s", error)
 
     def _give_back(self, worker: str) -> None:
         if self._store is None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from rowlock import config
@@ -23,6 +23,7 @@ from rowlock.lifecycle import Finish, Held, Outcome, Return, Succeeded, Transiti
 from rowlock.store.ops.enqueue import enqueue_within
 from rowlock.store.options import NewJob
 from rowlock.store.steps import Batch, Begin, Op, Ring, Row, Statement, Steps, writing
+from rowlock.tally import Ended, RunEnd
 
 FINISH_COLUMNS = (
     "id",
@@ -51,10 +52,14 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """The leases of a settle that could not be settled. The others' work is committed."""
+    """The leases of a settle that could not be settled. The others' work is committed.
+
+    `ended` tells what became of the others, but for plain successes of claimed jobs.
+    """
 
     lost: Sequence[Lease] = ()
     repeated: Sequence[Lease] = ()
+    ended: Sequence[Ended] = ()
 
     def raise_if_any(self) -> None:
         if self.lost:
@@ -97,7 +102,7 @@ def _settle_own(
         [each for each in settlements if each.lease.id in own], chance, is_resend=is_resend
     )
     foreign = [each.lease for each in settlements if each.lease.id not in own]
-    return Missed([*foreign, *missed.lost], missed.repeated)
+    return replace(missed, lost=[*foreign, *missed.lost])
 
 
 def owned(ids: Sequence[str], tenant: str) -> Steps[set[str]]:
@@ -109,20 +114,21 @@ def owned(ids: Sequence[str], tenant: str) -> Steps[set[str]]:
 def _settle(
     settlements: Sequence[Settlement], chance: random.Random, *, is_resend: bool
 ) -> Steps[Missed]:
-    swift = [_success(settlement) for settlement in settlements if _is_swift(settlement)]
-    slow = [settlement for settlement in settlements if not _is_swift(settlement)]
+    swift = [_success(settlement) for settlement in settlements if is_swift(settlement)]
+    slow = [settlement for settlement in settlements if not is_swift(settlement)]
     is_one_statement = not slow and len({ending.is_held for ending in swift}) == 1
     if not is_one_statement or any(settlement.follow_ups for settlement in settlements):
         yield Begin()
     done = yield from _finish(swift)
-    if slow:
-        done |= yield from _settle_slowly(slow, chance)
+    ended = (yield from _settle_slowly(slow, chance)) if slow else []
+    done |= {each.id for each in ended}
     yield from _enqueue_follow_ups(settlements, done)
     missed = [settlement.lease for settlement in settlements if settlement.lease.id not in done]
-    return (yield from explain_missed(missed, is_resend=is_resend))
+    explained = yield from explain_missed(missed, is_resend=is_resend)
+    return replace(explained, ended=ended) if ended else explained
 
 
-def _is_swift(settlement: Settlement) -> bool:
+def is_swift(settlement: Settlement) -> bool:
     """A plain success of a claimed job: nothing stored can change what becomes of it."""
     outcome = settlement.outcome
     return (
@@ -169,16 +175,40 @@ def _finish(endings: Sequence[_Ending]) -> Steps[set[str]]:
     return done
 
 
-def _settle_slowly(slow: Sequence[Settlement], chance: random.Random) -> Steps[set[str]]:
+def _settle_slowly(slow: Sequence[Settlement], chance: random.Random) -> Steps[list[Ended]]:
     by_id = {settlement.lease.id: settlement for settlement in slow}
     rows = yield Statement("lock_leases", {"ids": list(by_id)})
     decided: list[tuple[JobRow, Transition]] = []
+    now = 0
     for row in rows:
         job, now = JobRow._make(row[:-2]), row[-1]
         settlement = by_id[job.id]
         if job.lease_expires_at is not None and job.token == settlement.lease.token:
             decided.append((job, decide(held_of(job), settlement.outcome, now=now, chance=chance)))
-    return (yield from apply(decided, taken=False))
+    done = yield from apply(decided, taken=False)
+    return [ended_of(job, step, now=now) for job, step in decided if job.id in done]
+
+
+def ended_of(job: JobRow, step: Transition, *, now: int) -> Ended:
+    """What became of a run that was leased until now."""
+    started = now if job.started_at is None else job.started_at
+    return Ended(
+        id=job.id,
+        kind=job.kind,
+        queue=job.queue,
+        tenant=job.tenant,
+        end=_end_of(step),
+        attempt=job.attempt,
+        wait_us=started - job.run_at,
+        run_us=now - started,
+        error=None if step.error is None else step.error.type,
+    )
+
+
+def _end_of(step: Transition) -> RunEnd:
+    if isinstance(step, Finish):
+        return RunEnd(step.state.value)
+    return RunEnd.RELEASED if step.error is None else RunEnd.RETRYING
 
 
 def held_of(job: JobRow) -> Held:

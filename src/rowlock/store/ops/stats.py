@@ -54,6 +54,11 @@ def _tenant_queue(name: str, rows: Rows, *, now: int, is_paused: bool, is_cut: b
     return QueueStats(name, counts, oldest, is_paused)
 
 
+def all_stats() -> Steps[list[QueueStats]]:
+    """Those of every queue, within another verb."""
+    return (yield from _stats(None))
+
+
 def _stats(asked: list[str] | None) -> Steps[list[QueueStats]]:
     succeeded = yield Statement("count_succeeded", {"scan": config.LIST_SCAN_ROWS_MAX})
     names = asked

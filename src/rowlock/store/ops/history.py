@@ -1,0 +1,316 @@
+"""History: sums of how runs ended, kept for a week, and samples of how much waited.
+
+1. A process adds rows of its own and never changes one: no two wait for each other, and a write
+   whose answer was lost is repeated under the same part.
+2. Folding replaces rows that it has locked by one of their sum, under a new part. Whoever folds at
+   the same time skips them; what comes late is one more part. Reading adds up all parts.
+3. The database's clock says which slot of time a write belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from rowlock import config
+from rowlock.clock import from_us
+from rowlock.ids import new_id
+from rowlock.job import JobState, QueueStats
+from rowlock.store.ops.stats import all_stats
+from rowlock.store.steps import (
+    Batch,
+    Begin,
+    Commit,
+    Op,
+    Row,
+    Rows,
+    Statement,
+    Steps,
+    reading,
+    writing,
+)
+from rowlock.tally import OTHER, Name, Spread, Sums, Tally, bounded, merged
+
+_COLUMNS: Final = ("part", "at", "queue", "kind", "sums")
+_DEPTH_COLUMNS: Final = ("queue", "ready", "scheduled", "running", "retrying", "oldest_us")
+_SAMPLED: Final = (JobState.READY, JobState.SCHEDULED, JobState.RUNNING, JobState.RETRYING)
+_WRITE_US: Final = int(config.HISTORY_WRITE_SECONDS) * config.SECOND_US
+_KEPT: Final = {"kept": int(config.HISTORY_KEEP_SECONDS) * config.SECOND_US}
+_MINUTE_US: Final = 60 * config.SECOND_US
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    """The stored form of sums."""
+
+    ends: list[int]
+    run: dict[int, int]
+    run_us: int
+    wait: dict[int, int]
+    wait_us: int
+
+
+_decode = msgspec.json.Decoder(_Stored).decode
+
+
+def _encoded(sums: Sums) -> str:
+    stored = _Stored(
+        sums.ends, sums.run.buckets, sums.run.total_us, sums.wait.buckets, sums.wait.total_us
+    )
+    return msgspec.json.encode(stored).decode()
+
+
+def _decoded(text: str) -> Sums:
+    stored = _decode(text)
+    return Sums(stored.ends, Spread(stored.run, stored.run_us), Spread(stored.wait, stored.wait_us))
+
+
+def write_history(tally: Mapping[Name, Sums], *, part: str) -> Op[None]:
+    """Add what a process has counted in the last seconds; `part` is an id of its own."""
+    rows = [(part, None, *name, _encoded(sums)) for name, sums in sorted(tally.items())]
+
+    def steps() -> Steps[None]:
+        if rows:
+            # Half of it was counted before the middle of that time.
+            slot = {"back": _WRITE_US // 2, "slot": _WRITE_US, "width": _WRITE_US // 10**6}
+            yield Batch("history_write", _COLUMNS, rows, slot)
+
+    return writing("write_history", steps, repeat=steps)
+
+
+def fold_history() -> Op[int]:
+    """Fold what is old enough into longer slots, remove what is too old; how many rows folded."""
+
+    def steps() -> Steps[int]:
+        folded = 0
+        for age, width in config.HISTORY_FOLDS:
+            while True:
+                yield Begin()
+                rows = yield from _fold(int(age) * config.SECOND_US, width)
+                yield Commit()
+                folded += rows
+                if rows < config.HISTORY_FOLD_ROWS:
+                    break
+        yield Statement("history_prune", _KEPT)
+        yield Statement("depth_prune", _KEPT)
+        return folded
+
+    return writing("fold_history", steps, repeat=steps)
+
+
+def _fold(age: int, width: int) -> Steps[int]:
+    slot = width * config.SECOND_US
+    ripe = {"age": age, "width": width, "slot": slot, "limit": config.HISTORY_FOLD_ROWS}
+    rows = yield Statement("history_ripe", ripe)
+    if not rows:
+        return 0
+    slots: dict[int, Tally] = {}
+    for _, at, queue, kind, sums in rows:
+        merged(slots.setdefault(at // slot * slot, {}), {(queue, kind): _decoded(sums)})
+    gone = [(part, queue, kind) for part, _, queue, kind, _ in rows]
+    yield Batch("history_drop", ("part", "queue", "kind"), gone)
+    new = [row for at, tally in slots.items() for row in _folded(at, tally)]
+    yield Batch("history_write", _COLUMNS, new, {"back": 0, "slot": slot, "width": width})
+    return len(rows)
+
+
+def _folded(at: int, tally: Tally) -> list[Row]:
+    part = new_id()
+    return [(part, at, *name, _encoded(sums)) for name, sums in bounded(tally).items()]
+
+
+def sample_depth() -> Op[bool]:
+    """Note how much waits in each queue, once a minute; whether this call did it."""
+
+    def steps() -> Steps[bool]:
+        now, is_there = (yield Statement("depth_last"))[0]
+        if is_there:
+            return False
+        rows = _sampled((yield from all_stats()))
+        if rows:
+            at = now // _MINUTE_US * _MINUTE_US
+            yield Batch("depth_write", _DEPTH_COLUMNS, rows, {"at": at})
+        return bool(rows)
+
+    return writing("sample_depth", steps, repeat=steps)
+
+
+def _sampled(queues: list[QueueStats]) -> list[Row]:
+    depths = {each.queue: _depth_of(each) for each in queues}
+    waiting = {name: depth for name, depth in depths.items() if any(depth.counts)}
+    if len(waiting) >= config.TALLY_NAMES_MAX:
+        by_size = sorted(waiting, key=lambda name: sum(waiting[name].counts))
+        others = [waiting.pop(name) for name in by_size[: -config.TALLY_NAMES_MAX + 1]]
+        waiting[OTHER] = _joined(others)
+    return [(name, *depth.counts, depth.oldest_us) for name, depth in sorted(waiting.items())]
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How many were ready, scheduled, running and retrying; the age of the oldest ready one."""
+
+    counts: tuple[int, int, int, int]
+    oldest_us: int | None
+
+
+def _depth_of(stats: QueueStats) -> Depth:
+    ready, scheduled, running, retrying = (stats.counts[state].value for state in _SAMPLED)
+    oldest = stats.oldest_ready_seconds
+    age = None if oldest is None else round(oldest * config.SECOND_US)
+    return Depth((ready, scheduled, running, retrying), age)
+
+
+def _joined(depths: list[Depth]) -> Depth:
+    """Several queues at one time."""
+    return _combined(depths, sum)
+
+
+def _highest(depths: list[Depth]) -> Depth:
+    """One queue at several times: the most that was seen of each."""
+    return _combined(depths, max)
+
+
+def _combined(depths: list[Depth], combine: Callable[[tuple[int, ...]], int]) -> Depth:
+    columns = zip(*(each.counts for each in depths), strict=True)
+    ready, scheduled, running, retrying = map(combine, columns)
+    ages = [each.oldest_us for each in depths if each.oldest_us is not None]
+    return Depth((ready, scheduled, running, retrying), max(ages, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """Which stretch of time, in microseconds, in steps of how long; of what; and told apart how."""
+
+    since: int | None
+    until: int | None
+    last: int
+    step: int | None = None
+    queue: str | None = None
+    kind: str | None = None
+    by_queue: bool = False
+    by_kind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The sums of each step, by its place; queue and kind where they are told apart."""
+
+    queue: str | None
+    kind: str | None
+    steps: dict[int, Sums] = field(default_factory=dict[int, Sums])
+
+    @property
+    def total(self) -> Sums:
+        total = Sums()
+        for sums in self.steps.values():
+            total.merge(sums)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What was asked for. `is_cut`: there was more than is read for one answer; the oldest is
+    missing, or the smallest series."""
+
+    since: datetime
+    times: list[datetime]
+    step_seconds: int
+    series: list[Series]
+    depths: dict[str, dict[int, Depth]]
+    is_cut: bool
+
+
+def read_history(asked: HistoryQuery) -> Op[History]:
+    """How runs ended, and how much waited, over a stretch of time."""
+
+    def steps() -> Steps[History]:
+        now: int = (yield Statement("clock"))[0][0]
+        window = _window(asked, now)
+        values = {
+            "since": window.since,
+            "until": window.until,
+            "queue": asked.queue,
+            "limit": config.HISTORY_ROWS_MAX,
+        }
+        rows = yield Statement("history_read", {**values, "kind": asked.kind})
+        depths = yield Statement("depth_read", values)
+        series = _series(rows, asked, window)
+        most = config.HISTORY_SERIES_MAX
+        is_cut = max(len(rows), len(depths)) >= config.HISTORY_ROWS_MAX or len(series) > most
+        return History(
+            since=from_us(window.since),
+            times=[from_us(at) for at in range(window.since, window.until, window.step)],
+            step_seconds=window.step // config.SECOND_US,
+            series=series[:most],
+            depths=_depths(depths, asked, window),
+            is_cut=is_cut,
+        )
+
+    return reading("read_history", steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    since: int
+    until: int
+    step: int
+
+    def place(self, at: int) -> int:
+        return (at - self.since) // self.step
+
+
+def _window(asked: HistoryQuery, now: int) -> _Window:
+    """The stretch in whole steps, which are as long as sums of that age are kept apart."""
+    until = min(asked.until or now, now) + 1
+    kept = now - _KEPT["kept"]
+    since = max(asked.since if asked.since is not None else until - asked.last, kept)
+    since = min(since, until - 1)
+    least = [_WRITE_US, (until - since) // config.HISTORY_POINTS_MAX]
+    least += [
+        width * config.SECOND_US
+        for age, width in config.HISTORY_FOLDS
+        if since < now - int(age) * config.SECOND_US
+    ]
+    step = max(asked.step or 0, *least)
+    # Whole widths, so that no slot lies across two steps.
+    unit = max(width for width in least if width in _UNITS_US)
+    step = -(-step // unit) * unit
+    start = since // step * step
+    return _Window(start, -(-until // step) * step, step)
+
+
+_UNITS_US: Final = frozenset(
+    {_WRITE_US, *(width * config.SECOND_US for _, width in config.HISTORY_FOLDS)}
+)
+
+
+def _series(rows: Rows, asked: HistoryQuery, window: _Window) -> list[Series]:
+    """The largest first; one alone where nothing is told apart."""
+    found: dict[tuple[str | None, str | None], Series] = {}
+    if not (asked.by_queue or asked.by_kind):
+        found[None, None] = Series(None, None)
+    for at, queue, kind, text in rows:
+        name = queue if asked.by_queue else None, kind if asked.by_kind else None
+        series = found.setdefault(name, Series(*name))
+        series.steps.setdefault(window.place(at), Sums()).merge(_decoded(text))
+    return sorted(found.values(), key=lambda each: -sum(s.total for s in each.steps.values()))
+
+
+def _depths(rows: Rows, asked: HistoryQuery, window: _Window) -> dict[str, dict[int, Depth]]:
+    """By queue, or under an empty name all together; the highest of each step."""
+    seen: dict[str, dict[int, list[Depth]]] = {}
+    for at, queue, *counts, oldest in rows:
+        ready, scheduled, running, retrying = counts
+        depth = Depth((ready, scheduled, running, retrying), oldest)
+        name = queue if asked.by_queue else ""
+        seen.setdefault(name, {}).setdefault(at, []).append(depth)
+    depths: dict[str, dict[int, Depth]] = {}
+    for name, samples in sorted(seen.items()):
+        steps: dict[int, list[Depth]] = {}
+        for at, together in samples.items():
+            steps.setdefault(window.place(at), []).append(_joined(together))
+        depths[name] = {place: _highest(each) for place, each in steps.items()}
+    return depths

@@ -1,0 +1,129 @@
+"""Counts what a process settles, a batch at a time, in memory; its sums go to the history.
+
+Nothing is written per job: one row for each queue and kind, every ten seconds and at the end. A
+process that is killed takes the sums of its last seconds with it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rowlock import config
+from rowlock.ids import new_id
+from rowlock.scheduler.service import jittered
+from rowlock.store import Settlement, Store
+from rowlock.store.ops.history import write_history
+from rowlock.store.ops.settle import Missed, is_swift
+from rowlock.store.steps import Op
+from rowlock.tally import Ended, RunEnd, Tally, bounded, counted, merged
+from rowlock.worker.report import RunSettlement
+
+_NONE = Missed()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Sums on their way to the history, under the id by which a second try is recognised."""
+
+    id: str
+    tally: Tally
+
+
+class Ledger:
+    """The sums of one process. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        self._fresh: Tally = {}
+        self._written: Tally = {}
+        self._part: _Part | None = None
+        self._turn = 0
+        self._chance = random.Random()
+
+    def settled(self, settlements: Sequence[Settlement], missed: Missed = _NONE) -> None:
+        """A batch was written, but for those that were missed."""
+        swift = [each for each in settlements if is_swift(each)]
+        if missed.lost or missed.repeated:
+            gone = {lease.id for lease in (*missed.lost, *missed.repeated)}
+            swift = [each for each in swift if each.lease.id not in gone]
+        if swift:
+            self._count_swift(swift)
+        if missed.ended:
+            self._count_slow(settlements, missed.ended)
+
+    def ended(self, runs: Iterable[Ended]) -> None:
+        """Runs were ended one by one, and what became of each is known."""
+        for run in runs:
+            sums = counted(self._fresh, (run.queue, run.kind))
+            sums.add(run.end)
+            if run.run_us is not None:
+                sums.run.add(run.run_us)
+                sums.wait.add(run.wait_us)
+
+    def _count_swift(self, swift: list[Settlement]) -> None:
+        """The many, so as little as possible for each: of a large batch some are timed."""
+        rows = [each.lease.row for each in swift]
+        names = Counter([(row.queue, row.kind) for row in rows if row is not None])
+        for name, number in names.items():
+            counted(self._fresh, name).add(RunEnd.SUCCEEDED, number)
+        stride = (len(swift) - 1) // config.TALLY_TIMED_MAX + 1
+        self._turn += 1
+        for each in swift[self._turn % stride :: stride]:
+            row, seconds = each.lease.row, _seconds_of(each)
+            assert row is not None
+            if seconds is not None:
+                sums = counted(self._fresh, (row.queue, row.kind))
+                sums.run.add(round(seconds * config.SECOND_US), stride)
+                sums.wait.add((row.started_at or row.run_at) - row.run_at, stride)
+
+    def _count_slow(self, settlements: Sequence[Settlement], ended: Sequence[Ended]) -> None:
+        """This process has timed its runs better than the database; None never started."""
+        seconds = {each.lease.id: _seconds_of(each) for each in settlements}
+        self.ended(
+            run._replace(run_us=None if (took := seconds[run.id]) is None else round(took * 10**6))
+            for run in ended
+        )
+
+    @property
+    def totals(self) -> Tally:
+        """All that was counted since the start."""
+        parts = [self._fresh] if self._part is None else [self._part.tally, self._fresh]
+        totals = merged({}, self._written)
+        for part in parts:
+            merged(totals, part)
+        return bounded(totals)
+
+    # Writing
+
+    async def write_on(self, store: Store) -> float:
+        """Write what there is; in how many seconds again."""
+        await self.awrite(store)
+        return jittered(config.HISTORY_WRITE_SECONDS, self._chance)
+
+    async def awrite(self, store: Store) -> None:
+        """Write what there is. What could not be written is there for the next try."""
+        if (op := self._next()) is not None:
+            await store.arun(op)
+            self._done()
+
+    def write(self, store: Store) -> None:
+        """As `awrite`."""
+        if (op := self._next()) is not None:
+            store.run(op)
+            self._done()
+
+    def _next(self) -> Op[None] | None:
+        if self._part is None and self._fresh:
+            self._part, self._fresh = _Part(new_id(), self._fresh), {}
+        return None if self._part is None else write_history(self._part.tally, part=self._part.id)
+
+    def _done(self) -> None:
+        assert self._part is not None
+        self._written = bounded(merged(self._written, self._part.tally))
+        self._part = None
+
+
+def _seconds_of(settlement: Settlement) -> float | None:
+    return settlement.seconds if isinstance(settlement, RunSettlement) else None

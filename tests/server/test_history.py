@@ -1,0 +1,170 @@
+"""`/v1/history`: what workers have counted, and what the server has counted for those of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import rowlock
+from rowlock.lifecycle import Failed
+from rowlock.store import Settlement
+from rowlock.store.ops.history import sample_depth
+from rowlock.worker.ledger import Ledger
+from tests.server.running import Running
+
+
+def lease(api: Running, **options: Any) -> dict[str, Any]:
+    asked = {"worker": "node-1", "kinds": ["ping"], **options}
+    (held,) = api("work").post("/v1/leases", json=asked).json()["leases"]
+    return held
+
+
+def settle(api: Running, held: dict[str, Any], **outcome: Any) -> None:
+    settlement = {"id": held["id"], "token": held["token"], **outcome}
+    answer = api("work").post("/v1/leases/settle", json={"settlements": [settlement]})
+    assert 1 == answer.json()["settled"]
+
+
+def history(api: Running, **query: Any) -> dict[str, Any]:
+    answer = api("read").get("/v1/history", params={"range": "5m", **query})
+    assert 200 == answer.status_code, answer.text
+    return answer.json()
+
+
+def written(api: Running) -> None:
+    """What the server has counted, written now instead of in ten seconds."""
+    service = api.server._api.service
+    service.ledger.write(service.store)
+
+
+def test_settles_over_http_are_counted(api: Running):
+    """By what became of them, which the server decides."""
+    for outcome in (
+        {"outcome": "succeeded"},
+        {"outcome": "failed"},
+        {"outcome": "failed", "permanent": True},
+        {"outcome": "cancelled"},
+        {"outcome": "released", "delay": 60},
+    ):
+        api.app.enqueue("ping", queue="web")
+        settle(api, lease(api, queues=["web"]), **outcome)
+    written(api)
+    found = history(api, by="queue,kind")
+    (series,) = found["series"]
+
+    assert ("web", "ping") == (series["queue"], series["kind"])
+    ends = ("succeeded", "retrying", "dead", "cancelled", "released")
+    assert [1] * 5 == [series["total"][end] for end in ends]
+    assert [1] * 5 == [sum(series[end]) for end in ends]
+    assert {len(found["times"])} == {len(series[name]) for name in (*ends, "run_p99", "wait_p50")}
+    assert 5 == series["total"]["run"]["count"]
+    assert 0 <= series["total"]["wait"]["p50"] <= series["total"]["wait"]["p99"] < 60
+
+
+def test_embedded_workers_count(api: Running, module_url: str):
+    """Each batch in memory, written at the end of the worker, and every ten seconds."""
+    app = rowlock.App(module_url)
+
+    @app.task(queue="web")
+    async def fine() -> None: ...
+
+    @app.task(queue="web", max_attempts=1)
+    def broken() -> None:
+        raise ValueError("x")
+
+    for _ in range(150):
+        fine.enqueue()
+    broken.enqueue()
+
+    async def work() -> None:
+        async with app.worker(queues=["web"]):
+            while not all(  # noqa: ASYNC110  # the worker has no signal for this
+                job.state.is_terminal for job in await app.alist(limit=200)
+            ):
+                await asyncio.sleep(0.01)
+        await app.aclose()
+
+    asyncio.run(work())
+    by_kind = {series["kind"]: series["total"] for series in history(api, by="kind")["series"]}
+
+    assert (150, 0) == (by_kind["fine"]["succeeded"], by_kind["fine"]["dead"])
+    assert (0, 1) == (by_kind["broken"]["succeeded"], by_kind["broken"]["dead"])
+    # Of large batches some runs are timed, and stand for the others.
+    assert 75 <= by_kind["fine"]["run"]["count"] <= 300
+
+
+def test_depths_are_shown(api: Running):
+    """Of each queue, or of all together."""
+    for queue in ("a", "a", "b"):
+        api.app.enqueue("ping", queue=queue)
+    api.app.store.run(sample_depth())
+    apart, together = history(api, by="queue")["depths"], history(api)["depths"]
+
+    assert ["a", "b"] == [each["queue"] for each in apart]
+    assert [2, 1] == [max(filter(None, each["ready"])) for each in apart]
+    (depth,) = together
+    assert (None, 3) == (depth["queue"], max(filter(None, depth["ready"])))
+
+
+def test_ranges(api: Running):
+    """Steps and times fit the range; a stretch may be named instead."""
+    for name, step, least, most in (
+        ("5m", 30, 10, 12),
+        ("1h", 60, 60, 62),
+        ("24h", 600, 144, 146),
+        ("7d", 3_600, 168, 170),
+    ):
+        found = history(api, range=name)
+        assert step == found["step"]
+        assert least <= len(found["times"]) <= most
+    named = history(api, since="2020-01-01T00:00:00Z", until="2099-01-01T00:00:00Z")
+    assert 168 <= len(named["times"]) <= 170
+
+
+def test_bad_queries_are_named(api: Running):
+    """As everywhere."""
+    for query in ({"range": "2h"}, {"step": "5"}, {"by": "tenant"}, {"since": "yesterday"}):
+        answer = api("read").get("/v1/history", params=query)
+        assert (422, list(query)) == (
+            answer.status_code,
+            [each["field"] for each in answer.json()["errors"]],
+        )
+
+
+def test_a_failed_write_is_kept_for_the_next(api: Running):
+    """And is not counted twice: the second try has the id of the first."""
+    ledger = Ledger()
+    (job,) = [api.app.enqueue("ping", queue="web")]
+    (held,) = api.app.store.claim(worker="w", queues=["web"])
+    settlements = [Settlement(held, Failed("E", "m"))]
+    from rowlock.store.ops.settle import settle as settle_op
+
+    missed = api.app.store.run(settle_op(settlements, chance=api.server._api.service.chance))
+    ledger.settled(settlements, missed)
+    first = ledger._next()
+    assert first is not None
+    api.app.store.run(first)
+    ledger.write(api.app.store)
+
+    assert job.id == held.id
+    assert 1 == history(api)["series"][0]["total"]["retrying"]
+    assert 1 == sum(sums.total for sums in ledger.totals.values())
+
+
+def test_the_server_writes_by_itself(module_url: str):
+    """At its end at the latest."""
+    from tests.server.conftest import empty, make_app
+
+    empty(module_url)
+    with Running(make_app(module_url)) as running:
+        running.make_tokens()
+        running.app.enqueue("ping")
+        settle(running, lease(running), outcome="succeeded")
+    app = make_app(module_url)
+    with Running(app) as again:
+        again.make_tokens()
+        deadline = time.monotonic() + 30
+        while not history(again)["series"][0]["total"]["succeeded"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)

@@ -1,0 +1,180 @@
+"""History: parts are added up, folded into longer slots, and removed after a week."""
+
+from __future__ import annotations
+
+from rowlock import config
+from rowlock.ids import new_id
+from rowlock.store.ops.history import (
+    History,
+    HistoryQuery,
+    fold_history,
+    read_history,
+    sample_depth,
+    write_history,
+)
+from rowlock.tally import OTHER, RunEnd, Sums, Tally
+from tests.store.jobs import enqueue, start
+
+HOUR = 3_600 * config.SECOND_US
+
+
+def sums(number: int, *, end: RunEnd = RunEnd.SUCCEEDED) -> Sums:
+    made = Sums()
+    made.add(end, number)
+    made.run.add(20_000, number)
+    made.wait.add(700, number)
+    return made
+
+
+def write(store, tally: Tally, *, part: str | None = None) -> None:
+    store.run(write_history(tally, part=part or new_id()))
+
+
+def read(store, last: int = HOUR, **options) -> History:
+    return store.run(read_history(HistoryQuery(None, None, last, **options)))
+
+
+def total(store, last: int = HOUR) -> int:
+    return read(store, last).series[0].total.of(RunEnd.SUCCEEDED)
+
+
+def rows(store) -> int:
+    """How many parts there are: folding a thousand hours later would not change them."""
+    return store.run(read_history_rows())
+
+
+def read_history_rows():
+    from rowlock.store.steps import Statement, reading
+
+    def steps():
+        values = {"since": 0, "until": 2**60, "queue": None, "kind": None, "limit": 10**6}
+        return len((yield Statement("history_read", values)))
+
+    return reading("rows", steps)
+
+
+def test_parts_of_many_are_added_up(store, clock):
+    """Whoever wrote them."""
+    write(store, {("mail", "send"): sums(3)})
+    write(store, {("mail", "send"): sums(4), ("shop", "order"): sums(2, end=RunEnd.DEAD)})
+    clock.advance(10)
+    found = read(store, by_queue=True, by_kind=True)
+
+    assert [("mail", "send"), ("shop", "order")] == [(s.queue, s.kind) for s in found.series]
+    mail, shop = (each.total for each in found.series)
+    assert (7, 7) == (mail.of(RunEnd.SUCCEEDED), mail.run.count)
+    assert (0, 2) == (shop.of(RunEnd.SUCCEEDED), shop.of(RunEnd.DEAD))
+    assert 0.01 < (mail.run.quantile(0.5) or 0) <= 0.02
+    assert not found.is_cut
+
+
+def test_a_part_that_is_written_twice_counts_once(store):
+    """The answer to the first was lost."""
+    part = new_id()
+    write(store, {("mail", "send"): sums(3)}, part=part)
+    write(store, {("mail", "send"): sums(3)}, part=part)
+
+    assert 3 == total(store)
+
+
+def test_times_lie_where_they_belong(store, clock):
+    """Each step has its own sums, and the steps cover the stretch that was asked for."""
+    write(store, {("mail", "send"): sums(1)})
+    clock.advance(120)
+    write(store, {("mail", "send"): sums(2)})
+    found = read(store, step=60 * config.SECOND_US)
+    (series,) = found.series
+    places = sorted(series.steps)
+
+    assert [1, 2] == [series.steps[place].total for place in places]
+    assert 2 == places[1] - places[0]
+    assert 60 <= len(found.times) <= 62 and 60 == found.step_seconds
+    assert all(0 <= place < len(found.times) for place in places)
+
+
+def test_filters_and_groups(store):
+    """By queue, by kind, by both, or all together."""
+    write(store, {("a", "x"): sums(1), ("a", "y"): sums(2), ("b", "y"): sums(4)})
+
+    assert 7 == total(store)
+    by_kind = read(store, by_kind=True).series
+    assert [(None, "y", 6), (None, "x", 1)] == [(s.queue, s.kind, s.total.total) for s in by_kind]
+    (only,) = read(store, queue="a", kind="y").series
+    assert 2 == only.total.total
+
+
+def test_nothing_happened(store):
+    """One empty series, for a chart that stays."""
+    (series,) = read(store).series
+
+    assert {} == series.steps
+    assert [] == read(store, by_kind=True).series
+
+
+def test_old_sums_are_folded(store, clock):
+    """Into minutes, then five, then an hour; nothing of them is lost."""
+    for _ in range(12):
+        write(store, {("mail", "send"): sums(1), ("shop", "order"): sums(1)})
+        clock.advance(10)
+    before = rows(store)
+    counts = [24, before]
+    for later in (900, 2 * 3_600, 26 * 3_600):
+        clock.advance(later)
+        store.run(fold_history())
+        counts.append(rows(store))
+        assert 24 == total(store, 7 * 24 * HOUR)
+
+    assert [24, 24] == counts[:2]
+    assert counts[2] in (4, 6) and counts[3] in (2, 4) and counts[4] in (2, 4)
+    assert 0 == store.run(fold_history())
+
+
+def test_folding_bounds_the_names(store, clock):
+    """Names that come and go in many processes become few."""
+    for number in range(3):
+        made = {("q", f"{number}-{name}"): sums(1) for name in range(config.TALLY_NAMES_MAX)}
+        write(store, made)
+    clock.advance(3_600)
+    store.run(fold_history())
+    found = read(store, 2 * HOUR, by_queue=True, by_kind=True)
+
+    assert found.is_cut
+    assert (OTHER, OTHER) == (found.series[0].queue, found.series[0].kind)
+    assert 3 * config.TALLY_NAMES_MAX == total(store, 2 * HOUR)
+
+
+def test_a_week_is_kept(store, clock):
+    """Then sums and samples go."""
+    write(store, {("mail", "send"): sums(3)})
+    enqueue(store)
+    assert store.run(sample_depth())
+    clock.advance(config.HISTORY_KEEP_SECONDS + 3_600)
+    store.run(fold_history())
+
+    assert 0 == rows(store)
+    assert {} == read(store, 10**15).depths
+
+
+def test_steps_are_no_finer_than_what_is_kept(store):
+    """A chart of a week has hours, whatever it asks for."""
+    steps = [read(store, last, step=10 * config.SECOND_US).step_seconds
+             for last in (HOUR // 12, HOUR, 24 * HOUR, 7 * 24 * HOUR)]  # fmt: skip
+
+    assert [10, 60, 300, 3_600] == steps
+
+
+def test_queues_are_sampled_once_a_minute(store, clock):
+    """How much waits and runs, and how old the oldest ready job is."""
+    start(store, queue="mail")
+    enqueue(store, queue="mail")
+    enqueue(store, queue="mail", delay=3_600)
+    clock.advance(5)
+    assert store.run(sample_depth())
+    assert not store.run(sample_depth())
+    clock.advance(60)
+    assert store.run(sample_depth())
+    found = read(store, by_queue=True, step=600 * config.SECOND_US)
+    (depth,) = found.depths["mail"].values()
+
+    assert (1, 1, 1, 0) == depth.counts
+    assert 65 * config.SECOND_US == depth.oldest_us

@@ -48,6 +48,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/count": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How many jobs fit
+         * @description Exact to 10,000; beyond, or among more than 50,000 rows, at least so many. Scope: `read`.
+         */
+        get: operations["countJobs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/{id}": {
         parameters: {
             query?: never;
@@ -492,6 +512,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How runs ended, and how much waited, over the last minutes, hours or days
+         * @description Kept for a week. What the runs of the last ten seconds came to may be missing, and so are the last seconds of a worker that was killed. Scope: `read`.
+         */
+        get: operations["getHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tokens": {
         parameters: {
             query?: never;
@@ -729,6 +769,14 @@ export interface components {
             text: string;
         };
         /**
+         * Count
+         * @description A number of jobs; where it is not `exact` it is an estimate.
+         */
+        Count: {
+            value: number;
+            exact: boolean;
+        };
+        /**
          * Job
          * @description A job, with its payload, its result, and the errors of its attempts, oldest first.
          */
@@ -837,6 +885,7 @@ export interface components {
              *       "tenant": null,
              *       "key": null,
              *       "tag": null,
+             *       "error": null,
              *       "since": null,
              *       "until": null
              *     }
@@ -871,6 +920,8 @@ export interface components {
             /** @default null */
             tag: string | null;
             /** @default null */
+            error: string | null;
+            /** @default null */
             since: string | null;
             /** @default null */
             until: string | null;
@@ -898,14 +949,6 @@ export interface components {
             updated_at: string;
             finished_at: string | null;
             problem: string | null;
-        };
-        /**
-         * Count
-         * @description A number of jobs; where it is not `exact` it is an estimate.
-         */
-        Count: {
-            value: number;
-            exact: boolean;
         };
         /**
          * BulkPreview
@@ -1300,6 +1343,99 @@ export interface components {
          */
         Scope: "admin" | "enqueue" | "read" | "work";
         /**
+         * HistoryRange
+         * @description The last five minutes, hour, day or week.
+         * @enum {unknown}
+         */
+        HistoryRange: "1h" | "24h" | "5m" | "7d";
+        /**
+         * HistoryGrouping
+         * @description What is told apart.
+         * @enum {unknown}
+         */
+        HistoryGrouping: "all" | "kind" | "queue" | "queue,kind";
+        /**
+         * History
+         * @description Lists are parallel to `times`, `step` seconds apart; the last step is still going on.
+         *
+         *         `is_cut`: the oldest, or the smallest series, are left out.
+         */
+        History: {
+            times: string[];
+            step: number;
+            by: components["schemas"]["HistoryGrouping"];
+            series: components["schemas"]["HistorySeries"][];
+            depths: components["schemas"]["HistoryDepth"][];
+            is_cut: boolean;
+        };
+        /**
+         * HistorySeries
+         * @description Numbers of runs by how they ended, and percentiles of their times in seconds: for each of
+         *         `times`, the step that begins then. Null: nothing ran.
+         */
+        HistorySeries: {
+            queue: string | null;
+            kind: string | null;
+            total: components["schemas"]["HistoryTotal"];
+            succeeded: number[];
+            retrying: number[];
+            dead: number[];
+            cancelled: number[];
+            released: number[];
+            run_p50: (number | null)[];
+            run_p95: (number | null)[];
+            run_p99: (number | null)[];
+            wait_p50: (number | null)[];
+            wait_p95: (number | null)[];
+            wait_p99: (number | null)[];
+        };
+        /**
+         * HistoryTotal
+         * @description How the runs of the whole stretch ended, how long they ran, and waited once they were due.
+         */
+        HistoryTotal: {
+            succeeded: number;
+            retrying: number;
+            dead: number;
+            cancelled: number;
+            released: number;
+            run: components["schemas"]["HistoryTimes"];
+            wait: components["schemas"]["HistoryTimes"];
+        };
+        /**
+         * HistoryTimes
+         * @description A distribution of times in seconds; percentiles are read off the buckets.
+         */
+        HistoryTimes: {
+            count: number;
+            mean: number | null;
+            p50: number | null;
+            p95: number | null;
+            p99: number | null;
+            buckets: components["schemas"]["HistoryBucket"][];
+        };
+        /**
+         * HistoryBucket
+         * @description How many times lay above the bucket before, and not above `up_to` seconds (null: no end).
+         */
+        HistoryBucket: {
+            up_to: number | null;
+            count: number;
+        };
+        /**
+         * HistoryDepth
+         * @description How many jobs were in each state, sampled once a minute, the highest of each step; and the
+         *         age of the oldest ready one. Null: no sample. `queue` null: all together.
+         */
+        HistoryDepth: {
+            queue: string | null;
+            ready: (number | null)[];
+            scheduled: (number | null)[];
+            running: (number | null)[];
+            retrying: (number | null)[];
+            oldest_ready_seconds: (number | null)[];
+        };
+        /**
          * Tokens
          * @description All tokens, newest first; revoked and expired ones too.
          */
@@ -1524,6 +1660,8 @@ export interface operations {
                 tenant?: string;
                 key?: string;
                 tag?: string;
+                /** @description Text in the errors of its attempts, in any case. */
+                error?: string;
                 /** @description Created then or later. */
                 since?: string;
                 /** @description Created before. */
@@ -1745,6 +1883,53 @@ export interface operations {
             408: components["responses"]["Problem408"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    countJobs: {
+        parameters: {
+            query?: {
+                state?: components["schemas"]["JobState"];
+                kind?: string;
+                queue?: string;
+                tenant?: string;
+                key?: string;
+                tag?: string;
+                /** @description Text in the errors of its attempts, in any case. */
+                error?: string;
+                /** @description Created then or later. */
+                since?: string;
+                /** @description Created before. */
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "value": 37,
+                     *       "exact": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Count"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            405: components["responses"]["Problem405"];
             421: components["responses"]["Problem421"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
@@ -2021,6 +2206,7 @@ export interface operations {
                  *         "tenant": null,
                  *         "key": null,
                  *         "tag": null,
+                 *         "error": null,
                  *         "since": null,
                  *         "until": null
                  *       },
@@ -2048,6 +2234,7 @@ export interface operations {
                      *         "tenant": null,
                      *         "key": null,
                      *         "tag": null,
+                     *         "error": null,
                      *         "since": null,
                      *         "until": null
                      *       },
@@ -2112,6 +2299,7 @@ export interface operations {
                      *         "tenant": null,
                      *         "key": null,
                      *         "tag": null,
+                     *         "error": null,
                      *         "since": null,
                      *         "until": null
                      *       },
@@ -2792,6 +2980,147 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Me"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            405: components["responses"]["Problem405"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getHistory: {
+        parameters: {
+            query?: {
+                range?: components["schemas"]["HistoryRange"];
+                /** @description Instead of `range`; a week ago at most. */
+                since?: string;
+                /** @description With `since`; now if left out. */
+                until?: string;
+                /** @description Seconds between two points; longer where sums of that age are kept in longer slots, or there would be too many. */
+                step?: number;
+                queue?: string;
+                kind?: string;
+                by?: components["schemas"]["HistoryGrouping"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "times": [
+                     *         "2030-01-31T12:00:00Z"
+                     *       ],
+                     *       "step": 60,
+                     *       "by": "kind",
+                     *       "series": [
+                     *         {
+                     *           "queue": null,
+                     *           "kind": "send_email",
+                     *           "total": {
+                     *             "succeeded": 12,
+                     *             "retrying": 0,
+                     *             "dead": 0,
+                     *             "cancelled": 0,
+                     *             "released": 0,
+                     *             "run": {
+                     *               "count": 12,
+                     *               "mean": 0.02,
+                     *               "p50": 0.0175,
+                     *               "p95": 0.01975,
+                     *               "p99": 0.01995,
+                     *               "buckets": [
+                     *                 {
+                     *                   "up_to": 0.02,
+                     *                   "count": 12
+                     *                 }
+                     *               ]
+                     *             },
+                     *             "wait": {
+                     *               "count": 12,
+                     *               "mean": 0.0009,
+                     *               "p50": 0.00085,
+                     *               "p95": 0.000985,
+                     *               "p99": 0.000997,
+                     *               "buckets": [
+                     *                 {
+                     *                   "up_to": 0.001,
+                     *                   "count": 12
+                     *                 }
+                     *               ]
+                     *             }
+                     *           },
+                     *           "succeeded": [
+                     *             12
+                     *           ],
+                     *           "retrying": [
+                     *             0
+                     *           ],
+                     *           "dead": [
+                     *             0
+                     *           ],
+                     *           "cancelled": [
+                     *             0
+                     *           ],
+                     *           "released": [
+                     *             0
+                     *           ],
+                     *           "run_p50": [
+                     *             0.0175
+                     *           ],
+                     *           "run_p95": [
+                     *             0.01975
+                     *           ],
+                     *           "run_p99": [
+                     *             0.01995
+                     *           ],
+                     *           "wait_p50": [
+                     *             0.00085
+                     *           ],
+                     *           "wait_p95": [
+                     *             0.000985
+                     *           ],
+                     *           "wait_p99": [
+                     *             0.000997
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "depths": [
+                     *         {
+                     *           "queue": null,
+                     *           "ready": [
+                     *             3
+                     *           ],
+                     *           "scheduled": [
+                     *             0
+                     *           ],
+                     *           "running": [
+                     *             1
+                     *           ],
+                     *           "retrying": [
+                     *             0
+                     *           ],
+                     *           "oldest_ready_seconds": [
+                     *             0.4
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "is_cut": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["History"];
                 };
             };
             401: components["responses"]["Problem401"];

@@ -16,9 +16,10 @@ from rowlock.server import shapes
 from rowlock.server.enqueue import payload_of
 from rowlock.server.problems import Refusal
 from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import JobSummary, JsonObject, Name, Time, copied
+from rowlock.server.shapes import Count, JobSummary, JsonObject, Name, Time, copied
 from rowlock.store import JobFilter
 from rowlock.store.ops.audit import audited
+from rowlock.store.ops.bulk import count_jobs
 from rowlock.store.ops.hold import read_log
 from rowlock.store.ops.look import get, list_jobs
 from rowlock.store.ops.manage import cancel, delete, job_filter, retry
@@ -26,8 +27,8 @@ from rowlock.store.ops.why import why
 from rowlock.tokens import Scope
 
 
-class JobQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which jobs, and which page of them."""
+class JobChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs."""
 
     state: JobState | None = None
     kind: Name | None = None
@@ -35,8 +36,16 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tenant: Name | None = None
     key: Name | None = None
     tag: Name | None = None
+    error: (
+        Annotated[Name, Meta(description="Text in the errors of its attempts, in any case.")] | None
+    ) = None
     since: Annotated[Time, Meta(description="Created then or later.")] | None = None
     until: Annotated[Time, Meta(description="Created before.")] | None = None
+
+
+class JobQuery(JobChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs, and which page of them."""
+
     limit: Annotated[int, Meta(ge=1, le=config.HTTP_LIST_LIMIT_MAX)] = 50
     cursor: Annotated[str, Meta(description="The `next` of the page before.")] | None = None
 
@@ -93,9 +102,15 @@ async def list_page(call: Call[None, JobQuery]) -> Answer:
 
 def filter_of(call: Call[Any, Any], asked: Any) -> JobFilter:
     """The filter of a request, within the tenant of whoever asks."""
-    names = ("kind", "queue", "key", "tag", "since", "until")
+    names = ("kind", "queue", "key", "tag", "error", "since", "until")
     chosen = {name: getattr(asked, name) for name in names}
     return job_filter(**chosen, tenant=call.caller.tenant_of(asked.tenant))
+
+
+async def count_page(call: Call[None, JobChoice]) -> Answer:
+    op = count_jobs(filter_of(call, call.query), state=call.query.state)
+    found = await call.service.store.arun(op)
+    return Answer(copied(found, Count))
 
 
 async def get_job(call: Call[None, None]) -> Answer:
@@ -216,6 +231,18 @@ ROUTES: list[AnyRoute] = [
         query=JobQuery,
         answers={200: JobPage},
         example=Example(JobPage(jobs=[copied(_JOB, JobSummary)], next=None)),
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/count",
+        operation="countJobs",
+        summary="How many jobs fit",
+        description="Exact to 10,000; beyond, or among more than 50,000 rows, at least so many.",
+        handler=count_page,
+        scopes=scopes(Scope.READ),
+        query=JobChoice,
+        answers={200: Count},
+        example=Example(Count(value=37, exact=True)),
     ),
     Route(
         method="GET",

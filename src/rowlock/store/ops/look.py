@@ -91,7 +91,7 @@ class Listing:
 
     def values(self) -> dict[str, object]:
         state = {"state": self.state, "limit": self.limit}
-        return {**self.chosen.values(), **self.bounds(), **state}
+        return {**self.chosen.parameters(), **self.bounds(), **state}
 
 
 def list_jobs(

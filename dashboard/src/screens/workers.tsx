@@ -1,1 +1,92 @@
-export function Workers() { return <h1>Workers</h1>; }
+import { get, type Schemas } from "../api.ts";
+import { plural, shortId } from "../format.ts";
+import { now, useLive } from "../live.ts";
+import { to } from "../router.ts";
+import { Age, Command, Empty, Head, Skeleton, Time, Trouble } from "../ui/basics.tsx";
+
+type Worker = Schemas["Worker"];
+type Summary = Schemas["JobSummary"];
+
+const EVERY_MS = 4000;
+const SILENT_MS = 45_000;
+
+interface Found {
+  workers: Worker[];
+  running: Map<string, Summary>;
+}
+
+async function load(signal: AbortSignal): Promise<Found> {
+  const [workers, jobs] = await Promise.all([
+    get<Schemas["Workers"]>("v1/workers", {}, signal),
+    get<Schemas["JobPage"]>("v1/jobs", { state: "running", limit: 200 }, signal),
+  ]);
+  return { workers: workers.workers, running: new Map(jobs.jobs.map((job) => [job.id, job])) };
+}
+
+export function Workers() {
+  const live = useLive(load, EVERY_MS, []);
+  const found = live.data;
+  const running = found?.workers.reduce((sum, each) => sum + each.running.length, 0) ?? 0;
+  return (
+    <>
+      <Head title="Workers" sub={found?.workers.length ? `${plural(found.workers.length, "worker")}, ${plural(running, "job")} running.` : undefined} />
+      {live.problem ? <Trouble problem={live.problem} retry={live.refresh} /> : null}
+      {!found && !live.problem ? <Skeleton /> : null}
+      {found?.workers.length === 0 ? (
+        <Empty icon="workers" title="No worker is running">
+          <p>Nothing is done until there is one:</p>
+          <Command>rowlock --app shop:app worker</Command>
+        </Empty>
+      ) : null}
+      {found?.workers.length ? (
+        <ul class="cards">
+          {found.workers.map((each) => <Card key={each.id} worker={each} running={found.running} />)}
+        </ul>
+      ) : null}
+    </>
+  );
+}
+
+function Card({ worker, running }: { worker: Worker; running: Map<string, Summary> }) {
+  const isSilent = !worker.last_beat_at || now.value - Date.parse(worker.last_beat_at) > SILENT_MS;
+  return (
+    <li class="card worker">
+      <div class="card-main">
+        <h2>{worker.host || worker.id} {worker.pid ? <span class="soft">process {worker.pid}</span> : null}
+          {isSilent ? <span class="tag tag-bad">silent</span> : null}</h2>
+        <p class="soft"><code>{worker.id}</code></p>
+        <p class="soft">
+          Serves {worker.queues.length ? worker.queues.join(", ") : "all queues"}
+          {worker.kinds.length ? ` · ${plural(worker.kinds.length, "kind")}` : ""}
+        </p>
+      </div>
+      <dl class="card-facts">
+        <div><dt>Beat</dt><dd><Time at={worker.last_beat_at} empty="never" /></dd></div>
+        <div><dt>Since</dt><dd><Time at={worker.started_at} empty="unknown" /></dd></div>
+      </dl>
+      <Running worker={worker} running={running} />
+    </li>
+  );
+}
+
+const SHOWN_MAX = 20;
+
+function Running({ worker, running }: { worker: Worker; running: Map<string, Summary> }) {
+  if (!worker.running.length) return <p class="worker-jobs soft">Idle.</p>;
+  return (
+    <ul class="worker-jobs lines">
+      {worker.running.slice(0, SHOWN_MAX).map((id) => {
+        const job = running.get(id);
+        return (
+          <li key={id}>
+            <a class="name" href={to(["jobs", id])}>{job?.kind ?? "job"}</a>
+            <span class="id soft">{shortId(id)}</span>
+            <span class="grow soft">{job?.progress ? `${Math.round(job.progress.fraction * 100)} % ${job.progress.text}` : ""}</span>
+            {job?.started_at ? <span class="soft">for <Age since={job.started_at} /></span> : null}
+          </li>
+        );
+      })}
+      {worker.running.length > SHOWN_MAX ? <li class="soft">and {worker.running.length - SHOWN_MAX} more</li> : null}
+    </ul>
+  );
+}

@@ -269,3 +269,21 @@ HISTORY_FOLD_ROWS: Final = 2_000
 HISTORY_ROWS_MAX: Final = 100_000
 HISTORY_POINTS_MAX: Final = 1_500
 HISTORY_SERIES_MAX: Final = 100
+
+# Events. A process writes what happened so often, at most; a server reads it so often, while
+# somebody listens; and it is kept for so long.
+EVENTS_SECONDS: Final = 0.5
+EVENTS_KEEP_SECONDS: Final = 600.0
+# A row tells of so many things one by one, and of so many more by their numbers.
+EVENTS_SINGLE_MAX: Final = 25
+# So many rows are read at once. Rows that are committed late are looked for among the last ones.
+EVENTS_ROWS_MAX: Final = 500
+EVENTS_OVERLAP_ROWS: Final = 100
+# New jobs are looked for among those made in the last seconds, so many of them.
+EVENTS_NEW_SECONDS: Final = 3.0
+EVENTS_NEW_MAX: Final = 200
+# A listener that reads slowly loses the oldest of so many; and so many may listen at once.
+EVENTS_BUFFER_MAX: Final = 1_000
+HTTP_LISTENERS_MAX: Final = 200
+# Without news, a word so often, so that proxies do not take the line for dead.
+HTTP_STREAM_BEAT_SECONDS: Final = 15.0

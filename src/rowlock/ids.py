@@ -77,3 +77,8 @@ def parse_id(value: str | uuid.UUID, *, option: str = "id") -> str:
         return str(uuid.UUID(value))
     except (ValueError, AttributeError, TypeError):
         raise OptionInvalid(option, f"must be a UUID, not {value!r}") from None
+
+
+def id_at(millisecond: int) -> str:
+    """The lowest id that can be made in a millisecond since 1970."""
+    return str(uuid.UUID(int=(max(0, millisecond) << 80) | _VERSION_7 | _VARIANT))

@@ -43,7 +43,13 @@ class FakeStore:
     """Fails the first calls of each kind."""
 
     def __init__(self) -> None:
-        self.calls = {"sweep": 0, "prune": 0, "sample_depth": 0, "fold_history": 0}
+        self.calls = {
+            "sweep": 0,
+            "prune": 0,
+            "sample_depth": 0,
+            "fold_history": 0,
+            "prune_events": 0,
+        }
         self.is_done = asyncio.Event()
 
     async def arun(self, op: Op[Seen]) -> Seen:

@@ -28,6 +28,7 @@ EMPTIED = (
     "bulk",
     "history",
     "depth",
+    "event",
 )
 
 

@@ -118,6 +118,7 @@ def test_ranges(api: Running):
         found = history(api, range=name)
         assert step == found["step"]
         assert least <= len(found["times"]) <= most
+    assert 120 == history(api, step=120)["step"]
     named = history(api, since="2020-01-01T00:00:00Z", until="2099-01-01T00:00:00Z")
     assert 168 <= len(named["times"]) <= 170
 

@@ -48,6 +48,9 @@ def test_the_server_keeps_its_promises(running: Running, case: schemathesis.Case
     if isinstance(wait, int | float) and 0 < wait <= config.HTTP_WAIT_SECONDS_MAX:
         # To wait for a minute is right, and of no use here.
         case.body["wait"] = 0
+    if case.operation.definition.raw["operationId"] == "streamEvents":
+        # To listen for ever, too.
+        case.query = {**(case.query or {}), "seconds": 0}
     token = running.tokens["admin", None]
     case.call_and_validate(
         base_url=running.address,

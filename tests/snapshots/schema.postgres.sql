@@ -37,6 +37,12 @@ TABLE depth (
     oldest_us bigint
 );
 
+TABLE event (
+    id bigint NOT NULL
+    at bigint NOT NULL
+    events text NOT NULL
+);
+
 TABLE finished (
     id uuid NOT NULL
     run_at bigint NOT NULL
@@ -193,6 +199,8 @@ CREATE INDEX audit_tenant ON rowlock.audit USING btree (tenant, id) WHERE (tenan
 CREATE UNIQUE INDEX bulk_pkey ON rowlock.bulk USING btree (id);
 CREATE INDEX bulk_running ON rowlock.bulk USING btree (id) WHERE (finished_at IS NULL);
 CREATE UNIQUE INDEX depth_pkey ON rowlock.depth USING btree (at, queue);
+CREATE INDEX event_at ON rowlock.event USING btree (at);
+CREATE UNIQUE INDEX event_pkey ON rowlock.event USING btree (id);
 CREATE INDEX finished_dead ON rowlock.finished USING btree (finished_at, id) WHERE (state = 'dead'::text);
 CREATE INDEX finished_expiry ON rowlock.finished USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 CREATE INDEX finished_key ON rowlock.finished USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key_hold = '-1'::integer);

@@ -37,6 +37,12 @@ TABLE rowlock_depth (
     oldest_us integer
 );
 
+TABLE rowlock_event (
+    id integer PRIMARY KEY 1
+    at integer NOT NULL
+    events text NOT NULL
+);
+
 TABLE rowlock_finished (
     id text NOT NULL PRIMARY KEY 1
     run_at integer NOT NULL
@@ -190,6 +196,7 @@ CREATE INDEX rowlock_audit_expiry ON rowlock_audit (at);
 CREATE INDEX rowlock_audit_target ON rowlock_audit (target, id);
 CREATE INDEX rowlock_audit_tenant ON rowlock_audit (tenant, id) WHERE tenant IS NOT NULL;
 CREATE INDEX rowlock_bulk_running ON rowlock_bulk (id) WHERE finished_at IS NULL;
+CREATE INDEX rowlock_event_at ON rowlock_event (at);
 CREATE INDEX rowlock_finished_dead ON rowlock_finished (finished_at, id) WHERE state = 'dead';
 CREATE INDEX rowlock_finished_expiry ON rowlock_finished (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX rowlock_finished_key ON rowlock_finished (coalesce(tenant, ''), kind, key) WHERE key_hold = -1;

@@ -18,7 +18,7 @@ from tests.conftest import create_database, drop_database, pooled, with_database
 
 TABLES = [
     *("job", "finished", "key_hold", "queue", "worker", "log", "schedule"),
-    *("token", "audit", "bulk", "history", "depth"),
+    *("token", "audit", "bulk", "history", "depth", "event"),
 ]
 EMPTY = "; ".join(f"DELETE FROM rowlock.{table}" for table in TABLES)
 

@@ -11,6 +11,7 @@ from random import Random
 from rowlock import config
 from rowlock.scheduler.service import jittered, repeat
 from rowlock.store import Store
+from rowlock.store.ops.events import prune_events
 from rowlock.store.ops.history import fold_history, sample_depth
 from rowlock.store.ops.recover import Seen, sweep
 
@@ -58,6 +59,7 @@ class Janitor:
     async def _record(self) -> float:
         await self._store.arun(sample_depth())
         await self._store.arun(fold_history())
+        await self._store.arun(prune_events())
         return jittered(config.HISTORY_FOLD_SECONDS, self._chance)
 
     async def _prune_on(self) -> None:

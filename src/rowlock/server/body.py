@@ -6,7 +6,8 @@ import asyncio
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Final, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import msgspec
 from starlette.datastructures import QueryParams
@@ -151,6 +152,9 @@ def _fields_of(kind: Any, wanted: type) -> frozenset[str]:
 
 
 def _bare(kind: Any) -> Any:
+    """The type itself, of one that has bounds or may be left out."""
+    if get_origin(kind) is UnionType or get_origin(kind) is Union:
+        kind = next(arm for arm in get_args(kind) if arm is not NoneType)
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return get_origin(bare) or bare
 

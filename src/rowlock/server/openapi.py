@@ -38,6 +38,7 @@ _TAGS: Final = {
     "stats": "Counts.",
     "workers": "Who works.",
     "history": "What happened, added up over time.",
+    "events": "What happens now.",
     "system": "What runs here.",
     "me": "Who asks.",
     "tokens": "Who may use this API, and for what.",
@@ -212,7 +213,7 @@ def _response(route: AnyRoute, status: int, kind: Any, types: _Types) -> Documen
     content: Document = {"schema": types.schema(kind)}
     if route.example.answer is not None and status == min(route.answers):
         content["example"] = msgspec.json.decode(msgspec.json.encode(route.example.answer))
-    return {**described, "content": {"application/json": content}}
+    return {**described, "content": {route.media_type: content}}
 
 
 def _codes_of(route: AnyRoute) -> list[str]:

@@ -91,6 +91,7 @@ class Route(Generic[B, Q]):
     answers: Mapping[int, Any] = field(default_factory=lambda: {200: None})
     refusals: Sequence[str] = ()
     example: Example = field(default_factory=Example)
+    media_type: str = "application/json"
     # Pages are for browsers, and not part of the document.
     is_page: bool = False
 

@@ -19,6 +19,7 @@ from rowlock.scheduler.service import repeat
 from rowlock.server.background import Background
 from rowlock.server.bulk_runner import BulkRunner
 from rowlock.server.doorbell import Doorbell
+from rowlock.server.feed import Feed
 from rowlock.server.gate import Gate, Openness
 from rowlock.server.gatherer import Gatherer
 from rowlock.server.readiness import Readiness
@@ -52,6 +53,7 @@ class Service:
         self.gatherer: Gatherer = Gatherer(app.store, self.background)
         self.bulk: BulkRunner = BulkRunner(app.store, self.background)
         self.roster: Roster = Roster(app.store)
+        self.feed: Feed = Feed(app.store, self.background)
         # Of runs that were settled here.
         self.ledger: Ledger = Ledger()
         # Of backoffs with jitter.
@@ -70,6 +72,7 @@ class Service:
         """Runs of workers that speak HTTP were settled: they go to the history."""
         self.ledger.ended(ended)
         self.background.ensure("history", self._write_history)
+        self.background.ensure("telling", self._tell)
 
     async def _write_history(self) -> None:
         await repeat(
@@ -78,6 +81,9 @@ class Service:
             woken=asyncio.Event(),
             chance=self.chance,
         )
+
+    async def _tell(self) -> None:
+        await self.ledger.tell_on(self.store)
 
     def start(self) -> None:
         """Do what a server of its own does beside requests.
@@ -92,12 +98,14 @@ class Service:
         """Let those who wait for news answer; the others are finished as they are."""
         self.stopping.set()
         self.doorbell.wake_all()
+        self.feed.wake_all()
 
     async def aclose(self) -> None:
         """End what runs beside requests, and close this loop's connections."""
         self.stop()
         await self.background.aclose()
         try:
+            await self.ledger.atell(self.store)
             await self.ledger.awrite(self.store)
         except RowlockError as error:
             logger.info("the last seconds of the history are not written: %s", error)

@@ -157,6 +157,7 @@ class Engine:
         # One that commits its own success finds out by itself, or has just settled it.
         if run is not None and not run.is_settling:
             report_lost([run.lease])
+            self._ledger.lost([run.lease])
             self._holdings.drop(run.lease)
             run.end(Cause.LOST)
 

@@ -63,7 +63,7 @@ class Household:
         self._scheduler.wake()
 
     def _services(self) -> list[Service]:
-        services: list[Service] = [self._announce_on, self._count_on]
+        services: list[Service] = [self._announce_on, self._count_on, self._tell_on]
         if self._settings.is_first:
             services += [self._adopt_orphans, Janitor(self._store).run]
             if self._settings.has_cron:
@@ -105,8 +105,12 @@ class Household:
             chance=Random(),
         )
 
+    async def _tell_on(self) -> None:
+        await self._ledger.tell_on(self._store)
+
     async def _depart(self) -> None:
         try:
+            await self._ledger.atell(self._store)
             await self._ledger.awrite(self._store)
             await self._store.adepart(self._worker)
         except RowlockError as error:

@@ -1,25 +1,35 @@
 """Counts what a process settles, a batch at a time, in memory; its sums go to the history.
 
-Nothing is written per job: one row for each queue and kind, every ten seconds and at the end. A
-process that is killed takes the sums of its last seconds with it.
+1. Nothing is written per job: one row for each queue and kind, every ten seconds and at the end. A
+   process that is killed takes the sums of its last seconds with it.
+2. What happened is told to those who listen, twice a second at most: a few things one by one, more
+   of them by their numbers. What can't be written is not told.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rowlock import config
+from rowlock.errors import StoreUnavailable
+from rowlock.events import Event, EventBox, EventType, event_of
 from rowlock.ids import new_id
+from rowlock.job import Lease
 from rowlock.scheduler.service import jittered
 from rowlock.store import Settlement, Store
+from rowlock.store.ops.events import write_events
 from rowlock.store.ops.history import write_history
 from rowlock.store.ops.settle import Missed, is_swift
 from rowlock.store.steps import Op
 from rowlock.tally import Ended, RunEnd, Tally, bounded, counted, merged
 from rowlock.worker.report import RunSettlement
+
+logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 _NONE = Missed()
 
@@ -39,7 +49,11 @@ class Ledger:
         self._fresh: Tally = {}
         self._written: Tally = {}
         self._part: _Part | None = None
+        self._box = EventBox()
+        self._news = asyncio.Event()
         self._turn = 0
+        # Leases that others took, by queue.
+        self.lost_leases: Counter[str] = Counter()
         self._chance = random.Random()
 
     def settled(self, settlements: Sequence[Settlement], missed: Missed = _NONE) -> None:
@@ -56,18 +70,35 @@ class Ledger:
     def ended(self, runs: Iterable[Ended]) -> None:
         """Runs were ended one by one, and what became of each is known."""
         for run in runs:
+            self._box.put(event_of(run))
             sums = counted(self._fresh, (run.queue, run.kind))
             sums.add(run.end)
             if run.run_us is not None:
                 sums.run.add(run.run_us)
                 sums.wait.add(run.wait_us)
+        self._news.set()
+
+    def lost(self, leases: Sequence[Lease]) -> None:
+        """Others have taken the jobs of these."""
+        for lease in leases:
+            if (row := lease.row) is not None:
+                self.lost_leases[row.queue] += 1
+                lost = Event(EventType.LOST, row.queue, row.kind, row.tenant, lease.id, row.attempt)
+                self._box.put(lost)
+        self._news.set()
 
     def _count_swift(self, swift: list[Settlement]) -> None:
         """The many, so as little as possible for each: of a large batch some are timed."""
         rows = [each.lease.row for each in swift]
-        names = Counter([(row.queue, row.kind) for row in rows if row is not None])
-        for name, number in names.items():
-            counted(self._fresh, name).add(RunEnd.SUCCEEDED, number)
+        names = Counter([(row.queue, row.kind, row.tenant) for row in rows if row is not None])
+        for (queue, kind, _), number in names.items():
+            counted(self._fresh, (queue, kind)).add(RunEnd.SUCCEEDED, number)
+        if len(swift) <= self._box.room:
+            for each in swift:
+                self._box.put(_success_of(each))
+        else:
+            self._box.add(EventType.SUCCEEDED, names)
+        self._news.set()
         stride = (len(swift) - 1) // config.TALLY_TIMED_MAX + 1
         self._turn += 1
         for each in swift[self._turn % stride :: stride]:
@@ -102,6 +133,31 @@ class Ledger:
         await self.awrite(store)
         return jittered(config.HISTORY_WRITE_SECONDS, self._chance)
 
+    async def tell_on(self, store: Store) -> None:
+        """Tell what happens until cancelled."""
+        # Of this loop: a mounted server may be run by another one each time.
+        self._news = asyncio.Event()
+        if self._box:
+            self._news.set()
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await self.atell(store)
+            await asyncio.sleep(config.EVENTS_SECONDS)
+
+    async def atell(self, store: Store) -> None:
+        """Tell what has happened. What can't be told now is not told."""
+        if events := self._box.take():
+            try:
+                await store.arun(write_events(events))
+            except StoreUnavailable as error:
+                logger.info("%d events are not told: %s", len(events), error)
+
+    def tell(self, store: Store) -> None:
+        """As `atell`."""
+        if events := self._box.take():
+            store.run(write_events(events))
+
     async def awrite(self, store: Store) -> None:
         """Write what there is. What could not be written is there for the next try."""
         if (op := self._next()) is not None:
@@ -123,6 +179,20 @@ class Ledger:
         assert self._part is not None
         self._written = bounded(merged(self._written, self._part.tally))
         self._part = None
+
+
+def _success_of(settlement: Settlement) -> Event:
+    row = settlement.lease.row
+    assert row is not None
+    return Event(
+        EventType.SUCCEEDED,
+        row.queue,
+        row.kind,
+        row.tenant,
+        row.id,
+        row.attempt,
+        _seconds_of(settlement),
+    )
 
 
 def _seconds_of(settlement: Settlement) -> float | None:

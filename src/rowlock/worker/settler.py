@@ -114,6 +114,7 @@ class Settler:
         if not missed.lost and not missed.repeated:
             return batch
         report_lost(missed.lost)
+        self._ledger.lost(missed.lost)
         gone = {lease.id for lease in missed.lost} | by_block
         for settlement in _of(batch, missed.repeated):
             lease = settlement.lease

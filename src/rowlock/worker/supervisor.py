@@ -339,11 +339,14 @@ class Supervisor:
     def _write_history(self, *, at_once: bool) -> None:
         """What became of the jobs of dead children, now and then."""
         now = time.monotonic()
-        if self._store is None or (now < self._write_at and not at_once):
+        if self._store is None:
             return
-        self._write_at = now + config.HISTORY_WRITE_SECONDS
+        is_due = at_once or now >= self._write_at
         try:
-            self._ledger.write(self._store)
+            self._ledger.tell(self._store)
+            if is_due:
+                self._write_at = now + config.HISTORY_WRITE_SECONDS
+                self._ledger.write(self._store)
         except RowlockError as error:
             logger.info("the history of dead children is not written: %s", error)
 

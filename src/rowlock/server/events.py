@@ -1,0 +1,269 @@
+"""`/v1/events`: what happens, as server-sent events; or what happens to one job.
+
+A stream ends when its client does, or when the server stops: a client connects again, with the
+`Last-Event-ID` of the last event that it has seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from datetime import datetime
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as ASGIScope
+
+from rowlock import config, events, job
+from rowlock.clock import from_us
+from rowlock.errors import NotFound, StoreUnavailable
+from rowlock.events import EventType
+from rowlock.ids import parse_id
+from rowlock.server.feed import Heard
+from rowlock.server.problems import Refusal
+from rowlock.server.route import AnyRoute, Call, Example, Route, scopes
+from rowlock.server.service import Service
+from rowlock.server.shapes import Name, Progress, Uuid, copied
+from rowlock.store.ops.events import Watched, watch_job
+from rowlock.tokens import Scope
+
+MEDIA_TYPE: Final = "text/event-stream"
+_RETRY: Final = b"retry: 2000\n\n"
+_BEAT: Final = b": beat\n\n"
+
+
+class EventQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which events; none named is all. With `job`, only what happens to that job, its progress and
+    log lines included, beginning with how it stands."""
+
+    queue: Name | None = None
+    kind: Name | None = None
+    tenant: Name | None = None
+    type: Annotated[list[EventType], Meta(max_length=len(EventType))] = []
+    job: Annotated[Uuid, Meta(description="The id of a job to watch.")] | None = None
+    seconds: (
+        Annotated[int, Meta(ge=0, le=86_400, description="End after so long; else never.")] | None
+    ) = None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """The data of one server-sent event.
+
+    Where `is_summary`, it stands for `count` runs or jobs, above the rate at which each is told;
+    for enqueued ones, of at least so many. `dropped` says how many this listener was too slow for.
+    `error` is the type of one, `line` a line of the log.
+    """
+
+    type: EventType
+    at: datetime
+    job_id: str | None = None
+    queue: str | None = None
+    kind: str | None = None
+    tenant: str | None = None
+    attempt: int | None = None
+    duration_seconds: float | None = None
+    error: str | None = None
+    count: int = 1
+    is_summary: bool = False
+    progress: Progress | None = None
+    line: str | None = None
+
+
+async def stream_events(call: Call[None, EventQuery]) -> Response:
+    service, query = call.service, call.query
+    if service.feed.listeners >= config.HTTP_LISTENERS_MAX:
+        raise Refusal("overloaded", "too many listen already")
+    tenant = call.caller.tenant_of(query.tenant)
+    place = call.request.headers.get("last-event-id")
+    if query.job is not None:
+        id = parse_id(query.job, option="job")
+        first = int(place) if place is not None and place.isdecimal() and len(place) < 9 else 0
+        watched = await service.store.arun(watch_job(id, first_line=first, tenant=tenant))
+        if watched is None:
+            raise NotFound(f"there is no job {id} (any more)")
+        stream = _watch(service, watched, first, query)
+    else:
+        stream = _listen(service, query, place, tenant=tenant)
+    if call.request.method == "HEAD":
+        return Response(media_type=MEDIA_TYPE)
+    return _Stream(stream)
+
+
+class _Stream(StreamingResponse):
+    """Ends what it streams from as soon as nobody reads it any more."""
+
+    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
+        # Proxies must not gather it.
+        super().__init__(events, media_type=MEDIA_TYPE, headers={"x-accel-buffering": "no"})
+        self._events = events
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._events):
+            await super().__call__(scope, receive, send)
+
+
+def _fits(query: EventQuery, tenant: str | None, event: events.Event) -> bool:
+    return (
+        (tenant is None or event.tenant == tenant)
+        and (query.queue is None or event.queue == query.queue)
+        and (query.kind is None or event.kind == query.kind)
+        and (not query.type or event.type in query.type)
+    )
+
+
+async def _listen(
+    service: Service, query: EventQuery, place: str | None, *, tenant: str | None
+) -> AsyncGenerator[bytes, None]:
+    with service.feed.listening(lambda event: _fits(query, tenant, event)) as listener:
+        try:
+            await service.feed.begin()
+            missed = [] if place is None else await service.feed.after(place)
+        except StoreUnavailable:
+            # It is on its way: all that can be done is to end it, for another try.
+            return
+        yield _RETRY
+        for heard in missed:
+            if _fits(query, tenant, heard.event):
+                yield _encoded(_event_of(heard), heard.place)
+        done = {heard.place for heard in missed}
+        end = _end_of(query)
+        while not service.stopping.is_set() and (left := end - time.monotonic()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, config.HTTP_STREAM_BEAT_SECONDS)):
+                    await listener.news.wait()
+            news = [
+                each for each in listener.take() if each.place is None or each.place not in done
+            ]
+            yield b"".join(_encoded(_event_of(each), each.place) for each in news) or _BEAT
+
+
+def _end_of(query: EventQuery) -> float:
+    return math.inf if query.seconds is None else time.monotonic() + query.seconds
+
+
+def _event_of(heard: Heard) -> Event:
+    event = heard.event
+    is_single = event.job_id is not None
+    return Event(
+        type=event.type,
+        at=from_us(heard.at),
+        job_id=event.job_id,
+        queue=event.queue or None,
+        kind=event.kind or None,
+        tenant=event.tenant,
+        attempt=event.attempt,
+        duration_seconds=event.seconds,
+        error=event.error,
+        count=event.count,
+        is_summary=not is_single and event.type is not EventType.DROPPED,
+    )
+
+
+async def _watch(
+    service: Service, watched: Watched | None, first: int, query: EventQuery
+) -> AsyncGenerator[bytes, None]:
+    """One job, looked at twice a second until it is gone; the place is the next line's number."""
+    assert watched is not None
+    id, before = watched.job.id, None
+    quiet, end = 0.0, _end_of(query)
+    yield _RETRY
+    while not service.stopping.is_set():
+        if watched is not None:
+            news = _changes(before, watched)
+            first, before = first + len(watched.lines), watched.job
+            quiet = 0.0 if news else quiet + config.EVENTS_SECONDS
+            if news:
+                yield b"".join(_encoded(each, str(first)) for each in news)
+            elif quiet >= config.HTTP_STREAM_BEAT_SECONDS:
+                quiet = 0.0
+                yield _BEAT
+        if time.monotonic() >= end:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(config.EVENTS_SECONDS):
+                await service.stopping.wait()
+        try:
+            watched = await service.store.arun(watch_job(id, first_line=first))
+        except StoreUnavailable:
+            # It is looked for again; what happens meanwhile is seen then.
+            watched = None
+            continue
+        if watched is None and before is not None:
+            yield _encoded(_of_job(before, EventType.GONE), str(first))
+            return
+
+
+def _changes(before: job.Job | None, watched: Watched) -> list[Event]:
+    now = watched.job
+    news: list[Event] = []
+    if before is None or (before.state, before.attempt) != (now.state, now.attempt):
+        news.append(_of_job(now, EventType(now.state.value)))
+    if now.progress is not None and (before is None or before.progress != now.progress):
+        told = _of_job(now, EventType.PROGRESS)
+        news.append(msgspec.structs.replace(told, progress=copied(now.progress, Progress)))
+    news += [
+        msgspec.structs.replace(_of_job(now, EventType.LOG), at=line.time, line=line.text)
+        for line in watched.lines
+    ]
+    return news
+
+
+def _of_job(found: job.Job, type: EventType) -> Event:
+    times = (found.finished_at, found.started_at, found.created_at)
+    at = next(each for each in times if each is not None)
+    took = None
+    if found.finished_at is not None and found.started_at is not None:
+        took = (found.finished_at - found.started_at).total_seconds()
+    return Event(
+        type=type,
+        at=at,
+        job_id=found.id,
+        queue=found.queue,
+        kind=found.kind,
+        tenant=found.tenant,
+        attempt=found.attempt,
+        duration_seconds=took,
+        error=found.errors[-1].type if found.errors else None,
+    )
+
+
+def _encoded(event: Event, place: str | None) -> bytes:
+    """One event; JSON has no line breaks of its own."""
+    head = b"" if place is None else f"id: {place}\n".encode()
+    return head + b"data: " + msgspec.json.encode(event) + b"\n\n"
+
+
+ROUTES: list[AnyRoute] = [
+    Route(
+        method="GET",
+        path="/v1/events",
+        operation="streamEvents",
+        summary="What happens, as server-sent events",
+        description="Each event's data is an `Event`. After a break, send the id of the last one "
+        "as `Last-Event-ID`: what was told in the last ten minutes is told again.",
+        handler=stream_events,
+        scopes=scopes(Scope.READ),
+        query=EventQuery,
+        headers={"Last-Event-ID": "The id of the last event that was seen."},
+        answers={200: Event},
+        media_type=MEDIA_TYPE,
+        refusals=["not_found"],
+        example=Example(
+            Event(
+                type=EventType.SUCCEEDED,
+                at=datetime.fromisoformat("2030-01-31T12:00:00Z"),
+                job_id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                queue="mail",
+                kind="send_email",
+                attempt=1,
+                duration_seconds=0.02,
+            )
+        ),
+    ),
+]

@@ -1,0 +1,3 @@
+-- Tell what happened.
+INSERT INTO rowlock.event (at, events)
+VALUES ({now}, :events)

@@ -1,0 +1,291 @@
+"""`/v1/events`: what happens is told to those who listen, wherever it was done."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import httpx
+import pytest
+
+from rowlock import config
+from rowlock.events import Event, EventBox, EventType
+from rowlock.server.feed import Heard, Listener
+from rowlock.store.ops.events import last_event, prune_events, read_events, write_events
+from tests.server.running import Running
+from tests.server.test_history import lease, settle
+from tests.worker.waiting import wait_until
+
+
+class Stream:
+    """A client that reads events in a thread."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.ids: list[str] = []
+        self.is_open = threading.Event()
+        self.is_over = threading.Event()
+        self._response = response
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            for line in self._response.iter_lines():
+                name, _, value = line.partition(": ")
+                if name == "retry":
+                    self.is_open.set()
+                elif name == "id":
+                    self.ids.append(value)
+                elif name == "data":
+                    self.events.append(json.loads(value))
+        except (httpx.HTTPError, httpx.StreamError):
+            pass
+        finally:
+            self.is_over.set()
+
+    def close(self) -> None:
+        """End it for its thread too, which would go on to wait on a closed socket."""
+        connection = self._response.extensions["network_stream"].get_extra_info("socket")
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+        assert self.is_over.wait(20)
+
+    def types(self) -> list[str]:
+        return [event["type"] for event in self.events]
+
+    def wait_for(self, *types: str) -> list[dict[str, Any]]:
+        wait_until(lambda: all(type in self.types() for type in types))
+        return [event for event in self.events if event["type"] in types]
+
+
+@contextmanager
+def listening(
+    api: Running, *, tenant: str | None = None, place: str | None = None, **query: Any
+) -> Iterator[Stream]:
+    headers = {"last-event-id": place} if place else {}
+    client = api("read", tenant=tenant)
+    with client.stream("GET", "/v1/events", params=query, headers=headers) as response:
+        assert 200 == response.status_code
+        assert response.headers["content-type"].startswith("text/event-stream")
+        stream = Stream(response)
+        assert stream.is_open.wait(20)
+        try:
+            yield stream
+        finally:
+            stream.close()
+
+
+def run(api: Running, kind: str = "ping", *, queue: str = "web", tenant=None, **outcome) -> str:
+    """Enqueue, lease and settle a job over HTTP; its id."""
+    job = api.app.enqueue(kind, queue=queue, tenant=tenant)
+    held = lease(api, queues=[queue], kinds=[kind])
+    settle(api, held, **(outcome or {"outcome": "succeeded"}))
+    return job.id
+
+
+def test_a_job_is_told_of(api: Running):
+    """Enqueued and succeeded, with what is known of it; through the database."""
+    with listening(api) as stream:
+        id = run(api)
+        found = stream.wait_for("enqueued", "succeeded")
+
+    assert {id} == {event["job_id"] for event in found}
+    ended = found[-1] if found[-1]["type"] == "succeeded" else found[0]
+    assert ("web", "ping", 1, 1) == (
+        ended["queue"], ended["kind"], ended["attempt"], ended["count"],
+    )  # fmt: skip
+    assert not ended["is_summary"] and ended["duration_seconds"] >= 0
+
+
+def test_events_come_from_the_store(api: Running):
+    """Another process has told them."""
+    with listening(api) as stream:
+        told = Event(EventType.DEAD, "q", "k", None, None, count=7)
+        api.app.store.run(write_events([told]))
+        (event,) = stream.wait_for("dead")
+
+    assert (7, True, "q") == (event["count"], event["is_summary"], event["queue"])
+
+
+def test_filters(api: Running):
+    """By queue, kind and type."""
+    with (
+        listening(api, queue="mail") as by_queue,
+        listening(api, kind="pong") as by_kind,
+        listening(api, type=["dead", "released"]) as by_type,
+    ):
+        run(api, "ping", queue="mail")
+        run(api, "pong")
+        run(api, outcome="failed", permanent=True)
+        by_queue.wait_for("enqueued", "succeeded")
+        by_kind.wait_for("enqueued", "succeeded")
+        by_type.wait_for("dead")
+
+    assert {"mail"} == {event["queue"] for event in by_queue.events}
+    assert {"pong"} == {event["kind"] for event in by_kind.events}
+    assert {"dead"} == set(by_type.types())
+    assert "Error" == by_type.events[0]["error"]
+
+
+def test_tenants_hear_of_their_own(api: Running):
+    """Whoever is bound to one; another can't be named."""
+    with listening(api, tenant="acme") as acme, listening(api, tenant="zoo") as zoo:
+        run(api, tenant="acme")
+        last = run(api, tenant="zoo")
+        api.app.store.run(write_events([Event(EventType.DEAD, "q", "k", count=3)]))
+        zoo.wait_for("enqueued", "succeeded")
+        acme.wait_for("enqueued", "succeeded")
+        wait_until(lambda: last in [event["job_id"] for event in zoo.events])
+
+    assert {"acme"} == {event["tenant"] for event in acme.events}
+    assert {"zoo"} == {event["tenant"] for event in zoo.events}
+    refused = api("read", tenant="acme").get("/v1/events", params={"tenant": "zoo"})
+    assert 403 == refused.status_code
+
+
+def test_a_listener_goes_on_where_it_was(api: Running):
+    """What was told meanwhile is told when it comes back, and nothing twice."""
+    with listening(api, type=["succeeded"]) as stream:
+        run(api)
+        stream.wait_for("succeeded")
+        place = stream.ids[-1]
+    missed = [run(api) for _ in range(3)]
+    wait_until(lambda: api.app.store.run(last_event()) > int(place.split(".")[0]))
+    with listening(api, type=["succeeded"], place=place) as again:
+        again.wait_for("succeeded")
+        missed.append(run(api))
+        wait_until(lambda: len(again.events) >= 4)
+
+    assert sorted(missed) == sorted(event["job_id"] for event in again.events)
+
+
+def test_places_that_are_none(api: Running):
+    """Whatever is sent as the last id, the stream begins."""
+    for place in ("x", "999999999999999999.0", "-1.5", "1", "1.²"[:2]):
+        with listening(api, place=place, seconds=0) as stream:
+            assert stream.is_over.wait(20)
+        assert [] == stream.events
+
+
+def test_a_job_is_watched(api: Running):
+    """Its states, its progress and its log lines, from how it stands."""
+    job = api.app.enqueue("ping", queue="web")
+    with listening(api, job=job.id) as stream:
+        stream.wait_for("ready")
+        held = lease(api, queues=["web"])
+        stream.wait_for("running")
+        beat = {"id": held["id"], "token": held["token"], "log": ["one", "two"],
+                "progress": {"fraction": 0.5, "text": "half"}}  # fmt: skip
+        api("work").post("/v1/leases/heartbeat", json={"leases": [beat]}).raise_for_status()
+        (progress,) = stream.wait_for("progress")
+        lines = stream.wait_for("log")
+        place = stream.ids[-1]
+        settle(api, held, outcome="succeeded")
+        stream.wait_for("succeeded")
+        api().delete(f"/v1/jobs/{job.id}").raise_for_status()
+        stream.wait_for("gone")
+        assert stream.is_over.wait(20)
+
+    assert {"fraction": 0.5, "text": "half"} == progress["progress"]
+    assert ["one", "two"] == [event["line"] for event in lines]
+    assert "2" == place
+
+
+def test_a_watched_jobs_log_goes_on(api: Running):
+    """With the number of lines that were seen."""
+    job = api.app.enqueue("ping", queue="web")
+    (held,) = api.app.store.claim(worker="w", queues=["web"])
+    api.app.store.log(held, ["one", "two", "three"])
+    with listening(api, job=job.id, place="2", seconds=0) as stream:
+        assert stream.is_over.wait(20)
+
+    assert [("running", None), ("log", "three")] == [(e["type"], e["line"]) for e in stream.events]
+
+
+def test_a_job_that_is_not_there(api: Running):
+    """404, as for another tenant's."""
+    job = api.app.enqueue("ping", tenant="acme")
+    asked = {"job": job.id}
+
+    assert 404 == api("read", tenant="zoo").get("/v1/events", params=asked).status_code
+    assert 422 == api("read").get("/v1/events", params={"job": "x"}).status_code
+
+
+def test_many_new_jobs_are_summed_up(api: Running):
+    """Above the rate at which each is told."""
+    with listening(api) as stream:
+        api.app.enqueue_many([{"kind": "ping", "queue": "web"} for _ in range(150)])
+        wait_until(lambda: 150 <= sum(event["count"] for event in stream.events))
+
+    assert any(event["is_summary"] for event in stream.events)
+
+
+def test_too_many_listeners_are_refused(api: Running, monkeypatch: pytest.MonkeyPatch):
+    """With the time to come again."""
+    feed = api.server._api.service.feed
+    wait_until(lambda: not feed.listeners)
+    monkeypatch.setattr(config, "HTTP_LISTENERS_MAX", 1)
+    with listening(api):
+        refused = api("read").get("/v1/events")
+
+    assert (503, "overloaded") == (refused.status_code, refused.json()["code"])
+
+
+def test_the_server_stops_with_listeners(module_url: str):
+    """Streams end, and nobody waits for them."""
+    from tests.server.conftest import make_app
+
+    with Running(make_app(module_url)) as running:
+        running.make_tokens()
+        job = running.app.enqueue("ping")
+        with listening(running) as all_of_it, listening(running, job=job.id) as watching:
+            running.server.stop()
+            assert all_of_it.is_over.wait(20) and watching.is_over.wait(20)
+
+
+def test_a_slow_listener_loses_the_oldest():
+    """And is told how many, once."""
+    listener = Listener(lambda _: True)
+    for number in range(config.EVENTS_BUFFER_MAX + 5):
+        listener.hear(Heard(Event(EventType.DEAD, "q", "k", job_id=str(number)), at=number))
+    first, second, *rest = listener.take()
+
+    assert (EventType.DROPPED, 5) == (first.event.type, first.event.count)
+    assert "5" == second.event.job_id
+    assert config.EVENTS_BUFFER_MAX - 1 == len(rest)
+    assert [] == listener.take()
+
+
+def test_a_box_is_bounded():
+    """So many one by one, so many names by numbers, and one for the rest; none uncounted."""
+    box = EventBox()
+    for number in range(1_000):
+        box.put(Event(EventType.DEAD, f"q{number}", "k", "acme", str(number)))
+    events = box.take()
+
+    assert 2 * config.EVENTS_SINGLE_MAX + 1 == len(events)
+    assert 1_000 == sum(event.count for event in events)
+    assert {None} == {event.tenant for event in events if event.queue == "…other"}
+    assert not box
+
+
+def test_old_events_go(api: Running):
+    """What nobody heard in ten minutes is of the past."""
+    store = api.app.store
+    before = store.run(last_event())
+    store.run(write_events([Event(EventType.DEAD, "q", "k")]))
+    store.run(prune_events())
+
+    assert 1 == len(store.run(read_events(before)))
+
+
+def test_a_client_that_leaves_is_forgotten(api: Running):
+    """At once, and not when there is next something to tell."""
+    feed = api.server._api.service.feed
+    with listening(api):
+        assert feed.listeners
+    wait_until(lambda: not feed.listeners, seconds=10)

@@ -112,6 +112,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{id}/related": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The job that it follows, and those that follow it
+         * @description Scope: `read`.
+         */
+        get: operations["getRelatedJobs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/{id}/log": {
         parameters: {
             query?: never;
@@ -480,7 +500,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Versions, the store, and whether the server is open
+         * Versions, the store and how it does, and whether the server is open
          * @description Scope: `read`.
          */
         get: operations["getSystem"];
@@ -524,6 +544,26 @@ export interface paths {
          * @description Kept for a week. What the runs of the last ten seconds came to may be missing, and so are the last seconds of a worker that was killed. Scope: `read`.
          */
         get: operations["getHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What happens, as server-sent events
+         * @description Each event's data is an `Event`. After a break, send the id of the last one as `Last-Event-ID`: what was told in the last ten minutes is told again. Scope: `read`.
+         */
+        get: operations["streamEvents"];
         put?: never;
         post?: never;
         delete?: never;
@@ -832,6 +872,16 @@ export interface components {
             text: string;
         };
         /**
+         * RelatedJobs
+         * @description The job whose success enqueued this one, and those that its own success enqueued.
+         *
+         *         Null: it has none, or that is gone; the parent's id stays in `meta.parent`.
+         */
+        RelatedJobs: {
+            parent: components["schemas"]["JobSummary"] | null;
+            follow_ups: components["schemas"]["JobSummary"][];
+        };
+        /**
          * JobLog
          * @description The log of a job, oldest line first.
          */
@@ -1018,6 +1068,9 @@ export interface components {
         /**
          * Schedule
          * @description A schedule; the last job is the last that it enqueued, by a tick or by hand.
+         *
+         *         `upcoming` are its next times as if it was not paused, the first included; none, if this server
+         *         does not know its time zone. `last_state` is null once the last job is gone.
          */
         Schedule: {
             name: string;
@@ -1036,6 +1089,8 @@ export interface components {
             next_at: string;
             last_at: string | null;
             last_job_id: string | null;
+            last_state: components["schemas"]["JobState"] | null;
+            upcoming: string[];
             source: components["schemas"]["ScheduleSource"];
         };
         /**
@@ -1308,7 +1363,9 @@ export interface components {
         };
         /**
          * System
-         * @description What runs here, on what.
+         * @description What runs here, on what, and how the database does.
+         *
+         *         `size_bytes` is of our tables, or of SQLite's whole file; `wal_bytes` of SQLite's log.
          */
         System: {
             version: string;
@@ -1320,6 +1377,59 @@ export interface components {
             now: string;
             is_open: boolean;
             has_dashboard: boolean;
+            size_bytes: number;
+            wal_bytes: number | null;
+            connections: components["schemas"]["Connections"] | null;
+            dead_tuples: components["schemas"]["DeadTuples"] | null;
+            oldest_transaction: components["schemas"]["OldestTransaction"] | null;
+            expired_leases: components["schemas"]["ExpiredLeases"];
+            migrations: components["schemas"]["Migration"][];
+        };
+        /**
+         * Connections
+         * @description How many connections the PostgreSQL server has, and how many ordinary users may have.
+         */
+        Connections: {
+            used: number;
+            limit: number;
+        };
+        /**
+         * DeadTuples
+         * @description Rows of the table of live jobs, those that wait for vacuum, and seconds since it came.
+         */
+        DeadTuples: {
+            live: number;
+            dead: number;
+            vacuum_seconds: number | null;
+        };
+        /**
+         * OldestTransaction
+         * @description Who holds the oldest transaction of the server; `pid` null: it is a prepared one.
+         */
+        OldestTransaction: {
+            pid: number | null;
+            application: string;
+            user: string;
+            database: string;
+            state: string;
+            seconds: number;
+        };
+        /**
+         * ExpiredLeases
+         * @description Leases that ran out and that nobody took over yet.
+         */
+        ExpiredLeases: {
+            count: number;
+            oldest_seconds: number;
+        };
+        /**
+         * Migration
+         * @description A change of the schema that this version knows, and whether the database has it.
+         */
+        Migration: {
+            number: number;
+            name: string;
+            is_applied: boolean;
         };
         /**
          * Me
@@ -1434,6 +1544,46 @@ export interface components {
             running: (number | null)[];
             retrying: (number | null)[];
             oldest_ready_seconds: (number | null)[];
+        };
+        /**
+         * EventType
+         * @description What happened: to a run or a job, or, of a job that is watched, its state or its notes.
+         * @enum {unknown}
+         */
+        EventType: "cancelled" | "dead" | "dropped" | "enqueued" | "gone" | "log" | "lost" | "progress" | "ready" | "released" | "retrying" | "running" | "scheduled" | "succeeded";
+        /**
+         * Event
+         * @description The data of one server-sent event.
+         *
+         *         Where `is_summary`, it stands for `count` runs or jobs, above the rate at which each is told;
+         *         for enqueued ones, of at least so many. `dropped` says how many this listener was too slow for.
+         *         `error` is the type of one, `line` a line of the log.
+         */
+        Event: {
+            type: components["schemas"]["EventType"];
+            at: string;
+            /** @default null */
+            job_id: string | null;
+            /** @default null */
+            queue: string | null;
+            /** @default null */
+            kind: string | null;
+            /** @default null */
+            tenant: string | null;
+            /** @default null */
+            attempt: number | null;
+            /** @default null */
+            duration_seconds: number | null;
+            /** @default null */
+            error: string | null;
+            /** @default 1 */
+            count: number;
+            /** @default false */
+            is_summary: boolean;
+            /** @default null */
+            progress: components["schemas"]["Progress"] | null;
+            /** @default null */
+            line: string | null;
         };
         /**
          * Tokens
@@ -2066,6 +2216,37 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Reason"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getRelatedJobs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RelatedJobs"];
                 };
             };
             401: components["responses"]["Problem401"];
@@ -3125,6 +3306,64 @@ export interface operations {
             };
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
+            405: components["responses"]["Problem405"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    streamEvents: {
+        parameters: {
+            query?: {
+                queue?: string;
+                kind?: string;
+                tenant?: string;
+                type?: components["schemas"]["EventType"][];
+                /** @description The id of a job to watch. */
+                job?: string;
+                /** @description End after so long; else never. */
+                seconds?: number;
+            };
+            header?: {
+                /** @description The id of the last event that was seen. */
+                "Last-Event-ID"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "succeeded",
+                     *       "at": "2030-01-31T12:00:00Z",
+                     *       "job_id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *       "queue": "mail",
+                     *       "kind": "send_email",
+                     *       "tenant": null,
+                     *       "attempt": 1,
+                     *       "duration_seconds": 0.02,
+                     *       "error": null,
+                     *       "count": 1,
+                     *       "is_summary": false,
+                     *       "progress": null,
+                     *       "line": null
+                     *     }
+                     */
+                    "text/event-stream": components["schemas"]["Event"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
             405: components["responses"]["Problem405"];
             421: components["responses"]["Problem421"];
             422: components["responses"]["Problem422"];

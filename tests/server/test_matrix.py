@@ -119,6 +119,7 @@ REQUESTS: dict[str, Callable[[World, AnyRoute], Request]] = {
     "createJobs": with_job({"jobs": [{"kind": "x"}, {"kind": "y"}]}),
     "getJob": lambda world, route: of_job(world, route, is_dead=True),
     "explainJob": of_job,
+    "getRelatedJobs": of_job,
     "getJobLog": lambda world, route: of_job(world, route, is_dead=True),
     "deleteJob": of_job,
     "cancelJob": of_job,

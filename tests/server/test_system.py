@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jsonschema
+import psycopg
 import pytest
 
 import rowlock
@@ -60,6 +61,37 @@ def test_the_system(api):
     assert (False, "rowlock") == (system["is_open"], system["schema"])
     assert system["migration"] >= 3 and system["now"].endswith("Z")
     assert "rowlock.db" not in answer.text and "127.0.0.1" not in answer.text
+
+
+def test_how_the_database_does(api):
+    """Size and migrations on both; what only PostgreSQL has is null on SQLite, and its log not."""
+    job = api.app.enqueue("big")
+    api.app.store.claim(worker="w", queues=["default"], lease=0.001)
+    system = api("read").get("/v1/system").json()
+    is_sqlite = api.app.url.startswith("sqlite")
+
+    assert system["size_bytes"] > 10_000
+    assert [True] * system["migration"] == [each["is_applied"] for each in system["migrations"]]
+    assert "jobs" == system["migrations"][0]["name"]
+    assert is_sqlite == (system["wal_bytes"] is not None) == (system["connections"] is None)
+    assert is_sqlite == (system["dead_tuples"] is None)
+    assert job.id and system["expired_leases"]["count"] in (0, 1)
+    if not is_sqlite:
+        assert 0 < system["connections"]["used"] <= system["connections"]["limit"]
+
+
+def test_who_holds_the_oldest_transaction(api):
+    """By process, user and state; not by its query."""
+    if api.app.url.startswith("sqlite"):
+        assert api("read").get("/v1/system").json()["oldest_transaction"] is None
+        return
+    with psycopg.connect(api.app.url, application_name="holder") as connection:
+        connection.execute("SELECT 'a secret' FROM rowlock.job")
+        answer = api("read").get("/v1/system")
+    found = answer.json()["oldest_transaction"]
+
+    assert ("holder", "idle in transaction") == (found["application"], found["state"])
+    assert "secret" not in answer.text
 
 
 def test_a_token_is_made_and_revoked(api):

@@ -47,7 +47,7 @@ async def get_home(call: Call[None, None]) -> Response:
         content = built().joinpath("index.html").read_bytes()
     except FileNotFoundError:
         return page("home.html")
-    headers = {"content-security-policy": DASHBOARD_POLICY, "cache-control": "no-cache"}
+    headers = {"content-security-policy": DASHBOARD_POLICY}
     return Response(content, headers=headers, media_type="text/html; charset=utf-8")
 
 

@@ -23,6 +23,7 @@ from rowlock.store.ops.bulk import count_jobs
 from rowlock.store.ops.hold import read_log
 from rowlock.store.ops.look import get, list_jobs
 from rowlock.store.ops.manage import cancel, delete, job_filter, retry
+from rowlock.store.ops.related import related
 from rowlock.store.ops.why import why
 from rowlock.tokens import Scope
 
@@ -62,6 +63,16 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
     code: str
     text: str
+
+
+class RelatedJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """The job whose success enqueued this one, and those that its own success enqueued.
+
+    Null: it has none, or that is gone; the parent's id stays in `meta.parent`.
+    """
+
+    parent: JobSummary | None
+    follow_ups: list[JobSummary]
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +148,17 @@ def job_id(call: Call[Any, Any]) -> str:
 async def explain_job(call: Call[None, None]) -> Answer:
     told = await call.service.store.arun(why(job_id(call), tenant=call.caller.tenant))
     return Answer(copied(told, Reason))
+
+
+async def get_related(call: Call[None, None]) -> Answer:
+    op = related(await found(call), tenant=call.caller.tenant)
+    told = await call.service.store.arun(op)
+    return Answer(
+        RelatedJobs(
+            parent=None if told.parent is None else shapes.summary_of(told.parent),
+            follow_ups=[shapes.summary_of(each) for each in told.follow_ups],
+        )
+    )
 
 
 async def get_log(call: Call[None, None]) -> Answer:
@@ -265,6 +287,16 @@ ROUTES: list[AnyRoute] = [
         answers={200: Reason},
         refusals=["not_found"],
         example=Example(Reason(code="paused", text="its queue 'mail' is paused")),
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/related",
+        operation="getRelatedJobs",
+        summary="The job that it follows, and those that follow it",
+        handler=get_related,
+        scopes=scopes(Scope.READ),
+        answers={200: RelatedJobs},
+        refusals=["not_found"],
     ),
     Route(
         method="GET",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,9 +16,13 @@ from rowlock.server.gate import Reach
 from rowlock.server.route import Answer, AnyRoute, Call, Route, scopes
 from rowlock.server.service import Service
 from rowlock.server.shapes import copied
+from rowlock.store import Store
 from rowlock.store import migrate as migrations
+from rowlock.store.engine import Engine
 from rowlock.store.ops import health
 from rowlock.store.ops.look import workers
+from rowlock.store.sqlite import SqliteEngine
+from rowlock.store.text import Dialect
 from rowlock.task import Task
 from rowlock.tokens import Scope
 from rowlock.version import __version__
@@ -63,8 +69,52 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True):
     workers: list[Worker]
 
 
+class Connections(msgspec.Struct, frozen=True, kw_only=True):
+    """How many connections the PostgreSQL server has, and how many ordinary users may have."""
+
+    used: int
+    limit: int
+
+
+class DeadTuples(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of the table of live jobs, those that wait for vacuum, and seconds since it came."""
+
+    live: int
+    dead: int
+    vacuum_seconds: float | None
+
+
+class OldestTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds the oldest transaction of the server; `pid` null: it is a prepared one."""
+
+    pid: int | None
+    application: str
+    user: str
+    database: str
+    state: str
+    seconds: float
+
+
+class ExpiredLeases(msgspec.Struct, frozen=True, kw_only=True):
+    """Leases that ran out and that nobody took over yet."""
+
+    count: int
+    oldest_seconds: float
+
+
+class Migration(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of the schema that this version knows, and whether the database has it."""
+
+    number: int
+    name: str
+    is_applied: bool
+
+
 class System(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs here, on what."""
+    """What runs here, on what, and how the database does.
+
+    `size_bytes` is of our tables, or of SQLite's whole file; `wal_bytes` of SQLite's log.
+    """
 
     version: str
     python: str
@@ -76,6 +126,13 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     is_open: bool
     has_dashboard: bool
+    size_bytes: int
+    wal_bytes: int | None
+    connections: Connections | None
+    dead_tuples: DeadTuples | None
+    oldest_transaction: OldestTransaction | None
+    expired_leases: ExpiredLeases
+    migrations: list[Migration]
 
 
 async def list_kinds(call: Call[None, None]) -> Answer:
@@ -119,8 +176,10 @@ async def list_workers(call: Call[None, None]) -> Answer:
 
 async def get_system(call: Call[None, None]) -> Answer:
     service = call.service
-    engine = service.store.engine
-    server = await service.store.arun(health.server())
+    store, engine = service.store, service.store.engine
+    server = await store.arun(health.server())
+    is_postgres = engine.dialect is Dialect.POSTGRES
+    leases = await store.arun(health.expired_leases())
     return Answer(
         System(
             version=__version__,
@@ -132,8 +191,48 @@ async def get_system(call: Call[None, None]) -> Answer:
             now=from_us(server.now),
             is_open=await service.gate.is_open(),
             has_dashboard=service.has_dashboard,
+            size_bytes=await store.arun(health.size()),
+            wal_bytes=await asyncio.to_thread(_wal_bytes, engine),
+            connections=await _connections(store) if is_postgres else None,
+            dead_tuples=await _dead_tuples(store) if is_postgres else None,
+            oldest_transaction=await _oldest_transaction(store) if is_postgres else None,
+            expired_leases=copied(leases, ExpiredLeases),
+            migrations=await asyncio.to_thread(_migrations, engine),
         )
     )
+
+
+def _wal_bytes(engine: Engine) -> int | None:
+    """The log beside a SQLite file; none is there between the last close and the next write."""
+    if not isinstance(engine, SqliteEngine):
+        return None
+    try:
+        return Path(f"{engine.file.path}-wal").stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+async def _connections(store: Store) -> Connections:
+    found = await store.arun(health.connections())
+    return copied(found, Connections)
+
+
+async def _dead_tuples(store: Store) -> DeadTuples:
+    found = await store.arun(health.dead_tuples())
+    return copied(found, DeadTuples)
+
+
+async def _oldest_transaction(store: Store) -> OldestTransaction | None:
+    found = await store.arun(health.oldest_transaction())
+    return None if found is None else copied(found, OldestTransaction)
+
+
+def _migrations(engine: Engine) -> list[Migration]:
+    applied = engine.applied()
+    return [
+        Migration(number=each.number, name=each.name, is_applied=each.number in applied)
+        for each in migrations.migrations(engine.dialect)
+    ]
 
 
 ROUTES: list[AnyRoute] = [
@@ -160,7 +259,7 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/v1/system",
         operation="getSystem",
-        summary="Versions, the store, and whether the server is open",
+        summary="Versions, the store and how it does, and whether the server is open",
         handler=get_system,
         scopes=scopes(Scope.READ),
         reach=Reach.SYSTEM,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -39,6 +40,18 @@ def get(id: str, *, tenant: str | None = None) -> Op[Job | None]:
         return job if job is not None and is_seen(job.tenant, by=tenant) else None
 
     return reading("get", steps)
+
+
+def states(ids: Sequence[str]) -> Op[dict[str, JobState]]:
+    """The states of jobs, of those that are (still) there."""
+
+    def steps() -> Steps[dict[str, JobState]]:
+        if not ids:
+            return {}
+        rows = yield Statement("get", {"ids": list(ids)})
+        return {row[0]: JobRow._make(row[:-1]).state_at(row[-1]) for row in rows}
+
+    return reading("states", steps)
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):

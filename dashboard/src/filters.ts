@@ -7,7 +7,7 @@ export type State = (typeof STATES)[number];
 
 export const TERMINAL: ReadonlySet<State> = new Set(["succeeded", "dead", "cancelled"]);
 
-const NAMES = ["kind", "queue", "tenant", "key", "tag", "error"] as const;
+const NAMES = ["kind", "queue", "tenant", "key", "tag", "error", "fingerprint"] as const;
 
 export interface Filter {
   state?: State;
@@ -18,6 +18,8 @@ export interface Filter {
   tag?: string;
   /** Text in the last error. */
   error?: string;
+  /** Of dead jobs: what they died of. */
+  fingerprint?: string;
   /** Created since: a time, or so long ago, as `15m`, `2h` or `7d`. */
   since?: string;
   until?: string;
@@ -89,6 +91,7 @@ export function inWords(filter: Filter): string {
   if (filter.key) parts.push(`with key ${filter.key}`);
   if (filter.tag) parts.push(`tagged ${filter.tag}`);
   if (filter.error) parts.push(`whose error has “${filter.error}”`);
+  if (filter.fingerprint) parts.push(`of the group ${filter.fingerprint}`);
   if (filter.since) parts.push(`created ${span(filter.since, "in the last", "since")}`);
   if (filter.until) parts.push(`created ${span(filter.until, "more than", "before")}`);
   return parts.join(" ");

@@ -15,6 +15,8 @@ export interface Facts {
   workers: number | undefined;
   /** Runs of the stretch that is looked at; undefined where it can't be seen. */
   runs: { succeeded: number; retrying: number; dead: number } | undefined;
+  /** "1 h" */
+  span?: string;
 }
 
 export interface Finding {
@@ -42,7 +44,7 @@ export function findings(facts: Facts): Finding[] {
     found.push({ level: ready ? "bad" : "warn", text, path: ["workers"] });
   }
   for (const queue of facts.queues) found.push(...ofQueue(queue));
-  if (facts.runs) found.push(...ofRuns(facts.runs));
+  if (facts.runs) found.push(...ofRuns(facts.runs, facts.span));
   return found.sort((a, b) => rank(a) - rank(b));
 }
 
@@ -64,17 +66,18 @@ function ofQueue(queue: QueueFacts): Finding[] {
   return [{ level, text, path: ["jobs"], query }];
 }
 
-function ofRuns(runs: NonNullable<Facts["runs"]>): Finding[] {
+function ofRuns(runs: NonNullable<Facts["runs"]>, span: string | undefined): Finding[] {
+  const lately = span ? ` in the last ${span}` : "";
   const found: Finding[] = [];
   const total = runs.succeeded + runs.retrying + runs.dead;
   const failed = runs.retrying + runs.dead;
   if (runs.dead) {
-    const text = `${plural(runs.dead, "job")} ${runs.dead === 1 ? "was" : "were"} given up`;
+    const text = `${plural(runs.dead, "job")} ${runs.dead === 1 ? "was" : "were"} given up${lately}`;
     found.push({ level: "warn", text, path: ["dead"] });
   }
   if (total >= RUNS_MIN && failed / total >= FAILING) {
     const level = failed / total >= FAILING_BADLY ? "bad" : "warn";
-    found.push({ level, text: `${share(failed, total)} of all runs fail`, path: ["kinds"] });
+    found.push({ level, text: `${share(failed, total)} of all runs failed${lately}`, path: ["kinds"] });
   }
   return found;
 }

@@ -8,7 +8,7 @@ export type Series = Schemas["HistorySeries"];
 export type Range = "5m" | "1h" | "24h";
 
 export const RANGES: { range: Range; text: string; everyMs: number; step?: number }[] = [
-  { range: "5m", text: "5 min", everyMs: 10_000 },
+  { range: "5m", text: "5 min", everyMs: 10_000, step: 10 },
   { range: "1h", text: "1 h", everyMs: 20_000 },
   { range: "24h", text: "24 h", everyMs: 60_000 },
 ];

@@ -232,6 +232,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/dead/groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What dead jobs died of
+         * @description Of all jobs each group is counted to 10,000. With a filter, or a token that is bound to a tenant, the newest 50,000 failures are looked at. Scope: `read`.
+         */
+        get: operations["listDeadGroups"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/queues": {
         parameters: {
             query?: never;
@@ -670,6 +690,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Metrics for Prometheus
+         * @description Of queues as they were ten seconds ago at most. Scope: `read`.
+         */
+        get: operations["getMetrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -937,7 +977,8 @@ export interface components {
              *       "tag": null,
              *       "error": null,
              *       "since": null,
-             *       "until": null
+             *       "until": null,
+             *       "fingerprint": null
              *     }
              */
             filter: components["schemas"]["BulkFilter"];
@@ -945,6 +986,8 @@ export interface components {
             preview: boolean;
             /** @default null */
             expected: number | null;
+            /** @default null */
+            per_second: number | null;
         };
         /**
          * BulkAction
@@ -975,6 +1018,8 @@ export interface components {
             since: string | null;
             /** @default null */
             until: string | null;
+            /** @default null */
+            fingerprint: string | null;
         };
         /**
          * Bulk
@@ -988,6 +1033,7 @@ export interface components {
             id: string;
             action: components["schemas"]["BulkAction"];
             filter: components["schemas"]["BulkFilter"];
+            per_second: number | null;
             /** @enum {unknown} */
             state: "done" | "failed" | "running";
             total: components["schemas"]["Count"];
@@ -1008,6 +1054,33 @@ export interface components {
             action: components["schemas"]["BulkAction"];
             filter: components["schemas"]["BulkFilter"];
             count: components["schemas"]["Count"];
+        };
+        /**
+         * DeadGroups
+         * @description The newest failure first. `is_cut`: there are more, or older ones.
+         */
+        DeadGroups: {
+            groups: components["schemas"]["DeadGroup"][];
+            is_cut: boolean;
+        };
+        /**
+         * DeadGroup
+         * @description Dead jobs of one kind whose last error has one type, and arose in one place.
+         *
+         *         `message` is that of the job that died last, the sample. A count that is not exact is a least.
+         */
+        DeadGroup: {
+            fingerprint: string;
+            kind: string;
+            error: string;
+            message: string;
+            place: string;
+            count: components["schemas"]["Count"];
+            first_at: string;
+            last_at: string;
+            /** Format: uuid */
+            sample_id: string;
+            sample_queue: string;
         };
         /**
          * Queues
@@ -1816,6 +1889,8 @@ export interface operations {
                 since?: string;
                 /** @description Created before. */
                 until?: string;
+                /** @description Of dead jobs: see `/v1/dead/groups`. */
+                fingerprint?: string;
                 limit?: number;
                 /** @description The `next` of the page before. */
                 cursor?: string;
@@ -2055,6 +2130,8 @@ export interface operations {
                 since?: string;
                 /** @description Created before. */
                 until?: string;
+                /** @description Of dead jobs: see `/v1/dead/groups`. */
+                fingerprint?: string;
             };
             header?: never;
             path?: never;
@@ -2389,10 +2466,12 @@ export interface operations {
                  *         "tag": null,
                  *         "error": null,
                  *         "since": null,
-                 *         "until": null
+                 *         "until": null,
+                 *         "fingerprint": null
                  *       },
                  *       "preview": true,
-                 *       "expected": null
+                 *       "expected": null,
+                 *       "per_second": null
                  *     }
                  */
                 "application/json": components["schemas"]["NewBulk"];
@@ -2417,7 +2496,8 @@ export interface operations {
                      *         "tag": null,
                      *         "error": null,
                      *         "since": null,
-                     *         "until": null
+                     *         "until": null,
+                     *         "fingerprint": null
                      *       },
                      *       "count": {
                      *         "value": 37,
@@ -2482,8 +2562,10 @@ export interface operations {
                      *         "tag": null,
                      *         "error": null,
                      *         "since": null,
-                     *         "until": null
+                     *         "until": null,
+                     *         "fingerprint": null
                      *       },
+                     *       "per_second": null,
                      *       "state": "running",
                      *       "total": {
                      *         "value": 37,
@@ -2507,6 +2589,61 @@ export interface operations {
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    listDeadGroups: {
+        parameters: {
+            query?: {
+                kind?: string;
+                queue?: string;
+                tenant?: string;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "groups": [
+                     *         {
+                     *           "fingerprint": "9f86d081884c7d65",
+                     *           "kind": "send_email",
+                     *           "error": "ConnectionRefusedError",
+                     *           "message": "[Errno 111] Connection refused",
+                     *           "place": "shop/mail.py send_email",
+                     *           "count": {
+                     *             "value": 37,
+                     *             "exact": true
+                     *           },
+                     *           "first_at": "2030-01-31T12:00:00Z",
+                     *           "last_at": "2030-01-31T12:00:00Z",
+                     *           "sample_id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *           "sample_queue": "mail"
+                     *         }
+                     *       ],
+                     *       "is_cut": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["DeadGroups"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
             405: components["responses"]["Problem405"];
             421: components["responses"]["Problem421"];
             422: components["responses"]["Problem422"];
@@ -3335,30 +3472,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer */
+            /** @description A stream: the data of each is of type Event */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    /**
-                     * @example {
-                     *       "type": "succeeded",
-                     *       "at": "2030-01-31T12:00:00Z",
-                     *       "job_id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
-                     *       "queue": "mail",
-                     *       "kind": "send_email",
-                     *       "tenant": null,
-                     *       "attempt": 1,
-                     *       "duration_seconds": 0.02,
-                     *       "error": null,
-                     *       "count": 1,
-                     *       "is_summary": false,
-                     *       "progress": null,
-                     *       "line": null
-                     *     }
-                     */
-                    "text/event-stream": components["schemas"]["Event"];
+                    "text/event-stream": unknown;
                 };
             };
             401: components["responses"]["Problem401"];
@@ -3573,6 +3693,34 @@ export interface operations {
             };
             405: components["responses"]["Problem405"];
             422: components["responses"]["Problem422"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getMetrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            405: components["responses"]["Problem405"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
         };

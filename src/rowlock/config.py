@@ -287,3 +287,15 @@ EVENTS_BUFFER_MAX: Final = 1_000
 HTTP_LISTENERS_MAX: Final = 200
 # Without news, a word so often, so that proxies do not take the line for dead.
 HTTP_STREAM_BEAT_SECONDS: Final = 15.0
+
+# Metrics. A child shows its counts so often, in so many bytes: two hundred names, twice.
+BOARD_SECONDS: Final = 1.0
+BOARD_BYTES: Final = 1024 * 1024
+# A child that could not claim for so long is not ready: longer than a claim may take when all is
+# well, shorter than a call to a database that is silent.
+READY_SECONDS: Final = 15.0
+# The gauges of queues come from one look, which serves all who ask for so long.
+METRICS_KNOWN_SECONDS: Final = 10.0
+
+# Dead jobs are told apart by what they died of, so many groups at most.
+DEAD_GROUPS_MAX: Final = 500

@@ -110,3 +110,18 @@ def test_export_to_nowhere(run):
     done = run("dead", "export", "--output", "/not/there.jsonl")
 
     assert (1, True) == (done.exit_code, "Could not open file '/not/there.jsonl'" in done.stderr)
+
+
+def test_groups(run, dead):
+    """What they died of, with a fingerprint that the other commands take."""
+    (group,) = documents(run("dead", "list", "--groups", "--json"))
+    table = run("dead", "list", "--groups").stdout
+
+    assert (3, "send") == (group["count"]["value"], group["kind"])
+    assert dead[2] == group["sample_id"]
+    assert group["fingerprint"] in table and "FINGERPRINT" in table
+    (few,) = documents(run("dead", "list", "--groups", "--queue", "mail", "--json"))
+    assert 2 == few["count"]["value"]
+    assert 2 == run("dead", "list", "--groups", "--key", "k").exit_code
+    assert "retried 3 jobs" in run("dead", "retry", "--fingerprint", group["fingerprint"]).stdout
+    assert "no dead jobs" in run("dead", "list", "--groups").stdout

@@ -18,7 +18,7 @@ SERVING = {"bench", "observe", "server", "testing"}
 # Low to high; a room of the package belongs to exactly one layer.
 LAYERS = (
     {"version", "errors", "clock", "ids", "job", "retry", "lifecycle", "codec"}
-    | {"signature", "events", "config", "cron", "schedule", "tokens", "tally"},
+    | {"signature", "events", "config", "cron", "schedule", "tokens", "tally", "fingerprint"},
     {"store"},
     {"task", "context"},
     {"worker", "scheduler"},

@@ -150,7 +150,7 @@ def test_a_failed_write_is_kept_for_the_next(api: Running):
 
     assert job.id == held.id
     assert 1 == history(api)["series"][0]["total"]["retrying"]
-    assert 1 == sum(sums.total for sums in ledger.totals.values())
+    assert 1 == sum(sums.total for sums in ledger.counts.tally.values())
 
 
 def test_the_server_writes_by_itself(module_url: str):

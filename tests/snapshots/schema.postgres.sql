@@ -72,6 +72,7 @@ TABLE finished (
     progress text
     errors text
     result text
+    fingerprint text COLLATE "C"
 );
 
 TABLE history (
@@ -203,6 +204,7 @@ CREATE INDEX event_at ON rowlock.event USING btree (at);
 CREATE UNIQUE INDEX event_pkey ON rowlock.event USING btree (id);
 CREATE INDEX finished_dead ON rowlock.finished USING btree (finished_at, id) WHERE (state = 'dead'::text);
 CREATE INDEX finished_expiry ON rowlock.finished USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+CREATE INDEX finished_fingerprint ON rowlock.finished USING btree (fingerprint, finished_at, id) WHERE ((state = 'dead'::text) AND (fingerprint IS NOT NULL));
 CREATE INDEX finished_key ON rowlock.finished USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key_hold = '-1'::integer);
 CREATE UNIQUE INDEX finished_pkey ON rowlock.finished USING btree (id);
 CREATE INDEX finished_queue ON rowlock.finished USING btree (queue, state, finished_at, id) WHERE (state <> 'succeeded'::text);

@@ -72,6 +72,7 @@ TABLE rowlock_finished (
     progress text
     errors text
     result text
+    fingerprint text
 );
 
 TABLE rowlock_history (
@@ -199,6 +200,7 @@ CREATE INDEX rowlock_bulk_running ON rowlock_bulk (id) WHERE finished_at IS NULL
 CREATE INDEX rowlock_event_at ON rowlock_event (at);
 CREATE INDEX rowlock_finished_dead ON rowlock_finished (finished_at, id) WHERE state = 'dead';
 CREATE INDEX rowlock_finished_expiry ON rowlock_finished (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX rowlock_finished_fingerprint ON rowlock_finished (fingerprint, finished_at, id) WHERE state = 'dead' AND fingerprint IS NOT NULL;
 CREATE INDEX rowlock_finished_key ON rowlock_finished (coalesce(tenant, ''), kind, key) WHERE key_hold = -1;
 CREATE INDEX rowlock_finished_queue ON rowlock_finished (queue, state, finished_at, id) WHERE state <> 'succeeded';
 CREATE INDEX rowlock_history_at ON rowlock_history (at);

@@ -45,7 +45,7 @@ def begin(asked, **options):
 
 def finish(store, bulk: Bulk) -> Bulk:
     """Take all steps that there are."""
-    while store.run(advance_bulk(bulk.id)):
+    while store.run(advance_bulk(bulk.id)).is_more:
         pass
     ended = store.run(get_bulk(bulk.id))
     assert ended is not None and ended.finished_at is not None
@@ -146,7 +146,7 @@ def test_steps_are_bounded_and_gone_on_with(store, monkeypatch):
     bulk = store.run(begin(wanted("cancel", queue="default"), expected=5, actor=ADA))
     done, pending = [], []
     while True:
-        more = store.run(advance_bulk(bulk.id))
+        more = store.run(advance_bulk(bulk.id)).is_more
         done.append(store.run(get_bulk(bulk.id)).done)
         pending.append(store.run(running_bulks()))
         if not more:
@@ -155,7 +155,7 @@ def test_steps_are_bounded_and_gone_on_with(store, monkeypatch):
     assert sorted(done) == done and 5 == done[-1] and len(done) >= 4
     assert [[bulk.id]] * (len(done) - 1) + [[]] == pending
     assert {JobState.CANCELLED} == {state_of(store, id) for id in ids}
-    assert store.run(advance_bulk(bulk.id)) is False
+    assert store.run(advance_bulk(bulk.id)).is_more is False
 
 
 def test_what_came_later_is_not_of_it(store, clock):

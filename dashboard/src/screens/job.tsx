@@ -9,6 +9,7 @@ import { asProblem, useLive } from "../live.ts";
 import { to } from "../router.ts";
 import { may, me } from "../session.ts";
 import { asCurl, asPython } from "../snippet.ts";
+import { useEvents } from "../stream.ts";
 import { steps } from "../timeline.ts";
 import {
   Button, CopyButton, Empty, Facts, Head, KindLink, Meter, Panel, QueueLink, sentence, Skeleton, StateBadge, Time,
@@ -32,8 +33,11 @@ interface Found {
   log: Schemas["LogLine"][];
 }
 
-const LIVE_MS = 2000;
+const WAITING_MS = 4000;
+// What a running job says of itself comes as events.
+const RUNNING_MS = 10_000;
 const ENDED_MS = 20_000;
+const LOG_MS = 700;
 
 async function load(id: string, signal: AbortSignal): Promise<Found> {
   const place = `v1/jobs/${part(id)}`;
@@ -48,13 +52,37 @@ async function load(id: string, signal: AbortSignal): Promise<Found> {
 }
 
 export function JobScreen({ id }: { id: string }) {
-  const [hasEnded, setEnded] = useState(false);
-  const live = useLive((signal) => load(id, signal), hasEnded ? ENDED_MS : LIVE_MS, [hasEnded]);
+  const [pace, setPace] = useState(WAITING_MS);
+  const live = useLive((signal) => load(id, signal), pace, [pace]);
   const shown = useRef<Found | undefined>(undefined);
-  if (live.data) shown.current = live.data;
-  const found = live.data ?? shown.current;
-  const ended = found ? TERMINAL.has(found.job.state) : false;
-  useEffect(() => setEnded(ended), [ended]);
+  const [, redraw] = useState(0);
+  const logTimer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  if (live.data && live.data.job.id !== shown.current?.job.id) shown.current = live.data;
+  useEffect(() => {
+    if (live.data) shown.current = live.data;
+    redraw((count) => count + 1);
+  }, [live.data]);
+  const found = shown.current;
+  const state = found?.job.state;
+  useEffect(() => {
+    if (state) setPace(TERMINAL.has(state) ? ENDED_MS : state === "running" ? RUNNING_MS : WAITING_MS);
+  }, [state]);
+  useEvents(state && !TERMINAL.has(state) ? { job: id } : undefined, (event) => {
+    const now = shown.current;
+    if (!now) return;
+    if (event.type === "progress") {
+      shown.current = { ...now, job: { ...now.job, progress: event.progress ?? null } };
+    } else if (event.type === "log") {
+      // Lines may be alike: they are read anew, once for all that came together.
+      logTimer.current ??= setTimeout(() => {
+        logTimer.current = undefined;
+        live.refresh();
+      }, LOG_MS);
+    } else if (event.type !== state) {
+      live.refresh();
+    }
+    redraw((count) => count + 1);
+  });
   if (live.problem?.status === 404) {
     return (
       <Empty icon="search" title="There is no such job">

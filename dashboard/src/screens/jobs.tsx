@@ -11,7 +11,7 @@ import { go, replace, route, to } from "../router.ts";
 import { may } from "../session.ts";
 import type { Problem } from "../api.ts";
 import { Button, Command, Empty, Head, Skeleton, Trouble } from "../ui/basics.tsx";
-import { BulkDialog } from "../ui/bulk.tsx";
+import { BulkDialog, BulkProgress } from "../ui/bulk.tsx";
 import { isOpen, open } from "../ui/dialog.tsx";
 import { Icon, STATE_ICONS } from "../ui/icons.tsx";
 import { JobRows } from "../ui/jobrows.tsx";
@@ -30,6 +30,7 @@ export function Jobs() {
     <>
       <Head title="Jobs" sub={isEmpty(filter) ? "Newest first." : `Shown: ${inWords(filter)}.`} />
       <Filters filter={filter} />
+      <BulkProgress />
       <List filter={filter} key={key} />
     </>
   );
@@ -44,20 +45,32 @@ function Filters({ filter }: { filter: Filter }) {
   const stats = useLive(
     (signal) => get<Schemas["Stats"]>("v1/stats", queue ? { queue } : {}, signal), STATS_MS, [queue],
   );
-  const isPlain = isEmpty({ ...filter, state: undefined, queue: undefined } as unknown as Filter);
   return (
     <div class="filters">
       <div class="tabs" role="group" aria-label="State">
         <Tab filter={filter} state={undefined} />
         {STATES.map((state) => (
           <Tab key={state} filter={filter} state={state}
-            count={isPlain ? stats.data?.counts[state] : undefined} />
+            count={isPlain(filter) ? stats.data?.counts[state] : undefined} />
         ))}
       </div>
       <SearchBox filter={filter} />
       <Choices filter={filter} />
     </div>
   );
+}
+
+/** Whether the counts of states say how many there are. */
+function isPlain(filter: Filter): boolean {
+  return [...toQuery(filter).keys()].every((name) => name === "state" || name === "queue");
+}
+
+function Matches({ filter }: { filter: Filter }) {
+  const live = useLive(
+    (signal) => get<Schemas["Count"]>("v1/jobs/count", { ...resolved(filter, serverNow()) } as Query, signal), 0, [],
+  );
+  const found = live.data;
+  return <p class="matches soft">{found ? `${found.exact ? "" : "At least "}${plural(found.value, "job")} match${found.value === 1 ? "es" : ""}.` : "\u00a0"}</p>;
 }
 
 function Tab({ filter, state, count: found }: {
@@ -263,6 +276,7 @@ function List({ filter }: { filter: Filter }) {
         </button>
       ) : null}
       {jobs === undefined && !list.problem ? <Skeleton rows={14} /> : null}
+      {isPlain(filter) || !jobs?.length ? null : <Matches filter={filter} />}
       {jobs?.length ? (
         <JobRows jobs={jobs} chosen={mayChange ? chosen : undefined}
           choose={(next) => {

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 
 import { get, type Problem, type Schemas } from "../api.ts";
-import { count, duration, rate } from "../format.ts";
+import { count, duration, plural, rate } from "../format.ts";
 import { type Finding, findings } from "../health.ts";
 import {
   depth, everyMs, type History, isRange, loadHistory, oldest, percentiles, type Range, RANGES, throughput, timesOf,
@@ -87,6 +87,7 @@ function Verdict({ current, history, problem, range }: {
     queues: current.queues,
     workers: current.workers && alive(current.workers).length,
     runs: history && totalRuns(history.series[0]),
+    span: RANGES.find((each) => each.range === range)!.text,
   });
   const worst = found[0]?.level ?? "good";
   const titles = { good: "All is well", warn: "Worth a look", bad: "Something is wrong" };
@@ -149,7 +150,7 @@ function Tiles({ current, history, range }: { current: Now | undefined; history:
       <Tile label="Ready" value={ready && <a href={to(["jobs"], { state: "ready" })}><Count value={ready} /></a>}
         note={Math.max(0, ...ages) ? `oldest ${duration(Math.max(...ages))}` : "none waits"} />
       <Tile label="Running" value={current && <a href={to(["jobs"], { state: "running" })}><Count value={summed(current, "running")!} /></a>}
-        note={current?.workers ? `${count(alive(current.workers).length)} workers` : ""} />
+        note={current?.workers ? plural(alive(current.workers).length, "worker") : ""} />
       <Tile label="Dead" value={dead && <a class={dead.value ? "count-dead" : ""} href="#/dead"><Count value={dead} /></a>}
         note={total ? `${count(total.dead)} in ${text}` : ""} />
     </div>

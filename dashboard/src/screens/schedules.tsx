@@ -1,6 +1,5 @@
 import { getExact, part, post, type Schemas } from "../api.ts";
 import { words } from "../cron.ts";
-import type { State } from "../filters.ts";
 import { type JsonObject, stringify } from "../json.ts";
 import { useLive } from "../live.ts";
 import { to } from "../router.ts";
@@ -87,12 +86,18 @@ const MISSED: Record<string, string> = {
 
 function Next({ schedule }: { schedule: Schedule }) {
   if (schedule.is_paused) return <span class="soft">not until it is resumed</span>;
-  return <Time at={schedule.next_at} />;
+  const later = schedule.upcoming.slice(1, 4);
+  return (
+    <>
+      <Time at={schedule.next_at} />
+      {later.length ? <span class="soft"> then {later.map((each, place) => <span key={each}>{place ? ", " : ""}<Time at={each} /></span>)}</span> : null}
+    </>
+  );
 }
 
 function Last({ schedule }: { schedule: Schedule }) {
   if (!schedule.last_at) return <span class="soft">never yet</span>;
-  const state = (schedule as { last_state?: State | null }).last_state;
+  const state = schedule.last_state;
   return (
     <>
       <Time at={schedule.last_at} />{" "}

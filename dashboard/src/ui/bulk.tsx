@@ -1,5 +1,6 @@
 // Work on many jobs: asked for with a count, and watched.
 
+import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 import type { Problem, Schemas } from "../api.ts";
@@ -11,13 +12,15 @@ import { close, Dialog } from "./dialog.tsx";
 import { afterGrace } from "./toasts.tsx";
 
 /** Says how many fit before anything is done; `changed` is called once it has ended. */
-export function BulkDialog({ action, filter, words, changed, extra }: {
+export function BulkDialog({ action, filter, words, changed, extra, title, children }: {
   action: Action;
   filter: BulkFilter;
   /** "dead jobs of kind send_email" */
   words: string;
   changed: () => void;
   extra?: Partial<Schemas["NewBulk"]>;
+  title?: string;
+  children?: ComponentChildren;
 }) {
   const [count, setCount] = useState<Schemas["Count"]>();
   const [problem, setProblem] = useState<Problem>();
@@ -48,7 +51,7 @@ export function BulkDialog({ action, filter, words, changed, extra }: {
   }
 
   return (
-    <Dialog title={`${verb} all that match`} footer={
+    <Dialog title={title ?? `${verb} all that match`} footer={
       <>
         <Button onClick={close}>Not now</Button>
         <Button kind={action === "retry" ? "primary" : "danger"}
@@ -65,6 +68,7 @@ export function BulkDialog({ action, filter, words, changed, extra }: {
             {count.exact ? "." : ", or more: counting stops at 10,000."} What comes later is left alone.
           </p>
         ) : null}
+        {children}
         {action === "delete" ? <p>What is deleted is gone; you have six seconds to call it off.</p> : null}
       </div>
       {problem ? <Trouble problem={problem} /> : null}

@@ -93,10 +93,21 @@ function options(props: Props, element: HTMLElement): uPlot.Options {
         ...(line.isFilled ? { fill: `${color(line.color)}22` } : {}),
         ...(line.dash ? { dash: line.dash } : {}),
         points: { show: false },
-        value: (_, value) => (value === null || value === undefined ? "–" : props.format(value)),
+        // Without a cursor, the last value that there is.
+        value: (plot, value, place, at) => {
+          const shown = at == null ? lastOf(plot.data[place]!) : value;
+          return shown == null ? "–" : props.format(shown);
+        },
       })),
     ],
   };
+}
+
+function lastOf(values: ArrayLike<number | null | undefined>): number | null | undefined {
+  for (let place = values.length - 1; place >= 0; place -= 1) {
+    if (values[place] != null) return values[place];
+  }
+  return null;
 }
 
 function top(high: number | null | undefined): number {

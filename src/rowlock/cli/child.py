@@ -17,11 +17,13 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from rowlock import config
 from rowlock.app import DATABASE_URL_VARIABLE, App, prepare_follow_up
 from rowlock.cli import open_inherited_app
 from rowlock.errors import RowlockError
 from rowlock.observe.log import configure_as_told
 from rowlock.worker import signals
+from rowlock.worker.board import Board
 from rowlock.worker.engine import Engine
 from rowlock.worker.household import Household
 from rowlock.worker.ledger import Ledger
@@ -42,6 +44,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     table_slots: int
     hear_descriptor: int
     tell_descriptor: int
+    board_descriptor: int | None = None
 
 
 def main() -> None:
@@ -118,6 +121,9 @@ async def _serve(orders: Orders, app: App) -> int:
         app=orders.app,
     )
     _show(engine, orders, Title("rowlock child"))
+    board = None if orders.board_descriptor is None else Board(orders.board_descriptor)
+    if board is not None:
+        _count_on(board, engine, ledger)
     hearing = Hearing(orders.hear_descriptor, engine)
     hearing.start()
     try:
@@ -125,6 +131,8 @@ async def _serve(orders: Orders, app: App) -> int:
             left = await engine.run()
     finally:
         hearing.stop()
+    if board is not None:
+        board.write(ledger.counts, good_at=engine.good_at)
     table.leave(is_drained=engine.is_drained)
     if left:
         logger.warning("%d jobs did not stop; their process is ended", left)
@@ -139,6 +147,13 @@ def _show(engine: Engine, orders: Orders, title: Title) -> None:
     queues = ",".join(orders.settings.queues or ["all queues"])
     title.show(f"rowlock worker: {engine.running} running on {queues}")
     asyncio.get_running_loop().call_later(1.0, _show, engine, orders, title)
+
+
+def _count_on(board: Board, engine: Engine, ledger: Ledger) -> None:
+    """Keep the counts that the supervisor sees up to date."""
+    board.write(ledger.counts, good_at=engine.good_at)
+    loop = asyncio.get_running_loop()
+    loop.call_later(config.BOARD_SECONDS, _count_on, board, engine, ledger)
 
 
 def _introduce(orders: Orders, message: dict[str, Any]) -> None:

@@ -79,6 +79,9 @@ def filters(command: Command) -> Command:
             click.option("--tag", metavar="TAG", help="Only with this tag."),
             click.option("--error", metavar="TEXT", help="Only with this text in an error."),
             click.option(
+                "--fingerprint", metavar="TEXT", help="Only dead jobs of this group of failures."
+            ),
+            click.option(
                 "--since", type=time_past, metavar="TIME", help="Created then or later; 2h is ago."
             ),
             click.option(

@@ -7,14 +7,18 @@ from typing import IO, TYPE_CHECKING, Final, Literal, Unpack
 
 import click
 
+from rowlock import config
 from rowlock.cli import Target, show
 from rowlock.cli.choose import as_json_option, filters
 from rowlock.cli.jobs import page_options, print_page
 from rowlock.cli.progress import progress
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from rowlock.app import App
     from rowlock.store import JobFilter
+    from rowlock.store.ops.dead import DeadGroup
     from rowlock.store.ops.manage import FilterOptions
 
 # Before a purge so many are counted, a page at a time; beyond, it says "more than".
@@ -30,12 +34,14 @@ def dead() -> None:
 
 @dead.command("list")
 @filters
+@click.option("--groups", is_flag=True, help="What they died of, and how many of each.")
 @page_options
 @as_json_option
 @click.pass_obj
 def list_dead(
     target: Target,
     *,
+    groups: bool,
     limit: int,
     cursor: str | None,
     as_json: bool,
@@ -44,10 +50,69 @@ def list_dead(
     """List dead jobs, the newest failure first.
 
     JSON is one line a job, and a last line with `next`: the cursor of the following page, or null.
+    With --groups it is one line a group; of the filters, --kind, --queue and --tenant count.
     """
     with target.open_app() as app:
+        if groups:
+            _print_groups(app, chosen, limit=limit, as_json=as_json)
+            return
         page = app.list(state="dead", limit=limit, cursor=cursor, **chosen)
     print_page(page, as_json=as_json, has_state=False)
+
+
+def _print_groups(app: App, chosen: FilterOptions, *, limit: int, as_json: bool) -> None:
+    from rowlock.cli.workers import now
+    from rowlock.store.ops.dead import dead_groups
+
+    given = {name for name, value in chosen.items() if value is not None}
+    if given - {"kind", "queue", "tenant"}:
+        raise click.UsageError("--groups takes --kind, --queue and --tenant")
+    found = app.store.run(
+        dead_groups(
+            kind=chosen.get("kind"),
+            queue=chosen.get("queue"),
+            tenant=chosen.get("tenant"),
+            limit=min(limit, config.DEAD_GROUPS_MAX),
+        )
+    )
+    if as_json:
+        for group in found.groups:
+            click.echo(show.as_json(_group_document(group)))
+        return
+    heads = ("COUNT", "KIND", "ERROR", "PLACE", "LAST", "FINGERPRINT")
+    table = show.Table(
+        columns=show.columns(*heads, right=["COUNT"], flexible=["ERROR", "PLACE"]),
+        rows=[_group_row(group, now()) for group in found.groups],
+        empty="no dead jobs",
+    )
+    show.print_tables(table)
+    if found.is_cut:
+        click.echo("there are more", err=True)
+
+
+def _group_row(group: DeadGroup, now: datetime) -> list[str]:
+    return [
+        show.number(group.count.value, exact=group.count.exact),
+        group.kind,
+        f"{group.error}: {group.message}".partition("\n")[0],
+        group.place,
+        show.age((now - group.last_at).total_seconds()),
+        group.fingerprint,
+    ]
+
+
+def _group_document(group: DeadGroup) -> dict[str, object]:
+    return {
+        "fingerprint": group.fingerprint,
+        "kind": group.kind,
+        "error": group.error,
+        "message": group.message,
+        "place": group.place,
+        "count": {"value": group.count.value, "exact": group.count.exact},
+        "first_at": group.first_at,
+        "last_at": group.last_at,
+        "sample_id": group.sample.id,
+    }
 
 
 @dead.command()

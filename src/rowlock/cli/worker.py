@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from rowlock.cli.choose import log_options
 
 if TYPE_CHECKING:
     from rowlock.observe.log import Format, Level
+    from rowlock.worker.supervisor import Supervisor
 
 
 @click.command(context_settings={"auto_envvar_prefix": "ROWLOCK"})
@@ -41,6 +44,17 @@ if TYPE_CHECKING:
     show_default=True,
     help="Between queues: in turns, weighted by their slots, or as given.",
 )
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Answer /metrics, /healthz and /readyz there; 0 is any free port.",
+)
+@click.option(
+    "--metrics-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="From where they can be asked: 0.0.0.0 is from everywhere.",
+)
 @click.option("--reload", is_flag=True, help="For development: restart when a .py file changes.")
 @log_options
 @click.pass_obj
@@ -62,6 +76,8 @@ def worker(
     max_jobs: int | None,
     max_memory: int | None,
     order: str,
+    metrics_port: int | None,
+    metrics_host: str,
     reload: bool,
     log_level: Level,
     log_format: Format,
@@ -95,8 +111,23 @@ def worker(
         settings=settings,
         max_memory_mb=max_memory,
         reload_from=Path.cwd() if reload else None,
+        has_metrics=metrics_port is not None,
     )
-    ctx.exit(supervisor.run())
+    with _port(supervisor, metrics_host, metrics_port):
+        code = supervisor.run()
+    ctx.exit(code)
+
+
+def _port(supervisor: Supervisor, host: str, port: int | None) -> AbstractContextManager[object]:
+    if port is None:
+        return nullcontext()
+    try:
+        from rowlock.observe.port import WorkerPort
+    except ModuleNotFoundError as error:
+        raise click.UsageError(f"--metrics-port: {error}; install rowlock[metrics]") from error
+    answering = WorkerPort(supervisor.snapshot, host=host, port=port)
+    logging.getLogger("rowlock.worker").info("metrics are at %s/metrics", answering.address)
+    return answering
 
 
 def prepare_children(target: Target, *, log_level: Level, log_format: Format) -> None:

@@ -41,6 +41,9 @@ class BulkFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     error: Annotated[Name, Meta(description="Text in the errors of attempts.")] | None = None
     since: Annotated[Time, Meta(description="Created then or later.")] | None = None
     until: Annotated[Time, Meta(description="Created before.")] | None = None
+    fingerprint: (
+        Annotated[Name, Meta(description="Of dead jobs: see `/v1/dead/groups`.")] | None
+    ) = None
 
 
 class NewBulk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,6 +57,12 @@ class NewBulk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     filter: BulkFilter = BulkFilter()
     preview: bool = False
     expected: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+    per_second: (
+        Annotated[
+            int, Meta(ge=1, le=100_000, description="At most so many; as fast as it goes if null.")
+        ]
+        | None
+    ) = None
 
 
 class BulkPreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +83,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     id: Uuid
     action: BulkAction
     filter: BulkFilter
+    per_second: int | None
     state: Literal["running", "done", "failed"]
     total: Count
     done: int
@@ -94,7 +104,13 @@ async def create_bulk(call: Call[NewBulk, None]) -> Answer:
     if asked.expected is None:
         raise OptionInvalid("expected", "is required; ask for a `preview` first")
     id = new_id()
-    op = start_bulk(wanted, id=id, expected=asked.expected, actor=call.caller.actor)
+    op = start_bulk(
+        wanted,
+        id=id,
+        expected=asked.expected,
+        actor=call.caller.actor,
+        per_second=asked.per_second,
+    )
     begun = await call.service.store.arun(
         audited(op, call.deed(f"bulk.{asked.action}", id), detail=_told)
     )
@@ -162,6 +178,7 @@ def _filter_of(state: JobState | None, chosen: JobFilter) -> BulkFilter:
         error=chosen.error,
         since=maybe_from_us(chosen.since),
         until=maybe_from_us(chosen.until),
+        fingerprint=chosen.fingerprint,
     )
 
 
@@ -170,6 +187,7 @@ _BULK = Bulk(
     id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5c",
     action=BulkAction.RETRY,
     filter=BulkFilter(state=JobState.DEAD, queue="mail"),
+    per_second=None,
     state="running",
     total=Count(value=37, exact=True),
     done=20,

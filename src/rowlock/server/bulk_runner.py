@@ -39,14 +39,16 @@ class BulkRunner:
 
     async def _advance(self) -> float:
         """One step of each; in how many seconds to look again."""
-        is_more = False
+        pauses: list[float] = []
         for id in await self._store.arun(running_bulks()):
             try:
-                is_more |= await self._store.arun(advance_bulk(id))
+                taken = await self._store.arun(advance_bulk(id))
+                if taken.is_more:
+                    pauses.append(taken.wait_seconds)
             except RowlockError:
                 raise
             except Exception as error:
                 # A step that fails once fails for ever: it is given up, and says so.
                 logger.exception("bulk work %s is given up", id)
                 await self._store.arun(fail_bulk(id, f"given up: {type(error).__name__}"))
-        return 0.0 if is_more else jittered(config.BULK_LOOK_SECONDS, self._chance)
+        return min(pauses, default=jittered(config.BULK_LOOK_SECONDS, self._chance))

@@ -117,6 +117,8 @@ async def create_job(call: Call[NewJob, None]) -> Answer:
     if call.caller.tenant not in (None, made.tenant):
         # Nothing was written: the job of that id is another's.
         raise id_taken()
+    if made.created:
+        call.service.ledger.enqueued([made])
     return Answer(
         receipt_of(made),
         status=201 if made.created else 200,
@@ -138,7 +140,9 @@ async def create_jobs(call: Call[NewJobs, None]) -> Answer:
     # Thousands of payloads take a while to check, and others are waiting for this loop.
     checked = await asyncio.to_thread(prepare_all, call.service, call.caller, call.body.jobs)
     op = enqueue(checked, tenant=call.caller.tenant)
-    made = [receipt_of(job) for job in await call.service.store.arun(op)]
+    jobs = await call.service.store.arun(op)
+    call.service.ledger.enqueued(job for job in jobs if job.created)
+    made = [receipt_of(job) for job in jobs]
     created = sum(receipt.created for receipt in made)
     receipts = JobReceipts(created=created, existing=len(made) - created, jobs=made)
     return Answer(receipts, status=201 if created else 200)

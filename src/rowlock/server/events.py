@@ -22,12 +22,12 @@ from starlette.types import Scope as ASGIScope
 
 from rowlock import config, events, job
 from rowlock.clock import from_us
-from rowlock.errors import NotFound, StoreUnavailable
+from rowlock.errors import NotFound, OptionInvalid, StoreUnavailable
 from rowlock.events import EventType
 from rowlock.ids import parse_id
 from rowlock.server.feed import Heard
 from rowlock.server.problems import Refusal
-from rowlock.server.route import AnyRoute, Call, Example, Route, scopes
+from rowlock.server.route import AnyRoute, Call, Route, scopes
 from rowlock.server.service import Service
 from rowlock.server.shapes import Name, Progress, Uuid, copied
 from rowlock.store.ops.events import Watched, watch_job
@@ -81,6 +81,8 @@ async def stream_events(call: Call[None, EventQuery]) -> Response:
         raise Refusal("overloaded", "too many listen already")
     tenant = call.caller.tenant_of(query.tenant)
     place = call.request.headers.get("last-event-id")
+    if place is not None and not 0 < len(place) <= config.NAME_CHARACTERS_MAX:
+        raise OptionInvalid("Last-Event-ID", "is not the id of an event")
     if query.job is not None:
         id = parse_id(query.job, option="job")
         first = int(place) if place is not None and place.isdecimal() and len(place) < 9 else 0
@@ -251,19 +253,9 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         query=EventQuery,
         headers={"Last-Event-ID": "The id of the last event that was seen."},
-        answers={200: Event},
+        answers={200: None},
         media_type=MEDIA_TYPE,
+        item=Event,
         refusals=["not_found"],
-        example=Example(
-            Event(
-                type=EventType.SUCCEEDED,
-                at=datetime.fromisoformat("2030-01-31T12:00:00Z"),
-                job_id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
-                queue="mail",
-                kind="send_email",
-                attempt=1,
-                duration_seconds=0.02,
-            )
-        ),
     ),
 ]

@@ -42,6 +42,9 @@ class JobChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ) = None
     since: Annotated[Time, Meta(description="Created then or later.")] | None = None
     until: Annotated[Time, Meta(description="Created before.")] | None = None
+    fingerprint: (
+        Annotated[Name, Meta(description="Of dead jobs: see `/v1/dead/groups`.")] | None
+    ) = None
 
 
 class JobQuery(JobChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,7 +116,7 @@ async def list_page(call: Call[None, JobQuery]) -> Answer:
 
 def filter_of(call: Call[Any, Any], asked: Any) -> JobFilter:
     """The filter of a request, within the tenant of whoever asks."""
-    names = ("kind", "queue", "key", "tag", "error", "since", "until")
+    names = ("kind", "queue", "key", "tag", "error", "since", "until", "fingerprint")
     chosen = {name: getattr(asked, name) for name in names}
     return job_filter(**chosen, tenant=call.caller.tenant_of(asked.tenant))
 

@@ -31,6 +31,7 @@ _WITH_BODY: Final = ("json_invalid", "request_timeout", "too_large", "unsupporte
 _TAGS: Final = {
     "jobs": "Enqueue jobs, look at them, change them.",
     "bulk": "Change many jobs at once.",
+    "dead": "Jobs that were given up, by what they died of.",
     "queues": "What waits, and whether it may be claimed.",
     "schedules": "What is enqueued at which times.",
     "leases": "Work: lease jobs, extend the leases, settle them.",
@@ -102,7 +103,7 @@ class _Types:
     def __init__(self, routes: Sequence[AnyRoute]) -> None:
         named: list[Any] = [Problem]
         for route in routes:
-            named += [route.body, route.query, *route.answers.values()]
+            named += [route.body, route.query, route.item, *route.answers.values()]
         self._types = list(dict.fromkeys(each for each in named if each is not None))
         schemas, components = msgspec.json.schema_components(self._types, ref_template=_REFERENCE)
         self._schemas: dict[Any, Document] = dict(zip(self._types, schemas, strict=True))
@@ -208,6 +209,9 @@ def _responses(route: AnyRoute, types: _Types) -> Document:
 
 def _response(route: AnyRoute, status: int, kind: Any, types: _Types) -> Document:
     described: Document = {"description": "Done" if kind is None else "The answer"}
+    if route.item is not None:
+        described["description"] = f"A stream: the data of each is of type {route.item.__name__}"
+        return {**described, "content": {route.media_type: {"x-item": types.schema(route.item)}}}
     if kind is None:
         return described
     content: Document = {"schema": types.schema(kind)}

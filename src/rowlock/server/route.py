@@ -92,6 +92,8 @@ class Route(Generic[B, Q]):
     refusals: Sequence[str] = ()
     example: Example = field(default_factory=Example)
     media_type: str = "application/json"
+    # What a stream is made of: the document names the type, and no parser takes the whole for one.
+    item: Any = None
     # Pages are for browsers, and not part of the document.
     is_page: bool = False
 

@@ -22,6 +22,7 @@ from rowlock.server.doorbell import Doorbell
 from rowlock.server.feed import Feed
 from rowlock.server.gate import Gate, Openness
 from rowlock.server.gatherer import Gatherer
+from rowlock.server.gauges import Gauges
 from rowlock.server.readiness import Readiness
 from rowlock.server.roster import Roster
 from rowlock.store import KnownPolicy, Store
@@ -53,6 +54,7 @@ class Service:
         self.gatherer: Gatherer = Gatherer(app.store, self.background)
         self.bulk: BulkRunner = BulkRunner(app.store, self.background)
         self.roster: Roster = Roster(app.store)
+        self.gauges: Gauges = Gauges(app.store)
         self.feed: Feed = Feed(app.store, self.background)
         # Of runs that were settled here.
         self.ledger: Ledger = Ledger()

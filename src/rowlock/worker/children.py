@@ -9,12 +9,15 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rowlock import config
 from rowlock.job import Beat, Lease
 from rowlock.lifecycle import CancelSeen, Failed, Outcome
+from rowlock.worker.board import Board
 from rowlock.worker.settings import EXIT_LEFT_BEHIND
 from rowlock.worker.table import DeadlineKind, LeaseTable, Slot, SlotState
 
@@ -30,10 +33,18 @@ class Child:
     say: int
     hear: int
     started_at: float
+    # What it has counted, where anybody wants to know.
+    board: Board | None = None
     # Why it was killed, if we did it: the slot that was past its deadline.
     overdue: list[Slot] = field(default_factory=list[Slot])
     told: bytes = b""
     is_leaving: bool = False
+
+    def is_ready(self) -> bool:
+        """Whether it could lately claim jobs, or had no need to."""
+        if self.board is None or self.is_stopped():
+            return False
+        return time.monotonic() - self.board.good_at < config.READY_SECONDS
 
     def is_stopped(self) -> bool:
         """Whether it stands still (SIGSTOP, a debugger)."""
@@ -71,6 +82,8 @@ class Child:
 
     def close(self) -> None:
         self.table.close()
+        if self.board is not None:
+            self.board.close()
         os.close(self.say)
         os.close(self.hear)
 

@@ -118,6 +118,8 @@ class Engine:
             lease_seconds=settings.lease_seconds,
         )
         self._trouble = Trouble("jobs can't be claimed")
+        self._claimed_at = 0.0
+        self._asked_at: float | None = None
 
     # What it is told from outside; all of it on the loop.
 
@@ -167,6 +169,13 @@ class Engine:
     def running(self) -> int:
         """How many jobs run just now."""
         return len(self._running)
+
+    @property
+    def good_at(self) -> float:
+        """When it could last claim; now, if it has no need to."""
+        if self._trouble.is_on:
+            return self._claimed_at
+        return time.monotonic() if self._asked_at is None else self._asked_at
 
     async def run(self) -> int:
         """Serve until `stop`, or until nothing is left in a drain.
@@ -243,7 +252,7 @@ class Engine:
         return room if held == 0 or room >= worth else 0
 
     async def _claim(self, room: int) -> int:
-        asked_at = time.monotonic()
+        asked_at = self._asked_at = time.monotonic()
         try:
             leases = await self._claimer.claim(
                 room, self._room_of, known=self._known, sleep=self._sleep
@@ -254,6 +263,9 @@ class Engine:
             self._claimer.doubt()
             await self._pause(error)
             return -1
+        finally:
+            self._asked_at = None
+        self._claimed_at = time.monotonic()
         self._trouble.over()
         for lease in leases:
             self._take(lease)

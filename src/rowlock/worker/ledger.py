@@ -19,14 +19,15 @@ from rowlock import config
 from rowlock.errors import StoreUnavailable
 from rowlock.events import Event, EventBox, EventType, event_of
 from rowlock.ids import new_id
-from rowlock.job import Lease
+from rowlock.job import Job, Lease
 from rowlock.scheduler.service import jittered
-from rowlock.store import Settlement, Store
+from rowlock.store import NewJob, Settlement, Store
 from rowlock.store.ops.events import write_events
 from rowlock.store.ops.history import write_history
 from rowlock.store.ops.settle import Missed, is_swift
 from rowlock.store.steps import Op
-from rowlock.tally import Ended, RunEnd, Tally, bounded, counted, merged
+from rowlock.tally import OTHER, Ended, Name, RunEnd, Tally, bounded, counted, merged
+from rowlock.worker.board import Counts
 from rowlock.worker.report import RunSettlement
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
@@ -52,8 +53,8 @@ class Ledger:
         self._box = EventBox()
         self._news = asyncio.Event()
         self._turn = 0
-        # Leases that others took, by queue.
-        self.lost_leases: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter()
+        self._enqueued: Counter[Name] = Counter()
         self._chance = random.Random()
 
     def settled(self, settlements: Sequence[Settlement], missed: Missed = _NONE) -> None:
@@ -64,6 +65,7 @@ class Ledger:
             swift = [each for each in swift if each.lease.id not in gone]
         if swift:
             self._count_swift(swift)
+            self.enqueued(job for each in swift for job in each.follow_ups)
         if missed.ended:
             self._count_slow(settlements, missed.ended)
 
@@ -82,10 +84,21 @@ class Ledger:
         """Others have taken the jobs of these."""
         for lease in leases:
             if (row := lease.row) is not None:
-                self.lost_leases[row.queue] += 1
+                self._lost[row.queue if row.queue in self._lost or self._has_room else OTHER] += 1
                 lost = Event(EventType.LOST, row.queue, row.kind, row.tenant, lease.id, row.attempt)
                 self._box.put(lost)
         self._news.set()
+
+    def enqueued(self, jobs: Iterable[NewJob | Job]) -> None:
+        """This process has enqueued these."""
+        for job in jobs:
+            name = job.queue, job.kind
+            is_known = name in self._enqueued or len(self._enqueued) < config.TALLY_NAMES_MAX
+            self._enqueued[name if is_known else (OTHER, OTHER)] += 1
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._lost) < config.TALLY_NAMES_MAX
 
     def _count_swift(self, swift: list[Settlement]) -> None:
         """The many, so as little as possible for each: of a large batch some are timed."""
@@ -118,13 +131,13 @@ class Ledger:
         )
 
     @property
-    def totals(self) -> Tally:
+    def counts(self) -> Counts:
         """All that was counted since the start."""
         parts = [self._fresh] if self._part is None else [self._part.tally, self._fresh]
         totals = merged({}, self._written)
         for part in parts:
             merged(totals, part)
-        return bounded(totals)
+        return Counts(bounded(totals), self._lost, self._enqueued)
 
     # Writing
 

@@ -39,6 +39,7 @@ from rowlock.store import Settlement, Store, open_store
 from rowlock.store.ops.settle import settle
 from rowlock.store.url import hurried
 from rowlock.worker import signals
+from rowlock.worker.board import Board, Counts, Snapshot
 from rowlock.worker.children import Child, overdue_outcome, suspects
 from rowlock.worker.exits import how_it_ended
 from rowlock.worker.ledger import Ledger
@@ -68,11 +69,15 @@ class Supervisor:
         settings: WorkerSettings,
         max_memory_mb: int | None = None,
         reload_from: Path | None = None,
+        has_metrics: bool = False,
     ) -> None:
         self._app = app
         self._processes = processes
         self._settings = settings
         self._max_memory_mb = max_memory_mb
+        self._has_metrics = has_metrics
+        # What children that are gone have counted.
+        self._buried = Counts()
         self._watch = None if reload_from is None else SourceWatch(reload_from)
         self._title = Title("rowlock worker")
         self._children: dict[int, Child] = {}
@@ -183,6 +188,7 @@ class Supervisor:
     def _start(self, number: int) -> None:
         slots = self._settings.concurrency + config.PREFETCH_MAX + config.SETTLE_BATCH * 4
         memory = LeaseTable.make_descriptor(slots)
+        board = Board.make_descriptor() if self._has_metrics else None
         child_hears, say = os.pipe()
         hear, child_tells = os.pipe()
         worker = f"{self._name}-{number}-{new_id()[-12:]}"
@@ -194,11 +200,13 @@ class Supervisor:
             "table_slots": slots,
             "hear_descriptor": child_hears,
             "tell_descriptor": child_tells,
+            "board_descriptor": board,
         }
+        passed = (memory, child_hears, child_tells, *([] if board is None else [board]))
         with signals.held_back():
             process = subprocess.Popen(
                 [sys.executable, "-m", CHILD_MODULE, json.dumps(orders)],
-                pass_fds=(memory, child_hears, child_tells),
+                pass_fds=passed,
                 stdin=subprocess.DEVNULL,
             )
         os.close(child_hears)
@@ -206,9 +214,13 @@ class Supervisor:
         table = LeaseTable(memory, slots)
         os.close(memory)
         child = Child(number, worker, process, table, say, hear, time.monotonic())
+        if board is not None:
+            child.board = Board(board)
+            os.close(board)
         os.set_blocking(hear, False)
         os.set_blocking(say, False)
-        self._children[process.pid] = child
+        with self._guard:
+            self._children[process.pid] = child
         self._selector.register(hear, selectors.EVENT_READ, lambda: self._on_told(child))
         if self._stop_since is not None:
             # The signal came while it was being started: nobody has told it.
@@ -236,7 +248,8 @@ class Supervisor:
         for pid, child in list(self._children.items()):
             code = child.process.poll()
             if code is not None:
-                del self._children[pid]
+                with self._guard:
+                    del self._children[pid]
                 self._on_death(child, code)
 
     def _on_death(self, child: Child, code: int) -> None:
@@ -246,6 +259,8 @@ class Supervisor:
             self._selector.unregister(child.hear)
         finished = child.table.finished()
         with self._guard:
+            if child.board is not None:
+                self._buried.merge(child.board.read())
             child.close()
         if code == EXIT_NOT_LOADED and self._store is None and self._watch is None:
             self._give_up()
@@ -284,6 +299,22 @@ class Supervisor:
             return
         longest = min(config.RESPAWN_SECONDS_MAX, config.RESPAWN_SECONDS * 2.0 ** min(count, 16))
         self._next_start[child.number] = time.monotonic() + random.uniform(longest / 2, longest)
+
+    def snapshot(self) -> Snapshot:
+        """What this worker did and does; from any thread."""
+        counts = Counts()
+        with self._guard:
+            children = [each for each in self._children.values() if each.board is not None]
+            counts.merge(self._buried)
+            counts.merge(self._ledger.counts)
+            for child in children:
+                assert child.board is not None
+                counts.merge(child.board.read())
+            busy = sum(child.table.started() for child in children)
+            ready = sum(child.is_ready() for child in children)
+        slots = self._settings.concurrency * len(children)
+        states = {"busy": busy, "free": max(0, slots - busy)}
+        return Snapshot(counts, states, len(children), ready)
 
     # Leases
 

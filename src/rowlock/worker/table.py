@@ -150,6 +150,11 @@ class LeaseTable:
         """Whether it has because nothing was left to be run."""
         return self._map[_LEFT] == _DRAINED
 
+    def started(self) -> int:
+        """How many runs are under way."""
+        states = self._map[_HEADER_BYTES :: _SLOT.size]
+        return states.count(SlotState.STARTED)
+
     def slots(self) -> Iterator[Slot]:
         """The leases that the child holds."""
         for place in range(self._slots):

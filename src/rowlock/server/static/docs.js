@@ -75,7 +75,7 @@ function problems(api, operation) {
 function content(api, byType) {
   const [described] = Object.values(byType);
   if (!described) return element("p", "Empty.");
-  const schema = resolved(api, described.schema);
+  const schema = resolved(api, described.schema ?? described["x-item"] ?? {});
   const required = schema.required ?? [];
   const made = element("div");
   if (schema.description) made.append(element("p", schema.description));

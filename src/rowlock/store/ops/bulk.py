@@ -38,11 +38,12 @@ class BulkAction(StrEnum):
 
 
 class Source(StrEnum):
-    """Where a walk goes: by id over one of the tables, or by time over the dead."""
+    """Where a walk goes: by id over one of the tables, or by time over the dead, all or alike."""
 
     LIVE = "scan_live"
     FINISHED = "scan_finished"
     DEAD = "scan_dead"
+    GROUP = "scan_group"
 
 
 ALLOWED: Final[Mapping[BulkAction, frozenset[JobState]]] = {
@@ -63,7 +64,7 @@ class Selection:
     @property
     def source(self) -> Source:
         if self.state is JobState.DEAD:
-            return Source.DEAD
+            return Source.DEAD if self.chosen.fingerprint is None else Source.GROUP
         return Source.FINISHED if self.state in TERMINAL_STATES else Source.LIVE
 
     def holds(self, job: JobRow, *, now: int) -> bool:
@@ -80,7 +81,13 @@ def selection(action: BulkAction, state: JobState | None, chosen: JobFilter) -> 
     if state is not None and state not in ALLOWED[action]:
         known = ", ".join(each for each in JobState if each in ALLOWED[action])
         raise OptionInvalid("state", f"must be one of {known} for a {action}, not {state}")
+    _check_fingerprint(state, chosen)
     return Selection(action, state, chosen)
+
+
+def _check_fingerprint(state: JobState | None, chosen: JobFilter) -> None:
+    if chosen.fingerprint is not None and state is not JobState.DEAD:
+        raise OptionInvalid("fingerprint", "is of dead jobs only: name the state dead")
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
@@ -132,6 +139,7 @@ def retry_dead(chosen: JobFilter) -> Op[BulkRetry]:
 
 def count_jobs(chosen: JobFilter, *, state: JobState | None = None) -> Op[Count]:
     """How many jobs fit, in whatever state if none is named; exact to a bound, and told so."""
+    _check_fingerprint(state, chosen)
     sought = Selection(BulkAction.DELETE, state, chosen)
 
     def steps() -> Steps[Count]:
@@ -149,7 +157,7 @@ def count_selected(wanted: Selection, source: Source | None = None) -> Steps[Cou
     place: Place | None = yield from _start()
     total = rows = 0
     while place is not None:
-        seen = yield from _look(wanted, place, source)
+        seen = yield from _look(wanted, place, config.MAINTENANCE_BATCH_ROWS, source)
         total, rows, place = total + len(seen.ids), rows + config.BULK_SCAN_ROWS, seen.next
         if place is not None and (
             total >= config.COUNT_EXACT_MAX or rows >= config.LIST_SCAN_ROWS_MAX
@@ -158,10 +166,10 @@ def count_selected(wanted: Selection, source: Source | None = None) -> Steps[Cou
     return Count(total)
 
 
-def step(wanted: Selection, place: Place | None) -> Steps[BulkStep]:
-    """One step, within the caller's transaction."""
+def step(wanted: Selection, place: Place | None, *, limit: int | None = None) -> Steps[BulkStep]:
+    """One step, of so many jobs at most, within the caller's transaction."""
     here = place or (yield from _start())
-    seen = yield from _look(wanted, here)
+    seen = yield from _look(wanted, here, limit or config.MAINTENANCE_BATCH_ROWS)
     done, skipped = (yield from _act(wanted, seen.ids)) if seen.ids else (0, [])
     return BulkStep(done, skipped, seen.next)
 
@@ -178,8 +186,9 @@ class _Seen:
     next: Place | None
 
 
-def _look(wanted: Selection, place: Place, source: Source | None = None) -> Steps[_Seen]:
-    limit = config.MAINTENANCE_BATCH_ROWS
+def _look(
+    wanted: Selection, place: Place, limit: int, source: Source | None = None
+) -> Steps[_Seen]:
     values = {
         **wanted.chosen.parameters(),
         "state": wanted.state,

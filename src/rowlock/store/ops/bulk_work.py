@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rowlock import codec, config
-from rowlock.clock import from_us, maybe_from_us
+from rowlock.clock import from_us, maybe_from_us, to_us
 from rowlock.ids import parse_id
 from rowlock.job import Count, JobState
 from rowlock.store.ops.audit import Actor
@@ -26,6 +26,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     action: BulkAction
     state: JobState | None
     chosen: JobFilter
+    per_second: int | None
     actor: str
     tenant: str | None
     created_at: datetime
@@ -43,6 +44,7 @@ class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
 
     state: JobState | None
     chosen: dict[str, Any]
+    per_second: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,14 @@ def count_bulk(wanted: Selection) -> Op[Count]:
     return reading("count_bulk", lambda: count_selected(wanted))
 
 
-def start_bulk(wanted: Selection, *, id: str, expected: int, actor: Actor) -> Op[Bulk | TooMany]:
-    """Write down work to be done, unless more jobs fit than whoever asks has seen."""
+def start_bulk(
+    wanted: Selection, *, id: str, expected: int, actor: Actor, per_second: int | None = None
+) -> Op[Bulk | TooMany]:
+    """Write down work to be done, unless more jobs fit than whoever asks has seen.
+
+    Args:
+        per_second: At most so many jobs a second; None: as fast as it goes.
+    """
     id = parse_id(id)
 
     def steps() -> Steps[Bulk | TooMany]:
@@ -71,16 +79,23 @@ def start_bulk(wanted: Selection, *, id: str, expected: int, actor: Actor) -> Op
         if count.value > expected:
             return TooMany(count)
         now: int = (yield Statement("clock"))[0][0]
-        yield Statement("bulk_add", _values(id, wanted, count, actor, now=now))
+        values = _values(id, wanted, count, actor, now=now, per_second=per_second)
+        yield Statement("bulk_add", values)
         return _bulk((yield Statement("bulk_get", {"id": id}))[0])
 
     return writing("start_bulk", steps, repeat=steps)
 
 
 def _values(
-    id: str, wanted: Selection, count: Count, actor: Actor, *, now: int
+    id: str,
+    wanted: Selection,
+    count: Count,
+    actor: Actor,
+    *,
+    now: int,
+    per_second: int | None,
 ) -> dict[str, object]:
-    stored = _Stored(wanted.state, _given(wanted.chosen))
+    stored = _Stored(wanted.state, _given(wanted.chosen), per_second)
     return {
         "id": id,
         "total": count.value,
@@ -119,20 +134,43 @@ def running_bulks() -> Op[list[str]]:
     return reading("running_bulks", steps)
 
 
-def advance_bulk(id: str) -> Op[bool]:
-    """Take the next step of it; whether there is another. Nothing if somebody else is at it."""
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Whether there is more to be done, and in how many seconds, at the rate that was asked for."""
 
-    def steps() -> Steps[bool]:
+    is_more: bool
+    wait_seconds: float = 0.0
+
+
+def advance_bulk(id: str) -> Op[Advance]:
+    """Take the next step of it, if it is time; nothing if somebody else is at it."""
+
+    def steps() -> Steps[Advance]:
         yield Begin()
         rows = yield Statement("bulk_lock", {"id": id})
         if not rows:
-            return False
+            return Advance(is_more=False)
         bulk, place = _bulk(rows[0][:-1]), msgspec.json.decode(rows[0][-1], type=Place)
-        taken = yield from step(Selection(bulk.action, bulk.state, bulk.chosen), place)
+        limit = _step_limit(bulk)
+        pause = 0.0 if bulk.per_second is None else limit / bulk.per_second
+        is_first = place == Place(place.until)
+        now: int = (yield Statement("clock"))[0][0]
+        left = pause - (now - to_us(bulk.updated_at, option="now")) / config.SECOND_US
+        if left > 0 and not is_first:
+            return Advance(is_more=True, wait_seconds=left)
+        wanted = Selection(bulk.action, bulk.state, bulk.chosen)
+        taken = yield from step(wanted, place, limit=limit)
         yield Statement("bulk_move", _moved(bulk, taken, place))
-        return taken.next is not None
+        return Advance(taken.next is not None, pause)
 
     return writing("advance_bulk", steps, repeat=steps)
+
+
+def _step_limit(bulk: Bulk) -> int:
+    """How many jobs of one step: those of half a second, where there is a rate."""
+    if bulk.per_second is None:
+        return config.MAINTENANCE_BATCH_ROWS
+    return max(1, min(config.MAINTENANCE_BATCH_ROWS, bulk.per_second // 2))
 
 
 def _moved(bulk: Bulk, taken: BulkStep, place: Place) -> dict[str, object]:
@@ -167,6 +205,7 @@ def _bulk(row: Row) -> Bulk:
         action=BulkAction(row[4]),
         state=stored.state,
         chosen=JobFilter(**stored.chosen),
+        per_second=stored.per_second,
         actor=row[6],
         tenant=row[7],
         total=Count(row[8], exact=bool(row[9])),

@@ -116,8 +116,11 @@ def list_jobs(
     scan: int = config.LIST_SCAN_ROWS_MAX,
 ) -> Op[Page]:
     """A page of jobs; it reads at most `scan` rows of each table and says where to go on."""
+    asked = _state_of(state)
+    if chosen.fingerprint is not None and asked is not JobState.DEAD:
+        raise OptionInvalid("fingerprint", "is of dead jobs only: name the state dead")
     listing = Listing(
-        state=_state_of(state),
+        state=asked,
         chosen=chosen,
         limit=options.integer(limit, option="limit", low=1, high=config.LIST_LIMIT_MAX),
         cursor=Cursor.decoded(cursor),

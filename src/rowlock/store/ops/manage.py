@@ -51,6 +51,8 @@ class JobFilter:
     error: str | None = None
     since: int | None = None
     until: int | None = None
+    # Of dead jobs only.
+    fingerprint: str | None = None
 
     def values(self) -> dict[str, str | int | None]:
         return asdict(self)
@@ -62,7 +64,10 @@ class JobFilter:
 
 
 class FilterOptions(TypedDict, total=False):
-    """Which jobs: by name, tag, text in the errors, and time of creation (`since` included)."""
+    """Which jobs: by name, tag, text in the errors, and time of creation (`since` included).
+
+    `fingerprint` is of dead jobs: those that died of the same.
+    """
 
     kind: str | None
     queue: str | None
@@ -72,13 +77,16 @@ class FilterOptions(TypedDict, total=False):
     error: str | None
     since: datetime | None
     until: datetime | None
+    fingerprint: str | None
 
 
 def job_filter(**chosen: Unpack[FilterOptions]) -> JobFilter:
     """Check the filters of a user."""
     options.refuse_unknown(chosen, FilterOptions.__annotations__)
 
-    def checked(option: Literal["kind", "queue", "tenant", "key", "tag", "error"]) -> str | None:
+    def checked(
+        option: Literal["kind", "queue", "tenant", "key", "tag", "error", "fingerprint"],
+    ) -> str | None:
         value = chosen.get(option)
         return None if value is None else options.name(value, option=option)
 
@@ -92,6 +100,7 @@ def job_filter(**chosen: Unpack[FilterOptions]) -> JobFilter:
         error=checked("error"),
         since=None if since is None else to_us(since, option="since"),
         until=None if until is None else to_us(until, option="until"),
+        fingerprint=checked("fingerprint"),
     )
 
 

@@ -18,7 +18,16 @@ from typing import NamedTuple
 
 from rowlock import config
 from rowlock.errors import InvalidTransition, LeaseLost, OptionInvalid
-from rowlock.job import Job, JobRow, Lease, decode_errors, decode_policy, encode_errors
+from rowlock.fingerprint import fingerprint
+from rowlock.job import (
+    Job,
+    JobRow,
+    JobState,
+    Lease,
+    decode_errors,
+    decode_policy,
+    encode_errors,
+)
 from rowlock.lifecycle import Finish, Held, Outcome, Return, Succeeded, Transition, decide
 from rowlock.store.ops.enqueue import enqueue_within
 from rowlock.store.options import NewJob
@@ -35,6 +44,7 @@ FINISH_COLUMNS = (
     "errors",
     "crashes",
     "keep",
+    "fingerprint",
 )
 GIVE_BACK_COLUMNS = ("id", "token", "taken", "run_at", "attempt", "crashes", "errors")
 _REMEMBER_US = int(config.ID_REMEMBERED_SECONDS) * config.SECOND_US
@@ -150,7 +160,7 @@ def _success(settlement: Settlement) -> _Ending:
     job = lease.row
     assert job is not None and isinstance(outcome, Succeeded)
     kept = _kept(decode_policy(job.policy).keep)
-    row = (job.id, job.token, True, False, "succeeded", outcome.result, None, None, kept)
+    row = (job.id, job.token, True, False, "succeeded", outcome.result, None, None, kept, None)
     return _Ending(row, _is_held(job, kept))
 
 
@@ -260,7 +270,10 @@ def _ending(job: JobRow, step: Finish, *, taken: bool, leased: bool = True) -> _
     errors = _errors_of(job, step)
     kept = _kept(step.keep)
     state = step.state.value
-    row = (job.id, job.token, leased, taken, state, step.result, errors, step.crashes, kept)
+    mark = None
+    if step.state is JobState.DEAD and step.error is not None:
+        mark = fingerprint(job.kind, step.error)
+    row = (job.id, job.token, leased, taken, state, step.result, errors, step.crashes, kept, mark)
     return _Ending(row, _is_held(job, kept))
 
 

@@ -7,8 +7,9 @@ gone AS (
     DELETE FROM rowlock.job AS job
     USING unnest(
         :id::uuid[], :token::bigint[], :leased::boolean[], :taken::boolean[], :state::text[],
-        :result::text[], :errors::text[], :crashes::integer[], :keep::bigint[]
-    ) AS ending (id, token, leased, taken, state, result, errors, crashes, keep)
+        :result::text[], :errors::text[], :crashes::integer[], :keep::bigint[],
+        :fingerprint::text[]
+    ) AS ending (id, token, leased, taken, state, result, errors, crashes, keep, fingerprint)
     WHERE job.id = ending.id
         AND job.token = ending.token
         AND (job.lease_expires_at IS NOT NULL) = ending.leased
@@ -18,12 +19,12 @@ gone AS (
         job.rank, job.cancel_requested, ending.taken AS lease_taken, job.kind, job.queue,
         job.tenant, job.key, job.worker, job.payload, job.policy, job.tags, job.meta,
         job.progress, coalesce(ending.errors, job.errors) AS errors, ending.state,
-        ending.result, ending.keep
+        ending.result, ending.keep, ending.fingerprint
 ),
 kept AS (
-    INSERT INTO rowlock.finished ({shared}, state, result, finished_at, expires_at)
+    INSERT INTO rowlock.finished ({shared}, state, result, finished_at, expires_at, fingerprint)
     SELECT {shared}, state, result, clock.now,
-        CASE WHEN keep >= 0 THEN clock.now + keep END
+        CASE WHEN keep >= 0 THEN clock.now + keep END, fingerprint
     FROM gone, clock
     WHERE keep <> 0
     ON CONFLICT (id) DO NOTHING

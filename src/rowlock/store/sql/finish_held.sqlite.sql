@@ -1,22 +1,22 @@
 -- As finish, for jobs whose id or key must be remembered beside or after their row.
 -- NULL errors or crashes leave what is stored; keep: -1 for ever, 0 not at all.
 WITH ending AS MATERIALIZED (
-    {rows id, token, leased, taken, state, result, errors, crashes, keep}
+    {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint}
 )
-INSERT INTO rowlock_finished ({shared}, state, result, finished_at, expires_at)
+INSERT INTO rowlock_finished ({shared}, state, result, finished_at, expires_at, fingerprint)
 SELECT job.id, job.run_at, job.created_at, job.started_at, job.token, job.key_hold, job.attempt,
     job.max_attempts, coalesce(ending.crashes, job.crashes), job.log_lines, job.rank,
     job.cancel_requested, ending.taken, job.kind, job.queue, job.tenant, job.key, job.worker,
     job.payload, job.policy, job.tags, job.meta, job.progress,
     coalesce(ending.errors, job.errors), ending.state, ending.result,
-    {now}, CASE WHEN ending.keep >= 0 THEN {now} + ending.keep END
+    {now}, CASE WHEN ending.keep >= 0 THEN {now} + ending.keep END, ending.fingerprint
 FROM ending CROSS JOIN rowlock_job AS job ON job.id = ending.id
 WHERE ending.keep <> 0
     AND job.token = ending.token AND (job.lease_expires_at IS NOT NULL) = ending.leased
 ON CONFLICT (id) DO NOTHING;
 
 WITH ending AS MATERIALIZED (
-    {rows id, token, leased, taken, state, result, errors, crashes, keep}
+    {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint}
 )
 INSERT INTO rowlock_key_hold (
     holder, token, lease_taken, state, kind, queue, tenant, key, key_until, until
@@ -39,7 +39,7 @@ SET token = excluded.token, lease_taken = excluded.lease_taken, state = excluded
     key = excluded.key, key_until = excluded.key_until, until = excluded.until;
 
 WITH ending AS MATERIALIZED (
-    {rows id, token, leased, taken, state, result, errors, crashes, keep}
+    {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint}
 )
 DELETE FROM rowlock_log
 WHERE job_id IN (
@@ -50,7 +50,7 @@ WHERE job_id IN (
 );
 
 WITH ending AS MATERIALIZED (
-    {rows id, token, leased, taken, state, result, errors, crashes, keep}
+    {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint}
 )
 DELETE FROM rowlock_job
 WHERE rowid IN (

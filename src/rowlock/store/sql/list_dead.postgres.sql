@@ -13,6 +13,7 @@ FROM (
 ) AS finished
 WHERE (:kind::text IS NULL OR finished.kind = :kind::text)
     AND (:queue::text IS NULL OR finished.queue = :queue::text)
+    AND (:fingerprint::text IS NULL OR finished.fingerprint = :fingerprint::text)
     AND (:tenant::text IS NULL OR finished.tenant = :tenant::text)
     AND (:key::text IS NULL OR finished.key = :key::text)
     AND (:tag::text IS NULL OR finished.tags::jsonb ? :tag::text)

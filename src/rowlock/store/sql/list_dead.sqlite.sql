@@ -13,6 +13,7 @@ FROM (
 ) AS finished
 WHERE (:kind IS NULL OR finished.kind = :kind)
     AND (:queue IS NULL OR finished.queue = :queue)
+    AND (:fingerprint IS NULL OR finished.fingerprint = :fingerprint)
     AND (:tenant IS NULL OR finished.tenant = :tenant)
     AND (:key IS NULL OR finished.key = :key)
     AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(finished.tags)))

@@ -1,0 +1,146 @@
+"""Metrics for Prometheus, from what processes have counted anyway: nothing is counted per job here.
+
+1. Labels are queues, kinds, outcomes and states, each bounded; never tenants or ids.
+2. Every process tells of what it did itself, so that sums over all of them count everything once;
+   what is in the database is told by servers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from rowlock import config
+from rowlock.job import JobState, QueueStats
+from rowlock.tally import BOUNDS_US, ENDS, OTHER, Spread
+from rowlock.worker.board import Counts
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+# Two bounds a decade, of those that times are counted by.
+_SHOWN: Final = [
+    bucket
+    for bucket, bound in enumerate(BOUNDS_US)
+    if str(bound)[0] in "13" and str(bound)[1] == "0" and bound <= 3 * 10**9
+]
+
+
+def of_counts(counts: Counts) -> list[Metric]:
+    """What one process has done: runs, times, lost leases, enqueued jobs."""
+    enqueued = CounterMetricFamily(
+        "rowlock_jobs_enqueued", "Jobs that this process enqueued.", labels=["queue", "kind"]
+    )
+    for (queue, kind), number in sorted(counts.enqueued.items()):
+        enqueued.add_metric([queue, kind], number)
+    finished = CounterMetricFamily(
+        "rowlock_jobs_finished",
+        "Runs that ended, by what became of them.",
+        labels=["queue", "kind", "outcome"],
+    )
+    duration = HistogramMetricFamily(
+        "rowlock_job_duration_seconds", "How long runs took.", labels=["queue", "kind"]
+    )
+    wait = HistogramMetricFamily(
+        "rowlock_job_wait_seconds", "From due to claimed.", labels=["queue", "kind"]
+    )
+    for (queue, kind), sums in sorted(counts.tally.items()):
+        for end in ENDS:
+            finished.add_metric([queue, kind, end.value], sums.of(end))
+        _add(duration, [queue, kind], sums.run)
+        _add(wait, [queue, kind], sums.wait)
+    lost = CounterMetricFamily(
+        "rowlock_leases_lost", "Runs whose job another had taken.", labels=["queue"]
+    )
+    for queue, number in sorted(counts.lost.items()):
+        lost.add_metric([queue], number)
+    return [enqueued, finished, duration, wait, lost]
+
+
+def _add(family: HistogramMetricFamily, labels: Sequence[str], spread: Spread) -> None:
+    buckets = [
+        (f"{BOUNDS_US[shown] / config.SECOND_US:g}", float(_up_to(spread, shown)))
+        for shown in _SHOWN
+    ]
+    total = spread.total_us / config.SECOND_US
+    family.add_metric(labels, [*buckets, ("+Inf", float(spread.count))], total)
+
+
+def _up_to(spread: Spread, shown: int) -> int:
+    return sum(number for bucket, number in spread.buckets.items() if bucket <= shown)
+
+
+def of_slots(slots: Mapping[str, int]) -> list[Metric]:
+    """What the slots of one worker do."""
+    family = GaugeMetricFamily(
+        "rowlock_worker_slots", "Slots of this worker, by what they do.", labels=["state"]
+    )
+    for state, number in slots.items():
+        family.add_metric([state], number)
+    return [family]
+
+
+def of_queues(queues: Sequence[QueueStats], *, workers: int) -> list[Metric]:
+    """What is in the database."""
+    jobs = GaugeMetricFamily(
+        "rowlock_queue_jobs",
+        "Jobs by state; estimated beyond 10,000.",
+        labels=["queue", "state"],
+    )
+    oldest = GaugeMetricFamily(
+        "rowlock_queue_oldest_ready_seconds",
+        "Age of the oldest ready job; 0: none is ready.",
+        labels=["queue"],
+    )
+    for name, counts, age in _bounded(queues):
+        for state in JobState:
+            jobs.add_metric([name, state.value], counts[state])
+        oldest.add_metric([name], age)
+    live = GaugeMetricFamily("rowlock_workers", "Worker processes that were heard of lately.")
+    live.add_metric([], workers)
+    return [jobs, oldest, live]
+
+
+_Queue = tuple[str, dict[JobState, int], float]
+
+
+def _bounded(queues: Sequence[QueueStats]) -> list[_Queue]:
+    """The largest queues, and all others as one."""
+    plain: list[_Queue] = [
+        (
+            each.queue,
+            {state: each.counts[state].value for state in JobState},
+            each.oldest_ready_seconds or 0.0,
+        )
+        for each in queues
+    ]
+    most = config.TALLY_NAMES_MAX
+    if len(plain) <= most:
+        return plain
+    plain.sort(key=lambda each: -sum(each[1].values()))
+    kept, rest = plain[: most - 1], plain[most - 1 :]
+    counts = {state: sum(each[1][state] for each in rest) for state in JobState}
+    return [*kept, (OTHER, counts, max(each[2] for each in rest))]
+
+
+def exposition(metrics: Sequence[Metric]) -> bytes:
+    """The text that Prometheus reads."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Given(metrics))
+    return generate_latest(registry)
+
+
+class _Given(Collector):
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics

@@ -1,0 +1,111 @@
+"""`/v1/dead/groups`: dead jobs by what they died of.
+
+A group is acted on by `/v1/bulk`, with its fingerprint in the filter.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from rowlock import config
+from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.shapes import Count, Name, Uuid, copied
+from rowlock.store.ops import dead
+from rowlock.tokens import Scope
+
+
+class DeadGroupQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of which jobs, and how many groups."""
+
+    kind: Name | None = None
+    queue: Name | None = None
+    tenant: Name | None = None
+    limit: Annotated[int, Meta(ge=1, le=config.DEAD_GROUPS_MAX)] = 100
+
+
+class DeadGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Dead jobs of one kind whose last error has one type, and arose in one place.
+
+    `message` is that of the job that died last, the sample. A count that is not exact is a least.
+    """
+
+    fingerprint: str
+    kind: str
+    error: str
+    message: str
+    place: str
+    count: Count
+    first_at: datetime
+    last_at: datetime
+    sample_id: Uuid
+    sample_queue: str
+
+
+class DeadGroups(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest failure first. `is_cut`: there are more, or older ones."""
+
+    groups: list[DeadGroup]
+    is_cut: bool
+
+
+async def list_groups(call: Call[None, DeadGroupQuery]) -> Answer:
+    query = call.query
+    op = dead.dead_groups(
+        kind=query.kind,
+        queue=query.queue,
+        tenant=call.caller.tenant_of(query.tenant),
+        limit=query.limit,
+    )
+    found = await call.service.store.arun(op)
+    return Answer(DeadGroups(groups=[_group_of(e) for e in found.groups], is_cut=found.is_cut))
+
+
+def _group_of(group: dead.DeadGroup) -> DeadGroup:
+    return copied(
+        group,
+        DeadGroup,
+        count=copied(group.count, Count),
+        sample_id=group.sample.id,
+        sample_queue=group.sample.queue,
+    )
+
+
+_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
+
+ROUTES: list[AnyRoute] = [
+    Route(
+        method="GET",
+        path="/v1/dead/groups",
+        operation="listDeadGroups",
+        summary="What dead jobs died of",
+        description="Of all jobs each group is counted to 10,000. With a filter, or a token that "
+        "is bound to a tenant, the newest 50,000 failures are looked at.",
+        handler=list_groups,
+        scopes=scopes(Scope.READ),
+        query=DeadGroupQuery,
+        answers={200: DeadGroups},
+        example=Example(
+            DeadGroups(
+                groups=[
+                    DeadGroup(
+                        fingerprint="9f86d081884c7d65",
+                        kind="send_email",
+                        error="ConnectionRefusedError",
+                        message="[Errno 111] Connection refused",
+                        place="shop/mail.py send_email",
+                        count=Count(value=37, exact=True),
+                        first_at=_AT,
+                        last_at=_AT,
+                        sample_id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                        sample_queue="mail",
+                    )
+                ],
+                is_cut=False,
+            )
+        ),
+    ),
+]

@@ -1,0 +1,95 @@
+"""Dead jobs, grouped by what they died of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from rowlock import config
+from rowlock.clock import from_us
+from rowlock.fingerprint import place_of
+from rowlock.job import Count, Job, JobRow, job_of
+from rowlock.store import options
+from rowlock.store.steps import Op, Row, Rows, Statement, Steps, reading
+
+
+@dataclass(frozen=True, slots=True)
+class DeadGroup:
+    """Dead jobs of one kind whose last error has one type and arose in one place.
+
+    `sample` is the one that died last; `error` and `message` are of its last error.
+    """
+
+    fingerprint: str
+    kind: str
+    error: str
+    message: str
+    place: str
+    count: Count
+    first_at: datetime
+    last_at: datetime
+    sample: Job
+
+
+@dataclass(frozen=True, slots=True)
+class DeadGroups:
+    """The groups, the newest failure first. `is_cut`: there are more, or older ones."""
+
+    groups: list[DeadGroup]
+    is_cut: bool
+
+
+def dead_groups(
+    *,
+    kind: str | None = None,
+    queue: str | None = None,
+    tenant: str | None = None,
+    limit: int = config.LIST_LIMIT_DEFAULT,
+) -> Op[DeadGroups]:
+    """What dead jobs died of: of all, each counted to a bound; of some, among the newest 50,000."""
+    values = {
+        name: None if value is None else options.name(value, option=name)
+        for name, value in (("kind", kind), ("queue", queue), ("tenant", tenant))
+    }
+    most = options.integer(limit, option="limit", low=1, high=config.DEAD_GROUPS_MAX)
+
+    def steps() -> Steps[DeadGroups]:
+        is_cut = False
+        if any(values.values()):
+            scan = config.LIST_SCAN_ROWS_MAX
+            rows = yield Statement("dead_groups_of", {**values, "scan": scan})
+            is_cut = (yield Statement("count_dead", {"cap": scan + 1}))[0][0] > scan
+        else:
+            bounds = {"cap": config.COUNT_EXACT_MAX + 1, "limit": config.DEAD_GROUPS_MAX}
+            rows = yield Statement("dead_groups", bounds)
+            is_cut = len(rows) >= config.DEAD_GROUPS_MAX
+        newest = sorted(rows, key=lambda row: (row[3], row[0]), reverse=True)[:most]
+        samples = yield from _samples(newest)
+        groups = [_group(row, samples[row[4]]) for row in newest if row[4] in samples]
+        return DeadGroups(groups, is_cut or len(rows) > most)
+
+    return reading("dead_groups", steps)
+
+
+def _samples(rows: Rows) -> Steps[dict[str, Job]]:
+    if not rows:
+        return {}
+    found = yield Statement("get", {"ids": [row[4] for row in rows]})
+    jobs = [job_of(JobRow._make(row[:-1]), now=row[-1]) for row in found]
+    return {job.id: job for job in jobs}
+
+
+def _group(row: Row, sample: Job) -> DeadGroup:
+    mark, number, first, last, _ = row
+    error = sample.errors[-1] if sample.errors else None
+    return DeadGroup(
+        fingerprint=mark,
+        kind=sample.kind,
+        error="" if error is None else error.type,
+        message="" if error is None else error.message,
+        place="" if error is None else place_of(error.traceback),
+        count=Count(min(number, config.COUNT_EXACT_MAX), number <= config.COUNT_EXACT_MAX),
+        first_at=from_us(first),
+        last_at=from_us(last),
+        sample=sample,
+    )

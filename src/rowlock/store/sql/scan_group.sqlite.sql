@@ -1,0 +1,33 @@
+-- Ids of dead jobs of one fingerprint that fit, among the next rows by the time of failure, and
+-- where reading ended. Uses finished_fingerprint.
+WITH scanned AS MATERIALIZED (
+    SELECT id, finished_at, kind, queue, tenant, key, tags, errors, created_at
+    FROM rowlock_finished
+    WHERE state = 'dead'
+        AND fingerprint = :fingerprint
+        AND (finished_at, id) > (:after, :after_id)
+        AND finished_at <= :created_until
+    ORDER BY finished_at, id
+    LIMIT :scan
+)
+SELECT fitting.id, fitting.at,
+    (SELECT count(*) FROM scanned),
+    (SELECT id FROM scanned ORDER BY finished_at DESC, id DESC LIMIT 1),
+    (SELECT finished_at FROM scanned ORDER BY finished_at DESC, id DESC LIMIT 1)
+FROM (SELECT 1) AS always
+    LEFT JOIN (
+        SELECT scanned.id, scanned.finished_at AS at
+        FROM scanned
+        WHERE (:kind IS NULL OR scanned.kind = :kind)
+            AND (:queue IS NULL OR scanned.queue = :queue)
+            AND (:tenant IS NULL OR scanned.tenant = :tenant)
+            AND (:key IS NULL OR scanned.key = :key)
+            AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(scanned.tags)))
+            AND (:error IS NULL OR instr(lower(scanned.errors), lower(:error)) > 0)
+            AND (:since IS NULL OR scanned.created_at >= :since)
+            AND (:until IS NULL OR scanned.created_at < :until)
+            AND scanned.created_at <= :created_until
+        ORDER BY scanned.finished_at, scanned.id
+        LIMIT :limit
+    ) AS fitting ON true
+ORDER BY fitting.at, fitting.id

@@ -1,0 +1,154 @@
+"""Metrics: the names of the reference, right numbers, bounded labels; and what is drawn of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from rowlock import config
+from rowlock.job import Count, JobState, QueueStats
+from rowlock.observe.metrics import exposition, of_counts, of_queues, of_slots
+from rowlock.tally import OTHER, RunEnd, Sums
+from rowlock.worker.board import Board, Counts
+
+DOCS = Path(__file__).parents[2] / "docs"
+HOSTILE = 'qu"eue\n\\{}'
+
+
+def counts() -> Counts:
+    sums = Sums()
+    sums.add(RunEnd.SUCCEEDED, 5)
+    sums.add(RunEnd.DEAD, 1)
+    for time in (90, 900_000, 3_000_000, 5_000_000_000_000):
+        sums.run.add(time)
+    sums.wait.add(2_000, 6)
+    return Counts({(HOSTILE, "send"): sums}, Counter({"mail": 2}), Counter({("mail", "send"): 7}))
+
+
+def stats(name: str, ready: int = 1) -> QueueStats:
+    found = {state: Count(0) for state in JobState} | {JobState.READY: Count(ready)}
+    return QueueStats(name, found, 1.5 if ready else None, False)
+
+
+def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def everything() -> bytes:
+    return exposition(
+        [*of_counts(counts()), *of_slots({"busy": 1}), *of_queues([stats("mail")], workers=2)]
+    )
+
+
+def test_numbers_come_through():
+    """With names that need escaping, too."""
+    found = samples(everything())
+    name = {"queue": HOSTILE, "kind": "send"}
+
+    def of(metric: str, **labels: str) -> float:
+        return found[metric, tuple(sorted(labels.items()))]
+
+    assert 5 == of("rowlock_jobs_finished_total", **name, outcome="succeeded")
+    assert 1 == of("rowlock_jobs_finished_total", **name, outcome="dead")
+    assert 0 == of("rowlock_jobs_finished_total", **name, outcome="released")
+    duration = "rowlock_job_duration_seconds"
+    buckets = [of(f"{duration}_bucket", **name, le=le) for le in ("0.0001", "1", "3", "+Inf")]
+    assert [1, 2, 3, 4] == buckets
+    assert 4 == of(f"{duration}_count", **name)
+    assert 5_000_003.90009 == of(f"{duration}_sum", **name)
+    assert 6 == of("rowlock_job_wait_seconds_bucket", **name, le="0.003")
+    assert 2 == of("rowlock_leases_lost_total", queue="mail")
+    assert 7 == of("rowlock_jobs_enqueued_total", queue="mail", kind="send")
+    assert 1 == of("rowlock_queue_jobs", queue="mail", state="ready")
+    assert 1.5 == of("rowlock_queue_oldest_ready_seconds", queue="mail")
+    assert 2 == of("rowlock_workers")
+    assert 1 == of("rowlock_worker_slots", state="busy")
+
+
+def test_queues_are_bounded():
+    """However many there are; nothing is left out of the sum."""
+    many = [stats(f"q{number}", ready=number) for number in range(1_000)]
+    found = samples(exposition(of_queues(many, workers=0)))
+    ready = {labels: value for (name, labels), value in found.items()
+             if name == "rowlock_queue_jobs" and ("state", "ready") in labels}  # fmt: skip
+
+    assert config.TALLY_NAMES_MAX == len(ready)
+    assert sum(range(1_000)) == sum(ready.values())
+    assert OTHER in {dict(labels)["queue"] for labels in ready}
+
+
+def names() -> set[str]:
+    """The names of series, as queries use them."""
+    return {name for name, _ in samples(everything())}
+
+
+def test_every_metric_is_documented():
+    """In the table of the reference, and nothing else is."""
+    families = {
+        family.name + ("_total" if family.type == "counter" else "")
+        for family in text_string_to_metric_families(everything().decode())
+    }
+    text = (DOCS / "reference/metrics.md").read_text()
+    told = re.findall(r"^\| `(rowlock_\w+)", text, re.MULTILINE)
+
+    assert sorted(families) == sorted(told)
+
+
+def used_in(text: str) -> set[str]:
+    return set(re.findall(r"\browlock_\w+", text))
+
+
+def test_the_dashboard_shows_what_there_is():
+    """It is JSON, its panels have ids of their own, and every series in it exists."""
+    text = (DOCS / "assets/monitoring/grafana.json").read_text()
+    panels = json.loads(text)["panels"]
+
+    assert len(panels) == len({panel["id"] for panel in panels})
+    assert used_in(text) <= names()
+
+
+def test_the_alerts_name_what_there_is():
+    """For each of the troubles that they are for."""
+    text = (DOCS / "assets/monitoring/alerts.yml").read_text()
+    (group,) = yaml.safe_load(text)["groups"]
+    alerts = {rule["alert"]: rule for rule in group["rules"]}
+
+    assert {"RowlockQueueStuck", "RowlockReadyJobsOld", "RowlockDeadLettersRising",
+            "RowlockLeasesLost", "RowlockNoWorkers"} == alerts.keys()  # fmt: skip
+    for rule in alerts.values():
+        used = used_in(rule["expr"])
+        assert used and used <= names()
+        assert rule["annotations"]["summary"] and rule["labels"]["severity"]
+
+
+def test_a_board_shows_the_last_counts():
+    """Whole ones, from another mapping of the same memory, as often as they are written."""
+    descriptor = Board.make_descriptor()
+    child, supervisor = Board(descriptor), Board(descriptor)
+    assert ({}, 0.0) == (supervisor.read().tally, supervisor.good_at)
+    for number in range(3):
+        written = counts()
+        written.lost["mail"] = number
+        child.write(written, good_at=number + 0.5)
+
+        assert written == supervisor.read()
+        assert number + 0.5 == supervisor.good_at
+
+
+def test_a_board_that_is_too_small_shows_the_last_that_fitted():
+    """Rather than a part of it."""
+    board = Board(Board.make_descriptor())
+    board.write(counts(), good_at=1.0)
+    large = Counts({("q" * 200, f"{number}" * 60): Sums() for number in range(5_000)})
+    board.write(large, good_at=2.0)
+
+    assert (counts(), 2.0) == (board.read(), board.good_at)

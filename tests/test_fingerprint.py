@@ -1,0 +1,81 @@
+"""Fingerprints: what died of the same has the same, whatever the message and the line."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+from rowlock.fingerprint import fingerprint, place_of
+from rowlock.job import JobError
+
+PYTHON = """Traceback (most recent call last):
+  File "/srv/releases/41/shop/mail.py", line 12, in send
+    smtp.connect()
+  File "/usr/lib/python3.11/smtplib.py", line 341, in connect
+    raise OSError
+OSError: no
+"""
+NODE = """Error: no
+    at connect (node:net:1:2)
+    at async send (/srv/shop/mail.js:10:5)
+    at run (/srv/shop/worker.js:3:1)
+"""
+
+
+def error(traceback: str = PYTHON, *, type: str = "OSError", message: str = "no") -> JobError:
+    return JobError(1, 0, type, message, traceback)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (PYTHON, "shop/mail.py send"),
+        (NODE, "shop/mail.js send"),
+        ("", ""),
+        ("no frames here", ""),
+        ('  File "<string>", line 1, in <module>\n', "<string> <module>"),
+    ],
+)
+def test_the_place_is_the_users(text: str, place: str):
+    """The innermost frame that is no library's, in either language."""
+    assert place == place_of(text)
+
+
+def test_messages_and_lines_do_not_matter():
+    """But kinds, types and places do."""
+    same = [
+        fingerprint("send", error()),
+        fingerprint("send", error(message="other")),
+        fingerprint("send", error(PYTHON.replace("line 12", "line 99"))),
+        fingerprint("send", error(PYTHON.replace("releases/41", "releases/42"))),
+    ]
+    others = [
+        fingerprint("other", error()),
+        fingerprint("send", error(type="ValueError")),
+        fingerprint("send", error(PYTHON.replace("in send", "in fetch"))),
+    ]
+
+    assert 1 == len(set(same))
+    assert 4 == len({same[0], *others})
+    assert 16 == len(same[0])
+
+
+def test_a_real_traceback():
+    """As it is stored."""
+
+    def broken() -> None:
+        raise ValueError("x")
+
+    try:
+        broken()
+    except ValueError:
+        text = traceback.format_exc()
+
+    assert place_of(text) == "tests/test_fingerprint.py broken"
+
+
+def test_any_text_is_taken():
+    """Lone surrogates, endless lines, a million frames."""
+    assert 16 == len(fingerprint("k\ud800", error('File "' * 10_000, type="\ud800")))
+    assert len(place_of(f'  File "{"x" * 5_000}", line 1, in f\n')) <= 200

@@ -1,0 +1,105 @@
+"""`rowlock worker --metrics-port`: the supervisor answers for its children, living and dead."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+
+import httpx
+import pytest
+
+import rowlock
+from tests.observe.test_metrics import samples
+from tests.worker.test_supervisor import children_of, runners, worker
+from tests.worker.waiting import wait_until
+
+
+@pytest.fixture
+def app(any_url):
+    app = rowlock.App(any_url)
+    app.migrate()
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def port() -> int:
+    """One that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        found: int = listening.getsockname()[1]
+        return found
+
+
+class Asking:
+    """What a worker's port answers."""
+
+    def __init__(self, port: int) -> None:
+        self._client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False)
+
+    def status(self, path: str) -> int:
+        try:
+            return self._client.get(path).status_code
+        except httpx.TransportError:
+            return 0
+
+    def number(self, metric: str, **labels: str) -> float:
+        answer = self._client.get("/metrics")
+        assert answer.headers["content-type"].startswith("text/plain")
+        return samples(answer.content).get((metric, tuple(sorted(labels.items()))), 0)
+
+    def finished(self, kind: str, outcome: str) -> float:
+        labels = {"queue": "default", "kind": kind, "outcome": outcome}
+        return self.number("rowlock_jobs_finished_total", **labels)
+
+
+def test_a_worker_tells_of_itself(app, port, tmp_path):
+    """Runs of all children, slots, and those of a child that was killed and replaced."""
+    asking = Asking(port)
+    with worker(app, "-p", "2", "-c", "5", "--metrics-port", str(port)) as process:
+        wait_until(lambda: 200 == asking.status("/readyz"), seconds=60)
+        assert 200 == asking.status("/healthz") and 404 == asking.status("/nothing")
+        app.enqueue_many([{"kind": "noop", "payload": {"number": n}} for n in range(100)])
+        wait_until(lambda: 100 == asking.finished("noop", "succeeded"))
+        note = tmp_path / "note"
+        app.enqueue("wait_for_file", {"path": str(tmp_path / "go-on"), "note": str(note)})
+        (pid,) = wait_until(lambda: runners(note))
+        wait_until(lambda: 1 == asking.number("rowlock_worker_slots", state="busy"))
+        assert 9 == asking.number("rowlock_worker_slots", state="free")
+        assert pid in children_of(process)
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: len(runners(note)) == 2)
+        (tmp_path / "go-on").touch()
+        wait_until(lambda: 1 == asking.finished("wait_for_file", "succeeded"))
+
+        assert 1 == asking.finished("wait_for_file", "retrying")
+        assert 100 == asking.finished("noop", "succeeded")
+        labels = {"queue": "default", "kind": "noop"}
+        assert 100 == asking.number("rowlock_job_duration_seconds_count", **labels)
+
+
+def test_a_worker_that_stands_still_is_not_ready(app, port, monkeypatch):
+    """Its children are stopped: they claim nothing, whatever else is well."""
+    asking = Asking(port)
+    with worker(app, "--metrics-port", str(port)) as process:
+        wait_until(lambda: 200 == asking.status("/readyz"), seconds=60)
+        (child,) = children_of(process)
+        os.kill(child, signal.SIGSTOP)
+        try:
+            wait_until(lambda: 503 == asking.status("/readyz"))
+            assert 200 == asking.status("/healthz")
+        finally:
+            os.kill(child, signal.SIGCONT)
+        wait_until(lambda: 200 == asking.status("/readyz"), seconds=60)
+
+
+def test_a_port_that_is_taken_is_said(app, port):
+    """At the start, and nothing is run."""
+    with (
+        socket.create_server(("127.0.0.1", port)),
+        worker(app, "--metrics-port", str(port), capture=True) as process,
+    ):
+        assert 4 == process.wait(30)
+        assert process.stderr is not None
+        assert re.search(rf"{port} can't be listened on", process.stderr.read().decode())

@@ -7,8 +7,8 @@ export type History = Schemas["History"];
 export type Series = Schemas["HistorySeries"];
 export type Range = "5m" | "1h" | "24h";
 
-export const RANGES: { range: Range; text: string; everyMs: number; step?: number }[] = [
-  { range: "5m", text: "5 min", everyMs: 10_000, step: 10 },
+export const RANGES: { range: Range; text: string; everyMs: number }[] = [
+  { range: "5m", text: "5 min", everyMs: 10_000 },
   { range: "1h", text: "1 h", everyMs: 20_000 },
   { range: "24h", text: "24 h", everyMs: 60_000 },
 ];
@@ -24,9 +24,7 @@ export function everyMs(range: Range): number {
 export async function loadHistory(
   range: Range, query: { kind?: string; by?: string }, signal: AbortSignal,
 ): Promise<History> {
-  const step = RANGES.find((each) => each.range === range)!.step;
-  const found = await get<History>("v1/history", { range, step, ...query }, signal);
-  return found;
+  return get<History>("v1/history", { range, ...query }, signal);
 }
 
 /** The times, but for the step that is going on: its sums are not all there yet. */

@@ -105,7 +105,7 @@ async function inLanes(ids: string[], act: (id: string) => Promise<unknown>): Pr
 
 // Work on all that match goes on at the server; here it is watched.
 
-export type BulkFilter = Schemas["BulkFilter"];
+export type BulkFilter = Partial<Schemas["BulkFilter"]>;
 
 export function bulkFilter(filter: Filter): BulkFilter {
   return resolved(filter, serverNow()) as BulkFilter;

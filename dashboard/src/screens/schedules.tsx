@@ -134,7 +134,7 @@ function Actions({ schedule, refresh }: { schedule: Schedule; refresh: () => voi
   }
   return (
     <div class="card-actions">
-      <Button icon="play" onClick={runNow} label={`Run ${schedule.name} now`}>Run now</Button>
+      <Button icon="play" onClick={runNow} label={`Run now: ${schedule.name}`}>Run now</Button>
       {schedule.is_paused
         ? <Button icon="play" onClick={() => turn("resume")} label={`Resume ${schedule.name}`}>Resume</Button>
         : <Button icon="pause" onClick={() => turn("pause")} label={`Pause ${schedule.name}`}>Pause</Button>}

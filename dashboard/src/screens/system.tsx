@@ -4,7 +4,7 @@ import { get, part, post, type Problem, remove, type Schemas } from "../api.ts";
 import { bytes, count, duration } from "../format.ts";
 import { type JsonObject, stringify } from "../json.ts";
 import { asProblem, useLive } from "../live.ts";
-import { may } from "../session.ts";
+import { may, me, type Me, remember } from "../session.ts";
 import { Button, CopyButton, Facts, Head, Panel, Skeleton, Time, Trouble } from "../ui/basics.tsx";
 import { close, Confirm, Dialog, open } from "../ui/dialog.tsx";
 import { tell } from "../ui/toasts.tsx";
@@ -141,7 +141,9 @@ function NewToken({ refresh }: { refresh: () => void }) {
   const [made, setMade] = useState<Schemas["MadeToken"]>();
   const [problem, setProblem] = useState<Problem>();
   const [name, setName] = useState("");
-  const [scope, setScope] = useState("read");
+  // The first one closes a server that was open: whoever makes it must not be locked out.
+  const [isFirst] = useState(me.value?.is_open === true);
+  const [scope, setScope] = useState(isFirst ? "admin" : "read");
   const [tenant, setTenant] = useState("");
   const [days, setDays] = useState("30");
   async function make(event: Event): Promise<void> {
@@ -149,7 +151,13 @@ function NewToken({ refresh }: { refresh: () => void }) {
     setProblem(undefined);
     try {
       const expires = days ? Number(days) * 86_400 : null;
-      setMade(await post("v1/tokens", { name, scopes: [scope], tenant: tenant || null, expires }));
+      const body = { name, scopes: [scope], tenant: tenant || null, expires };
+      const answer = await post<Schemas["MadeToken"]>("v1/tokens", body);
+      setMade(answer);
+      if (isFirst) {
+        remember(answer.token);
+        me.value = await get<Me>("v1/me");
+      }
       refresh();
     } catch (error) {
       setProblem(asProblem(error));
@@ -158,7 +166,7 @@ function NewToken({ refresh }: { refresh: () => void }) {
   if (made) {
     return (
       <Dialog title="The token is made" footer={<Button kind="primary" onClick={close}>Done</Button>}>
-        <p>Copy it now: it is shown this once.</p>
+        <p>Copy it now: it is shown this once.{isFirst ? " This tab goes on with it." : ""}</p>
         <span class="command"><code>{made.token}</code><CopyButton text={made.token} label="Copy the token" /></span>
       </Dialog>
     );
@@ -166,6 +174,7 @@ function NewToken({ refresh }: { refresh: () => void }) {
   return (
     <Dialog title="New token">
       <form class="form" onSubmit={make}>
+        {isFirst ? <p class="soft">It is the first: from then on everybody needs one.</p> : null}
         <div class="field"><label for="token-name">Name</label><input id="token-name" required value={name} onInput={(event) => setName(event.currentTarget.value)} /></div>
         <div class="field"><label for="token-scope">Scope</label>
           <select id="token-scope" value={scope} onChange={(event) => setScope(event.currentTarget.value)}>

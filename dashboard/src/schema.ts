@@ -1433,6 +1433,9 @@ export interface components {
             started_at: string | null;
             last_beat_at: string | null;
             running: string[];
+            slots: number | null;
+            memory_bytes: number | null;
+            lost: number | null;
         };
         /**
          * System

@@ -7,6 +7,8 @@ import psycopg
 import pytest
 
 import rowlock
+from rowlock.job import WorkerVitals
+from rowlock.store.ops.hold import announce
 
 
 def test_kinds_have_schemas(api):
@@ -38,6 +40,20 @@ def test_workers_and_what_they_run(api):
     assert ("w", "h", 7, ["mail"], ["big"], [job.id]) == tuple(
         worker[name] for name in ("id", "host", "pid", "queues", "kinds", "running")
     )
+
+
+def test_workers_tell_how_they_do(api):
+    """Slots, memory and lost leases; null of one that does not tell."""
+    vitals = WorkerVitals(slots=50, memory_bytes=2**30, lost=2)
+    op = announce(worker="a", queues=[], kinds=[], host="h", pid=7, vitals=vitals)
+    api.app.store.run(op)
+    api.app.store.announce(worker="b", queues=[], kinds=[], host="h", pid=8)
+    told = api("read").get("/v1/workers").json()["workers"]
+
+    names = ("slots", "memory_bytes", "lost")
+    assert [(50, 2**30, 2), (None, None, None)] == [
+        tuple(each[name] for name in names) for each in told
+    ]
 
 
 def test_who_asks(api):

@@ -12,6 +12,7 @@ import msgspec
 
 from rowlock import config
 from rowlock.clock import from_us
+from rowlock.job import WorkerInfo
 from rowlock.server.gate import Reach
 from rowlock.server.route import Answer, AnyRoute, Call, Route, scopes
 from rowlock.server.service import Service
@@ -61,6 +62,10 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None
     last_beat_at: datetime | None
     running: list[str]
+    # What it tells of itself; null: nothing.
+    slots: int | None
+    memory_bytes: int | None
+    lost: int | None
 
 
 class Workers(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +176,14 @@ def _seconds(microseconds: int | None) -> float | None:
 
 async def list_workers(call: Call[None, None]) -> Answer:
     found = await call.service.store.arun(workers())
-    return Answer(Workers(workers=[copied(each, Worker) for each in found]))
+    return Answer(Workers(workers=[_worker_of(each) for each in found]))
+
+
+def _worker_of(found: WorkerInfo) -> Worker:
+    vitals = found.vitals
+    return copied(
+        found, Worker, slots=vitals.slots, memory_bytes=vitals.memory_bytes, lost=vitals.lost
+    )
 
 
 async def get_system(call: Call[None, None]) -> Answer:

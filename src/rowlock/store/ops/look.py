@@ -20,6 +20,7 @@ from rowlock.job import (
     JobState,
     Page,
     WorkerInfo,
+    WorkerVitals,
     job_of,
 )
 from rowlock.store import options
@@ -227,7 +228,7 @@ def _workers(known: Rows, running: Rows) -> list[WorkerInfo]:
 
 
 def _announced(row: tuple[object, ...], running: list[str]) -> WorkerInfo:
-    worker, started_at, beat_at, pid, host, queues, kinds = row
+    worker, started_at, beat_at, pid, host, queues, kinds, vitals = row
     assert isinstance(started_at, int) and isinstance(beat_at, int) and isinstance(pid, int)
     return WorkerInfo(
         id=str(worker),
@@ -238,4 +239,13 @@ def _announced(row: tuple[object, ...], running: list[str]) -> WorkerInfo:
         started_at=from_us(started_at),
         last_beat_at=from_us(beat_at),
         running=running,
+        vitals=_vitals_of(vitals),
     )
+
+
+def _vitals_of(text: object) -> WorkerVitals:
+    """What a worker of another version wrote may be unknown here: then nothing is told."""
+    try:
+        return msgspec.json.decode(str(text or "{}"), type=WorkerVitals)
+    except msgspec.MsgspecError:
+        return WorkerVitals()

@@ -1,8 +1,8 @@
 import { get, type Schemas } from "../api.ts";
-import { plural, shortId } from "../format.ts";
+import { bytes, plural, shortId } from "../format.ts";
 import { now, useLive } from "../live.ts";
 import { to } from "../router.ts";
-import { Age, Command, Empty, Head, Skeleton, Time, Trouble } from "../ui/basics.tsx";
+import { Age, Command, Empty, Head, Meter, Skeleton, Time, Trouble } from "../ui/basics.tsx";
 
 type Worker = Schemas["Worker"];
 type Summary = Schemas["JobSummary"];
@@ -39,12 +39,27 @@ export function Workers() {
         </Empty>
       ) : null}
       {found?.workers.length ? (
-        <ul class="cards">
-          {found.workers.map((each) => <Card key={each.id} worker={each} running={found.running} />)}
-        </ul>
+        families(found.workers).map(([name, workers]) => (
+          <section class="family" key={name}>
+            {workers.length > 1 ? <h2>{name} <span class="soft">{plural(workers.length, "child", "children")}</span></h2> : null}
+            <ul class="cards">
+              {workers.map((each) => <Card key={each.id} worker={each} running={found.running} />)}
+            </ul>
+          </section>
+        ))
       ) : null}
     </>
   );
+}
+
+/** The children of a supervisor, by what their names have in common: host, process, number, chance. */
+function families(workers: Worker[]): [string, Worker[]][] {
+  const found = new Map<string, Worker[]>();
+  for (const worker of workers) {
+    const name = /^(.+-\d+)-\d+-[0-9a-f]+$/.exec(worker.id)?.[1] ?? worker.id;
+    found.set(name, [...(found.get(name) ?? []), worker]);
+  }
+  return [...found];
 }
 
 function Card({ worker, running }: { worker: Worker; running: Map<string, Summary> }) {
@@ -61,11 +76,25 @@ function Card({ worker, running }: { worker: Worker; running: Map<string, Summar
         </p>
       </div>
       <dl class="card-facts">
+        <div><dt>Slots</dt><dd><Slots worker={worker} /></dd></div>
+        {worker.memory_bytes == null ? null : <div><dt>Memory</dt><dd>{bytes(worker.memory_bytes)}</dd></div>}
+        {worker.lost ? <div><dt>Lost</dt><dd class="count-dead">{plural(worker.lost, "lease")}</dd></div> : null}
         <div><dt>Beat</dt><dd><Time at={worker.last_beat_at} empty="never" /></dd></div>
         <div><dt>Since</dt><dd><Time at={worker.started_at} empty="unknown" /></dd></div>
       </dl>
       <Running worker={worker} running={running} />
     </li>
+  );
+}
+
+function Slots({ worker }: { worker: Worker }) {
+  const used = worker.running.length;
+  if (worker.slots == null) return <span>{used} in use</span>;
+  return (
+    <span class="slots">
+      {used} of {worker.slots}
+      <Meter value={used / worker.slots} label="Slots in use" />
+    </span>
   );
 }
 

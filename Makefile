@@ -21,15 +21,16 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test check format fuzz bench docs requirements clean
+.PHONY: help up test check format fuzz bench dashboard types docs requirements clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 up: $(VENV)/run.stamp ## Install, and run everything on SQLite with the example jobs
+	@$(MAKE) --no-print-directory dashboard || echo 'going on without it: the page says how to build it'
 	$(BIN)/rowlock --app examples.quickstart:app up
 
-test: $(VENV)/dev.stamp ## Install, and run every test on SQLite and a throw-away PostgreSQL
+test: $(VENV)/dev.stamp dashboard ## Install, and run every test on SQLite and a throw-away PostgreSQL
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # --verifytypes asks the first python in PATH where the package is, whatever it is told otherwise.
@@ -53,16 +54,27 @@ fuzz: $(VENV)/dev.stamp ## Try the HTTP API with thousands of strange requests, 
 bench: $(VENV)/dev.stamp ## Measure against the limits of this machine, in a few minutes
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
+# Nothing is done where the files are of these sources. Where the system has no Node that is new
+# enough, a Python package brings one.
+dashboard: $(VENV)/run.stamp ## Build the dashboard into the package
+	@$(BIN)/python dashboard/build.py --look \
+		|| { $(call install,$(VENV),--require-hashes -r requirements/node.txt); }
+	@$(BIN)/python dashboard/build.py
+
+types: $(VENV)/dev.stamp ## Write the dashboard's types of the API anew
+	$(BIN)/python dashboard/schema_types.py
+
 docs: $(DOCS_VENV)/docs.stamp ## Build the documentation into site/
 	$(DOCS_VENV)/bin/zensical build --clean
 
 requirements: ## Resolve requirements/*.in anew into pinned files with hashes (needs uv)
-	cd requirements && for name in build run dev docs; do \
+	cd requirements && for name in build run node dev docs; do \
 		uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 \
 			--no-annotate --no-header --no-emit-index-url $$name.in --output-file $$name.txt || exit 1; \
 	done
 
 clean: ## Remove everything that make made
+	rm -rf dashboard/node_modules dashboard/.build dashboard/.unit src/rowlock/dashboard
 	rm -rf $(VENV) $(DOCS_VENV) site dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -273,7 +273,8 @@ class App(Tasks, ScheduleCalls):
             state: One of the seven; None for all.
             limit: At most so many on this page.
             cursor: The `next` of the page before.
-            chosen: `kind`, `queue`, `tenant`, `key`, `tag`; `since` and `until` by creation.
+            chosen: `kind`, `queue`, `tenant`, `key`, `tag`; `error` is text in its errors; `since`
+                and `until` by creation.
         """
         return self.store.list(job_filter(**chosen), state=state, limit=limit, cursor=cursor)
 

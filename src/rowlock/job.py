@@ -384,6 +384,17 @@ class QueueStats:
     is_paused: bool
 
 
+class WorkerVitals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a worker tells of itself: its slots, its resident memory, leases lost since its start.
+
+    None: it does not tell, or its system does not.
+    """
+
+    slots: int | None = None
+    memory_bytes: int | None = None
+    lost: int | None = None
+
+
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A worker that has announced itself or holds a lease, and the ids of the jobs it runs."""
 
@@ -395,6 +406,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None = None
     last_beat_at: datetime | None = None
     running: list[str] = msgspec.field(default_factory=list[str])
+    vitals: WorkerVitals = WorkerVitals()
 
 
 class WhyCode(StrEnum):

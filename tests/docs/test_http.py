@@ -82,7 +82,7 @@ def scope_of(route) -> str:
     if route.scopes is None:
         return "none"
     order = [Scope.READ, Scope.ENQUEUE, Scope.WORK, Scope.ADMIN]
-    listed = " or ".join(f"`{scope}`" for scope in order if scope in route.scopes)
+    listed = " or ".join(f"`{scope}`" for scope in order if scope in route.scopes) or "any"
     return f"{listed}, all tenants" if route.reach is Reach.SYSTEM else listed
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from rowlock.lifecycle import Succeeded
+from rowlock.store.ops.settle import Settlement
+from rowlock.store.options import new_job
 from tests.server.running import Running
 
 UNKNOWN = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
@@ -207,3 +210,26 @@ def test_what_was_done_is_in_the_audit(api):
         ("job.cancel", {"outcome": "cancelled", "state": "cancelled"}),
     ] == [(entry["action"], entry["detail"]) for entry in entries]
     assert {"admin"} == {entry["actor"] for entry in entries}
+
+
+def test_parents_and_those_that_follow(api):
+    """The id of the parent is in `meta`, beside what the user put there; each finds the other."""
+    store = api.app.store
+    (parent,) = store.enqueue([new_job(kind="order", payload="{}", queue="q", tenant="acme")])
+    (lease,) = store.claim(worker="w", queues=["q"])
+    follow_ups = [
+        new_job(kind="mail", payload="{}", tenant="acme"),
+        new_job(kind="bill", payload="{}", tenant="acme", meta={"trace": "t"}),
+        new_job(kind="own", payload="{}", tenant="zoo", meta={"parent": "of my own"}),
+    ]
+    store.settle([Settlement(lease, Succeeded(), follow_ups)])
+    told = api("read", tenant="acme").get(f"/v1/jobs/{parent.id}/related").json()
+    child = api("read").get(f"/v1/jobs/{follow_ups[1].id}").json()
+    back = api("read").get(f"/v1/jobs/{child['id']}/related").json()
+    own = api("read").get(f"/v1/jobs/{follow_ups[2].id}/related").json()
+
+    assert None is told["parent"]
+    assert ["mail", "bill"] == [each["kind"] for each in told["follow_ups"]]
+    assert {"parent": parent.id, "trace": "t"} == child["meta"]
+    assert (parent.id, []) == (back["parent"]["id"], back["follow_ups"])
+    assert {"parent": None, "follow_ups": []} == own

@@ -119,6 +119,7 @@ REQUESTS: dict[str, Callable[[World, AnyRoute], Request]] = {
     "createJobs": with_job({"jobs": [{"kind": "x"}, {"kind": "y"}]}),
     "getJob": lambda world, route: of_job(world, route, is_dead=True),
     "explainJob": of_job,
+    "getRelatedJobs": of_job,
     "getJobLog": lambda world, route: of_job(world, route, is_dead=True),
     "deleteJob": of_job,
     "cancelJob": of_job,
@@ -152,7 +153,7 @@ def expected(route: AnyRoute, caller: tuple[Scope, str | None] | None) -> int:
     if caller is None:
         return 401
     scope, tenant = caller
-    if scope is not Scope.ADMIN and scope not in route.scopes:
+    if route.scopes and scope is not Scope.ADMIN and scope not in route.scopes:
         return 403
     if route.reach is Reach.SYSTEM and tenant is not None:
         return 403

@@ -64,6 +64,19 @@ def test_a_name_too_long_is_refused(api):
     assert 422 == api().post(f"/v1/queues/{'x' * 201}/pause").status_code
 
 
+def test_schedules_tell_what_comes_and_what_became_of_the_last(api):
+    """The next times, in their own zone, and the state of the last job."""
+    api.app.schedule("daily", "report", cron="30 2 * * *", timezone="Europe/Berlin")
+    before = api("read").get("/v1/schedules").json()["schedules"][0]
+    made = api().post("/v1/schedules/daily/run").json()
+    api.app.cancel(made["id"])
+    after = api("read").get("/v1/schedules").json()["schedules"][0]
+
+    assert [before["next_at"], 5] == [before["upcoming"][0], len(before["upcoming"])]
+    assert sorted(before["upcoming"]) == before["upcoming"]
+    assert (None, "cancelled") == (before["last_state"], after["last_state"])
+
+
 def test_schedules(api):
     """Listed by page; run, paused and resumed."""
     for name in ("b", "a", "c"):

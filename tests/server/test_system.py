@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import jsonschema
+import psycopg
 import pytest
 
 import rowlock
+from rowlock.job import WorkerVitals
+from rowlock.store.ops.hold import announce
 
 
 def test_kinds_have_schemas(api):
@@ -39,6 +42,31 @@ def test_workers_and_what_they_run(api):
     )
 
 
+def test_workers_tell_how_they_do(api):
+    """Slots, memory and lost leases; null of one that does not tell."""
+    vitals = WorkerVitals(slots=50, memory_bytes=2**30, lost=2)
+    op = announce(worker="a", queues=[], kinds=[], host="h", pid=7, vitals=vitals)
+    api.app.store.run(op)
+    api.app.store.announce(worker="b", queues=[], kinds=[], host="h", pid=8)
+    told = api("read").get("/v1/workers").json()["workers"]
+
+    names = ("slots", "memory_bytes", "lost")
+    assert [(50, 2**30, 2), (None, None, None)] == [
+        tuple(each[name] for name in names) for each in told
+    ]
+
+
+def test_who_asks(api):
+    """By name, tenant and scopes, with those that `admin` implies; never by its secret."""
+    admin, reader = api().get("/v1/me").json(), api("read", tenant="acme").get("/v1/me").json()
+
+    assert (None, ["enqueue", "read", "work", "admin"]) == (admin["tenant"], admin["scopes"])
+    assert ("acme", ["read"], "read") == (reader["tenant"], reader["scopes"], reader["name"])
+    assert api.tokens["read", "acme"].split("_")[1] == reader["token_id"]
+    assert not admin["is_open"] and rowlock.__version__ == admin["version"]
+    assert 401 == api.client().get("/v1/me").status_code
+
+
 def test_the_system(api):
     """What runs on what; neither a path nor an address of the database."""
     answer = api("read").get("/v1/system")
@@ -49,6 +77,37 @@ def test_the_system(api):
     assert (False, "rowlock") == (system["is_open"], system["schema"])
     assert system["migration"] >= 3 and system["now"].endswith("Z")
     assert "rowlock.db" not in answer.text and "127.0.0.1" not in answer.text
+
+
+def test_how_the_database_does(api):
+    """Size and migrations on both; what only PostgreSQL has is null on SQLite, and its log not."""
+    job = api.app.enqueue("big")
+    api.app.store.claim(worker="w", queues=["default"], lease=0.001)
+    system = api("read").get("/v1/system").json()
+    is_sqlite = api.app.url.startswith("sqlite")
+
+    assert system["size_bytes"] > 10_000
+    assert [True] * system["migration"] == [each["is_applied"] for each in system["migrations"]]
+    assert "jobs" == system["migrations"][0]["name"]
+    assert is_sqlite == (system["wal_bytes"] is not None) == (system["connections"] is None)
+    assert is_sqlite == (system["dead_tuples"] is None)
+    assert job.id and system["expired_leases"]["count"] in (0, 1)
+    if not is_sqlite:
+        assert 0 < system["connections"]["used"] <= system["connections"]["limit"]
+
+
+def test_who_holds_the_oldest_transaction(api):
+    """By process, user and state; not by its query."""
+    if api.app.url.startswith("sqlite"):
+        assert api("read").get("/v1/system").json()["oldest_transaction"] is None
+        return
+    with psycopg.connect(api.app.url, application_name="holder") as connection:
+        connection.execute("SELECT 'a secret' FROM rowlock.job")
+        answer = api("read").get("/v1/system")
+    found = answer.json()["oldest_transaction"]
+
+    assert ("holder", "idle in transaction") == (found["application"], found["state"])
+    assert "secret" not in answer.text
 
 
 def test_a_token_is_made_and_revoked(api):

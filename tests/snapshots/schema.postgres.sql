@@ -191,6 +191,7 @@ TABLE worker (
     host text NOT NULL
     queues text NOT NULL
     kinds text NOT NULL
+    vitals text
 );
 
 CREATE INDEX audit_expiry ON rowlock.audit USING btree (at);

@@ -191,6 +191,7 @@ TABLE rowlock_worker (
     host text NOT NULL
     queues text NOT NULL
     kinds text NOT NULL
+    vitals text
 );
 
 CREATE INDEX rowlock_audit_expiry ON rowlock_audit (at);

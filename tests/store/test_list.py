@@ -10,6 +10,7 @@ from rowlock.clock import ManualClock, from_us
 from rowlock.errors import OptionInvalid
 from rowlock.job import Job, JobState
 from rowlock.store import JobFilter, Store
+from rowlock.store.ops.bulk import count_jobs
 from rowlock.store.ops.look import Cursor, list_jobs
 from rowlock.store.ops.manage import job_filter
 from tests.store.jobs import (
@@ -84,6 +85,42 @@ def test_by_name(store: Store, asked: dict[str, str], options: dict[str, Any], s
 
     assert [chosen] == walk(store, job_filter(**asked))
     assert [chosen] == walk(store, job_filter(**asked), state=state)
+
+
+@pytest.mark.parametrize(
+    "text", ["refused", "REFUSED", 'a "quoted" \\ line', "\n", "ValueE", "é%_"]
+)
+def test_by_text_in_the_errors(store: Store, text: str):
+    """Of any attempt, in live and finished jobs alike, whatever JSON or SQL make of the text."""
+    found = [
+        put_in_state(store, JobState.RETRYING, queue="a"),
+        put_in_state(store, JobState.DEAD, queue="b"),
+    ]
+    message = 'Refused: a "quoted" \\ line\né%_'
+    ids = []
+    for permanent in (False, True):
+        lease = start(store, queue="c")
+        store.fail(lease, ValueError(message), permanent=permanent)
+        ids.append(lease.id)
+
+    assert {*ids} == {*walk(store, job_filter(error=text))}
+    assert ids[1:] == walk(store, job_filter(error=text), state="dead")
+    assert [] == walk(store, job_filter(error=f"{text}?"))
+    assert not {*found} & {*walk(store, job_filter(error=text))}
+    count = store.run(count_jobs(job_filter(error=text)))
+    assert (2, True) == (count.value, count.exact)
+
+
+@pytest.mark.parametrize("state", [None, *JobState])
+def test_a_count_is_that_of_the_list(store: Store, state: JobState | None):
+    """In every state and in all of them, with filters and without."""
+    one_in_each_state(store)
+    put_in_state(store, JobState.DEAD, queue="q")
+
+    for chosen in (EVERY_JOB, job_filter(queue="q"), job_filter(queue="nowhere")):
+        listed = len(walk(store, chosen, **({} if state is None else {"state": state})))
+        count = store.run(count_jobs(chosen, state=state))
+        assert (listed, True) == (count.value, count.exact)
 
 
 def test_by_several(store: Store):
@@ -242,7 +279,7 @@ def test_a_cursor_that_no_page_gave_is_refused(store: Store):
                 store.list(EVERY_JOB, cursor=cursor, state=state)
 
 
-@pytest.mark.parametrize("option", ["kind", "queue", "tenant", "key", "tag"])
+@pytest.mark.parametrize("option", ["kind", "queue", "tenant", "key", "tag", "error"])
 @pytest.mark.parametrize("name", ["", "n" * 201, "a\0", "\udcff"])
 def test_a_filter_of_no_name_is_refused(option: str, name: str):
     """A filter that can match nothing is a mistake."""

@@ -17,7 +17,7 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)?")
 _UNIT_SECONDS: Final = {
     "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0,
 }  # fmt: skip
-FILTERS: Final = ("kind", "queue", "tenant", "key", "tag", "since", "until")
+FILTERS: Final = ("kind", "queue", "tenant", "key", "tag", "error", "since", "until")
 
 
 def seconds(text: str) -> float:
@@ -77,6 +77,7 @@ def filters(command: Command) -> Command:
             click.option("--tenant", metavar="TENANT", help="Only of this tenant."),
             click.option("--key", metavar="KEY", help="Only with this key."),
             click.option("--tag", metavar="TAG", help="Only with this tag."),
+            click.option("--error", metavar="TEXT", help="Only with this text in an error."),
             click.option(
                 "--fingerprint", metavar="TEXT", help="Only dead jobs of this group of failures."
             ),

@@ -34,8 +34,10 @@ def workers(target: Target, *, as_json: bool) -> None:
 
 
 def document(worker: WorkerInfo) -> dict[str, Any]:
-    """A worker as JSON."""
-    return {name: getattr(worker, name) for name in worker.__struct_fields__}
+    """A worker as JSON, as the HTTP API tells of it."""
+    told = {name: getattr(worker, name) for name in worker.__struct_fields__ if name != "vitals"}
+    vitals = worker.vitals
+    return {**told, **{name: getattr(vitals, name) for name in vitals.__struct_fields__}}
 
 
 def workers_table(found: Sequence[WorkerInfo], *, now: datetime, title: str = "") -> show.Table:

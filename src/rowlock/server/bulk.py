@@ -19,9 +19,8 @@ from rowlock.ids import new_id
 from rowlock.job import JobState
 from rowlock.server.jobs import filter_of, job_id
 from rowlock.server.problems import Refusal
-from rowlock.server.queues import Count
 from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import Name, Time, Uuid, copied
+from rowlock.server.shapes import Count, Name, Time, Uuid, copied
 from rowlock.store import JobFilter
 from rowlock.store.ops import bulk_work
 from rowlock.store.ops.audit import audited
@@ -39,6 +38,7 @@ class BulkFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tenant: Name | None = None
     key: Name | None = None
     tag: Name | None = None
+    error: Annotated[Name, Meta(description="Text in the errors of attempts.")] | None = None
     since: Annotated[Time, Meta(description="Created then or later.")] | None = None
     until: Annotated[Time, Meta(description="Created before.")] | None = None
     fingerprint: (
@@ -175,6 +175,7 @@ def _filter_of(state: JobState | None, chosen: JobFilter) -> BulkFilter:
         tenant=chosen.tenant,
         key=chosen.key,
         tag=chosen.tag,
+        error=chosen.error,
         since=maybe_from_us(chosen.since),
         until=maybe_from_us(chosen.until),
         fingerprint=chosen.fingerprint,

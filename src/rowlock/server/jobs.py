@@ -15,20 +15,21 @@ from rowlock.job import CancelOutcome, JobState, WhyCode
 from rowlock.server import shapes
 from rowlock.server.enqueue import payload_of
 from rowlock.server.problems import Refusal
-from rowlock.server.queues import Count
 from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import JobSummary, JsonObject, Name, Time, Uuid, copied
+from rowlock.server.shapes import Count, JobSummary, JsonObject, Name, Time, Uuid, copied
 from rowlock.store import JobFilter
 from rowlock.store.ops.audit import audited
+from rowlock.store.ops.bulk import count_jobs
 from rowlock.store.ops.hold import read_log
 from rowlock.store.ops.look import get, list_jobs
 from rowlock.store.ops.manage import cancel, delete, job_filter, retry
+from rowlock.store.ops.related import related
 from rowlock.store.ops.why import why
 from rowlock.tokens import Scope
 
 
-class JobQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which jobs, and which page of them."""
+class JobChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs."""
 
     state: JobState | None = None
     kind: Name | None = None
@@ -36,11 +37,19 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tenant: Name | None = None
     key: Name | None = None
     tag: Name | None = None
+    error: (
+        Annotated[Name, Meta(description="Text in the errors of its attempts, in any case.")] | None
+    ) = None
     since: Annotated[Time, Meta(description="Created then or later.")] | None = None
     until: Annotated[Time, Meta(description="Created before.")] | None = None
     fingerprint: (
         Annotated[Name, Meta(description="Of dead jobs: see `/v1/dead/groups`.")] | None
     ) = None
+
+
+class JobQuery(JobChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs, and which page of them."""
+
     limit: Annotated[int, Meta(ge=1, le=config.HTTP_LIST_LIMIT_MAX)] = 50
     cursor: Annotated[str, Meta(description="The `next` of the page before.")] | None = None
 
@@ -70,6 +79,16 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
     nearest: list[str]
     ahead: Count | None
+
+
+class RelatedJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """The job whose success enqueued this one, and those that its own success enqueued.
+
+    Null: it has none, or that is gone; the parent's id stays in `meta.parent`.
+    """
+
+    parent: JobSummary | None
+    follow_ups: list[JobSummary]
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,9 +129,15 @@ async def list_page(call: Call[None, JobQuery]) -> Answer:
 
 def filter_of(call: Call[Any, Any], asked: Any) -> JobFilter:
     """The filter of a request, within the tenant of whoever asks."""
-    names = ("kind", "queue", "key", "tag", "since", "until", "fingerprint")
+    names = ("kind", "queue", "key", "tag", "error", "since", "until", "fingerprint")
     chosen = {name: getattr(asked, name) for name in names}
     return job_filter(**chosen, tenant=call.caller.tenant_of(asked.tenant))
+
+
+async def count_page(call: Call[None, JobChoice]) -> Answer:
+    op = count_jobs(filter_of(call, call.query), state=call.query.state)
+    found = await call.service.store.arun(op)
+    return Answer(copied(found, Count))
 
 
 async def get_job(call: Call[None, None]) -> Answer:
@@ -140,6 +165,17 @@ async def explain_job(call: Call[None, None]) -> Answer:
     told = await call.service.store.arun(why(job_id(call), tenant=call.caller.tenant))
     ahead = None if told.ahead is None else copied(told.ahead, Count)
     return Answer(copied(told, Reason, ahead=ahead))
+
+
+async def get_related(call: Call[None, None]) -> Answer:
+    op = related(await found(call), tenant=call.caller.tenant)
+    told = await call.service.store.arun(op)
+    return Answer(
+        RelatedJobs(
+            parent=None if told.parent is None else shapes.summary_of(told.parent),
+            follow_ups=[shapes.summary_of(each) for each in told.follow_ups],
+        )
+    )
 
 
 async def get_log(call: Call[None, None]) -> Answer:
@@ -237,6 +273,18 @@ ROUTES: list[AnyRoute] = [
     ),
     Route(
         method="GET",
+        path="/v1/jobs/count",
+        operation="countJobs",
+        summary="How many jobs fit",
+        description="Exact to 10,000; beyond, or among more than 50,000 rows, at least so many.",
+        handler=count_page,
+        scopes=scopes(Scope.READ),
+        query=JobChoice,
+        answers={200: Count},
+        example=Example(Count(value=37, exact=True)),
+    ),
+    Route(
+        method="GET",
         path="/v1/jobs/{id}",
         operation="getJob",
         summary="A job, with all that is known of it",
@@ -271,6 +319,17 @@ ROUTES: list[AnyRoute] = [
                 ahead=Count(value=12, exact=True),
             )
         ),
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/related",
+        operation="getRelatedJobs",
+        summary="The job that it follows, and those that follow it",
+        handler=get_related,
+        scopes=scopes(Scope.READ),
+        answers={200: RelatedJobs},
+        refusals=["not_found"],
+        example=Example(RelatedJobs(parent=None, follow_ups=[copied(_JOB, JobSummary)])),
     ),
     Route(
         method="GET",

@@ -42,6 +42,7 @@ _TAGS: Final = {
     "history": "What happened, added up over time.",
     "events": "What happens now.",
     "system": "What runs here.",
+    "me": "Who asks.",
     "tokens": "Who may use this API, and for what.",
     "audit": "Who did what.",
     "health": "For probes; no token is needed.",
@@ -139,7 +140,7 @@ def _operation(route: AnyRoute, types: _Types) -> Document:
 def _described(route: AnyRoute) -> str:
     if route.scopes is None:
         return route.description
-    needed = " or ".join(f"`{scope}`" for scope in Scope if scope in route.scopes)
+    needed = " or ".join(f"`{scope}`" for scope in Scope if scope in route.scopes) or "any"
     return f"{route.description} Scope: {needed}.".strip()
 
 

@@ -1,4 +1,4 @@
-"""Pages for people: the document to read, and the place of the dashboard.
+"""Pages for people: the document to read, and what stands in for a dashboard that is not built.
 
 They hold nothing of this installation, and load nothing from elsewhere; what they show they ask the
 API for, with the reader's own token.
@@ -47,12 +47,6 @@ async def get_docs_file(call: Call[None, None]) -> Response:
     return page(name)
 
 
-async def get_home(call: Call[None, None]) -> Response:
-    if not call.service.has_dashboard:
-        raise Refusal("not_found", "this server has no dashboard; see /docs")
-    return page("home.html")
-
-
 def page(name: str) -> Response:
     """A file of ours, with the policy that keeps others out."""
     media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
@@ -90,15 +84,6 @@ ROUTES: list[AnyRoute] = [
         operation="getDocsFile",
         summary="What the page needs",
         handler=get_docs_file,
-        scopes=PUBLIC,
-        is_page=True,
-    ),
-    Route(
-        method="GET",
-        path="/",
-        operation="getHome",
-        summary="The dashboard",
-        handler=get_home,
         scopes=PUBLIC,
         is_page=True,
     ),

@@ -12,18 +12,11 @@ from rowlock import job
 from rowlock.job import JobState, QueueStats
 from rowlock.server.gate import Reach
 from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import Name, copied
+from rowlock.server.shapes import Count, Name, copied
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.manage import set_pause
 from rowlock.store.ops.stats import stats, tenant_stats
 from rowlock.tokens import Scope
-
-
-class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """A number of jobs; where it is not `exact` it is an estimate."""
-
-    value: int
-    exact: bool
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
 
-from rowlock import config
+from rowlock import config, schedule
+from rowlock.clock import from_us, to_us
+from rowlock.cron import parse_cron
+from rowlock.errors import OptionInvalid
 from rowlock.job import JobState
 from rowlock.schedule import MissedTicks, ScheduleSource
 from rowlock.server.enqueue import JobReceipt, receipt_of
 from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
 from rowlock.server.shapes import Name, copied
 from rowlock.store.ops.audit import audited
+from rowlock.store.ops.look import states
 from rowlock.store.ops.schedule import list_schedules, run_schedule_now, set_schedule_pause
 from rowlock.tokens import Scope
 
+_UPCOMING: Final = 5
+
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule; the last job is the last that it enqueued, by a tick or by hand."""
+    """A schedule; the last job is the last that it enqueued, by a tick or by hand.
+
+    `upcoming` are its next times as if it was not paused, the first included; none, if this server
+    does not know its time zone. `last_state` is null once the last job is gone.
+    """
 
     name: str
     kind: str
@@ -38,6 +49,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     next_at: datetime
     last_at: datetime | None
     last_job_id: str | None
+    last_state: JobState | None
+    upcoming: list[datetime]
     source: ScheduleSource
 
 
@@ -61,9 +74,30 @@ async def list_page(call: Call[None, ScheduleQuery]) -> Answer:
         list_schedules(after=query.cursor or "", limit=query.limit, tenant=call.caller.tenant)
     )
     following = found[-1].name if len(found) == query.limit else None
-    return Answer(
-        SchedulePage(schedules=[copied(each, Schedule) for each in found], next=following)
-    )
+    return Answer(SchedulePage(schedules=await _schedules_of(call, found), next=following))
+
+
+async def _schedules_of(call: Call[Any, Any], found: Sequence[schedule.Schedule]) -> list[Schedule]:
+    """With the states of their last jobs."""
+    ids = [each.last_job_id for each in found if each.last_job_id is not None]
+    known = await call.service.store.arun(states(ids))
+    return [
+        copied(
+            each, Schedule, last_state=known.get(each.last_job_id or ""), upcoming=_upcoming(each)
+        )
+        for each in found
+    ]
+
+
+def _upcoming(each: schedule.Schedule) -> list[datetime]:
+    try:
+        cron = parse_cron(each.cron, timezone=each.timezone)
+    except OptionInvalid:
+        return []
+    times = [to_us(each.next_at, option="next_at")]
+    while len(times) < _UPCOMING:
+        times.append(cron.next_after(times[-1]))
+    return [from_us(time) for time in times]
 
 
 async def run_schedule(call: Call[None, None]) -> Answer:
@@ -89,7 +123,7 @@ async def _set_pause(call: Call[None, None], *, is_paused: bool) -> Answer:
     deed = call.deed("schedule.pause" if is_paused else "schedule.resume", name)
     op = set_schedule_pause(name, is_paused=is_paused, tenant=call.caller.tenant)
     changed = await call.service.store.arun(audited(op, deed))
-    return Answer(copied(changed, Schedule))
+    return Answer((await _schedules_of(call, [changed]))[0])
 
 
 _AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
@@ -110,6 +144,8 @@ _SCHEDULE = Schedule(
     next_at=_AT,
     last_at=None,
     last_job_id=None,
+    last_state=None,
+    upcoming=[_AT],
     source=ScheduleSource.CODE,
 )
 _RECEIPT = JobReceipt(

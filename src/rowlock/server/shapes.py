@@ -27,6 +27,13 @@ Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 JsonObject = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
 
 
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """A number of jobs; where it is not `exact` it is an estimate."""
+
+    value: int
+    exact: bool
+
+
 class JobError(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt that failed or was lost."""
 

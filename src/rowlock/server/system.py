@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from rowlock import config
 from rowlock.clock import from_us
+from rowlock.job import WorkerInfo
 from rowlock.server.gate import Reach
 from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
 from rowlock.server.service import Service
 from rowlock.server.shapes import copied
+from rowlock.store import Store
 from rowlock.store import migrate as migrations
+from rowlock.store.engine import Engine
 from rowlock.store.ops import health
 from rowlock.store.ops.look import workers
+from rowlock.store.sqlite import SqliteEngine
+from rowlock.store.text import Dialect
 from rowlock.task import Task
 from rowlock.tokens import Scope, takes_jobs_of
 from rowlock.version import __version__
@@ -55,6 +62,10 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None
     last_beat_at: datetime | None
     running: list[str]
+    # What it tells of itself; null: nothing.
+    slots: int | None
+    memory_bytes: int | None
+    lost: int | None
 
 
 class Workers(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,8 +74,52 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True):
     workers: list[Worker]
 
 
+class Connections(msgspec.Struct, frozen=True, kw_only=True):
+    """How many connections the PostgreSQL server has, and how many ordinary users may have."""
+
+    used: int
+    limit: int
+
+
+class DeadTuples(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of the table of live jobs, those that wait for vacuum, and seconds since it came."""
+
+    live: int
+    dead: int
+    vacuum_seconds: float | None
+
+
+class OldestTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds the oldest transaction of the server; `pid` null: it is a prepared one."""
+
+    pid: int | None
+    application: str
+    user: str
+    database: str
+    state: str
+    seconds: float
+
+
+class ExpiredLeases(msgspec.Struct, frozen=True, kw_only=True):
+    """Leases that ran out and that nobody took over yet."""
+
+    count: int
+    oldest_seconds: float
+
+
+class Migration(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of the schema that this version knows, and whether the database has it."""
+
+    number: int
+    name: str
+    is_applied: bool
+
+
 class System(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs here, on what."""
+    """What runs here, on what, and how the database does.
+
+    `size_bytes` is of our tables, or of SQLite's whole file; `wal_bytes` of SQLite's log.
+    """
 
     version: str
     python: str
@@ -76,6 +131,13 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     is_open: bool
     has_dashboard: bool
+    size_bytes: int
+    wal_bytes: int | None
+    connections: Connections | None
+    dead_tuples: DeadTuples | None
+    oldest_transaction: OldestTransaction | None
+    expired_leases: ExpiredLeases
+    migrations: list[Migration]
 
 
 async def list_kinds(call: Call[None, None]) -> Answer:
@@ -116,13 +178,22 @@ def _seconds(microseconds: int | None) -> float | None:
 
 async def list_workers(call: Call[None, None]) -> Answer:
     found = await call.service.store.arun(workers())
-    return Answer(Workers(workers=[copied(each, Worker) for each in found]))
+    return Answer(Workers(workers=[_worker_of(each) for each in found]))
+
+
+def _worker_of(found: WorkerInfo) -> Worker:
+    vitals = found.vitals
+    return copied(
+        found, Worker, slots=vitals.slots, memory_bytes=vitals.memory_bytes, lost=vitals.lost
+    )
 
 
 async def get_system(call: Call[None, None]) -> Answer:
     service = call.service
-    engine = service.store.engine
-    server = await service.store.arun(health.server())
+    store, engine = service.store, service.store.engine
+    server = await store.arun(health.server())
+    is_postgres = engine.dialect is Dialect.POSTGRES
+    leases = await store.arun(health.expired_leases())
     return Answer(
         System(
             version=__version__,
@@ -134,9 +205,48 @@ async def get_system(call: Call[None, None]) -> Answer:
             now=from_us(server.now),
             is_open=await service.gate.is_open(),
             has_dashboard=service.has_dashboard,
+            size_bytes=await store.arun(health.size()),
+            wal_bytes=await asyncio.to_thread(_wal_bytes, engine),
+            connections=await _connections(store) if is_postgres else None,
+            dead_tuples=await _dead_tuples(store) if is_postgres else None,
+            oldest_transaction=await _oldest_transaction(store) if is_postgres else None,
+            expired_leases=copied(leases, ExpiredLeases),
+            migrations=await asyncio.to_thread(_migrations, engine),
         )
     )
 
+
+def _wal_bytes(engine: Engine) -> int | None:
+    """The log beside a SQLite file; none is there between the last close and the next write."""
+    if not isinstance(engine, SqliteEngine):
+        return None
+    try:
+        return Path(f"{engine.file.path}-wal").stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+async def _connections(store: Store) -> Connections:
+    found = await store.arun(health.connections())
+    return copied(found, Connections)
+
+
+async def _dead_tuples(store: Store) -> DeadTuples:
+    found = await store.arun(health.dead_tuples())
+    return copied(found, DeadTuples)
+
+
+async def _oldest_transaction(store: Store) -> OldestTransaction | None:
+    found = await store.arun(health.oldest_transaction())
+    return None if found is None else copied(found, OldestTransaction)
+
+
+def _migrations(engine: Engine) -> list[Migration]:
+    applied = engine.applied()
+    return [
+        Migration(number=each.number, name=each.name, is_applied=each.number in applied)
+        for each in migrations.migrations(engine.dialect)
+    ]
 
 _AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
 _KIND = Kind(
@@ -163,6 +273,9 @@ _WORKER = Worker(
     started_at=_AT,
     last_beat_at=_AT,
     running=["018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"],
+    slots=20,
+    memory_bytes=61_865_984,
+    lost=0,
 )
 _SYSTEM = System(
     version=__version__,
@@ -174,6 +287,15 @@ _SYSTEM = System(
     now=_AT,
     is_open=False,
     has_dashboard=True,
+    size_bytes=8_388_608,
+    wal_bytes=None,
+    connections=Connections(used=12, limit=97),
+    dead_tuples=DeadTuples(live=1_200, dead=300, vacuum_seconds=42.0),
+    oldest_transaction=OldestTransaction(
+        pid=4712, application="psql", user="ada", database="app", state="active", seconds=0.2
+    ),
+    expired_leases=ExpiredLeases(count=0, oldest_seconds=0.0),
+    migrations=[Migration(number=1, name="jobs", is_applied=True)],
 )
 
 ROUTES: list[AnyRoute] = [
@@ -202,7 +324,7 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/v1/system",
         operation="getSystem",
-        summary="Versions, the store, and whether the server is open",
+        summary="Versions, the store and how it does, and whether the server is open",
         handler=get_system,
         scopes=scopes(Scope.READ),
         reach=Reach.SYSTEM,

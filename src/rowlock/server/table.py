@@ -7,6 +7,7 @@ from typing import Final
 from rowlock.server import (
     audit,
     bulk,
+    dashboard,
     dead,
     enqueue,
     events,
@@ -14,6 +15,7 @@ from rowlock.server import (
     history,
     jobs,
     leases,
+    me,
     metrics,
     pages,
     queues,
@@ -32,6 +34,7 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     *schedules.ROUTES,
     *leases.ROUTES,
     *system.ROUTES,
+    *me.ROUTES,
     *history.ROUTES,
     *events.ROUTES,
     *tokens.ROUTES,
@@ -39,4 +42,5 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     *health.ROUTES,
     *metrics.ROUTES,
     *pages.ROUTES,
+    *dashboard.ROUTES,
 )

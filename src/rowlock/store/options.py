@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
 from rowlock import codec, config
@@ -15,6 +15,15 @@ from rowlock.ids import new_id, parse_id
 from rowlock.job import KEY_HELD_WHILE_KEPT, Policy
 
 KeyHold = Literal["in_flight", "kept"] | float | timedelta
+
+
+# Where `meta` names the job whose success enqueued this one.
+PARENT: Final = "parent"
+
+
+def parent_mark(parent: str) -> str:
+    """What the stored `meta` of a job has in it that follows this one."""
+    return f'"{PARENT}":"{parent}"'
 
 
 class NewJob(NamedTuple):
@@ -42,6 +51,14 @@ class NewJob(NamedTuple):
     def row(self) -> tuple[Any, ...]:
         """The values of `NEW_JOB_COLUMNS`."""
         return self[:_COLUMNS]
+
+    def following(self, parent: str) -> NewJob:
+        """The same job, with its parent's id in `meta`; one that the user put there stays."""
+        if self.meta is None or self.meta == "{}":
+            return self._replace(meta=f"{{{parent_mark(parent)}}}")
+        if f'"{PARENT}":' in self.meta:
+            return self
+        return self._replace(meta=f"{{{parent_mark(parent)},{self.meta[1:]}")
 
     def row_at(self, run_at: int | None, then: int) -> tuple[Any, ...]:
         """As `row`, with another time; `then` stands for the delay, or for `created_at`."""

@@ -18,6 +18,7 @@ from rowlock import config
 from rowlock.job import Beat, Lease
 from rowlock.lifecycle import CancelSeen, Failed, Outcome
 from rowlock.worker.board import Board
+from rowlock.worker.resident import resident_bytes
 from rowlock.worker.settings import EXIT_LEFT_BEHIND
 from rowlock.worker.table import DeadlineKind, LeaseTable, Slot, SlotState
 
@@ -56,11 +57,7 @@ class Child:
 
     def memory_mb(self) -> float:
         """Its resident memory."""
-        try:
-            pages = int(Path(f"/proc/{self.process.pid}/statm").read_text("ascii").split()[1])
-        except (OSError, IndexError):
-            return 0.0
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        return (resident_bytes(self.process.pid) or 0) / 2**20
 
     def tell(self, word: dict[str, object]) -> None:
         # It may be dying, which is noticed elsewhere, or too busy to read: it is told again.

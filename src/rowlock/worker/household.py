@@ -16,11 +16,14 @@ from typing import Any
 
 from rowlock import config
 from rowlock.errors import RowlockError, StoreUnavailable
+from rowlock.job import WorkerVitals
 from rowlock.scheduler import Janitor, Scheduler, adeclare_schedules
 from rowlock.scheduler.service import repeat
 from rowlock.store import Store
+from rowlock.store.ops.hold import announce
 from rowlock.task import Tasks
 from rowlock.worker.ledger import Ledger
+from rowlock.worker.resident import resident_bytes
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.trouble import Trouble, logger
 
@@ -85,12 +88,20 @@ class Household:
                 await trouble.wait(error)
 
     async def _announce(self) -> None:
-        await self._store.aannounce(
-            worker=self._worker,
-            queues=list(self._settings.queues or []),
-            kinds=self._kinds,
-            host=socket.gethostname(),
-            pid=os.getpid(),
+        vitals = WorkerVitals(
+            slots=self._settings.concurrency,
+            memory_bytes=resident_bytes(os.getpid()),
+            lost=self._ledger.lost_count,
+        )
+        await self._store.arun(
+            announce(
+                worker=self._worker,
+                queues=list(self._settings.queues or []),
+                kinds=self._kinds,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                vitals=vitals,
+            )
         )
 
     @property

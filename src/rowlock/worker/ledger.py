@@ -92,6 +92,11 @@ class Ledger:
                 self._box.put(lost)
         self._news.set()
 
+    @property
+    def lost_count(self) -> int:
+        """How many leases others have taken since the start."""
+        return self._lost.total()
+
     def enqueued(self, jobs: Iterable[NewJob | Job]) -> None:
         """This process has enqueued these."""
         for job in jobs:

@@ -23,7 +23,7 @@ from rowlock.job import TERMINAL_STATES, BulkRetry, Count, JobRow, JobState, dec
 from rowlock.lifecycle import Finish
 from rowlock.store.ops.manage import JobFilter
 from rowlock.store.ops.settle import Waiting, finish_waiting
-from rowlock.store.steps import Batch, Begin, Commit, Op, Ring, Statement, Steps, writing
+from rowlock.store.steps import Batch, Begin, Commit, Op, Ring, Statement, Steps, reading, writing
 
 _FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
 _LIVE_STATES: Final = frozenset(JobState) - TERMINAL_STATES
@@ -81,9 +81,13 @@ def selection(action: BulkAction, state: JobState | None, chosen: JobFilter) -> 
     if state is not None and state not in ALLOWED[action]:
         known = ", ".join(each for each in JobState if each in ALLOWED[action])
         raise OptionInvalid("state", f"must be one of {known} for a {action}, not {state}")
+    _check_fingerprint(state, chosen)
+    return Selection(action, state, chosen)
+
+
+def _check_fingerprint(state: JobState | None, chosen: JobFilter) -> None:
     if chosen.fingerprint is not None and state is not JobState.DEAD:
         raise OptionInvalid("fingerprint", "is of dead jobs only: name the state dead")
-    return Selection(action, state, chosen)
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
@@ -133,12 +137,27 @@ def retry_dead(chosen: JobFilter) -> Op[BulkRetry]:
     return writing("retry_dead", steps, repeat=steps)
 
 
-def count_selected(wanted: Selection) -> Steps[Count]:
+def count_jobs(chosen: JobFilter, *, state: JobState | None = None) -> Op[Count]:
+    """How many jobs fit, in whatever state if none is named; exact to a bound, and told so."""
+    _check_fingerprint(state, chosen)
+    sought = Selection(BulkAction.DELETE, state, chosen)
+
+    def steps() -> Steps[Count]:
+        counts = [(yield from count_selected(sought))]
+        if state is None:
+            counts.append((yield from count_selected(sought, Source.FINISHED)))
+        exact = all(count.exact for count in counts)
+        return Count(sum(count.value for count in counts), exact=exact)
+
+    return reading("count_jobs", steps)
+
+
+def count_selected(wanted: Selection, source: Source | None = None) -> Steps[Count]:
     """How many fit: exact to 10,000 among the first 50,000 rows; beyond, at least so many."""
     place: Place | None = yield from _start()
     total = rows = 0
     while place is not None:
-        seen = yield from _look(wanted, place, config.MAINTENANCE_BATCH_ROWS)
+        seen = yield from _look(wanted, place, config.MAINTENANCE_BATCH_ROWS, source)
         total, rows, place = total + len(seen.ids), rows + config.BULK_SCAN_ROWS, seen.next
         if place is not None and (
             total >= config.COUNT_EXACT_MAX or rows >= config.LIST_SCAN_ROWS_MAX
@@ -167,9 +186,11 @@ class _Seen:
     next: Place | None
 
 
-def _look(wanted: Selection, place: Place, limit: int) -> Steps[_Seen]:
+def _look(
+    wanted: Selection, place: Place, limit: int, source: Source | None = None
+) -> Steps[_Seen]:
     values = {
-        **wanted.chosen.values(),
+        **wanted.chosen.parameters(),
         "state": wanted.state,
         "created_until": place.until,
         "after": place.after,
@@ -177,7 +198,7 @@ def _look(wanted: Selection, place: Place, limit: int) -> Steps[_Seen]:
         "scan": config.BULK_SCAN_ROWS,
         "limit": limit,
     }
-    rows = yield Statement(wanted.source.value, values)
+    rows = yield Statement((source or wanted.source).value, values)
     fitting = [row for row in rows if row[0] is not None]
     ids = [row[0] for row in fitting]
     _, _, read, last_id, last_at = rows[0]

@@ -79,6 +79,11 @@ def journal_mode() -> Op[str]:
     return _one("health_journal", lambda row: str(row[0]))
 
 
+def size() -> Op[int]:
+    """How many bytes our tables take, or the whole file of SQLite."""
+    return _one("health_size", lambda row: int(row[0]))
+
+
 def connections() -> Op[Connections]:
     """How full the PostgreSQL server is."""
     return _one("health_connections", lambda row: Connections(*row))

@@ -12,7 +12,7 @@ from rowlock import codec, config
 from rowlock.clock import duration_us, from_us
 from rowlock.errors import OptionInvalid
 from rowlock.ids import parse_id
-from rowlock.job import Beat, Lease, LogLine, Progress
+from rowlock.job import Beat, Lease, LogLine, Progress, WorkerVitals
 from rowlock.store import options
 from rowlock.store.ops.settle import Missed, owned
 from rowlock.store.steps import Batch, Begin, Op, Statement, Steps, reading, writing
@@ -145,15 +145,22 @@ def read_log(id: str) -> Op[list[LogLine]]:
 
 
 def announce(
-    *, worker: str, queues: Sequence[str], kinds: Sequence[str], host: str, pid: int
+    *,
+    worker: str,
+    queues: Sequence[str],
+    kinds: Sequence[str],
+    host: str,
+    pid: int,
+    vitals: WorkerVitals | None = None,
 ) -> Op[None]:
-    """A worker says that it is there, and what it serves."""
+    """A worker says that it is there, what it serves, and how it does."""
     values = {
         "worker": options.name(worker, option="worker"),
         "pid": pid,
         "host": codec.clean_text(host, bytes_max=config.NAME_CHARACTERS_MAX),
         "queues_json": msgspec.json.encode(options.names(queues, option="queues")).decode(),
         "kinds_json": msgspec.json.encode(options.names(kinds, option="kinds")).decode(),
+        "vitals": None if vitals is None else msgspec.json.encode(vitals).decode(),
     }
 
     silence = {"silence": int(config.WORKER_FORGOTTEN_SECONDS) * config.SECOND_US}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -19,6 +20,7 @@ from rowlock.job import (
     JobState,
     Page,
     WorkerInfo,
+    WorkerVitals,
     job_of,
 )
 from rowlock.store import options
@@ -39,6 +41,18 @@ def get(id: str, *, tenant: str | None = None) -> Op[Job | None]:
         return job if job is not None and is_seen(job.tenant, by=tenant) else None
 
     return reading("get", steps)
+
+
+def states(ids: Sequence[str]) -> Op[dict[str, JobState]]:
+    """The states of jobs, of those that are (still) there."""
+
+    def steps() -> Steps[dict[str, JobState]]:
+        if not ids:
+            return {}
+        rows = yield Statement("get", {"ids": list(ids)})
+        return {row[0]: JobRow._make(row[:-1]).state_at(row[-1]) for row in rows}
+
+    return reading("states", steps)
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):
@@ -91,7 +105,7 @@ class Listing:
 
     def values(self) -> dict[str, object]:
         state = {"state": self.state, "limit": self.limit}
-        return {**self.chosen.values(), **self.bounds(), **state}
+        return {**self.chosen.parameters(), **self.bounds(), **state}
 
 
 def list_jobs(
@@ -214,7 +228,7 @@ def _workers(known: Rows, running: Rows) -> list[WorkerInfo]:
 
 
 def _announced(row: tuple[object, ...], running: list[str]) -> WorkerInfo:
-    worker, started_at, beat_at, pid, host, queues, kinds = row
+    worker, started_at, beat_at, pid, host, queues, kinds, vitals = row
     assert isinstance(started_at, int) and isinstance(beat_at, int) and isinstance(pid, int)
     return WorkerInfo(
         id=str(worker),
@@ -225,4 +239,13 @@ def _announced(row: tuple[object, ...], running: list[str]) -> WorkerInfo:
         started_at=from_us(started_at),
         last_beat_at=from_us(beat_at),
         running=running,
+        vitals=_vitals_of(vitals),
     )
+
+
+def _vitals_of(text: object) -> WorkerVitals:
+    """What a worker of another version wrote may be unknown here: then nothing is told."""
+    try:
+        return msgspec.json.decode(str(text or "{}"), type=WorkerVitals)
+    except msgspec.MsgspecError:
+        return WorkerVitals()

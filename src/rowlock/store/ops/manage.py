@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Final, Literal, TypedDict, Unpack
 
+import msgspec
+
 from rowlock import codec, config
 from rowlock.clock import to_us
 from rowlock.errors import InvalidTransition, NotFound, OptionInvalid
@@ -36,13 +38,17 @@ _PRUNED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs; None everywhere is all. Times are those of creation, in microseconds."""
+    """Which jobs; None everywhere is all. Times are those of creation, in microseconds.
+
+    `error` is text in the errors of its attempts: types, messages and tracebacks.
+    """
 
     kind: str | None = None
     queue: str | None = None
     tenant: str | None = None
     key: str | None = None
     tag: str | None = None
+    error: str | None = None
     since: int | None = None
     until: int | None = None
     # Of dead jobs only.
@@ -51,9 +57,14 @@ class JobFilter:
     def values(self) -> dict[str, str | int | None]:
         return asdict(self)
 
+    def parameters(self) -> dict[str, str | int | None]:
+        """What statements take: errors are searched as they are stored, in JSON."""
+        stored = None if self.error is None else msgspec.json.encode(self.error).decode()[1:-1]
+        return {**self.values(), "error": stored}
+
 
 class FilterOptions(TypedDict, total=False):
-    """Which jobs: by name, by tag, and by the time of creation (`since` included).
+    """Which jobs: by name, tag, text in the errors, and time of creation (`since` included).
 
     `fingerprint` is of dead jobs: those that died of the same.
     """
@@ -63,6 +74,7 @@ class FilterOptions(TypedDict, total=False):
     tenant: str | None
     key: str | None
     tag: str | None
+    error: str | None
     since: datetime | None
     until: datetime | None
     fingerprint: str | None
@@ -73,7 +85,7 @@ def job_filter(**chosen: Unpack[FilterOptions]) -> JobFilter:
     options.refuse_unknown(chosen, FilterOptions.__annotations__)
 
     def checked(
-        option: Literal["kind", "queue", "tenant", "key", "tag", "fingerprint"],
+        option: Literal["kind", "queue", "tenant", "key", "tag", "error", "fingerprint"],
     ) -> str | None:
         value = chosen.get(option)
         return None if value is None else options.name(value, option=option)
@@ -85,6 +97,7 @@ def job_filter(**chosen: Unpack[FilterOptions]) -> JobFilter:
         tenant=checked("tenant"),
         key=checked("key"),
         tag=checked("tag"),
+        error=checked("error"),
         since=None if since is None else to_us(since, option="since"),
         until=None if until is None else to_us(until, option="until"),
         fingerprint=checked("fingerprint"),

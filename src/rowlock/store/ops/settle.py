@@ -291,7 +291,7 @@ def _errors_of(job: JobRow, step: Transition) -> str | None:
 
 def _enqueue_follow_ups(settlements: Sequence[Settlement], done: set[str]) -> Steps[list[Job]]:
     wanted = [
-        job
+        job.following(settlement.lease.id)
         for settlement in settlements
         if settlement.lease.id in done and isinstance(settlement.outcome, Succeeded)
         for job in settlement.follow_ups

@@ -13,6 +13,12 @@ WHERE (:state::text IS NULL OR finished.state = :state::text)
     AND (:tenant::text IS NULL OR finished.tenant = :tenant::text)
     AND (:key::text IS NULL OR finished.key = :key::text)
     AND (:tag::text IS NULL OR finished.tags::jsonb ? :tag::text)
+    AND (
+        :error::text IS NULL
+        OR position(
+            lower(:error::text COLLATE "C") IN lower(finished.errors COLLATE "C")
+        ) > 0
+    )
     AND (:since::bigint IS NULL OR finished.created_at >= :since::bigint)
     AND (:until::bigint IS NULL OR finished.created_at < :until::bigint)
 ORDER BY finished.id DESC

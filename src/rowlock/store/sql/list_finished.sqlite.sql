@@ -19,6 +19,7 @@ WHERE finished.id < coalesce(:cursor, 'g')
     AND (:tenant IS NULL OR finished.tenant = :tenant)
     AND (:key IS NULL OR finished.key = :key)
     AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(finished.tags)))
+    AND (:error IS NULL OR instr(lower(finished.errors), lower(:error)) > 0)
     AND (:since IS NULL OR finished.created_at >= :since)
     AND (:until IS NULL OR finished.created_at < :until)
 ORDER BY finished.id DESC

@@ -24,6 +24,12 @@ WHERE (
     AND (:tenant::text IS NULL OR job.tenant = :tenant::text)
     AND (:key::text IS NULL OR job.key = :key::text)
     AND (:tag::text IS NULL OR job.tags::jsonb ? :tag::text)
+    AND (
+        :error::text IS NULL
+        OR position(
+            lower(:error::text COLLATE "C") IN lower(job.errors COLLATE "C")
+        ) > 0
+    )
     AND (:since::bigint IS NULL OR job.created_at >= :since::bigint)
     AND (:until::bigint IS NULL OR job.created_at < :until::bigint)
 ORDER BY job.id DESC

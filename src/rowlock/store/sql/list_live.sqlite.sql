@@ -30,6 +30,7 @@ WHERE job.id < coalesce(:cursor, 'g')
     AND (:tenant IS NULL OR job.tenant = :tenant)
     AND (:key IS NULL OR job.key = :key)
     AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(job.tags)))
+    AND (:error IS NULL OR instr(lower(job.errors), lower(:error)) > 0)
     AND (:since IS NULL OR job.created_at >= :since)
     AND (:until IS NULL OR job.created_at < :until)
 ORDER BY job.id DESC

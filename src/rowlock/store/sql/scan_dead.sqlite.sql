@@ -1,7 +1,7 @@
 -- Ids of dead jobs that fit, among the next rows by the time of failure, and where reading ended.
 -- Uses finished_dead.
 WITH scanned AS MATERIALIZED (
-    SELECT id, finished_at, kind, queue, tenant, key, tags, created_at
+    SELECT id, finished_at, kind, queue, tenant, key, tags, errors, created_at
     FROM rowlock_finished
     WHERE state = 'dead'
         AND (finished_at, id) > (:after, :after_id)
@@ -22,6 +22,7 @@ FROM (SELECT 1) AS always
             AND (:tenant IS NULL OR scanned.tenant = :tenant)
             AND (:key IS NULL OR scanned.key = :key)
             AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(scanned.tags)))
+            AND (:error IS NULL OR instr(lower(scanned.errors), lower(:error)) > 0)
             AND (:since IS NULL OR scanned.created_at >= :since)
             AND (:until IS NULL OR scanned.created_at < :until)
             AND scanned.created_at <= :created_until

@@ -1,7 +1,7 @@
 -- Ids of finished jobs that fit, among the next rows by id, and where reading ended.
 -- Uses finished_pkey.
 WITH scanned AS MATERIALIZED (
-    SELECT id, state, kind, queue, tenant, key, tags, created_at
+    SELECT id, state, kind, queue, tenant, key, tags, errors, created_at
     FROM rowlock.finished
     WHERE id > :after_id::uuid
     ORDER BY id
@@ -15,12 +15,18 @@ FROM (SELECT 1) AS always
     LEFT JOIN (
         SELECT scanned.id, scanned.created_at AS at
         FROM scanned
-        WHERE scanned.state = :state::text
+        WHERE (:state::text IS NULL OR scanned.state = :state::text)
             AND (:kind::text IS NULL OR scanned.kind = :kind::text)
             AND (:queue::text IS NULL OR scanned.queue = :queue::text)
             AND (:tenant::text IS NULL OR scanned.tenant = :tenant::text)
             AND (:key::text IS NULL OR scanned.key = :key::text)
             AND (:tag::text IS NULL OR scanned.tags::jsonb ? :tag::text)
+            AND (
+                :error::text IS NULL
+                OR position(
+                    lower(:error::text COLLATE "C") IN lower(scanned.errors COLLATE "C")
+                ) > 0
+            )
             AND (:since::bigint IS NULL OR scanned.created_at >= :since::bigint)
             AND (:until::bigint IS NULL OR scanned.created_at < :until::bigint)
             AND scanned.created_at <= :created_until::bigint

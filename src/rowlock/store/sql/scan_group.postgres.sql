@@ -1,7 +1,7 @@
 -- Ids of dead jobs of one fingerprint that fit, among the next rows by the time of failure, and
 -- where reading ended. Uses finished_fingerprint.
 WITH scanned AS MATERIALIZED (
-    SELECT id, finished_at, kind, queue, tenant, key, tags, created_at
+    SELECT id, finished_at, kind, queue, tenant, key, tags, errors, created_at
     FROM rowlock.finished
     WHERE state = 'dead'
         AND fingerprint = :fingerprint::text
@@ -23,6 +23,12 @@ FROM (SELECT 1) AS always
             AND (:tenant::text IS NULL OR scanned.tenant = :tenant::text)
             AND (:key::text IS NULL OR scanned.key = :key::text)
             AND (:tag::text IS NULL OR scanned.tags::jsonb ? :tag::text)
+            AND (
+                :error::text IS NULL
+                OR position(
+                    lower(:error::text COLLATE "C") IN lower(scanned.errors COLLATE "C")
+                ) > 0
+            )
             AND (:since::bigint IS NULL OR scanned.created_at >= :since::bigint)
             AND (:until::bigint IS NULL OR scanned.created_at < :until::bigint)
             AND scanned.created_at <= :created_until::bigint

@@ -1,7 +1,7 @@
 -- Ids of live jobs that fit, among the next rows by id, and where reading ended.
 -- Uses job_pkey.
 WITH scanned AS MATERIALIZED (
-    SELECT id, kind, queue, tenant, key, tags, created_at, run_at, attempt, lease_expires_at
+    SELECT id, kind, queue, tenant, key, tags, errors, created_at, run_at, attempt, lease_expires_at
     FROM rowlock.job
     WHERE id > :after_id::uuid
     ORDER BY id
@@ -32,6 +32,12 @@ FROM (SELECT 1) AS always
             AND (:tenant::text IS NULL OR scanned.tenant = :tenant::text)
             AND (:key::text IS NULL OR scanned.key = :key::text)
             AND (:tag::text IS NULL OR scanned.tags::jsonb ? :tag::text)
+            AND (
+                :error::text IS NULL
+                OR position(
+                    lower(:error::text COLLATE "C") IN lower(scanned.errors COLLATE "C")
+                ) > 0
+            )
             AND (:since::bigint IS NULL OR scanned.created_at >= :since::bigint)
             AND (:until::bigint IS NULL OR scanned.created_at < :until::bigint)
             AND scanned.created_at <= :created_until::bigint

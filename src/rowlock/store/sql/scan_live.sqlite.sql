@@ -1,7 +1,7 @@
 -- Ids of live jobs that fit, among the next rows by id, and where reading ended.
 -- Uses the primary key.
 WITH scanned AS MATERIALIZED (
-    SELECT id, kind, queue, tenant, key, tags, created_at, run_at, attempt, lease_expires_at
+    SELECT id, kind, queue, tenant, key, tags, errors, created_at, run_at, attempt, lease_expires_at
     FROM rowlock_job
     WHERE id > :after_id
     ORDER BY id
@@ -32,6 +32,7 @@ FROM (SELECT 1) AS always
             AND (:tenant IS NULL OR scanned.tenant = :tenant)
             AND (:key IS NULL OR scanned.key = :key)
             AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(scanned.tags)))
+            AND (:error IS NULL OR instr(lower(scanned.errors), lower(:error)) > 0)
             AND (:since IS NULL OR scanned.created_at >= :since)
             AND (:until IS NULL OR scanned.created_at < :until)
             AND scanned.created_at <= :created_until

@@ -1,0 +1,126 @@
+// Calls of the HTTP API, and what goes wrong with them. Nothing else talks to the server.
+
+import { type Json, parse, stringify } from "./json.ts";
+import { forget, token } from "./session.ts";
+import type { components } from "./schema.ts";
+
+export type Schemas = components["schemas"];
+export type Query = Record<string, string | number | string[] | undefined>;
+
+/** A problem document, or a server that can't be reached (`code` is `unreachable`). */
+export class Problem extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly fields: { field: string; message: string }[];
+  constructor(status: number, code: string, detail: string, fields: Problem["fields"] = []) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+    this.fields = fields;
+  }
+}
+
+/** Where the API is: beside the page, below whatever prefix that has. */
+export const BASE = new URL(".", document.baseURI).href;
+
+/** Milliseconds that the server's clock is ahead of ours; ages are told by its clock. */
+let skew = 0;
+const SKEW_MS_MIN = 2000;
+
+export function serverNow(): number {
+  return Date.now() + skew;
+}
+
+function noteClock(answer: Response): void {
+  const date = Date.parse(answer.headers.get("date") ?? "");
+  if (Number.isNaN(date)) return;
+  // The header has whole seconds: in the middle of one is the best guess.
+  const ahead = date + 500 - Date.now();
+  skew = Math.abs(ahead) < SKEW_MS_MIN ? 0 : ahead;
+}
+
+interface Options {
+  query?: Query;
+  body?: unknown;
+  /** A body that is JSON text already, with its big integers. */
+  text?: string;
+  signal?: AbortSignal | undefined;
+}
+
+const KEEPALIVE_MAX = 16_000;
+let requests = 0;
+/** How many requests this page has made; tests and curious people count them. */
+export function requestCount(): number {
+  return requests;
+}
+
+export async function send(method: string, path: string, options: Options = {}): Promise<Response> {
+  const url = new URL(path, BASE);
+  for (const [name, value] of Object.entries(options.query ?? {})) {
+    for (const each of Array.isArray(value) ? value : [value]) {
+      if (each !== undefined) url.searchParams.append(name, String(each));
+    }
+  }
+  const headers = new Headers();
+  if (token.value) headers.set("authorization", `Bearer ${token.value}`);
+  const body = options.text ?? (options.body === undefined ? undefined : JSON.stringify(options.body));
+  if (body !== undefined) headers.set("content-type", "application/json");
+  requests += 1;
+  let answer: Response;
+  try {
+    answer = await fetch(url, {
+      method, headers, body: body ?? null, signal: options.signal ?? null, cache: "no-store",
+      // What changes something is sent also when the page is left at that moment.
+      keepalive: method !== "GET" && (body?.length ?? 0) < KEEPALIVE_MAX,
+    });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new Problem(0, "unreachable", "the server can't be reached");
+  }
+  noteClock(answer);
+  if (!answer.ok) throw await problemOf(answer);
+  return answer;
+}
+
+async function problemOf(answer: Response): Promise<Problem> {
+  let told: Partial<Schemas["Problem"]> = {};
+  try {
+    told = (await answer.json()) as Schemas["Problem"];
+  } catch {
+    // A proxy in between has its own words; its status is what is left.
+  }
+  if (answer.status === 401) forget();
+  const detail = told.detail ?? `the server answered ${answer.status}`;
+  return new Problem(answer.status, told.code ?? "unknown", detail, told.errors ?? []);
+}
+
+export async function get<T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> {
+  const answer = await send("GET", path, { query: query ?? {}, signal });
+  return (await answer.json()) as T;
+}
+
+/** As `get`, without loss: for answers that hold payloads and results. */
+export async function getExact<T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> {
+  const answer = await send("GET", path, { query: query ?? {}, signal });
+  return parse(await answer.text()) as T;
+}
+
+export async function post<T>(path: string, body?: unknown): Promise<T> {
+  const answer = await send("POST", path, body === undefined ? {} : { body });
+  return (await answer.json()) as T;
+}
+
+/** As `post`, with a body that may hold numbers beyond JavaScript's. */
+export async function postExact<T>(path: string, body: Json): Promise<T> {
+  const answer = await send("POST", path, { text: stringify(body, 0) });
+  return parse(await answer.text()) as T;
+}
+
+export async function remove(path: string): Promise<void> {
+  await send("DELETE", path);
+}
+
+/** A part of a path: a queue may be named `a/b`. */
+export function part(name: string): string {
+  return encodeURIComponent(name);
+}

@@ -1,0 +1,196 @@
+// The frame around every screen: who is signed in, the menu, the keys, and what is shown now.
+
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+
+import { get, Problem } from "./api.ts";
+import { asProblem, isHidden, isPaused } from "./live.ts";
+import { PLACES, visible } from "./places.ts";
+import { go, route, to } from "./router.ts";
+import { Dead } from "./screens/dead.tsx";
+import { JobScreen } from "./screens/job.tsx";
+import { Jobs } from "./screens/jobs.tsx";
+import { KindScreen, Kinds } from "./screens/kinds.tsx";
+import { Overview } from "./screens/overview.tsx";
+import { Queues } from "./screens/queues.tsx";
+import { Schedules } from "./screens/schedules.tsx";
+import { SignIn } from "./screens/signin.tsx";
+import { System } from "./screens/system.tsx";
+import { Workers } from "./screens/workers.tsx";
+import { forget, me, type Me } from "./session.ts";
+import { isDark, turn } from "./theme.ts";
+import { Button, Empty, Skeleton, Trouble } from "./ui/basics.tsx";
+import { Dialogs } from "./ui/dialog.tsx";
+import { Icon } from "./ui/icons.tsx";
+import { listenToKeys, showShortcuts } from "./ui/keys.tsx";
+import { showPalette } from "./ui/palette.tsx";
+import { Toasts } from "./ui/toasts.tsx";
+
+export function App() {
+  const [problem, setProblem] = useState<Problem>();
+  const [attempt, setAttempt] = useState(0);
+  useEffect(() => {
+    get<Me>("v1/me").then(
+      (found) => {
+        me.value = found;
+        setProblem(undefined);
+      },
+      (error: unknown) => {
+        const told = asProblem(error);
+        if (told.status !== 401) setProblem(told);
+      },
+    );
+  }, [attempt]);
+  useEffect(listenToKeys, []);
+  if (problem) {
+    return (
+      <main class="lonely">
+        <h1>rowlock</h1>
+        <Trouble problem={problem} retry={() => setAttempt(attempt + 1)} />
+      </main>
+    );
+  }
+  if (me.value === undefined) return <main class="lonely"><Skeleton rows={3} /></main>;
+  if (me.value === null) return <SignIn />;
+  return (
+    <>
+      <a class="skip" href="#main" onClick={skip}>Skip to the content</a>
+      <Frame />
+      <Dialogs />
+      <Toasts />
+    </>
+  );
+}
+
+function skip(event: Event): void {
+  event.preventDefault();
+  document.querySelector<HTMLElement>("main h1")?.focus();
+}
+
+function Frame() {
+  const { path } = route.value;
+  const [isMenuOpen, setMenuOpen] = useState(false);
+  const name = path[0] ?? "";
+  const address = path.join("/");
+  useEffect(() => {
+    setMenuOpen(false);
+    scrollTo(0, 0);
+    const title = PLACES.find((each) => each.path === name)?.title ?? "rowlock";
+    document.title = path[1] ? `${path[1]} · ${title} · rowlock` : `${title} · rowlock`;
+  }, [address]);
+  return (
+    <div class="frame">
+      <header class="topbar">
+        <Button kind="ghost" icon="menu" label="Menu" onClick={() => setMenuOpen(!isMenuOpen)} />
+        <Brand />
+        <Button kind="ghost" icon="search" label="Search or jump" onClick={showPalette} />
+      </header>
+      {isMenuOpen ? <div class="veil" onClick={() => setMenuOpen(false)} /> : null}
+      <Menu current={name} isOpen={isMenuOpen} />
+      <main id="main" class={`screen screen-${name || "overview"}`}>{screen(path)}</main>
+    </div>
+  );
+}
+
+function screen(path: string[]): JSX.Element {
+  const [name = "", id] = path;
+  if (!visible().some((each) => each.path === name)) {
+    const first = visible()[0];
+    if (name === "" && first) {
+      queueMicrotask(() => go(to([first.path])));
+      return <Skeleton />;
+    }
+    return (
+      <Empty icon="search" title="There is nothing here">
+        <p>No screen has this address, or your token does not reach it.</p>
+        <p><a href="#/">Go to the start</a></p>
+      </Empty>
+    );
+  }
+  switch (name) {
+    case "jobs":
+      return id ? <JobScreen id={id} key={id} /> : <Jobs />;
+    case "dead":
+      return <Dead />;
+    case "queues":
+      return <Queues />;
+    case "workers":
+      return <Workers />;
+    case "schedules":
+      return <Schedules />;
+    case "kinds":
+      return id ? <KindScreen kind={id} key={id} /> : <Kinds />;
+    case "system":
+      return <System />;
+    default:
+      return <Overview />;
+  }
+}
+
+function Brand() {
+  return (
+    <a class="brand" href="#/">
+      <svg width="22" height="22" viewBox="0 0 32 32" aria-hidden="true">
+        <rect width="32" height="32" rx="8" class="brand-tile" />
+        <path d="M9 10v5a7 7 0 0 0 14 0v-5M16 22v4" class="brand-mark" />
+        <path d="M6 19 26 7" class="brand-oar" />
+      </svg>
+      rowlock
+    </a>
+  );
+}
+
+function Menu({ current, isOpen }: { current: string; isOpen: boolean }) {
+  return (
+    <nav class={`menu ${isOpen ? "menu-open" : ""}`} aria-label="Main">
+      <Brand />
+      <button type="button" class="jump" onClick={showPalette}>
+        <Icon name="search" /> Search or jump <kbd>{isMac() ? "⌘" : "Ctrl"} K</kbd>
+      </button>
+      <ul>
+        {visible().map((place) => (
+          <li key={place.path}>
+            <a href={`#/${place.path}`} aria-current={place.path === current ? "page" : undefined}>
+              <Icon name={place.icon} /> {place.title}
+            </a>
+          </li>
+        ))}
+      </ul>
+      <MenuFoot />
+    </nav>
+  );
+}
+
+function isMac(): boolean {
+  return navigator.platform.startsWith("Mac");
+}
+
+function MenuFoot() {
+  const who = me.value!;
+  const isStill = isPaused.value || isHidden.value;
+  const mayChange = who.scopes.includes("admin");
+  return (
+    <div class="menu-foot">
+      <button type="button" class={`pulse ${isStill ? "pulse-still" : ""}`}
+        aria-pressed={isPaused.value} onClick={() => (isPaused.value = !isPaused.value)}
+        title="Pause or resume live updates (p)">
+        <span class="pulse-dot" /> {isPaused.value ? "Paused" : "Live"}
+      </button>
+      <p class="who">
+        {who.token_id ? <>Signed in as <b>{who.name}</b></> : "Open: no token is needed"}
+        {who.tenant ? <> of <b>{who.tenant}</b></> : null}
+        {mayChange ? null : <span class="tag">read-only</span>}
+      </p>
+      <div class="menu-tools">
+        <Button kind="ghost" icon={isDark.value ? "sun" : "moon"} onClick={turn}
+          label={isDark.value ? "Light colours" : "Dark colours"} title="Dark or light (t)" />
+        <Button kind="ghost" icon="help" label="Keyboard shortcuts" title="Shortcuts (?)"
+          onClick={showShortcuts} />
+        {who.token_id ? (
+          <Button kind="ghost" icon="exit" label="Sign out" title="Sign out" onClick={forget} />
+        ) : null}
+        <span class="version">{who.version}</span>
+      </div>
+    </div>
+  );
+}

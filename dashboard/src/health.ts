@@ -1,0 +1,83 @@
+// Whether the queue is well, and if not, why: from numbers that are at hand. Pure.
+
+import { count, duration, type Counted, plural, share } from "./format.ts";
+
+export interface QueueFacts {
+  queue: string;
+  is_paused: boolean;
+  oldest_ready_seconds: number | null;
+  counts: { ready: Counted; retrying: Counted };
+}
+
+export interface Facts {
+  queues: QueueFacts[];
+  /** Live workers; undefined where they can't be seen. */
+  workers: number | undefined;
+  /** Runs of the stretch that is looked at; undefined where it can't be seen. */
+  runs: { succeeded: number; retrying: number; dead: number } | undefined;
+  /** "1 h" */
+  span?: string;
+}
+
+export interface Finding {
+  level: "bad" | "warn";
+  text: string;
+  /** Where to look: a path and a query. */
+  path: string[];
+  query?: Record<string, string>;
+}
+
+const OLD_SECONDS = 60;
+const TOO_OLD_SECONDS = 600;
+const FAILING = 0.1;
+const FAILING_BADLY = 0.5;
+const RUNS_MIN = 10;
+
+/** What is wrong, worst first. Nothing: all is well. */
+export function findings(facts: Facts): Finding[] {
+  const found: Finding[] = [];
+  const ready = facts.queues.reduce((sum, each) => sum + each.counts.ready.value, 0);
+  if (facts.workers === 0) {
+    const text = ready
+      ? `No worker is running, and ${plural(ready, "job")} ${ready === 1 ? "waits" : "wait"}`
+      : "No worker is running";
+    found.push({ level: ready ? "bad" : "warn", text, path: ["workers"] });
+  }
+  for (const queue of facts.queues) found.push(...ofQueue(queue));
+  if (facts.runs) found.push(...ofRuns(facts.runs, facts.span));
+  return found.sort((a, b) => rank(a) - rank(b));
+}
+
+function rank(finding: Finding): number {
+  return finding.level === "bad" ? 0 : 1;
+}
+
+function ofQueue(queue: QueueFacts): Finding[] {
+  const { ready } = queue.counts;
+  const query = { queue: queue.queue, state: "ready" };
+  if (queue.is_paused) {
+    const waiting = ready.value ? `, and ${count(ready.value)} of its jobs are ready` : "";
+    return [{ level: "warn", text: `The queue ${queue.queue} is paused${waiting}`, path: ["queues"] }];
+  }
+  const age = queue.oldest_ready_seconds ?? 0;
+  if (age < OLD_SECONDS) return [];
+  const level = age >= TOO_OLD_SECONDS ? "bad" : "warn";
+  const text = `The oldest ready job of ${queue.queue} has waited ${duration(Math.round(age))}`;
+  return [{ level, text, path: ["jobs"], query }];
+}
+
+function ofRuns(runs: NonNullable<Facts["runs"]>, span: string | undefined): Finding[] {
+  const lately = span ? ` in the last ${span}` : "";
+  const found: Finding[] = [];
+  const total = runs.succeeded + runs.retrying + runs.dead;
+  const failed = runs.retrying + runs.dead;
+  if (runs.dead) {
+    const text = `${plural(runs.dead, "job")} ${runs.dead === 1 ? "was" : "were"} given up${lately}`;
+    found.push({ level: "warn", text, path: ["dead"] });
+  }
+  if (total >= RUNS_MIN && failed / total >= FAILING) {
+    const level = failed / total >= FAILING_BADLY ? "bad" : "warn";
+    found.push({ level, text: `${share(failed, total)} of all runs failed${lately}`, path: ["kinds"] });
+  }
+  return found;
+}

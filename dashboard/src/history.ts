@@ -1,0 +1,84 @@
+// What the store remembers of the last minutes, hours and days, as lines to be drawn.
+
+import { get, type Schemas } from "./api.ts";
+import type { Line } from "./ui/chart.tsx";
+
+export type History = Schemas["History"];
+export type Series = Schemas["HistorySeries"];
+export type Range = "5m" | "1h" | "24h";
+
+export const RANGES: { range: Range; text: string; everyMs: number }[] = [
+  { range: "5m", text: "5 min", everyMs: 10_000 },
+  { range: "1h", text: "1 h", everyMs: 20_000 },
+  { range: "24h", text: "24 h", everyMs: 60_000 },
+];
+
+export function isRange(text: string | null): text is Range {
+  return RANGES.some((each) => each.range === text);
+}
+
+export function everyMs(range: Range): number {
+  return RANGES.find((each) => each.range === range)!.everyMs;
+}
+
+export async function loadHistory(
+  range: Range, query: { kind?: string; by?: string }, signal: AbortSignal,
+): Promise<History> {
+  return get<History>("v1/history", { range, ...query }, signal);
+}
+
+/** The times, but for the step that is going on: its sums are not all there yet. */
+export function timesOf(history: History): number[] {
+  return history.times.slice(0, -1).map((each) => Date.parse(each) / 1000);
+}
+
+function cut<T>(values: T[]): T[] {
+  return values.slice(0, -1);
+}
+
+const NO_RUNS: number[] = [];
+
+export function throughput(history: History, series: Series | undefined): Line[] {
+  const empty = cut(history.times).map(() => 0);
+  const rates = (...counts: number[][]) =>
+    series
+      ? cut(counts[0] ?? NO_RUNS).map((_, place) => counts.reduce((sum, each) => sum + each[place]!, 0) / history.step)
+      : empty;
+  return [
+    { label: "succeeded", values: series ? rates(series.succeeded) : empty, color: "--good", isFilled: true },
+    { label: "failed", values: series ? rates(series.retrying, series.dead) : empty, color: "--bad", dash: [6, 3] },
+  ];
+}
+
+export function percentiles(history: History, series: Series | undefined, of: "run" | "wait"): Line[] {
+  const none = cut(history.times).map(() => null);
+  const line = (share: 50 | 95 | 99) => (series ? cut(series[`${of}_p${share}`]) : none);
+  return [
+    { label: "p50", values: line(50), color: "--accent" },
+    { label: "p95", values: line(95), color: "--violet", dash: [6, 3] },
+    { label: "p99", values: line(99), color: "--warn", dash: [2, 3] },
+  ];
+}
+
+export function depth(history: History): Line[] {
+  const all = history.depths.find((each) => each.queue === null);
+  const none = cut(history.times).map(() => null);
+  return [
+    { label: "ready", values: all ? cut(all.ready) : none, color: "--calm", isFilled: true },
+    { label: "running", values: all ? cut(all.running) : none, color: "--accent" },
+    { label: "retrying", values: all ? cut(all.retrying) : none, color: "--warn", dash: [6, 3] },
+  ];
+}
+
+export function oldest(history: History): Line[] {
+  const all = history.depths.find((each) => each.queue === null);
+  const values = all
+    ? cut(all.oldest_ready_seconds).map((each, place) => each ?? (all.ready[place] === null ? null : 0))
+    : cut(history.times).map(() => null);
+  return [{ label: "oldest ready", values, color: "--violet", isFilled: true }];
+}
+
+export function totalRuns(series: Series | undefined): { succeeded: number; retrying: number; dead: number } {
+  const total = series?.total;
+  return { succeeded: total?.succeeded ?? 0, retrying: total?.retrying ?? 0, dead: total?.dead ?? 0 };
+}

@@ -1,0 +1,313 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import { BASE, get, getExact, part, postExact, type Problem, type Schemas } from "../api.ts";
+import { TERMINAL } from "../filters.ts";
+import { duration, exact } from "../format.ts";
+import { actOnOne, allows, type Summary } from "../jobs.ts";
+import { isObject, type Json, type JsonObject, parse, stringify } from "../json.ts";
+import { asProblem, useLive } from "../live.ts";
+import { to } from "../router.ts";
+import { may, me } from "../session.ts";
+import { asCurl, asPython } from "../snippet.ts";
+import { useEvents } from "../stream.ts";
+import { steps } from "../timeline.ts";
+import {
+  Button, CopyButton, Empty, Facts, Head, KindLink, Meter, Panel, QueueLink, sentence, Skeleton, StateBadge, Time,
+  Trouble,
+} from "../ui/basics.tsx";
+import { close, Dialog, open } from "../ui/dialog.tsx";
+import { Icon } from "../ui/icons.tsx";
+import { attempt, tell } from "../ui/toasts.tsx";
+import { Tree } from "../ui/tree.tsx";
+import { Related } from "./related.tsx";
+
+export type Job = Omit<Schemas["Job"], "payload" | "result" | "meta"> & {
+  payload: JsonObject;
+  result: Json;
+  meta: JsonObject;
+};
+
+interface Found {
+  job: Job;
+  why: Schemas["Reason"] | undefined;
+  log: Schemas["LogLine"][];
+}
+
+const WAITING_MS = 4000;
+// What a running job says of itself comes as events.
+const RUNNING_MS = 10_000;
+const ENDED_MS = 20_000;
+const LOG_MS = 700;
+
+async function load(id: string, signal: AbortSignal): Promise<Found> {
+  const place = `v1/jobs/${part(id)}`;
+  const [job, log] = await Promise.all([
+    getExact<Job>(place, {}, signal),
+    get<Schemas["JobLog"]>(`${place}/log`, {}, signal),
+  ]);
+  const why = TERMINAL.has(job.state) || job.state === "running"
+    ? undefined
+    : await get<Schemas["Reason"]>(`${place}/why`, {}, signal);
+  return { job, why, log: log.lines };
+}
+
+export function JobScreen({ id }: { id: string }) {
+  const [pace, setPace] = useState(WAITING_MS);
+  const live = useLive((signal) => load(id, signal), pace, [pace]);
+  const shown = useRef<Found | undefined>(undefined);
+  const [, redraw] = useState(0);
+  const logTimer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  if (live.data && live.data.job.id !== shown.current?.job.id) shown.current = live.data;
+  useEffect(() => {
+    if (live.data) shown.current = live.data;
+    redraw((count) => count + 1);
+  }, [live.data]);
+  const found = shown.current;
+  const state = found?.job.state;
+  useEffect(() => {
+    if (state) setPace(TERMINAL.has(state) ? ENDED_MS : state === "running" ? RUNNING_MS : WAITING_MS);
+  }, [state]);
+  useEvents(state && !TERMINAL.has(state) ? { job: id } : undefined, (event) => {
+    const now = shown.current;
+    if (!now) return;
+    if (event.type === "progress") {
+      shown.current = { ...now, job: { ...now.job, progress: event.progress ?? null } };
+    } else if (event.type === "log") {
+      // Lines may be alike: they are read anew, once for all that came together.
+      logTimer.current ??= setTimeout(() => {
+        logTimer.current = undefined;
+        live.refresh();
+      }, LOG_MS);
+    } else if (event.type !== state) {
+      live.refresh();
+    }
+    redraw((count) => count + 1);
+  });
+  if (live.problem?.status === 404) {
+    return (
+      <Empty icon="search" title="There is no such job">
+        <p>It was deleted, its retention is over, or the address is wrong.</p>
+        <p><a class="button" href="#/jobs">Show all jobs</a></p>
+      </Empty>
+    );
+  }
+  return (
+    <>
+      {live.problem ? <Trouble problem={live.problem} retry={live.refresh} /> : null}
+      {found ? <Whole found={found} refresh={live.refresh} /> : live.problem ? null : <Skeleton rows={12} kind="page" />}
+    </>
+  );
+}
+
+function Whole({ found, refresh }: { found: Found; refresh: () => void }) {
+  const { job, why, log } = found;
+  return (
+    <>
+      <nav class="crumbs" aria-label="Where this is"><a href="#/jobs">Jobs</a> <Icon name="right" size={12} /></nav>
+      <Head title={<>{job.kind} <StateBadge state={job.state} note={job.cancel_requested && job.state === "running" ? "stopping" : undefined} /></>}
+        sub={<span class="id-line"><code>{job.id}</code><CopyButton text={job.id} label="Copy the id" /></span>}>
+        <Actions job={job} refresh={refresh} />
+      </Head>
+      {why ? <p class={`why why-${why.code}`}><Icon name="help" /> <span><b>Why it is not running:</b> {sentence(why.text)}</span></p> : null}
+      {job.state === "running" ? <Progress job={job} /> : null}
+      <div class="columns">
+        <div class="main-column">
+          <Errors job={job} />
+          <Panel title="Payload"><Tree value={job.payload} label="Payload" /></Panel>
+          {job.state === "succeeded" || job.result !== null ? (
+            <Panel title="Result"><Tree value={job.result} label="Result" /></Panel>
+          ) : null}
+          <Log lines={log} isLive={job.state === "running"} />
+        </div>
+        <div class="side-column">
+          <Panel title="Timeline"><Timeline job={job} /></Panel>
+          <Panel title="Details"><Details job={job} /></Panel>
+          <Related job={job} />
+          {Object.keys(job.meta).length ? <Panel title="Meta"><Tree value={job.meta} label="Meta" /></Panel> : null}
+        </div>
+      </div>
+    </>
+  );
+}
+
+function Actions({ job, refresh }: { job: Job; refresh: () => void }) {
+  const summary = job as unknown as Summary;
+  const canRetry = allows("retry", job.state);
+  const isAdmin = may("admin");
+  return (
+    <>
+      {isAdmin && canRetry ? (
+        <>
+          <Button kind="primary" icon="retry" onClick={() => actOnOne("retry", summary, refresh)}>Retry</Button>
+          <Button icon="edit" onClick={() => open(<EditPayload job={job} refresh={refresh} />)}>Edit and retry</Button>
+        </>
+      ) : null}
+      {isAdmin && allows("cancel", job.state) ? (
+        <Button icon="cancel" isDisabled={job.cancel_requested} onClick={() => actOnOne("cancel", summary, refresh)}>
+          {job.cancel_requested ? "Stopping" : "Cancel"}
+        </Button>
+      ) : null}
+      {isAdmin && allows("delete", job.state) ? (
+        <Button kind="danger" icon="trash" onClick={() => actOnOne("delete", summary, refresh)}>Delete</Button>
+      ) : null}
+      <CopyMenu job={job} />
+    </>
+  );
+}
+
+function CopyMenu({ job }: { job: Job }) {
+  const menu = useRef<HTMLDetailsElement>(null);
+  const copy = (what: string, text: string) => () => {
+    if (menu.current) menu.current.open = false;
+    void attempt(async () => {
+      await navigator.clipboard.writeText(text);
+      tell(`Copied: ${what}`);
+    });
+  };
+  return (
+    <details class="drop" ref={menu} onKeyDown={(event) => {
+      if (event.key === "Escape" && menu.current) menu.current.open = false;
+    }}>
+      <summary class="button"><Icon name="copy" /> <span>Copy</span></summary>
+      <div class="drop-list">
+        <button type="button" onClick={copy("a curl command", asCurl(job, BASE, !me.value?.is_open))}>as curl</button>
+        <button type="button" onClick={copy("Python", asPython(job))}>as Python</button>
+        <button type="button" onClick={copy("the payload", stringify(job.payload))}>the payload</button>
+        <button type="button" onClick={copy("the address", location.href)}>the address of this page</button>
+      </div>
+    </details>
+  );
+}
+
+function Progress({ job }: { job: Job }) {
+  if (!job.progress) return null;
+  const percent = Math.round(job.progress.fraction * 100);
+  return (
+    <div class="progress-card">
+      <Meter value={job.progress.fraction} label="Progress" />
+      <span><b>{percent} %</b> {job.progress.text}</span>
+    </div>
+  );
+}
+
+function Timeline({ job }: { job: Job }) {
+  return (
+    <ol class="timeline">
+      {steps(job).map((step, place) => (
+        <li class={`step step-${step.tone}`} key={place}>
+          <span class="step-title">{step.title}</span>
+          <Time at={step.at} />
+          {step.note ? <span class="step-note">{step.note}</span> : null}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function Details({ job }: { job: Job }) {
+  return (
+    <Facts facts={[
+      ["Kind", <KindLink kind={job.kind} />],
+      ["Queue", <QueueLink queue={job.queue} />],
+      ["Priority", job.priority],
+      ["Attempt", `${job.attempt} of ${job.max_attempts}`],
+      ...(job.tenant ? [["Tenant", <a href={to(["jobs"], { tenant: job.tenant })}>{job.tenant}</a>] as [string, preact.JSX.Element]] : []),
+      ...(job.key ? [["Key", <a href={to(["jobs"], { key: job.key })}>{job.key}</a>] as [string, preact.JSX.Element]] : []),
+      ...(job.tags.length ? [["Tags", <>{job.tags.map((tag) => <a class="tag" key={tag} href={to(["jobs"], { tag })}>{tag}</a>)}</>] as [string, preact.JSX.Element]] : []),
+      ...(job.worker ? [["Worker", <span class="name">{job.worker}</span>] as [string, preact.JSX.Element]] : []),
+      ...(job.lease_expires_at ? [["Lease ends", <Time at={job.lease_expires_at} />] as [string, preact.JSX.Element]] : []),
+      ["Due", <Time at={job.run_at} />],
+      ["Time limit", job.timeout === null ? "none" : duration(job.timeout)],
+      ["Retries", job.retry ? job.retry.map(String).join(" ") : "as its task says"],
+      ["Kept once ended", job.keep === null ? "for ever" : job.keep === 0 ? "not at all" : duration(job.keep)],
+      ["Runs, crashes", `${job.token}, ${job.crashes} of ${job.max_crashes}`],
+    ]} />
+  );
+}
+
+function Errors({ job }: { job: Job }) {
+  if (!job.errors.length) return null;
+  const latest = [...job.errors].reverse();
+  return (
+    <Panel title={job.errors.length === 1 ? "Error" : `Errors of ${job.errors.length} attempts`}>
+      {latest.map((error, place) => (
+        <details class="error" key={`${error.attempt} ${error.time}`} open={place === 0}>
+          <summary>
+            <Icon name="right" size={12} />
+            <span class="error-title"><b>{error.type}</b> {error.message}</span>
+            <span class="soft">attempt {error.attempt}, <Time at={error.time} /></span>
+          </summary>
+          {error.traceback ? (
+            <div class="code-box">
+              <CopyButton text={error.traceback} label="Copy the traceback" />
+              <pre tabIndex={0}>{error.traceback}</pre>
+            </div>
+          ) : <p class="soft">There is no traceback.</p>}
+        </details>
+      ))}
+    </Panel>
+  );
+}
+
+function Log({ lines, isLive }: { lines: Schemas["LogLine"][]; isLive: boolean }) {
+  if (!lines.length) {
+    return isLive ? <Panel title="Log"><p class="soft">Nothing is logged yet: <code>ctx.log("…")</code> in its handler does.</p></Panel> : null;
+  }
+  return (
+    <Panel title="Log" aside={isLive ? <span class="soft small">live</span> : null}>
+      <ol class="log" tabIndex={0} aria-label="Log lines">
+        {lines.map((line, place) => (
+          <li key={place}>
+            <time dateTime={line.time} title={exact(new Date(line.time))}>{exact(new Date(line.time)).slice(11, 23)}</time>
+            <span>{line.text}</span>
+          </li>
+        ))}
+      </ol>
+    </Panel>
+  );
+}
+
+function EditPayload({ job, refresh }: { job: Job; refresh: () => void }) {
+  const [text, setText] = useState(stringify(job.payload));
+  const [problem, setProblem] = useState<Problem>();
+  const [isBusy, setBusy] = useState(false);
+  let fault = "";
+  let payload: JsonObject | undefined;
+  try {
+    const value = parse(text);
+    if (isObject(value)) payload = value;
+    else fault = "the payload must be a JSON object";
+  } catch (error) {
+    fault = asProblem(error).message;
+  }
+  async function run(): Promise<void> {
+    setBusy(true);
+    try {
+      await postExact(`v1/jobs/${part(job.id)}/retry`, { payload: payload! });
+      close();
+      refresh();
+      tell(`${job.kind} is ready again, with another payload`);
+    } catch (error) {
+      setProblem(asProblem(error));
+      setBusy(false);
+    }
+  }
+  return (
+    <Dialog title="Edit the payload and retry" class="wide" footer={
+      <>
+        <Button onClick={close}>Not now</Button>
+        <Button kind="primary" icon="retry" isDisabled={!payload || isBusy} onClick={() => void run()}>Retry with this</Button>
+      </>
+    }>
+      <textarea class="editor" aria-label="Payload" spellcheck={false} value={text}
+        rows={Math.min(24, Math.max(6, text.split("\n").length + 1))}
+        onInput={(event) => {
+          setText(event.currentTarget.value);
+          setProblem(undefined);
+        }} />
+      <p class="fault" role="status">{fault ? sentence(fault) : ""}</p>
+      {problem ? <Trouble problem={problem} /> : null}
+    </Dialog>
+  );
+}
+

@@ -1,0 +1,47 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { bytes, count, counted, duration, exact, plural, rate, relative, seconds, share } from "../src/format.ts";
+
+test("durations have at most two parts, and never lie about the unit", () => {
+  const told: [number, string][] = [
+    [0, "0 s"], [0.0000004, "1 µs"], [0.00034, "340 µs"], [0.0213, "21.3 ms"], [0.9996, "1 s"],
+    [1.04, "1 s"], [59.94, "59.9 s"], [59.99, "1 min"], [60, "1 min"], [245, "4 min 5 s"],
+    [3599.6, "1 h"], [11520, "3 h 12 min"], [86400, "1 d"], [525600, "6 d 2 h"], [-3, "−3 s"],
+  ];
+  for (const [value, text] of told) assert.equal(duration(value), text);
+});
+
+test("times are told by one part", () => {
+  const now = Date.UTC(2030, 0, 1);
+  assert.equal(relative(now - 400, now), "now");
+  assert.equal(relative(now - 59_900, now), "59 s ago");
+  assert.equal(relative(now + 3 * 60_000 + 1, now), "in 3 min");
+  assert.equal(relative(now - 25 * 3_600_000, now), "1 d ago");
+});
+
+test("the exact time has its zone, and its milliseconds", () => {
+  const at = new Date("2030-07-01T12:34:56.789Z");
+  assert.equal(exact(at, "UTC"), "2030-07-01 12:34:56.789 UTC");
+  assert.match(exact(at, "Asia/Kolkata"), /^2030-07-01 18:04:56\.789 /);
+});
+
+test("counts and rates are short, and estimates are marked", () => {
+  assert.equal(count(12345), "12,345");
+  assert.equal(count(1_234_567), "1.23 M");
+  assert.equal(counted({ value: 10_000, exact: false }), "~10,000");
+  assert.equal(plural(1, "job"), "1 job");
+  assert.equal(plural(2, "retry", "retries"), "2 retries");
+  assert.equal(rate(0.05), "3/min");
+  assert.equal(rate(1234.5), "1,235/s");
+  assert.equal(share(1, 3), "33.3%");
+  assert.equal(share(0, 0), "–");
+  assert.equal(bytes(1536), "1.5 KiB");
+});
+
+test("spans of time that people type", () => {
+  assert.equal(seconds("90"), 90);
+  assert.equal(seconds("1.5h"), 5400);
+  assert.equal(seconds("5 min"), 300);
+  assert.equal(seconds("soon"), undefined);
+});

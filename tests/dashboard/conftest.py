@@ -1,0 +1,87 @@
+"""A real Chromium, and a real server on a database of the test's own.
+
+The browser is started for each module, and ended with it: while Playwright's blocking API is in
+use, no other test of the same process could run a loop.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+import rowlock
+from tests.dashboard.screens import Dashboard
+from tests.house.source import PACKAGE
+from tests.server.running import Running
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# A machine may be busy with much else.
+PATIENCE_MS = 30_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium, by any of its names."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        pytest.fail(f"the dashboard is tested in Chromium, and there is none: {', '.join(NAMES)}")
+    assert (PACKAGE / "dashboard" / "index.html").is_file(), "run `make dashboard` first"
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=found,
+            args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def app(sqlite_url: str) -> rowlock.App:
+    return make_app(sqlite_url)
+
+
+def make_app(url: str) -> rowlock.App:
+    """Tasks that the tests run by hand, through the store."""
+    app = rowlock.App(url)
+
+    @app.task(queue="mail", max_attempts=3)
+    def send_email(to: str, subject: str = "", copies: int = 1) -> None: ...
+
+    @app.task(queue="reports")
+    def report(month: str) -> None: ...
+
+    return app
+
+
+@pytest.fixture
+def running(app: rowlock.App) -> Iterator[Running]:
+    """A server that is open: no token was made."""
+    with Running(app) as running:
+        yield running
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page of its own, whose console must stay clean."""
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 800}, permissions=["clipboard-read", "clipboard-write"]
+    )
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: said.append(f"uncaught: {error}"))
+    page.said = said  # type: ignore[attr-defined]
+    yield page
+    context.close()
+    assert [] == said
+
+
+@pytest.fixture
+def dashboard(running: Running, page: Page) -> Dashboard:
+    """The dashboard of that server, not yet shown; the page goes before the server does."""
+    return Dashboard(page, running.address + "/", running.app)

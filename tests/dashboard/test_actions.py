@@ -1,0 +1,316 @@
+"""Each action, by clicking; its effect is checked through the store."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from rowlock.job import JobState
+from rowlock.lifecycle import Succeeded
+from rowlock.store.ops.settle import Settlement
+from rowlock.store.ops.tokens import list_tokens
+from rowlock.store.options import new_job
+from tests.dashboard.conftest import make_app
+from tests.dashboard.screens import Dashboard, enqueue, job_of, kill, start, wait_for
+from tests.server.running import Running
+
+BIG = 123456789012345678901234567890
+
+
+def state_of(dashboard: Dashboard, id: str) -> JobState:
+    return job_of(dashboard.app, id).state
+
+
+def test_cancel_and_take_it_back(dashboard):
+    """A job that waits is cancelled at once; undo makes it ready again."""
+    job = enqueue(dashboard.app)
+    page = dashboard.show_job(job)
+    dashboard.button("Cancel").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("cancelled")
+
+    assert JobState.CANCELLED == state_of(dashboard, job.id)
+    dashboard.button("Undo").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("ready")
+    assert JobState.READY == state_of(dashboard, job.id)
+
+
+def test_cancel_of_a_running_job_asks_its_worker(dashboard):
+    """The button says that it stops; the job runs on until its worker heeds it."""
+    lease = start(dashboard.app)
+    page = dashboard.show_job(lease)
+    dashboard.button("Cancel").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("stopping")
+
+    assert job_of(dashboard.app, lease.id).cancel_requested
+    expect(dashboard.button("Stopping")).to_be_disabled()
+
+
+def test_retry(dashboard):
+    """A dead job is ready again, its error still there to be read."""
+    job = kill(dashboard.app, ValueError("no such address"))
+    page = dashboard.show_job(job)
+    expect(page.locator(".error-title")).to_have_text("ValueError no such address")
+    dashboard.button("Retry").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("ready")
+
+    assert JobState.READY == state_of(dashboard, job.id)
+
+
+def test_retry_with_an_edited_payload(dashboard):
+    """What is no JSON can't be sent; what does not fit the task is refused by name; the rest goes,
+    with every digit of its integers."""
+    job = kill(dashboard.app, payload=f'{{"to": "ada@example.com", "copies": {BIG}}}')
+    page = dashboard.show_job(job)
+    expect(page.locator(".json-number")).to_have_text(str(BIG))
+    dashboard.button("Edit and retry").click()
+    editor = page.get_by_role("textbox", name="Payload")
+    send = dashboard.button("Retry with this")
+
+    editor.fill("{")
+    expect(page.get_by_text("The text ends too early, in line 1")).to_be_visible()
+    expect(send).to_be_disabled()
+    editor.fill('{"subject": 7}')
+    send.click()
+    expect(page.get_by_role("alert")).to_contain_text("payload.to")
+    assert JobState.DEAD == state_of(dashboard, job.id)
+    dashboard.forgive("422")
+
+    editor.fill(f'{{"to": "grace@example.com", "copies": {BIG + 1}}}')
+    send.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("ready")
+    assert {"to": "grace@example.com", "copies": BIG + 1} == job_of(dashboard.app, job.id).payload
+
+
+def test_delete_can_be_called_off(dashboard):
+    """For a few seconds; whoever leaves the page has decided."""
+    job = kill(dashboard.app)
+    page = dashboard.show_job(job)
+    dashboard.button("Delete").click()
+    dashboard.button("Undo").click()
+    assert dashboard.app.get(job.id) is not None
+
+    dashboard.button("Delete").click()
+    expect(page.get_by_text("send_email is deleted")).to_be_visible()
+    dashboard.leave()
+    wait_for(page, lambda: dashboard.app.get(job.id) is None)
+
+
+def test_copy_as_curl_and_python(dashboard):
+    """Both make the same job again; the token is left out."""
+    job = enqueue(dashboard.app, payload=f'{{"to": "a\'b", "copies": {BIG}}}')
+    page = dashboard.show_job(job)
+    page.locator("summary", has_text="Copy").click()
+    dashboard.button("as curl").click()
+    expect(page.get_by_text("Copied: a curl command")).to_be_visible()
+    curl = page.evaluate("navigator.clipboard.readText()")
+    page.locator("summary", has_text="Copy").click()
+    dashboard.button("as Python").click()
+    expect(page.get_by_text("Copied: Python")).to_be_visible()
+    python = page.evaluate("navigator.clipboard.readText()")
+
+    assert curl.startswith(f"curl '{dashboard.address}v1/jobs'") and str(BIG) in curl
+    assert f'"copies": {BIG}' in python and 'queue="mail"' in python
+
+
+def test_a_running_job_is_followed_live(dashboard):
+    """Its progress, its log lines and its end come without a reload."""
+    app = dashboard.app
+    lease = start(app)
+    page = dashboard.show_job(lease)
+    expect(page.get_by_text("Nothing is logged yet")).to_be_visible()
+    app.store.progress(lease, fraction=0.25, text="a quarter")
+    expect(page.get_by_role("progressbar", name="Progress")).to_have_attribute(
+        "aria-valuenow", "25"
+    )
+    app.store.log(lease, ["first line"])
+    expect(page.get_by_text("first line")).to_be_visible()
+    app.store.succeed([lease], [{"n": BIG}])
+    expect(page.get_by_role("heading", level=1)).to_contain_text("succeeded")
+    expect(page.locator(".json-number")).to_have_text(str(BIG))
+
+
+def test_why_it_does_not_run(dashboard):
+    """And by what it was followed, once it did."""
+    app = dashboard.app
+    app.pause("mail")
+    job = enqueue(app)
+    page = dashboard.show_job(job)
+    expect(page.locator(".why")).to_contain_text("paused")
+    app.resume("mail")
+    (lease,) = app.store.claim(worker="w", queues=["mail"])
+    follow_up = new_job(kind="report", payload='{"month": "May"}', queue="reports")
+    app.store.settle([Settlement(lease, Succeeded(), [follow_up])])
+    page.get_by_role("link", name=re.compile("report …")).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("report")
+    expect(page.get_by_role("link", name=re.compile("send_email …"))).to_be_visible()
+
+
+def test_filters_are_in_the_address(dashboard):
+    """Typed or chosen; and an address shows what it says."""
+    kill(dashboard.app, ConnectionError("refused"))
+    kill(dashboard.app, ValueError("bad"), kind="report", payload='{"month": "May"}')
+    page = dashboard.show("jobs", "Jobs")
+    rows = page.locator("tr[data-id]")
+    expect(rows).to_have_count(2)
+    page.get_by_role("searchbox").fill("kind:send_email REFUSED")
+    expect(rows).to_have_count(1)
+    expect(page.get_by_text("1 job matches.")).to_be_visible()
+    assert "kind=send_email&error=REFUSED" in page.url
+
+    dashboard.show("jobs?state=dead&kind=report")
+    expect(rows).to_have_count(1)
+    expect(page.get_by_role("searchbox")).to_have_value("state:dead kind:report")
+    page.get_by_label("Kind").select_option("")
+    expect(rows).to_have_count(2)
+    page.get_by_role("link", name="running").click()
+    expect(page.get_by_text("There are no running jobs.")).to_be_visible()
+
+
+def test_some_are_selected_and_cancelled(dashboard):
+    """By their boxes, a range of them with Shift; undo takes all of them back."""
+    jobs = [enqueue(dashboard.app) for _ in range(5)]
+    page = dashboard.show("jobs?state=ready", "Jobs")
+    boxes = page.locator("tr[data-id] input")
+    boxes.nth(0).click()
+    boxes.nth(2).click(modifiers=["Shift"])
+    expect(page.get_by_role("region", name="Selected jobs")).to_contain_text("3 selected")
+    dashboard.button("Cancel").click()
+    expect(page.get_by_text("3 jobs cancelled")).to_be_visible()
+
+    states = [state_of(dashboard, job.id) for job in reversed(jobs)]
+    assert [JobState.CANCELLED] * 3 + [JobState.READY] * 2 == states
+    dashboard.button("Undo").click()
+    expect(page.get_by_text("3 jobs are ready again")).to_be_visible()
+    assert {JobState.READY} == {state_of(dashboard, job.id) for job in jobs}
+
+
+def test_all_that_match_are_retried(dashboard):
+    """More than are loaded: with a count before, and progress until it is done."""
+    app = dashboard.app
+    app.store.enqueue([new_job(kind="send_email", payload="{}", queue="q") for _ in range(120)])
+    for lease in app.store.claim(worker="w", queues=["q"], limit=120):
+        app.store.fail(lease, "broken", permanent=True)
+    kill(app, kind="report", payload='{"month": "May"}')
+    page = dashboard.show("jobs?state=dead&kind=send_email", "Jobs")
+    page.get_by_role("checkbox", name="Select all that are loaded").click()
+    dashboard.button("Select all that match").click()
+    dashboard.button("Retry").click()
+    dashboard.button("Retry 120").click()
+    expect(page.get_by_text("120 jobs of 120")).to_be_visible()
+
+    counts = {queue.queue: queue.counts for queue in app.stats()}
+    assert 120 == counts["q"][JobState.READY].value
+    assert 1 == counts["mail"][JobState.DEAD].value
+
+
+def test_endless_list(dashboard):
+    """Scrolling loads what follows; only rows near the window exist."""
+    new = [new_job(kind="send_email", payload="{}") for _ in range(400)]
+    dashboard.app.store.enqueue(new)
+    page = dashboard.show("jobs", "Jobs")
+    expect(page.locator("tr[data-id]").first).to_be_visible()
+    for _ in range(60):
+        page.mouse.wheel(0, 3000)
+        if page.get_by_text("400 jobs, and no more.").count():
+            break
+        page.wait_for_timeout(50)
+    expect(page.get_by_text("400 jobs, and no more.")).to_be_visible()
+
+    expect(page.locator(f"tr[data-id='{new[0].id}']")).to_be_visible()
+    assert page.locator("tr[data-id]").count() < 120
+
+
+def test_queues_are_paused_and_resumed(dashboard):
+    """With a way back."""
+    enqueue(dashboard.app)
+    page = dashboard.show("queues", "Queues")
+    dashboard.button("Pause mail").click()
+    expect(page.get_by_text("paused", exact=True)).to_be_visible()
+    assert dashboard.app.stats()[0].is_paused
+    dashboard.button("Undo").click()
+    expect(dashboard.button("Pause mail")).to_be_visible()
+    assert not dashboard.app.stats()[0].is_paused
+
+
+def test_schedules_are_told_in_words_run_and_paused(dashboard):
+    """A job now, and nothing any more until it is resumed."""
+    app = dashboard.app
+    app.schedule("weekly", "report", cron="30 9 * * 1", payload={"month": "May"})
+    page = dashboard.show("schedules", "Schedules")
+    expect(page.get_by_text("Every Monday at 09:30")).to_be_visible()
+    dashboard.button("Run now: weekly").click()
+    page.get_by_role("link", name="Show").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("report")
+    assert {"month": "May"} == app.list(kind="report").jobs[0].payload
+
+    dashboard.show("schedules", "Schedules")
+    dashboard.button("Pause weekly").click()
+    expect(dashboard.button("Resume weekly")).to_be_visible()
+    assert next(iter(app.store.list_schedules())).is_paused
+
+
+def test_a_form_is_made_from_the_schema(dashboard):
+    """Bad fields are told at their places; a good one is a job."""
+    page = dashboard.show("kinds/send_email", "send_email")
+    page.get_by_label("to", exact=False).first.fill("ada@example.com")
+    page.get_by_label("copies").fill("many")
+    dashboard.button("Enqueue").click()
+    expect(page.get_by_text("Must be an integer.")).to_be_visible()
+    page.get_by_label("copies").fill(str(BIG))
+    page.get_by_text("Queue, key, delay").click()
+    page.get_by_label("key", exact=True).fill("k-1")
+    dashboard.button("Enqueue").click()
+    expect(page.get_by_text("send_email is enqueued")).to_be_visible()
+
+    (job,) = dashboard.app.list().jobs
+    assert ({"to": "ada@example.com", "copies": BIG, "subject": ""}, "k-1") == (
+        {"subject": "", **job.payload}, job.key,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_dead_letters_by_group(page, request, store):
+    """What died of the same is retried, at a chosen rate, or deleted; the others stay."""
+    app = make_app(request.getfixturevalue(f"{store}_url"))
+    with Running(app) as running:
+        dashboard = Dashboard(page, running.address + "/", app)
+        for number in range(3):
+            kill(app, ConnectionError(f"refused {number}"))
+        kill(app, ValueError("bad"), kind="report", payload='{"month": "May"}')
+        dashboard.show("dead", "Dead letters")
+        groups = page.locator(".group")
+        expect(groups).to_have_count(2)
+        dashboard.button("Retry ConnectionError in send_email").click()
+        page.get_by_label("How fast").select_option("100")
+        dashboard.button("Retry 3").click()
+        expect(page.get_by_text("3 jobs of 3")).to_be_visible()
+        expect(groups).to_have_count(1)
+        assert 3 == len(app.list(state="ready").jobs)
+
+        dashboard.button("Delete ValueError in report").click()
+        dashboard.button("Delete 1").click()
+        expect(page.get_by_text("will be deleted")).to_be_visible()
+        dashboard.leave()
+        wait_for(page, lambda: not app.list(state="dead").jobs)
+
+
+def test_tokens_are_made_and_revoked(dashboard):
+    """The first closes the server, and whoever made it goes on with it."""
+    page = dashboard.show("system", "System")
+    dashboard.button("New token").click()
+    page.get_by_label("Name").fill("operator")
+    dashboard.button("Make it").click()
+    token = page.locator("dialog code").inner_text()
+    dashboard.button("Done").click()
+    expect(page.get_by_text("Signed in as operator")).to_be_visible()
+    expect(page.get_by_text("token.create")).to_be_visible()
+    assert token.startswith("rwl_")
+    (found,) = dashboard.app.store.run(list_tokens())
+    assert ("operator", ["admin"]) == (found.name, list(found.scopes))
+
+    dashboard.button("Revoke operator").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in to rowlock")
+    dashboard.forgive("401")

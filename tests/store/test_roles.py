@@ -169,18 +169,19 @@ def test_the_migrator_migrates(fresh_database: FreshDatabase):
     realm = Realm(fresh_database())
     realm.set_up(is_guarded=False)
     try:
-        # As if the last version had known no more than the first migration.
+        # As if the last version had known no more than the first four migrations.
         realm.execute(f"""
-            DELETE FROM {realm.schema}.migration WHERE number > 1;
-            DROP TABLE {realm.schema}.schedule, {realm.schema}.token, {realm.schema}.audit,
-                {realm.schema}.bulk
+            DELETE FROM {realm.schema}.migration WHERE number > 4;
+            DROP TABLE {realm.schema}.event;
+            ALTER TABLE {realm.schema}.finished DROP COLUMN fingerprint;
+            ALTER TABLE {realm.schema}.worker DROP COLUMN vitals
         """)
         with closing(realm.app("migrator")) as app:
             applied = app.migrate()
         with psycopg.connect(realm.url_of("migrator"), autocommit=True) as connection:
             connection.execute(roles(realm.schema).encode())
 
-        assert applied == list(range(2, len(migrations.migrations(Dialect.POSTGRES)) + 1))
+        assert applied == list(range(5, len(migrations.migrations(Dialect.POSTGRES)) + 1))
         assert [] == realm.app("reader").store.list_schedules()
     finally:
         realm.tear_down()
@@ -220,6 +221,16 @@ def test_log_lines_are_seen_with_their_job(guarded: Realm):
         return len(reader.store.read_log(job.id)), len(reader.store.list_schedules())
 
     assert ((1, 1), (0, 0)) == (seen("acme"), seen("zoo"))
+
+
+@pytest.mark.parametrize("table", ["event", "history", "depth"])
+def test_what_is_of_all_tenants_is_not_for_readers_of_one(guarded: Realm, table: str):
+    """An event names jobs of every tenant, and no row says whose."""
+    with (
+        psycopg.connect(guarded.url_of("reader")) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute(f"SELECT * FROM {guarded.schema}.{table}".encode())
 
 
 def test_who_may_not_migrate_is_told(empty_postgres_url: str):

@@ -248,6 +248,7 @@ def _migrations(engine: Engine) -> list[Migration]:
         for each in migrations.migrations(engine.dialect)
     ]
 
+
 _AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
 _KIND = Kind(
     kind="send_email",

@@ -26,3 +26,6 @@ USING (
     EXISTS (SELECT FROM {schema}.job AS job WHERE job.id = log.job_id)
     OR EXISTS (SELECT FROM {schema}.finished AS finished WHERE finished.id = log.job_id)
 );
+
+-- Events are of all tenants in one row, and the history is of none in particular.
+REVOKE SELECT ON {schema}.event, {schema}.history, {schema}.depth FROM {schema}_reader;

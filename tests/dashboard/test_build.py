@@ -18,6 +18,7 @@ import pytest
 
 from rowlock.server import dashboard
 from tests.house.source import PACKAGE, ROOT
+from tests.house.test_size import FILE_LINES_MAX, LINE_CHARACTERS_MAX
 from tests.server.conftest import make_app
 from tests.server.running import Running
 
@@ -177,3 +178,18 @@ def test_without_node_it_is_told_what_to_do(tmp_path):
 
     assert 1 == done.returncode
     assert "the dashboard was not built: it takes Node 20.19 or newer" in done.stderr
+
+
+def test_the_source_is_short():
+    """As in Python: files that are read in one go, lines without scrolling; drawings are not."""
+    files = [*(SOURCE / "src").rglob("*.ts*"), *(SOURCE / "tests").glob("*.ts")]
+    texts = {path: path.read_text("utf-8") for path in files if path.name != "schema.ts"}
+    long = [str(path) for path, text in texts.items() if text.count("\n") > FILE_LINES_MAX]
+    wide = [
+        f"{path}:{number}"
+        for path, text in texts.items()
+        for number, line in enumerate(text.splitlines(), start=1)
+        if len(line) > LINE_CHARACTERS_MAX and path.name != "icons.tsx"
+    ]
+
+    assert [] == long and [] == wide

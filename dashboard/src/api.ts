@@ -63,13 +63,18 @@ export async function send(method: string, path: string, options: Options = {}):
   }
   const headers = new Headers();
   if (token.value) headers.set("authorization", `Bearer ${token.value}`);
-  const body = options.text ?? (options.body === undefined ? undefined : JSON.stringify(options.body));
+  const body =
+    options.text ?? (options.body === undefined ? undefined : JSON.stringify(options.body));
   if (body !== undefined) headers.set("content-type", "application/json");
   requests += 1;
   let answer: Response;
   try {
     answer = await fetch(url, {
-      method, headers, body: body ?? null, signal: options.signal ?? null, cache: "no-store",
+      method,
+      headers,
+      body: body ?? null,
+      signal: options.signal ?? null,
+      cache: "no-store",
       // What changes something is sent also when the page is left at that moment.
       keepalive: method !== "GET" && (body?.length ?? 0) < KEEPALIVE_MAX,
     });

@@ -50,11 +50,18 @@ export function App() {
       </main>
     );
   }
-  if (me.value === undefined) return <main class="lonely"><Skeleton rows={3} /></main>;
+  if (me.value === undefined)
+    return (
+      <main class="lonely">
+        <Skeleton rows={3} />
+      </main>
+    );
   if (me.value === null) return <SignIn />;
   return (
     <>
-      <a class="skip" href="#main" onClick={skip}>Skip to the content</a>
+      <a class="skip" href="#main" onClick={skip}>
+        Skip to the content
+      </a>
       <Frame />
       <Dialogs />
       <Toasts />
@@ -87,7 +94,9 @@ function Frame() {
       </header>
       {isMenuOpen ? <div class="veil" onClick={() => setMenuOpen(false)} /> : null}
       <Menu current={name} isOpen={isMenuOpen} />
-      <main id="main" class={`screen screen-${name || "overview"}`}>{screen(path)}</main>
+      <main id="main" class={`screen screen-${name || "overview"}`}>
+        {screen(path)}
+      </main>
     </div>
   );
 }
@@ -103,7 +112,9 @@ function screen(path: string[]): JSX.Element {
     return (
       <Empty icon="search" title="There is nothing here">
         <p>No screen has this address, or your token does not reach it.</p>
-        <p><a href="#/">Go to the start</a></p>
+        <p>
+          <a href="#/">Go to the start</a>
+        </p>
       </Empty>
     );
   }
@@ -171,21 +182,46 @@ function MenuFoot() {
   const mayChange = who.scopes.includes("admin");
   return (
     <div class="menu-foot">
-      <button type="button" class={`pulse ${isStill ? "pulse-still" : ""}`}
-        aria-pressed={isPaused.value} onClick={() => (isPaused.value = !isPaused.value)}
-        title="Pause or resume live updates (p)">
+      <button
+        type="button"
+        class={`pulse ${isStill ? "pulse-still" : ""}`}
+        aria-pressed={isPaused.value}
+        onClick={() => (isPaused.value = !isPaused.value)}
+        title="Pause or resume live updates (p)"
+      >
         <span class="pulse-dot" /> {isPaused.value ? "Paused" : "Live"}
       </button>
       <p class="who">
-        {who.token_id ? <>Signed in as <b>{who.name}</b></> : "Open: no token is needed"}
-        {who.tenant ? <> of <b>{who.tenant}</b></> : null}
+        {who.token_id ? (
+          <>
+            Signed in as <b>{who.name}</b>
+          </>
+        ) : (
+          "Open: no token is needed"
+        )}
+        {who.tenant ? (
+          <>
+            {" "}
+            of <b>{who.tenant}</b>
+          </>
+        ) : null}
         {mayChange ? null : <span class="tag">read-only</span>}
       </p>
       <div class="menu-tools">
-        <Button kind="ghost" icon={isDark.value ? "sun" : "moon"} onClick={turn}
-          label={isDark.value ? "Light colours" : "Dark colours"} title="Dark or light (t)" />
-        <Button kind="ghost" icon="help" label="Keyboard shortcuts" title="Shortcuts (?)"
-          onClick={showShortcuts} />
+        <Button
+          kind="ghost"
+          icon={isDark.value ? "sun" : "moon"}
+          onClick={turn}
+          label={isDark.value ? "Light colours" : "Dark colours"}
+          title="Dark or light (t)"
+        />
+        <Button
+          kind="ghost"
+          icon="help"
+          label="Keyboard shortcuts"
+          title="Shortcuts (?)"
+          onClick={showShortcuts}
+        />
         {who.token_id ? (
           <Button kind="ghost" icon="exit" label="Sign out" title="Sign out" onClick={forget} />
         ) : null}

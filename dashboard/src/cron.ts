@@ -1,14 +1,28 @@
 // Cron expressions in words. What it can't say in a sentence it leaves as it is written.
 
 const NICKNAMES: Record<string, string> = {
-  "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *",
-  "@weekly": "0 0 * * 0", "@daily": "0 0 * * *", "@midnight": "0 0 * * *",
+  "@yearly": "0 0 1 1 *",
+  "@annually": "0 0 1 1 *",
+  "@monthly": "0 0 1 * *",
+  "@weekly": "0 0 * * 0",
+  "@daily": "0 0 * * *",
+  "@midnight": "0 0 * * *",
   "@hourly": "0 * * * *",
 };
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS = [
-  "January", "February", "March", "April", "May", "June", "July", "August", "September",
-  "October", "November", "December",
+  "January",
+  "February",
+  "March",
+  "April",
+  "May",
+  "June",
+  "July",
+  "August",
+  "September",
+  "October",
+  "November",
+  "December",
 ];
 
 /** "Every weekday at 09:30", or undefined where the expression is beyond a plain sentence. */
@@ -24,9 +38,11 @@ export function words(expression: string): string | undefined {
   const time = timeOf(second, minute, hour);
   const date = dateOf(day, month, weekday);
   if (time === undefined || date === undefined) return undefined;
-  const sentence = time.isClock ? `${date.when || "every day"} ${time.text}` : `${time.text}${
-    date.when ? ` ${date.when.startsWith("on ") ? date.when : `, ${date.when}`}` : ""
-  }`;
+  const sentence = time.isClock
+    ? `${date.when || "every day"} ${time.text}`
+    : `${time.text}${
+        date.when ? ` ${date.when.startsWith("on ") ? date.when : `, ${date.when}`}` : ""
+      }`;
   return capital(sentence.replace(" ,", ","));
 }
 
@@ -62,7 +78,10 @@ function timeOf(second: string, minute: string, hour: string): Time | undefined 
   const within = /^(\d{1,2})-(\d{1,2})$/.exec(hour);
   if (within && (minute === "*" || steps(minute) !== undefined)) {
     const each = every(minute === "*" ? "1" : steps(minute)!, "minute");
-    return { text: `${each} from ${clock(+within[1]!, 0)} to ${clock(+within[2]!, 59)}`, isClock: false };
+    return {
+      text: `${each} from ${clock(+within[1]!, 0)} to ${clock(+within[2]!, 59)}`,
+      isClock: false,
+    };
   }
   if (!hours || !minutes || hours.length * minutes.length > 6) return undefined;
   const times = hours.flatMap((each) => minutes.map((one) => clock(each, one)));

@@ -127,7 +127,8 @@ function read(field: Field, text: string): Json {
 
 function readNumber(type: "integer" | "number", text: string): number | Digits {
   const pattern = type === "integer" ? /^-?\d+$/ : /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/;
-  if (!pattern.test(text)) throw new Error(`must be ${type === "integer" ? "an integer" : "a number"}`);
+  if (!pattern.test(text))
+    throw new Error(`must be ${type === "integer" ? "an integer" : "a number"}`);
   const value = parse(text.replace(/^(-?)0+(?=\d)/, "$1"));
   return value instanceof Digits ? value : Number(text);
 }

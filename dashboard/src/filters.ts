@@ -1,7 +1,13 @@
 // Which jobs: the filter as the address has it, as the API takes it, and in words.
 
 export const STATES = [
-  "scheduled", "ready", "running", "retrying", "succeeded", "dead", "cancelled",
+  "scheduled",
+  "ready",
+  "running",
+  "retrying",
+  "succeeded",
+  "dead",
+  "cancelled",
 ] as const;
 export type State = (typeof STATES)[number];
 

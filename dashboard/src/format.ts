@@ -91,9 +91,15 @@ export function coarse(seconds: number): string {
 /** The exact time in the reader's zone, with the zone and to the millisecond. */
 export function exact(at: Date, timeZone?: string): string {
   const options: Intl.DateTimeFormatOptions = {
-    year: "numeric", month: "2-digit", day: "2-digit",
-    hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3,
-    hourCycle: "h23", timeZoneName: "short",
+    year: "numeric",
+    month: "2-digit",
+    day: "2-digit",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    fractionalSecondDigits: 3,
+    hourCycle: "h23",
+    timeZoneName: "short",
   };
   if (timeZone !== undefined) options.timeZone = timeZone;
   const found = new Intl.DateTimeFormat("en-CA", options).formatToParts(at);

@@ -57,7 +57,9 @@ function ofQueue(queue: QueueFacts): Finding[] {
   const query = { queue: queue.queue, state: "ready" };
   if (queue.is_paused) {
     const waiting = ready.value ? `, and ${count(ready.value)} of its jobs are ready` : "";
-    return [{ level: "warn", text: `The queue ${queue.queue} is paused${waiting}`, path: ["queues"] }];
+    return [
+      { level: "warn", text: `The queue ${queue.queue} is paused${waiting}`, path: ["queues"] },
+    ];
   }
   const age = queue.oldest_ready_seconds ?? 0;
   if (age < OLD_SECONDS) return [];
@@ -72,12 +74,16 @@ function ofRuns(runs: NonNullable<Facts["runs"]>, span: string | undefined): Fin
   const total = runs.succeeded + runs.retrying + runs.dead;
   const failed = runs.retrying + runs.dead;
   if (runs.dead) {
-    const text = `${plural(runs.dead, "job")} ${runs.dead === 1 ? "was" : "were"} given up${lately}`;
+    const text = `${plural(runs.dead, "job was", "jobs were")} given up${lately}`;
     found.push({ level: "warn", text, path: ["dead"] });
   }
   if (total >= RUNS_MIN && failed / total >= FAILING) {
     const level = failed / total >= FAILING_BADLY ? "bad" : "warn";
-    found.push({ level, text: `${share(failed, total)} of all runs failed${lately}`, path: ["kinds"] });
+    found.push({
+      level,
+      text: `${share(failed, total)} of all runs failed${lately}`,
+      path: ["kinds"],
+    });
   }
   return found;
 }

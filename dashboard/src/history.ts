@@ -22,7 +22,9 @@ export function everyMs(range: Range): number {
 }
 
 export async function loadHistory(
-  range: Range, query: { kind?: string; by?: string }, signal: AbortSignal,
+  range: Range,
+  query: { kind?: string; by?: string },
+  signal: AbortSignal,
 ): Promise<History> {
   return get<History>("v1/history", { range, ...query }, signal);
 }
@@ -42,15 +44,31 @@ export function throughput(history: History, series: Series | undefined): Line[]
   const empty = cut(history.times).map(() => 0);
   const rates = (...counts: number[][]) =>
     series
-      ? cut(counts[0] ?? NO_RUNS).map((_, place) => counts.reduce((sum, each) => sum + each[place]!, 0) / history.step)
+      ? cut(counts[0] ?? NO_RUNS).map(
+          (_, place) => counts.reduce((sum, each) => sum + each[place]!, 0) / history.step,
+        )
       : empty;
   return [
-    { label: "succeeded", values: series ? rates(series.succeeded) : empty, color: "--good", isFilled: true },
-    { label: "failed", values: series ? rates(series.retrying, series.dead) : empty, color: "--bad", dash: [6, 3] },
+    {
+      label: "succeeded",
+      values: series ? rates(series.succeeded) : empty,
+      color: "--good",
+      isFilled: true,
+    },
+    {
+      label: "failed",
+      values: series ? rates(series.retrying, series.dead) : empty,
+      color: "--bad",
+      dash: [6, 3],
+    },
   ];
 }
 
-export function percentiles(history: History, series: Series | undefined, of: "run" | "wait"): Line[] {
+export function percentiles(
+  history: History,
+  series: Series | undefined,
+  of: "run" | "wait",
+): Line[] {
   const none = cut(history.times).map(() => null);
   const line = (share: 50 | 95 | 99) => (series ? cut(series[`${of}_p${share}`]) : none);
   return [
@@ -73,12 +91,22 @@ export function depth(history: History): Line[] {
 export function oldest(history: History): Line[] {
   const all = history.depths.find((each) => each.queue === null);
   const values = all
-    ? cut(all.oldest_ready_seconds).map((each, place) => each ?? (all.ready[place] === null ? null : 0))
+    ? cut(all.oldest_ready_seconds).map(
+        (each, place) => each ?? (all.ready[place] === null ? null : 0),
+      )
     : cut(history.times).map(() => null);
   return [{ label: "oldest ready", values, color: "--violet", isFilled: true }];
 }
 
-export function totalRuns(series: Series | undefined): { succeeded: number; retrying: number; dead: number } {
+export function totalRuns(series: Series | undefined): {
+  succeeded: number;
+  retrying: number;
+  dead: number;
+} {
   const total = series?.total;
-  return { succeeded: total?.succeeded ?? 0, retrying: total?.retrying ?? 0, dead: total?.dead ?? 0 };
+  return {
+    succeeded: total?.succeeded ?? 0,
+    retrying: total?.retrying ?? 0,
+    dead: total?.dead ?? 0,
+  };
 }

@@ -37,12 +37,21 @@ async function actOn(action: Action, id: string): Promise<string | undefined> {
 }
 
 /** Act on one job; `changed` is called when it has another state, or is back. */
-export function actOnOne(action: Action, job: Summary, changed: () => void, gone?: () => void): void {
+export function actOnOne(
+  action: Action,
+  job: Summary,
+  changed: () => void,
+  gone?: () => void,
+): void {
   if (action === "delete") {
-    afterGrace(`${job.kind} is deleted`, async () => {
-      await actOn("delete", job.id);
-      (gone ?? changed)();
-    }, changed);
+    afterGrace(
+      `${job.kind} is deleted`,
+      async () => {
+        await actOn("delete", job.id);
+        (gone ?? changed)();
+      },
+      changed,
+    );
     return;
   }
   void attempt(async () => {
@@ -66,7 +75,11 @@ function back(ids: string[], changed: () => void): void {
 export function actOnSome(action: Action, jobs: Summary[], changed: () => void): void {
   const fit = jobs.filter((job) => allows(action, job.state));
   if (action === "delete") {
-    afterGrace(`${plural(fit.length, "job")} deleted`, () => runSome(action, fit, changed), changed);
+    afterGrace(
+      `${plural(fit.length, "job")} deleted`,
+      () => runSome(action, fit, changed),
+      changed,
+    );
     return;
   }
   void attempt(() => runSome(action, fit, changed));
@@ -75,14 +88,17 @@ export function actOnSome(action: Action, jobs: Summary[], changed: () => void):
 async function runSome(action: Action, jobs: Summary[], changed: () => void): Promise<void> {
   const done: string[] = [];
   let refused: unknown;
-  await inLanes(jobs.map((job) => job.id), async (id) => {
-    try {
-      await actOn(action, id);
-      done.push(id);
-    } catch (error) {
-      refused = error;
-    }
-  });
+  await inLanes(
+    jobs.map((job) => job.id),
+    async (id) => {
+      try {
+        await actOn(action, id);
+        done.push(id);
+      } catch (error) {
+        refused = error;
+      }
+    },
+  );
   changed();
   if (refused) complain(withCount(refused, jobs.length - done.length));
   if (!done.length || action === "delete") return;

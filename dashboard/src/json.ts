@@ -75,7 +75,10 @@ export function parse(text: string): Json {
       const inner = value();
       // Not by assignment: `__proto__` is a name like any other.
       Object.defineProperty(made, name, {
-        value: inner, enumerable: true, configurable: true, writable: true,
+        value: inner,
+        enumerable: true,
+        configurable: true,
+        writable: true,
       });
     } while (sees(","));
     if (!sees("}")) fail("a comma or a closing brace is expected");
@@ -120,7 +123,10 @@ function number(digits: string): number | Digits {
   const isInteger = /^-?\d+$/.test(digits);
   if (isInteger && digits !== "-0") return String(value) === digits ? value : new Digits(digits);
   // A fraction of more digits than a double has is kept as it is written.
-  const given = digits.replace(/[eE].*$/, "").replace(/[-.]/g, "").replace(/^0+/, "");
+  const given = digits
+    .replace(/[eE].*$/, "")
+    .replace(/[-.]/g, "")
+    .replace(/^0+/, "");
   return Number.isFinite(value) && given.length <= 17 ? value : new Digits(digits);
 }
 

@@ -20,6 +20,8 @@ setInterval(() => {
 }, 1000);
 
 const BACKOFF_MS_MAX = 60_000;
+/** What takes long is asked for less often: at most a fiftieth of the time is spent on it. */
+const SHARE = 50;
 
 export interface Live<T> {
   data: T | undefined;
@@ -45,14 +47,17 @@ export function useLive<T>(load: Load<T>, every: number, dependencies: unknown[]
     let timer: ReturnType<typeof setTimeout> | undefined;
     let flight: AbortController | undefined;
     let trouble = 0;
+    let took = 0;
     let isOver = false;
 
     async function run(): Promise<void> {
       clearTimeout(timer);
       flight?.abort();
       const mine = (flight = new AbortController());
+      const began = performance.now();
       try {
         const data = await loader.current(mine.signal);
+        took = performance.now() - began;
         if (isOver || mine.signal.aborted) return;
         trouble = 0;
         setState({ data, at: serverNow() });
@@ -67,7 +72,8 @@ export function useLive<T>(load: Load<T>, every: number, dependencies: unknown[]
 
     function plan(): void {
       if (every <= 0) return;
-      timer = setTimeout(tick, Math.min(every * 2 ** trouble, Math.max(every, BACKOFF_MS_MAX)));
+      const wait = Math.max(every * 2 ** trouble, took * SHARE);
+      timer = setTimeout(tick, Math.min(wait, Math.max(every, BACKOFF_MS_MAX)));
     }
 
     function tick(): void {

@@ -1,4 +1,4 @@
-// The address: everything behind `#`, so that the page works below any prefix without a server's help.
+// The address: everything behind `#`, so that it works below any prefix without a server's help.
 
 import { computed, signal } from "@preact/signals";
 

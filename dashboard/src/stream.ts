@@ -27,7 +27,11 @@ export function split(text: string): { events: Event[]; rest: string } {
   return { events, rest };
 }
 
-async function read(query: Query, hear: (event: Event) => void, signal: AbortSignal): Promise<void> {
+async function read(
+  query: Query,
+  hear: (event: Event) => void,
+  signal: AbortSignal,
+): Promise<void> {
   const answer = await send("GET", "v1/events", { query, signal });
   const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -57,10 +61,14 @@ export function useEvents(query: Query | undefined, hear: (event: Event) => void
       if (isOver || document.hidden || isPaused.value || !me.value) return again();
       const mine = (flight = new AbortController());
       try {
-        await read(JSON.parse(key!) as Query, (event) => {
-          wait = AGAIN_MS;
-          listener.current(event);
-        }, mine.signal);
+        await read(
+          JSON.parse(key!) as Query,
+          (event) => {
+            wait = AGAIN_MS;
+            listener.current(event);
+          },
+          mine.signal,
+        );
       } catch {
         // The screen still asks by itself, and tells of trouble: this is only a shortcut.
       }

@@ -62,19 +62,30 @@ function waited(job: Lived): string {
 }
 
 function ending(job: Lived): Step | undefined {
-  const ran = job.started_at && job.finished_at
-    ? Date.parse(job.finished_at) - Date.parse(job.started_at)
-    : undefined;
+  const ran =
+    job.started_at && job.finished_at
+      ? Date.parse(job.finished_at) - Date.parse(job.started_at)
+      : undefined;
   const note = ran === undefined || ran < 0 ? "" : `after running ${duration(ran / 1000)}`;
   switch (job.state) {
     case "succeeded":
       return { at: job.finished_at!, title: "Succeeded", note, tone: "good" };
     case "dead":
-      return { at: job.finished_at!, title: "Given up", note: `after ${job.attempt} of ${job.max_attempts} attempts`, tone: "bad" };
+      return {
+        at: job.finished_at!,
+        title: "Given up",
+        note: `after ${job.attempt} of ${job.max_attempts} attempts`,
+        tone: "bad",
+      };
     case "cancelled":
       return { at: job.finished_at!, title: "Cancelled", note: "", tone: "warn" };
     case "retrying":
-      return { at: job.run_at, title: `Attempt ${job.attempt + 1} is due`, note: "", tone: "active" };
+      return {
+        at: job.run_at,
+        title: `Attempt ${job.attempt + 1} is due`,
+        note: "",
+        tone: "active",
+      };
     case "scheduled":
       return { at: job.run_at, title: "It is due", note: "", tone: "active" };
     case "ready":

@@ -22,18 +22,31 @@ test("a schema becomes fields", () => {
   const fields = fieldsOf(SCHEMA)!;
   assert.deepEqual(
     fields.map((each) => [each.name, each.type, each.isRequired]),
-    [["to", "text", true], ["n", "integer", false], ["size", "choice", false],
-     ["note", "text", false], ["urgent", "boolean", false], ["items", "json", true],
-     ["at", "text", false]],
+    [
+      ["to", "text", true],
+      ["n", "integer", false],
+      ["size", "choice", false],
+      ["note", "text", false],
+      ["urgent", "boolean", false],
+      ["items", "json", true],
+      ["at", "text", false],
+    ],
   );
-  assert.deepEqual([fields[0]!.description, fields[1]!.initial, fields[6]!.hint],
-    ["Who gets it", "3", "date-time"]);
+  assert.deepEqual(
+    [fields[0]!.description, fields[1]!.initial, fields[6]!.hint],
+    ["Who gets it", "3", "date-time"],
+  );
   assert.equal(fieldsOf({ type: "array" }), undefined);
 });
 
 test("what was typed becomes a payload, big integers intact", () => {
   const fields = fieldsOf(SCHEMA)!;
-  const made = build(fields, { to: "a", n: "123456789012345678901", items: "[{}]", urgent: "true" });
+  const made = build(fields, {
+    to: "a",
+    n: "123456789012345678901",
+    items: "[{}]",
+    urgent: "true",
+  });
   assert.ok("payload" in made);
   assert.equal(
     stringify(made.payload, 0),

@@ -1,11 +1,26 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { type Filter, fromQuery, fromSearch, inWords, moment, toQuery, toSearch } from "../src/filters.ts";
+import {
+  type Filter,
+  fromQuery,
+  fromSearch,
+  inWords,
+  moment,
+  toQuery,
+  toSearch,
+} from "../src/filters.ts";
 
 const FULL: Filter = {
-  state: "dead", kind: "send email", queue: "a/b?c&d=e", tenant: "acmé", key: "k#1", tag: "x y",
-  error: "Connection refused <b>", since: "2h", until: "2030-01-01T00:00:00.000Z",
+  state: "dead",
+  kind: "send email",
+  queue: "a/b?c&d=e",
+  tenant: "acmé",
+  key: "k#1",
+  tag: "x y",
+  error: "Connection refused <b>",
+  since: "2h",
+  until: "2030-01-01T00:00:00.000Z",
 };
 
 test("a filter survives the address, hostile characters included", () => {
@@ -26,7 +41,9 @@ test("times may be relative, so that a shared link stays meaningful", () => {
 
 test("a typed search is a filter, and the other way round", () => {
   assert.deepEqual(fromSearch('state:dead kind:"send email" timed out'), {
-    state: "dead", kind: "send email", error: "timed out",
+    state: "dead",
+    kind: "send email",
+    error: "timed out",
   });
   assert.deepEqual(fromSearch("http://example.com"), { error: "http://example.com" });
   assert.deepEqual(fromSearch(toSearch(FULL)), FULL);

@@ -1,13 +1,36 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { bytes, count, counted, duration, exact, plural, rate, relative, seconds, share } from "../src/format.ts";
+import {
+  bytes,
+  count,
+  counted,
+  duration,
+  exact,
+  plural,
+  rate,
+  relative,
+  seconds,
+  share,
+} from "../src/format.ts";
 
 test("durations have at most two parts, and never lie about the unit", () => {
   const told: [number, string][] = [
-    [0, "0 s"], [0.0000004, "1 µs"], [0.00034, "340 µs"], [0.0213, "21.3 ms"], [0.9996, "1 s"],
-    [1.04, "1 s"], [59.94, "59.9 s"], [59.99, "1 min"], [60, "1 min"], [245, "4 min 5 s"],
-    [3599.6, "1 h"], [11520, "3 h 12 min"], [86400, "1 d"], [525600, "6 d 2 h"], [-3, "−3 s"],
+    [0, "0 s"],
+    [0.0000004, "1 µs"],
+    [0.00034, "340 µs"],
+    [0.0213, "21.3 ms"],
+    [0.9996, "1 s"],
+    [1.04, "1 s"],
+    [59.94, "59.9 s"],
+    [59.99, "1 min"],
+    [60, "1 min"],
+    [245, "4 min 5 s"],
+    [3599.6, "1 h"],
+    [11520, "3 h 12 min"],
+    [86400, "1 d"],
+    [525600, "6 d 2 h"],
+    [-3, "−3 s"],
   ];
   for (const [value, text] of told) assert.equal(duration(value), text);
 });

@@ -6,8 +6,11 @@ import { findings, type QueueFacts } from "../src/health.ts";
 function queue(changes: Partial<QueueFacts> = {}, ready = 0): QueueFacts {
   const none = { value: 0, exact: true };
   return {
-    queue: "mail", is_paused: false, oldest_ready_seconds: null,
-    counts: { ready: { value: ready, exact: true }, retrying: none }, ...changes,
+    queue: "mail",
+    is_paused: false,
+    oldest_ready_seconds: null,
+    counts: { ready: { value: ready, exact: true }, retrying: none },
+    ...changes,
   };
 }
 
@@ -22,10 +25,14 @@ test("no worker is urgent only if somebody waits for one", () => {
   const idle = findings({ queues: [queue()], workers: 0, runs: GOOD });
   const waiting = findings({ queues: [queue({}, 3)], workers: 0, runs: GOOD });
 
-  assert.deepEqual(idle.map((each) => [each.level, each.text]), [["warn", "No worker is running"]]);
-  assert.deepEqual(waiting.map((each) => [each.level, each.text]), [
-    ["bad", "No worker is running, and 3 jobs wait"],
-  ]);
+  assert.deepEqual(
+    idle.map((each) => [each.level, each.text]),
+    [["warn", "No worker is running"]],
+  );
+  assert.deepEqual(
+    waiting.map((each) => [each.level, each.text]),
+    [["bad", "No worker is running, and 3 jobs wait"]],
+  );
 });
 
 test("old jobs, paused queues and failures are told, the worst first", () => {
@@ -39,12 +46,20 @@ test("old jobs, paused queues and failures are told, the worst first", () => {
     runs: { succeeded: 50, retrying: 30, dead: 20 },
   });
 
-  assert.deepEqual(found.map((each) => each.level), ["bad", "bad", "warn", "warn", "warn"]);
+  assert.deepEqual(
+    found.map((each) => each.level),
+    ["bad", "bad", "warn", "warn", "warn"],
+  );
   assert.equal(found[0]!.text, "The oldest ready job of images has waited 1 h");
   assert.equal(found[1]!.text, "50% of all runs failed");
-  assert.ok(found.some((each) => each.text.includes("slow is paused, and 7 of its jobs are ready")));
+  assert.ok(
+    found.some((each) => each.text.includes("slow is paused, and 7 of its jobs are ready")),
+  );
 });
 
 test("a few failed runs of a few are no reason to worry", () => {
-  assert.deepEqual(findings({ queues: [], workers: 1, runs: { succeeded: 3, retrying: 2, dead: 0 } }), []);
+  assert.deepEqual(
+    findings({ queues: [], workers: 1, runs: { succeeded: 3, retrying: 2, dead: 0 } }),
+    [],
+  );
 });

@@ -25,16 +25,37 @@ test("fractions beyond a double keep their digits", () => {
 
 test("whatever JSON.parse reads is read the same", () => {
   const texts = [
-    "null", "true", " [1, 2.5, -3e2] ", '{"a": {"b": []}, "c": "\\u00e9\\n\\"x\\""}', '""', "{}",
-    '{"é": "😀", "nested": [[[]]]}', "[{}, {}]", '"\\ud83d\\ude00"',
+    "null",
+    "true",
+    " [1, 2.5, -3e2] ",
+    '{"a": {"b": []}, "c": "\\u00e9\\n\\"x\\""}',
+    '""',
+    "{}",
+    '{"é": "😀", "nested": [[[]]]}',
+    "[{}, {}]",
+    '"\\ud83d\\ude00"',
   ];
   for (const text of texts) assert.deepEqual(parse(text), JSON.parse(text));
 });
 
 test("what JSON.parse refuses is refused, and the place is told", () => {
   const texts = [
-    "", "{", "[1,]", '{"a" 1}', "{a: 1}", "01", "1.", "tru", '"\n"', "[1] 2", "'a'", "NaN", "-",
-    '"\\x"', "{,}", "[",
+    "",
+    "{",
+    "[1,]",
+    '{"a" 1}',
+    "{a: 1}",
+    "01",
+    "1.",
+    "tru",
+    '"\n"',
+    "[1] 2",
+    "'a'",
+    "NaN",
+    "-",
+    '"\\x"',
+    "{,}",
+    "[",
   ];
   for (const text of texts) {
     assert.throws(() => parse(text), JsonError, text);
@@ -55,5 +76,8 @@ test("depth is bounded", () => {
 });
 
 test("it is written with indentation as one expects", () => {
-  assert.equal(stringify({ a: [1, { b: null }], c: {} }), JSON.stringify({ a: [1, { b: null }], c: {} }, null, 2));
+  assert.equal(
+    stringify({ a: [1, { b: null }], c: {} }),
+    JSON.stringify({ a: [1, { b: null }], c: {} }, null, 2),
+  );
 });

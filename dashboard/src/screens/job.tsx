@@ -12,7 +12,19 @@ import { asCurl, asPython } from "../snippet.ts";
 import { useEvents } from "../stream.ts";
 import { steps } from "../timeline.ts";
 import {
-  Button, CopyButton, Empty, Facts, Head, KindLink, Meter, Panel, QueueLink, sentence, Skeleton, StateBadge, Time,
+  Button,
+  CopyButton,
+  Empty,
+  Facts,
+  Head,
+  KindLink,
+  Meter,
+  Panel,
+  QueueLink,
+  sentence,
+  Skeleton,
+  StateBadge,
+  Time,
   Trouble,
 } from "../ui/basics.tsx";
 import { close, Dialog, open } from "../ui/dialog.tsx";
@@ -45,9 +57,10 @@ async function load(id: string, signal: AbortSignal): Promise<Found> {
     getExact<Job>(place, {}, signal),
     get<Schemas["JobLog"]>(`${place}/log`, {}, signal),
   ]);
-  const why = TERMINAL.has(job.state) || job.state === "running"
-    ? undefined
-    : await get<Schemas["Reason"]>(`${place}/why`, {}, signal);
+  const why =
+    TERMINAL.has(job.state) || job.state === "running"
+      ? undefined
+      : await get<Schemas["Reason"]>(`${place}/why`, {}, signal);
   return { job, why, log: log.lines };
 }
 
@@ -65,7 +78,8 @@ export function JobScreen({ id }: { id: string }) {
   const found = shown.current;
   const state = found?.job.state;
   useEffect(() => {
-    if (state) setPace(TERMINAL.has(state) ? ENDED_MS : state === "running" ? RUNNING_MS : WAITING_MS);
+    if (state)
+      setPace(TERMINAL.has(state) ? ENDED_MS : state === "running" ? RUNNING_MS : WAITING_MS);
   }, [state]);
   useEvents(state && !TERMINAL.has(state) ? { job: id } : undefined, (event) => {
     const now = shown.current;
@@ -87,14 +101,22 @@ export function JobScreen({ id }: { id: string }) {
     return (
       <Empty icon="search" title="There is no such job">
         <p>It was deleted, its retention is over, or the address is wrong.</p>
-        <p><a class="button" href="#/jobs">Show all jobs</a></p>
+        <p>
+          <a class="button" href="#/jobs">
+            Show all jobs
+          </a>
+        </p>
       </Empty>
     );
   }
   return (
     <>
       {live.problem ? <Trouble problem={live.problem} retry={live.refresh} /> : null}
-      {found ? <Whole found={found} refresh={live.refresh} /> : live.problem ? null : <Skeleton rows={12} kind="page" />}
+      {found ? (
+        <Whole found={found} refresh={live.refresh} />
+      ) : live.problem ? null : (
+        <Skeleton rows={12} kind="page" />
+      )}
     </>
   );
 }
@@ -103,27 +125,63 @@ function Whole({ found, refresh }: { found: Found; refresh: () => void }) {
   const { job, why, log } = found;
   return (
     <>
-      <nav class="crumbs" aria-label="Where this is"><a href="#/jobs">Jobs</a> <Icon name="right" size={12} /></nav>
-      <Head title={<>{job.kind} <StateBadge state={job.state} note={job.cancel_requested && job.state === "running" ? "stopping" : undefined} /></>}
-        sub={<span class="id-line"><code>{job.id}</code><CopyButton text={job.id} label="Copy the id" /></span>}>
+      <nav class="crumbs" aria-label="Where this is">
+        <a href="#/jobs">Jobs</a> <Icon name="right" size={12} />
+      </nav>
+      <Head
+        title={
+          <>
+            {job.kind}{" "}
+            <StateBadge
+              state={job.state}
+              note={job.cancel_requested && job.state === "running" ? "stopping" : undefined}
+            />
+          </>
+        }
+        sub={
+          <span class="id-line">
+            <code>{job.id}</code>
+            <CopyButton text={job.id} label="Copy the id" />
+          </span>
+        }
+      >
         <Actions job={job} refresh={refresh} />
       </Head>
-      {why ? <p class={`why why-${why.code}`}><Icon name="help" /> <span><b>Why it is not running:</b> {sentence(why.text)}</span></p> : null}
+      {why ? (
+        <p class={`why why-${why.code}`}>
+          <Icon name="help" />{" "}
+          <span>
+            <b>Why it is not running:</b> {sentence(why.text)}
+          </span>
+        </p>
+      ) : null}
       {job.state === "running" ? <Progress job={job} /> : null}
       <div class="columns">
         <div class="main-column">
           <Errors job={job} />
-          <Panel title="Payload"><Tree value={job.payload} label="Payload" /></Panel>
+          <Panel title="Payload">
+            <Tree value={job.payload} label="Payload" />
+          </Panel>
           {job.state === "succeeded" || job.result !== null ? (
-            <Panel title="Result"><Tree value={job.result} label="Result" /></Panel>
+            <Panel title="Result">
+              <Tree value={job.result} label="Result" />
+            </Panel>
           ) : null}
           <Log lines={log} isLive={job.state === "running"} />
         </div>
         <div class="side-column">
-          <Panel title="Timeline"><Timeline job={job} /></Panel>
-          <Panel title="Details"><Details job={job} /></Panel>
+          <Panel title="Timeline">
+            <Timeline job={job} />
+          </Panel>
+          <Panel title="Details">
+            <Details job={job} />
+          </Panel>
           <Related job={job} />
-          {Object.keys(job.meta).length ? <Panel title="Meta"><Tree value={job.meta} label="Meta" /></Panel> : null}
+          {Object.keys(job.meta).length ? (
+            <Panel title="Meta">
+              <Tree value={job.meta} label="Meta" />
+            </Panel>
+          ) : null}
         </div>
       </div>
     </>
@@ -138,17 +196,27 @@ function Actions({ job, refresh }: { job: Job; refresh: () => void }) {
     <>
       {isAdmin && canRetry ? (
         <>
-          <Button kind="primary" icon="retry" onClick={() => actOnOne("retry", summary, refresh)}>Retry</Button>
-          <Button icon="edit" onClick={() => open(<EditPayload job={job} refresh={refresh} />)}>Edit and retry</Button>
+          <Button kind="primary" icon="retry" onClick={() => actOnOne("retry", summary, refresh)}>
+            Retry
+          </Button>
+          <Button icon="edit" onClick={() => open(<EditPayload job={job} refresh={refresh} />)}>
+            Edit and retry
+          </Button>
         </>
       ) : null}
       {isAdmin && allows("cancel", job.state) ? (
-        <Button icon="cancel" isDisabled={job.cancel_requested} onClick={() => actOnOne("cancel", summary, refresh)}>
+        <Button
+          icon="cancel"
+          isDisabled={job.cancel_requested}
+          onClick={() => actOnOne("cancel", summary, refresh)}
+        >
           {job.cancel_requested ? "Stopping" : "Cancel"}
         </Button>
       ) : null}
       {isAdmin && allows("delete", job.state) ? (
-        <Button kind="danger" icon="trash" onClick={() => actOnOne("delete", summary, refresh)}>Delete</Button>
+        <Button kind="danger" icon="trash" onClick={() => actOnOne("delete", summary, refresh)}>
+          Delete
+        </Button>
       ) : null}
       <CopyMenu job={job} />
     </>
@@ -165,15 +233,32 @@ function CopyMenu({ job }: { job: Job }) {
     });
   };
   return (
-    <details class="drop" ref={menu} onKeyDown={(event) => {
-      if (event.key === "Escape" && menu.current) menu.current.open = false;
-    }}>
-      <summary class="button"><Icon name="copy" /> <span>Copy</span></summary>
+    <details
+      class="drop"
+      ref={menu}
+      onKeyDown={(event) => {
+        if (event.key === "Escape" && menu.current) menu.current.open = false;
+      }}
+    >
+      <summary class="button">
+        <Icon name="copy" /> <span>Copy</span>
+      </summary>
       <div class="drop-list">
-        <button type="button" onClick={copy("a curl command", asCurl(job, BASE, !me.value?.is_open))}>as curl</button>
-        <button type="button" onClick={copy("Python", asPython(job))}>as Python</button>
-        <button type="button" onClick={copy("the payload", stringify(job.payload))}>the payload</button>
-        <button type="button" onClick={copy("the address", location.href)}>the address of this page</button>
+        <button
+          type="button"
+          onClick={copy("a curl command", asCurl(job, BASE, !me.value?.is_open))}
+        >
+          as curl
+        </button>
+        <button type="button" onClick={copy("Python", asPython(job))}>
+          as Python
+        </button>
+        <button type="button" onClick={copy("the payload", stringify(job.payload))}>
+          the payload
+        </button>
+        <button type="button" onClick={copy("the address", location.href)}>
+          the address of this page
+        </button>
       </div>
     </details>
   );
@@ -185,7 +270,9 @@ function Progress({ job }: { job: Job }) {
   return (
     <div class="progress-card">
       <Meter value={job.progress.fraction} label="Progress" />
-      <span><b>{percent} %</b> {job.progress.text}</span>
+      <span>
+        <b>{percent} %</b> {job.progress.text}
+      </span>
     </div>
   );
 }
@@ -206,22 +293,58 @@ function Timeline({ job }: { job: Job }) {
 
 function Details({ job }: { job: Job }) {
   return (
-    <Facts facts={[
-      ["Kind", <KindLink kind={job.kind} />],
-      ["Queue", <QueueLink queue={job.queue} />],
-      ["Priority", job.priority],
-      ["Attempt", `${job.attempt} of ${job.max_attempts}`],
-      ...(job.tenant ? [["Tenant", <a href={to(["jobs"], { tenant: job.tenant })}>{job.tenant}</a>] as [string, preact.JSX.Element]] : []),
-      ...(job.key ? [["Key", <a href={to(["jobs"], { key: job.key })}>{job.key}</a>] as [string, preact.JSX.Element]] : []),
-      ...(job.tags.length ? [["Tags", <>{job.tags.map((tag) => <a class="tag" key={tag} href={to(["jobs"], { tag })}>{tag}</a>)}</>] as [string, preact.JSX.Element]] : []),
-      ...(job.worker ? [["Worker", <span class="name">{job.worker}</span>] as [string, preact.JSX.Element]] : []),
-      ...(job.lease_expires_at ? [["Lease ends", <Time at={job.lease_expires_at} />] as [string, preact.JSX.Element]] : []),
-      ["Due", <Time at={job.run_at} />],
-      ["Time limit", job.timeout === null ? "none" : duration(job.timeout)],
-      ["Retries", job.retry ? job.retry.map(String).join(" ") : "as its task says"],
-      ["Kept once ended", job.keep === null ? "for ever" : job.keep === 0 ? "not at all" : duration(job.keep)],
-      ["Runs, crashes", `${job.token}, ${job.crashes} of ${job.max_crashes}`],
-    ]} />
+    <Facts
+      facts={[
+        ["Kind", <KindLink kind={job.kind} />],
+        ["Queue", <QueueLink queue={job.queue} />],
+        ["Priority", job.priority],
+        ["Attempt", `${job.attempt} of ${job.max_attempts}`],
+        ...(job.tenant
+          ? [
+              ["Tenant", <a href={to(["jobs"], { tenant: job.tenant })}>{job.tenant}</a>] as [
+                string,
+                preact.JSX.Element,
+              ],
+            ]
+          : []),
+        ...(job.key
+          ? [
+              ["Key", <a href={to(["jobs"], { key: job.key })}>{job.key}</a>] as [
+                string,
+                preact.JSX.Element,
+              ],
+            ]
+          : []),
+        ...(job.tags.length
+          ? [
+              [
+                "Tags",
+                <>
+                  {job.tags.map((tag) => (
+                    <a class="tag" key={tag} href={to(["jobs"], { tag })}>
+                      {tag}
+                    </a>
+                  ))}
+                </>,
+              ] as [string, preact.JSX.Element],
+            ]
+          : []),
+        ...(job.worker
+          ? [["Worker", <span class="name">{job.worker}</span>] as [string, preact.JSX.Element]]
+          : []),
+        ...(job.lease_expires_at
+          ? [["Lease ends", <Time at={job.lease_expires_at} />] as [string, preact.JSX.Element]]
+          : []),
+        ["Due", <Time at={job.run_at} />],
+        ["Time limit", job.timeout === null ? "none" : duration(job.timeout)],
+        ["Retries", job.retry ? job.retry.map(String).join(" ") : "as its task says"],
+        [
+          "Kept once ended",
+          job.keep === null ? "for ever" : job.keep === 0 ? "not at all" : duration(job.keep),
+        ],
+        ["Runs, crashes", `${job.token}, ${job.crashes} of ${job.max_crashes}`],
+      ]}
+    />
   );
 }
 
@@ -234,15 +357,21 @@ function Errors({ job }: { job: Job }) {
         <details class="error" key={`${error.attempt} ${error.time}`} open={place === 0}>
           <summary>
             <Icon name="right" size={12} />
-            <span class="error-title"><b>{error.type}</b> {error.message}</span>
-            <span class="soft">attempt {error.attempt}, <Time at={error.time} /></span>
+            <span class="error-title">
+              <b>{error.type}</b> {error.message}
+            </span>
+            <span class="soft">
+              attempt {error.attempt}, <Time at={error.time} />
+            </span>
           </summary>
           {error.traceback ? (
             <div class="code-box">
               <CopyButton text={error.traceback} label="Copy the traceback" />
               <pre tabIndex={0}>{error.traceback}</pre>
             </div>
-          ) : <p class="soft">There is no traceback.</p>}
+          ) : (
+            <p class="soft">There is no traceback.</p>
+          )}
         </details>
       ))}
     </Panel>
@@ -251,14 +380,22 @@ function Errors({ job }: { job: Job }) {
 
 function Log({ lines, isLive }: { lines: Schemas["LogLine"][]; isLive: boolean }) {
   if (!lines.length) {
-    return isLive ? <Panel title="Log"><p class="soft">Nothing is logged yet: <code>ctx.log("…")</code> in its handler does.</p></Panel> : null;
+    return isLive ? (
+      <Panel title="Log">
+        <p class="soft">
+          Nothing is logged yet: <code>ctx.log("…")</code> in its handler does.
+        </p>
+      </Panel>
+    ) : null;
   }
   return (
     <Panel title="Log" aside={isLive ? <span class="soft small">live</span> : null}>
       <ol class="log" tabIndex={0} aria-label="Log lines">
         {lines.map((line, place) => (
           <li key={place}>
-            <time dateTime={line.time} title={exact(new Date(line.time))}>{exact(new Date(line.time)).slice(11, 23)}</time>
+            <time dateTime={line.time} title={exact(new Date(line.time))}>
+              {exact(new Date(line.time)).slice(11, 23)}
+            </time>
             <span>{line.text}</span>
           </li>
         ))}
@@ -293,21 +430,38 @@ function EditPayload({ job, refresh }: { job: Job; refresh: () => void }) {
     }
   }
   return (
-    <Dialog title="Edit the payload and retry" class="wide" footer={
-      <>
-        <Button onClick={close}>Not now</Button>
-        <Button kind="primary" icon="retry" isDisabled={!payload || isBusy} onClick={() => void run()}>Retry with this</Button>
-      </>
-    }>
-      <textarea class="editor" aria-label="Payload" spellcheck={false} value={text}
+    <Dialog
+      title="Edit the payload and retry"
+      class="wide"
+      footer={
+        <>
+          <Button onClick={close}>Not now</Button>
+          <Button
+            kind="primary"
+            icon="retry"
+            isDisabled={!payload || isBusy}
+            onClick={() => void run()}
+          >
+            Retry with this
+          </Button>
+        </>
+      }
+    >
+      <textarea
+        class="editor"
+        aria-label="Payload"
+        spellcheck={false}
+        value={text}
         rows={Math.min(24, Math.max(6, text.split("\n").length + 1))}
         onInput={(event) => {
           setText(event.currentTarget.value);
           setProblem(undefined);
-        }} />
-      <p class="fault" role="status">{fault ? sentence(fault) : ""}</p>
+        }}
+      />
+      <p class="fault" role="status">
+        {fault ? sentence(fault) : ""}
+      </p>
       {problem ? <Trouble problem={problem} /> : null}
     </Dialog>
   );
 }
-

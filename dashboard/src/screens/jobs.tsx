@@ -1,27 +1,30 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { get, type Query, serverNow, type Schemas } from "../api.ts";
+import { get, type Problem, type Query, serverNow, type Schemas } from "../api.ts";
 import {
-  type Filter, fromQuery, fromSearch, ID, inWords, isEmpty, resolved, type State, STATES, toQuery, toSearch,
+  type Filter,
+  fromQuery,
+  inWords,
+  isEmpty,
+  resolved,
+  type State,
+  toQuery,
 } from "../filters.ts";
-import { count, counted, plural } from "../format.ts";
+import { count, plural } from "../format.ts";
 import { type Action, actOnSome, allows, bulkFilter, type Summary, VERBS } from "../jobs.ts";
 import { asProblem, isPaused, useLive } from "../live.ts";
-import { go, replace, route, to } from "../router.ts";
+import { route } from "../router.ts";
 import { may } from "../session.ts";
-import type { Problem } from "../api.ts";
 import { Button, Command, Empty, Head, Skeleton, Trouble } from "../ui/basics.tsx";
 import { BulkDialog, BulkProgress } from "../ui/bulk.tsx";
 import { isOpen, open } from "../ui/dialog.tsx";
-import { Icon, STATE_ICONS } from "../ui/icons.tsx";
 import { JobRows } from "../ui/jobrows.tsx";
+import { Filters, isPlain, Matches, show } from "./jobfilters.tsx";
 
 const PAGE = 50;
 const EVERY_MS = 5000;
-const STATS_MS = 10_000;
-const TYPING_MS = 350;
 /** A page may be empty and have a next one: so many are asked for without being told to. */
-const BARREN_MAX = 20;
+const BARREN_MAX = 5;
 
 export function Jobs() {
   const filter = fromQuery(route.value.query);
@@ -33,143 +36,6 @@ export function Jobs() {
       <BulkProgress />
       <List filter={filter} key={key} />
     </>
-  );
-}
-
-function show(filter: Filter): void {
-  go(to(["jobs"], toQuery(filter)));
-}
-
-function Filters({ filter }: { filter: Filter }) {
-  const queue = filter.queue;
-  const stats = useLive(
-    (signal) => get<Schemas["Stats"]>("v1/stats", queue ? { queue } : {}, signal), STATS_MS, [queue],
-  );
-  return (
-    <div class="filters">
-      <div class="tabs" role="group" aria-label="State">
-        <Tab filter={filter} state={undefined} />
-        {STATES.map((state) => (
-          <Tab key={state} filter={filter} state={state}
-            count={isPlain(filter) ? stats.data?.counts[state] : undefined} />
-        ))}
-      </div>
-      <SearchBox filter={filter} />
-      <Choices filter={filter} />
-    </div>
-  );
-}
-
-/** Whether the counts of states say how many there are. */
-function isPlain(filter: Filter): boolean {
-  return [...toQuery(filter).keys()].every((name) => name === "state" || name === "queue");
-}
-
-function Matches({ filter }: { filter: Filter }) {
-  const live = useLive(
-    (signal) => get<Schemas["Count"]>("v1/jobs/count", { ...resolved(filter, serverNow()) } as Query, signal), 0, [],
-  );
-  const found = live.data;
-  return <p class="matches soft">{found ? `${found.exact ? "" : "At least "}${plural(found.value, "job")} match${found.value === 1 ? "es" : ""}.` : "\u00a0"}</p>;
-}
-
-function Tab({ filter, state, count: found }: {
-  filter: Filter;
-  state: State | undefined;
-  count?: Schemas["Count"] | undefined;
-}) {
-  const next = { ...filter };
-  if (state) next.state = state;
-  else delete next.state;
-  return (
-    <a class="tab" href={to(["jobs"], toQuery(next))}
-      aria-current={filter.state === state ? "true" : undefined}>
-      {state ? <span class={`state-icon state-${state}`}><Icon name={STATE_ICONS[state]} size={12} /></span> : null}
-      {state ?? "all"}
-      {found ? <span class="tab-count">{counted(found)}</span> : null}
-    </a>
-  );
-}
-
-function SearchBox({ filter }: { filter: Filter }) {
-  const known = toSearch(filter);
-  const [text, setText] = useState(known);
-  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
-  const typed = useRef(known);
-  useEffect(() => {
-    // The address was changed by something else than this box.
-    if (toSearch(fromSearch(typed.current)) !== known) {
-      typed.current = known;
-      setText(known);
-    }
-  }, [known]);
-  function apply(next: string): void {
-    clearTimeout(timer.current);
-    if (ID.test(next.trim())) return go(to(["jobs", next.trim()]));
-    replace(to(["jobs"], toQuery(fromSearch(next))));
-  }
-  return (
-    <form class="search" role="search" onSubmit={(event) => {
-      event.preventDefault();
-      apply(text);
-    }}>
-      <Icon name="search" />
-      <input type="search" data-search aria-label="Filter jobs" autocomplete="off" spellcheck={false}
-        placeholder="Text in the error, an id, or kind:send_email queue:mail tag:vip since:1h"
-        value={text} onInput={(event) => {
-          const next = event.currentTarget.value;
-          typed.current = next;
-          setText(next);
-          clearTimeout(timer.current);
-          timer.current = setTimeout(() => apply(next), TYPING_MS);
-        }} />
-    </form>
-  );
-}
-
-function Choices({ filter }: { filter: Filter }) {
-  const names = useLive(async (signal) => {
-    const [kinds, queues] = await Promise.all([
-      get<Schemas["Kinds"]>("v1/kinds", {}, signal), get<Schemas["Queues"]>("v1/queues", {}, signal),
-    ]);
-    return { kinds: kinds.kinds.map((each) => each.kind), queues: queues.queues.map((each) => each.queue) };
-  }, 0, []);
-  const set = (name: "kind" | "queue" | "since") => (value: string) => {
-    const next = { ...filter };
-    if (value) next[name] = value;
-    else delete next[name];
-    show(next);
-  };
-  const spans = [["", "any time"], ["15m", "15 minutes"], ["1h", "1 hour"], ["1d", "1 day"], ["7d", "7 days"]];
-  return (
-    <div class="choices">
-      <Choice label="Kind" value={filter.kind} options={options(names.data?.kinds)} choose={set("kind")} />
-      <Choice label="Queue" value={filter.queue} options={options(names.data?.queues)} choose={set("queue")} />
-      <Choice label="Created in the last" value={filter.since} options={spans as [string, string][]} choose={set("since")} />
-      {isEmpty(filter) ? null : <Button kind="ghost" icon="close" onClick={() => show({})}>Clear</Button>}
-    </div>
-  );
-}
-
-function options(names: string[] | undefined): [string, string][] {
-  return [["", "any"], ...(names ?? []).map((name): [string, string] => [name, name])];
-}
-
-function Choice({ label, value = "", options, choose }: {
-  label: string;
-  value?: string | undefined;
-  options: [string, string][];
-  choose: (value: string) => void;
-}) {
-  const isListed = options.some(([each]) => each === value);
-  return (
-    <label class="choice">
-      <span>{label}</span>
-      <select value={value} onChange={(event) => choose(event.currentTarget.value)}>
-        {isListed ? null : <option value={value}>{value}</option>}
-        {options.map(([each, text]) => <option key={each} value={each}>{text}</option>)}
-      </select>
-    </label>
   );
 }
 
@@ -192,7 +58,9 @@ function useJobs(filter: Filter) {
   const isMore = (loaded?.pages ?? 0) > 1;
 
   const first = useLive(
-    (signal) => get<Schemas["JobPage"]>("v1/jobs", queryOf(filter), signal), EVERY_MS, [],
+    (signal) => get<Schemas["JobPage"]>("v1/jobs", queryOf(filter), signal),
+    EVERY_MS,
+    [],
   );
   useEffect(() => {
     const page = first.data;
@@ -234,7 +102,15 @@ function useJobs(filter: Filter) {
     setFresh([]);
     first.refresh();
   }
-  return { loaded, fresh, isBusy, problem: problem ?? first.problem, more, restart, refresh: first.refresh };
+  return {
+    loaded,
+    fresh,
+    isBusy,
+    problem: problem ?? first.problem,
+    more,
+    restart,
+    refresh: first.refresh,
+  };
 }
 
 function List({ filter }: { filter: Filter }) {
@@ -246,15 +122,19 @@ function List({ filter }: { filter: Filter }) {
   const selected = useMemo(() => jobs?.filter((job) => chosen.has(job.id)) ?? [], [jobs, chosen]);
 
   useEffect(() => {
-    const watcher = new IntersectionObserver((entries) => {
-      if (entries.some((each) => each.isIntersecting)) void list.more();
-    }, { rootMargin: "800px" });
+    const watcher = new IntersectionObserver(
+      (entries) => {
+        if (entries.some((each) => each.isIntersecting)) void list.more();
+      },
+      { rootMargin: "800px" },
+    );
     if (end.current) watcher.observe(end.current);
     return () => watcher.disconnect();
   });
   // A page that is empty, or short, may have a next one that is not.
   useEffect(() => {
-    if (list.loaded?.next && list.loaded.jobs.length < PAGE / 2 && list.loaded.pages === 1) void list.more();
+    if (list.loaded?.next && list.loaded.jobs.length < PAGE / 2 && list.loaded.pages === 1)
+      void list.more();
   }, [list.loaded]);
   useListKeys(() => setChosen(new Set()));
 
@@ -268,21 +148,31 @@ function List({ filter }: { filter: Filter }) {
     <>
       {list.problem ? <Trouble problem={list.problem} retry={list.restart} /> : null}
       {list.fresh.length ? (
-        <button type="button" class="fresh" onClick={() => {
-          scrollTo(0, 0);
-          list.restart();
-        }}>
-          {list.fresh.length >= PAGE ? `${PAGE} or more new jobs` : plural(list.fresh.length, "new job")}: show
+        <button
+          type="button"
+          class="fresh"
+          onClick={() => {
+            scrollTo(0, 0);
+            list.restart();
+          }}
+        >
+          {list.fresh.length >= PAGE
+            ? `${PAGE} or more new jobs`
+            : plural(list.fresh.length, "new job")}
+          : show
         </button>
       ) : null}
       {jobs === undefined && !list.problem ? <Skeleton rows={14} /> : null}
       {isPlain(filter) || !jobs?.length ? null : <Matches filter={filter} />}
       {jobs?.length ? (
-        <JobRows jobs={jobs} chosen={mayChange ? chosen : undefined}
+        <JobRows
+          jobs={jobs}
+          chosen={mayChange ? chosen : undefined}
           choose={(next) => {
             setAll(false);
             setChosen(next);
-          }} />
+          }}
+        />
       ) : null}
       {jobs && !jobs.length && !list.loaded?.next ? <Nothing filter={filter} /> : null}
       <div class="list-end" ref={end}>
@@ -290,15 +180,24 @@ function List({ filter }: { filter: Filter }) {
         {list.loaded?.next && !list.isBusy ? (
           <Button onClick={() => void list.more()}>Go on</Button>
         ) : null}
-        {jobs?.length && !list.loaded?.next ? <p class="soft">{plural(jobs.length, "job")}, and no more.</p> : null}
+        {jobs?.length && !list.loaded?.next ? (
+          <p class="soft">{plural(jobs.length, "job")}, and no more.</p>
+        ) : null}
       </div>
       {chosen.size ? (
-        <SelectionBar filter={filter} selected={selected} isAll={isAll} setAll={setAll}
-          isAllLoaded={selected.length === jobs?.length} hasMore={Boolean(list.loaded?.next)}
+        <SelectionBar
+          filter={filter}
+          selected={selected}
+          isAll={isAll}
+          setAll={setAll}
+          isAllLoaded={selected.length === jobs?.length}
+          hasMore={Boolean(list.loaded?.next)}
           clear={() => {
             setChosen(new Set());
             setAll(false);
-          }} done={done} />
+          }}
+          done={done}
+        />
       ) : null}
     </>
   );
@@ -330,7 +229,16 @@ function useListKeys(clear: () => void): void {
   });
 }
 
-function SelectionBar({ filter, selected, isAll, setAll, isAllLoaded, hasMore, clear, done }: {
+function SelectionBar({
+  filter,
+  selected,
+  isAll,
+  setAll,
+  isAllLoaded,
+  hasMore,
+  clear,
+  done,
+}: {
   filter: Filter;
   selected: Summary[];
   isAll: boolean;
@@ -352,7 +260,14 @@ function SelectionBar({ filter, selected, isAll, setAll, isAllLoaded, hasMore, c
     if (isAll) {
       const state = filter.state ?? (action === "retry" ? "dead" : undefined);
       const wanted: Filter = state ? { ...filter, state } : filter;
-      open(<BulkDialog action={action} filter={bulkFilter(wanted)} words={inWords(wanted)} changed={done} />);
+      open(
+        <BulkDialog
+          action={action}
+          filter={bulkFilter(wanted)}
+          words={inWords(wanted)}
+          changed={done}
+        />,
+      );
       return;
     }
     actOnSome(action, selected, done);
@@ -361,9 +276,13 @@ function SelectionBar({ filter, selected, isAll, setAll, isAllLoaded, hasMore, c
   const actions: Action[] = ["retry", "cancel", "delete"];
   return (
     <div class="selection" role="region" aria-label="Selected jobs">
-      <span><b>{isAll ? "All that match" : count(selected.length)}</b> selected</span>
+      <span>
+        <b>{isAll ? "All that match" : count(selected.length)}</b> selected
+      </span>
       {isAllLoaded && hasMore && !isAll ? (
-        <Button kind="ghost" onClick={() => setAll(true)}>Select all that match</Button>
+        <Button kind="ghost" onClick={() => setAll(true)}>
+          Select all that match
+        </Button>
       ) : null}
       <span class="gap" />
       {actions.map((action) => {
@@ -372,8 +291,14 @@ function SelectionBar({ filter, selected, isAll, setAll, isAllLoaded, hasMore, c
         const title = isOff ? REASONS[action] : "";
         const some = !isAll && fits && fits < selected.length ? ` ${fits}` : "";
         return (
-          <Button key={action} icon={action === "delete" ? "trash" : action} title={title} isDisabled={isOff}
-            kind={action === "delete" ? "danger" : "plain"} onClick={() => act(action)}>
+          <Button
+            key={action}
+            icon={action === "delete" ? "trash" : action}
+            title={title}
+            isDisabled={isOff}
+            kind={action === "delete" ? "danger" : "plain"}
+            onClick={() => act(action)}
+          >
             {VERBS[action] + some}
           </Button>
         );
@@ -400,14 +325,18 @@ function Nothing({ filter }: { filter: Filter }) {
       <Empty icon="jobs" title="No jobs yet">
         <p>Enqueue one from your program, or from a shell:</p>
         <Command>{`rowlock enqueue hello '{"name": "Ada"}'`}</Command>
-        <p>A worker runs it as soon as there is one: <code>rowlock worker</code></p>
+        <p>
+          A worker runs it as soon as there is one: <code>rowlock worker</code>
+        </p>
       </Empty>
     );
   }
   return (
     <Empty icon="search" title="No jobs match">
       <p>There are no {inWords(filter)}.</p>
-      <p><Button onClick={() => show({})}>Show all jobs</Button></p>
+      <p>
+        <Button onClick={() => show({})}>Show all jobs</Button>
+      </p>
     </Empty>
   );
 }

@@ -1,6 +1,15 @@
 import { count, duration, rate, share } from "../format.ts";
 import {
-  everyMs, isRange, loadHistory, percentiles, type Range, RANGES, type Series, throughput, timesOf, totalRuns,
+  everyMs,
+  isRange,
+  loadHistory,
+  percentiles,
+  type Range,
+  RANGES,
+  type Series,
+  throughput,
+  timesOf,
+  totalRuns,
 } from "../history.ts";
 import { useLive } from "../live.ts";
 import { route, to } from "../router.ts";
@@ -22,37 +31,67 @@ export function KindRates({ kinds }: { kinds: Kind[] }) {
   const range = currentRange();
   const hasHistory = may("read") && seesAll();
   const live = useLive(
-    (signal) => (hasHistory ? loadHistory(range, { by: "kind" }, signal) : Promise.resolve(undefined)),
-    everyMs(range), [range],
+    (signal) =>
+      hasHistory ? loadHistory(range, { by: "kind" }, signal) : Promise.resolve(undefined),
+    everyMs(range),
+    [range],
   );
   const series = new Map(live.data?.series.map((each) => [each.kind, each]));
   return (
     <>
-      {hasHistory ? <p class="range-line"><RangeSwitch range={range} path={["kinds"]} /></p> : null}
+      {hasHistory ? (
+        <div class="range-line">
+          <RangeSwitch range={range} path={["kinds"]} />
+        </div>
+      ) : null}
       <div class="table-wrap">
         <table class="table kinds">
           <thead>
             <tr>
-              <th>Kind</th><th>Queue</th><th class="number">Workers</th>
+              <th>Kind</th>
+              <th>Queue</th>
+              <th class="number">Workers</th>
               {hasHistory ? (
                 <>
-                  <th class="number">Runs</th><th class="number">Rate</th><th class="number">Failed</th>
-                  <th class="number">Run p50</th><th class="number">p95</th><th class="number">Wait p95</th>
+                  <th class="number">Runs</th>
+                  <th class="number">Rate</th>
+                  <th class="number">Failed</th>
+                  <th class="number">Run p50</th>
+                  <th class="number">p95</th>
+                  <th class="number">Wait p95</th>
                 </>
               ) : null}
-              <th><span class="hidden">Actions</span></th>
+              <th>
+                <span class="hidden">Actions</span>
+              </th>
             </tr>
           </thead>
           <tbody>
             {kinds.map((each) => (
               <tr key={each.kind}>
-                <th scope="row"><a class="name" href={to(["kinds", each.kind])}>{each.kind}</a></th>
+                <th scope="row">
+                  <a class="name" href={to(["kinds", each.kind])}>
+                    {each.kind}
+                  </a>
+                </th>
                 <td data-label="queue">{each.queue ?? <span class="soft">elsewhere</span>}</td>
-                <td class="number" data-label="workers">{each.workers || <span class="zero">0</span>}</td>
-                {hasHistory ? <Rates series={series.get(each.kind)} range={range} isLoaded={live.data !== undefined} /> : null}
+                <td class="number" data-label="workers">
+                  {each.workers || <span class="zero">0</span>}
+                </td>
+                {hasHistory ? (
+                  <Rates
+                    series={series.get(each.kind)}
+                    range={range}
+                    isLoaded={live.data !== undefined}
+                  />
+                ) : null}
                 <td class="row-actions">
                   {may("enqueue") ? (
-                    <a class="button ghost" href={to(["kinds", each.kind])} aria-label={`Enqueue ${each.kind}`}>
+                    <a
+                      class="button ghost"
+                      href={to(["kinds", each.kind])}
+                      aria-label={`Enqueue ${each.kind}`}
+                    >
                       <Icon name="plus" /> <span>Enqueue</span>
                     </a>
                   ) : null}
@@ -66,20 +105,41 @@ export function KindRates({ kinds }: { kinds: Kind[] }) {
   );
 }
 
-function Rates({ series, range, isLoaded }: { series: Series | undefined; range: Range; isLoaded: boolean }) {
+function Rates({
+  series,
+  range,
+  isLoaded,
+}: {
+  series: Series | undefined;
+  range: Range;
+  isLoaded: boolean;
+}) {
   const { succeeded, retrying, dead } = totalRuns(series);
   const runs = succeeded + retrying + dead;
   const empty = <span class="zero">{isLoaded ? "–" : ""}</span>;
-  const told = (seconds: number | null | undefined) => (seconds == null ? empty : duration(seconds));
+  const told = (seconds: number | null | undefined) =>
+    seconds == null ? empty : duration(seconds);
   const failed = retrying + dead;
   return (
     <>
-      <td class="number" data-label="runs">{runs ? count(runs) : empty}</td>
-      <td class="number" data-label="rate">{runs ? rate(runs / SECONDS[range]) : empty}</td>
-      <td class="number" data-label="failed">{runs ? <span class={failed ? "count-dead" : "zero"}>{share(failed, runs)}</span> : empty}</td>
-      <td class="number" data-label="run p50">{told(series?.total.run.p50)}</td>
-      <td class="number" data-label="run p95">{told(series?.total.run.p95)}</td>
-      <td class="number" data-label="wait p95">{told(series?.total.wait.p95)}</td>
+      <td class="number" data-label="runs">
+        {runs ? count(runs) : empty}
+      </td>
+      <td class="number" data-label="rate">
+        {runs ? rate(runs / SECONDS[range]) : empty}
+      </td>
+      <td class="number" data-label="failed">
+        {runs ? <span class={failed ? "count-dead" : "zero"}>{share(failed, runs)}</span> : empty}
+      </td>
+      <td class="number" data-label="run p50">
+        {told(series?.total.run.p50)}
+      </td>
+      <td class="number" data-label="run p95">
+        {told(series?.total.run.p95)}
+      </td>
+      <td class="number" data-label="wait p95">
+        {told(series?.total.wait.p95)}
+      </td>
     </>
   );
 }
@@ -88,7 +148,9 @@ function Rates({ series, range, isLoaded }: { series: Series | undefined; range:
 export function KindHistory({ kind }: { kind: string }) {
   const range = currentRange();
   const live = useLive(
-    (signal) => (seesAll() ? loadHistory(range, { kind }, signal) : Promise.resolve(undefined)), everyMs(range), [range],
+    (signal) => (seesAll() ? loadHistory(range, { kind }, signal) : Promise.resolve(undefined)),
+    everyMs(range),
+    [range],
   );
   if (!seesAll()) return null;
   const history = live.data;
@@ -97,20 +159,43 @@ export function KindHistory({ kind }: { kind: string }) {
   const text = RANGES.find((each) => each.range === range)!.text;
   return (
     <>
-      <p class="range-line">
+      <div class="range-line">
         <RangeSwitch range={range} path={["kinds", kind]} />
         <span class="soft">
-          {history ? `${count(succeeded)} succeeded, ${count(retrying)} to be tried again, ${count(dead)} given up in ${text}` : ""}
+          {history
+            ? `${count(succeeded)} succeeded, ${count(retrying)} to be tried again, ` +
+              `${count(dead)} given up in ${text}`
+            : ""}
         </span>
-      </p>
+      </div>
       <div class="charts charts-three">
         {history ? (
           <>
-            <Panel title="Throughput"><Chart times={timesOf(history)} lines={throughput(history, series)} format={rate} label="Throughput" height={150} /></Panel>
-            <Panel title="Run time"><Chart times={timesOf(history)} lines={percentiles(history, series, "run")} format={duration} label="Run time" height={150} /></Panel>
-            <Panel title="Spread of run times"><Histogram series={series} /></Panel>
+            <Panel title="Throughput">
+              <Chart
+                times={timesOf(history)}
+                lines={throughput(history, series)}
+                format={rate}
+                label="Throughput"
+                height={150}
+              />
+            </Panel>
+            <Panel title="Run time">
+              <Chart
+                times={timesOf(history)}
+                lines={percentiles(history, series, "run")}
+                format={duration}
+                label="Run time"
+                height={150}
+              />
+            </Panel>
+            <Panel title="Spread of run times">
+              <Histogram series={series} />
+            </Panel>
           </>
-        ) : [0, 1, 2].map((each) => <section class="panel chart-bone" key={each} />)}
+        ) : (
+          [0, 1, 2].map((each) => <section class="panel chart-bone" key={each} />)
+        )}
       </div>
     </>
   );
@@ -124,8 +209,12 @@ function Histogram({ series }: { series: Series | undefined }) {
     <ol class="histogram">
       {buckets.map((each, place) => (
         <li key={place}>
-          <span class="histogram-label">{each.up_to === null ? "more" : `≤ ${duration(each.up_to)}`}</span>
-          <span class="histogram-bar"><span style={{ width: `${Math.max(1, (each.count / most) * 100)}%` }} /></span>
+          <span class="histogram-label">
+            {each.up_to === null ? "more" : `≤ ${duration(each.up_to)}`}
+          </span>
+          <span class="histogram-bar">
+            <span style={{ width: `${Math.max(1, (each.count / most) * 100)}%` }} />
+          </span>
           <span class="histogram-count">{count(each.count)}</span>
         </li>
       ))}

@@ -4,7 +4,17 @@ import { type JsonObject, stringify } from "../json.ts";
 import { useLive } from "../live.ts";
 import { to } from "../router.ts";
 import { may } from "../session.ts";
-import { Button, Command, Empty, Head, KindLink, Skeleton, StateBadge, Time, Trouble } from "../ui/basics.tsx";
+import {
+  Button,
+  Command,
+  Empty,
+  Head,
+  KindLink,
+  Skeleton,
+  StateBadge,
+  Time,
+  Trouble,
+} from "../ui/basics.tsx";
 import { attempt, tell } from "../ui/toasts.tsx";
 
 export type Schedule = Omit<Schemas["Schedule"], "payload"> & { payload: JsonObject };
@@ -33,7 +43,10 @@ export function Schedules() {
   const schedules = live.data;
   return (
     <>
-      <Head title="Schedules" sub="Jobs that are enqueued at their times, once each, however many schedulers there are." />
+      <Head
+        title="Schedules"
+        sub="Jobs that are enqueued at their times, once each, however many schedulers there are."
+      />
       {live.problem ? <Trouble problem={live.problem} retry={live.refresh} /> : null}
       {schedules === undefined && !live.problem ? <Skeleton /> : null}
       {schedules?.length === 0 ? (
@@ -44,7 +57,9 @@ export function Schedules() {
       ) : null}
       {schedules?.length ? (
         <ul class="cards">
-          {schedules.map((each) => <Card key={each.name} schedule={each} refresh={live.refresh} />)}
+          {schedules.map((each) => (
+            <Card key={each.name} schedule={each} refresh={live.refresh} />
+          ))}
         </ul>
       ) : null}
     </>
@@ -57,21 +72,51 @@ function Card({ schedule, refresh }: { schedule: Schedule; refresh: () => void }
   return (
     <li class={`card schedule ${schedule.is_paused ? "card-still" : ""}`}>
       <div class="card-main">
-        <h2>{schedule.name} {schedule.is_paused ? <span class="tag tag-warn">paused</span> : null}</h2>
+        <h2>
+          {schedule.name} {schedule.is_paused ? <span class="tag tag-warn">paused</span> : null}
+        </h2>
         <p class="when">
           {sentence ?? <code>{schedule.cron}</code>}
-          <span class="soft"> {schedule.timezone}{sentence ? <> · <code>{schedule.cron}</code></> : null}</span>
+          <span class="soft">
+            {" "}
+            {schedule.timezone}
+            {sentence ? (
+              <>
+                {" "}
+                · <code>{schedule.cron}</code>
+              </>
+            ) : null}
+          </span>
         </p>
         <p class="soft">
           Enqueues <KindLink kind={schedule.kind} /> in <span class="name">{schedule.queue}</span>
-          {payload === "{}" ? null : <> with <code class="inline-json" title={payload}>{payload}</code></>}
+          {payload === "{}" ? null : (
+            <>
+              {" "}
+              with{" "}
+              <code class="inline-json" title={payload}>
+                {payload}
+              </code>
+            </>
+          )}
           {schedule.source === "code" ? " · declared in code" : ""}
-          {" · "}{MISSED[schedule.missed]}
+          {" · "}
+          {MISSED[schedule.missed]}
         </p>
       </div>
       <dl class="card-facts">
-        <div><dt>Next</dt><dd><Next schedule={schedule} /></dd></div>
-        <div><dt>Last</dt><dd><Last schedule={schedule} /></dd></div>
+        <div>
+          <dt>Next</dt>
+          <dd>
+            <Next schedule={schedule} />
+          </dd>
+        </div>
+        <div>
+          <dt>Last</dt>
+          <dd>
+            <Last schedule={schedule} />
+          </dd>
+        </div>
       </dl>
       {may("admin") ? <Actions schedule={schedule} refresh={refresh} /> : null}
     </li>
@@ -90,7 +135,18 @@ function Next({ schedule }: { schedule: Schedule }) {
   return (
     <>
       <Time at={schedule.next_at} />
-      {later.length ? <span class="soft"> then {later.map((each, place) => <span key={each}>{place ? ", " : ""}<Time at={each} /></span>)}</span> : null}
+      {later.length ? (
+        <span class="soft">
+          {" "}
+          then{" "}
+          {later.map((each, place) => (
+            <span key={each}>
+              {place ? ", " : ""}
+              <Time at={each} />
+            </span>
+          ))}
+        </span>
+      ) : null}
     </>
   );
 }
@@ -102,7 +158,9 @@ function Last({ schedule }: { schedule: Schedule }) {
     <>
       <Time at={schedule.last_at} />{" "}
       {schedule.last_job_id ? (
-        <a href={to(["jobs", schedule.last_job_id])}>{state ? <StateBadge state={state} /> : "its job"}</a>
+        <a href={to(["jobs", schedule.last_job_id])}>
+          {state ? <StateBadge state={state} /> : "its job"}
+        </a>
       ) : null}
     </>
   );
@@ -134,10 +192,18 @@ function Actions({ schedule, refresh }: { schedule: Schedule; refresh: () => voi
   }
   return (
     <div class="card-actions">
-      <Button icon="play" onClick={runNow} label={`Run now: ${schedule.name}`}>Run now</Button>
-      {schedule.is_paused
-        ? <Button icon="play" onClick={() => turn("resume")} label={`Resume ${schedule.name}`}>Resume</Button>
-        : <Button icon="pause" onClick={() => turn("pause")} label={`Pause ${schedule.name}`}>Pause</Button>}
+      <Button icon="play" onClick={runNow} label={`Run now: ${schedule.name}`}>
+        Run now
+      </Button>
+      {schedule.is_paused ? (
+        <Button icon="play" onClick={() => turn("resume")} label={`Resume ${schedule.name}`}>
+          Resume
+        </Button>
+      ) : (
+        <Button icon="pause" onClick={() => turn("pause")} label={`Pause ${schedule.name}`}>
+          Pause
+        </Button>
+      )}
     </div>
   );
 }

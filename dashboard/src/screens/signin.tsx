@@ -29,12 +29,24 @@ export function SignIn() {
       <h1>Sign in to rowlock</h1>
       <form class="signin" onSubmit={enter}>
         <label for="token">Token</label>
-        <input id="token" type="password" autocomplete="off" spellcheck={false} required autofocus
-          value={text} onInput={(event) => setText(event.currentTarget.value)} />
-        <Button type="submit" kind="primary" isDisabled={isBusy}>Sign in</Button>
+        <input
+          id="token"
+          type="password"
+          autocomplete="off"
+          spellcheck={false}
+          required
+          autofocus
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+        />
+        <Button type="submit" kind="primary" isDisabled={isBusy}>
+          Sign in
+        </Button>
       </form>
       {problem ? <Trouble problem={problem} /> : null}
-      <p class="soft">Make one where rowlock is installed; <code>read</code> looks, <code>admin</code> changes:</p>
+      <p class="soft">
+        Make one where rowlock is installed; <code>read</code> looks, <code>admin</code> changes:
+      </p>
       <Command>rowlock tokens create me --scope admin --expires 30d</Command>
       <p class="soft small">
         It is kept for this tab only, and forgotten when the tab is closed: no cookie that the

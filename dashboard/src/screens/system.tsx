@@ -22,16 +22,31 @@ export function System() {
   const info = live.data;
   return (
     <>
-      <Head title="System" sub={info ? `rowlock ${info.version} on ${STORES[info.store] ?? info.store} ${info.store_version}` : undefined}>
-        <a class="button" href="docs">API reference</a>
+      <Head
+        title="System"
+        sub={
+          info
+            ? `rowlock ${info.version} on ${STORES[info.store] ?? info.store} ${info.store_version}`
+            : undefined
+        }
+      >
+        <a class="button" href="docs">
+          API reference
+        </a>
       </Head>
       {live.problem ? <Trouble problem={live.problem} retry={live.refresh} /> : null}
       {!info && !live.problem ? <Skeleton /> : null}
       {info ? (
         <div class="panels">
-          <Panel title="Store"><Store info={info} /></Panel>
-          <Panel title="Health"><Health info={info} /></Panel>
-          <Panel title="Migrations"><Migrations info={info} /></Panel>
+          <Panel title="Store">
+            <Store info={info} />
+          </Panel>
+          <Panel title="Health">
+            <Health info={info} />
+          </Panel>
+          <Panel title="Migrations">
+            <Migrations info={info} />
+          </Panel>
         </div>
       ) : null}
       {may("admin") ? <Tokens /> : null}
@@ -44,42 +59,101 @@ const STORES: Record<string, string> = { sqlite: "SQLite", postgres: "PostgreSQL
 
 function Store({ info }: { info: Info }) {
   return (
-    <Facts facts={[
-      ["Store", `${STORES[info.store] ?? info.store} ${info.store_version}`],
-      ["Size", bytes(info.size_bytes)],
-      ...(info.wal_bytes == null ? [] : [["Write-ahead log", bytes(info.wal_bytes)] as [string, string]]),
-      ["Schema", info.schema],
-      ["Its clock", <Time at={info.now} />],
-      ["Python", info.python],
-      ["Access", info.is_open ? "open to everybody on this machine" : "by token"],
-    ]} />
+    <Facts
+      facts={[
+        ["Store", `${STORES[info.store] ?? info.store} ${info.store_version}`],
+        ["Size", bytes(info.size_bytes)],
+        ...(info.wal_bytes == null
+          ? []
+          : [["Write-ahead log", bytes(info.wal_bytes)] as [string, string]]),
+        ["Schema", info.schema],
+        ["Its clock", <Time at={info.now} />],
+        ["Python", info.python],
+        ["Access", info.is_open ? "open to everybody on this machine" : "by token"],
+      ]}
+    />
   );
 }
 
 function Verdict({ isGood, text }: { isGood: boolean; text: string }) {
-  return <><span class={`tag ${isGood ? "tag-good" : "tag-bad"}`}>{isGood ? "well" : "look"}</span> {text}</>;
+  return (
+    <>
+      <span class={`tag ${isGood ? "tag-good" : "tag-bad"}`}>{isGood ? "well" : "look"}</span>{" "}
+      {text}
+    </>
+  );
 }
 
 function Health({ info }: { info: Info }) {
-  const { connections, dead_tuples: tuples, oldest_transaction: oldest, expired_leases: leases } = info;
+  const {
+    connections,
+    dead_tuples: tuples,
+    oldest_transaction: oldest,
+    expired_leases: leases,
+  } = info;
   const facts: [string, preact.ComponentChildren][] = [
-    ["Leases", <Verdict isGood={!leases.count} text={leases.count ? `${count(leases.count)} ran out ${duration(leases.oldest_seconds)} ago, and nobody took them` : "none is left behind"} />],
+    [
+      "Leases",
+      <Verdict
+        isGood={!leases.count}
+        text={
+          leases.count
+            ? `${count(leases.count)} ran out ${duration(leases.oldest_seconds)} ago, and are nobody's`
+            : "none is left behind"
+        }
+      />,
+    ],
   ];
   if (info.wal_bytes != null) {
-    facts.push(["Log", <Verdict isGood={info.wal_bytes < WAL_BYTES_MANY} text={`${bytes(info.wal_bytes)} wait to be folded into the file`} />]);
+    facts.push([
+      "Log",
+      <Verdict
+        isGood={info.wal_bytes < WAL_BYTES_MANY}
+        text={`${bytes(info.wal_bytes)} wait to be folded into the file`}
+      />,
+    ]);
   }
   if (connections) {
-    facts.push(["Connections", <Verdict isGood={connections.used < connections.limit * 0.8} text={`${connections.used} of ${connections.limit}`} />]);
+    facts.push([
+      "Connections",
+      <Verdict
+        isGood={connections.used < connections.limit * 0.8}
+        text={`${connections.used} of ${connections.limit}`}
+      />,
+    ]);
   }
   if (tuples) {
-    const vacuum = tuples.vacuum_seconds == null ? "vacuum has not come yet" : `vacuum came ${duration(tuples.vacuum_seconds)} ago`;
-    facts.push(["Dead tuples", <Verdict isGood={tuples.dead < DEAD_TUPLES_MANY} text={`${count(tuples.dead)} beside ${count(tuples.live)} live, ${vacuum}`} />]);
+    const vacuum =
+      tuples.vacuum_seconds == null
+        ? "vacuum has not come yet"
+        : `vacuum came ${duration(tuples.vacuum_seconds)} ago`;
+    facts.push([
+      "Dead tuples",
+      <Verdict
+        isGood={tuples.dead < DEAD_TUPLES_MANY}
+        text={`${count(tuples.dead)} beside ${count(tuples.live)} live, ${vacuum}`}
+      />,
+    ]);
   }
   if (info.store === "postgres") {
-    facts.push(["Oldest transaction", <Verdict isGood={!oldest || oldest.seconds < OLD_TRANSACTION_SECONDS}
-      text={oldest ? `${duration(oldest.seconds)}, ${oldest.state}, held by ${oldest.user}${oldest.application ? ` (${oldest.application})` : ""}${oldest.pid ? `, process ${oldest.pid}` : ", prepared"}` : "none is open"} />]);
+    facts.push([
+      "Oldest transaction",
+      <Verdict
+        isGood={!oldest || oldest.seconds < OLD_TRANSACTION_SECONDS}
+        text={
+          oldest
+            ? `${duration(oldest.seconds)}, ${oldest.state}, held by ${holder(oldest)}`
+            : "none is open"
+        }
+      />,
+    ]);
   }
   return <Facts facts={facts} />;
+}
+
+function holder(oldest: Schemas["OldestTransaction"]): string {
+  const program = oldest.application ? ` (${oldest.application})` : "";
+  return `${oldest.user}${program}, ${oldest.pid ? `process ${oldest.pid}` : "prepared"}`;
 }
 
 function Migrations({ info }: { info: Info }) {
@@ -89,7 +163,9 @@ function Migrations({ info }: { info: Info }) {
         <li key={each.number}>
           <span class="soft">{String(each.number).padStart(4, "0")}</span>
           <span class="grow">{each.name.replaceAll("_", " ")}</span>
-          <span class={`tag ${each.is_applied ? "tag-good" : "tag-bad"}`}>{each.is_applied ? "applied" : "missing"}</span>
+          <span class={`tag ${each.is_applied ? "tag-good" : "tag-bad"}`}>
+            {each.is_applied ? "applied" : "missing"}
+          </span>
         </li>
       ))}
     </ol>
@@ -97,14 +173,32 @@ function Migrations({ info }: { info: Info }) {
 }
 
 function Tokens() {
-  const live = useLive((signal) => get<Schemas["Tokens"]>("v1/tokens", {}, signal), EVERY_MS * 4, []);
+  const live = useLive(
+    (signal) => get<Schemas["Tokens"]>("v1/tokens", {}, signal),
+    EVERY_MS * 4,
+    [],
+  );
   return (
-    <Panel title="Tokens" class="below" aside={<Button icon="plus" onClick={() => open(<NewToken refresh={live.refresh} />)}>New token</Button>}>
+    <Panel
+      title="Tokens"
+      class="below"
+      aside={
+        <Button icon="plus" onClick={() => open(<NewToken refresh={live.refresh} />)}>
+          New token
+        </Button>
+      }
+    >
       {live.problem ? <Trouble problem={live.problem} retry={live.refresh} /> : null}
-      {live.data?.tokens.length === 0 ? <p class="soft">None was made: on this machine the server is open to everybody. The first one closes it.</p> : null}
+      {live.data?.tokens.length === 0 ? (
+        <p class="soft">
+          None was made: on this machine the server is open to everybody. The first one closes it.
+        </p>
+      ) : null}
       {live.data?.tokens.length ? (
         <ul class="lines">
-          {live.data.tokens.map((each) => <TokenLine key={each.id} token={each} refresh={live.refresh} />)}
+          {live.data.tokens.map((each) => (
+            <TokenLine key={each.id} token={each} refresh={live.refresh} />
+          ))}
         </ul>
       ) : null}
       {!live.data && !live.problem ? <Skeleton rows={3} /> : null}
@@ -113,25 +207,56 @@ function Tokens() {
 }
 
 function TokenLine({ token, refresh }: { token: Token; refresh: () => void }) {
-  const isOver = token.revoked_at !== null || (token.expires_at !== null && Date.parse(token.expires_at) < Date.now());
+  const isOver =
+    token.revoked_at !== null ||
+    (token.expires_at !== null && Date.parse(token.expires_at) < Date.now());
   return (
     <li class="wrap">
-      <span class="grow name"><b>{token.name}</b> <code>{token.id}</code></span>
-      {token.scopes.map((each) => <span class="tag" key={each}>{each}</span>)}
+      <span class="grow name">
+        <b>{token.name}</b> <code>{token.id}</code>
+      </span>
+      {token.scopes.map((each) => (
+        <span class="tag" key={each}>
+          {each}
+        </span>
+      ))}
       {token.tenant ? <span class="soft">of {token.tenant}</span> : null}
       <span class="soft">
-        {token.revoked_at ? <>revoked <Time at={token.revoked_at} /></> : token.expires_at ? <>{isOver ? "expired" : "expires"} <Time at={token.expires_at} /></> : "does not expire"}
+        {token.revoked_at ? (
+          <>
+            revoked <Time at={token.revoked_at} />
+          </>
+        ) : token.expires_at ? (
+          <>
+            {isOver ? "expired" : "expires"} <Time at={token.expires_at} />
+          </>
+        ) : (
+          "does not expire"
+        )}
       </span>
       {isOver ? null : (
-        <Button kind="danger" label={`Revoke ${token.name}`} onClick={() => open(
-          <Confirm title={`Revoke ${token.name}?`} verb="Revoke" isDanger act={async () => {
-            await remove(`v1/tokens/${part(token.id)}`);
-            tell(`${token.name} is revoked`);
-            refresh();
-          }}>
-            <p>Whoever uses it is refused at once. This can't be undone.</p>
-          </Confirm>,
-        )}>Revoke</Button>
+        <Button
+          kind="danger"
+          label={`Revoke ${token.name}`}
+          onClick={() =>
+            open(
+              <Confirm
+                title={`Revoke ${token.name}?`}
+                verb="Revoke"
+                isDanger
+                act={async () => {
+                  await remove(`v1/tokens/${part(token.id)}`);
+                  tell(`${token.name} is revoked`);
+                  refresh();
+                }}
+              >
+                <p>Whoever uses it is refused at once. This can't be undone.</p>
+              </Confirm>,
+            )
+          }
+        >
+          Revoke
+        </Button>
       )}
     </li>
   );
@@ -165,9 +290,19 @@ function NewToken({ refresh }: { refresh: () => void }) {
   }
   if (made) {
     return (
-      <Dialog title="The token is made" footer={<Button kind="primary" onClick={close}>Done</Button>}>
+      <Dialog
+        title="The token is made"
+        footer={
+          <Button kind="primary" onClick={close}>
+            Done
+          </Button>
+        }
+      >
         <p>Copy it now: it is shown this once.{isFirst ? " This tab goes on with it." : ""}</p>
-        <span class="command"><code>{made.token}</code><CopyButton text={made.token} label="Copy the token" /></span>
+        <span class="command">
+          <code>{made.token}</code>
+          <CopyButton text={made.token} label="Copy the token" />
+        </span>
       </Dialog>
     );
   }
@@ -175,15 +310,53 @@ function NewToken({ refresh }: { refresh: () => void }) {
     <Dialog title="New token">
       <form class="form" onSubmit={make}>
         {isFirst ? <p class="soft">It is the first: from then on everybody needs one.</p> : null}
-        <div class="field"><label for="token-name">Name</label><input id="token-name" required value={name} onInput={(event) => setName(event.currentTarget.value)} /></div>
-        <div class="field"><label for="token-scope">Scope</label>
-          <select id="token-scope" value={scope} onChange={(event) => setScope(event.currentTarget.value)}>
-            {["read", "enqueue", "work", "admin"].map((each) => <option key={each}>{each}</option>)}
-          </select></div>
-        <div class="field"><label for="token-tenant">Tenant<small>all, if empty</small></label><input id="token-tenant" value={tenant} onInput={(event) => setTenant(event.currentTarget.value)} /></div>
-        <div class="field"><label for="token-days">Days that it holds<small>for ever, if empty</small></label><input id="token-days" inputMode="numeric" pattern="[0-9]*" value={days} onInput={(event) => setDays(event.currentTarget.value)} /></div>
+        <div class="field">
+          <label for="token-name">Name</label>
+          <input
+            id="token-name"
+            required
+            value={name}
+            onInput={(event) => setName(event.currentTarget.value)}
+          />
+        </div>
+        <div class="field">
+          <label for="token-scope">Scope</label>
+          <select
+            id="token-scope"
+            value={scope}
+            onChange={(event) => setScope(event.currentTarget.value)}
+          >
+            {["read", "enqueue", "work", "admin"].map((each) => (
+              <option key={each}>{each}</option>
+            ))}
+          </select>
+        </div>
+        <div class="field">
+          <label for="token-tenant">
+            Tenant<small>all, if empty</small>
+          </label>
+          <input
+            id="token-tenant"
+            value={tenant}
+            onInput={(event) => setTenant(event.currentTarget.value)}
+          />
+        </div>
+        <div class="field">
+          <label for="token-days">
+            Days that it holds<small>for ever, if empty</small>
+          </label>
+          <input
+            id="token-days"
+            inputMode="numeric"
+            pattern="[0-9]*"
+            value={days}
+            onInput={(event) => setDays(event.currentTarget.value)}
+          />
+        </div>
         {problem ? <Trouble problem={problem} /> : null}
-        <Button type="submit" kind="primary">Make it</Button>
+        <Button type="submit" kind="primary">
+          Make it
+        </Button>
       </form>
     </Dialog>
   );
@@ -192,11 +365,18 @@ function NewToken({ refresh }: { refresh: () => void }) {
 function Audit() {
   const [pages, setPages] = useState<Schemas["AuditEntry"][]>([]);
   const [next, setNext] = useState<string | null | undefined>(undefined);
-  const live = useLive((signal) => get<Schemas["AuditPage"]>("v1/audit", { limit: 25 }, signal), EVERY_MS, []);
+  const live = useLive(
+    (signal) => get<Schemas["AuditPage"]>("v1/audit", { limit: 25 }, signal),
+    EVERY_MS,
+    [],
+  );
   const following = next === undefined ? live.data?.next : next;
   const entries = [...(live.data?.entries ?? []), ...pages];
   async function more(): Promise<void> {
-    const page = await get<Schemas["AuditPage"]>("v1/audit", { limit: 50, cursor: following ?? undefined });
+    const page = await get<Schemas["AuditPage"]>("v1/audit", {
+      limit: 50,
+      cursor: following ?? undefined,
+    });
     setPages([...pages, ...page.entries]);
     setNext(page.next);
   }
@@ -204,15 +384,23 @@ function Audit() {
     <Panel title="Who did what" class="below">
       {live.problem ? <Trouble problem={live.problem} retry={live.refresh} /> : null}
       {!live.data && !live.problem ? <Skeleton rows={4} /> : null}
-      {live.data && !entries.length ? <p class="soft">Nothing has been changed over HTTP in the last 90 days.</p> : null}
+      {live.data && !entries.length ? (
+        <p class="soft">Nothing has been changed over HTTP in the last 90 days.</p>
+      ) : null}
       <ul class="lines audit">
         {entries.map((each) => (
           <li key={each.id} class="wrap">
-            <span class="soft audit-when"><Time at={each.at} /></span>
+            <span class="soft audit-when">
+              <Time at={each.at} />
+            </span>
             <b>{each.actor}</b>
             <span class="tag">{each.action}</span>
-            <code class="grow" title={each.target}>{each.target}</code>
-            <code class="soft audit-detail" title={stringify(each.detail as JsonObject, 0)}>{stringify(each.detail as JsonObject, 0)}</code>
+            <code class="grow" title={each.target}>
+              {each.target}
+            </code>
+            <code class="soft audit-detail" title={stringify(each.detail as JsonObject, 0)}>
+              {stringify(each.detail as JsonObject, 0)}
+            </code>
           </li>
         ))}
       </ul>

@@ -29,7 +29,14 @@ export function Workers() {
   const running = found?.workers.reduce((sum, each) => sum + each.running.length, 0) ?? 0;
   return (
     <>
-      <Head title="Workers" sub={found?.workers.length ? `${plural(found.workers.length, "worker")}, ${plural(running, "job")} running.` : undefined} />
+      <Head
+        title="Workers"
+        sub={
+          found?.workers.length
+            ? `${plural(found.workers.length, "worker")}, ${plural(running, "job")} running.`
+            : undefined
+        }
+      />
       {live.problem ? <Trouble problem={live.problem} retry={live.refresh} /> : null}
       {!found && !live.problem ? <Skeleton /> : null}
       {found?.workers.length === 0 ? (
@@ -38,21 +45,27 @@ export function Workers() {
           <Command>rowlock --app shop:app worker</Command>
         </Empty>
       ) : null}
-      {found?.workers.length ? (
-        families(found.workers).map(([name, workers]) => (
-          <section class="family" key={name}>
-            {workers.length > 1 ? <h2>{name} <span class="soft">{plural(workers.length, "child", "children")}</span></h2> : null}
-            <ul class="cards">
-              {workers.map((each) => <Card key={each.id} worker={each} running={found.running} />)}
-            </ul>
-          </section>
-        ))
-      ) : null}
+      {found?.workers.length
+        ? families(found.workers).map(([name, workers]) => (
+            <section class="family" key={name}>
+              {workers.length > 1 ? (
+                <h2>
+                  {name} <span class="soft">{plural(workers.length, "child", "children")}</span>
+                </h2>
+              ) : null}
+              <ul class="cards">
+                {workers.map((each) => (
+                  <Card key={each.id} worker={each} running={found.running} />
+                ))}
+              </ul>
+            </section>
+          ))
+        : null}
     </>
   );
 }
 
-/** The children of a supervisor, by what their names have in common: host, process, number, chance. */
+/** The children of a supervisor, by what their names share: host and process, then a number. */
 function families(workers: Worker[]): [string, Worker[]][] {
   const found = new Map<string, Worker[]>();
   for (const worker of workers) {
@@ -67,20 +80,50 @@ function Card({ worker, running }: { worker: Worker; running: Map<string, Summar
   return (
     <li class="card worker">
       <div class="card-main">
-        <h2>{worker.host || worker.id} {worker.pid ? <span class="soft">process {worker.pid}</span> : null}
-          {isSilent ? <span class="tag tag-bad">silent</span> : null}</h2>
-        <p class="soft"><code>{worker.id}</code></p>
+        <h2>
+          {worker.host || worker.id}{" "}
+          {worker.pid ? <span class="soft">process {worker.pid}</span> : null}
+          {isSilent ? <span class="tag tag-bad">silent</span> : null}
+        </h2>
+        <p class="soft">
+          <code>{worker.id}</code>
+        </p>
         <p class="soft">
           Serves {worker.queues.length ? worker.queues.join(", ") : "all queues"}
           {worker.kinds.length ? ` · ${plural(worker.kinds.length, "kind")}` : ""}
         </p>
       </div>
       <dl class="card-facts">
-        <div><dt>Slots</dt><dd><Slots worker={worker} /></dd></div>
-        {worker.memory_bytes == null ? null : <div><dt>Memory</dt><dd>{bytes(worker.memory_bytes)}</dd></div>}
-        {worker.lost ? <div><dt>Lost</dt><dd class="count-dead">{plural(worker.lost, "lease")}</dd></div> : null}
-        <div><dt>Beat</dt><dd><Time at={worker.last_beat_at} empty="never" /></dd></div>
-        <div><dt>Since</dt><dd><Time at={worker.started_at} empty="unknown" /></dd></div>
+        <div>
+          <dt>Slots</dt>
+          <dd>
+            <Slots worker={worker} />
+          </dd>
+        </div>
+        {worker.memory_bytes == null ? null : (
+          <div>
+            <dt>Memory</dt>
+            <dd>{bytes(worker.memory_bytes)}</dd>
+          </div>
+        )}
+        {worker.lost ? (
+          <div>
+            <dt>Lost</dt>
+            <dd class="count-dead">{plural(worker.lost, "lease")}</dd>
+          </div>
+        ) : null}
+        <div>
+          <dt>Beat</dt>
+          <dd>
+            <Time at={worker.last_beat_at} empty="never" />
+          </dd>
+        </div>
+        <div>
+          <dt>Since</dt>
+          <dd>
+            <Time at={worker.started_at} empty="unknown" />
+          </dd>
+        </div>
       </dl>
       <Running worker={worker} running={running} />
     </li>
@@ -108,14 +151,26 @@ function Running({ worker, running }: { worker: Worker; running: Map<string, Sum
         const job = running.get(id);
         return (
           <li key={id}>
-            <a class="name" href={to(["jobs", id])}>{job?.kind ?? "job"}</a>
+            <a class="name" href={to(["jobs", id])}>
+              {job?.kind ?? "job"}
+            </a>
             <span class="id soft">{shortId(id)}</span>
-            <span class="grow soft">{job?.progress ? `${Math.round(job.progress.fraction * 100)} % ${job.progress.text}` : ""}</span>
-            {job?.started_at ? <span class="soft">for <Age since={job.started_at} /></span> : null}
+            <span class="grow soft">
+              {job?.progress
+                ? `${Math.round(job.progress.fraction * 100)} % ${job.progress.text}`
+                : ""}
+            </span>
+            {job?.started_at ? (
+              <span class="soft">
+                for <Age since={job.started_at} />
+              </span>
+            ) : null}
           </li>
         );
       })}
-      {worker.running.length > SHOWN_MAX ? <li class="soft">and {worker.running.length - SHOWN_MAX} more</li> : null}
+      {worker.running.length > SHOWN_MAX ? (
+        <li class="soft">and {worker.running.length - SHOWN_MAX} more</li>
+      ) : null}
     </ul>
   );
 }

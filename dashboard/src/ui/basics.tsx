@@ -25,14 +25,22 @@ export function Time({ at, empty = "–" }: { at: string | null | undefined; emp
   const moment = at ? Date.parse(at) : 0;
   const text = useComputed(() => (moment ? relative(moment, now.value) : empty));
   if (!at) return <span class="soft">{empty}</span>;
-  return <time dateTime={at} title={exact(new Date(moment))}>{text}</time>;
+  return (
+    <time dateTime={at} title={exact(new Date(moment))}>
+      {text}
+    </time>
+  );
 }
 
 /** How long since then, without "ago"; it grows by itself. */
 export function Age({ since }: { since: string }) {
   const moment = Date.parse(since);
   const text = useComputed(() => coarse(Math.max(0, (now.value - moment) / 1000)));
-  return <time dateTime={since} title={exact(new Date(moment))}>{text}</time>;
+  return (
+    <time dateTime={since} title={exact(new Date(moment))}>
+      {text}
+    </time>
+  );
 }
 
 export function Count({ value }: { value: Counted }) {
@@ -56,15 +64,25 @@ interface ButtonProps {
 export function Button(props: ButtonProps) {
   const { children, icon, onClick, kind = "plain", isDisabled, title, type = "button" } = props;
   return (
-    <button type={type} class={`button ${kind} ${props.class ?? ""}`} onClick={onClick}
-      disabled={isDisabled} title={title} aria-label={props.label}>
+    <button
+      type={type}
+      class={`button ${kind} ${props.class ?? ""}`}
+      onClick={onClick}
+      disabled={isDisabled}
+      title={title}
+      aria-label={props.label}
+    >
       {icon ? <Icon name={icon} /> : null}
       {children ? <span>{children}</span> : null}
     </button>
   );
 }
 
-export function Head({ title, sub, children }: {
+export function Head({
+  title,
+  sub,
+  children,
+}: {
   title: ComponentChildren;
   sub?: ComponentChildren;
   children?: ComponentChildren;
@@ -93,7 +111,11 @@ export function Trouble({ problem, retry }: { problem: Problem; retry?: () => vo
           </span>
         ))}
       </p>
-      {retry ? <Button icon="retry" onClick={retry}>Try again</Button> : null}
+      {retry ? (
+        <Button icon="retry" onClick={retry}>
+          Try again
+        </Button>
+      ) : null}
     </div>
   );
 }
@@ -104,14 +126,20 @@ export function sentence(text: string): string {
 }
 
 /** Nothing is here: why, and what to do next. */
-export function Empty({ icon, title, children }: {
+export function Empty({
+  icon,
+  title,
+  children,
+}: {
   icon: IconName;
   title: string;
   children?: ComponentChildren;
 }) {
   return (
     <div class="empty">
-      <span class="empty-icon"><Icon name={icon} size={24} /></span>
+      <span class="empty-icon">
+        <Icon name={icon} size={24} />
+      </span>
       <h2>{title}</h2>
       <div class="empty-text">{children}</div>
     </div>
@@ -147,7 +175,9 @@ export function CopyButton({ text, label }: { text: string; label: string }) {
 export function Skeleton({ rows = 8, kind = "rows" }: { rows?: number; kind?: string }) {
   return (
     <div class={`skeleton skeleton-${kind}`} role="status" aria-label="Loading">
-      {Array.from({ length: rows }, (_, place) => <span class="bone" key={place} />)}
+      {Array.from({ length: rows }, (_, place) => (
+        <span class="bone" key={place} />
+      ))}
     </div>
   );
 }
@@ -155,22 +185,41 @@ export function Skeleton({ rows = 8, kind = "rows" }: { rows?: number; kind?: st
 export function Meter({ value, label }: { value: number; label: string }) {
   const percent = Math.round(Math.min(1, Math.max(0, value)) * 100);
   return (
-    <span class="meter" role="progressbar" aria-valuenow={percent} aria-valuemin={0}
-      aria-valuemax={100} aria-label={label}>
+    <span
+      class="meter"
+      role="progressbar"
+      aria-valuenow={percent}
+      aria-valuemin={0}
+      aria-valuemax={100}
+      aria-label={label}
+    >
       <span style={{ width: `${percent}%` }} />
     </span>
   );
 }
 
 export function KindLink({ kind }: { kind: string }) {
-  return <a href={to(["kinds", kind])} class="name">{kind}</a>;
+  return (
+    <a href={to(["kinds", kind])} class="name">
+      {kind}
+    </a>
+  );
 }
 
 export function QueueLink({ queue }: { queue: string }) {
-  return <a href={to(["jobs"], { queue })} class="name soft-link">{queue}</a>;
+  return (
+    <a href={to(["jobs"], { queue })} class="name soft-link">
+      {queue}
+    </a>
+  );
 }
 
-export function Panel({ title, children, aside, class: name = "" }: {
+export function Panel({
+  title,
+  children,
+  aside,
+  class: name = "",
+}: {
   title?: ComponentChildren;
   children: ComponentChildren;
   aside?: ComponentChildren;
@@ -179,7 +228,10 @@ export function Panel({ title, children, aside, class: name = "" }: {
   return (
     <section class={`panel ${name}`}>
       {title ? (
-        <div class="panel-head"><h2>{title}</h2>{aside}</div>
+        <div class="panel-head">
+          <h2>{title}</h2>
+          {aside}
+        </div>
       ) : null}
       {children}
     </section>
@@ -190,7 +242,10 @@ export function Facts({ facts }: { facts: [string, ComponentChildren][] }) {
   return (
     <dl class="facts">
       {facts.map(([name, value]) => (
-        <div key={name}><dt>{name}</dt><dd>{value}</dd></div>
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
       ))}
     </dl>
   );

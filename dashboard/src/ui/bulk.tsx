@@ -5,14 +5,30 @@ import { useEffect, useState } from "preact/hooks";
 
 import type { Problem, Schemas } from "../api.ts";
 import { counted, plural } from "../format.ts";
-import { type Action, bulks, type BulkFilter, dropBulk, preview, startBulk, VERBS } from "../jobs.ts";
+import {
+  type Action,
+  bulks,
+  type BulkFilter,
+  dropBulk,
+  preview,
+  startBulk,
+  VERBS,
+} from "../jobs.ts";
 import { asProblem } from "../live.ts";
 import { Button, Meter, Skeleton, Trouble } from "./basics.tsx";
 import { close, Dialog } from "./dialog.tsx";
 import { afterGrace } from "./toasts.tsx";
 
 /** Says how many fit before anything is done; `changed` is called once it has ended. */
-export function BulkDialog({ action, filter, words, changed, extra, title, children }: {
+export function BulkDialog({
+  action,
+  filter,
+  words,
+  changed,
+  extra,
+  title,
+  children,
+}: {
   action: Action;
   filter: BulkFilter;
   /** "dead jobs of kind send_email" */
@@ -36,7 +52,11 @@ export function BulkDialog({ action, filter, words, changed, extra, title, child
     const body = { ...extra, action, filter, expected, preview: false } as Schemas["NewBulk"];
     if (action === "delete") {
       close();
-      afterGrace(`${counted(count!)} ${words} will be deleted`, () => startBulk(body, changed), changed);
+      afterGrace(
+        `${counted(count!)} ${words} will be deleted`,
+        () => startBulk(body, changed),
+        changed,
+      );
       return;
     }
     setBusy(true);
@@ -51,25 +71,34 @@ export function BulkDialog({ action, filter, words, changed, extra, title, child
   }
 
   return (
-    <Dialog title={title ?? `${verb} all that match`} footer={
-      <>
-        <Button onClick={close}>Not now</Button>
-        <Button kind={action === "retry" ? "primary" : "danger"}
-          isDisabled={isBusy || !count?.value} onClick={() => void begin(count!.value)}>
-          {count ? `${verb} ${counted(count)}` : verb}
-        </Button>
-      </>
-    }>
+    <Dialog
+      title={title ?? `${verb} all that match`}
+      footer={
+        <>
+          <Button onClick={close}>Not now</Button>
+          <Button
+            kind={action === "retry" ? "primary" : "danger"}
+            isDisabled={isBusy || !count?.value}
+            onClick={() => void begin(count!.value)}
+          >
+            {count ? `${verb} ${counted(count)}` : verb}
+          </Button>
+        </>
+      }
+    >
       <div class="dialog-text">
         {count === undefined && !problem ? <Skeleton rows={1} /> : null}
         {count ? (
           <p>
             <b>{counted(count)}</b> {words} {count.value === 1 ? "fits" : "fit"} now
-            {count.exact ? "." : ", or more: counting stops at 10,000."} What comes later is left alone.
+            {count.exact ? "." : ", or more: counting stops at 10,000."} What comes later is left
+            alone.
           </p>
         ) : null}
         {children}
-        {action === "delete" ? <p>What is deleted is gone; you have six seconds to call it off.</p> : null}
+        {action === "delete" ? (
+          <p>What is deleted is gone; you have six seconds to call it off.</p>
+        ) : null}
       </div>
       {problem ? <Trouble problem={problem} /> : null}
     </Dialog>
@@ -94,7 +123,10 @@ export function BulkProgress() {
               {isOver ? <span class="tag">{bulk.state}</span> : null}
               <Button kind="ghost" icon="close" label="Dismiss" onClick={() => dropBulk(bulk.id)} />
             </div>
-            <Meter value={isOver ? 1 : (bulk.done + bulk.skipped) / total} label={`${VERBS[bulk.action]}, progress`} />
+            <Meter
+              value={isOver ? 1 : (bulk.done + bulk.skipped) / total}
+              label={`${VERBS[bulk.action]}, progress`}
+            />
           </div>
         );
       })}

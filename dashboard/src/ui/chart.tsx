@@ -73,13 +73,24 @@ function options(props: Props, element: HTMLElement): uPlot.Options {
     width: element.clientWidth,
     height: props.height ?? 180,
     padding: [8, 8, 0, 0],
-    cursor: { sync: { key: "rowlock" }, y: false, points: { size: 6 }, drag: { setScale: false, x: false, y: false } },
+    cursor: {
+      sync: { key: "rowlock" },
+      y: false,
+      points: { size: 6 },
+      drag: { setScale: false, x: false, y: false },
+    },
     legend: { live: true },
-    scales: { x: { time: true }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), top(high)] } },
+    scales: {
+      x: { time: true },
+      y: { range: (_, low, high) => [Math.min(0, low ?? 0), top(high)] },
+    },
     axes: [
       { ...axis, grid: { show: false }, values: clockValues, space: 64, size: 28 },
       {
-        ...axis, grid: { stroke: color("--line"), width: 1 }, size: 58, space: 34,
+        ...axis,
+        grid: { stroke: color("--line"), width: 1 },
+        size: 58,
+        space: 34,
         values: (_, ticks) => ticks.map((each) => props.format(each)),
       },
     ],
@@ -114,9 +125,16 @@ function top(high: number | null | undefined): number {
   return high ? high * 1.1 : 1;
 }
 
-const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const CLOCK = new Intl.DateTimeFormat("en-GB", {
+  hour: "2-digit",
+  minute: "2-digit",
+  hourCycle: "h23",
+});
 const CLOCK_SECONDS = new Intl.DateTimeFormat("en-GB", {
-  hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hourCycle: "h23",
 });
 
 function clock(at: number): string {

@@ -27,7 +27,12 @@ export function Dialogs() {
   return <>{current.value}</>;
 }
 
-export function Dialog({ title, children, class: name = "", footer }: {
+export function Dialog({
+  title,
+  children,
+  class: name = "",
+  footer,
+}: {
   title: string;
   children: ComponentChildren;
   class?: string;
@@ -42,10 +47,15 @@ export function Dialog({ title, children, class: name = "", footer }: {
     };
   }, []);
   return (
-    <dialog ref={element} class={`dialog ${name}`} aria-label={title} onClose={close}
+    <dialog
+      ref={element}
+      class={`dialog ${name}`}
+      aria-label={title}
+      onClose={close}
       onMouseDown={(event) => {
         if (event.target === element.current) close();
-      }}>
+      }}
+    >
       <div class="dialog-body">
         <div class="dialog-head">
           <h2>{title}</h2>
@@ -59,7 +69,13 @@ export function Dialog({ title, children, class: name = "", footer }: {
 }
 
 /** Ask before something is done; it stays open, and says why, if that fails. */
-export function Confirm({ title, children, verb, isDanger = false, act }: {
+export function Confirm({
+  title,
+  children,
+  verb,
+  isDanger = false,
+  act,
+}: {
   title: string;
   children: ComponentChildren;
   verb: string;
@@ -80,14 +96,21 @@ export function Confirm({ title, children, verb, isDanger = false, act }: {
     }
   }
   return (
-    <Dialog title={title} footer={
-      <>
-        <Button onClick={close}>Not now</Button>
-        <Button kind={isDanger ? "danger" : "primary"} isDisabled={isBusy} onClick={() => void run()}>
-          {verb}
-        </Button>
-      </>
-    }>
+    <Dialog
+      title={title}
+      footer={
+        <>
+          <Button onClick={close}>Not now</Button>
+          <Button
+            kind={isDanger ? "danger" : "primary"}
+            isDisabled={isBusy}
+            onClick={() => void run()}
+          >
+            {verb}
+          </Button>
+        </>
+      }
+    >
       <div class="dialog-text">{children}</div>
       {problem ? <Trouble problem={problem} /> : null}
     </Dialog>

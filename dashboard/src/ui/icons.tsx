@@ -7,7 +7,8 @@ const PATHS = {
   jobs: "M5.5 4H14M5.5 8H14M5.5 12H14M2 4h.5M2 8h.5M2 12h.5",
   dead: "M8 2 14.5 13.5h-13zM8 6.5v3M8 11.6v.1",
   queues: "M2 4.5h12M2 8h8M2 11.5h5M12 9.5v4M10.5 12l1.5 1.6L13.5 12",
-  workers: "M4.5 4.5h7v7h-7zM6.5 2v2.5M9.5 2v2.5M6.5 11.5V14M9.5 11.5V14M2 6.5h2.5M2 9.5h2.5M11.5 6.5H14M11.5 9.5H14",
+  workers:
+    "M4.5 4.5h7v7h-7zM6.5 2v2.5M9.5 2v2.5M6.5 11.5V14M9.5 11.5V14M2 6.5h2.5M2 9.5h2.5M11.5 6.5H14M11.5 9.5H14",
   schedules: "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12ZM8 5v3.2l2.2 1.4",
   kinds: "M2.5 2.5h5l6 6-5 5-6-6zM5.3 5.3h.1",
   system: "M3 3h10v4H3zM3 9h10v4H3zM5.5 5h.1M5.5 11h.1",
@@ -41,9 +42,18 @@ export type IconName = keyof typeof PATHS;
 export function Icon({ name, size = 16 }: { name: IconName; size?: number }) {
   const isFilled = name === "play" || name === "dot";
   return (
-    <svg class="icon" width={size} height={size} viewBox="0 0 16 16" aria-hidden="true"
-      fill={isFilled ? "currentColor" : "none"} stroke="currentColor"
-      stroke-width={name === "dots" ? 2.6 : 1.5} stroke-linecap="round" stroke-linejoin="round">
+    <svg
+      class="icon"
+      width={size}
+      height={size}
+      viewBox="0 0 16 16"
+      aria-hidden="true"
+      fill={isFilled ? "currentColor" : "none"}
+      stroke="currentColor"
+      stroke-width={name === "dots" ? 2.6 : 1.5}
+      stroke-linecap="round"
+      stroke-linejoin="round"
+    >
       <path d={PATHS[name]} />
     </svg>
   );

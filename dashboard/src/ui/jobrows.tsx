@@ -41,7 +41,11 @@ function useSpan(total: number) {
   return { body, span };
 }
 
-export function JobRows({ jobs, chosen, choose }: {
+export function JobRows({
+  jobs,
+  chosen,
+  choose,
+}: {
   jobs: Summary[];
   /** Undefined: nothing can be selected. */
   chosen?: ReadonlySet<string> | undefined;
@@ -74,19 +78,35 @@ export function JobRows({ jobs, chosen, choose }: {
           <tr>
             {chosen ? (
               <th class="box">
-                <input type="checkbox" aria-label="Select all that are loaded" checked={isAll}
-                  onChange={() => choose?.(isAll ? new Set() : new Set(jobs.map((job) => job.id)))} />
+                <input
+                  type="checkbox"
+                  aria-label="Select all that are loaded"
+                  checked={isAll}
+                  onChange={() => choose?.(isAll ? new Set() : new Set(jobs.map((job) => job.id)))}
+                />
               </th>
             ) : null}
-            <th class="c-state">State</th><th class="c-kind">Kind</th><th class="c-queue">Queue</th>
-            <th class="c-detail">Detail</th><th class="number c-attempt">Attempt</th><th class="number c-when">When</th>
+            <th class="c-state">State</th>
+            <th class="c-kind">Kind</th>
+            <th class="c-queue">Queue</th>
+            <th class="c-detail">Detail</th>
+            <th class="number c-attempt">Attempt</th>
+            <th class="number c-when">When</th>
           </tr>
         </thead>
         <tbody ref={body}>
-          {from > 0 ? <tr aria-hidden="true" class="spacer"><td style={{ height: `${from * height}px` }} /></tr> : null}
+          {from > 0 ? (
+            <tr aria-hidden="true" class="spacer">
+              <td style={{ height: `${from * height}px` }} />
+            </tr>
+          ) : null}
           {jobs.slice(from, span.to).map((job, offset) => (
-            <Row key={job.id} job={job} isChosen={chosen?.has(job.id)}
-              turn={chosen ? (isRange) => turn(from + offset, isRange) : undefined} />
+            <Row
+              key={job.id}
+              job={job}
+              isChosen={chosen?.has(job.id)}
+              turn={chosen ? (isRange) => turn(from + offset, isRange) : undefined}
+            />
           ))}
           {span.to < jobs.length ? (
             <tr aria-hidden="true" class="spacer">
@@ -99,35 +119,62 @@ export function JobRows({ jobs, chosen, choose }: {
   );
 }
 
-function Row({ job, isChosen, turn }: {
+function Row({
+  job,
+  isChosen,
+  turn,
+}: {
   job: Summary;
   isChosen: boolean | undefined;
   turn: ((isRange: boolean) => void) | undefined;
 }) {
   const address = to(["jobs", job.id]);
   return (
-    <tr data-id={job.id} class={isChosen ? "chosen" : ""} onClick={(event) => {
-      if (!(event.target as HTMLElement).closest("a, input, button")) go(address);
-    }}>
+    <tr
+      data-id={job.id}
+      class={isChosen ? "chosen" : ""}
+      onClick={(event) => {
+        if (!(event.target as HTMLElement).closest("a, input, button")) go(address);
+      }}
+    >
       {turn ? (
         <td class="box">
-          <input type="checkbox" aria-label={`Select ${job.kind} ${shortId(job.id)}`} checked={isChosen ?? false}
+          <input
+            type="checkbox"
+            aria-label={`Select ${job.kind} ${shortId(job.id)}`}
+            checked={isChosen ?? false}
             onClick={(event) => {
               event.preventDefault();
               turn(event.shiftKey);
-            }} />
+            }}
+          />
         </td>
       ) : null}
       <td class="c-state">
-        <StateBadge state={job.state} note={job.cancel_requested && job.state === "running" ? "stopping" : undefined} />
+        <StateBadge
+          state={job.state}
+          note={job.cancel_requested && job.state === "running" ? "stopping" : undefined}
+        />
       </td>
       <td class="c-kind">
-        <a class="job-link name" href={address}>{job.kind}</a> <span class="id">{shortId(job.id)}</span>
+        <a class="job-link name" href={address}>
+          {job.kind}
+        </a>{" "}
+        <span class="id">{shortId(job.id)}</span>
       </td>
-      <td class="c-queue"><span class="name">{job.queue}</span></td>
-      <td class="c-detail"><Detail job={job} /></td>
-      <td class="number c-attempt">{job.attempt}<span class="soft">/{job.max_attempts}</span></td>
-      <td class="number c-when"><When job={job} /></td>
+      <td class="c-queue">
+        <span class="name">{job.queue}</span>
+      </td>
+      <td class="c-detail">
+        <Detail job={job} />
+      </td>
+      <td class="number c-attempt">
+        {job.attempt}
+        <span class="soft">/{job.max_attempts}</span>
+      </td>
+      <td class="number c-when">
+        <When job={job} />
+      </td>
     </tr>
   );
 }
@@ -142,13 +189,29 @@ function Detail({ job }: { job: Summary }) {
     );
   }
   if (job.last_error && job.state !== "succeeded") {
-    return <span class="error-line" title={job.last_error}>{job.last_error.split("\n")[0]}</span>;
+    return (
+      <span class="error-line" title={job.last_error}>
+        {job.last_error.split("\n")[0]}
+      </span>
+    );
   }
   return (
     <span class="marks">
-      {job.key ? <span class="mark" title="key">{job.key}</span> : null}
-      {job.tenant ? <span class="mark" title="tenant">{job.tenant}</span> : null}
-      {job.tags.map((tag) => <span class="tag" key={tag}>{tag}</span>)}
+      {job.key ? (
+        <span class="mark" title="key">
+          {job.key}
+        </span>
+      ) : null}
+      {job.tenant ? (
+        <span class="mark" title="tenant">
+          {job.tenant}
+        </span>
+      ) : null}
+      {job.tags.map((tag) => (
+        <span class="tag" key={tag}>
+          {tag}
+        </span>
+      ))}
     </span>
   );
 }

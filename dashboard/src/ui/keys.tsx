@@ -12,7 +12,9 @@ const SEQUENCE_MS = 1500;
 let pending = 0;
 
 function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && target.matches("input, textarea, select, [contenteditable]");
+  return (
+    target instanceof HTMLElement && target.matches("input, textarea, select, [contenteditable]")
+  );
 }
 
 /** Hear the keys; the answer stops it. */
@@ -63,20 +65,26 @@ export function showShortcuts(): void {
 
 function Shortcuts() {
   const groups: [string, [string, string][]][] = [
-    ["Anywhere", [
-      ["Ctrl K", "Search, or jump to anything"],
-      ["/", "Filter what is shown"],
-      ["p", "Pause or resume live updates"],
-      ["t", "Dark or light"],
-      ["?", "This list"],
-    ]],
+    [
+      "Anywhere",
+      [
+        ["Ctrl K", "Search, or jump to anything"],
+        ["/", "Filter what is shown"],
+        ["p", "Pause or resume live updates"],
+        ["t", "Dark or light"],
+        ["?", "This list"],
+      ],
+    ],
     ["Go to", visible().map((place) => [`g ${place.key}`, place.title])],
-    ["In a list of jobs", [
-      ["j k", "Next, previous"],
-      ["Enter", "Open"],
-      ["x", "Select"],
-      ["Escape", "Select none"],
-    ]],
+    [
+      "In a list of jobs",
+      [
+        ["j k", "Next, previous"],
+        ["Enter", "Open"],
+        ["x", "Select"],
+        ["Escape", "Select none"],
+      ],
+    ],
   ];
   return (
     <Dialog title="Keyboard shortcuts" class="shortcuts">
@@ -87,7 +95,11 @@ function Shortcuts() {
             <dl>
               {keys.map(([key, text]) => (
                 <div key={key}>
-                  <dt>{key.split(" ").map((each) => <kbd key={each}>{each}</kbd>)}</dt>
+                  <dt>
+                    {key.split(" ").map((each) => (
+                      <kbd key={each}>{each}</kbd>
+                    ))}
+                  </dt>
                   <dd>{text}</dd>
                 </div>
               ))}

@@ -63,27 +63,47 @@ function Palette() {
   }
 
   return (
-    <dialog ref={dialog} class="dialog palette" aria-label="Search or jump" onClose={close}
+    <dialog
+      ref={dialog}
+      class="dialog palette"
+      aria-label="Search or jump"
+      onClose={close}
       onMouseDown={(event) => {
         if (event.target === dialog.current) close();
-      }}>
+      }}
+    >
       <div class="palette-box">
         <Icon name="search" />
-        <input type="text" autofocus placeholder="Search jobs, or jump to a screen, kind or queue"
-          aria-label="Search or jump" role="combobox" aria-expanded="true"
-          aria-controls="palette-list" aria-activedescendant={`palette-${chosen}`}
-          autocomplete="off" spellcheck={false} value={text} onKeyDown={hear}
+        <input
+          type="text"
+          autofocus
+          placeholder="Search jobs, or jump to a screen, kind or queue"
+          aria-label="Search or jump"
+          role="combobox"
+          aria-expanded="true"
+          aria-controls="palette-list"
+          aria-activedescendant={`palette-${chosen}`}
+          autocomplete="off"
+          spellcheck={false}
+          value={text}
+          onKeyDown={hear}
           onInput={(event) => {
             setText(event.currentTarget.value);
             setPlace(0);
-          }} />
+          }}
+        />
         <kbd>Esc</kbd>
       </div>
       <ul id="palette-list" role="listbox" aria-label="Found">
         {found.map((entry, number) => (
-          <li key={`${entry.group} ${entry.text}`} id={`palette-${number}`} role="option"
-            aria-selected={number === chosen} onMouseMove={() => setPlace(number)}
-            onClick={() => run(entry)}>
+          <li
+            key={`${entry.group} ${entry.text}`}
+            id={`palette-${number}`}
+            role="option"
+            aria-selected={number === chosen}
+            onMouseMove={() => setPlace(number)}
+            onClick={() => run(entry)}
+          >
             <Icon name={entry.icon} /> <span>{entry.text}</span> <small>{entry.group}</small>
           </li>
         ))}
@@ -94,38 +114,52 @@ function Palette() {
 
 function fixed(): Entry[] {
   const entries: Entry[] = visible().map((each) => ({
-    text: each.title, group: "Go to", icon: each.icon, act: () => go(to([each.path])),
+    text: each.title,
+    group: "Go to",
+    icon: each.icon,
+    act: () => go(to([each.path])),
   }));
   if (may("read")) {
     for (const state of STATES) {
       entries.push({
-        text: `${state} jobs`, group: "Jobs", icon: "jobs", act: () => go(to(["jobs"], { state })),
+        text: `${state} jobs`,
+        group: "Jobs",
+        icon: "jobs",
+        act: () => go(to(["jobs"], { state })),
       });
     }
   }
   entries.push(
     {
       text: isDark.value ? "Light colours" : "Dark colours",
-      group: "Do", icon: isDark.value ? "sun" : "moon", act: turn,
+      group: "Do",
+      icon: isDark.value ? "sun" : "moon",
+      act: turn,
     },
     {
       text: isPaused.value ? "Resume live updates" : "Pause live updates",
-      group: "Do", icon: "pause", act: () => (isPaused.value = !isPaused.value),
+      group: "Do",
+      icon: "pause",
+      act: () => (isPaused.value = !isPaused.value),
     },
   );
-  if (me.value?.token_id) entries.push({ text: "Sign out", group: "Do", icon: "exit", act: forget });
+  if (me.value?.token_id)
+    entries.push({ text: "Sign out", group: "Do", icon: "exit", act: forget });
   return entries;
 }
 
 async function loadNames(): Promise<Entry[]> {
   const kinds = get<Schemas["Kinds"]>("v1/kinds").then(
-    (found) => found.kinds.map((each) => entry(each.kind, "Kind", "kinds", to(["kinds", each.kind]))),
+    (found) =>
+      found.kinds.map((each) => entry(each.kind, "Kind", "kinds", to(["kinds", each.kind]))),
     () => [],
   );
   const queues = may("read")
     ? get<Schemas["Queues"]>("v1/queues").then(
-        (found) => found.queues.map((each) =>
-          entry(each.queue, "Queue", "queues", to(["jobs"], { queue: each.queue }))),
+        (found) =>
+          found.queues.map((each) =>
+            entry(each.queue, "Queue", "queues", to(["jobs"], { queue: each.queue })),
+          ),
         () => [],
       )
     : Promise.resolve([]);
@@ -147,7 +181,9 @@ function matching(entries: Entry[], text: string): Entry[] {
   const search: Entry = ID.test(wanted)
     ? { text: `Job ${wanted}`, group: "Open", icon: "jobs", act: () => go(to(["jobs", wanted])) }
     : {
-        text: inWords(filter), group: "Search", icon: "search",
+        text: inWords(filter),
+        group: "Search",
+        icon: "search",
         act: () => go(to(["jobs"], toQuery(filter))),
       };
   const isNamed = ID.test(wanted) || /\w:\S/.test(wanted);

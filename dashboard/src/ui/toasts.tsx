@@ -45,16 +45,19 @@ const GRACE_MS = 6000;
  */
 export function afterGrace(text: string, act: () => Promise<void>, calledOff: () => void): void {
   let isOver = false;
-  const id = show({
-    text,
-    isTrouble: false,
-    undo: () => {
-      isOver = true;
-      clearTimeout(timer);
-      removeEventListener("pagehide", run);
-      calledOff();
+  const id = show(
+    {
+      text,
+      isTrouble: false,
+      undo: () => {
+        isOver = true;
+        clearTimeout(timer);
+        removeEventListener("pagehide", run);
+        calledOff();
+      },
     },
-  }, GRACE_MS);
+    GRACE_MS,
+  );
   function run(): void {
     if (isOver) return;
     isOver = true;
@@ -85,12 +88,20 @@ export function Toasts() {
         <div class={`toast ${toast.isTrouble ? "toast-trouble" : ""}`} key={toast.id}>
           <Icon name={toast.isTrouble ? "dead" : "check"} />
           <p>{toast.text}</p>
-          {toast.href ? <a class="button" href={toast.href}>Show</a> : null}
+          {toast.href ? (
+            <a class="button" href={toast.href}>
+              Show
+            </a>
+          ) : null}
           {toast.undo ? (
-            <Button onClick={() => {
-              dismiss(toast.id);
-              toast.undo?.();
-            }}>Undo</Button>
+            <Button
+              onClick={() => {
+                dismiss(toast.id);
+                toast.undo?.();
+              }}
+            >
+              Undo
+            </Button>
           ) : null}
           <Button kind="ghost" icon="close" label="Dismiss" onClick={() => dismiss(toast.id)} />
         </div>

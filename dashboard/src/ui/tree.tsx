@@ -24,14 +24,28 @@ function Node({ value, name, depth }: { value: Json; name?: string; depth: numbe
   if (value !== null && typeof value === "object" && !(value instanceof Digits)) {
     return <Branch value={value} name={name} depth={depth} />;
   }
-  return <div class="leaf"><Name name={name} /><Leaf value={value} /></div>;
+  return (
+    <div class="leaf">
+      <Name name={name} />
+      <Leaf value={value} />
+    </div>
+  );
 }
 
 function Name({ name }: { name: string | undefined }) {
-  return name === undefined ? null : <><span class="json-name">{name}</span><span class="json-mark">: </span></>;
+  return name === undefined ? null : (
+    <>
+      <span class="json-name">{name}</span>
+      <span class="json-mark">: </span>
+    </>
+  );
 }
 
-function Branch({ value, name, depth }: {
+function Branch({
+  value,
+  name,
+  depth,
+}: {
   value: Json[] | { [name: string]: Json };
   name: string | undefined;
   depth: number;
@@ -41,7 +55,15 @@ function Branch({ value, name, depth }: {
   const [shown, setShown] = useState(SHOWN_MAX);
   const [left, right] = Array.isArray(value) ? ["[", "]"] : ["{", "}"];
   if (!entries.length) {
-    return <div class="leaf"><Name name={name} /><span class="json-mark">{left}{right}</span></div>;
+    return (
+      <div class="leaf">
+        <Name name={name} />
+        <span class="json-mark">
+          {left}
+          {right}
+        </span>
+      </div>
+    );
   }
   return (
     <div class="branch">
@@ -49,7 +71,11 @@ function Branch({ value, name, depth }: {
         <Icon name={isOpen ? "down" : "right"} size={12} />
         <Name name={name} />
         <span class="json-mark">{left}</span>
-        {isOpen ? null : <span class="json-more">{entries.length} {entries.length === 1 ? "item" : "items"} {right}</span>}
+        {isOpen ? null : (
+          <span class="json-more">
+            {entries.length} {entries.length === 1 ? "item" : "items"} {right}
+          </span>
+        )}
       </button>
       {isOpen ? (
         <div class="twigs">

@@ -6,7 +6,7 @@ import asyncio
 import builtins
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
@@ -33,10 +33,12 @@ from rowlock.store import NewJob, Store, open_store, options
 from rowlock.store.ops.manage import FilterOptions, job_filter
 from rowlock.store.ops.why import why
 from rowlock.store.url import masked
-from rowlock.task import EnqueueOptions, Task, TaskCall, Tasks
+from rowlock.task import EnqueueOptions, Task, Tasks, prepare_follow_up
 from rowlock.worker.drain import Drain, DrainRequest
 from rowlock.worker.embedded import EmbeddedWorker
 from rowlock.worker.settings import WorkerSettings, worker_settings
+
+Answers = Sequence[Job]
 
 DATABASE_URL_VARIABLE = "ROWLOCK_DATABASE_URL"
 DATABASE_URL_DEFAULT = "sqlite:///rowlock.db"
@@ -91,6 +93,9 @@ class App(Tasks, ScheduleCalls):
     def url(self) -> str:
         """The database's URL, with its password if it has one: not for logs."""
         return self._url
+
+    # Hears of what this process enqueues; for those that count it. From any thread.
+    on_enqueued: Callable[[Sequence[NewJob], Answers], None] | None = None
 
     def use_database(self, url: str) -> None:
         """Work on another database from now on: what `--database-url` does to an app."""
@@ -152,15 +157,21 @@ class App(Tasks, ScheduleCalls):
 
     def send(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
         """Enqueue checked jobs; what tasks use."""
-        return self.store.enqueue(
-            jobs, conn=conn, notify_in_transaction=self._notify_in_transaction
-        )
+        rings = self._notify_in_transaction
+        answers = self.store.enqueue(jobs, conn=conn, notify_in_transaction=rings)
+        return self._told(jobs, answers, conn)
 
     async def asend(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
         """As `send`."""
-        return await self.store.aenqueue(
-            jobs, conn=conn, notify_in_transaction=self._notify_in_transaction
-        )
+        rings = self._notify_in_transaction
+        answers = await self.store.aenqueue(jobs, conn=conn, notify_in_transaction=rings)
+        return self._told(jobs, answers, conn)
+
+    def _told(self, jobs: Sequence[NewJob], answers: Answers, conn: object | None) -> Answers:
+        # On a connection of the caller's own nobody knows yet whether they will be there.
+        if self.on_enqueued is not None and conn is None:
+            self.on_enqueued(jobs, answers)
+        return answers
 
     def enqueue(
         self,
@@ -480,13 +491,6 @@ class App(Tasks, ScheduleCalls):
         return EmbeddedWorker(
             self.store, self, state=self.state, prepare=prepare_follow_up, settings=settings
         )
-
-
-def prepare_follow_up(task: Any, payload: dict[str, Any]) -> NewJob:
-    """The job of `ctx.enqueue_on_success`."""
-    if not isinstance(task, Task | TaskCall):
-        raise OptionInvalid("task", f"must be a task or task.using(...), not {task!r}")
-    return task.job(**payload)
 
 
 def _found(job: Job | None, id: str | UUID) -> Job:

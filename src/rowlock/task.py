@@ -271,6 +271,13 @@ class TaskCall(Generic[P]):
         return self._model.again(payload)
 
 
+def prepare_follow_up(task: Any, payload: dict[str, Any]) -> NewJob:
+    """The job of `ctx.enqueue_on_success`."""
+    if not isinstance(task, Task | TaskCall):
+        raise OptionInvalid("task", f"must be a task or task.using(...), not {task!r}")
+    return task.job(**payload)
+
+
 class TaskDecorator(Protocol):
     """What `@app.task(...)` returns."""
 

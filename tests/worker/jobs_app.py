@@ -30,6 +30,15 @@ def plain(number: int = 0) -> int:
 
 
 @app.task
+def spread(count: int, key: str) -> None:
+    """Enqueue by many, with a key, and with the same key again."""
+    app.enqueue_many([noop.using(delay=60).job(number=number) for number in range(count)])
+    noop.using(delay=60).enqueue()
+    for _ in range(2):
+        noop.using(delay=60, key=key).enqueue()
+
+
+@app.task
 def where() -> int:
     return os.getpid()
 

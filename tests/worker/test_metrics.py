@@ -79,6 +79,19 @@ def test_a_worker_tells_of_itself(app, port, tmp_path):
         assert 100 == asking.number("rowlock_job_duration_seconds_count", **labels)
 
 
+def test_what_handlers_enqueue_is_counted(app, port):
+    """One by one and by many, from a thread too; not what was there already."""
+    asking = Asking(port)
+    with worker(app, "--metrics-port", str(port)) as process:
+        wait_until(lambda: 200 == asking.status("/readyz"), seconds=60)
+        app.enqueue("spread", {"count": 300, "key": "once"})
+        wait_until(lambda: 1 == asking.finished("spread", "succeeded"))
+        labels = {"queue": "default", "kind": "noop"}
+
+        wait_until(lambda: 302 == asking.number("rowlock_jobs_enqueued_total", **labels))
+        assert process.poll() is None
+
+
 def test_a_worker_that_stands_still_is_not_ready(app, port, monkeypatch):
     """Its children are stopped: they claim nothing, whatever else is well."""
     asking = Asking(port)

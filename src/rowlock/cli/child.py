@@ -18,10 +18,11 @@ from typing import Any, NoReturn
 import msgspec
 
 from rowlock import config
-from rowlock.app import DATABASE_URL_VARIABLE, App, prepare_follow_up
+from rowlock.app import DATABASE_URL_VARIABLE, App
 from rowlock.cli import open_inherited_app
 from rowlock.errors import RowlockError
 from rowlock.observe.log import configure_as_told
+from rowlock.task import prepare_follow_up
 from rowlock.worker import signals
 from rowlock.worker.board import Board
 from rowlock.worker.engine import Engine
@@ -105,6 +106,7 @@ async def _serve(orders: Orders, app: App) -> int:
     table = LeaseTable(orders.table_descriptor, orders.table_slots)
     _introduce(orders, {"url": app.store.engine.address, "schema": app.store.engine.schema})
     ledger = Ledger()
+    app.on_enqueued = ledger.sent
     household = Household(
         app.store, app, worker=orders.worker, settings=orders.settings, ledger=ledger
     )

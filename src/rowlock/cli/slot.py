@@ -23,13 +23,14 @@ from typing import Any
 import msgspec
 
 from rowlock import codec, config
-from rowlock.app import App, prepare_follow_up
+from rowlock.app import App
 from rowlock.cli import open_inherited_app
 from rowlock.context import Context
 from rowlock.lifecycle import Failed, Outcome
 from rowlock.observe.log import configure_as_told
 from rowlock.store import NewJob
 from rowlock.store.blocks import Blocks
+from rowlock.task import prepare_follow_up
 from rowlock.worker import signals, wire
 from rowlock.worker.notes import Held
 from rowlock.worker.report import running

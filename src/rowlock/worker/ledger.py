@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from rowlock.job import Job, Lease
 from rowlock.lifecycle import Succeeded
 from rowlock.scheduler.service import jittered
 from rowlock.store import NewJob, Settlement, Store
+from rowlock.store.ops.enqueue import Copied
 from rowlock.store.ops.events import write_events
 from rowlock.store.ops.history import write_history
 from rowlock.store.ops.settle import Missed
@@ -56,6 +58,7 @@ class Ledger:
         self._turn = 0
         self._lost: Counter[str] = Counter()
         self._enqueued: Counter[Name] = Counter()
+        self._guard = threading.Lock()
         self._chance = random.Random()
 
     def settled(self, settlements: Sequence[Settlement], missed: Missed = _NONE) -> None:
@@ -98,11 +101,20 @@ class Ledger:
         return self._lost.total()
 
     def enqueued(self, jobs: Iterable[NewJob | Job]) -> None:
-        """This process has enqueued these."""
-        for job in jobs:
-            name = job.queue, job.kind
-            is_known = name in self._enqueued or len(self._enqueued) < config.TALLY_NAMES_MAX
-            self._enqueued[name if is_known else (OTHER, OTHER)] += 1
+        """This process has enqueued these. From any thread."""
+        names = Counter((job.queue, job.kind) for job in jobs)
+        with self._guard:
+            for name, number in names.items():
+                is_known = name in self._enqueued or len(self._enqueued) < config.TALLY_NAMES_MAX
+                self._enqueued[name if is_known else (OTHER, OTHER)] += number
+
+    def sent(self, jobs: Sequence[NewJob], answers: Sequence[Job]) -> None:
+        """As `enqueued`, of those among them that are new."""
+        # The answers of a copy are made when they are looked at, and all of its jobs are new.
+        if isinstance(answers, Copied):
+            self.enqueued(jobs)
+        else:
+            self.enqueued(answer for answer in answers if answer.created)
 
     @property
     def _has_room(self) -> bool:
@@ -155,7 +167,9 @@ class Ledger:
         totals = merged({}, self._written)
         for part in parts:
             merged(totals, part)
-        return Counts(bounded(totals), self._lost, self._enqueued)
+        with self._guard:
+            enqueued = Counter(self._enqueued)
+        return Counts(bounded(totals), self._lost, enqueued)
 
     # Writing
 

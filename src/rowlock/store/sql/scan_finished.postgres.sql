@@ -9,8 +9,8 @@ WITH scanned AS MATERIALIZED (
 )
 SELECT fitting.id::text, fitting.at,
     (SELECT count(*) FROM scanned),
-    (SELECT id::text FROM scanned ORDER BY id DESC LIMIT 1),
-    (SELECT created_at FROM scanned ORDER BY id DESC LIMIT 1)
+    (SELECT id::text FROM scanned ORDER BY scanned.id DESC LIMIT 1),
+    (SELECT created_at FROM scanned ORDER BY scanned.id DESC LIMIT 1)
 FROM (SELECT 1) AS always
     LEFT JOIN (
         SELECT scanned.id, scanned.created_at AS at

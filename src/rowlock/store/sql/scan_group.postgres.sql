@@ -12,8 +12,8 @@ WITH scanned AS MATERIALIZED (
 )
 SELECT fitting.id::text, fitting.at,
     (SELECT count(*) FROM scanned),
-    (SELECT id::text FROM scanned ORDER BY finished_at DESC, id DESC LIMIT 1),
-    (SELECT finished_at FROM scanned ORDER BY finished_at DESC, id DESC LIMIT 1)
+    (SELECT id::text FROM scanned ORDER BY scanned.finished_at DESC, scanned.id DESC LIMIT 1),
+    (SELECT finished_at FROM scanned ORDER BY scanned.finished_at DESC, scanned.id DESC LIMIT 1)
 FROM (SELECT 1) AS always
     LEFT JOIN (
         SELECT scanned.id, scanned.finished_at AS at

@@ -98,7 +98,7 @@ function Health({ info }: { info: Info }) {
         isGood={!leases.count}
         text={
           leases.count
-            ? `${count(leases.count)} ran out ${duration(leases.oldest_seconds)} ago, and are nobody's`
+            ? `${count(leases.count)} ran out ${duration(leases.oldest_seconds)} ago, are nobody's`
             : "none is left behind"
         }
       />,

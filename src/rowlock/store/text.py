@@ -4,7 +4,8 @@ A file holds one statement (SQLite: or several, run in order; the last one's row
 are named `:value`. Macros: `{now}` the clock, `{job}` and `{finished}` the columns of a `JobRow`
 (`{row}` the same unqualified, for SQLite's RETURNING), `{shared}` those that both tables share,
 `{schedule}` the columns of a `ScheduleRow`. In a batch's statement for SQLite, `{rows id, token}`
-is a query of all its rows, with these columns: without it, the statement is run once a row.
+is a query of all its rows, with these columns: without it, the statement is run once a row. The
+first one names all columns, others as many of them as they need, from the first on.
 """
 
 from __future__ import annotations

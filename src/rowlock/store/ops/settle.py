@@ -124,8 +124,8 @@ def owned(ids: Sequence[str], tenant: str) -> Steps[set[str]]:
 def _settle(
     settlements: Sequence[Settlement], chance: random.Random, *, is_resend: bool
 ) -> Steps[Missed]:
-    swift = [_success(settlement) for settlement in settlements if is_swift(settlement)]
-    slow = [settlement for settlement in settlements if not is_swift(settlement)]
+    swift = [_success(settlement) for settlement in settlements if _is_swift(settlement)]
+    slow = [settlement for settlement in settlements if not _is_swift(settlement)]
     is_one_statement = not slow and len({ending.is_held for ending in swift}) == 1
     if not is_one_statement or any(settlement.follow_ups for settlement in settlements):
         yield Begin()
@@ -138,7 +138,7 @@ def _settle(
     return replace(explained, ended=ended) if ended else explained
 
 
-def is_swift(settlement: Settlement) -> bool:
+def _is_swift(settlement: Settlement) -> bool:
     """A plain success of a claimed job: nothing stored can change what becomes of it."""
     outcome = settlement.outcome
     return (

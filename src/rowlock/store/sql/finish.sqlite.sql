@@ -16,7 +16,7 @@ WHERE job.token = ending.token AND (job.lease_expires_at IS NOT NULL) = ending.l
 ON CONFLICT (id) DO NOTHING;
 
 WITH ending AS MATERIALIZED (
-    {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint}
+    {rows id, token, leased}
 )
 DELETE FROM rowlock_job
 WHERE rowid IN (

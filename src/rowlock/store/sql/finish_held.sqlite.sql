@@ -50,7 +50,7 @@ WHERE job_id IN (
 );
 
 WITH ending AS MATERIALIZED (
-    {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint}
+    {rows id, token, leased}
 )
 DELETE FROM rowlock_job
 WHERE rowid IN (

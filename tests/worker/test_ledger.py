@@ -1,0 +1,107 @@
+"""The ledger: what a process settled is counted once, by what became of it, a batch at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowlock import config
+from rowlock.events import EventType
+from rowlock.job import JobRow, Lease
+from rowlock.lifecycle import Failed, Outcome, Released, Succeeded
+from rowlock.store import Settlement
+from rowlock.store.ops.settle import Missed
+from rowlock.store.options import new_job
+from rowlock.tally import Ended, RunEnd, Sums
+from rowlock.worker.ledger import Ledger
+from rowlock.worker.report import RunSettlement
+
+
+def run(
+    number: int = 1, outcome: Outcome | None = None, *, seconds: float | None = 0.02, **fields
+) -> Settlement:
+    id = f"00000000-0000-7000-8000-{number:012x}"
+    row = dict.fromkeys(JobRow._fields) | {
+        "id": id, "kind": "send", "queue": "mail", "run_at": 1_000, "started_at": 4_000,
+        "attempt": 1, "token": 1, **fields,
+    }  # fmt: skip
+    lease = Lease(id=id, token=1)
+    lease.row = JobRow(**row)
+    outcome = outcome or Succeeded()
+    if seconds is None:
+        return Settlement(lease, outcome)
+    return RunSettlement(lease, outcome, seconds=seconds)
+
+
+def ended(settlement: Settlement, end: RunEnd) -> Ended:
+    lease = settlement.lease
+    return Ended(lease.id, "send", "mail", None, end, 1, 3_000, 99_000_000, "OSError")
+
+
+def sums(ledger: Ledger) -> Sums:
+    return ledger.counts.tally.get(("mail", "send")) or Sums()
+
+
+@pytest.mark.parametrize("count", [1, 10, config.TALLY_TIMED_MAX + 1, 1_000])
+def test_successes_are_all_counted(count: int):
+    """And timed, all of them or some that stand for the others."""
+    ledger = Ledger()
+    for _ in range(20):
+        ledger.settled([run(number) for number in range(count)])
+
+    assert 20 * count == sums(ledger).of(RunEnd.SUCCEEDED)
+    assert 20 * count == pytest.approx(sums(ledger).run.count, rel=0.1)
+    assert 0.015 <= (sums(ledger).run.quantile(0.99) or 0) <= 0.02
+    assert 0.002 <= (sums(ledger).wait.quantile(0.5) or 0) <= 0.003
+
+
+def test_what_was_missed_is_not_counted():
+    """Leases that others have, and runs that were settled before."""
+    ledger = Ledger()
+    kept, lost, again = run(1), run(2), run(3)
+    ledger.settled([kept, lost, again], Missed([lost.lease], [again.lease]))
+
+    assert 1 == sums(ledger).total
+
+
+def test_a_failure_is_counted_by_what_became_of_it():
+    """As the database decided, timed as this process did."""
+    ledger = Ledger()
+    failed, released = run(1, Failed("OSError", "no")), run(2, Released(), seconds=None)
+    missed = Missed(ended=[ended(failed, RunEnd.DEAD), ended(released, RunEnd.RELEASED)])
+    ledger.settled([failed, run(3), released], missed)
+
+    assert [1, 0, 1, 0, 1] == sums(ledger).ends
+    assert 2 == sums(ledger).run.count
+    assert (sums(ledger).run.quantile(1) or 0) <= 0.02
+
+
+def test_a_failure_found_written_is_not_taken_for_a_success():
+    """After a lost answer nobody tells what became of it."""
+    ledger = Ledger()
+    ledger.settled([run(1, Failed("OSError", "no"))], Missed())
+
+    assert 0 == sums(ledger).total
+
+
+def test_lost_leases_and_follow_ups_are_counted():
+    """By queue, and by queue and kind."""
+    ledger = Ledger()
+    ledger.lost([run(1).lease, run(2).lease, Lease(id=run(3).lease.id, token=1)])
+    parent = run(4)
+    follow_ups = [new_job(kind="next", payload="{}", queue="shop")]
+    ledger.settled([Settlement(parent.lease, Succeeded(), follow_ups)])
+
+    assert {"mail": 2} == ledger.counts.lost
+    assert {("shop", "next"): 1} == ledger.counts.enqueued
+
+
+def test_few_things_are_told_one_by_one():
+    """And many by their numbers."""
+    ledger = Ledger()
+    ledger.settled([run(1), run(2)])
+    few = ledger._box.take()
+    ledger.settled([run(number) for number in range(500)])
+    many = ledger._box.take()
+
+    assert [(EventType.SUCCEEDED, 1)] * 2 == [(event.type, event.count) for event in few]
+    assert [(None, 500)] == [(event.job_id, event.count) for event in many]

@@ -742,27 +742,24 @@ export interface components {
             /** @description The name of the task. */
             kind: string;
             /** @description The arguments, a JSON object. */
-            payload?: Record<string, never>;
+            payload?: {
+                [key: string]: unknown;
+            };
             queue?: string;
             priority?: number;
-            /** @default null */
-            key: string | null;
-            /** @default in_flight */
-            key_hold: ("in_flight" | "kept") | number;
-            /** @default null */
-            delay: number | null;
-            /** @default null */
-            run_at: string | null;
-            /** @default null */
-            tenant: string | null;
+            key?: string | null;
+            /** @description By default "in_flight". */
+            key_hold?: ("in_flight" | "kept") | number;
+            delay?: number | null;
+            run_at?: string | null;
+            tenant?: string | null;
             max_attempts?: number;
             keep?: number | null;
-            /** @default [] */
-            tags: string[];
-            /** @default {} */
-            meta: Record<string, never>;
-            /** @default null */
-            id: string | null;
+            tags?: string[];
+            meta?: {
+                [key: string]: unknown;
+            };
+            id?: string | null;
         };
         /**
          * JobReceipt
@@ -845,8 +842,7 @@ export interface components {
          */
         Progress: {
             fraction: number;
-            /** @default  */
-            text: string;
+            text?: string;
         };
         /**
          * Count
@@ -883,12 +879,16 @@ export interface components {
             last_error: string | null;
             progress: components["schemas"]["Progress"] | null;
             tags: string[];
-            payload: Record<string, never>;
+            payload: {
+                [key: string]: unknown;
+            };
             result: unknown;
             errors: components["schemas"]["JobError"][];
-            meta: Record<string, never>;
+            meta: {
+                [key: string]: unknown;
+            };
             timeout: number | null;
-            retry: unknown[] | null;
+            retry: (string | number)[] | null;
             keep: number | null;
             max_crashes: number;
         };
@@ -906,11 +906,30 @@ export interface components {
         /**
          * Reason
          * @description Why a job is not running: the first thing that stands in its way.
+         *
+         *         `code` is to match on, `text` to read; what the others have to do with a code says `text`.
          */
         Reason: {
-            code: string;
+            /** Format: uuid */
+            id: string;
+            state: components["schemas"]["JobState"];
+            code: components["schemas"]["WhyCode"];
             text: string;
+            kind: string;
+            queue: string;
+            worker: string | null;
+            since: string | null;
+            until: string | null;
+            error: string | null;
+            nearest: string[];
+            ahead: components["schemas"]["Count"] | null;
         };
+        /**
+         * WhyCode
+         * @description What a job waits for.
+         * @enum {unknown}
+         */
+        WhyCode: "backoff" | "behind" | "finished" | "next" | "no_worker" | "not_due" | "paused" | "running" | "unknown_kind" | "unserved_queue";
         /**
          * RelatedJobs
          * @description The job whose success enqueued this one, and those that its own success enqueued.
@@ -956,7 +975,9 @@ export interface components {
          */
         Retry: {
             /** @description Instead of the one it had. */
-            payload?: Record<string, never>;
+            payload?: {
+                [key: string]: unknown;
+            };
         };
         /**
          * NewBulk
@@ -967,27 +988,11 @@ export interface components {
          */
         NewBulk: {
             action: components["schemas"]["BulkAction"];
-            /**
-             * @default {
-             *       "state": null,
-             *       "kind": null,
-             *       "queue": null,
-             *       "tenant": null,
-             *       "key": null,
-             *       "tag": null,
-             *       "error": null,
-             *       "since": null,
-             *       "until": null,
-             *       "fingerprint": null
-             *     }
-             */
-            filter: components["schemas"]["BulkFilter"];
-            /** @default false */
-            preview: boolean;
-            /** @default null */
-            expected: number | null;
-            /** @default null */
-            per_second: number | null;
+            filter?: components["schemas"]["BulkFilter"];
+            /** @description By default false. */
+            preview?: boolean;
+            expected?: number | null;
+            per_second?: number | null;
         };
         /**
          * BulkAction
@@ -1000,26 +1005,16 @@ export interface components {
          * @description Which jobs: in one state, and by what they are.
          */
         BulkFilter: {
-            /** @default null */
-            state: components["schemas"]["JobState"] | null;
-            /** @default null */
-            kind: string | null;
-            /** @default null */
-            queue: string | null;
-            /** @default null */
-            tenant: string | null;
-            /** @default null */
-            key: string | null;
-            /** @default null */
-            tag: string | null;
-            /** @default null */
-            error: string | null;
-            /** @default null */
-            since: string | null;
-            /** @default null */
-            until: string | null;
-            /** @default null */
-            fingerprint: string | null;
+            state?: components["schemas"]["JobState"] | null;
+            kind?: string | null;
+            queue?: string | null;
+            tenant?: string | null;
+            key?: string | null;
+            tag?: string | null;
+            error?: string | null;
+            since?: string | null;
+            until?: string | null;
+            fingerprint?: string | null;
         };
         /**
          * Bulk
@@ -1152,7 +1147,9 @@ export interface components {
             timezone: string;
             missed: components["schemas"]["MissedTicks"];
             queue: string;
-            payload: Record<string, never>;
+            payload: {
+                [key: string]: unknown;
+            };
             priority: number;
             tenant: string | null;
             key: string | null;
@@ -1183,24 +1180,17 @@ export interface components {
          * @description Who wants how many jobs of what.
          */
         LeaseRequest: {
-            /** @description A name that no other process uses. */
+            /** @description A name that no other process uses. `tenant:`, the tenant and `/` are put before it if the token is bound to one; 200 characters in all. */
             worker: string;
             /** @description What it can run. */
             kinds: string[];
-            /** @default null */
-            queues: string[] | null;
-            /** @default 1 */
-            limit: number;
-            /**
-             * @description Seconds until others may take the job.
-             * @default 30
-             */
-            lease: number;
-            /**
-             * @description Seconds to wait for a job.
-             * @default 0
-             */
-            wait: number;
+            queues?: string[] | null;
+            /** @description By default 1. */
+            limit?: number;
+            /** @description Seconds until others may take the job. By default 30.0. */
+            lease?: number;
+            /** @description Seconds to wait for a job. By default 0. */
+            wait?: number;
         };
         /**
          * Leases
@@ -1219,7 +1209,9 @@ export interface components {
             token: number;
             expires_at: string | null;
             kind: string;
-            payload: Record<string, never>;
+            payload: {
+                [key: string]: unknown;
+            };
             queue: string;
             priority: number;
             tenant: string | null;
@@ -1230,7 +1222,9 @@ export interface components {
             run_at: string;
             timeout: number | null;
             tags: string[];
-            meta: Record<string, never>;
+            meta: {
+                [key: string]: unknown;
+            };
         };
         /**
          * Heartbeat
@@ -1238,8 +1232,8 @@ export interface components {
          */
         Heartbeat: {
             leases: components["schemas"]["HeldLease"][];
-            /** @default 30 */
-            lease: number;
+            /** @description By default 30.0. */
+            lease?: number;
         };
         /**
          * HeldLease
@@ -1250,10 +1244,8 @@ export interface components {
             id: string;
             /** @description The token of the lease. */
             token: number;
-            /** @default null */
-            progress: components["schemas"]["Progress"] | null;
-            /** @default [] */
-            log: string[];
+            progress?: components["schemas"]["Progress"] | null;
+            log?: string[];
         };
         /**
          * Heard
@@ -1297,8 +1289,7 @@ export interface components {
             /** @description The token of the lease. */
             token: number;
             result?: unknown;
-            /** @default [] */
-            follow_ups: components["schemas"]["NewJob"][];
+            follow_ups?: components["schemas"]["NewJob"][];
         };
         /**
          * Failure
@@ -1311,30 +1302,20 @@ export interface components {
             id: string;
             /** @description The token of the lease. */
             token: number;
-            /**
-             * @default {
-             *       "type": "Error",
-             *       "message": "",
-             *       "traceback": ""
-             *     }
-             */
-            error: components["schemas"]["RunError"];
-            /** @default false */
-            permanent: boolean;
-            /** @default null */
-            delay: number | null;
+            error?: components["schemas"]["RunError"];
+            /** @description By default false. */
+            permanent?: boolean;
+            delay?: number | null;
         };
         /**
          * RunError
          * @description What went wrong.
          */
         RunError: {
-            /** @default Error */
-            type: string;
-            /** @default  */
-            message: string;
-            /** @default  */
-            traceback: string;
+            /** @description By default "Error". */
+            type?: string;
+            message?: string;
+            traceback?: string;
         };
         /**
          * Release
@@ -1347,8 +1328,7 @@ export interface components {
             id: string;
             /** @description The token of the lease. */
             token: number;
-            /** @default null */
-            delay: number | null;
+            delay?: number | null;
         };
         /**
          * Cancelled
@@ -1361,8 +1341,7 @@ export interface components {
             id: string;
             /** @description The token of the lease. */
             token: number;
-            /** @default null */
-            reason: string | null;
+            reason?: string | null;
         };
         /**
          * Settled
@@ -1398,20 +1377,15 @@ export interface components {
             kind: string;
             is_known: boolean;
             workers: number;
-            /** @default null */
             queue: string | null;
-            /** @default null */
             priority: number | null;
-            /** @default null */
             max_attempts: number | null;
-            /** @default null */
             timeout: number | null;
-            /** @default null */
             keep: number | null;
-            /** @default null */
             cron: string | null;
-            /** @default null */
-            schema: Record<string, never> | null;
+            schema: {
+                [key: string]: unknown;
+            } | null;
         };
         /**
          * Workers
@@ -1638,27 +1612,16 @@ export interface components {
         Event: {
             type: components["schemas"]["EventType"];
             at: string;
-            /** @default null */
             job_id: string | null;
-            /** @default null */
             queue: string | null;
-            /** @default null */
             kind: string | null;
-            /** @default null */
             tenant: string | null;
-            /** @default null */
             attempt: number | null;
-            /** @default null */
             duration_seconds: number | null;
-            /** @default null */
             error: string | null;
-            /** @default 1 */
             count: number;
-            /** @default false */
             is_summary: boolean;
-            /** @default null */
             progress: components["schemas"]["Progress"] | null;
-            /** @default null */
             line: string | null;
         };
         /**
@@ -1688,10 +1651,8 @@ export interface components {
         NewToken: {
             name: string;
             scopes: components["schemas"]["Scope"][];
-            /** @default null */
-            tenant: string | null;
-            /** @default null */
-            expires: number | null;
+            tenant?: string | null;
+            expires?: number | null;
         };
         /**
          * MadeToken
@@ -1728,17 +1689,16 @@ export interface components {
             tenant: string | null;
             action: string;
             target: string;
-            detail: Record<string, never>;
+            detail: {
+                [key: string]: unknown;
+            };
         };
         /**
          * Health
          * @description All is well.
          */
         Health: {
-            /**
-             * @default ok
-             * @enum {unknown}
-             */
+            /** @enum {unknown} */
             status: "ok";
         };
     };
@@ -2015,6 +1975,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *       "created": true,
+                     *       "kind": "send_email",
+                     *       "queue": "mail",
+                     *       "state": "ready",
+                     *       "priority": 0,
+                     *       "tenant": null,
+                     *       "key": "welcome-42",
+                     *       "run_at": "2030-01-31T12:00:00Z",
+                     *       "created_at": "2030-01-31T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["JobReceipt"];
                 };
             };
@@ -2101,6 +2075,26 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": 1,
+                     *       "existing": 0,
+                     *       "jobs": [
+                     *         {
+                     *           "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *           "created": true,
+                     *           "kind": "send_email",
+                     *           "queue": "mail",
+                     *           "state": "ready",
+                     *           "priority": 0,
+                     *           "tenant": null,
+                     *           "key": "welcome-42",
+                     *           "run_at": "2030-01-31T12:00:00Z",
+                     *           "created_at": "2030-01-31T12:00:00Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["JobReceipts"];
                 };
             };
@@ -2291,8 +2285,21 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "code": "paused",
-                     *       "text": "its queue 'mail' is paused"
+                     *       "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *       "state": "ready",
+                     *       "code": "behind",
+                     *       "text": "jobs are before it: 12 earlier",
+                     *       "kind": "send_email",
+                     *       "queue": "mail",
+                     *       "worker": null,
+                     *       "since": "2030-01-31T12:00:00Z",
+                     *       "until": null,
+                     *       "error": null,
+                     *       "nearest": [],
+                     *       "ahead": {
+                     *         "value": 12,
+                     *         "exact": true
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["Reason"];
@@ -2326,6 +2333,36 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "parent": null,
+                     *       "follow_ups": [
+                     *         {
+                     *           "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *           "kind": "send_email",
+                     *           "queue": "mail",
+                     *           "state": "retrying",
+                     *           "priority": 0,
+                     *           "tenant": null,
+                     *           "key": "welcome-42",
+                     *           "attempt": 1,
+                     *           "max_attempts": 5,
+                     *           "run_at": "2030-01-31T12:00:00Z",
+                     *           "created_at": "2030-01-31T12:00:00Z",
+                     *           "started_at": "2030-01-31T12:00:00Z",
+                     *           "finished_at": null,
+                     *           "lease_expires_at": null,
+                     *           "worker": null,
+                     *           "token": 1,
+                     *           "crashes": 0,
+                     *           "cancel_requested": false,
+                     *           "last_error": "ConnectionError: refused",
+                     *           "progress": null,
+                     *           "tags": []
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["RelatedJobs"];
                 };
             };
@@ -2357,6 +2394,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "lines": [
+                     *         {
+                     *           "time": "2030-01-31T12:00:00Z",
+                     *           "text": "sent to 3 of 5"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["JobLog"];
                 };
             };
@@ -2419,6 +2466,14 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "payload": {
+                 *         "to": "grace@example.com",
+                 *         "subject": "Welcome"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Retry"];
             };
         };
@@ -2429,6 +2484,50 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *       "kind": "send_email",
+                     *       "queue": "mail",
+                     *       "state": "ready",
+                     *       "priority": 0,
+                     *       "tenant": null,
+                     *       "key": "welcome-42",
+                     *       "attempt": 0,
+                     *       "max_attempts": 5,
+                     *       "run_at": "2030-01-31T12:00:00Z",
+                     *       "created_at": "2030-01-31T12:00:00Z",
+                     *       "started_at": "2030-01-31T12:00:00Z",
+                     *       "finished_at": null,
+                     *       "lease_expires_at": null,
+                     *       "worker": null,
+                     *       "token": 1,
+                     *       "crashes": 0,
+                     *       "cancel_requested": false,
+                     *       "last_error": "ConnectionError: refused",
+                     *       "progress": null,
+                     *       "tags": [],
+                     *       "payload": {
+                     *         "to": "ada@example.com",
+                     *         "subject": "Welcome"
+                     *       },
+                     *       "result": null,
+                     *       "errors": [
+                     *         {
+                     *           "attempt": 1,
+                     *           "time": "2030-01-31T12:00:00Z",
+                     *           "type": "ConnectionError",
+                     *           "message": "refused",
+                     *           "traceback": ""
+                     *         }
+                     *       ],
+                     *       "meta": {},
+                     *       "timeout": null,
+                     *       "retry": null,
+                     *       "keep": 86400,
+                     *       "max_crashes": 3
+                     *     }
+                     */
                     "application/json": components["schemas"]["Job"];
                 };
             };
@@ -2517,6 +2616,40 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5c",
+                     *       "action": "retry",
+                     *       "filter": {
+                     *         "state": "dead",
+                     *         "kind": null,
+                     *         "queue": "mail",
+                     *         "tenant": null,
+                     *         "key": null,
+                     *         "tag": null,
+                     *         "error": null,
+                     *         "since": null,
+                     *         "until": null,
+                     *         "fingerprint": null
+                     *       },
+                     *       "per_second": null,
+                     *       "state": "running",
+                     *       "total": {
+                     *         "value": 37,
+                     *         "exact": true
+                     *       },
+                     *       "done": 20,
+                     *       "skipped": 1,
+                     *       "skipped_ids": [
+                     *         "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
+                     *       ],
+                     *       "actor": "operator",
+                     *       "created_at": "2030-01-31T12:00:00Z",
+                     *       "updated_at": "2030-01-31T12:00:00Z",
+                     *       "finished_at": null,
+                     *       "problem": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Bulk"];
                 };
             };
@@ -2884,6 +3017,38 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "schedules": [
+                     *         {
+                     *           "name": "nightly-report",
+                     *           "kind": "report",
+                     *           "cron": "0 3 * * *",
+                     *           "timezone": "Europe/Berlin",
+                     *           "missed": "skip",
+                     *           "queue": "default",
+                     *           "payload": {
+                     *             "days": 1
+                     *           },
+                     *           "priority": 0,
+                     *           "tenant": null,
+                     *           "key": null,
+                     *           "max_attempts": 5,
+                     *           "tags": [],
+                     *           "is_paused": false,
+                     *           "next_at": "2030-01-31T12:00:00Z",
+                     *           "last_at": null,
+                     *           "last_job_id": null,
+                     *           "last_state": null,
+                     *           "upcoming": [
+                     *             "2030-01-31T12:00:00Z"
+                     *           ],
+                     *           "source": "code"
+                     *         }
+                     *       ],
+                     *       "next": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["SchedulePage"];
                 };
             };
@@ -2914,6 +3079,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *       "created": true,
+                     *       "kind": "report",
+                     *       "queue": "default",
+                     *       "state": "ready",
+                     *       "priority": 0,
+                     *       "tenant": null,
+                     *       "key": null,
+                     *       "run_at": "2030-01-31T12:00:00Z",
+                     *       "created_at": "2030-01-31T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["JobReceipt"];
                 };
             };
@@ -2945,6 +3124,33 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "name": "nightly-report",
+                     *       "kind": "report",
+                     *       "cron": "0 3 * * *",
+                     *       "timezone": "Europe/Berlin",
+                     *       "missed": "skip",
+                     *       "queue": "default",
+                     *       "payload": {
+                     *         "days": 1
+                     *       },
+                     *       "priority": 0,
+                     *       "tenant": null,
+                     *       "key": null,
+                     *       "max_attempts": 5,
+                     *       "tags": [],
+                     *       "is_paused": true,
+                     *       "next_at": "2030-01-31T12:00:00Z",
+                     *       "last_at": null,
+                     *       "last_job_id": null,
+                     *       "last_state": null,
+                     *       "upcoming": [
+                     *         "2030-01-31T12:00:00Z"
+                     *       ],
+                     *       "source": "code"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Schedule"];
                 };
             };
@@ -2976,6 +3182,33 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "name": "nightly-report",
+                     *       "kind": "report",
+                     *       "cron": "0 3 * * *",
+                     *       "timezone": "Europe/Berlin",
+                     *       "missed": "skip",
+                     *       "queue": "default",
+                     *       "payload": {
+                     *         "days": 1
+                     *       },
+                     *       "priority": 0,
+                     *       "tenant": null,
+                     *       "key": null,
+                     *       "max_attempts": 5,
+                     *       "tags": [],
+                     *       "is_paused": false,
+                     *       "next_at": "2030-01-31T12:00:00Z",
+                     *       "last_at": null,
+                     *       "last_job_id": null,
+                     *       "last_state": null,
+                     *       "upcoming": [
+                     *         "2030-01-31T12:00:00Z"
+                     *       ],
+                     *       "source": "code"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Schedule"];
                 };
             };
@@ -3204,6 +3437,39 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "kinds": [
+                     *         {
+                     *           "kind": "send_email",
+                     *           "is_known": true,
+                     *           "workers": 2,
+                     *           "queue": "mail",
+                     *           "priority": 0,
+                     *           "max_attempts": 5,
+                     *           "timeout": null,
+                     *           "keep": 86400,
+                     *           "cron": null,
+                     *           "schema": {
+                     *             "type": "object",
+                     *             "properties": {
+                     *               "to": {
+                     *                 "type": "string"
+                     *               },
+                     *               "subject": {
+                     *                 "type": "string"
+                     *               }
+                     *             },
+                     *             "required": [
+                     *               "to",
+                     *               "subject"
+                     *             ],
+                     *             "additionalProperties": false
+                     *           }
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Kinds"];
                 };
             };
@@ -3232,6 +3498,31 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "workers": [
+                     *         {
+                     *           "id": "web-1:4711",
+                     *           "host": "web-1",
+                     *           "pid": 4711,
+                     *           "queues": [
+                     *             "mail"
+                     *           ],
+                     *           "kinds": [
+                     *             "send_email"
+                     *           ],
+                     *           "started_at": "2030-01-31T12:00:00Z",
+                     *           "last_beat_at": "2030-01-31T12:00:00Z",
+                     *           "running": [
+                     *             "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
+                     *           ],
+                     *           "slots": 50,
+                     *           "memory_bytes": 80000000,
+                     *           "lost": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Workers"];
                 };
             };
@@ -3260,6 +3551,42 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "version": "0.1.0",
+                     *       "python": "3.13.1",
+                     *       "store": "postgres",
+                     *       "store_version": "17.2",
+                     *       "schema": "rowlock",
+                     *       "migration": 3,
+                     *       "now": "2030-01-31T12:00:00Z",
+                     *       "is_open": false,
+                     *       "has_dashboard": true,
+                     *       "size_bytes": 50000000,
+                     *       "wal_bytes": null,
+                     *       "connections": {
+                     *         "used": 12,
+                     *         "limit": 97
+                     *       },
+                     *       "dead_tuples": {
+                     *         "live": 120,
+                     *         "dead": 3000,
+                     *         "vacuum_seconds": 42
+                     *       },
+                     *       "oldest_transaction": null,
+                     *       "expired_leases": {
+                     *         "count": 0,
+                     *         "oldest_seconds": 0
+                     *       },
+                     *       "migrations": [
+                     *         {
+                     *           "number": 1,
+                     *           "name": "jobs",
+                     *           "is_applied": true
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["System"];
                 };
             };
@@ -3510,6 +3837,23 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "tokens": [
+                     *         {
+                     *           "id": "abcdefghijkl",
+                     *           "name": "shop",
+                     *           "scopes": [
+                     *             "enqueue"
+                     *           ],
+                     *           "tenant": null,
+                     *           "created_at": "2030-01-31T12:00:00Z",
+                     *           "expires_at": "2030-05-01T12:00:00Z",
+                     *           "revoked_at": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Tokens"];
                 };
             };
@@ -3552,6 +3896,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "abcdefghijkl",
+                     *       "name": "shop",
+                     *       "scopes": [
+                     *         "enqueue"
+                     *       ],
+                     *       "tenant": null,
+                     *       "created_at": "2030-01-31T12:00:00Z",
+                     *       "expires_at": "2030-05-01T12:00:00Z",
+                     *       "revoked_at": null,
+                     *       "token": "rwl_abcdefghijkl_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+                     *     }
+                     */
                     "application/json": components["schemas"]["MadeToken"];
                 };
             };
@@ -3667,6 +4025,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "status": "ok"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Health"];
                 };
             };
@@ -3691,6 +4054,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "status": "ok"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Health"];
                 };
             };

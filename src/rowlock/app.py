@@ -227,11 +227,11 @@ class App(Tasks, ScheduleCalls):
     def _prepare_unknown(
         self, kind: str, payload: Mapping[str, object], chosen: EnqueueOptions
     ) -> NewJob:
-        """The first worker that knows the kind adds its policy, unless `keep` sets one here."""
+        """The first worker that knows the kind adds its policy, but for what is chosen here."""
         policy: Policy | None = None
         if "keep" in chosen:
             kept = options.keep_us(chosen["keep"])
-            policy = Policy(keep=kept, keep_dead=self.keep_dead_us)
+            policy = Policy(keep=kept, keep_dead=self.keep_dead_us, is_partial=True)
         return options.new_job(
             kind=kind,
             payload=codec.encode_payload(kind, payload),

@@ -107,6 +107,13 @@ class MigrationNeeded(RowlockError):
 
 
 class Forbidden(RowlockError):
-    """The credential's scope or tenant does not allow this."""
+    """The credential's scope or tenant does not allow this.
+
+    `by_database`: the role that we connect as has not the right, by PostgreSQL's word.
+    """
 
     code = "forbidden"
+
+    def __init__(self, message: str, *, by_database: bool = False) -> None:
+        super().__init__(message)
+        self.by_database = by_database

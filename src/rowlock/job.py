@@ -66,7 +66,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     """What to do with a job when it ends or fails; stored on the job, so that anyone can apply it.
 
     Times are microseconds; `keep` None means for ever. `retry` is the stored form of a policy of
-    `rowlock.retry`; None is the default one.
+    `rowlock.retry`; None is the default one. `is_partial`: no more than `keep` was chosen, where
+    the kind was not known; the rest is up to the first worker that knows it.
     """
 
     timeout: int | None = None
@@ -74,6 +75,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     keep: int | None = int(config.KEEP_SECONDS_DEFAULT) * config.SECOND_US
     keep_dead: int | None = int(config.KEEP_DEAD_SECONDS_DEFAULT) * config.SECOND_US
     max_crashes: int = config.MAX_CRASHES_DEFAULT
+    is_partial: bool = False
 
     def encoded(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -97,6 +99,16 @@ def decode_policy(text: str | None) -> Policy:
     if text is None or text == "{}":
         return DEFAULT_POLICY
     return _read(_decode_policy, text, damaged=DEFAULT_POLICY)
+
+
+def resolve_policy(own: str | None, known: str) -> str | None:
+    """What a job's own policy becomes where its kind's is known; None if it stays as it is."""
+    policy = decode_policy(own)
+    if own is None:
+        return known
+    if not policy.is_partial:
+        return None
+    return msgspec.structs.replace(decode_policy(known), keep=policy.keep).encoded()
 
 
 def decode_errors(text: str | None) -> list[JobError]:

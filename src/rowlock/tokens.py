@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -25,6 +26,7 @@ _FORM: Final = re.compile(r"rwl_([a-z2-7]{12})_[A-Za-z0-9_-]{43}")
 _ID: Final = re.compile(r"[a-z2-7]{12}")
 _ID_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz234567"
 _ID_LENGTH: Final = 12
+_WORKER_OF: Final = "tenant:"
 
 
 class Scope(StrEnum):
@@ -80,6 +82,18 @@ def read_secret(text: str) -> Secret | None:
 def is_token_id(text: str) -> bool:
     """Whether a text has the form of the id of a token."""
     return _ID.fullmatch(text) is not None
+
+
+def worker_of(tenant: str, name: str) -> str:
+    """The name of a worker whose token is bound to a tenant: no other can have the same."""
+    return f"{_WORKER_OF}{quote(tenant, safe='')}/{name}"
+
+
+def takes_jobs_of(worker: str, tenant: str | None) -> bool:
+    """Whether a worker of that name may be given jobs of a tenant."""
+    if not worker.startswith(_WORKER_OF):
+        return True
+    return tenant is not None and worker.startswith(worker_of(tenant, ""))
 
 
 def scopes_of(values: Collection[str]) -> list[Scope]:

@@ -393,6 +393,21 @@ def test_policy_of_a_job_enqueued_by_name_comes_from_the_first_worker(app, clock
     assert 5 == (found.run_at - found.errors[0].time).total_seconds()
 
 
+def test_keep_of_a_job_enqueued_by_name_leaves_the_rest_to_the_first_worker(app):
+    """What was chosen at enqueue is all that was: the task's other rules hold."""
+    job = app.enqueue("late", keep=7)
+
+    @app.task(max_attempts=2, retry=rowlock.retry.fixed(5), keep=3, timeout=60, max_crashes=1)
+    def late() -> None:
+        raise RuntimeError
+
+    app.drain()
+    found = app.get(job.id)
+
+    assert (7.0, 60.0, 1) == (found.keep, found.timeout, found.max_crashes)
+    assert (2, ["fixed", 5.0]) == (found.max_attempts, found.retry)
+
+
 def test_interrupt_gives_back_what_did_not_run(app):
     """Ctrl-C in a handler ends the drain; all that was claimed goes back uncounted."""
 

@@ -45,6 +45,22 @@ def test_migrate_makes_the_tables(empty_postgres_url):
     assert 0 == after.returncode
 
 
+def test_roles_are_printed(empty_postgres_url, tmp_path):
+    """What is missing, then the roles, then the policies, each by its own option."""
+    sql = rowlock("--database-url", empty_postgres_url, "migrate", "--sql", "--roles").stdout
+    words = ("migrate", "--schema", "jobs", "--sql", "--roles", "--row-security")
+    guarded = rowlock("--database-url", empty_postgres_url, *words).stdout
+    alone = rowlock("--database-url", empty_postgres_url, "migrate", "--roles")
+    file = rowlock("--database-url", f"sqlite:///{tmp_path / 'jobs.db'}", *words)
+
+    assert sql.index("CREATE TABLE rowlock.job") < sql.index("TO rowlock_producer")
+    assert "ROW LEVEL SECURITY" not in sql
+    assert "'jobs_producer'" in guarded and "ALTER TABLE jobs.%I ENABLE ROW LEVEL" in guarded
+    assert "rowlock_" not in guarded
+    assert [2, 2] == [alone.returncode, file.returncode]
+    assert "SQLite has no roles" in file.stderr
+
+
 def test_migrate_a_file(tmp_path):
     """A SQLite file can be migrated ahead of its first use, under any schema name."""
     url = f"sqlite:///{tmp_path / 'jobs.db'}"

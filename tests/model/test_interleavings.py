@@ -20,6 +20,7 @@ from rowlock.job import Beat, CancelOutcome, Job, JobState, Lease, Policy
 from rowlock.lifecycle import Failed, Succeeded
 from rowlock.lifecycle import Outcome as Ending
 from rowlock.store import JobFilter, Settlement, Store
+from rowlock.store.ops import bulk as many
 from rowlock.store.ops import claim as claims
 from rowlock.store.ops import hold, manage, recover, settle
 from rowlock.store.ops.enqueue import enqueue
@@ -329,7 +330,7 @@ def retry_and_enqueue(bulk: bool) -> Callable[[Bench, Store], Scene]:
                 answer.id == job.id if is_retried(one) else answer.created and is_refused
             )
 
-        op: Op[Any] = manage.retry_dead(JobFilter()) if bulk else manage.retry(job.id)
+        op: Op[Any] = many.retry_dead(JobFilter()) if bulk else manage.retry(job.id)
         return Scene(op, enqueuing(key="k"), agree)
 
     return scene

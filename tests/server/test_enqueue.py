@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import rowlock
 from tests.server.conftest import make_app
 from tests.server.running import Running
 
@@ -47,6 +48,23 @@ def test_every_option_travels(api):
     for name in options.keys() - {"key_hold", "meta"}:
         assert options[name] == job[name]
     assert "t" == job["meta"]["trace"]
+
+
+def test_a_kind_that_is_not_known_here_gets_its_worker_s_rules(api):
+    """A `keep` that was sent stays; the rest is as the task says that runs it."""
+    made = api().post("/v1/jobs", json={"kind": "elsewhere", "keep": 7})
+    with make_app(api.app.url) as app:
+
+        @app.task(name="elsewhere", max_attempts=2, retry=rowlock.retry.fixed(5), timeout=60)
+        def elsewhere() -> None:
+            raise RuntimeError
+
+        app.drain()
+    job = api().get(made.headers["location"]).json()
+
+    assert (7, 60, 2, ["fixed", 5]) == (
+        *(job["keep"], job["timeout"], job["max_attempts"], job["retry"]),
+    )
 
 
 def test_integers_are_exact(api):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from rowlock.lifecycle import Succeeded
@@ -115,6 +116,7 @@ def test_why_it_is_not_running(api):
     told = api("read").get(f"/v1/jobs/{job.id}/why").json()
 
     assert ("paused", "its queue 'mail' is paused") == (told["code"], told["text"])
+    assert set(msgspec.to_builtins(api.app.why(job.id))) == told.keys()
     assert 404 == api().get(f"/v1/jobs/{UNKNOWN}/why").status_code
 
 

@@ -176,6 +176,26 @@ def test_a_tenants_worker_gets_its_jobs(api):
     assert ["settled"] == settle(acme, named(held[0], outcome="succeeded"))
 
 
+def test_a_tenants_worker_is_its_own(api):
+    """It can't have another's name, and what it runs is not told to other tenants."""
+    lease(api(), worker="node-1")
+    lease(api("work", tenant="acme"), worker="node-1", kinds=["acme_only"])
+    workers = {each["id"]: each["kinds"] for each in api().get("/v1/workers").json()["workers"]}
+    job = api.app.enqueue("acme_onl", tenant="zoo")
+    why = api("read", tenant="zoo").get(f"/v1/jobs/{job.id}/why")
+
+    def kinds(tenant: str | None) -> set[str]:
+        listed = api("read", tenant=tenant).get("/v1/kinds").json()["kinds"]
+        return {each["kind"] for each in listed}
+
+    assert {"node-1": ["big"], "tenant:acme/node-1": ["acme_only"]} == workers
+    assert {"acme_only"} == kinds("acme") - kinds("zoo") == kinds(None) - kinds("zoo")
+    assert "acme_only" not in why.text
+    long = {"worker": "w" * 190, "kinds": ["x"]}
+    refused = api("work", tenant="acme").post("/v1/leases", json=long)
+    assert (422, "worker") == (refused.status_code, refused.json()["errors"][0]["field"])
+
+
 def test_a_call_waits_for_a_job(api):
     """It is answered when one comes, long before its time is over."""
     with ThreadPoolExecutor(1) as pool:

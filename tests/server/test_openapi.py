@@ -57,13 +57,38 @@ def test_every_shape_has_a_name():
         if not isinstance(schema, dict):
             return []
         own = [schema] if schema.get("properties") else []
-        return own + [found for each in schema.values() for found in inline(each)]
+        # An example may hold a schema: that of a payload.
+        below = [each for name, each in schema.items() if name != "example"]
+        return own + [found for each in below for found in inline(each)]
 
     for operation in operations().values():
         assert [] == inline(operation.get("requestBody")), operation["operationId"]
         assert [] == inline(operation["responses"]), operation["operationId"]
     for name, schema in DOCUMENT["components"]["schemas"].items():
         assert schema.get("description") or "enum" in schema, name
+
+
+def test_generators_can_read_it():
+    """What is left out, what is always there, and what is of any shape they take for what it is."""
+
+    def walk(schema: Any) -> None:
+        if isinstance(schema, list):
+            for each in schema:
+                walk(each)
+        elif isinstance(schema, dict):
+            if schema.get("type") == "object":
+                assert schema.keys() & {"properties", "additionalProperties"}, schema
+            assert schema.get("type") != "array" or "items" in schema, schema
+            assert "default" not in schema, schema
+            for each in schema.values():
+                walk(each)
+
+    schemas = DOCUMENT["components"]["schemas"]
+    walk(schemas)
+    assert ["kind"] == schemas["NewJob"]["required"]
+    assert "By default 30" in schemas["LeaseRequest"]["properties"]["lease"]["description"]
+    for name in ("Job", "Kind", "Reason", "System", "Worker"):
+        assert set(schemas[name]["properties"]) == set(schemas[name]["required"])
 
 
 def resolved(schema: Any) -> Any:
@@ -73,7 +98,7 @@ def resolved(schema: Any) -> Any:
 
 @pytest.mark.parametrize("route", API, ids=lambda route: route.operation)
 def test_examples_fit_their_schemas(route: AnyRoute):
-    """And the types that they are examples of."""
+    """Every body and every answer has one, and the types take them too."""
     operation = operations()[route.operation]
     contents = [operation.get("requestBody", {}).get("content", {})]
     contents += [
@@ -83,8 +108,7 @@ def test_examples_fit_their_schemas(route: AnyRoute):
     ]
     for content in contents:
         for described in content.values():
-            if "example" in described:
-                jsonschema.validate(described["example"], resolved(described["schema"]))
+            jsonschema.validate(described["example"], resolved(described["schema"]))
     if route.example.body is not None:
         again = msgspec.json.decode(msgspec.json.encode(route.example.body), type=route.body)
         assert type(again) is route.body

@@ -228,6 +228,21 @@ def test_the_policy_of_an_unknown_kind_is_resolved(store: Store):
     assert [None, None, None] == [state_of(store, id) for id in (*ids, own.id)]
 
 
+def test_a_partial_policy_is_completed(store: Store):
+    """A `keep` chosen where the kind was unknown stays; all else is as its worker says."""
+    job = enqueue(store, policy=Policy(keep=0, is_partial=True))
+    rules = Policy(timeout=5_000_000, retry=["fixed", 9.0], keep=1, keep_dead=2, max_crashes=7)
+    known = {"task": KnownPolicy(rules.encoded(), 2)}
+    first = claim_one(store, policies=known)
+    store.release(first)
+    again = claim_one(store, policies={"task": KnownPolicy(Policy(timeout=1).encoded(), 9)})
+
+    expected = (5.0, ["fixed", 9.0], 0.0, 7, 2)
+    for seen in (first.job, again.job, stored(store, job.id)):
+        policy = (seen.timeout, seen.retry, seen.keep, seen.max_crashes, seen.max_attempts)
+        assert expected == policy
+
+
 def test_a_policy_that_is_there_is_not_resolved(store: Store):
     """A job that came with its policy keeps it, whatever the worker knows."""
     job = enqueue(store, policy=Policy(retry=["fixed", 1.0]), max_attempts=5)

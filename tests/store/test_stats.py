@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from rowlock import config
 from rowlock.clock import ManualClock
 from rowlock.errors import OptionInvalid
 from rowlock.job import Count, JobState, QueueStats
-from rowlock.store import Store
+from rowlock.store import Store, open_store
+from rowlock.store.ops.stats import stats, tenant_stats
+from rowlock.store.steps import Steps, reading
 from tests.store.jobs import (
     claim,
     enqueue,
@@ -165,6 +169,33 @@ def test_beyond_the_bound_successes_are_estimated(store: Store, monkeypatch: pyt
     assert Count(8, exact=True) == exact
     assert not estimate.exact
     assert estimate.value >= 10
+
+
+@pytest.mark.parametrize("tenant", [None, "acme"])
+def test_a_job_that_moves_meanwhile_is_counted_once(any_url: str, tenant: str | None):
+    """Whatever others do between the statements of a look, every job is in one place in it."""
+    with closing(open_store(any_url)) as store, closing(open_store(any_url)) as other:
+        other.migrate()
+        other.enqueue([made(queue="q", tenant=tenant) for _ in range(4)])
+        look = stats(["q"]) if tenant is None else tenant_stats(tenant, ["q"])
+
+        def disturbed() -> Steps[list[QueueStats]]:
+            steps = look.start()
+            step = next(steps)
+            while True:
+                rows = yield step
+                for lease in other.claim(worker="w", queues=["q"], limit=1):
+                    other.succeed([lease])
+                try:
+                    step = steps.send(rows)
+                except StopIteration as end:
+                    return end.value
+
+        (seen,) = store.run(reading("stats", disturbed))
+        (after,) = store.stats(["q"])
+
+    assert 4 == sum(count.value for count in seen.counts.values())
+    assert after.counts[JobState.SUCCEEDED].value > seen.counts[JobState.SUCCEEDED].value
 
 
 def test_names_must_be_a_list(store: Store):

@@ -225,6 +225,7 @@ ROUTES: list[AnyRoute] = [
                 filter=BulkFilter(state=JobState.DEAD, queue="mail"),
                 preview=True,
             ),
+            _BULK,
         ),
     ),
     Route(

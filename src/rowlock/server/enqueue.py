@@ -142,10 +142,14 @@ async def create_jobs(call: Call[NewJobs, None]) -> Answer:
     op = enqueue(checked, tenant=call.caller.tenant)
     jobs = await call.service.store.arun(op)
     call.service.ledger.enqueued(job for job in jobs if job.created)
-    made = [receipt_of(job) for job in jobs]
+    receipts = await asyncio.to_thread(receipts_of, jobs)
+    return Answer(receipts, status=201 if receipts.created else 200)
+
+
+def receipts_of(jobs: Sequence[job.Job]) -> JobReceipts:
+    made = [receipt_of(each) for each in jobs]
     created = sum(receipt.created for receipt in made)
-    receipts = JobReceipts(created=created, existing=len(made) - created, jobs=made)
-    return Answer(receipts, status=201 if created else 200)
+    return JobReceipts(created=created, existing=len(made) - created, jobs=made)
 
 
 def prepare_all(

@@ -50,7 +50,18 @@ class Gatherer:
 
     async def _write(self) -> None:
         while self._waiting:
+            await self._gather()
             await self._write_together(self._next())
+
+    async def _gather(self) -> None:
+        """Wait for as long as more come with every turn of the loop: those that have arrived.
+
+        One that is alone waits for one turn.
+        """
+        seen = 0
+        while seen < len(self._waiting) < config.HTTP_GATHER_JOBS:
+            seen = len(self._waiting)
+            await asyncio.sleep(0)
 
     def _next(self) -> list[_Waiting]:
         """Those that wait, as far as one statement should take them."""

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from rowlock.server.problems import Refusal
-from rowlock.server.route import PUBLIC, Answer, AnyRoute, Call, Route
+from rowlock.server.route import PUBLIC, Answer, AnyRoute, Call, Example, Route
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -36,6 +36,7 @@ ROUTES: list[AnyRoute] = [
         handler=get_health,
         scopes=PUBLIC,
         answers={200: Health},
+        example=Example(Health()),
     ),
     Route(
         method="GET",
@@ -45,5 +46,6 @@ ROUTES: list[AnyRoute] = [
         handler=get_readiness,
         scopes=PUBLIC,
         answers={200: Health},
+        example=Example(Health()),
     ),
 ]

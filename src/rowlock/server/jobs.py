@@ -11,12 +11,12 @@ from msgspec import UNSET, Meta, UnsetType
 from rowlock import codec, config, job
 from rowlock.errors import NotFound, OptionInvalid
 from rowlock.ids import parse_id
-from rowlock.job import CancelOutcome, JobState
+from rowlock.job import CancelOutcome, JobState, WhyCode
 from rowlock.server import shapes
 from rowlock.server.enqueue import payload_of
 from rowlock.server.problems import Refusal
 from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import Count, JobSummary, JsonObject, Name, Time, copied
+from rowlock.server.shapes import Count, JobSummary, JsonObject, Name, Time, Uuid, copied
 from rowlock.store import JobFilter
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.bulk import count_jobs
@@ -62,10 +62,23 @@ class JobPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a job is not running: the first thing that stands in its way."""
+    """Why a job is not running: the first thing that stands in its way.
 
-    code: str
+    `code` is to match on, `text` to read; what the others have to do with a code says `text`.
+    """
+
+    id: Uuid
+    state: JobState
+    code: WhyCode
     text: str
+    kind: str
+    queue: str
+    worker: str | None
+    since: datetime | None
+    until: datetime | None
+    error: str | None
+    nearest: list[str]
+    ahead: Count | None
 
 
 class RelatedJobs(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,7 +163,8 @@ def job_id(call: Call[Any, Any]) -> str:
 
 async def explain_job(call: Call[None, None]) -> Answer:
     told = await call.service.store.arun(why(job_id(call), tenant=call.caller.tenant))
-    return Answer(copied(told, Reason))
+    ahead = None if told.ahead is None else copied(told.ahead, Count)
+    return Answer(copied(told, Reason, ahead=ahead))
 
 
 async def get_related(call: Call[None, None]) -> Answer:
@@ -289,7 +303,22 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         answers={200: Reason},
         refusals=["not_found"],
-        example=Example(Reason(code="paused", text="its queue 'mail' is paused")),
+        example=Example(
+            Reason(
+                id=_JOB.id,
+                state=JobState.READY,
+                code=WhyCode.BEHIND,
+                text="jobs are before it: 12 earlier",
+                kind="send_email",
+                queue="mail",
+                worker=None,
+                since=_AT,
+                until=None,
+                error=None,
+                nearest=[],
+                ahead=Count(value=12, exact=True),
+            )
+        ),
     ),
     Route(
         method="GET",
@@ -300,6 +329,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         answers={200: RelatedJobs},
         refusals=["not_found"],
+        example=Example(RelatedJobs(parent=None, follow_ups=[copied(_JOB, JobSummary)])),
     ),
     Route(
         method="GET",
@@ -310,6 +340,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         answers={200: JobLog},
         refusals=["not_found"],
+        example=Example(JobLog(lines=[LogLine(time=_AT, text="sent to 3 of 5")])),
     ),
     Route(
         method="DELETE",
@@ -344,5 +375,9 @@ ROUTES: list[AnyRoute] = [
         is_optional=True,
         answers={200: shapes.Job},
         refusals=["not_found", "invalid_transition", "payload_invalid"],
+        example=Example(
+            msgspec.structs.replace(_JOB, state=JobState.READY, attempt=0),
+            Retry(payload=msgspec.Raw(b'{"to": "grace@example.com", "subject": "Welcome"}')),
+        ),
     ),
 ]

@@ -25,12 +25,12 @@ from rowlock.server.problems import FieldProblem, Refusal
 from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
 from rowlock.server.shapes import Name, Progress, Seconds, Uuid, copied
 from rowlock.store import NewJob as CheckedJob
-from rowlock.store import Settlement
+from rowlock.store import Settlement, options
 from rowlock.store.ops.claim import claim
 from rowlock.store.ops.hold import Report, report
 from rowlock.store.ops.settle import settle
 from rowlock.store.steps import Op
-from rowlock.tokens import Scope
+from rowlock.tokens import Scope, worker_of
 
 LeaseSeconds = Annotated[float, Meta(ge=config.LEASE_SECONDS_MIN, le=config.HTTP_LEASE_SECONDS_MAX)]
 LeaseToken = Annotated[int, Meta(ge=0, le=2**53, description="The token of the lease.")]
@@ -41,7 +41,13 @@ JsonValue = Annotated[msgspec.Raw, Meta(extra_json_schema={})]
 class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who wants how many jobs of what."""
 
-    worker: Annotated[Name, Meta(description="A name that no other process uses.")]
+    worker: Annotated[
+        Name,
+        Meta(
+            description="A name that no other process uses. `tenant:`, the tenant and `/` are put "
+            "before it if the token is bound to one; 200 characters in all."
+        ),
+    ]
     kinds: Annotated[
         list[Name], Meta(min_length=1, max_length=1_000, description="What it can run.")
     ]
@@ -219,7 +225,7 @@ async def create_leases(call: Call[LeaseRequest, None]) -> Answer:
     asked, service = call.body, call.service
     client = call.request.client
     await service.roster.note(
-        asked.worker,
+        _worker(call),
         queues=asked.queues or [],
         kinds=asked.kinds,
         host="" if client is None else client.host,
@@ -245,7 +251,7 @@ async def create_leases(call: Call[LeaseRequest, None]) -> Answer:
 def _claim(call: Call[LeaseRequest, None]) -> Op[list[job.Lease]]:
     asked, tenant = call.body, call.caller.tenant
     return claim(
-        worker=asked.worker,
+        worker=_worker(call),
         queues=asked.queues,
         kinds=asked.kinds,
         tenants=None if tenant is None else [tenant],
@@ -253,6 +259,14 @@ def _claim(call: Call[LeaseRequest, None]) -> Op[list[job.Lease]]:
         lease=asked.lease,
         policies=call.service.policies,
     )
+
+
+def _worker(call: Call[LeaseRequest, None]) -> str:
+    """The name that it chose; one that is bound to a tenant can't have that of another's."""
+    asked, tenant = call.body.worker, call.caller.tenant
+    if tenant is None:
+        return asked
+    return options.name(worker_of(tenant, asked), option="worker")
 
 
 async def _give_back(call: Call[LeaseRequest, None], leases: Sequence[job.Lease]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from rowlock import config
+from rowlock.server.components import readable
 from rowlock.server.problems import KINDS, MEDIA_TYPE, Problem, Refusal
 from rowlock.server.route import AnyRoute
 from rowlock.tokens import Scope
@@ -109,9 +110,9 @@ class _Types:
         self._schemas: dict[Any, Document] = dict(zip(self._types, schemas, strict=True))
         queries = {route.query.__name__ for route in routes if route.query is not None}
         self.queries: dict[str, Document] = {name: components[name] for name in queries}
-        self.components: dict[str, Document] = {
-            name: schema for name, schema in components.items() if name not in queries
-        }
+        shapes = {name: each for name, each in components.items() if name not in queries}
+        sent = [self._schemas[route.body] for route in routes if route.body is not None]
+        self.components: dict[str, Document] = readable(shapes, sent=sent)
 
     def schema(self, kind: Any) -> Document:
         return self._schemas[kind]
@@ -199,7 +200,7 @@ def _request_body(route: AnyRoute, types: _Types) -> Document:
 def _responses(route: AnyRoute, types: _Types) -> Document:
     responses: dict[str, Document] = {}
     for status, kind in route.answers.items():
-        responses[str(status)] = _response(route, status, kind, types)
+        responses[str(status)] = _response(route, kind, types)
     for code in _codes_of(route):
         status = KINDS[code].status
         reference = {"$ref": f"#/components/responses/Problem{status}"}
@@ -207,7 +208,7 @@ def _responses(route: AnyRoute, types: _Types) -> Document:
     return dict(sorted(responses.items()))
 
 
-def _response(route: AnyRoute, status: int, kind: Any, types: _Types) -> Document:
+def _response(route: AnyRoute, kind: Any, types: _Types) -> Document:
     described: Document = {"description": "Done" if kind is None else "The answer"}
     if route.item is not None:
         described["description"] = f"A stream: the data of each is of type {route.item.__name__}"
@@ -215,8 +216,9 @@ def _response(route: AnyRoute, status: int, kind: Any, types: _Types) -> Documen
     if kind is None:
         return described
     content: Document = {"schema": types.schema(kind)}
-    if route.example.answer is not None and status == min(route.answers):
-        content["example"] = msgspec.json.decode(msgspec.json.encode(route.example.answer))
+    for example in (route.example.answer, route.example.other):
+        if type(example) is kind:
+            content["example"] = msgspec.json.decode(msgspec.json.encode(example))
     return {**described, "content": {route.media_type: content}}
 
 

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from rowlock import config
 from rowlock.errors import (
     FieldError,
+    Forbidden,
     OptionInvalid,
     PayloadInvalid,
     RowlockError,
@@ -128,11 +129,17 @@ class Refusal(Exception):
 
 def refusal_of(error: RowlockError, *, within: str = "") -> Refusal:
     """The refusal for an error of the library; `within` is the path of what it speaks of."""
-    kind = KINDS.get(error.code, KINDS["rowlock_error"])
-    code = error.code if error.code in KINDS else "rowlock_error"
+    code = _code_of(error)
+    kind = KINDS[code]
     if kind.secret is not None:
         return Refusal(code, kind.secret)
     return Refusal(code, str(error), errors=field_problems(error, within=within))
+
+
+def _code_of(error: RowlockError) -> str:
+    """What the server itself is forbidden is no mistake of whoever asks."""
+    is_ours = isinstance(error, Forbidden) and error.by_database
+    return error.code if error.code in KINDS and not is_ours else "rowlock_error"
 
 
 class Complaints:
@@ -143,10 +150,10 @@ class Complaints:
 
     def note(self, error: RowlockError) -> None:
         """An error that somebody was refused for."""
-        kind = KINDS.get(error.code, KINDS["rowlock_error"])
+        code = _code_of(error)
         now = time.monotonic()
-        if kind.secret is not None and now >= self._silent_until.get(error.code, 0.0):
-            self._silent_until[error.code] = now + config.HTTP_COMPLAINT_SECONDS
+        if KINDS[code].secret is not None and now >= self._silent_until.get(code, 0.0):
+            self._silent_until[code] = now + config.HTTP_COMPLAINT_SECONDS
             logger.warning("requests are refused: %s", error)
 
 

@@ -2,18 +2,54 @@
 
 1. A head that does not end within some seconds, or some kilobytes, ends its connection.
 2. What is no HTTP at all is answered by a problem document too.
+3. The head of an answer leaves with the first part of its body.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final, cast
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from rowlock import config
 from rowlock.server.problems import MEDIA_TYPE, Refusal
+
+_ANSWER: Final = b"HTTP/1.1 "
+
+
+class _Joined:
+    """A transport that keeps the head of an answer until its body comes, or the loop comes round.
+
+    uvicorn writes them one after the other, each by a call of the system: of 216 µs of processor
+    time that an enqueue took on SQLite, the second one took more than a tenth.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(_ANSWER):
+            self._head = data
+            self._loop.call_soon(self._flush)
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._head:
+            self.write(b"")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -27,6 +63,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
+        self.transport = cast("asyncio.Transport", _Joined(transport, self.loop))
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -58,10 +58,14 @@ def scopes(*names: Scope) -> frozenset[Scope]:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What is sent, and what is answered, as the document shows it."""
+    """What is sent, and what is answered, as the document shows it.
+
+    `other` is of the second type, where a call answers with two.
+    """
 
     answer: msgspec.Struct | None = None
     body: msgspec.Struct | None = None
+    other: msgspec.Struct | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -16,7 +16,7 @@ from rowlock.errors import OptionInvalid
 from rowlock.job import JobState
 from rowlock.schedule import MissedTicks, ScheduleSource
 from rowlock.server.enqueue import JobReceipt, receipt_of
-from rowlock.server.route import Answer, AnyRoute, Call, Route, scopes
+from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
 from rowlock.server.shapes import Name, copied
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.look import states
@@ -126,6 +126,41 @@ async def _set_pause(call: Call[None, None], *, is_paused: bool) -> Answer:
     return Answer((await _schedules_of(call, [changed]))[0])
 
 
+_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
+_SCHEDULE = Schedule(
+    name="nightly-report",
+    kind="report",
+    cron="0 3 * * *",
+    timezone="Europe/Berlin",
+    missed=MissedTicks.SKIP,
+    queue="default",
+    payload={"days": 1},
+    priority=0,
+    tenant=None,
+    key=None,
+    max_attempts=5,
+    tags=[],
+    is_paused=False,
+    next_at=_AT,
+    last_at=None,
+    last_job_id=None,
+    last_state=None,
+    upcoming=[_AT],
+    source=ScheduleSource.CODE,
+)
+_RECEIPT = JobReceipt(
+    id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+    created=True,
+    kind="report",
+    queue="default",
+    state=JobState.READY,
+    priority=0,
+    tenant=None,
+    key=None,
+    run_at=_AT,
+    created_at=_AT,
+)
+
 ROUTES: list[AnyRoute] = [
     Route(
         method="GET",
@@ -136,6 +171,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         query=ScheduleQuery,
         answers={200: SchedulePage},
+        example=Example(SchedulePage(schedules=[_SCHEDULE], next=None)),
     ),
     Route(
         method="POST",
@@ -146,6 +182,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.ADMIN),
         answers={200: JobReceipt},
         refusals=["not_found"],
+        example=Example(_RECEIPT),
     ),
     Route(
         method="POST",
@@ -156,6 +193,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.ADMIN),
         answers={200: Schedule},
         refusals=["not_found"],
+        example=Example(msgspec.structs.replace(_SCHEDULE, is_paused=True)),
     ),
     Route(
         method="POST",
@@ -166,5 +204,6 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.ADMIN),
         answers={200: Schedule},
         refusals=["not_found"],
+        example=Example(_SCHEDULE),
     ),
 ]

@@ -85,7 +85,7 @@ class Job(JobSummary, frozen=True, kw_only=True):
     errors: list[JobError]
     meta: dict[str, Any]
     timeout: float | None
-    retry: list[Any] | None
+    retry: list[str | float] | None
     keep: float | None
     max_crashes: int
 

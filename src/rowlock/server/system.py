@@ -14,7 +14,7 @@ from rowlock import config
 from rowlock.clock import from_us
 from rowlock.job import WorkerInfo
 from rowlock.server.gate import Reach
-from rowlock.server.route import Answer, AnyRoute, Call, Route, scopes
+from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
 from rowlock.server.service import Service
 from rowlock.server.shapes import copied
 from rowlock.store import Store
@@ -25,7 +25,7 @@ from rowlock.store.ops.look import workers
 from rowlock.store.sqlite import SqliteEngine
 from rowlock.store.text import Dialect
 from rowlock.task import Task
-from rowlock.tokens import Scope
+from rowlock.tokens import Scope, takes_jobs_of
 from rowlock.version import __version__
 
 
@@ -143,7 +143,9 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 async def list_kinds(call: Call[None, None]) -> Answer:
     service = call.service
     found = await service.store.arun(workers())
-    announced = [kind for worker in found for kind in set(worker.kinds)]
+    tenant = call.caller.tenant
+    seen = [each for each in found if tenant is None or takes_jobs_of(each.id, tenant)]
+    announced = [kind for worker in seen for kind in set(worker.kinds)]
     known = {task.name: task for task in service.app}
     listed = [
         _kind(service, kind, known.get(kind), workers=announced.count(kind))
@@ -247,6 +249,54 @@ def _migrations(engine: Engine) -> list[Migration]:
     ]
 
 
+_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
+_KIND = Kind(
+    kind="send_email",
+    is_known=True,
+    workers=2,
+    queue="mail",
+    priority=0,
+    max_attempts=5,
+    keep=86_400.0,
+    schema={
+        "type": "object",
+        "properties": {"to": {"type": "string"}, "subject": {"type": "string"}},
+        "required": ["to", "subject"],
+        "additionalProperties": False,
+    },
+)
+_WORKER = Worker(
+    id="web-1:4711",
+    host="web-1",
+    pid=4711,
+    queues=["mail"],
+    kinds=["send_email"],
+    started_at=_AT,
+    last_beat_at=_AT,
+    running=["018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"],
+    slots=50,
+    memory_bytes=80_000_000,
+    lost=0,
+)
+_SYSTEM = System(
+    version=__version__,
+    python="3.13.1",
+    store="postgres",
+    store_version="17.2",
+    schema="rowlock",
+    migration=3,
+    now=_AT,
+    is_open=False,
+    has_dashboard=True,
+    size_bytes=50_000_000,
+    wal_bytes=None,
+    connections=Connections(used=12, limit=97),
+    dead_tuples=DeadTuples(live=120, dead=3_000, vacuum_seconds=42.0),
+    oldest_transaction=None,
+    expired_leases=ExpiredLeases(count=0, oldest_seconds=0.0),
+    migrations=[Migration(number=1, name="jobs", is_applied=True)],
+)
+
 ROUTES: list[AnyRoute] = [
     Route(
         method="GET",
@@ -256,6 +306,7 @@ ROUTES: list[AnyRoute] = [
         handler=list_kinds,
         scopes=scopes(Scope.READ, Scope.ENQUEUE),
         answers={200: Kinds},
+        example=Example(Kinds(kinds=[_KIND])),
     ),
     Route(
         method="GET",
@@ -266,6 +317,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         reach=Reach.SYSTEM,
         answers={200: Workers},
+        example=Example(Workers(workers=[_WORKER])),
     ),
     Route(
         method="GET",
@@ -276,5 +328,6 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         reach=Reach.SYSTEM,
         answers={200: System},
+        example=Example(_SYSTEM),
     ),
 ]

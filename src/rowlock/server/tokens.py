@@ -82,6 +82,16 @@ async def delete_token(call: Call[None, None]) -> Answer:
     return Answer(status=204)
 
 
+_TOKEN = Token(
+    id="abcdefghijkl",
+    name="shop",
+    scopes=[Scope.ENQUEUE],
+    tenant=None,
+    created_at=datetime.fromisoformat("2030-01-31T12:00:00Z"),
+    expires_at=datetime.fromisoformat("2030-05-01T12:00:00Z"),
+    revoked_at=None,
+)
+
 ROUTES: list[AnyRoute] = [
     Route(
         method="GET",
@@ -91,6 +101,7 @@ ROUTES: list[AnyRoute] = [
         handler=list_all,
         scopes=scopes(Scope.ADMIN),
         answers={200: Tokens},
+        example=Example(Tokens(tokens=[_TOKEN])),
     ),
     Route(
         method="POST",
@@ -101,7 +112,10 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.ADMIN),
         body=NewToken,
         answers={201: MadeToken},
-        example=Example(body=NewToken(name="shop", scopes=[Scope.ENQUEUE], expires=7_776_000)),
+        example=Example(
+            copied(_TOKEN, MadeToken, token=f"rwl_{_TOKEN.id}_{'x' * 43}"),
+            NewToken(name="shop", scopes=[Scope.ENQUEUE], expires=7_776_000),
+        ),
     ),
     Route(
         method="DELETE",

@@ -54,7 +54,7 @@ class Binder:
     def bind(self, step: Statement | Batch, *, now: int | None) -> tuple[str, Any]:
         """For PostgreSQL: one statement; the rows of a batch become arrays."""
         statement = compiled(step.name, self.dialect, self.schema, self.style)
-        values: dict[str, Any] = {**step.values, "now": now}
+        values: dict[str, Any] = {"now": now, **step.values}
         if isinstance(step, Batch):
             values.update(zip(step.columns, map(list, zip(*step.rows, strict=True)), strict=True))
         (sql,) = statement.parts
@@ -68,8 +68,7 @@ class Binder:
     ) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
         """For SQLite: the statements of a file, and the parameters of each run; lists are JSON."""
         statement = compiled(step.name, self.dialect, self.schema, self.style)
-        values = {name: _plain(value) for name, value in step.values.items()}
-        values["now"] = now
+        values = {"now": now, **{name: _plain(value) for name, value in step.values.items()}}
         if isinstance(step, Statement):
             return statement.parts, [values]
         columns = step.columns

@@ -91,11 +91,14 @@ def script(migration: Migration, *, dialect: Dialect, schema: str) -> str:
     return sql
 
 
-def table(*, dialect: Dialect, schema: str) -> str:
-    """The SQL that makes the schema and the table of what was applied."""
+def table(*, dialect: Dialect, schema: str, has_schema: bool = False) -> str:
+    """The SQL that makes the schema and the table of what was applied.
+
+    `has_schema`: the schema is there. To say IF NOT EXISTS takes the right to make one even so.
+    """
     if dialect is Dialect.SQLITE:
         return f"{_TABLE.replace('rowlock.migration', f'{schema}_migration')};"
-    made = f"CREATE SCHEMA IF NOT EXISTS {schema};\n"
+    made = "" if has_schema else f"CREATE SCHEMA IF NOT EXISTS {schema};\n"
     return f"{made}{_TABLE.replace('rowlock', schema)};"
 
 
@@ -103,7 +106,7 @@ def by_hand(missing: Sequence[Migration], *, dialect: Dialect, schema: str) -> s
     """A script that does what `migrate` would do, for those who run SQL themselves."""
     if not missing:
         return "-- Nothing is missing."
-    scripts = [table(dialect=dialect, schema=schema)]
+    scripts = [table(dialect=dialect, schema=schema, has_schema=missing[0].number > 1)]
     records = f"{schema}_migration" if dialect is Dialect.SQLITE else f"{schema}.migration"
     for migration in missing:
         scripts.append(script(migration, dialect=dialect, schema=schema))

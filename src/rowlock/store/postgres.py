@@ -24,7 +24,7 @@ import psycopg
 
 from rowlock import config
 from rowlock.clock import Clock
-from rowlock.errors import StoreUnavailable
+from rowlock.errors import Forbidden, RowlockError, StoreUnavailable
 from rowlock.ids import new_id
 from rowlock.store import drive
 from rowlock.store import migrate as migrations
@@ -66,6 +66,8 @@ class PostgresEngine:
         self.binder: drive.Binder = drive.Binder(Dialect.POSTGRES, schema, ParameterStyle.PYFORMAT)
         self._is_checked = False
         self._may_prepare = True
+        # Until a table with row-level security refuses one.
+        self.may_copy: bool = True
         self._make_own()
         _engines.add(self)
 
@@ -166,7 +168,10 @@ class PostgresEngine:
         migrations.check(Dialect.POSTGRES, applied)
         self._is_checked = True
 
-    def _unreachable(self, error: psycopg.Error) -> StoreUnavailable:
+    def _unreachable(self, error: psycopg.Error) -> RowlockError:
+        meaning = meaning_of(error, is_closed=False)
+        if meaning is Meaning.FORBIDDEN:
+            return Forbidden(f"{self.url.shown}: {error}", by_database=True)
         problem = self.url.mask(" ".join(str(error).split()))
         return StoreUnavailable(f"{self.url.shown} can't be reached: {problem}")
 
@@ -182,8 +187,10 @@ class PostgresEngine:
         """The steps of another try, or our error for the last one."""
         if meaning is Meaning.UNPREPARED:
             self._may_prepare = False
+        if meaning is Meaning.UNCOPIED:
+            self.may_copy = False
         if tries < config.STORE_TRIES_MAX:
-            if meaning in (Meaning.RACE, Meaning.UNPREPARED):
+            if meaning in (Meaning.RACE, Meaning.UNPREPARED, Meaning.UNCOPIED):
                 return op.start
             if meaning is Meaning.AWAY and op.looks_first and session.is_at_start:
                 return op.start
@@ -207,7 +214,10 @@ class PostgresEngine:
         applied = Session(connection, self).run(_applied(self.schema))
         missing = migrations.pending(Dialect.POSTGRES, applied)
         if missing:
-            table = migrations.table(dialect=Dialect.POSTGRES, schema=self.schema)
+            there = connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", [self.schema])
+            table = migrations.table(
+                dialect=Dialect.POSTGRES, schema=self.schema, has_schema=there.fetchall()[0][0]
+            )
             connection.execute(table.encode())
         for migration in missing:
             script = migrations.script(migration, dialect=Dialect.POSTGRES, schema=self.schema)

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from enum import Enum, auto
+from typing import Final
 
 import psycopg
 
-from rowlock.errors import MigrationNeeded, RowlockError, StoreUnavailable
+from rowlock.errors import Forbidden, MigrationNeeded, RowlockError, StoreUnavailable
 from rowlock.store.deadline import CallTimeout
-
-# Serialization failure, deadlock, and a copy that met a row of its own (all other inserts look out
-# for that): the transaction is surely undone, and worth another try.
-_RACE_STATES = frozenset({"40001", "40P01", "23505"})
-# The server is going down, starting up, or this is no longer the primary.
-_AWAY_STATES = frozenset({"57P01", "57P02", "57P03", "57P05", "25006"})
-# A prepared statement is not there, or there already, or its plan is out of date: nothing was done.
-_UNPREPARED_STATES = frozenset({"26000", "42P05", "0A000"})
-_UNMIGRATED_STATES = frozenset({"42P01", "3F000", "42703"})
 
 
 class Meaning(Enum):
@@ -28,24 +21,44 @@ class Meaning(Enum):
     SILENT = auto()
     # Somebody stands in between who loses prepared statements.
     UNPREPARED = auto()
+    # A table with row-level security takes no copies.
+    UNCOPIED = auto()
+    # The role that we connect as may not do that.
+    FORBIDDEN = auto()
     REFUSED = auto()
     UNMIGRATED = auto()
     OURS = auto()
 
 
+_UNSUPPORTED_STATE: Final = "0A000"
+_STATES: Final[Mapping[Meaning, Collection[str]]] = {
+    # Serialization failure, deadlock, and a copy that met a row of its own (all other inserts look
+    # out for that): the transaction is surely undone, and worth another try.
+    Meaning.RACE: ("40001", "40P01", "23505"),
+    # The server is going down, starting up, or this is no longer the primary.
+    Meaning.AWAY: ("57P01", "57P02", "57P03", "57P05", "25006"),
+    # A prepared statement is not there, or there already, or its plan is out of date: nothing was
+    # done.
+    Meaning.UNPREPARED: ("26000", "42P05", _UNSUPPORTED_STATE),
+    Meaning.UNMIGRATED: ("42P01", "3F000", "42703"),
+    Meaning.FORBIDDEN: ("42501",),
+}
+_MEANINGS: Final = {state: meaning for meaning, states in _STATES.items() for state in states}
+
+
 def meaning_of(error: psycopg.Error, *, is_closed: bool) -> Meaning:
     """Sort a driver's error."""
     state = error.sqlstate or ""
+    meaning = _MEANINGS.get(state)
     if isinstance(error, CallTimeout):
         return Meaning.SILENT
-    if state in _RACE_STATES:
-        return Meaning.RACE
-    if state in _AWAY_STATES or state.startswith("08") or is_closed:
+    if state.startswith("08") or (is_closed and meaning is not Meaning.RACE):
         return Meaning.AWAY
-    if state in _UNPREPARED_STATES:
-        return Meaning.UNPREPARED
-    if state in _UNMIGRATED_STATES:
-        return Meaning.UNMIGRATED
+    # Words of SQL are the same in every language of messages.
+    if state == _UNSUPPORTED_STATE and "COPY" in str(error):
+        return Meaning.UNCOPIED
+    if meaning is not None:
+        return meaning
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         # 53xxx: disk full, too many connections; 57014: a timeout; 55P03: a lock not to be had.
         return Meaning.REFUSED
@@ -60,6 +73,8 @@ def mapped(error: psycopg.Error, meaning: Meaning, *, shown_url: str) -> Rowlock
         return MigrationNeeded(
             f"the tables at {shown_url} are missing or of another version: run `rowlock migrate`"
         )
+    if meaning is Meaning.FORBIDDEN:
+        return Forbidden(f"{shown_url}: {_first_line(error)}", by_database=True)
     return StoreUnavailable(f"{shown_url}: {_first_line(error)}")
 
 

@@ -22,6 +22,7 @@ PREPARED: frozenset[str] = frozenset(
     {"claim", "enqueue", "find_settled", "lanes", "lanes_anywhere", "look_expired", "ring"}
 )
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_BEGIN_LOOK = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class Session:
@@ -48,7 +49,7 @@ class Session:
         match step:
             case Begin():
                 if not self._is_begun:
-                    self._connection.execute(_BEGIN)
+                    self._connection.execute(_BEGIN_LOOK if step.is_look else _BEGIN)
                     self._is_begun = True
                 return []
             case Commit():
@@ -57,6 +58,8 @@ class Session:
             case Ring():
                 self._rung |= step.queues
                 return []
+            case Copy() if not self._engine.may_copy:
+                return self.perform(step.instead)
             case Copy():
                 with self._connection.cursor().copy(_copy_sql(step, self._engine.schema)) as copy:
                     for row in step.instead.rows:
@@ -112,7 +115,7 @@ class AsyncSession:
         match step:
             case Begin():
                 if not self._is_begun:
-                    await self._connection.execute(_BEGIN)
+                    await self._connection.execute(_BEGIN_LOOK if step.is_look else _BEGIN)
                     self._is_begun = True
                 return []
             case Commit():
@@ -121,6 +124,8 @@ class AsyncSession:
             case Ring():
                 self._rung |= step.queues
                 return []
+            case Copy() if not self._engine.may_copy:
+                return await self.perform(step.instead)
             case Copy():
                 text = _copy_sql(step, self._engine.schema)
                 async with self._connection.cursor().copy(text) as copy:

@@ -48,7 +48,13 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """From here on, all or nothing."""
+    """From here on, all or nothing.
+
+    `is_look`: nothing is changed, and all statements see the database as it is now. On SQLite that
+    holds for every op that only reads.
+    """
+
+    is_look: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from rowlock import config
 from rowlock.clock import duration_us
 from rowlock.errors import OptionInvalid
-from rowlock.job import JobRow, Lease
+from rowlock.job import JobRow, Lease, resolve_policy
 from rowlock.store import options
 from rowlock.store.ops.recover import recover_once
 from rowlock.store.steps import (
@@ -262,9 +262,8 @@ def _claim_groups(
         if len(rows) < limit:
             spent.add((queue, lanes[0].rank))
         leases += _leases(rows)
-    unresolved = [lease for lease in leases if lease.row is not None and not lease.row.policy]
-    if unresolved and request.policies:
-        yield from _resolve(unresolved, request.policies)
+    if request.policies:
+        yield from _resolve(leases, request.policies)
     return leases
 
 
@@ -299,14 +298,16 @@ def _leases(rows: Rows) -> list[Lease]:
 
 
 def _resolve(leases: list[Lease], policies: Mapping[str, KnownPolicy]) -> Steps[None]:
+    """Jobs that were enqueued by name get what is known of their kinds."""
     rows: list[Row] = []
     for lease in leases:
         row = lease.row
         known = policies.get(row.kind) if row is not None else None
-        if row is None or known is None:
+        policy = None if row is None or known is None else resolve_policy(row.policy, known.policy)
+        if row is None or known is None or policy is None:
             continue
         attempts = row.max_attempts or known.max_attempts
-        lease.row = row._replace(policy=known.policy, max_attempts=attempts)
-        rows.append((lease.id, lease.token, known.policy, known.max_attempts))
+        lease.row = row._replace(policy=policy, max_attempts=attempts)
+        rows.append((lease.id, lease.token, policy, known.max_attempts))
     if rows:
         yield Batch("resolve", ("id", "token", "policy", "max_attempts"), sorted(rows))

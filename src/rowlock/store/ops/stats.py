@@ -2,6 +2,9 @@
 
 Ready and waiting jobs are counted lane by lane on the index alone. A lane longer than the bound
 shares, with the others that are, what the whole table holds beyond what was counted.
+
+All statements of a look see one moment, and one time: a job that is claimed, settled or due in
+between is counted once.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from rowlock import config
 from rowlock.job import TERMINAL_STATES, Count, JobState, QueueStats
 from rowlock.store import options
-from rowlock.store.steps import Batch, Op, Rows, Statement, Steps, reading
+from rowlock.store.steps import Batch, Begin, Op, Rows, Statement, Steps, reading
 
 
 def stats(queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
@@ -30,10 +33,11 @@ def tenant_stats(tenant: str, queues: Sequence[str] | None = None) -> Op[list[Qu
     scan = {"scan": config.LIST_SCAN_ROWS_MAX}
 
     def steps() -> Steps[list[QueueStats]]:
-        rows = yield Statement("count_tenant", {**scan, "tenant": tenant})
+        yield Begin(is_look=True)
+        now: int = (yield Statement("clock"))[0][0]
+        rows = yield Statement("count_tenant", {**scan, "tenant": tenant, "now": now})
         is_cut = bool((yield Statement("finished_beyond", scan))[0][0])
         paused = {row[0] for row in (yield Statement("paused_queues"))}
-        now: int = (yield Statement("clock"))[0][0]
         names = sorted({row[0] for row in rows}) if asked is None else sorted(asked)
         return [
             _tenant_queue(name, rows, now=now, is_paused=name in paused, is_cut=is_cut)
@@ -60,6 +64,8 @@ def all_stats() -> Steps[list[QueueStats]]:
 
 
 def _stats(asked: list[str] | None) -> Steps[list[QueueStats]]:
+    yield Begin(is_look=True)
+    now: int = (yield Statement("clock"))[0][0]
     succeeded = yield Statement("count_succeeded", {"scan": config.LIST_SCAN_ROWS_MAX})
     names = asked
     if names is None:
@@ -67,12 +73,11 @@ def _stats(asked: list[str] | None) -> Steps[list[QueueStats]]:
         names = sorted({row[0] for row in found} | {row[0] for row in succeeded if row[1]})
     if not names:
         return []
-    lanes, counted = yield from _lanes(names)
+    lanes, counted = yield from _lanes(names, now)
     if any(map(_is_cut, counted)):
-        counted = yield from _estimated(counted, names)
+        counted = yield from _estimated(counted, names, now)
     asked_rows = [(name,) for name in names]
-    queues = yield Batch("count_queues", ("queue",), asked_rows, _cap())
-    now = (yield Statement("clock"))[0][0]
+    queues = yield Batch("count_queues", ("queue",), asked_rows, _bounds(now))
     heads = _oldest(lanes, now)
     estimates = _succeeded(succeeded)
     return [
@@ -81,17 +86,17 @@ def _stats(asked: list[str] | None) -> Steps[list[QueueStats]]:
     ]
 
 
-def _cap() -> dict[str, int]:
-    return {"cap": config.COUNT_EXACT_MAX + 1}
+def _bounds(now: int) -> dict[str, int]:
+    return {"cap": config.COUNT_EXACT_MAX + 1, "now": now}
 
 
-def _lanes(names: list[str]) -> Steps[tuple[Rows, Rows]]:
+def _lanes(names: list[str], now: int) -> Steps[tuple[Rows, Rows]]:
     """The lanes of queues with the time of their head, and how many are due and wait in each."""
     lanes = yield Statement("all_lanes", {"queues": names})
     keys = [row[:3] for row in lanes]
     if not keys:
         return lanes, []
-    counted = yield Batch("count_lanes", ("queue", "rank", "kind"), keys, _cap())
+    counted = yield Batch("count_lanes", ("queue", "rank", "kind"), keys, _bounds(now))
     return lanes, [row[:3] for row in counted]
 
 
@@ -99,11 +104,11 @@ def _is_cut(lane: tuple[str, int, int]) -> bool:
     return max(lane[1:]) > config.COUNT_EXACT_MAX
 
 
-def _estimated(counted: Rows, names: list[str]) -> Steps[Rows]:
+def _estimated(counted: Rows, names: list[str], now: int) -> Steps[Rows]:
     """The same counts, those that were cut short raised to their share of the whole table."""
     every = yield Statement("queue_names")
     others = [row[0] for row in every if row[0] not in names]
-    beside = (yield from _lanes(others))[1] if others else []
+    beside = (yield from _lanes(others, now))[1] if others else []
     total: int = (yield Statement("live_rows"))[0][0]
     numbers = [number for row in [*counted, *beside] for number in row[1:]]
     cut = sum(number > config.COUNT_EXACT_MAX for number in numbers)

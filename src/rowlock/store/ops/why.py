@@ -20,6 +20,7 @@ from rowlock.errors import NotFound
 from rowlock.job import Count, Job, JobRow, JobState, Why, WhyCode, job_of
 from rowlock.store.ops.manage import is_seen
 from rowlock.store.steps import Batch, Op, Row, Rows, Statement, Steps, reading
+from rowlock.tokens import takes_jobs_of
 
 # Lanes counted by one statement, which reads so many times the bound of a count at most.
 _LANES = 20
@@ -107,7 +108,8 @@ def _waiting(job: Job, row: JobRow) -> Steps[Why]:
     """It is ready: is there somebody who takes it, and what comes first?"""
     workers = yield Statement("workers")
     now: int = (yield Statement("clock"))[0][0]
-    alive = list(_alive(workers, now=now))
+    taking = [worker for worker in workers if takes_jobs_of(worker[0], job.tenant)]
+    alive = list(_alive(taking, now=now))
     knowing = [server for server in alive if server.knows(job.kind)]
     serving = [server for server in knowing if server.serves(job.queue)]
     if not serving:

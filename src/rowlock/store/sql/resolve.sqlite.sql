@@ -2,5 +2,5 @@
 UPDATE rowlock_job
 SET policy = :policy,
     max_attempts = coalesce(max_attempts, :max_attempts)
-WHERE id = :id AND token = :token AND policy IS NULL
+WHERE id = :id AND token = :token
 RETURNING id

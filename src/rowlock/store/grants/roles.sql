@@ -1,0 +1,54 @@
+-- Roles for the schema {schema}, to be granted to those who log in. Safe to run again, and to be
+-- run again after each migration: by a superuser, or, once the roles are there, by a migrator.
+DO $$
+DECLARE
+    wanted text;
+BEGIN
+    FOREACH wanted IN ARRAY ARRAY[
+        '{schema}_migrator', '{schema}_worker', '{schema}_producer', '{schema}_reader'
+    ] LOOP
+        IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = wanted) THEN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);
+        END IF;
+    END LOOP;
+END $$;
+
+-- The migrator owns the schema and all that is in it.
+DO $$
+DECLARE
+    owned text;
+BEGIN
+    IF EXISTS (
+        SELECT FROM pg_catalog.pg_namespace
+        WHERE nspname = '{schema}' AND pg_get_userbyid(nspowner) <> '{schema}_migrator'
+    ) THEN
+        ALTER SCHEMA {schema} OWNER TO {schema}_migrator;
+    END IF;
+    FOR owned IN
+        SELECT tablename FROM pg_catalog.pg_tables
+        WHERE schemaname = '{schema}' AND tableowner <> '{schema}_migrator'
+    LOOP
+        EXECUTE format('ALTER TABLE {schema}.%I OWNER TO {schema}_migrator', owned);
+    END LOOP;
+END $$;
+
+REVOKE ALL ON ALL TABLES IN SCHEMA {schema}
+FROM {schema}_worker, {schema}_producer, {schema}_reader;
+GRANT USAGE ON SCHEMA {schema} TO {schema}_worker, {schema}_producer, {schema}_reader;
+
+-- The worker, and the server, change every row; what the schema is they only read.
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {schema}_worker;
+REVOKE INSERT, UPDATE, DELETE ON {schema}.migration, {schema}.instance FROM {schema}_worker;
+
+-- The producer enqueues: it adds jobs, answers with those that hold a key or an id, and takes back
+-- what it added in vain. It changes none.
+GRANT SELECT
+ON {schema}.job, {schema}.finished, {schema}.key_hold, {schema}.migration, {schema}.instance
+TO {schema}_producer;
+GRANT INSERT, DELETE ON {schema}.job TO {schema}_producer;
+
+-- The reader looks, at all but the digests of tokens.
+GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {schema}_reader;
+REVOKE SELECT ON {schema}.token FROM {schema}_reader;
+GRANT SELECT (id, created_at, expires_at, revoked_at, name, scopes, tenant)
+ON {schema}.token TO {schema}_reader;

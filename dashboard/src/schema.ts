@@ -3516,8 +3516,8 @@ export interface operations {
                      *           "running": [
                      *             "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
                      *           ],
-                     *           "slots": 20,
-                     *           "memory_bytes": 61865984,
+                     *           "slots": 50,
+                     *           "memory_bytes": 80000000,
                      *           "lost": 0
                      *         }
                      *       ]
@@ -3562,25 +3562,18 @@ export interface operations {
                      *       "now": "2030-01-31T12:00:00Z",
                      *       "is_open": false,
                      *       "has_dashboard": true,
-                     *       "size_bytes": 8388608,
+                     *       "size_bytes": 50000000,
                      *       "wal_bytes": null,
                      *       "connections": {
                      *         "used": 12,
                      *         "limit": 97
                      *       },
                      *       "dead_tuples": {
-                     *         "live": 1200,
-                     *         "dead": 300,
+                     *         "live": 120,
+                     *         "dead": 3000,
                      *         "vacuum_seconds": 42
                      *       },
-                     *       "oldest_transaction": {
-                     *         "pid": 4712,
-                     *         "application": "psql",
-                     *         "user": "ada",
-                     *         "database": "app",
-                     *         "state": "active",
-                     *         "seconds": 0.2
-                     *       },
+                     *       "oldest_transaction": null,
                      *       "expired_leases": {
                      *         "count": 0,
                      *         "oldest_seconds": 0

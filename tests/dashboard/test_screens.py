@@ -85,6 +85,51 @@ def test_every_screen_with_hostile_text(crowded):
     expect(page.locator(".error-title")).to_contain_text(HOSTILE)
 
 
+def test_dialogs(crowded):
+    """Those that ask, and those that show: nothing serious either, in both sets of colours."""
+    dashboard, dead = crowded
+    page = dashboard.page
+    opened = [
+        ("", lambda: page.keyboard.press("Control+k")),
+        ("", lambda: page.keyboard.press("?")),
+        ("dead", page.locator(".group button").first.click),
+        (f"jobs/{dead}", dashboard.button("Edit and retry").click),
+    ]
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for path, show in opened:
+            dashboard.show(path, "")
+            expect(page.locator("h1")).to_be_visible()
+            expect(page.locator(".bone")).to_have_count(0)
+            show()
+            expect(page.get_by_role("dialog")).to_be_visible()
+            check(page)
+            page.keyboard.press("Escape")
+            expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_nothing_jumps_while_it_loads(crowded):
+    """The place of what is to come is kept."""
+    dashboard, _ = crowded
+    page = dashboard.page
+    page.add_init_script(
+        """globalThis.shift = 0;
+        new PerformanceObserver((list) => {
+            for (const each of list.getEntries()) globalThis.shift += each.value;
+        }).observe({type: "layout-shift", buffered: true});"""
+    )
+    shifts = {}
+    for path in ("", "jobs", "queues", "dead"):
+        dashboard.leave()
+        dashboard.show(path)
+        expect(page.locator("h1")).to_be_visible()
+        expect(page.locator(".bone")).to_have_count(0)
+        shifts[path] = page.evaluate("globalThis.shift")
+
+    # What is called good on the web.
+    assert {} == {path: shift for path, shift in shifts.items() if shift > 0.1}
+
+
 def test_an_empty_system_says_what_to_type(dashboard):
     """On every screen that has nothing to show."""
     page = dashboard.page
@@ -117,6 +162,21 @@ def test_a_token_that_only_reads_is_offered_nothing_else(dashboard, running):
         assert not {*refused} & {*names}, path
         assert 0 == page.locator("tr[data-id] input").count()
     expect(page.get_by_text("read-only")).to_be_visible()
+
+
+def test_a_token_that_only_enqueues_gets_the_forms(dashboard, running):
+    """And nothing that it could not read."""
+    sign_in(dashboard, running.make_token("enqueue"))
+    page = dashboard.page
+    expect(page.get_by_role("heading", level=1)).to_have_text("Kinds")
+    page.get_by_role("link", name="report", exact=True).click()
+    page.get_by_label("month").fill("May")
+    dashboard.button("Enqueue").click()
+    expect(page.get_by_text("report is enqueued")).to_be_visible()
+
+    menu = page.get_by_role("navigation", name="Main")
+    assert ["Kinds"] == [text.strip() for text in menu.locator("li").all_inner_texts()]
+    assert {"month": "May"} == dashboard.app.list(kind="report").jobs[0].payload
 
 
 def test_a_tenant_sees_its_own(dashboard, running):

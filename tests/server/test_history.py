@@ -157,9 +157,10 @@ def test_the_server_writes_by_itself(module_url: str):
     """At its end at the latest."""
     from tests.server.conftest import empty, make_app
 
-    empty(module_url)
     with Running(make_app(module_url)) as running:
+        # Makes the tables, too, where this test comes first.
         running.make_tokens()
+        empty(module_url)
         running.app.enqueue("ping")
         settle(running, lease(running), outcome="succeeded")
     app = make_app(module_url)

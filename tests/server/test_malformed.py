@@ -24,6 +24,8 @@ from benchmarks.malformed import (
 from tests.server.running import Running
 
 ROUNDS = 600
+# A stream does not end by itself.
+ANSWERED = [route for route in API if route.item is None]
 
 
 def test_almost_right_requests(api: Running):
@@ -32,7 +34,7 @@ def test_almost_right_requests(api: Running):
     client = api()
     statuses: dict[int, int] = {}
     for _ in range(ROUNDS):
-        route = chance.choice(API)
+        route = chance.choice(ANSWERED)
         answer = client.request(
             route.method,
             nasty_path(chance, route.path),

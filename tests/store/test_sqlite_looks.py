@@ -16,7 +16,6 @@ from tests.store.jobs import claim, enqueue_ids
 from tests.store.sqlite_processes import url_of
 
 VALUES = {
-    **dict.fromkeys(("cursor", "state", "kind", "queue", "tenant", "key", "tag", "since", "until")),
     "cursor_finished": 2**62,
     "scan": 50_000,
     "limit": 10,
@@ -35,6 +34,7 @@ STEPS_OF_A_COUNT = 5
 def instructions(path: Path, name: str, **values: object) -> int:
     """How many instructions of SQLite's machine a statement takes."""
     statement = compiled(name, Dialect.SQLITE, "rowlock", ParameterStyle.NAMED)
+    asked = {**dict.fromkeys(statement.parameters), **VALUES, **values}
     taken = 0
 
     def count() -> None:
@@ -43,7 +43,7 @@ def instructions(path: Path, name: str, **values: object) -> int:
 
     with closing(sqlite3.connect(path)) as connection:
         connection.set_progress_handler(count, 1)
-        connection.execute(statement.parts[0], {**VALUES, **values}).fetchall()
+        connection.execute(statement.parts[0], asked).fetchall()
     return taken
 
 

@@ -204,7 +204,7 @@ function Tiles({
           <Tile
             label="Throughput"
             value={recent === undefined ? undefined : rate(recent)}
-            note={`${count(runs)} runs in ${text}`}
+            note={`${count(runs)} in ${text}`}
           />
           <Tile
             label="Wait, p95"

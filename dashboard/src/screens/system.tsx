@@ -1,3 +1,4 @@
+import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 
 import { get, part, post, type Problem, remove, type Schemas } from "../api.ts";
@@ -16,6 +17,9 @@ const EVERY_MS = 15_000;
 const OLD_TRANSACTION_SECONDS = 60;
 const DEAD_TUPLES_MANY = 100_000;
 const WAL_BYTES_MANY = 256 * 1024 * 1024;
+
+/** Grows with every deed of this screen, so that the list of deeds has it at once. */
+const deeds = signal(0);
 
 export function System() {
   const live = useLive((signal) => get<Info>("v1/system", {}, signal), EVERY_MS, []);
@@ -98,7 +102,7 @@ function Health({ info }: { info: Info }) {
         isGood={!leases.count}
         text={
           leases.count
-            ? `${count(leases.count)} ran out ${duration(leases.oldest_seconds)} ago, and are nobody's`
+            ? `${count(leases.count)} ran out ${duration(leases.oldest_seconds)} ago, are nobody's`
             : "none is left behind"
         }
       />,
@@ -247,6 +251,7 @@ function TokenLine({ token, refresh }: { token: Token; refresh: () => void }) {
                 act={async () => {
                   await remove(`v1/tokens/${part(token.id)}`);
                   tell(`${token.name} is revoked`);
+                  deeds.value += 1;
                   refresh();
                 }}
               >
@@ -283,6 +288,7 @@ function NewToken({ refresh }: { refresh: () => void }) {
         remember(answer.token);
         me.value = await get<Me>("v1/me");
       }
+      deeds.value += 1;
       refresh();
     } catch (error) {
       setProblem(asProblem(error));
@@ -368,7 +374,7 @@ function Audit() {
   const live = useLive(
     (signal) => get<Schemas["AuditPage"]>("v1/audit", { limit: 25 }, signal),
     EVERY_MS,
-    [],
+    [deeds.value],
   );
   const following = next === undefined ? live.data?.next : next;
   const entries = [...(live.data?.entries ?? []), ...pages];

@@ -72,7 +72,7 @@ function options(props: Props, element: HTMLElement): uPlot.Options {
   return {
     width: element.clientWidth,
     height: props.height ?? 180,
-    padding: [8, 8, 0, 0],
+    padding: [8, 26, 0, 0],
     cursor: {
       sync: { key: "rowlock" },
       y: false,

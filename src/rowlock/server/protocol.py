@@ -65,7 +65,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
-        self.transport = cast("asyncio.Transport", _Joined(transport, self.loop))
+        self.transport: asyncio.Transport = cast("asyncio.Transport", _Joined(transport, self.loop))
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

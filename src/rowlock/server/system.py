@@ -274,8 +274,8 @@ _WORKER = Worker(
     started_at=_AT,
     last_beat_at=_AT,
     running=["018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"],
-    slots=20,
-    memory_bytes=61_865_984,
+    slots=50,
+    memory_bytes=80_000_000,
     lost=0,
 )
 _SYSTEM = System(
@@ -288,13 +288,11 @@ _SYSTEM = System(
     now=_AT,
     is_open=False,
     has_dashboard=True,
-    size_bytes=8_388_608,
+    size_bytes=50_000_000,
     wal_bytes=None,
     connections=Connections(used=12, limit=97),
-    dead_tuples=DeadTuples(live=1_200, dead=300, vacuum_seconds=42.0),
-    oldest_transaction=OldestTransaction(
-        pid=4712, application="psql", user="ada", database="app", state="active", seconds=0.2
-    ),
+    dead_tuples=DeadTuples(live=120, dead=3_000, vacuum_seconds=42.0),
+    oldest_transaction=None,
     expired_leases=ExpiredLeases(count=0, oldest_seconds=0.0),
     migrations=[Migration(number=1, name="jobs", is_applied=True)],
 )

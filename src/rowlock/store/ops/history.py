@@ -130,7 +130,10 @@ def sample_depth() -> Op[bool]:
         if is_there:
             return False
         rows = _sampled((yield from all_stats()))
+        # A look is read-only: what it saw is written after it.
+        yield Commit()
         if rows:
+            yield Begin()
             at = now // _MINUTE_US * _MINUTE_US
             yield Batch("depth_write", _DEPTH_COLUMNS, rows, {"at": at})
         return bool(rows)

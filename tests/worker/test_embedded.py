@@ -73,6 +73,34 @@ async def test_a_job_that_comes_back_while_its_lost_run_goes_on(app):
     await app.aclose()
 
 
+async def test_a_job_whose_lease_is_lost_while_it_waits_is_not_begun(app):
+    """One that must run alone waits for long; when a beat tells that it is another's, it goes."""
+    gate = asyncio.Event()
+    tokens: list[int] = []
+
+    @app.task
+    async def busy() -> None:
+        await gate.wait()
+
+    @app.task
+    async def alone(ctx: rowlock.Context) -> None:
+        tokens.append(ctx.token)
+
+    suspect = await alone.aenqueue()
+    await app.store.acrash(await app.store.aclaim(worker="dead", queues=None), "killed")
+    await busy.aenqueue()
+    async with app.worker(concurrency=2, lease=1) as worker:
+        await until(lambda: len(worker._engine._buffer) == 1 and worker._engine.running == 1)
+        lost = (await app.aget(suspect.id)).token
+        app.store.release_worker(worker.id)
+        await until(lambda: not worker._engine._buffer.of(suspect.id, lost))
+        gate.set()
+        await ended(app, suspect)
+
+    assert lost not in tokens
+    await app.aclose()
+
+
 async def test_concurrency_is_bounded(app):
     """Never more jobs run at once than there are slots, of the worker and of a queue."""
     running: dict[str, int] = {"a": 0, "b": 0}

@@ -38,6 +38,10 @@ class Buffer:
         """How many of a queue wait."""
         return self._counts.get(queue, 0)
 
+    def of(self, id: str, token: int | None = None) -> list[Run]:
+        """The waiting runs of a job, each of another lease; or the one of this lease."""
+        return [run for run in self if run.lease.id == id and token in (None, run.lease.token)]
+
     def put(self, run: Run) -> None:
         """Have a run wait for its turn."""
         self._length += 1

@@ -145,23 +145,24 @@ class Engine:
                     deadline = time.monotonic() + config.CANCEL_GRACE_SECONDS
                     self._holdings.must_end_by(run.lease, deadline)
                 run.end(Cause.CANCEL)
-        self._cancel_waiting(id)
-
-    def _cancel_waiting(self, id: str) -> None:
-        run = next((run for run in self._buffer if run.lease.id == id), None)
-        if run is not None:
+        for run in self._buffer.of(id):
             # With the flag set, a release ends it as cancelled.
             self._give_back(run)
 
     def lose(self, id: str, token: int) -> None:
         """A heartbeat told that the lease is another's: end the run, record nothing."""
-        run = self._running.get((id, token))
-        # One that commits its own success finds out by itself, or has just settled it.
-        if run is not None and not run.is_settling:
-            report_lost([run.lease])
-            self._ledger.lost([run.lease])
-            self._holdings.drop(run.lease)
-            run.end(Cause.LOST)
+        running = self._running.get((id, token))
+        for run in [running] if running is not None else self._buffer.of(id, token):
+            # One that commits its own success finds out by itself, or has just settled it.
+            if not run.is_settling:
+                report_lost([run.lease])
+                self._ledger.lost([run.lease])
+                self._holdings.drop(run.lease)
+                run.end(Cause.LOST)
+                if run is not running:
+                    self._leave_buffer(run)
+                    self._known.discard(run.key)
+                    self._wake.set()
 
     # Running
 
@@ -448,9 +449,12 @@ class Engine:
 
     def _give_back(self, run: Run) -> None:
         """Do not start it after all."""
+        self._leave_buffer(run)
+        self._settler.put(Settlement(run.lease, Released()))
+
+    def _leave_buffer(self, run: Run) -> None:
         self._buffer.remove(run)
         self._quarantined.discard(run.key)
-        self._settler.put(Settlement(run.lease, Released()))
 
     # Ending
 

@@ -38,7 +38,7 @@ TABLE depth (
 );
 
 TABLE event (
-    id bigint NOT NULL
+    id bigint NOT NULL DEFAULT nextval('rowlock.event_number'::regclass)
     at bigint NOT NULL
     events text NOT NULL
 );

@@ -44,6 +44,8 @@ ORDER BY name
 def dump_postgres(url: str, *, schema: str = "rowlock") -> str:
     """The schema of a PostgreSQL database."""
     with psycopg.connect(url) as connection:
+        # Names are written in full, whoever asks.
+        connection.execute("SET search_path = pg_catalog")
         columns = connection.execute(POSTGRES_COLUMNS, [schema]).fetchall()
         indexes = connection.execute(POSTGRES_INDEXES, [schema]).fetchall()
     tables: dict[tuple[str, str], list[str]] = {}

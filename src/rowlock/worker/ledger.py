@@ -13,11 +13,12 @@ import logging
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rowlock import config
-from rowlock.errors import StoreUnavailable
+from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.events import Event, EventBox, EventType, event_of
 from rowlock.ids import new_id
 from rowlock.job import Job, Lease
@@ -194,25 +195,29 @@ class Ledger:
         """Tell what has happened. What can't be told now is not told."""
         if events := self._box.take():
             try:
-                await store.arun(write_events(events))
+                with _harmless():
+                    await store.arun(write_events(events))
             except StoreUnavailable as error:
                 logger.info("%d events are not told: %s", len(events), error)
 
     def tell(self, store: Store) -> None:
         """As `atell`."""
         if events := self._box.take():
-            store.run(write_events(events))
+            with _harmless():
+                store.run(write_events(events))
 
     async def awrite(self, store: Store) -> None:
         """Write what there is. What could not be written is there for the next try."""
         if (op := self._next()) is not None:
-            await store.arun(op)
+            with _harmless():
+                await store.arun(op)
             self._done()
 
     def write(self, store: Store) -> None:
         """As `awrite`."""
         if (op := self._next()) is not None:
-            store.run(op)
+            with _harmless():
+                store.run(op)
             self._done()
 
     def _next(self) -> Op[None] | None:
@@ -224,6 +229,17 @@ class Ledger:
         assert self._part is not None
         self._written = bounded(merged(self._written, self._part.tally))
         self._part = None
+
+
+@contextmanager
+def _harmless() -> Iterator[None]:
+    """Whatever the database says, counting must not end what it counts."""
+    try:
+        yield
+    except RowlockError:
+        raise
+    except Exception as error:
+        raise StoreUnavailable(f"not taken: {type(error).__name__}: {error}") from error
 
 
 def _success_of(settlement: Settlement) -> Event:

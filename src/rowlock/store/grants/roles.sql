@@ -38,6 +38,7 @@ GRANT USAGE ON SCHEMA {schema} TO {schema}_worker, {schema}_producer, {schema}_r
 
 -- The worker, and the server, change every row; what the schema is they only read.
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {schema}_worker;
+GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {schema}_worker;
 REVOKE INSERT, UPDATE, DELETE ON {schema}.migration, {schema}.instance FROM {schema}_worker;
 
 -- The producer enqueues: it adds jobs, answers with those that hold a key or an id, and takes back

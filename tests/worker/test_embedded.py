@@ -10,6 +10,7 @@ import pytest
 
 import rowlock
 from rowlock import JobState, config
+from rowlock.worker.notes import Held, LoopNotes
 
 pytestmark = pytest.mark.asyncio
 
@@ -174,6 +175,36 @@ async def until(condition, *, seconds: float = 20.0) -> None:
     while not await asyncio.to_thread(condition):
         assert time.monotonic() < end, "it did not come to pass"
         await asyncio.sleep(0.01)
+
+
+async def test_a_cancel_that_comes_with_the_last_words_is_too_late(app, monkeypatch):
+    """A coroutine that has returned has succeeded, while its last lines are still being written."""
+    is_writing, gate = threading.Event(), threading.Event()
+    write = LoopNotes._write
+
+    def write_slowly(notes: LoopNotes, held: Held) -> None:
+        is_writing.set()
+        gate.wait(20)
+        write(notes, held)
+
+    monkeypatch.setattr(LoopNotes, "_write", write_slowly)
+
+    @app.task
+    async def speak(ctx: rowlock.Context) -> str:
+        ctx.log("the last words")
+        return "done"
+
+    job = await speak.aenqueue()
+    async with app.worker(lease=1) as worker:
+        await until(is_writing.is_set)
+        await app.acancel(job.id)
+        runs = worker._engine._running
+        await until(lambda: all(run.cancel_requested for run in list(runs.values())))
+        gate.set()
+        found = await ended(app, job)
+
+    assert (JobState.SUCCEEDED, "done") == (found.state, found.result)
+    await app.aclose()
 
 
 async def test_a_plain_function_sees_the_request(app):

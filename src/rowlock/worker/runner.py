@@ -90,11 +90,13 @@ class Runner:
         try:
             if run.in_slot:
                 assert self._slots is not None
-                return await self._slots.run(run, context, notes)
-            return await await_handler(run, context)
+                outcome = await self._slots.run(run, context, notes)
+            else:
+                outcome = await await_handler(run, context)
         finally:
             self._notes.discard(notes)
-            await _flush(notes)
+            await _flush_last(run, notes)
+        return None if run.cause is Cause.LOST else outcome
 
     def _context(self, run: Run, notes: LoopNotes | BlockingNotes) -> Context:
         """What the handler of a run may see."""
@@ -124,6 +126,15 @@ class Runner:
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._slots is not None:
             await self._slots.aclose()
+
+
+async def _flush_last(run: Run, notes: LoopNotes) -> None:
+    """Write the last of what a run said; told to end now, it has ended, and its outcome counts."""
+    try:
+        await _flush(notes)
+    except asyncio.CancelledError:
+        if run.cause is None:
+            raise
 
 
 async def _flush(notes: LoopNotes) -> None:

@@ -18,8 +18,8 @@ _IN_MODIFY = 0x2
 _IN_CREATE = 0x100
 _IN_MOVED_TO = 0x80
 _EVENTS_BYTES = 64 * 1024
-# After an event the version is looked at so often; 64 ms in all.
-_PAUSES_SECONDS = (0.0005, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
+# After an event the version is looked at so often; 64 ms in all, for a disk that is slow to sync.
+_PAUSES_SECONDS = (0.0005, 0.0005, 0.001, 0.002, *(15 * [0.004]))
 
 
 async def watch(path: Path, version: Callable[[], int]) -> AsyncIterator[str | None]:

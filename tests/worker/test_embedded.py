@@ -102,6 +102,21 @@ async def test_a_job_whose_lease_is_lost_while_it_waits_is_not_begun(app):
     await app.aclose()
 
 
+async def test_it_tells_how_it_does(app):
+    """How many slots it has, how much memory, and that it has lost no lease."""
+
+    @app.task
+    async def soft() -> None: ...
+
+    async with app.worker(concurrency=7):
+        await until(app.workers)
+        (told,) = await app.aworkers()
+
+    assert (7, 0) == (told.vitals.slots, told.vitals.lost)
+    assert told.vitals.memory_bytes is None or told.vitals.memory_bytes > 2**20
+    await app.aclose()
+
+
 async def test_concurrency_is_bounded(app):
     """Never more jobs run at once than there are slots, of the worker and of a queue."""
     running: dict[str, int] = {"a": 0, "b": 0}

@@ -1,5 +1,6 @@
 -- What else is in a queue, up to a cap: (queue, retrying, running, dead, cancelled, paused).
--- Uses job_retried, job_lease, finished_queue.
+-- Uses job_retried, job_lease, finished_queue: the last only where its own condition is repeated,
+-- since SQLite does not see that one follows from the other.
 SELECT :queue,
     (
         SELECT count(*)
@@ -26,6 +27,7 @@ SELECT :queue,
             SELECT 1
             FROM rowlock_finished AS finished
             WHERE finished.queue = :queue AND finished.state = 'dead'
+                AND finished.state <> 'succeeded'
             LIMIT :cap
         )
     ),
@@ -35,6 +37,7 @@ SELECT :queue,
             SELECT 1
             FROM rowlock_finished AS finished
             WHERE finished.queue = :queue AND finished.state = 'cancelled'
+                AND finished.state <> 'succeeded'
             LIMIT :cap
         )
     ),

@@ -22,15 +22,19 @@ def used_seconds(pid: int) -> float:
 
 
 def largest_mib(pid: int) -> float:
-    """The resident memory of the largest of a family."""
+    """The memory of the largest of a family that is its own.
+
+    Not what it shares, which is mostly the record of starts: that grows with every job.
+    """
     return max(map(_resident_mib, family(pid)))
 
 
 def _resident_mib(pid: int) -> float:
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES / 2**20
+        _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
     except OSError:
         return 0.0
+    return (resident - shared) * _PAGE_BYTES / 2**20
 
 
 class Crew:

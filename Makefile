@@ -21,7 +21,7 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test check format fuzz bench dashboard types docs requirements clean
+.PHONY: help up test check format fuzz simulate bench dashboard types docs requirements clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -49,6 +49,11 @@ FUZZ_REQUESTS ?= 10000
 fuzz: $(VENV)/dev.stamp ## Try the HTTP API with thousands of strange requests, in a few minutes
 	ROWLOCK_SCHEMA_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/server/test_schema.py
 	$(BIN)/python -m benchmarks.malformed $(FUZZ_REQUESTS)
+
+# SIMULATE_ARGS=--help shows what else: one seed with its journal, a planted bug, more processes.
+SIMULATE_ARGS ?= --seeds 1000 --processes 2
+simulate: $(VENV)/dev.stamp ## Simulate days of workers while everything goes wrong, in some minutes
+	$(BIN)/python -m tests.simulation $(SIMULATE_ARGS)
 
 # BENCH_ARGS=--help shows what else it can measure, and how long.
 bench: $(VENV)/dev.stamp ## Measure against the limits of this machine, in a few minutes

@@ -55,7 +55,8 @@ class Runner:
         # Not the loop's: a block waits for its run's notes, and handlers may fill those threads
         # with what waits for that block.
         self._writers = ThreadPoolExecutor(config.NOTES_THREADS, thread_name_prefix="rowlock-notes")
-        self._notes: set[LoopNotes] = set()
+        # In the order in which their runs began.
+        self._notes: dict[LoopNotes, None] = {}
         self._slots = slots
         self._blocks = Blocks(store, lease_seconds=lease_seconds)
 
@@ -85,7 +86,7 @@ class Runner:
 
     async def _run_noted(self, run: Run) -> Outcome | None:
         notes = LoopNotes(self._store, run.lease, threads=self._writers)
-        self._notes.add(notes)
+        self._notes[notes] = None
         context = run.context = self._context(run, notes)
         try:
             if run.in_slot:
@@ -94,7 +95,7 @@ class Runner:
             else:
                 outcome = await await_handler(run, context)
         finally:
-            self._notes.discard(notes)
+            self._notes.pop(notes, None)
             await _flush_last(run, notes)
         return None if run.cause is Cause.LOST else outcome
 

@@ -1,0 +1,299 @@
+"""What is to be done: tasks whose runs follow a script, and producers that use every option."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import rowlock
+from rowlock.clock import from_us
+from rowlock.errors import InvalidTransition, NotFound, StoreUnavailable
+from rowlock.retry import exponential, fixed
+from rowlock.store import NewJob, Store
+from rowlock.store.ops.schedule import new_schedule
+from rowlock.store.options import new_job
+from rowlock.task import Tasks
+from rowlock.worker.report import _running
+from tests.simulation.database import Engine
+from tests.simulation.loop import HOST, Host
+
+if TYPE_CHECKING:
+    from tests.simulation.run import Simulation
+
+QUEUES = ("default", "mail", "slow")
+# What a run may do, and how likely.
+_ACTS = {
+    "ok": 12,
+    "notes": 4,
+    "follow": 2,
+    "fail": 4,
+    "fatal": 1,
+    "release": 2,
+    "cancel": 1,
+    "crash": 1,
+    "late": 1,
+}
+# Schedules of which no tick is left out, with the seconds between two.
+CONTIGUOUS = {"every-ten": 10}
+
+
+class SimulatedError(Exception):
+    """A handler fails."""
+
+
+class Sender:
+    """What tasks ask of an app, when nothing is enqueued by way of it."""
+
+    keep_dead_us = 300_000_000
+
+    def send(self, jobs: Any, *, conn: Any) -> Any:
+        raise NotImplementedError
+
+    async def asend(self, jobs: Any, *, conn: Any) -> Any:
+        raise NotImplementedError
+
+
+def tasks_of(simulation: Simulation) -> Tasks:
+    """The tasks, for all workers."""
+    tasks = Tasks()
+    acting = Acting(simulation)
+
+    @tasks.task(name="work", max_attempts=5, retry=fixed(2), keep=120)
+    async def work(ctx: rowlock.Context, seconds: float, script: list[str]) -> str:
+        return await acting.run(ctx, seconds, script)
+
+    @tasks.task(name="plain", max_attempts=4, retry=exponential(cap=16))
+    async def plain(seconds: float, script: list[str]) -> str:
+        return await acting.run(None, seconds, script)
+
+    @tasks.task(name="brief", keep=0, max_attempts=3, retry=fixed(1))
+    async def brief(ctx: rowlock.Context, seconds: float, script: list[str]) -> str:
+        return await acting.run(ctx, seconds, script)
+
+    @tasks.task(name="timed", timeout=3, max_attempts=3, retry=fixed(1))
+    async def timed(ctx: rowlock.Context, seconds: float, script: list[str]) -> str:
+        return await acting.run(ctx, seconds, script)
+
+    @tasks.task(name="threaded", max_attempts=3)
+    def threaded(ctx: rowlock.Context, seconds: float, script: list[str]) -> str:
+        return acting.call(ctx, script)
+
+    @tasks.task(name="tick", max_attempts=100, retry=fixed(1), cron="* * * * *")
+    async def tick() -> str:
+        return await acting.run(None, 0.05, ["ok"])
+
+    for task in tasks:
+        task.bind(Sender())
+    return tasks
+
+
+class Acting:
+    """Runs scripts, and says so."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._checker = simulation.checker
+        self._runs: Counter[str] = Counter()
+
+    async def run(self, ctx: rowlock.Context | None, seconds: float, script: list[str]) -> str:
+        id, token = self._begin()
+        try:
+            if seconds:
+                await asyncio.sleep(seconds)
+            self._act(ctx, self._next_act(id, script))
+            if HOST.get().is_dead:
+                await asyncio.Event().wait()
+        except BaseException as error:
+            self._checker.finished(id, token, type(error).__name__)
+            raise
+        self._checker.finished(id, token, "ok")
+        return "done"
+
+    def call(self, ctx: rowlock.Context, script: list[str]) -> str:
+        id, token = self._begin()
+        act = self._next_act(id, script)
+        try:
+            self._act(ctx, "ok" if act == "crash" else act)
+        except BaseException as error:
+            self._checker.finished(id, token, type(error).__name__)
+            raise
+        self._checker.finished(id, token, "ok")
+        return "done"
+
+    def _next_act(self, id: str, script: list[str]) -> str:
+        """What its script says for this run; when it is over, all is well."""
+        self._runs[id] += 1
+        return script[self._runs[id] - 1] if self._runs[id] <= len(script) else "ok"
+
+    def _begin(self) -> tuple[str, int]:
+        lease = _running.get()
+        assert lease is not None
+        self._checker.started(lease.id, lease.token, HOST.get())
+        return lease.id, lease.token
+
+    def _act(self, ctx: rowlock.Context | None, act: str) -> None:
+        match act:
+            case "notes" if ctx is not None:
+                ctx.progress(0.5, "halfway")
+                ctx.log("a line")
+            case "late" if ctx is not None:
+                # Somebody asks to cancel it just when it ends.
+                ctx.log("the last line")
+                self._simulation.cancel_soon(ctx.job.id)
+            case "follow" if ctx is not None:
+                brief = self._simulation.tasks.find("brief")
+                ctx.enqueue_on_success(brief, seconds=0.0, script=["ok"])
+            case "fail":
+                raise SimulatedError("fail")
+            case "fatal":
+                raise rowlock.Fail("for good")
+            case "release":
+                raise rowlock.Release(delay=1)
+            case "cancel":
+                raise rowlock.Cancel("not wanted")
+            case "crash":
+                self._simulation.crash(HOST.get())
+            case _:
+                return
+
+
+class Producer:
+    """Enqueues, repeats, cancels, retries, deletes, pauses."""
+
+    def __init__(self, simulation: Simulation, number: int, chance: Random) -> None:
+        self._simulation = simulation
+        self._chance = chance
+        self._checker = simulation.checker
+        self.host = Host(f"producer-{number}", wall_skew=chance.choice((0.0, 600.0)))
+        self._store = Store(Engine(simulation.database, self.host))
+        self._known: list[NewJob] = []
+        self._paused: set[str] = set()
+        self._asked_at: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Work until there is enough."""
+        await self._insist(lambda: self._store.aput_schedule(_schedule(self._simulation.tasks)))
+        actions: dict[Callable[[], Awaitable[None]], int] = {
+            self._enqueue: 10,
+            self._enqueue_many: 3,
+            self._enqueue_again: 2,
+            self._cancel: 3,
+            self._retry: 2,
+            self._delete: 1,
+            self._pause: 1,
+        }
+        while not self._simulation.is_enough:
+            (action,) = self._chance.choices(list(actions), list(actions.values()))
+            try:
+                await action()
+            except (StoreUnavailable, NotFound, InvalidTransition) as error:
+                self._checker.note(self.host, type(error).__name__)
+            mean = self._simulation.plan.pause_seconds
+            await asyncio.sleep(self._chance.expovariate(1 / mean))
+        for queue in sorted(self._paused):
+            await self._insist(lambda queue=queue: self._store.aresume(queue))
+
+    async def _insist(self, act: Callable[[], Awaitable[Any]]) -> None:
+        while True:
+            try:
+                await act()
+                return
+            except StoreUnavailable:
+                await asyncio.sleep(0.5)
+
+    async def _enqueue(self) -> None:
+        await self._send([self._new()])
+
+    async def _enqueue_many(self) -> None:
+        await self._send([self._new() for _ in range(self._chance.randint(2, 12))])
+
+    async def _enqueue_again(self) -> None:
+        """Somebody repeats what was asked for long ago, on purpose."""
+        if self._known:
+            known = self._chance.choice(self._known)
+            age = self._store.engine.clock.now_us() / 10**6 - self._asked_at[known.id]
+            # So long an id is remembered, at least.
+            if age < 600:
+                await self._send([known._replace(is_resend=True)])
+
+    async def _send(self, jobs: list[NewJob]) -> None:
+        now = self._simulation.database.clock.now_us() / 10**6
+        for job in jobs:
+            self._checker.asked(job)
+            self._asked_at.setdefault(job.id, now)
+        self._known += [job for job in jobs if not job.is_resend]
+        del self._known[:-200]
+        again = self._chance.random() < 0.7
+        while True:
+            try:
+                answers = await self._store.aenqueue(jobs)
+                break
+            except StoreUnavailable:
+                if not again:
+                    raise
+                # Whether it was done is not known: the same ids again are the same jobs.
+                jobs = [job._replace(is_resend=True) for job in jobs]
+                await asyncio.sleep(0.5)
+        for answer in answers:
+            self._checker.acknowledged(answer.id)
+
+    def _new(self) -> NewJob:
+        chance, tasks = self._chance, self._simulation.tasks
+        kind = chance.choice(("work", "work", "plain", "brief", "timed", "threaded"))
+        names, weights = list(_ACTS), list(_ACTS.values())
+        script = chance.choices(names, weights, k=chance.randint(1, 4))
+        seconds = chance.choice((0.0, 0.0, 0.01, 0.3, 2.0, 8.0))
+        task = tasks.find(kind)
+        assert task is not None
+        options: dict[str, Any] = {"queue": chance.choice(QUEUES)}
+        if chance.random() < 0.3:
+            options["priority"] = chance.choice((-5, 5, 100))
+        if chance.random() < 0.2:
+            options["delay"] = chance.choice((0.5, 5.0, 60.0))
+        elif chance.random() < 0.1:
+            at = from_us(self._simulation.database.clock.now_us())
+            options["run_at"] = at + timedelta(seconds=chance.choice((-60, 1, 30)))
+        if chance.random() < 0.25:
+            options["key"] = f"key-{chance.randrange(5)}"
+            options["key_hold"] = chance.choice(("in_flight", "in_flight", 20.0, "kept"))
+        if chance.random() < 0.2:
+            options["tenant"] = chance.choice(("acme", "umbrella"))
+        if chance.random() < 0.1:
+            # By its name alone, where the task is not known.
+            payload = task.schema.encode((), {"seconds": seconds, "script": script})
+            return new_job(kind=kind, payload=payload, **options)
+        return task.using(**options).job(seconds=seconds, script=script)
+
+    async def _cancel(self) -> None:
+        if self._known:
+            await self._store.acancel(self._chance.choice(self._known[-20:]).id)
+
+    async def _retry(self) -> None:
+        if self._known:
+            await self._store.aretry(self._chance.choice(self._known).id)
+
+    async def _delete(self) -> None:
+        """What was deleted is forgotten: the same id again would be another job."""
+        if self._known:
+            id = self._chance.choice(self._known).id
+            self._known = [job for job in self._known if job.id != id]
+            await self._store.adelete(id)
+
+    async def _pause(self) -> None:
+        queue = self._chance.choice(QUEUES)
+        if queue in self._paused:
+            self._paused.discard(queue)
+            await self._insist(lambda: self._store.aresume(queue))
+        else:
+            self._paused.add(queue)
+            await self._store.apause(queue)
+
+
+def _schedule(tasks: Tasks) -> Any:
+    task = tasks.find("tick")
+    assert task is not None
+    return new_schedule("every-ten", task.job(), cron="*/10 * * * * *", missed="all")

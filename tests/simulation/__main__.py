@@ -16,9 +16,16 @@ from multiprocessing import get_context
 from time import perf_counter
 
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.plan import DISASTERS
 from tests.simulation.run import Report, simulate
 from tests.simulation.seeds import failed_before
 
+# What many seeds must have reached, or they have shown nothing.
+REACHED = (
+    *("rescued", "leases lost", "answers lost", "started stale", "revived", "pruned"),
+    *("failed", "away", "full", "slow", "dead", "cancelled", *DISASTERS),
+)
+REACHED_SEEDS = 50
 SHOWN = ("claims", "rescued", "leases lost", "answers lost", "ticks", "statements")
 
 
@@ -66,7 +73,11 @@ def _run_all(seeds: list[int], options: argparse.Namespace) -> int:
             break
         if perf_counter() - began > options.minutes * 60:
             break
-    _sum_up(done, perf_counter() - began)
+    counts = _sum_up(done, perf_counter() - began)
+    missed = [name for name in REACHED if not counts[name]]
+    if len(done) >= REACHED_SEEDS and missed:
+        print(f"void: nothing was {', '.join(missed)}")
+        return 1
     return status
 
 
@@ -93,7 +104,7 @@ def _tell(report: Report, options: argparse.Namespace) -> int:
     return 1
 
 
-def _sum_up(reports: list[Report], took: float) -> None:
+def _sum_up(reports: list[Report], took: float) -> Counter[str]:
     hours = sum(report.seconds for report in reports) / 3600
     counts: Counter[str] = Counter()
     for report in reports:
@@ -104,6 +115,7 @@ def _sum_up(reports: list[Report], took: float) -> None:
         f"{hours / took * 60:.0f} a minute"
     )
     print(", ".join(f"{counts[name]:,} {name}" for name in SHOWN))
+    return counts
 
 
 if __name__ == "__main__":

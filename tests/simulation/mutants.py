@@ -15,8 +15,10 @@ from rowlock.store.ops import enqueue, recover, settle
 from rowlock.store.ops.claim import Floor, Lane
 from rowlock.store.steps import Steps
 from rowlock.store.text import Dialect
+from rowlock.worker import runner
 from rowlock.worker.claimer import Claimer
 from rowlock.worker.engine import Engine
+from rowlock.worker.notes import LoopNotes
 from rowlock.worker.report import RunSettlement
 from rowlock.worker.run import Run
 
@@ -152,6 +154,30 @@ def ended_ids_forgotten() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def lost_is_started() -> Iterator[None]:
+    """A worker that was told of a lost lease starts the job all the same."""
+    lose = Engine.lose
+
+    def lose_running(engine: Engine, id: str, token: int) -> None:
+        if (id, token) in engine._running:
+            lose(engine, id, token)
+
+    with mock.patch.object(Engine, "lose", lose_running):
+        yield
+
+
+@contextmanager
+def success_dropped_with_last_words() -> Iterator[None]:
+    """A cancel that comes while the last lines are written goes past the outcome."""
+
+    async def flush(_: Run, notes: LoopNotes) -> None:
+        await notes.aflush()
+
+    with mock.patch.object(runner, "_flush_last", flush):
+        yield
+
+
 MUTANTS: dict[str, Mutant] = {
     "settle without token": settle_without_token,
     "sweep ignores expiry": sweep_ignores_expiry,
@@ -162,4 +188,6 @@ MUTANTS: dict[str, Mutant] = {
     "token does not grow": claim_keeps_token,
     "cancel dropped": cancel_dropped,
     "ended ids forgotten": ended_ids_forgotten,
+    "lost is started": lost_is_started,
+    "success dropped with last words": success_dropped_with_last_words,
 }

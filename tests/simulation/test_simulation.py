@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -13,12 +14,15 @@ from tests.simulation.mutants import MUTANTS
 from tests.simulation.run import simulate
 from tests.simulation.seeds import FAILED
 
-# From which seed on a planted bug is found, and how many it may survive: from 0 on, less than 20.
+# From which seed on a planted bug is found, and how many it may survive. Tried from 0 on, all but
+# one took less than 20; a job that must run alone and is lost meanwhile is rare.
 FIRST = {
     "settle without token": 11,
     "cursor never looks below": 16,
     "beat without token": 2,
     "cancel dropped": 2,
+    "lost is started": 386,
+    "success dropped with last words": 5,
 }
 SEEDS_MAX = 5
 
@@ -35,10 +39,13 @@ def run(*words: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
     )
 
 
+simulated = cache(simulate)
+
+
 @pytest.mark.parametrize("seed", [*FAILED, 6, 16])
 def test_a_seed_is_good(seed):
     """No promise is broken while things go wrong, and all is done soon after."""
-    assert None is simulate(seed).problem
+    assert None is simulated(seed).problem
 
 
 def test_a_seed_is_exactly_repeatable():
@@ -51,12 +58,12 @@ def test_a_seed_is_exactly_repeatable():
 
 def test_other_seeds_do_other_things():
     """The journals of two seeds differ."""
-    assert simulate(6).digest != simulate(16).digest
+    assert simulated(6).digest != simulated(16).digest
 
 
 def test_what_is_hard_to_reach_is_reached():
     """A simulation in which nothing was rescued, refused or unknown would show nothing."""
-    counts = simulate(5).counts
+    counts = simulated(5).counts
 
     assert all(counts[name] > 0 for name in ("rescued", "answers lost", "revived", "cancelled"))
 

@@ -19,7 +19,7 @@ from tests.simulation.seeds import FAILED
 FIRST = {
     "settle without token": 11,
     "cursor never looks below": 16,
-    "beat without token": 2,
+    "beat without token": 1,
     "cancel dropped": 2,
     "lost is started": 386,
     "success dropped with last words": 5,

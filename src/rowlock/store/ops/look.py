@@ -114,7 +114,7 @@ def list_jobs(
     state: str | JobState | None = None,
     limit: int = config.LIST_LIMIT_DEFAULT,
     cursor: str | None = None,
-    scan: int = config.LIST_SCAN_ROWS_MAX,
+    scan: int = config.PAGE_SCAN_ROWS_MAX,
 ) -> Op[Page]:
     """A page of jobs; it reads at most `scan` rows of each table and says where to go on."""
     asked = _state_of(state)

@@ -17,7 +17,7 @@ SURFACES = 5
 SERVING = {"bench", "observe", "server", "testing"}
 # Low to high; a room of the package belongs to exactly one layer.
 LAYERS = (
-    {"version", "errors", "clock", "ids", "job", "retry", "lifecycle", "codec"}
+    {"version", "errors", "chance", "clock", "ids", "job", "retry", "lifecycle", "codec"}
     | {"signature", "events", "config", "cron", "schedule", "tokens", "tally", "fingerprint"},
     {"store"},
     {"task", "context"},

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import threading
 import time
 import weakref
@@ -23,6 +22,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from rowlock import config
+from rowlock.chance import CHANCE
 from rowlock.clock import Clock
 from rowlock.errors import Forbidden, RowlockError, StoreUnavailable
 from rowlock.ids import new_id
@@ -378,7 +378,7 @@ async def _until_readable(descriptor: int, seconds: float) -> None:
 
 
 def _pause(tries: int) -> float:
-    return config.STORE_RETRY_SECONDS * float(2**tries) * random.uniform(0.5, 1.5)
+    return config.STORE_RETRY_SECONDS * float(2**tries) * CHANCE.uniform(0.5, 1.5)
 
 
 def _ring(channel: str, queues: list[str]) -> Op[None]:

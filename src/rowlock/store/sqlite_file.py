@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import random
 import re
 import sqlite3
 import threading
@@ -32,6 +31,7 @@ from types import TracebackType
 from urllib.parse import quote
 
 from rowlock import config
+from rowlock.chance import CHANCE
 from rowlock.errors import RowlockError, StoreUnavailable, UnsupportedStore
 
 Version = tuple[int, int, int]
@@ -333,7 +333,7 @@ def pause_as_writer() -> None:
 def writer_pause() -> float:
     """How long a writer waits before it tries again."""
     # The same for all, however long they have waited: with growing pauses the newest come first.
-    return config.SQLITE_LOCK_PAUSE_SECONDS * random.uniform(0.5, 1.5)
+    return config.SQLITE_LOCK_PAUSE_SECONDS * CHANCE.uniform(0.5, 1.5)
 
 
 def _open_lock(file: SqliteFile) -> int:

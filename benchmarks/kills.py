@@ -21,6 +21,7 @@ from pathlib import Path
 from benchmarks.drills.failover import failover
 from benchmarks.drills.losses import child, machine
 from benchmarks.drills.misbehaviour import interpreter, poison
+from benchmarks.drills.move import move
 from benchmarks.drills.pause import FATES, pause
 from benchmarks.drills.pooler import PoolerNotInstalled, conformance, pooled
 from benchmarks.drills.scene import Scene
@@ -43,6 +44,8 @@ KILL_SECONDS = 0.5
 CRASHES = 5
 FAILOVERS = 5
 POOLED_JOBS = 5_000
+MOVED_JOBS = 200_000
+MOVE_KILLS = 10
 
 
 def main() -> None:
@@ -164,6 +167,16 @@ def go_through_pooler(stage: Stage) -> Found:
         yield f"NOT RUN: {error}"
 
 
+def move_on(stage: Stage) -> Found:
+    """To a PostgreSQL, while both are worked on."""
+    with (
+        stage.scene() as old,
+        ThrowAwayPostgres(durable=True) as server,
+        Scene(server.url, old.place, server) as new,
+    ):
+        yield move(old, new, jobs=MOVED_JOBS, kills=MOVE_KILLS, pause=6.0)
+
+
 DRILLS: dict[str, Callable[[Stage], Found]] = {
     "child": kill_children,
     "machine": kill_machines,
@@ -175,6 +188,7 @@ DRILLS: dict[str, Callable[[Stage], Found]] = {
     "storm": raise_storm,
     "failover": fail_over,
     "pooler": go_through_pooler,
+    "move": move_on,
 }
 POSTGRES_ONLY = ("failover", "pooler")
 

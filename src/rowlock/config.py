@@ -58,6 +58,11 @@ COPY_ROWS_MIN: Final = 200
 COPY_ROWS_MAX: Final = 10_000
 # Recovery, retention and bulk work commit after so many rows.
 MAINTENANCE_BATCH_ROWS: Final = 500
+# A move holds so many jobs at a time, looks so often for those that still run, and bears so long
+# with a database that is away.
+MOVE_BATCH_ROWS: Final = 200
+MOVE_LOOK_SECONDS: Final = 0.5
+MOVE_PATIENCE_SECONDS: Final = 60.0
 LIST_LIMIT_DEFAULT: Final = 100
 LIST_LIMIT_MAX: Final = 1_000
 # A page never reads more rows than this, however rare a match is; it returns a cursor to go on.

@@ -14,7 +14,7 @@ VOCABULARY = 0
 SURFACES = 5
 # Surfaces that are there for the others: logs and metrics, the server that commands run, the
 # throw-away database, measurements.
-SERVING = {"bench", "observe", "server", "testing"}
+SERVING = {"bench", "move", "observe", "server", "testing"}
 # Low to high; a room of the package belongs to exactly one layer.
 LAYERS = (
     {"version", "errors", "chance", "clock", "ids", "job", "retry", "lifecycle", "codec"}
@@ -23,7 +23,7 @@ LAYERS = (
     {"task", "context"},
     {"worker", "scheduler"},
     {"app"},
-    {"server", "dashboard", "cli", "bench", "observe", "integrations", "testing"},
+    {"server", "dashboard", "cli", "bench", "observe", "integrations", "testing", "move"},
     {"__main__"},
 )
 LAYER_OF = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}

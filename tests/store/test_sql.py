@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rowlock.store.tables import TABLES
 from rowlock.store.text import Dialect, ParameterStyle, compiled, source
 from tests.house.source import PACKAGE
 
@@ -33,8 +34,20 @@ POSTGRES_ONLY = {
 }
 # How a caller's connection is recognised as one to our file; and only a file has a journal mode.
 SQLITE_ONLY = {"attached", "recognise", "health_journal"}
-POSTGRES = {path.name.partition(".")[0] for path in SQL.glob("*.postgres.sql")}
-SQLITE = {path.name.partition(".")[0] for path in SQL.glob("*.sqlite.sql")}
+
+
+def names_of(dialect: Dialect) -> set[str]:
+    """All statements; one for any table under the name that it has for each."""
+    names: set[str] = set()
+    for path in SQL.glob(f"*.{dialect}.sql"):
+        name = path.name.partition(".")[0]
+        is_for_tables = "{table}" in path.read_text("utf-8")
+        names |= {f"{name}/{table}" for table in TABLES} if is_for_tables else {name}
+    return names
+
+
+POSTGRES = names_of(Dialect.POSTGRES)
+SQLITE = names_of(Dialect.SQLITE)
 PAIRS = sorted(POSTGRES & SQLITE)
 
 
@@ -75,7 +88,9 @@ def test_a_file_opens_with_its_promise(path: Path):
 
 def test_every_statement_is_used():
     """A statement that nothing names is removed."""
-    assert set() == (POSTGRES | SQLITE) - used_names()
+    used = {name.partition("/")[0] for name in used_names()}
+
+    assert set() == {name.partition("/")[0] for name in POSTGRES | SQLITE} - used
 
 
 @pytest.mark.parametrize("name", sorted(POSTGRES))

@@ -34,6 +34,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "enqueue": "rowlock.cli.enqueue:enqueue",
     "jobs": "rowlock.cli.jobs:jobs",
     "migrate": "rowlock.cli.migrate:migrate",
+    "move": "rowlock.cli.move:move",
     "prune": "rowlock.cli.prune:prune",
     "queues": "rowlock.cli.queues:queues",
     "serve": "rowlock.cli.serve:serve",

@@ -6,6 +6,7 @@ are named `:value`. Macros: `{now}` the clock, `{job}` and `{finished}` the colu
 `{schedule}` the columns of a `ScheduleRow`. In a batch's statement for SQLite, `{rows id, token}`
 is a query of all its rows, with these columns: without it, the statement is run once a row. The
 first one names all columns, others as many of them as they need, from the first on.
+A statement for one of several tables is named with it, `move_put/finished`: see `tables.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from functools import cache
 from importlib.resources import files
 
 from rowlock.errors import OptionInvalid
+from rowlock.store.tables import TABLES
 
 _SHARED = (
     "id, run_at, created_at, started_at, token, key_hold, attempt, max_attempts, crashes, "
@@ -119,7 +121,8 @@ def _texts(dialect: Dialect) -> dict[str, str]:
 @cache
 def source(name: str, dialect: Dialect, schema: str) -> str:
     """A statement's text with its macros expanded, without its comments."""
-    raw = _texts(dialect)[name]
+    file, _, table = name.partition("/")
+    raw = _texts(dialect)[file]
     is_postgres = dialect is Dialect.POSTGRES
     casts = {"text": "::text", "number": "::bigint"} if is_postgres else {"text": "", "number": ""}
     body = "\n".join(line for line in raw.splitlines() if not line.lstrip().startswith("--"))
@@ -131,6 +134,9 @@ def source(name: str, dialect: Dialect, schema: str) -> str:
         .replace("{schedule}", _SCHEDULE.format(**casts))
         .replace("{now}", _NOW[dialect])
     )
+    if table:
+        for macro, text in TABLES[table].macros(table).items():
+            expanded = expanded.replace(f"{{{macro}}}", text)
     return in_schema(expanded, dialect=dialect, schema=schema)
 
 

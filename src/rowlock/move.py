@@ -1,0 +1,185 @@
+"""Mover: brings a queue from one database to another while producers and workers go on.
+
+It can be stopped or killed at any time and begun again: what is under way is in the databases.
+`store.ops.move` says why no job is lost or run twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from rowlock import config
+from rowlock.errors import InvalidTransition, NotFound, OptionInvalid, StoreUnavailable
+from rowlock.ids import new_id
+from rowlock.store import Store
+from rowlock.store.ops import move
+from rowlock.store.ops.instance import instance
+
+logger: logging.Logger = logging.getLogger("rowlock.move")
+
+_NEVER = threading.Event()
+# Copied as they are, and left where they were: whoever still works there needs them.
+_COPIED = ("queue", "token", "key_hold", "audit")
+
+
+@dataclass(slots=True)
+class Moved:
+    """How much is in the other database by now.
+
+    `known` jobs were there already, `stopped` ones are there as cancelled, for their key was held.
+    """
+
+    jobs: int = 0
+    finished: int = 0
+    schedules: int = 0
+    known: int = 0
+    stopped: int = 0
+    waiting_for: int = 0
+
+
+class Mover:
+    """Moves everything from `source` to `target`.
+
+    Args:
+        tell: Called whenever something has moved.
+        rest: How to wait; raises to end the move.
+    """
+
+    def __init__(
+        self,
+        source: Store,
+        target: Store,
+        *,
+        tell: Callable[[Moved], None] = lambda _: None,
+        rest: Callable[[float], object] = _NEVER.wait,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._tell = tell
+        self._rest = rest
+        self.moved = Moved()
+        self._name = ""
+        self._is_copied = False
+
+    def counts(self) -> tuple[int, int]:
+        """How many jobs of the source are live, and how many have ended; reads them all."""
+        return self._source.run(move.counts())
+
+    def run(self, *, follow: bool = False) -> Moved:
+        """Move until nothing is left; `follow`: and then go on, for producers that come late.
+
+        Raises:
+            OptionInvalid: Both are the same database.
+            StoreUnavailable: One of them was away for a minute; begin again when it is back.
+        """
+        self._name = self._source.run(instance())
+        if self._name == self._target.run(instance()):
+            raise OptionInvalid("target", "is the database that the jobs are in already")
+        failing_since: float | None = None
+        while True:
+            try:
+                is_done = self._round()
+                failing_since = None
+            except StoreUnavailable as error:
+                failing_since = failing_since or time.monotonic()
+                if time.monotonic() - failing_since > config.MOVE_PATIENCE_SECONDS:
+                    raise
+                logger.warning("a database is away, trying again: %s", error)
+                is_done = False
+            if is_done and not follow:
+                return self.moved
+            self._rest(config.MOVE_LOOK_SECONDS)
+
+    def give_back(self) -> int:
+        """Undo what is under way: what is not in the target yet waits in the source again."""
+        returned = 0
+        for batch in self._source.run(move.open_batches()):
+            if self._target.run(move.refuse(batch)):
+                returned += self._source.run(move.give_back(batch))
+            else:
+                self._bring_to_end(batch)
+        return returned + self._source.run(move.thaw_schedules())
+
+    def _round(self) -> bool:
+        """Move what can be moved now; whether nothing is left."""
+        for batch in self._source.run(move.open_batches()):
+            self._put(batch, self._source.run(move.jobs_of(batch)))
+        if not self._is_copied:
+            self._copy_all()
+        self._source.run(move.freeze_schedules())
+        self._move_rows("schedule")
+        self._move_waiting()
+        self._move_rows("finished")
+        live, finished = self.counts()
+        self.moved.waiting_for = live
+        self._tell(self.moved)
+        if live:
+            # Nobody else may be there to do it.
+            self._source.recover()
+        if live or finished:
+            self._is_copied = False
+            return False
+        if not self._is_copied:
+            self._copy_all()
+            # Last: it is folded in the source while somebody works there.
+            self._move_rows("history")
+            self._is_copied = True
+        return True
+
+    def _move_waiting(self) -> None:
+        after: str | None = move.FIRST_ID
+        while after is not None:
+            batch = new_id()
+            limit = config.MOVE_BATCH_ROWS
+            jobs = self._source.run(move.take(batch, after=after, limit=limit))
+            if jobs:
+                self._is_copied = False
+                self._put(batch, jobs)
+            after = max(job["id"] for job in jobs) if len(jobs) == limit else None
+
+    def _put(self, batch: str, jobs: list[move.Record]) -> None:
+        put = self._target.run(move.put(batch, jobs, self._logs_of(jobs), source=self._name))
+        self.moved.known += put.known
+        self.moved.stopped += put.stopped
+        self._bring_to_end(batch)
+        self.moved.jobs += len(jobs)
+        self._tell(self.moved)
+
+    def _bring_to_end(self, batch: str) -> None:
+        for id in self._source.run(move.gone(batch)):
+            # Asked for while it was on its way.
+            try:
+                self._target.cancel(id)
+            except (NotFound, InvalidTransition) as error:
+                logger.info("job %s is not cancelled any more: %s", id, error)
+
+    def _copy_all(self) -> None:
+        for table in _COPIED:
+            after: str | None = None
+            while rows := self._page(table, after):
+                self._target.run(move.add(table, list(rows.values())))
+                after = max(rows)
+
+    def _move_rows(self, table: Literal["finished", "schedule", "history"]) -> None:
+        while rows := self._page(table, None):
+            records = list(rows.values())
+            logs = self._logs_of(records) if table == "finished" else []
+            self._target.run(move.add(table, records, logs))
+            self._source.run(move.drop(table, list(rows)))
+            if table == "finished":
+                self.moved.finished += len(rows)
+            elif table == "schedule":
+                self.moved.schedules += len(rows)
+            self._tell(self.moved)
+
+    def _page(self, table: str, after: str | None) -> dict[str, move.Record]:
+        return self._source.run(move.page(table, after=after, limit=config.MOVE_BATCH_ROWS))
+
+    def _logs_of(self, jobs: list[move.Record]) -> list[move.Record]:
+        logged = [job["id"] for job in jobs if job["log_lines"]]
+        return self._source.run(move.logs_of(logged)) if logged else []

@@ -1,0 +1,290 @@
+"""Move: jobs and all that belongs to them, from one database to another, each of them once.
+
+1. A batch of waiting jobs is held in the source, under a name of its own and a lease that does not
+   expire: from then on no worker of the source can have them, whatever becomes of the move.
+2. They are inserted into the target, and the batch's name into its audit, in one transaction. From
+   then on workers of the target can have them.
+3. They are removed from the source. Whoever finds a batch in the source asks the target for its
+   name: if it is there, 3 is left to be done; if not, 2. That a job of it was run and removed in
+   the target meanwhile changes nothing.
+4. What has ended, logs and the rest are inserted where they are not, and removed afterwards: said
+   twice is no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from rowlock import config
+from rowlock.job import JobError, JobState, encode_errors
+from rowlock.store.steps import (
+    Batch,
+    Begin,
+    Op,
+    Ring,
+    Rows,
+    Statement,
+    Steps,
+    reading,
+    writing,
+)
+from rowlock.store.tables import TABLES
+
+# In the year 9999: no sweep takes it for expired, and it can still be shown.
+FOR_EVER: Final = 253_000_000_000_000_000
+# Added to the next time of a schedule that is between two databases.
+BEYOND: Final = 200_000_000_000_000_000
+FIRST_ID: Final = TABLES["job"].first
+_PREFIX: Final = "move-"
+_ACTOR: Final = "rowlock move"
+_ASKED_COLUMNS: Final = ("id", "tenant", "kind", "key")
+
+Record = dict[str, Any]
+_decode = msgspec.json.Decoder(Record).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """What became of a batch: jobs that wait in the target now, and those that it had already.
+
+    `stopped` are jobs whose key another one holds there: they are kept, as cancelled.
+    """
+
+    moved: int = 0
+    known: int = 0
+    stopped: int = 0
+
+
+def batch_name(batch: str) -> str:
+    """Under what name the jobs of a batch are held."""
+    return _PREFIX + batch
+
+
+def counts() -> Op[tuple[int, int]]:
+    """How many jobs are live, and how many have ended."""
+
+    def steps() -> Steps[tuple[int, int]]:
+        ((live, finished),) = yield Statement("move_counts")
+        return live, finished
+
+    return reading("counts", steps)
+
+
+def take(batch: str, *, after: str, limit: int) -> Op[list[Record]]:
+    """Hold the next waiting jobs of the source, by id."""
+    values = {"worker": batch_name(batch), "after": after, "limit": limit, "for_ever": FOR_EVER}
+
+    def steps() -> Steps[list[Record]]:
+        return _records((yield Statement("move_take/job", values)))
+
+    return writing("take", steps)
+
+
+def open_batches() -> Op[list[str]]:
+    """The batches that the source holds."""
+
+    def steps() -> Steps[list[str]]:
+        rows = yield Statement("move_batches", {"for_ever": FOR_EVER})
+        return [name.removeprefix(_PREFIX) for (name,) in rows if name.startswith(_PREFIX)]
+
+    return reading("open_batches", steps)
+
+
+def jobs_of(batch: str) -> Op[list[Record]]:
+    """The jobs of a batch that the source holds."""
+    values = {"worker": batch_name(batch), "for_ever": FOR_EVER}
+
+    def steps() -> Steps[list[Record]]:
+        return _records((yield Statement("move_batch/job", values)))
+
+    return reading("jobs_of", steps)
+
+
+def logs_of(ids: Sequence[str]) -> Op[list[Record]]:
+    """The lines that jobs have logged."""
+
+    def steps() -> Steps[list[Record]]:
+        return _records((yield Statement("move_log/log", {"ids": list(ids)})))
+
+    return reading("logs_of", steps)
+
+
+def put(batch: str, jobs: Sequence[Record], logs: Sequence[Record], *, source: str) -> Op[Put]:
+    """Let the jobs of a batch wait in the target; none of them if the batch is there already."""
+    waiting = [{**job, **_UNLEASED} for job in jobs]
+
+    def steps() -> Steps[Put]:
+        yield Begin()
+        detail = {"from": source, "jobs": len(waiting)}
+        if not (yield _mark(batch, "move.batch", detail)):
+            return Put()
+        newer, known, held = yield from _sorted_out(waiting)
+        inserted = {row[0] for row in (yield _put("job", newer))}
+        # In the target's own way: of its jobs, or of two that came with one key.
+        clashing = [job for job in newer if job["id"] not in inserted]
+        found = yield Statement("get", {"ids": [job["id"] for job in clashing]})
+        live = {row[0] for row in found}
+        stopped = held + [job for job in clashing if job["id"] not in live]
+        yield Statement("move_drop/finished", {"keys": sorted(inserted)})
+        if stopped:
+            now = (yield Statement("clock"))[0][0]
+            yield _put("finished", [_stopped(job, now) for job in stopped])
+        yield _put("log", logs)
+        queues = frozenset(job["queue"] for job in newer if job["id"] in inserted)
+        if queues:
+            yield Ring(queues)
+        return Put(len(inserted), known + len(live), len(stopped))
+
+    return writing("put", steps, repeat=steps)
+
+
+def _sorted_out(jobs: Sequence[Record]) -> Steps[tuple[list[Record], int, list[Record]]]:
+    """Those to insert, how many the target has had (a resend came late to the source), and those
+    whose key one that has ended there still holds.
+    """
+    asked = [(job["id"], job["tenant"], job["kind"], job["key"]) for job in jobs]
+    tokens: dict[str, int] = {}
+    held: set[str] = set()
+    for id, holder, *_, token, _now in (yield Batch("find_settled", _ASKED_COLUMNS, asked)):
+        if holder == id:
+            tokens[id] = max(token, tokens.get(id, 0))
+        else:
+            held.add(id)
+    # One that died in the source, went over, and was retried in the source is newer.
+    newer = [job for job in jobs if job["token"] > tokens.get(job["id"], -1)]
+    return (
+        [job for job in newer if job["id"] not in held],
+        len(jobs) - len(newer),
+        [job for job in newer if job["id"] in held],
+    )
+
+
+_UNLEASED: Final[Mapping[str, None]] = {"worker": None, "lease_expires_at": None, "beat_at": None}
+
+
+def _stopped(job: Record, now: int) -> Record:
+    message = f"its key {job['key']!r} was held by another job where it was moved to"
+    error = JobError(job["attempt"], now, "KeyHeld", message)
+    return {
+        **job,
+        "state": JobState.CANCELLED.value,
+        "finished_at": now,
+        "expires_at": now + round(config.KEEP_DEAD_SECONDS_DEFAULT * config.SECOND_US),
+        "errors": encode_errors([error]),
+        "key_hold": None,
+        "result": None,
+        "fingerprint": None,
+    }
+
+
+def refuse(batch: str) -> Op[bool]:
+    """Make sure that a batch will never be put into the target; False if it is there."""
+
+    def steps() -> Steps[bool]:
+        return bool((yield _mark(batch, "move.given_back", {})))
+
+    return writing("refuse", steps)
+
+
+def gone(batch: str) -> Op[list[str]]:
+    """Remove a batch from the source; the ids of jobs that somebody asked to cancel meanwhile."""
+    values = {"worker": batch_name(batch), "for_ever": FOR_EVER}
+
+    def steps() -> Steps[list[str]]:
+        yield Begin()
+        rows = yield Statement("move_gone", values)
+        yield Statement("unlog", {"ids": [id for id, _ in rows]})
+        return [id for id, is_asked in rows if is_asked]
+
+    return writing("gone", steps, repeat=steps)
+
+
+def give_back(batch: str) -> Op[int]:
+    """Let the jobs of a batch wait in the source again; how many."""
+    values = {"worker": batch_name(batch), "for_ever": FOR_EVER}
+
+    def steps() -> Steps[int]:
+        rows = yield Statement("move_release", values)
+        if rows:
+            yield Ring(frozenset(queue for (queue,) in rows))
+        return len(rows)
+
+    return writing("give_back", steps, repeat=steps)
+
+
+def freeze_schedules() -> Op[None]:
+    """No schedule of the source fires any more."""
+
+    def steps() -> Steps[None]:
+        yield Statement("move_freeze", {"beyond": BEYOND})
+
+    return writing("freeze_schedules", steps, repeat=steps)
+
+
+def thaw_schedules() -> Op[int]:
+    """The schedules that are still in the source fire again; how many."""
+
+    def steps() -> Steps[int]:
+        return len((yield Statement("move_thaw", {"beyond": BEYOND})))
+
+    return writing("thaw_schedules", steps, repeat=steps)
+
+
+def _thawed(row: Record) -> Record:
+    """A schedule as it was before it was put off; anything else as it is."""
+    next_at = row.get("next_at", 0)
+    return {**row, "next_at": next_at - BEYOND} if next_at >= BEYOND else row
+
+
+def page(table: str, *, after: str | None, limit: int) -> Op[dict[str, Record]]:
+    """Rows of a table by their keys, from behind a key on."""
+    first = TABLES[table].first
+    values = {"after": first if after is None else after, "limit": limit}
+
+    def steps() -> Steps[dict[str, Record]]:
+        rows = yield Statement(f"move_rows/{table}", values)
+        return {key: _thawed(_decode(text)) for key, text in rows}
+
+    return reading("page", steps)
+
+
+def add(table: str, rows: Sequence[Record], logs: Sequence[Record] = ()) -> Op[int]:
+    """Insert rows where they are not there; how many were not."""
+
+    def steps() -> Steps[int]:
+        yield Begin()
+        inserted = yield _put(table, rows)
+        if logs:
+            yield _put("log", logs)
+        return len(inserted)
+
+    return writing("add", steps, repeat=steps)
+
+
+def drop(table: str, keys: Sequence[str]) -> Op[None]:
+    """Remove rows; the logs of jobs too."""
+
+    def steps() -> Steps[None]:
+        yield Begin()
+        yield Statement(f"move_drop/{table}", {"keys": list(keys)})
+        if table == "finished":
+            yield Statement("unlog", {"ids": list(keys)})
+
+    return writing("drop", steps, repeat=steps)
+
+
+def _put(table: str, rows: Sequence[Record]) -> Statement:
+    return Statement(f"move_put/{table}", {"moved": msgspec.json.encode(rows).decode()})
+
+
+def _mark(batch: str, action: str, detail: Mapping[str, object]) -> Statement:
+    values = {"id": batch, "actor": _ACTOR, "action": action, "target": batch_name(batch)}
+    return Statement("move_mark", {**values, "detail": msgspec.json.encode(detail).decode()})
+
+
+def _records(rows: Rows) -> list[Record]:
+    return [_decode(text) for (text,) in rows]

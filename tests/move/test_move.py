@@ -1,0 +1,381 @@
+"""`rowlock move`: everything arrives, once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+import rowlock
+from rowlock import cli, config
+from rowlock.errors import OptionInvalid, StoreUnavailable
+from rowlock.ids import new_id
+from rowlock.job import JobState
+from rowlock.move import Mover
+from rowlock.store.ops import move
+from rowlock.store.ops.audit import list_audit
+from rowlock.store.tables import TABLES
+from tests.conftest import FreshDatabase
+
+PAIRS = ("sqlite-postgres", "postgres-postgres", "sqlite-sqlite", "postgres-sqlite")
+
+
+@pytest.fixture(params=PAIRS)
+def urls(
+    request: pytest.FixtureRequest,
+    fresh_database: FreshDatabase,
+    migrated_template: str,
+    tmp_path: Path,
+) -> tuple[str, str]:
+    """Two databases, of every two kinds."""
+
+    def make(kind: str, name: str) -> str:
+        if kind == "sqlite":
+            return f"sqlite:///{tmp_path / name}.db"
+        return fresh_database(migrated_template)
+
+    old, new = request.param.split("-")
+    return make(old, "old"), make(new, "new")
+
+
+@pytest.fixture
+def apps(urls: tuple[str, str]) -> Iterator[tuple[rowlock.App, rowlock.App]]:
+    """The same tasks on both."""
+    with rowlock.App(urls[0]) as old, rowlock.App(urls[1]) as new:
+        for app in (old, new):
+            define(app)
+        yield old, new
+
+
+def define(app: rowlock.App) -> None:
+    @app.task(max_attempts=1)
+    def failing() -> None:
+        raise ValueError("no")
+
+    @app.task
+    def logging(ctx: rowlock.Context, n: int = 0) -> int:
+        ctx.log(f"line of {n}")
+        ctx.progress(0.5, "half")
+        return n
+
+
+def everything(app: rowlock.App) -> dict[str, dict[str, Any]]:
+    """All jobs as users see them, but for what a move must change."""
+    shown = {}
+    for job in app.list(limit=config.LIST_LIMIT_MAX):
+        fields = {name: getattr(job, name) for name in job.__struct_fields__}
+        # It has held them, so that no earlier lease can count.
+        del fields["token"]
+        shown[job.id] = fields
+    return shown
+
+
+def fill(app: rowlock.App) -> None:
+    """Jobs in every state that does not need a worker, with all that can belong to them."""
+    far = datetime.now(UTC) + timedelta(days=400)
+    app.enqueue("logging", {"n": 1}, queue="a", priority=5, tags=["x"], meta={"m": "ü\n'\""})
+    app.drain()
+    app.enqueue("failing", tags=["dead"])
+    app.drain()
+    app.enqueue("logging", {"n": 2**53 + 1}, queue="b", run_at=far, key="k", tenant="acme")
+    app.enqueue("logging", {"n": 3}, queue="b", keep=0, max_attempts=3)
+    cancelled = app.enqueue("logging", {"n": 4}, queue="c")
+    app.cancel(cancelled.id)
+    app.enqueue("unknown", {"text": "€\\ud83d" * 50}, queue="c", delay=3600)
+    app.pause("b")
+    app.schedule("daily", "logging", cron="0 3 * * *", timezone="Europe/Berlin", payload={"n": 9})
+
+
+def test_all_that_there_was_is_there(apps: tuple[rowlock.App, rowlock.App]):
+    """Jobs with their ids and all their fields, logs, schedules, pauses; the source is empty."""
+    old, new = apps
+    fill(old)
+    before, schedules = everything(old), old.store.list_schedules()
+    logged = next(id for id, job in before.items() if job["result"] == 1)
+
+    moved = Mover(old.store, new.store).run()
+
+    assert before == everything(new)
+    assert (3, 3, 1) == (moved.jobs, moved.finished, moved.schedules)
+    assert {} == everything(old)
+    assert schedules == new.store.list_schedules()
+    assert [] == old.store.list_schedules()
+    assert ["b"] == [each.queue for each in new.stats() if each.is_paused]
+    assert ["line of 1"] == [line.text for line in new.store.read_log(logged)]
+
+
+def test_what_was_moved_goes_on_there(apps: tuple[rowlock.App, rowlock.App]):
+    """Dead letters can be retried, waiting jobs run, keys are held."""
+    old, new = apps
+    fill(old)
+    first = old.enqueue("logging", {"n": 5}, key="only", key_hold="kept")
+
+    Mover(old.store, new.store).run()
+    again = new.enqueue("logging", {"n": 6}, key="only", key_hold="kept")
+    new.resume("b")
+    retried = new.retry_dead()
+    new.drain()
+
+    assert (first.id, False) == (again.id, again.created)
+    assert 1 == retried.retried
+    done = new.get(first.id)
+    assert done is not None and (JobState.SUCCEEDED, 5) == (done.state, done.result)
+
+
+def test_a_database_is_not_moved_to_itself(urls: tuple[str, str]):
+    """Nothing is touched."""
+    with rowlock.App(urls[0]) as app, rowlock.App(urls[0]) as same:
+        app.enqueue("x")
+
+        with pytest.raises(OptionInvalid, match="already"):
+            Mover(app.store, same.store).run()
+
+        assert [JobState.READY] == [job.state for job in app.list()]
+
+
+STOPS = ("take", "put", "put, unknown", "gone", "add", "add, unknown", "drop", "freeze_schedules")
+
+
+class Stopped(BaseException):
+    """The process was killed."""
+
+
+def stop_at(stop: str, count: int, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Die at the n-th op of that name: before it was done, or before its answer was heard."""
+    name, is_after = stop.removesuffix(", unknown"), stop.endswith("unknown")
+    left = [count]
+
+    def running(op: Any) -> Any:
+        if op.name == name:
+            left[0] -= 1
+            if left[0] == 0:
+                if is_after:
+                    run(op)
+                raise Stopped
+        return run(op)
+
+    return running
+
+
+@pytest.mark.parametrize("urls", ["sqlite-postgres", "postgres-sqlite"], indirect=True)
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_killed_move_goes_on(
+    apps: tuple[rowlock.App, rowlock.App], stop: str, count: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Killed anywhere, while workers of the target do what has arrived: each job is run once."""
+    monkeypatch.setattr(config, "MOVE_BATCH_ROWS", 3)
+    old, new = apps
+    fill(old)
+    waiting = [old.enqueue("logging", {"n": n}, keep=0).id for n in range(7)]
+    total, runs = len(everything(old)), 0
+    for store in (old.store, new.store):
+        run = store.run
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "run", stop_at(stop, count, run))
+            try:
+                Mover(old.store, new.store).run()
+            except Stopped:
+                runs += new.drain()
+                # Of jobs that are run and gone at once, no row is left to be found.
+                assert new.store.prune() >= 0
+
+    Mover(old.store, new.store).run()
+    runs += new.drain()
+
+    assert {} == everything(old)
+    left = everything(new)
+    assert not set(waiting) & set(left)
+    assert runs == len(waiting)
+    assert len(left) == total - len(waiting)
+
+
+def test_what_is_under_way_can_be_given_back(
+    apps: tuple[rowlock.App, rowlock.App], monkeypatch: pytest.MonkeyPatch
+):
+    """It waits in the source again, and a late move of it can't put it into the target."""
+    old, new = apps
+    fill(old)
+    before = everything(old)
+    with monkeypatch.context() as patch:
+        patch.setattr(new.store, "run", stop_at("put", 1, new.store.run))
+        with pytest.raises(Stopped):
+            Mover(old.store, new.store).run()
+    (batch,) = old.store.run(move.open_batches())
+    held = old.store.run(move.jobs_of(batch))
+
+    returned = Mover(old.store, new.store).give_back()
+    late = new.store.run(move.put(batch, held, [], source="old"))
+
+    assert len(held) == returned
+    assert 0 == late.moved
+    assert {id for id, job in before.items() if job["state"] not in TERMINAL} == {
+        job.id for job in old.list() if job.state not in TERMINAL
+    }
+    assert [] == [job for job in new.list() if job.state not in TERMINAL]
+
+
+TERMINAL = {JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED}
+
+
+def test_a_running_job_is_waited_for(apps: tuple[rowlock.App, rowlock.App]):
+    """Its worker settles it where it was leased; what it leaves is moved."""
+    old, new = apps
+    job = old.enqueue("logging", {"n": 1})
+    (lease,) = old.store.claim(worker="w", queues=["default"], limit=1)
+    rests: list[float] = []
+
+    def rest(seconds: float) -> None:
+        rests.append(seconds)
+        if len(rests) == 2:
+            old.store.succeed([lease], [7])
+
+    Mover(old.store, new.store, rest=rest).run()
+
+    assert 2 == len(rests)
+    moved = new.get(job.id)
+    assert moved is not None and (JobState.SUCCEEDED, 7) == (moved.state, moved.result)
+    assert None is old.get(job.id)
+
+
+def test_a_cancel_on_the_way_arrives(
+    apps: tuple[rowlock.App, rowlock.App], monkeypatch: pytest.MonkeyPatch
+):
+    """Asked for in the source while the job was in both, it holds in the target."""
+    old, new = apps
+    job = old.enqueue("logging", {"n": 1})
+    run = new.store.run
+
+    def running(op: Any) -> Any:
+        result = run(op)
+        if op.name == "put":
+            old.cancel(job.id)
+        return result
+
+    monkeypatch.setattr(new.store, "run", running)
+    Mover(old.store, new.store).run()
+
+    moved = new.get(job.id)
+    assert moved is not None and JobState.CANCELLED is moved.state
+
+
+def test_a_resend_that_comes_late_is_no_second_job(apps: tuple[rowlock.App, rowlock.App]):
+    """The target had it: it is not run again, though its row is gone."""
+    old, new = apps
+    id = new_id()
+    old.enqueue("logging", {"n": 1}, id=id, keep=0)
+    Mover(old.store, new.store).run()
+    assert 1 == new.drain()
+
+    old.enqueue("logging", {"n": 1}, id=id, keep=0)
+    moved = Mover(old.store, new.store).run()
+
+    assert 1 == moved.known
+    assert 0 == new.drain()
+    assert {} == everything(old)
+
+
+def test_of_two_jobs_with_one_key_the_targets_is_the_job(
+    apps: tuple[rowlock.App, rowlock.App],
+):
+    """The other is kept, as cancelled, and says why."""
+    old, new = apps
+    there = new.enqueue("logging", {"n": 1}, key="k")
+    late = old.enqueue("logging", {"n": 2}, key="k")
+
+    moved = Mover(old.store, new.store).run()
+
+    assert 1 == moved.stopped
+    stopped = new.get(late.id)
+    assert stopped is not None
+    assert JobState.CANCELLED is stopped.state
+    assert "its key 'k' was held" in str(stopped.last_error)
+    kept = new.get(there.id)
+    assert kept is not None and JobState.READY is kept.state
+
+
+def test_a_dead_job_that_is_retried_on_the_way_lives(
+    apps: tuple[rowlock.App, rowlock.App], monkeypatch: pytest.MonkeyPatch
+):
+    """Its copy in the target gives way to it."""
+    old, new = apps
+    job = old.enqueue("failing")
+    old.drain()
+    run = new.store.run
+
+    def running(op: Any) -> Any:
+        result = run(op)
+        if op.name == "add" and new.get(job.id) and old.get(job.id):
+            dead = old.get(job.id)
+            if dead is not None and dead.state is JobState.DEAD:
+                old.retry(job.id)
+        return result
+
+    monkeypatch.setattr(new.store, "run", running)
+    Mover(old.store, new.store).run()
+
+    moved = new.get(job.id)
+    assert moved is not None and JobState.READY is moved.state
+    assert 1 == len(list(new.list()))
+
+
+def test_a_database_that_is_away_is_borne_with(
+    apps: tuple[rowlock.App, rowlock.App], monkeypatch: pytest.MonkeyPatch
+):
+    """For a while; then the error is told, and the same move goes on later."""
+    old, new = apps
+    fill(old)
+    total, run, calls = len(everything(old)), new.store.run, [0]
+
+    def failing(op: Any) -> Any:
+        calls[0] += 1
+        if calls[0] in {3, 4, 6}:
+            raise StoreUnavailable("away")
+        return run(op)
+
+    monkeypatch.setattr(new.store, "run", failing)
+    Mover(old.store, new.store, rest=lambda _: None).run()
+    assert total == len(everything(new))
+
+    monkeypatch.setattr(config, "MOVE_PATIENCE_SECONDS", -1.0)
+    calls[0] = 1
+    old.enqueue("logging", {"n": 1})
+    with pytest.raises(StoreUnavailable):
+        Mover(old.store, new.store).run()
+
+
+def test_the_audit_tells_of_every_batch(apps: tuple[rowlock.App, rowlock.App]):
+    """Who looks can see what came from where."""
+    old, new = apps
+    old.enqueue("logging", {"n": 1})
+    Mover(old.store, new.store).run()
+
+    (entry,) = new.store.run(list_audit()).entries
+
+    assert ("rowlock move", "move.batch", 1) == (entry.actor, entry.action, entry.detail["jobs"])
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_column_is_forgotten(name: str, postgres_url: str):
+    """A table that gets a new column is moved with it."""
+    with psycopg.connect(postgres_url) as connection:
+        described = connection.execute(f"SELECT * FROM rowlock.{name}").description
+
+    assert sorted(TABLES[name].columns) == sorted(column.name for column in described or ())
+
+
+def test_told_as_json(urls: tuple[str, str]):
+    """By the command."""
+    with rowlock.App(urls[0]) as app:
+        app.enqueue("x")
+
+    done = CliRunner().invoke(cli.main, ["--database-url", urls[0], "move", urls[1], "--json"])
+
+    assert 0 == done.exit_code, done.output
+    assert 1 == json.loads(done.stdout)["jobs"]

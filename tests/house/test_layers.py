@@ -23,7 +23,9 @@ LAYERS = (
     {"task", "context"},
     {"worker", "scheduler"},
     {"app"},
-    {"server", "dashboard", "cli", "bench", "observe", "integrations", "testing", "move"},
+    {"server", "dashboard", "cli", "bench", "observe", "testing", "move"},
+    # Inside other frameworks: they put all of it together, commands included.
+    {"contrib"},
     {"__main__"},
 )
 LAYER_OF = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}

@@ -1,0 +1,1 @@
+"""The same small shop in three web frameworks."""

@@ -1,0 +1,183 @@
+"""The example shop in FastAPI, as a real server with a worker in it, on both databases."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, HTTPException
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session, sessionmaker
+from starlette.requests import Request
+from starlette.responses import RedirectResponse
+
+import rowlock
+from rowlock import JobState
+from rowlock.contrib.fastapi import Dashboard, Queue, lifespan, queue_of, transaction
+from tests.contrib.processes import environment_of, serving
+
+UVICORN = ("-m", "uvicorn", "--fd", "FD", "--log-level", "warning")
+
+
+def test_the_shop(any_url: str, tmp_path: Path):
+    """An order's job is done by the worker inside; a refused order leaves nothing."""
+    words = [*UVICORN, "examples.web.fastapi_shop:api"]
+    with serving(words, cwd=tmp_path, env=environment_of(any_url)) as client:
+        made = client.post("/orders", json={"number": 1})
+        refused = client.post("/orders", json={"number": -1})
+        with rowlock.App(any_url) as app:
+            done = app.wait(made.json()["job"], timeout=60)
+            jobs = app.list().jobs
+        told = client.get(f"/jobs/{done.id}").json()
+        orders = [client.get(f"/orders/{number}").json()["is_there"] for number in (1, -1)]
+        refusals = board_answers(client)
+
+    assert (201, 402) == (made.status_code, refused.status_code)
+    assert [(done.id, JobState.SUCCEEDED)] == [(job.id, job.state) for job in jobs]
+    assert {"state": "succeeded", "result": "order 1 is confirmed"} == told
+    assert [True, False] == orders
+    assert [403, 200, 404] == refusals
+
+
+def board_answers(client: httpx.Client) -> list[int]:
+    """Of the dashboard's API: to a stranger, to an operator, and to one who is lost."""
+    operator = {"x-operator": "yes"}
+    return [
+        client.get("/queue/v1/jobs").status_code,
+        client.get("/queue/v1/jobs", headers=operator).status_code,
+        client.get("/queue/nowhere", headers=operator).status_code,
+    ]
+
+
+def test_what_ends_and_what_fails(sqlite_url: str, tmp_path: Path):
+    """The transaction ends before the response is sent, so a failed commit is no success.
+
+    And a watched dashboard does not hold the server: its stream is let go at the signal.
+    """
+    words = [*UVICORN, "examples.web.fastapi_shop:api"]
+    operator = {"x-operator": "yes"}
+    with serving(words, cwd=tmp_path, env=environment_of(sqlite_url)) as client:
+        first = client.post("/orders", json={"number": 1}).status_code
+        # The server ends a connection after an error of the application.
+        closing = {"connection": "close"}
+        second = client.post("/orders", json={"number": 1}, headers=closing).status_code
+        with rowlock.App(sqlite_url) as app:
+            jobs = app.list().jobs
+        # Left open when the server is told to end, which must not wait for it.
+        request = client.build_request("GET", "/queue/v1/events", headers=operator)
+        stream = client.send(request, stream=True)
+
+    assert (201, 500) == (first, second)
+    assert 1 == len(jobs)
+    assert 200 == stream.status_code
+
+
+async def ask(api: Any, *paths: str) -> list[httpx.Response]:
+    """Requests to an application in this process, within its lifespan."""
+    transport = httpx.ASGITransport(api, raise_app_exceptions=False)
+    async with (
+        api.router.lifespan_context(api),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+    ):
+        return [await client.get(path) for path in paths]
+
+
+@pytest.mark.parametrize(
+    ("guard", "status"),
+    [
+        (None, 401),
+        (lambda request: True, 200),
+        (lambda request: False, 403),
+        (lambda request: None, 403),
+        (lambda request: RedirectResponse("/login"), 307),
+        (lambda request: answer_later(True), 200),
+        (lambda request: answer_later(False), 403),
+    ],
+    ids=["tokens", "yes", "no", "nothing", "redirect", "yes, later", "no, later"],
+)
+@pytest.mark.asyncio
+async def test_guards(sqlite_url: str, guard: Any, status: int):
+    """Only a plain True lets in; a response is the answer; without a guard it takes a token."""
+    queue = rowlock.App(sqlite_url)
+    board = Dashboard(queue, guard=guard)
+    api = FastAPI(lifespan=lifespan(queue, dashboard=board))
+    api.mount("/queue", board)
+    (answer,) = await ask(api, "/queue/v1/jobs")
+
+    assert status == answer.status_code
+
+
+async def answer_later(verdict: bool) -> bool:
+    return verdict
+
+
+@pytest.mark.asyncio
+async def test_the_own_lifespan_is_around(sqlite_url: str):
+    """Its state is kept; it begins before the queue's and ends after it."""
+    told: list[str] = []
+    queue = rowlock.App(sqlite_url)
+
+    @queue.task
+    async def note() -> None:
+        told.append("job")
+
+    @asynccontextmanager
+    async def own(api: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        told.append("begin")
+        yield {"pool": "a pool"}
+        told.append("end")
+
+    live = lifespan(queue, own, worker=True, queues=["default"], concurrency=2)
+    async with live(FastAPI()) as state:
+        job = await note.aenqueue()
+        await queue.await_(job.id, timeout=30)
+
+    assert {"pool": "a pool", "rowlock": queue} == state
+    assert ["begin", "job", "end"] == told
+
+
+@pytest.mark.asyncio
+async def test_a_queue_without_a_lifespan(sqlite_url: str):
+    """The error says what is missing."""
+    queue = rowlock.App(sqlite_url)
+    api, other = FastAPI(lifespan=lifespan(queue)), FastAPI()
+
+    async def url(queue: Queue) -> str:
+        return queue.url
+
+    for each in (api, other):
+        each.get("/")(url)
+    (known,) = await ask(api, "/")
+    with pytest.raises(rowlock.OptionInvalid, match=r"lifespan\(queue\)"):
+        queue_of(Request({"type": "http", "app": other, "state": {}}))
+
+    assert sqlite_url == known.json()
+    assert 500 == (await ask(other, "/"))[0].status_code
+
+
+@pytest.mark.asyncio
+async def test_a_blocking_session(sqlite_url: str):
+    """Commits when the handler returns, and rolls back when it raises."""
+    queue = rowlock.App(sqlite_url)
+    engine = create_engine(sqlite_url)
+    api = FastAPI(lifespan=lifespan(queue))
+    db_of_request = transaction(sessionmaker(engine))
+
+    @queue.task
+    def confirm(number: int) -> None: ...
+
+    @api.get("/orders/{number}")
+    def order(number: int, db: Annotated[Session, db_of_request]) -> None:
+        confirm.using(conn=db).enqueue(number=number)
+        if number < 0:
+            raise HTTPException(402)
+
+    answers = await ask(api, "/orders/1", "/orders/-1")
+    engine.dispose()
+    with queue:
+        numbers = [job.payload["number"] for job in queue.list()]
+
+    assert [200, 402] == [answer.status_code for answer in answers]
+    assert [1] == numbers

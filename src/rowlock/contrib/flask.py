@@ -1,0 +1,188 @@
+"""rowlock in Flask: an extension by Flask's conventions.
+
+    queue = Rowlock()
+
+    @queue.task(queue="mail")
+    def send_email(to: str) -> None:
+        render_template(...)              # jobs run in an application context
+
+    def create_app() -> Flask:
+        app = Flask(__name__)
+        queue.init_app(app)
+        return app
+
+`flask rowlock worker` runs the jobs; every other command of `rowlock` is there as well.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any
+
+import click
+from flask import Flask, current_app, has_app_context
+from flask.cli import ScriptInfo
+
+from rowlock import config
+from rowlock.app import DATABASE_URL_DEFAULT, DATABASE_URL_VARIABLE, App
+from rowlock.cli import LazyGroup, Target
+from rowlock.clock import Clock
+from rowlock.errors import OptionInvalid
+from rowlock.store import Store
+from rowlock.task import Task
+from rowlock.worker.report import running_fields
+
+EXTENSION = "rowlock"
+# How other processes find the queue of the Flask application that FLASK_APP names.
+SPEC = f"{__name__}:queue"
+FLASK_APP_VARIABLE = "FLASK_APP"
+
+# The job for which a context was pushed here: a task that it calls stays in that context.
+_pushed: ContextVar[str | None] = ContextVar("rowlock_flask", default=None)
+
+
+class Rowlock(App):
+    """A queue as an extension of Flask: a `rowlock.App` whose jobs run in an application context.
+
+    The database is `app.config["ROWLOCK_DATABASE_URL"]`, else that variable of the environment,
+    else `sqlite:///rowlock.db`. The last application that it is initialised with counts.
+
+    Args:
+        app: The application, if there is one already; otherwise call `init_app` later.
+        state: As of `rowlock.App`, and so are the other options.
+    """
+
+    def __init__(
+        self,
+        app: Flask | None = None,
+        *,
+        state: Any = None,
+        strict: bool = False,
+        schema: str = "rowlock",
+        keep_dead: float | timedelta | None = config.KEEP_DEAD_SECONDS_DEFAULT,
+        notify_in_transaction: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        self._flask: Flask | None = None
+        super().__init__(
+            DATABASE_URL_DEFAULT,
+            state=state,
+            strict=strict,
+            schema=schema,
+            keep_dead=keep_dead,
+            notify_in_transaction=notify_in_transaction,
+            clock=clock,
+        )
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Flask) -> None:
+        """Make it this application's queue, and add `flask rowlock` to its commands."""
+        named: str | None = app.config.get(DATABASE_URL_VARIABLE)
+        self._flask = app
+        self.use_database(named or os.environ.get(DATABASE_URL_VARIABLE) or DATABASE_URL_DEFAULT)
+        app.extensions[EXTENSION] = self
+        app.cli.add_command(command)
+
+    @property
+    def flask(self) -> Flask:
+        """The application that jobs run for. Raises `OptionInvalid` before `init_app`."""
+        if self._flask is None:
+            raise OptionInvalid(
+                "app",
+                "this queue has no Flask application yet: call init_app(app) first; a worker for "
+                "an application that is made by a function is started by `flask rowlock worker`",
+            )
+        return self._flask
+
+    # Nothing is written to a database that nobody has named.
+    @property
+    def store(self) -> Store:
+        """The queue's database; only there after `init_app`."""
+        assert self.flask is not None
+        return self._store
+
+    @store.setter
+    def store(self, store: Store) -> None:
+        self._store = store
+
+    def _register(self, task: Task[..., Any]) -> Task[..., Any]:
+        super()._register(task)
+        own = getattr(task.function, "rowlock_function", task.function)
+        task.function = self._in_context(own)
+        return task
+
+    def _in_context(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.iscoroutinefunction(function):
+
+            async def arun(*args: Any, **kwargs: Any) -> Any:
+                with self._context_of_job():
+                    return await function(*args, **kwargs)
+
+            return _standing_for(function, arun)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self._context_of_job():
+                return function(*args, **kwargs)
+
+        return _standing_for(function, run)
+
+    @contextmanager
+    def _context_of_job(self) -> Iterator[None]:
+        """A context for each job; a plain call of a task stays in its caller's."""
+        job_id = running_fields().get("job_id")
+        if job_id is None or job_id == _pushed.get():
+            yield
+            return
+        before = _pushed.set(job_id)
+        try:
+            with self.flask.app_context():
+                yield
+        finally:
+            _pushed.reset(before)
+
+
+def _standing_for(function: Callable[..., Any], wrapper: Any) -> Callable[..., Any]:
+    functools.update_wrapper(wrapper, function)
+    wrapper.rowlock_function = function
+    made: Callable[..., Any] = wrapper
+    return made
+
+
+def queue_of(app: Flask) -> Rowlock:
+    """The queue of an application. Raises `OptionInvalid` if it has none."""
+    found = app.extensions.get(EXTENSION)
+    if not isinstance(found, Rowlock):
+        raise OptionInvalid("app", f"{app!r} has no queue: Rowlock(app), or init_app(app)")
+    return found
+
+
+@click.group("rowlock", cls=LazyGroup)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Background jobs: every command of rowlock, on this application's queue."""
+    info = ctx.ensure_object(ScriptInfo)
+    app = info.load_app()
+    ctx.with_resource(app.app_context())
+    if info.app_import_path:
+        # Processes that a worker starts load the application by it.
+        os.environ[FLASK_APP_VARIABLE] = info.app_import_path
+    ctx.obj = Target(app_spec=SPEC, database_url=queue_of(app).url)
+
+
+def __getattr__(name: str) -> Rowlock:
+    """`queue`: of the application at hand, or of the one that FLASK_APP names."""
+    if name != "queue":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    if has_app_context():
+        return queue_of(current_app)
+    return queue_of(ScriptInfo(os.environ.get(FLASK_APP_VARIABLE)).load_app())
+
+
+__all__ = ["Rowlock", "queue_of"]

@@ -1,0 +1,104 @@
+"""The example shop in Litestar, as a real server with a worker in it, on both databases."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from litestar import Litestar, get
+from litestar.di import NamedDependency
+from litestar.params import FromPath
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session, sessionmaker
+
+import rowlock
+from rowlock import JobState
+from rowlock.contrib.litestar import RowlockPlugin, transaction
+from tests.contrib.processes import environment_of, serving
+
+WORDS = ("-m", "uvicorn", "--fd", "FD", "--log-level", "warning", "examples.web.litestar_shop:app")
+OPERATOR = {"x-operator": "yes"}
+
+
+def test_the_shop(any_url: str, tmp_path: Path):
+    """An order's job is done by the worker inside; a refused or failed order leaves nothing."""
+    with serving(WORDS, cwd=tmp_path, env=environment_of(any_url)) as client:
+        made = client.post("/orders", json={"number": 1})
+        refused = client.post("/orders", json={"number": -1})
+        closing = {"connection": "close"}
+        # Its commit fails: the client is told, because the response was not sent before.
+        again = client.post("/orders", json={"number": 1}, headers=closing)
+        with rowlock.App(any_url) as app:
+            done = app.wait(made.json()["job"], timeout=60)
+            jobs = app.list().jobs
+        told = client.get(f"/jobs/{done.id}").json()
+        board = [
+            client.get("/queue/v1/jobs"),
+            client.get("/queue/v1/jobs", headers=OPERATOR),
+            client.get("/queue/", headers=OPERATOR),
+            client.post("/queue/v1/jobs", json={"kind": "x"}, headers=OPERATOR),
+        ]
+        found = client.get(board[3].headers["location"], headers=OPERATOR)
+        # Left open when the server is told to end, which must not wait for it.
+        request = client.build_request("GET", "/queue/v1/events", headers=OPERATOR)
+        stream = client.send(request, stream=True)
+
+    assert [201, 402, 500] == [answer.status_code for answer in (made, refused, again)]
+    assert [(done.id, JobState.SUCCEEDED)] == [(job.id, job.state) for job in jobs]
+    assert {"state": "succeeded", "result": "order 1 is confirmed"} == told
+    assert [403, 200, 200, 201] == [answer.status_code for answer in board]
+    assert (200, 200) == (found.status_code, stream.status_code)
+
+
+async def ask(app: Litestar, *paths: str) -> list[httpx.Response]:
+    """Requests to an application in this process, within its lifespan."""
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)  # type: ignore[arg-type]
+    async with (
+        app.lifespan(),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+    ):
+        return [await client.get(path) for path in paths]
+
+
+@pytest.mark.asyncio
+async def test_without_guards_it_takes_a_token(sqlite_url: str):
+    """And no dashboard unless it is asked for."""
+    queue = rowlock.App(sqlite_url)
+    closed = Litestar(plugins=[RowlockPlugin(queue, dashboard="/deep/queue/")])
+    bare = Litestar(plugins=[RowlockPlugin(queue)])
+    answers = [*await ask(closed, "/deep/queue/v1/jobs"), *await ask(bare, "/queue/v1/jobs")]
+
+    assert [401, 404] == [answer.status_code for answer in answers]
+
+
+@pytest.mark.asyncio
+async def test_a_blocking_session_and_another_name(sqlite_url: str):
+    """Commits when the handler returns, and rolls back when it raises."""
+    queue = rowlock.App(sqlite_url)
+    engine = create_engine(sqlite_url)
+
+    @queue.task
+    def confirm(number: int) -> None: ...
+
+    @get("/orders/{number:int}", sync_to_thread=True)
+    def order(
+        number: FromPath[int], db: NamedDependency[Session], jobs: NamedDependency[Any]
+    ) -> str:
+        assert jobs is queue
+        confirm.using(conn=db).enqueue(number=number)
+        if number == 0:
+            raise ValueError("no")
+        return "yes"
+
+    app = Litestar(
+        [order],
+        plugins=[RowlockPlugin(queue, dependency="jobs")],
+        dependencies={"db": transaction(sessionmaker(engine))},
+    )
+    answers = await ask(app, "/orders/1", "/orders/0")
+    engine.dispose()
+    with queue:
+        numbers = [job.payload["number"] for job in queue.list()]
+
+    assert [200, 500] == [answer.status_code for answer in answers]
+    assert [1] == numbers

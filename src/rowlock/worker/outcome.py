@@ -56,15 +56,17 @@ def _failed(error: BaseException, *, permanent: bool = False, delay: int | None 
 
 
 def _from_handler(frames: TracebackType | None) -> TracebackType | None:
-    """The frames without the worker's own at the top: a user looks for theirs."""
+    """The frames without our own at the top: a user looks for theirs."""
     theirs = frames
-    while theirs is not None and _is_worker(theirs):
+    while theirs is not None and _is_ours(theirs):
         theirs = theirs.tb_next
     return theirs or frames
 
 
-def _is_worker(frames: TracebackType) -> bool:
-    return str(frames.tb_frame.f_globals.get("__name__")).startswith("rowlock.worker.")
+def _is_ours(frames: TracebackType) -> bool:
+    # The worker's, or those of what makes a handler of a function for a framework.
+    name = str(frames.tb_frame.f_globals.get("__name__"))
+    return name.startswith(("rowlock.worker.", "rowlock.contrib."))
 
 
 def _asked_delay(error: BaseException, task: Task[..., Any], attempt: int) -> int | None:

@@ -388,6 +388,14 @@ class Tasks:
         close = difflib.get_close_matches(kind, self._tasks, n=3)
         return f"; did you mean {', '.join(map(repr, close))}?" if close else ""
 
+    def scheduled(self) -> list[tuple[str, NewJob, Cron]]:
+        """The schedules that stand in the code, by name: what a worker writes down."""
+        return [
+            (task.name, task.job(), cron)
+            for task in self
+            if (cron := task.settings.cron) is not None
+        ]
+
     @property
     def kinds(self) -> list[str]:
         """The names of all tasks."""

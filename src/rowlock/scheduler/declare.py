@@ -32,9 +32,8 @@ async def adeclare_schedules(store: Store, tasks: Tasks, *, owns_all: bool = Fal
 
 def _declared(tasks: Tasks) -> list[NewSchedule]:
     return [
-        new_schedule(task.name, task.job(), cron=cron.text, timezone=cron.timezone)
-        for task in tasks
-        if (cron := task.settings.cron) is not None
+        new_schedule(name, job, cron=cron.text, timezone=cron.timezone)
+        for name, job, cron in tasks.scheduled()
     ]
 
 

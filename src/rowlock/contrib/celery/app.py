@@ -1,0 +1,256 @@
+"""`Celery`: a queue of rowlock's under the calls of Celery's application."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any, Never, cast
+from zoneinfo import ZoneInfo
+
+from rowlock.app import App
+from rowlock.contrib.celery.result import AsyncResult
+from rowlock.contrib.celery.schedules import expression_of
+from rowlock.contrib.celery.settings import Settings, check_broker
+from rowlock.contrib.celery.task import (
+    Signature,
+    Task,
+    TaskOptions,
+    check_call,
+    delay_of,
+    using_of,
+)
+from rowlock.contrib.compat import Unsupported
+from rowlock.cron import Cron, parse_cron
+from rowlock.store import NewJob
+from rowlock.task import Executor
+from rowlock.task import Task as RowlockTask
+
+# As in Celery shared tasks belong to every app of the process, those that come later too.
+_shared: list[Task] = []
+_apps: weakref.WeakSet[Celery] = weakref.WeakSet()
+
+
+class Celery(App):
+    """A `rowlock.App` with Celery's calls.
+
+    Args:
+        main: Stands for `__main__` in the names of tasks.
+        broker: The database: `sqlite:///FILE` or `postgresql://…`; by default
+            `ROWLOCK_DATABASE_URL`. A broker of Celery's is refused.
+        backend: Ignored: results are kept with their jobs.
+        include: Modules with tasks, imported now.
+
+    Example:
+        app = Celery("shop", broker="postgresql://…")
+
+        @app.task(bind=True, max_retries=5)
+        def send(self, to): ...
+    """
+
+    def __init__(
+        self,
+        main: str | None = None,
+        *,
+        broker: str | None = None,
+        backend: str | None = None,
+        include: Sequence[str] = (),
+    ) -> None:
+        check_broker(broker)
+        super().__init__(broker)
+        self.main = main
+        self.conf: Settings = Settings()
+        self.control: Control = Control(self)
+        self.on_after_configure: Hook = Hook()
+        self.on_after_finalize: Hook = self.on_after_configure
+        _apps.add(self)
+        for task in _shared:
+            task.adopt(self)
+        for name in include:
+            importlib.import_module(name)
+
+    # Tasks
+
+    def task(  # type: ignore[override]  # as Celery's, not as an app's
+        self, *args: Callable[..., Any], **options: Any
+    ) -> Any:
+        """Make a function a task. Bare (`@app.task`) or with Celery's options."""
+        return _decorator(args, options, self._adopt)
+
+    def _adopt(self, task: Task) -> Task:
+        task.adopt(self)
+        return task
+
+    def add_handler(self, handler: Callable[..., Any], task: Task) -> RowlockTask[..., Any]:
+        """Register the function that runs a task's jobs; what tasks use."""
+        options = task.options
+        decorate = super().task(
+            name=task.name,
+            queue=options.get("queue") or self.conf.task_default_queue,
+            priority=options.get("priority", 0),
+            max_attempts=task.attempts_max,
+            retry=delay_of,
+            timeout=options.get("time_limit"),
+            executor=cast("Executor", options.get("executor", "auto")),
+        )
+        return decorate(handler)
+
+    def autodiscover_tasks(
+        self, packages: Iterable[str] | None = None, related_name: str = "tasks", **_: Any
+    ) -> None:
+        """Import `tasks` of each of these packages that has it; now, and not when it is needed."""
+        if packages is None:
+            raise Unsupported("autodiscover_tasks() without packages", "name them")
+        for package in packages() if callable(packages) else packages:
+            name = f"{package}.{related_name}"
+            if importlib.util.find_spec(name) is not None:
+                importlib.import_module(name)
+
+    def send_task(
+        self,
+        name: str,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> AsyncResult:
+        """Enqueue a task by its name, which may be known only where the worker runs."""
+        chosen = using_of(check_call(options), aware=self.aware)
+        known = self.find(name)
+        if known is not None:
+            job = known.using(**chosen).enqueue(*(args or ()), **(kwargs or {}))
+            return AsyncResult(job.id, app=self)
+        if args:
+            raise Unsupported(
+                f"send_task({name!r}) with arguments by position",
+                "name them in kwargs: what they are called is not known here",
+            )
+        given = {option: value for option, value in chosen.items() if value is not None}
+        given.setdefault("queue", self.conf.task_default_queue)
+        return AsyncResult(self.enqueue(name, kwargs, **given).id, app=self)
+
+    def AsyncResult(self, id: str) -> AsyncResult:  # noqa: N802  # Celery's name for it
+        """A job by its id."""
+        return AsyncResult(id, app=self)
+
+    def config_from_object(self, source: Any, namespace: str | None = None, **_: Any) -> None:
+        """Take settings from an object, or from a module by its name."""
+        found = importlib.import_module(source) if isinstance(source, str) else source
+        values = found if isinstance(found, Mapping) else vars(found)
+        self.conf.update(_settings_in(values, namespace))
+
+    def worker_main(self, argv: Sequence[str] | None = None) -> Never:
+        """Not supported."""
+        raise Unsupported("worker_main()", "run `rowlock --app module:app worker`")
+
+    start = worker_main
+
+    # Schedules
+
+    def add_periodic_task(
+        self, schedule: object, sig: Signature, *, name: str | None = None, **options: Any
+    ) -> str:
+        """Add an entry to `beat_schedule`; its name."""
+        name = name or repr((sig.task.name, sig.args, dict(sig.kwargs)))
+        entry = {"task": sig.task.name, "schedule": schedule, "args": sig.args}
+        chosen = {**sig.options, **options}
+        self.conf.beat_schedule[name] = {**entry, "kwargs": sig.kwargs, "options": chosen}
+        return name
+
+    def scheduled(self) -> list[tuple[str, NewJob, Cron]]:
+        """As of every app, and the entries of `beat_schedule`: a worker writes them down."""
+        self.on_after_configure.tell(self)
+        entries = self.conf.beat_schedule.items()
+        return super().scheduled() + [self._entry(name, entry) for name, entry in entries]
+
+    def _entry(self, name: str, entry: Mapping[str, Any]) -> tuple[str, NewJob, Cron]:
+        options = dict(entry.get("options") or {})
+        for option in ("expires", "eta", "countdown", "task_id"):
+            if options.get(option) is not None:
+                raise Unsupported(f"beat_schedule[{name!r}] {option}=", "leave it out")
+        task = self.find(entry["task"])
+        if task is None:
+            raise Unsupported(
+                f"beat_schedule[{name!r}]: a task that this app does not know",
+                f"import {entry['task']!r} where the worker loads the app",
+            )
+        call = task.using(**using_of(check_call(options), aware=self.aware))
+        job = call.job(*entry.get("args", ()), **entry.get("kwargs", {}))
+        cron = parse_cron(expression_of(entry["schedule"]), timezone=self.conf.timezone or "UTC")
+        return name, job, cron
+
+    def aware(self, moment: datetime) -> datetime:
+        """A time of Celery's: a naive one is in the app's time zone."""
+        if moment.tzinfo is not None:
+            return moment
+        return moment.replace(tzinfo=ZoneInfo(self.conf.timezone or "UTC")).astimezone(UTC)
+
+
+class Control:
+    """`app.control`: what can be asked of workers."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+
+    def revoke(self, task_id: str | Sequence[str], terminate: bool = False, **_: Any) -> None:
+        """Cancel a job, or several."""
+        for id in [task_id] if isinstance(task_id, str) else task_id:
+            self._app.cancel(id)
+
+    def __getattr__(self, name: str) -> Never:
+        raise Unsupported(f"control.{name}", "look at app.workers(), app.stats() and `rowlock top`")
+
+
+class Hook:
+    """`app.on_after_configure`: functions that add periodic tasks; called once, with the app."""
+
+    def __init__(self) -> None:
+        self._functions: list[Callable[..., Any]] = []
+
+    def connect(self, function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+        """Have a function called before schedules are written down."""
+        self._functions.append(function)
+        return function
+
+    def tell(self, app: Celery) -> None:
+        """Call them."""
+        functions, self._functions = self._functions, []
+        for function in functions:
+            function(sender=app)
+
+
+def shared_task(*args: Callable[..., Any], **options: Any) -> Any:
+    """Make a function a task of every app of this process. Bare, or with Celery's options."""
+
+    def share(task: Task) -> Task:
+        _shared.append(task)
+        for app in _apps:
+            task.adopt(app)
+        return task
+
+    return _decorator(args, options, share)
+
+
+def _decorator(
+    args: Sequence[Callable[..., Any]], options: Any, keep: Callable[[Task], Task]
+) -> Any:
+    def decorate(function: Callable[..., Any]) -> Task:
+        return keep(Task(function, cast("TaskOptions", options)))
+
+    return decorate(*args) if args else decorate
+
+
+def _settings_in(values: Mapping[str, Any], namespace: str | None) -> dict[str, Any]:
+    """CELERY_TIMEZONE where there is a namespace, timezone where there is none."""
+    prefix = f"{namespace}_" if namespace else ""
+    return {
+        name.removeprefix(prefix).lower(): value
+        for name, value in values.items()
+        if name.startswith(prefix)
+        and (name.isupper() if prefix else name.islower() and not name.startswith("_"))
+        # What a module imports is no setting.
+        and not callable(value)
+        and not isinstance(value, ModuleType)
+    }

@@ -1,0 +1,277 @@
+"""The shim for Celery gives what the real one gives, and refuses what it can't, saying why."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+import pytest
+
+import rowlock
+from rowlock import JobState
+from rowlock.contrib import celery as shim
+from rowlock.contrib.celery import Celery, Unsupported, crontab, shared_task
+from rowlock.contrib.celery.schedules import expression_of
+from rowlock.scheduler import declare_schedules
+from tests.contrib.processes import ROOT
+
+
+def run_script(*words: str) -> list[str]:
+    clean = {name: each for name, each in os.environ.items() if not name.startswith("ROWLOCK_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.contrib.celery_script", *words],
+        cwd=ROOT, env=clean, capture_output=True, text=True, timeout=110, check=False,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    return done.stdout.splitlines()
+
+
+@cache
+def real_lines() -> tuple[str, ...]:
+    """What the script prints under Celery itself, with a broker in memory."""
+    return tuple(run_script("real", "-"))
+
+
+def test_one_script_under_both(any_url: str):
+    """Results, errors, retries, times, ids and names are the same, line by line."""
+    lines = run_script("shim", any_url)
+
+    assert list(real_lines()) == lines
+    assert len(lines) > 30
+
+
+@pytest.fixture
+def app(sqlite_url: str):
+    with Celery("shop", broker=sqlite_url) as app:
+        yield app
+
+
+def make_task(app: Celery, **options: Any) -> Any:
+    @app.task(**options)
+    def note(x: int = 1) -> int:
+        return x
+
+    return note
+
+
+@pytest.mark.parametrize(
+    ("use", "advice"),
+    [
+        (lambda app: Celery(broker="redis://:secret@host/0"), "ROWLOCK_DATABASE_URL"),
+        (lambda app: app.conf.update(broker_url="amqp://host"), "ROWLOCK_DATABASE_URL"),
+        (lambda app: app.conf.update(task_always_eager=True), r"app\.drain"),
+        (lambda app: app.conf.update(task_serializer="pickle"), "JSON"),
+        (lambda app: app.conf.update(task_routes={}), "queue="),
+        (lambda app: make_task(app, base=object), "around it"),
+        (lambda app: make_task(app, rate_limit="1/s"), "few slots"),
+        (lambda app: make_task(app, soft_time_limit=3), "time_limit"),
+        (lambda app: make_task(app, unheard_of=3), "leave it out"),
+        (lambda app: make_task(app).apply_async(link="x"), "enqueue_on_success"),
+        (lambda app: make_task(app).apply_async(serializer="pickle"), "JSON"),
+        (lambda app: make_task(app).apply(), "call the task"),
+        (lambda app: make_task(app).update_state(state="PROGRESS"), "progress"),
+        (lambda app: make_task(app).s(1) | make_task(app, name="b").s(2), "enqueue_on_success"),
+        (lambda app: shim.chain(), "enqueue_many"),
+        (lambda app: shim.group([]), "enqueue_many"),
+        (lambda app: app.send_task("unknown", [1]), "kwargs"),
+        (lambda app: app.control.inspect(), "rowlock top"),
+        (lambda app: app.worker_main(), "rowlock --app"),
+        (lambda app: app.autodiscover_tasks(), "name them"),
+        (lambda app: expression_of(45), "crontab"),
+        (lambda app: expression_of(crontab(day_of_week=1, day_of_month=1).expression), "one of"),
+        (lambda app: make_task(app).delay().get(on_message=print), "leave it out"),
+    ],
+)
+def test_what_is_refused(app: Celery, use: Any, advice: str):
+    """By one class, with what to do instead; and no password in it."""
+    with pytest.raises(Unsupported, match=advice) as caught:
+        use(app)
+
+    assert "unsupported" == caught.value.code
+    assert "secret" not in str(caught.value)
+
+
+def test_a_coroutine_and_unnamed_values(app: Celery):
+    """Rowlock's own tasks are for the one, a list for the other."""
+    with pytest.raises(Unsupported, match="rowlock's own"):
+
+        @app.task
+        async def later() -> None: ...
+
+    with pytest.raises(rowlock.OptionInvalid, match="take one list"):
+
+        @app.task
+        def many(*args: int) -> None: ...
+
+
+def test_payloads_are_those_of_rowlock(app: Celery):
+    """Checked against the annotations when enqueued, with the function's own names."""
+    note = make_task(app)
+    job = note.delay(5).job
+
+    assert job is not None and ({"x": 5}, 21) == (job.payload, job.max_attempts)
+    with pytest.raises(rowlock.PayloadInvalid, match="x"):
+        note.delay("five")
+    with pytest.raises(rowlock.OptionInvalid, match="UUID"):
+        note.apply_async(task_id="report-42")
+
+
+def test_a_dead_job_has_the_errors_own_name(app: Celery):
+    """With its traceback from the user's line on; a retry counts as an attempt."""
+
+    @app.task(bind=True)
+    def fails(self: Any) -> None:
+        if self.request.retries == 0:
+            self.retry(countdown=0)
+        raise LookupError("lost")
+
+    result = fails.delay()
+    app.drain()
+    job = result.job
+
+    assert job is not None
+    assert (JobState.DEAD, 2, "FAILURE") == (job.state, job.attempt, result.status)
+    assert ("LookupError", "lost") == (job.errors[-1].type, job.errors[-1].message)
+    assert job.errors[-1].traceback.splitlines()[1].strip().endswith("in fails")
+    assert result.traceback == job.errors[-1].traceback
+    assert isinstance(result.result, LookupError)
+
+
+def test_other_errors_are_told_by_name(app: Celery):
+    """A class that is not Python's own is not imported because a row names it."""
+
+    class OwnError(Exception):
+        pass
+
+    @app.task
+    def fails() -> None:
+        raise OwnError("mine")
+
+    result = fails.delay()
+    app.drain()
+
+    with pytest.raises(shim.TaskFailed, match="OwnError: mine"):
+        result.get()
+
+
+def test_steering(app: Celery):
+    """Ignore and Reject, and a revoke before it has begun."""
+
+    @app.task
+    def steered(how: str) -> None:
+        if how == "ignore":
+            raise shim.Ignore("not now")
+        raise shim.Reject("bad", requeue=how == "requeue")
+
+    results = [steered.delay(how) for how in ("ignore", "reject", "requeue", "revoke")]
+    results[3].revoke()
+    app.drain()
+
+    assert ["REVOKED", "FAILURE", "PENDING", "REVOKED"] == [each.status for each in results]
+    with pytest.raises(shim.TaskRevokedError, match="revoked"):
+        results[3].get()
+    results[3].forget()
+    assert "PENDING" == results[3].status
+
+
+def test_shared_tasks_belong_to_every_app(app: Celery, tmp_path: Any):
+    """To those that come later too; the last one is where its jobs go."""
+
+    @shared_task(name="tests.shared_by_all")
+    def shared() -> str:
+        return "done"
+
+    with Celery("later", broker=f"sqlite:///{tmp_path / 'later.db'}") as later:
+        result = shared.delay()
+        later.drain()
+
+        assert "done" == result.get(timeout=1)
+        assert app.find("tests.shared_by_all") is not None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expression"),
+    [
+        (crontab(), "* * * * *"),
+        (crontab(minute=0, hour="*/3"), "0 */3 * * *"),
+        (crontab(minute={0, 30}, hour=[7, 8], day_of_week="mon, fri"), "0,30 7,8 * * mon,fri"),
+        (crontab(0, 4, day_of_month="1,15", month_of_year=6), "0 4 1,15 6 *"),
+        (10, "*/10 * * * * *"),
+        (30.0, "*/30 * * * * *"),
+        (timedelta(minutes=15), "*/15 * * * *"),
+        (timedelta(hours=6), "0 */6 * * *"),
+        (86_400, "0 0 * * *"),
+    ],
+)
+def test_schedules(schedule: Any, expression: str):
+    """As a cron expression says it."""
+    assert expression == expression_of(schedule)
+
+
+def test_beat_schedule(app: Celery):
+    """A worker writes it down, and removes what is gone from it."""
+    note = make_task(app)
+    app.conf.timezone = "Europe/Berlin"
+    app.conf.beat_schedule = {
+        "nightly": {"task": note.name, "schedule": crontab(30, 2), "args": (7,)},
+        "often": {
+            "task": note.name,
+            "schedule": 30,
+            "kwargs": {"x": 8},
+            "options": {"priority": 5},
+        },
+    }
+
+    @app.on_after_configure.connect
+    def setup(sender: Celery, **_: Any) -> None:
+        sender.add_periodic_task(60.0, note.s(9), name="minutely")
+
+    declare_schedules(app.store, app)
+    first = {each.name: (each.cron, each.timezone) for each in app.store.list_schedules()}
+    job = app.store.run_schedule_now("often")
+    del app.conf.beat_schedule["often"]
+    declare_schedules(app.store, app)
+
+    assert {
+        "nightly": ("30 2 * * *", "Europe/Berlin"),
+        "often": ("*/30 * * * * *", "Europe/Berlin"),
+        "minutely": ("*/1 * * * *", "Europe/Berlin"),
+    } == first
+    assert ({"x": 8}, 5) == (job.payload, job.priority)
+    assert {"nightly", "minutely"} == {each.name for each in app.store.list_schedules()}
+    app.conf.beat_schedule = {"bad": {"task": "unknown", "schedule": 60}}
+    with pytest.raises(Unsupported, match="does not know"):
+        app.scheduled()
+
+
+def test_settings(app: Celery):
+    """From an object, with a namespace or without; what tunes a broker is not needed."""
+
+    class Django:
+        CELERY_TIMEZONE = "Europe/Berlin"
+        CELERY_RESULT_BACKEND = "redis://"
+        OTHER = 1
+
+    class Plain:
+        task_default_queue = "shop"
+        worker_concurrency = 4
+
+    app.config_from_object(Django, namespace="CELERY")
+    app.config_from_object(Plain)
+    job = make_task(app).delay().job
+
+    assert "Europe/Berlin" == app.conf["timezone"]
+    assert job is not None and "shop" == job.queue
+
+
+def test_a_naive_time_is_in_the_apps_zone(app: Celery):
+    """As in Celery; UTC if it has none."""
+    naive = datetime(2030, 1, 1, 12)  # noqa: DTZ001  # what is tested
+    app.conf.timezone = "Europe/Berlin"
+    job = make_task(app).apply_async(eta=naive).job
+
+    assert job is not None and datetime(2030, 1, 1, 11, tzinfo=UTC) == job.run_at

@@ -30,9 +30,7 @@ class Beats:
     def __init__(
         self, store: Store, *, lease_seconds: float, on_beat: Callable[[Lease, Beat], None]
     ) -> None:
-        engine = store.engine
-        url = hurried(engine.address, lease_seconds / 3)
-        self._store = open_store(url, schema=engine.schema, clock=engine.clock)
+        self._engine = store.engine
         self._lease_seconds = lease_seconds
         self._on_beat = on_beat
         self._leases: dict[tuple[str, int], Lease] = {}
@@ -42,6 +40,9 @@ class Beats:
         self._thread = threading.Thread(target=self._serve, name="rowlock-beats", daemon=True)
 
     def __enter__(self) -> Beats:
+        engine = self._engine
+        url = hurried(engine.address, self._lease_seconds / 3)
+        self._store = open_store(url, schema=engine.schema, clock=engine.clock)
         self._thread.start()
         return self
 

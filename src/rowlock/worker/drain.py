@@ -11,12 +11,12 @@ import functools
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from rowlock import config
-from rowlock.context import Context
+from rowlock.context import Context, TransactionBlock
 from rowlock.errors import InvalidTransition, LeaseLost
 from rowlock.ids import new_id
 from rowlock.job import Beat, Lease
@@ -32,6 +32,8 @@ from rowlock.worker.run import Run
 from rowlock.worker.runner import Prepare, arguments_of
 from rowlock.worker.transaction import RunBlock
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class DrainRequest:
@@ -39,6 +41,12 @@ class DrainRequest:
 
     queues: Sequence[str] | None
     limit: int | None
+
+
+class CoroutineRunner(Protocol):
+    """What runs coroutines to their end: `asyncio.Runner`, or what a framework has instead."""
+
+    def run(self, coro: Coroutine[Any, Any, T], /) -> T: ...
 
 
 class Drain:
@@ -51,7 +59,7 @@ class Drain:
         self._tasks = tasks
         self._state = state
         self._prepare = prepare
-        self._request = request
+        self.request: DrainRequest = request
         self._worker = f"drain-{socket.gethostname()[:80]}-{os.getpid()}-{new_id()}"
         self._runs: dict[str, Run] = {}
         self._beats = Beats(
@@ -63,16 +71,19 @@ class Drain:
     def run(self) -> int:
         """Run what is ready; how many runs that were."""
         with self._beats, asyncio.Runner() as runner:
-            while leases := self._claim():
-                held = [self._hold(lease) for lease in leases]
-                try:
-                    while held:
-                        self._run_one(held[0], runner)
-                        self._let_go(held.pop(0))
-                finally:
-                    self._give_back(held)
+            self._run_all(runner)
             runner.run(self._store.engine.aclose_loop())
         return self._done
+
+    def _run_all(self, runner: CoroutineRunner) -> None:
+        while leases := self._claim():
+            held = [self._hold(lease) for lease in leases]
+            try:
+                while held:
+                    self._run_one(held[0], runner)
+                    self._let_go(held.pop(0))
+            finally:
+                self._give_back(held)
 
     async def arun(self) -> int:
         """As `run`, on the running loop."""
@@ -107,13 +118,13 @@ class Drain:
 
     def _wanted(self) -> dict[str, Any]:
         left = config.DRAIN_BATCH
-        if self._request.limit is not None:
-            left = min(left, self._request.limit - self._done)
+        if self.request.limit is not None:
+            left = min(left, self.request.limit - self._done)
         kinds = self._tasks.kinds
         return {
             "worker": self._worker,
             # With nothing left to run, no queue is asked.
-            "queues": self._request.queues if left > 0 and kinds else [],
+            "queues": self.request.queues if left > 0 and kinds else [],
             "kinds": kinds,
             "limit": max(1, left),
             "policies": {task.name: task.known_policy() for task in self._tasks},
@@ -126,7 +137,7 @@ class Drain:
         for run in held:
             self._let_go(run)
 
-    def _run_one(self, run: Run, runner: asyncio.Runner) -> None:
+    def _run_one(self, run: Run, runner: CoroutineRunner) -> None:
         task = run.task
         run.started_at = time.monotonic()
         if task.is_async:
@@ -176,8 +187,14 @@ class Drain:
             notes=notes,
             signals=run,
             prepare=self._prepare,
-            block=functools.partial(RunBlock, run, notes=notes, blocks=self._blocks),
+            block=self._block(run, notes),
         )
+
+    def _block(
+        self, run: Run, notes: BlockingNotes | LoopNotes
+    ) -> Callable[[Context], TransactionBlock] | None:
+        """What makes the handler's `ctx.transaction()`; None where there is none."""
+        return functools.partial(RunBlock, run, notes=notes, blocks=self._blocks)
 
     def _call(self, task: Task[..., Any], lease: Lease, context: Context) -> Outcome:
         try:

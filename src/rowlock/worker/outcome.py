@@ -15,6 +15,8 @@ from rowlock.task import Task
 # What a coroutine of a handler may raise: any of it is its job's outcome, `sys.exit()` too. A
 # KeyboardInterrupt is not: it comes from the terminal of the process that the worker lives in.
 RAISED = (Exception, SystemExit, GeneratorExit)
+# The modules between the worker's loop and the handler.
+_OURS = ("rowlock.worker.", "rowlock.contrib.")
 _NOT_RUN = (CoroutineType, GeneratorType, AsyncGeneratorType)
 
 
@@ -64,9 +66,7 @@ def _from_handler(frames: TracebackType | None) -> TracebackType | None:
 
 
 def _is_ours(frames: TracebackType) -> bool:
-    # The worker's, or those of what makes a handler of a function for a framework.
-    name = str(frames.tb_frame.f_globals.get("__name__"))
-    return name.startswith(("rowlock.worker.", "rowlock.contrib."))
+    return str(frames.tb_frame.f_globals.get("__name__")).startswith(_OURS)
 
 
 def _asked_delay(error: BaseException, task: Task[..., Any], attempt: int) -> int | None:

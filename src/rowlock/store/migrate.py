@@ -27,6 +27,9 @@ CREATE TABLE IF NOT EXISTS rowlock.migration (
 
 Applied = dict[int, str]
 
+# Taken on PostgreSQL while migrating, so that of many that start at once one does it.
+LOCK = 0x726F776C6F636B
+
 
 @dataclass(frozen=True, slots=True)
 class Migration:

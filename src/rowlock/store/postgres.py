@@ -49,8 +49,6 @@ AsyncConnection = BoundedAsyncConnection
 _ON_OUR_OWN = "SET enable_seqscan = off"
 # The other connections of the pool are as dead.
 _DEAF = (Meaning.AWAY, Meaning.SILENT, Meaning.UNPREPARED)
-# Taken while migrating, so that of many processes that start at once one does it.
-_MIGRATION_LOCK = 0x726F776C6F636B
 
 
 class PostgresEngine:
@@ -210,7 +208,7 @@ class PostgresEngine:
             raise self._unreachable(error) from error
 
     def _migrate(self, connection: Connection) -> list[int]:
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATION_LOCK])
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", [migrations.LOCK])
         applied = Session(connection, self).run(_applied(self.schema))
         missing = migrations.pending(Dialect.POSTGRES, applied)
         if missing:

@@ -1,0 +1,1 @@
+"""A shop: what is bought is confirmed by mail, in the background."""

@@ -1,0 +1,156 @@
+"""`RowlockBackend`: jobs of Django's tasks, of Django 6 and of the backport `django-tasks` alike.
+
+1. A task is known by the dotted name of its function, which is its jobs' kind. It is registered
+   when it is declared; a kind is looked up there, and never imported by its name.
+2. The arguments are the payload: `{"args": […], "kwargs": {…}}`.
+3. All goes by Django's own connection, and so by its transactions.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from django.apps import apps
+from django.core.checks import CheckMessage, Error
+
+from rowlock.context import Context
+from rowlock.contrib.django import chosen
+from rowlock.contrib.django.executing import Executing
+from rowlock.contrib.django.flavour import (
+    BaseTaskBackend,
+    TaskResultDoesNotExist,
+    normalize_json,
+    task_enqueued,
+)
+from rowlock.contrib.django.project import declare, discover, project_app
+from rowlock.contrib.django.results import aware, result_of
+from rowlock.errors import OptionInvalid
+from rowlock.job import Job
+from rowlock.task import Task
+
+
+class RowlockBackend(BaseTaskBackend):
+    """Enqueues Django's tasks as jobs of rowlock.
+
+    `OPTIONS`: `max_attempts`, `retry`, `timeout`, `keep`, `max_crashes`, as in `App.task`; for one
+    task by `rowlock.contrib.django.policy`.
+    """
+
+    supports_defer: ClassVar[bool] = True
+    supports_async_task: ClassVar[bool] = True
+    supports_get_result: ClassVar[bool] = True
+    supports_priority: ClassVar[bool] = True
+
+    # By their dotted names. The last declaration of a name is the one that runs.
+    declared: ClassVar[dict[str, Any]] = {}
+
+    def validate_task(self, task: Any) -> None:
+        """As Django's; a task that is right is known from now on."""
+        super().validate_task(task)
+        path = task.module_path
+        known = self.declared.get(path)
+        if known is None:
+            self.declared[path] = task
+            declare(self._task_of(task))
+        elif known.func is not task.func:
+            self.declared[path] = task
+
+    def _task_of(self, task: Any) -> Task[..., Any]:
+        make = _coroutine if inspect.iscoroutinefunction(task.func) else _function
+        run = make(type(self), task.module_path)
+        settings = chosen.options_of(
+            run,
+            function=task.func,
+            name=task.module_path,
+            queue=task.queue_name,
+            defaults=self.options if chosen.problem_of(self.options) is None else {},
+        )
+        return Task(run, settings)
+
+    def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
+        """Enqueue a job, as part of the transaction that is open, if one is.
+
+        Raises:
+            TypeError: The task's function can't be called with these arguments.
+            PayloadInvalid: They can't be stored, by their size or what is in them.
+        """
+        self.validate_task(task)
+        _check_arguments(task, args, kwargs)
+        job = project_app().enqueue(
+            task.module_path,
+            {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs))},
+            queue=task.queue_name,
+            priority=int(task.priority),
+            run_at=aware(task.run_after),
+        )
+        result = result_of(job, task, backend=self.alias)
+        task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def get_result(self, result_id: str) -> Any:
+        """The result of a job, as this transaction sees it.
+
+        Raises:
+            TaskResultDoesNotExist: There is no such job (any more), or none of a Django task.
+        """
+        try:
+            job = project_app().get(result_id)
+        except OptionInvalid:
+            job = None
+        task = None if job is None else self._declared(job)
+        if job is None or task is None:
+            raise TaskResultDoesNotExist(result_id)
+        return result_of(job, task, backend=self.alias)
+
+    def _declared(self, job: Job) -> Any:
+        if job.kind not in self.declared:
+            discover()
+        return self.declared.get(job.kind)
+
+    def check(self, **_: Any) -> Iterator[CheckMessage]:
+        """What `manage.py check` has to say of this backend."""
+        where = f"TASKS[{self.alias!r}]"
+        if not apps.is_installed("rowlock.contrib.django"):
+            yield Error(
+                f"{where} uses rowlock, which is not installed in this project.",
+                hint="Add 'rowlock.contrib.django' to INSTALLED_APPS.",
+                id="rowlock.E007",
+            )
+        if problem := chosen.problem_of(self.options):
+            text, hint = problem
+            yield Error(f"{where}['OPTIONS'] {text}.", hint=hint, id="rowlock.E008")
+
+
+def _check_arguments(task: Any, args: Any, kwargs: Any) -> None:
+    """Refuse now what the worker could only fail on."""
+    given = (None, *args) if task.takes_context else args
+    try:
+        inspect.signature(task.func).bind(*given, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{task.module_path}: {error}") from None
+
+
+def _function(backend: type[RowlockBackend], path: str) -> Any:
+    def run(
+        ctx: Context, args: list[Any] | None = None, kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        with Executing(backend, backend.declared[path], ctx.job) as executing:
+            return executing.end(
+                executing.task.func(*executing.context, *(args or ()), **(kwargs or {}))
+            )
+
+    return run
+
+
+def _coroutine(backend: type[RowlockBackend], path: str) -> Any:
+    async def run(
+        ctx: Context, args: list[Any] | None = None, kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        with Executing(backend, backend.declared[path], ctx.job) as executing:
+            return executing.end(
+                await executing.task.func(*executing.context, *(args or ()), **(kwargs or {}))
+            )
+
+    return run

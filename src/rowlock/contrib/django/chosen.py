@@ -1,0 +1,101 @@
+"""How jobs of a Django task are run: by the task's `@policy`, else by its backend's `OPTIONS`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, Literal, TypeVar
+
+from rowlock import config
+from rowlock.errors import OptionInvalid
+from rowlock.task import Executor, RetryOption, TaskOptions, task_options
+
+F = TypeVar("F", bound=Callable[..., Any])
+AsBackend = Literal["as the backend"]
+
+_ATTRIBUTE = "rowlock_policy"
+OPTIONS = ("max_attempts", "retry", "timeout", "keep", "max_crashes")
+
+
+def policy(
+    *,
+    max_attempts: int | AsBackend = "as the backend",
+    retry: RetryOption | AsBackend = "as the backend",
+    timeout: float | timedelta | AsBackend | None = "as the backend",
+    keep: float | timedelta | AsBackend | None = "as the backend",
+    max_crashes: int | AsBackend = "as the backend",
+    executor: Executor = "auto",
+) -> Callable[[F], F]:
+    """Say how jobs of one task are run; what is left out is as the backend's `OPTIONS` say.
+
+    Args:
+        max_attempts: How often it is tried before it has failed.
+        retry: How long to wait after a failure, as in `App.task`.
+        timeout: A run that takes longer has failed; None: no limit.
+        keep: How long a succeeded job, and so its result, is kept; None for ever.
+        max_crashes: A job that took down its process so often has failed.
+        executor: "process" runs it in a process of its own.
+
+    Example:
+        @task(queue_name="mail")
+        @policy(max_attempts=3, timeout=60)
+        def send_invoice(number: int) -> None: ...
+    """
+    given = {
+        "max_attempts": max_attempts,
+        "retry": retry,
+        "timeout": timeout,
+        "keep": keep,
+        "max_crashes": max_crashes,
+        "executor": executor,
+    }
+    chosen = {name: value for name, value in given.items() if value != "as the backend"}
+
+    def decorate(function: F) -> F:
+        setattr(function, _ATTRIBUTE, chosen)
+        return function
+
+    return decorate
+
+
+def options_of(
+    run: Callable[..., Any],
+    *,
+    function: Callable[..., Any],
+    name: str,
+    queue: str,
+    defaults: Mapping[str, Any],
+) -> TaskOptions:
+    """The options of a Django task, checked. Raises `OptionInvalid`."""
+    chosen = {**defaults, **getattr(function, _ATTRIBUTE, {})}
+    return task_options(
+        run,
+        name=name,
+        queue=queue,
+        priority=0,
+        max_attempts=chosen.get("max_attempts", config.MAX_ATTEMPTS_DEFAULT),
+        retry_option=chosen.get("retry", "jitter"),
+        timeout=chosen.get("timeout"),
+        keep=chosen.get("keep", config.KEEP_SECONDS_DEFAULT),
+        max_crashes=chosen.get("max_crashes", config.MAX_CRASHES_DEFAULT),
+        executor=chosen.get("executor", "auto"),
+    )
+
+
+def problem_of(options: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What is wrong with a backend's `OPTIONS`, and a hint; None if nothing is."""
+    for name in options:
+        if name not in OPTIONS:
+            close = difflib.get_close_matches(str(name), OPTIONS, n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"There are {', '.join(OPTIONS)}."
+            return f"has no option {name!r}", hint
+    try:
+        options_of(_nothing, function=_nothing, name="x", queue="x", defaults=options)
+    except OptionInvalid as error:
+        return "can't be used", str(error)
+    return None
+
+
+def _nothing() -> None:
+    """A task to try options on."""

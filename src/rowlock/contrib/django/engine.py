@@ -1,0 +1,133 @@
+"""The engine of web processes and tests: every verb on Django's own connection.
+
+1. A verb inside `atomic()` is part of it; outside, it is a transaction of its own.
+2. So an enqueue stands or falls with what the view wrote, and `get` sees what was enqueued before
+   it in the same transaction: in a `TestCase`, too, whose transaction is never committed.
+3. There are no connections beside Django's, and nothing to be closed: a test's database can be
+   dropped, and one in memory works.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections, transaction
+
+from rowlock.clock import Clock, SystemClock
+from rowlock.contrib.django.address import database_url
+from rowlock.store.bell import bell_text
+from rowlock.store.caller.borrowed import Borrowed, Standing
+from rowlock.store.caller.django import borrow_django
+from rowlock.store.caller.schema import BorrowedSchema
+from rowlock.store.caller.visit import Calls, Visit, visit
+from rowlock.store.drive import Binder
+from rowlock.store.steps import Begin, Commit, Op, Rows, Statement, Step, Steps, writing
+from rowlock.store.text import Dialect, ParameterStyle
+
+T = TypeVar("T")
+
+_DIALECTS = {"sqlite": Dialect.SQLITE, "postgresql": Dialect.POSTGRES}
+
+
+class DjangoEngine:
+    """Runs verbs on the calling thread's connection to one of `DATABASES`."""
+
+    def __init__(
+        self, alias: str, *, schema: str, clock: Clock | None = None, notify: bool = True
+    ) -> None:
+        self.alias = alias
+        self.schema = schema
+        self.dialect: Dialect = _dialect_of(connections[alias])
+        self.binder: Binder = Binder(self.dialect, schema, ParameterStyle.PYFORMAT)
+        # On PostgreSQL the server's own decides, if none is given.
+        is_sqlite = self.dialect is Dialect.SQLITE
+        self.clock: Clock | None = clock or (SystemClock() if is_sqlite else None)
+        self._notify = notify
+
+    @property
+    def address(self) -> str:
+        """The URL by which workers find this database; not for logs."""
+        return database_url(connections[self.alias])
+
+    def run(self, op: Op[T]) -> T:
+        borrowed = borrow_django(connections[self.alias])
+        return visit(borrowed, _AtHome(self, borrowed), op)
+
+    async def arun(self, op: Op[T]) -> T:
+        # To the thread of Django's own async calls, so that it is their connection.
+        return await sync_to_async(self.run, thread_sensitive=True)(op)
+
+    def migrate(self) -> list[int]:
+        """Apply what is missing, in one transaction; the numbers of what was applied."""
+        with transaction.atomic(using=self.alias):
+            return self._schema().migrate()
+
+    def applied(self) -> dict[int, str]:
+        """The migrations that this database has."""
+        return self._schema().applied()
+
+    def _schema(self) -> BorrowedSchema:
+        return BorrowedSchema(borrow_django(connections[self.alias]), schema=self.schema)
+
+    def ring(self, queues: frozenset[str]) -> None:
+        """Wake the workers, once the jobs are committed."""
+        if self._notify:
+            self.run(_ring(self.schema, sorted(set(map(bell_text, queues)))))
+
+    def notifications(self) -> AsyncIterator[str | None]:
+        raise ImproperlyConfigured("a worker has connections of its own: manage.py rowlock worker")
+
+    def close(self) -> None:
+        """Connections are Django's to close."""
+
+    async def aclose(self) -> None:
+        """As `close`."""
+
+    async def aclose_loop(self) -> None:
+        """No connection belongs to a loop."""
+
+
+class _AtHome(Visit):
+    """A verb on a connection that is to our database, because it is what that is named by."""
+
+    def __init__(self, engine: DjangoEngine, borrowed: Borrowed[Rows]) -> None:
+        super().__init__(
+            engine,
+            borrowed,
+            known=weakref.WeakSet[Any](),
+            instance="",
+            notify_in_transaction=True,
+        )
+
+    def _checked(self, op: Op[T]) -> Steps[T]:
+        return (yield from op.start())
+
+    def _perform(self, step: Step) -> Calls[Rows]:
+        if not isinstance(step, Commit):
+            return (yield from super()._perform(step))
+        # Inside atomic() nothing is committed before its end.
+        if self._borrowed.standing is Standing.AUTOCOMMIT and self._is_begun:
+            yield from self._send(self._bounds.end)
+            self._is_begun = False
+            return (yield from super()._perform(Begin()))
+        return []
+
+
+def _dialect_of(wrapper: Any) -> Dialect:
+    if wrapper.vendor not in _DIALECTS:
+        raise ImproperlyConfigured(
+            f"rowlock works on SQLite and PostgreSQL; the database {wrapper.alias!r} is "
+            f"{wrapper.vendor}: name another in ROWLOCK['DATABASE']"
+        )
+    return _DIALECTS[wrapper.vendor]
+
+
+def _ring(channel: str, queues: list[str]) -> Op[None]:
+    def steps() -> Steps[None]:
+        yield Statement("ring", {"channel": channel, "queues": queues})
+
+    return writing("ring", steps)

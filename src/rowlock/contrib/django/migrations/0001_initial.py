@@ -1,0 +1,30 @@
+"""rowlock's tables, as of its migration 7; and the right to see the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.db import migrations, models
+from django.db.migrations.operations.base import Operation
+
+from rowlock.contrib.django.operations import RowlockSchema
+
+
+class Migration(migrations.Migration):
+    """Back to zero takes away the tables, and with them all jobs."""
+
+    initial: bool | None = True
+    dependencies: Sequence[tuple[str, str]] = ()
+    operations: Sequence[Operation] = (
+        RowlockSchema(newest=7),
+        migrations.CreateModel(
+            name="Dashboard",
+            fields=[("id", models.AutoField(primary_key=True, serialize=False))],
+            options={
+                "verbose_name": "dashboard",
+                "verbose_name_plural": "dashboard",
+                "default_permissions": ("view",),
+                "managed": False,
+            },
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Migrations of the Django app: they run rowlock's own."""

@@ -1,0 +1,136 @@
+"""The app of a Django project: made from its settings when first asked for, one a process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+from django.utils.module_loading import autodiscover_modules
+
+from rowlock.app import App
+from rowlock.contrib.django.address import database_url
+from rowlock.contrib.django.conf import RowlockSettings, problems_of, read_settings
+from rowlock.contrib.django.drain import DjangoDrain
+from rowlock.contrib.django.engine import DjangoEngine
+from rowlock.contrib.django.fresh import with_fresh_connections
+from rowlock.store import Store
+from rowlock.task import Task, prepare_follow_up
+from rowlock.worker.drain import Drain
+
+
+class DjangoApp(App):
+    """An app on one of `DATABASES`, by Django's own connections.
+
+    All it does inside `transaction.atomic()` is part of that: `task.enqueue()` needs no `conn`.
+    Handlers find no stale connections. Get the project's by `rowlock.contrib.django.app`.
+    """
+
+    def __init__(self, settings: RowlockSettings) -> None:
+        self._settings = settings
+        super().__init__(
+            f"django://{settings.database}",
+            strict=settings.strict,
+            schema=settings.schema,
+            keep_dead=settings.keep_dead,
+        )
+
+    @property
+    def settings(self) -> RowlockSettings:
+        """What the project's `ROWLOCK` says."""
+        return self._settings
+
+    @property
+    def url(self) -> str:
+        """The URL by which workers open the database, with its password: not for logs."""
+        return database_url(connections[self._settings.database])
+
+    def use_database(self, url: str) -> None:
+        """What the settings name is used, and no other."""
+        chosen = self._settings
+        engine = DjangoEngine(chosen.database, schema=chosen.schema, notify=chosen.notify)
+        self.store: Store = Store(engine)
+        self._url = url
+
+    def _register(self, task: Task[..., Any]) -> Task[..., Any]:
+        if self.find(task.name) is not task:
+            super()._register(task)
+            task.function = with_fresh_connections(task.function)
+        return task
+
+    def take(self, tasks: Iterable[Task[..., Any]]) -> None:
+        """Make tasks this app's."""
+        for task in tasks:
+            self._register(task)
+
+    def _drain(self, queues: Sequence[str] | None, limit: int | None) -> Drain:
+        request = super()._drain(queues, limit).request
+        return DjangoDrain(
+            self.store, self, state=self.state, prepare=prepare_follow_up, request=request
+        )
+
+    def on_own_connections(self) -> App:
+        """An app with the same tasks on connections of its own: for workers and servers.
+
+        Its tasks still enqueue by way of this one.
+        """
+        return _Apart(self)
+
+
+class _Apart(App):
+    """The tasks of a Django project, on connections that are not Django's."""
+
+    def __init__(self, home: DjangoApp) -> None:
+        chosen = home.settings
+        super().__init__(
+            home.url, strict=chosen.strict, schema=chosen.schema, keep_dead=chosen.keep_dead
+        )
+        self.state = home.state
+        self._tasks = home._tasks
+
+
+_guard = threading.RLock()
+# Tasks that were declared before anybody asked for the app: while modules are imported, the
+# settings may not be fit to make one, and it is for `manage.py check` to say so.
+_declared: list[Task[..., Any]] = []
+_app: list[DjangoApp] = []
+
+
+def project_app() -> DjangoApp:
+    """The app of this project.
+
+    Raises:
+        ImproperlyConfigured: `ROWLOCK` is wrong; `manage.py check` says all that is.
+    """
+    with _guard:
+        if not _app:
+            _app.append(DjangoApp(chosen_settings()))
+            _app[0].take(_declared)
+        return _app[0]
+
+
+def chosen_settings() -> RowlockSettings:
+    """What `ROWLOCK` says. Raises `ImproperlyConfigured`."""
+    raw = getattr(django_settings, "ROWLOCK", {})
+    for problem in problems_of(raw):
+        raise ImproperlyConfigured(f"{problem.text} {problem.hint} (rowlock.{problem.code})")
+    return read_settings(raw)
+
+
+def declare(task: Task[..., Any]) -> None:
+    """Make a task the app's, now or as soon as there is one."""
+    with _guard:
+        _declared.append(task)
+        if _app:
+            _app[0].take([task])
+
+
+def discover() -> None:
+    """Import the modules with tasks: `tasks` of each installed app, and what `IMPORTS` names."""
+    autodiscover_modules("tasks")
+    for name in chosen_settings().imports:
+        import_module(name)

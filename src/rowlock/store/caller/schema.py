@@ -1,0 +1,95 @@
+"""Our schema on a connection of Django's: made, looked at, and taken away again.
+
+All of it in the transaction that is open, which is the caller's to commit.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rowlock.store import migrate as migrations
+from rowlock.store.caller.borrowed import Borrowed
+from rowlock.store.steps import Rows
+from rowlock.store.text import Dialect, ParameterStyle, in_schema
+
+_MADE = re.compile(r"^CREATE (?:UNLOGGED )?(TABLE|SEQUENCE) ([\w.]+)", re.MULTILINE)
+
+
+class BorrowedSchema:
+    """The tables of one schema, as a connection in Django's style of parameters sees them."""
+
+    def __init__(self, borrowed: Borrowed[Rows], *, schema: str) -> None:
+        assert borrowed.style is ParameterStyle.PYFORMAT
+        self._execute = borrowed.execute
+        self._dialect = borrowed.dialect
+        self._schema = schema
+        is_sqlite = self._dialect is Dialect.SQLITE
+        written = "rowlock_migration" if is_sqlite else "rowlock.migration"
+        self._records = in_schema(written, dialect=self._dialect, schema=schema)
+
+    def applied(self) -> migrations.Applied:
+        """The migrations that are there; none if it was never migrated."""
+        found = "SELECT 1 WHERE to_regclass(%(table)s) IS NOT NULL"
+        if self._dialect is Dialect.SQLITE:
+            found = "SELECT 1 FROM sqlite_master WHERE name = %(table)s"
+        if not self._execute(found, {"table": self._records}):
+            return {}
+        return dict(self._execute(f"SELECT number, checksum FROM {self._records}", None))  # noqa: S608  # the schema is checked
+
+    def migrate(self, *, newest: int | None = None) -> list[int]:
+        """Apply what is missing, up to a number; the numbers of what was applied."""
+        if self._dialect is Dialect.POSTGRES:
+            # As `rowlock migrate` does: of many that start at once, one does it.
+            self._execute("SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": migrations.LOCK})
+        missing = [
+            migration
+            for migration in migrations.pending(self._dialect, self.applied())
+            if newest is None or migration.number <= newest
+        ]
+        if missing:
+            self._run_script(
+                migrations.table(
+                    dialect=self._dialect, schema=self._schema, has_schema=self._has_schema()
+                )
+            )
+        for migration in missing:
+            self._run_script(
+                migrations.script(migration, dialect=self._dialect, schema=self._schema)
+            )
+            self._execute(
+                f"INSERT INTO {self._records} (number, name, checksum) "  # noqa: S608  # the schema is checked
+                "VALUES (%(number)s, %(name)s, %(checksum)s)",
+                {
+                    "number": migration.number,
+                    "name": migration.name,
+                    "checksum": migration.checksum,
+                },
+            )
+        return [migration.number for migration in missing]
+
+    def drop(self) -> None:
+        """Take away every table, and with them all jobs."""
+        # Only our own, one by one: on SQLite anybody's may begin with the same letters, and on
+        # PostgreSQL all tables of a user of the schema's name are made in it by default.
+        for migration in reversed(migrations.migrations(self._dialect)):
+            text = migrations.script(migration, dialect=self._dialect, schema=self._schema)
+            for kind, name in reversed(_MADE.findall(text)):
+                self._execute(f"DROP {kind} IF EXISTS {name}", None)
+        self._execute(f"DROP TABLE IF EXISTS {self._records}", None)
+        if self._dialect is Dialect.POSTGRES and self._is_empty():
+            self._execute(f"DROP SCHEMA IF EXISTS {self._schema}", None)
+
+    def _is_empty(self) -> bool:
+        inside = "SELECT 1 FROM pg_class WHERE relnamespace = to_regnamespace(%(schema)s)"
+        return not self._execute(f"{inside} LIMIT 1", {"schema": self._schema})
+
+    def _has_schema(self) -> bool:
+        if self._dialect is Dialect.SQLITE:
+            return True
+        asked = {"schema": self._schema}
+        rows = self._execute("SELECT to_regnamespace(%(schema)s) IS NOT NULL", asked)
+        return bool(rows[0][0])
+
+    def _run_script(self, script: str) -> None:
+        for statement in migrations.statements(script):
+            self._execute(statement, None)

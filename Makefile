@@ -5,7 +5,14 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c '$(NEW_ENOUGH)' >/dev/null 2>&1 && echo $$python && break; done)
 
+# Django 6 wants a newer one than we do: the first there is, also where pyenv keeps them.
+NEWER := import sys; sys.exit(sys.version_info < (3, 12))
+PYTHON_DJANGO6 ?= $(shell for python in python3.14 python3.13 python3.12 python3 \
+	$(wildcard $(HOME)/.pyenv/versions/3.*/bin/python3); do \
+	$$python -c '$(NEWER)' >/dev/null 2>&1 && echo $$python && break; done)
+
 VENV := .venv
+DJANGO6_VENV := .venv-django6
 DOCS_VENV := .venv-docs
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2 --dist worksteal
@@ -21,10 +28,10 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test check format fuzz simulate bench dashboard types docs requirements clean
+.PHONY: help up test django6 check format fuzz simulate bench dashboard types docs requirements clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 up: $(VENV)/run.stamp ## Install, and run everything on SQLite with the example jobs
 	@$(MAKE) --no-print-directory dashboard || echo 'going on without it: the page says how to build it'
@@ -32,6 +39,15 @@ up: $(VENV)/run.stamp ## Install, and run everything on SQLite with the example 
 
 test: $(VENV)/dev.stamp dashboard ## Install, and run every test on SQLite and a throw-away PostgreSQL
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# The other tests run on Django 5.2, which is the newest for Python 3.11.
+django6: $(VENV)/dev.stamp $(if $(PYTHON_DJANGO6),$(DJANGO6_VENV)/django6.stamp) ## Try Django 6 as well, where there is a Python >= 3.12
+ifeq ($(PYTHON_DJANGO6),)
+	@echo 'Django 6 was NOT tried: it needs Python >= 3.12 (make PYTHON_DJANGO6=/path/to/python3 django6)'
+else
+	ROWLOCK_TEST_DJANGO_PYTHON=$(CURDIR)/$(DJANGO6_VENV)/bin/python \
+		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/contrib/test_django.py
+endif
 
 # --verifytypes asks the first python in PATH where the package is, whatever it is told otherwise.
 check: $(VENV)/dev.stamp ## Lint, format and types
@@ -77,15 +93,20 @@ requirements: ## Resolve requirements/*.in anew into pinned files with hashes (n
 		uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 \
 			--no-annotate --no-header --no-emit-index-url $$name.in --output-file $$name.txt || exit 1; \
 	done
+	cd requirements && uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.12 \
+		--no-annotate --no-header --no-emit-index-url django6.in --output-file django6.txt
 
 clean: ## Remove everything that make made
 	rm -rf dashboard/node_modules dashboard/.build dashboard/.unit src/rowlock/dashboard
-	rm -rf $(VENV) $(DOCS_VENV) site dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DJANGO6_VENV) $(DOCS_VENV) site dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/pyvenv.cfg:
 	@test -n "$(PYTHON)" || { echo 'rowlock needs Python >= 3.11: make PYTHON=/path/to/python3' >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
+
+$(DJANGO6_VENV)/pyvenv.cfg:
+	$(PYTHON_DJANGO6) -m venv --clear $(DJANGO6_VENV)
 
 $(DOCS_VENV)/pyvenv.cfg:
 	@test -n "$(PYTHON)" || { echo 'rowlock needs Python >= 3.11: make PYTHON=/path/to/python3' >&2; exit 1; }
@@ -99,6 +120,11 @@ $(VENV)/run.stamp: requirements/run.txt requirements/build.txt pyproject.toml | 
 
 $(VENV)/dev.stamp: requirements/dev.txt $(VENV)/run.stamp
 	$(call install,$(VENV),--require-hashes -r requirements/dev.txt)
+	@touch $@
+
+$(DJANGO6_VENV)/django6.stamp: requirements/django6.txt pyproject.toml | $(DJANGO6_VENV)/pyvenv.cfg
+	$(call install,$(DJANGO6_VENV),--require-hashes -r requirements/django6.txt)
+	$(call install,$(DJANGO6_VENV),--no-deps --no-build-isolation --editable .)
 	@touch $@
 
 $(DOCS_VENV)/docs.stamp: requirements/docs.txt | $(DOCS_VENV)/pyvenv.cfg

@@ -23,7 +23,10 @@ MANAGE = ROOT / "examples" / "django_project" / "manage.py"
 SUITES = sorted(path.stem for path in (ROOT / "tests/contrib/django_suite").glob("suite_*.py"))
 
 # Each starts several processes, every one of which imports Django.
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
+
+# Of an environment with another Django: `make django6`.
+PYTHON = os.environ.get("ROWLOCK_TEST_DJANGO_PYTHON", sys.executable)
 
 Manage = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -44,12 +47,12 @@ def manage(environment: dict[str, str], tmp_path: Path) -> Manage:
 
     def manage(*words: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, str(MANAGE), *words],
+            [PYTHON, str(MANAGE), *words],
             cwd=tmp_path,
             env=environment,
             capture_output=True,
             text=True,
-            timeout=110,
+            timeout=180,
             check=False,
         )
         assert 0 == done.returncode, f"{done.stdout}{done.stderr}"
@@ -62,7 +65,7 @@ def manage(environment: dict[str, str], tmp_path: Path) -> Manage:
 def running(environment: dict[str, str], cwd: Path, *words: str) -> Iterator[Any]:
     """A process that goes on until it is told to stop, and then ends well."""
     with subprocess.Popen(
-        [sys.executable, *words],
+        [PYTHON, *words],
         cwd=cwd,
         env=environment,
         stdout=subprocess.PIPE,
@@ -210,7 +213,7 @@ def test_broken_settings(environment, tmp_path):
         "from site_of_shop.settings import *\nROWLOCK = {'DATABSE': 'default'}\n", "utf-8"
     )
     done = subprocess.run(
-        [sys.executable, str(MANAGE), "rowlock", "worker", "--settings", "broken"],
+        [PYTHON, str(MANAGE), "rowlock", "worker", "--settings", "broken"],
         cwd=tmp_path,
         env={**environment, "PYTHONPATH": str(tmp_path)},
         capture_output=True,

@@ -82,7 +82,9 @@ def run_python(page: Page, block: Block, module: ModuleType) -> None:
     text = "\n" * (block.line - 1) + block.text
     code = compile(text, page.path, "exec", dont_inherit=True)
     if block.title is not None:
-        Path(block.title).write_text(block.text, "utf-8")
+        path = Path(block.title)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(block.text, "utf-8")
     elif block.is_run:
         exec(code, vars(module))
 

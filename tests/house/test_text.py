@@ -23,7 +23,17 @@ OPTIONS = ["--(?:extra-)?" + "index-url", "--find" + "-links", "--trusted" + "-h
 FORBIDDEN = re.compile("|".join([*HOSTS, *OPTIONS]), re.IGNORECASE)
 
 # What make and the tools leave in a checkout that is not under version control.
-NOT_OURS = {".git", ".venv", ".venv-docs", ".cache", "site", "dist", "build", "node_modules"}
+NOT_OURS = {
+    ".git",
+    ".venv",
+    ".venv-django6",
+    ".venv-docs",
+    ".cache",
+    "site",
+    "dist",
+    "build",
+    "node_modules",
+}
 
 
 def list_files() -> list[Path]:

@@ -111,3 +111,4 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "IMPORTS": _texts,
     "DASHBOARD_URL": _text_or_none,
 }
+KEYS = tuple(_CHECKS)

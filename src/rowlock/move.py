@@ -62,7 +62,7 @@ class Mover:
         self._target = target
         self._tell = tell
         self._rest = rest
-        self.moved = Moved()
+        self.moved: Moved = Moved()
         self._name = ""
         self._is_copied = False
 

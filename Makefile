@@ -28,7 +28,7 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test django6 check format fuzz simulate bench dashboard types docs requirements clean
+.PHONY: help up test django6 check format fuzz simulate bench dashboard types docs package requirements clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -88,6 +88,23 @@ types: $(VENV)/dev.stamp ## Write the dashboard's types of the API anew
 docs: $(DOCS_VENV)/docs.stamp ## Build the documentation into site/
 	$(DOCS_VENV)/bin/zensical build --clean
 
+# Every Python that we support and that is at hand, the newest first, also where pyenv keeps them.
+PYTHONS ?= $(shell for minor in 14 13 12 11; do for python in python3.$$minor \
+	$(HOME)/.pyenv/versions/3.$$minor.*/bin/python3; do \
+	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[1] != '$$minor')' >/dev/null 2>&1 \
+	&& echo $$python && break; done; done)
+
+package: $(VENV)/run.stamp dashboard ## Build the wheel, install it into empty environments, and do what a new user does
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+	@ls -l dist | awk 'NR > 1 { print $$5, $$9 }'
+	@for python in $(PYTHONS); do \
+		rm -rf .venv-package && $$python -m venv .venv-package \
+		&& $(call install,.venv-package,"$$(echo dist/*.whl)[all]") \
+		&& .venv-package/bin/python -P tests/package/smoke.py README.md || exit 1; \
+	done
+	rm -rf .venv-package
+
 requirements: ## Resolve requirements/*.in anew into pinned files with hashes (needs uv)
 	cd requirements && for name in build run node dev docs; do \
 		uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 \
@@ -98,7 +115,7 @@ requirements: ## Resolve requirements/*.in anew into pinned files with hashes (n
 
 clean: ## Remove everything that make made
 	rm -rf dashboard/node_modules dashboard/.build dashboard/.unit src/rowlock/dashboard
-	rm -rf $(VENV) $(DJANGO6_VENV) $(DOCS_VENV) site dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DJANGO6_VENV) $(DOCS_VENV) .venv-package site dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/pyvenv.cfg:

@@ -1,0 +1,153 @@
+"""What a new user does first, with the installed wheel alone: run by `make package`.
+
+python smoke.py README.md
+
+It has nothing but the standard library and rowlock[all], in an empty directory; the checkout is
+not on the path. Prints what it measured as JSON; fails with what is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+JOBS = """
+import rowlock
+
+app = rowlock.App("sqlite:///smoke.db")
+
+
+@app.task
+def add(left: int, right: int) -> int:
+    return left + right
+"""
+STARTS = 7
+SERVE_SECONDS = 60
+
+
+def main() -> None:
+    readme = Path(sys.argv[1]).resolve().read_text("utf-8")
+    with tempfile.TemporaryDirectory() as place:
+        os.chdir(place)
+        found = {"python": sys.version.split()[0], "rowlock": check_version()}
+        check_files()
+        run_quickstart(readme)
+        run_worker()
+        serve()
+        found["import_ms"] = import_ms()
+        found["installed_mib"] = installed_mib()
+        os.chdir("/")
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+def check_version() -> str:
+    told = run("--version")
+    known = version("rowlock")
+    assert known in told, f"rowlock --version says {told!r}, and {known} is installed"
+    return known
+
+
+def check_files() -> None:
+    package = files("rowlock")
+    for name in ("py.typed", "dashboard/index.html", "store/sql/claim.postgres.sql"):
+        assert package.joinpath(name).is_file(), f"{name} is not in the wheel"
+    assert "site-packages" in str(package), f"{package} is not what was installed"
+
+
+def run_quickstart(readme: str) -> None:
+    """The first block of the README, and what it says that it prints."""
+    code, said = re.findall(r"```(?:python|text)\n(.*?)```", readme, re.DOTALL)[:2]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), {"__name__": "quickstart"})
+    assert printed.getvalue() == said, f"the quickstart printed {printed.getvalue()!r}"
+
+
+def run_worker() -> None:
+    """A job by the command line, and a real worker."""
+    Path("jobs.py").write_text(JOBS, "utf-8")
+    job = json.loads(
+        run("--app", "jobs:app", "enqueue", "add", '{"left": 2, "right": 3}', "--json")
+    )
+    run("--app", "jobs:app", "worker", "--drain")
+    done = json.loads(run("--app", "jobs:app", "jobs", "show", job["id"], "--json"))
+    assert (done["state"], done["result"]) == ("succeeded", 5), done
+
+
+def serve() -> None:
+    """The API and the dashboard."""
+    port = 18_765 + os.getpid() % 1_000
+    words = ["--app", "jobs:app", "serve", "--port", str(port)]
+    server = subprocess.Popen(command(*words), stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + SERVE_SECONDS
+        while True:
+            try:
+                page = read(f"http://127.0.0.1:{port}/")
+                break
+            except OSError:
+                assert time.monotonic() < end and server.poll() is None, "no server came up"
+                time.sleep(0.1)
+        assert "<html" in page, page
+        assert json.loads(read(f"http://127.0.0.1:{port}/v1/jobs"))["jobs"]
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def read(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def import_ms() -> float:
+    """What `import rowlock; rowlock.App` takes of a processor, beyond the start of Python."""
+    return round(1_000 * (least_seconds("import rowlock; rowlock.App") - least_seconds("pass")), 1)
+
+
+def least_seconds(code: str) -> float:
+    return min(seconds_of(code) for _ in range(STARTS))
+
+
+def seconds_of(code: str) -> float:
+    """Time of a processor: others may be busy."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", code], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def installed_mib() -> float:
+    """The package itself, without what it depends on."""
+    sizes = [
+        path.stat().st_size
+        for path in Path(str(files("rowlock"))).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
+    return round(sum(sizes) / 2**20, 2)
+
+
+def run(*words: str) -> str:
+    done = subprocess.run(command(*words), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"rowlock {words}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def command(*words: str) -> list[str]:
+    return [str(Path(sys.executable).with_name("rowlock")), *words]
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,9 @@ import pytest
 
 import rowlock
 from rowlock import JobState, config
+from rowlock.worker.engine import Engine
 from rowlock.worker.notes import Held, LoopNotes
+from rowlock.worker.run import Run
 
 pytestmark = pytest.mark.asyncio
 
@@ -99,6 +101,35 @@ async def test_a_job_whose_lease_is_lost_while_it_waits_is_not_begun(app):
         await ended(app, suspect)
 
     assert lost not in tokens
+    await app.aclose()
+
+
+@pytest.mark.parametrize("told", ["cancel", "lose"])
+@pytest.mark.parametrize("is_plain", [False, True])
+async def test_a_run_that_is_ended_before_its_first_line(app, monkeypatch, told, is_plain):
+    """Its handler is not called, its slot is free again, and the job ends as it must."""
+    tokens: list[int] = []
+    start = Engine._start
+
+    async def soft(ctx: rowlock.Context) -> None:
+        tokens.append(ctx.token)
+
+    def hard(ctx: rowlock.Context) -> None:
+        tokens.append(ctx.token)
+
+    def start_and_tell(engine: Engine, run: Run) -> None:
+        start(engine, run)
+        if run.lease.token == 1:
+            engine.cancel(run.lease.id) if told == "cancel" else engine.lose(*run.key)
+
+    monkeypatch.setattr(Engine, "_start", start_and_tell)
+    task = app.task(hard if is_plain else soft)
+    job = await task.aenqueue()
+    async with app.worker(concurrency=1, lease=1):
+        found = await ended(app, job)
+
+    expected = (JobState.CANCELLED, []) if told == "cancel" else (JobState.SUCCEEDED, [2])
+    assert expected == (found.state, tokens)
     await app.aclose()
 
 

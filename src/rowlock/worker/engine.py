@@ -361,8 +361,13 @@ class Engine:
     async def _attend(self, run: Run) -> None:
         """Run one job to its end, and have its outcome written."""
         outcome: Outcome | None = None
+        run.has_begun = True
         try:
-            outcome = await self._runner.run(run)
+            # Told to end before its first line, it has nothing to end.
+            if run.cause is None:
+                outcome = await self._runner.run(run)
+            else:
+                outcome = run.outcome_of_cause()
         finally:
             self._on_ended(run, outcome)
 

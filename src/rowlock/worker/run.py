@@ -32,6 +32,7 @@ class Run:
         "claimed_at",
         "context",
         "handle",
+        "has_begun",
         "has_block",
         "in_slot",
         "is_quarantined",
@@ -71,6 +72,8 @@ class Run:
         self.cancel_requested: bool = False
         self.stopping: bool = False
         self.handle: asyncio.Task[Any] | None = None
+        # A task that is cancelled before its first line never runs any, its last ones included.
+        self.has_begun: bool = False
         # Of `ctx.transaction()`: a block is open, is being committed, was committed.
         self.has_block: bool = False
         self.is_settling: bool = False
@@ -98,7 +101,7 @@ class Run:
             self.cancel_requested = True
         if self.news is not None:
             self.news.set()
-        elif self.handle is not None and self.task.is_async:
+        elif self.handle is not None and self.has_begun and self.task.is_async:
             self.handle.cancel()
 
     @property

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock.errors import InvalidTransition, NotFound, OptionInvalid
-from rowlock.job import JobState
+from rowlock.clock import ManualClock
+from rowlock.errors import InvalidTransition, LeaseLost, NotFound, OptionInvalid
+from rowlock.job import Beat, JobState
 from rowlock.store import Store
 from tests.store.jobs import (
     UNKNOWN_ID,
     claim,
+    claim_one,
     enqueue,
     kept_for,
     put_in_state,
@@ -66,6 +68,31 @@ def test_an_id_that_is_none_is_refused(store: Store):
     """What is no id is a mistake of the caller, on both stores alike."""
     with pytest.raises(OptionInvalid, match="id"):
         store.delete("garbage")
+
+
+@pytest.mark.parametrize("is_first_given", [False, True])
+def test_a_run_of_a_deleted_job_can_not_touch_the_next_one(
+    store: Store, clock: ManualClock, is_first_given: bool
+):
+    """A job that has the id of a deleted one has other tokens: who lost the first lost for good."""
+    zombie = start(store, **({"id": UNKNOWN_ID} if is_first_given else {}))
+    clock.advance(60)
+    store.recover()
+    store.delete(zombie.id)
+    again = enqueue(store, id=zombie.id)
+    lease = claim_one(store)
+    with pytest.raises(LeaseLost):
+        store.succeed([zombie])
+
+    assert [Beat.LOST] == store.heartbeat([zombie])
+    assert (True, again.token + 1) == (again.created, lease.token)
+    assert zombie.token < lease.token
+    assert JobState.RUNNING == state_of(store, lease.id)
+
+
+def test_tokens_of_fresh_ids_start_at_the_beginning(store: Store):
+    """Nobody can know an id that was made just now."""
+    assert [1, 1] == [start(store).token, start(store, key="k").token]
 
 
 @pytest.mark.parametrize("end", ["fail", "succeed"])

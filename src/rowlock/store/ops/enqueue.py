@@ -5,7 +5,10 @@
    look at what has ended: the insert may have waited for that very end. (One statement with WHERE
    NOT EXISTS races: it looks before it waits.)
 3. What was inserted in vain is withdrawn before anyone else can see it.
-4. Many jobs in whose way nothing can stand are copied: half the server's work, and their answers
+4. The tokens of an id that the caller gave start at the clock: a job that had the id before, and
+   was deleted or forgotten, may have runs that go on, and none of them can settle this one.
+   (Remembering each deleted id instead would cost a row a delete, and for how long?)
+5. Many jobs in whose way nothing can stand are copied: half the server's work, and their answers
    are made when somebody looks at them.
 """
 
@@ -38,6 +41,8 @@ from rowlock.store.steps import (
 _ROUNDS_MAX = 10
 
 _ASKED_COLUMNS = ("id", "tenant", "kind", "key")
+
+_FRESH, _GIVEN = {"is_given": False}, {"is_given": True}
 
 Answers = dict[str, Job]
 
@@ -81,7 +86,7 @@ def _of_tenant(answers: Sequence[Job], tenant: str | None) -> Sequence[Job]:
 
 def _enqueue_one(job: NewJob) -> Steps[list[Job]]:
     """The way of most: a fresh id, without a key."""
-    inserted = yield _insert([job])
+    inserted = yield _insert([job], is_given=False)
     if not inserted:
         # Not so fresh: the same item was given before.
         return (yield from enqueue_within([job], is_resend=False))
@@ -89,8 +94,10 @@ def _enqueue_one(job: NewJob) -> Steps[list[Job]]:
     return [_new(job, *inserted[0][1:])]
 
 
-def _insert(jobs: Sequence[NewJob]) -> Batch:
-    return Batch("enqueue", NEW_JOB_COLUMNS, [job.row() for job in jobs], alone="enqueue_one")
+def _insert(jobs: Sequence[NewJob], *, is_given: bool) -> Batch:
+    rows = [job.row() for job in jobs]
+    given = _GIVEN if is_given else _FRESH
+    return Batch("enqueue", NEW_JOB_COLUMNS, rows, given, alone="enqueue_one")
 
 
 def _can_be_copied(jobs: Sequence[NewJob]) -> bool:
@@ -106,7 +113,7 @@ def _copy(jobs: Sequence[NewJob]) -> Steps[Sequence[Job]]:
         batch = jobs[start : start + config.COPY_ROWS_MAX]
         due = [now + job.delay if job.run_at is None else max(job.run_at, now) for job in batch]
         rows = [job.row_at(at, now) for job, at in zip(batch, due, strict=True)]
-        told = yield Copy("job", COPIED_COLUMNS, Batch("enqueue", NEW_JOB_COLUMNS, rows))
+        told = yield Copy("job", COPIED_COLUMNS, Batch("enqueue", NEW_JOB_COLUMNS, rows, _FRESH))
         # Where a statement was run instead, it says when; a copy says nothing.
         known = {id: (run_at, created_at) for id, run_at, created_at in told}
         if told and len(told) < len(batch):
@@ -175,10 +182,12 @@ def _batches(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
 
 def _enqueue_batch(batch: Sequence[NewJob], answers: Answers, *, is_resend: bool) -> Steps[None]:
     waiting = {job.id: job for job in batch if job.id not in answers}
+    # One that was is enough: to start later harms nobody.
+    is_given = is_resend or any(job.is_resend for job in batch)
     for _ in range(_ROUNDS_MAX):
-        inserted = yield _insert(list(waiting.values()))
+        inserted = yield _insert(list(waiting.values()), is_given=is_given)
         for id, run_at, created_at in inserted:
-            answers[id] = _new(waiting[id], run_at, created_at)
+            answers[id] = _new(waiting[id], run_at, created_at, is_given=is_given)
         careful = [waiting[row[0]] for row in inserted if is_resend or _needs_care(waiting[row[0]])]
         if careful:
             yield from _yield_to_settled(careful, answers)
@@ -258,8 +267,10 @@ def _in_order(jobs: Sequence[NewJob], answers: Answers) -> list[Job]:
     return listed
 
 
-def _new(job: NewJob, run_at: int, created_at: int) -> Job:
+def _new(job: NewJob, run_at: int, created_at: int, *, is_given: bool = False) -> Job:
     row = _row_of(job, id=job.id, run_at=run_at, created_at=created_at)
+    if is_given:
+        row = row._replace(token=created_at)
     return job_of(row, now=created_at, created=True)
 
 

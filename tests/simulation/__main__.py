@@ -6,17 +6,18 @@ Exits with 1 if a seed has failed; what repeats it is printed.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from time import perf_counter
 
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.plan import DISASTERS
+from tests.simulation.plan import DISASTERS, THEMES, theme_of
 from tests.simulation.run import Report, simulate
 from tests.simulation.seeds import failed_before
 
@@ -26,7 +27,7 @@ REACHED = (
     *("failed", "away", "full", "slow", "dead", "cancelled", *DISASTERS),
 )
 REACHED_SEEDS = 50
-SHOWN = ("claims", "rescued", "leases lost", "answers lost", "ticks", "statements")
+SHOWN = ("claims", "rescued", "leases lost", "answers lost", "revived", "ticks")
 
 
 def main() -> int:
@@ -38,15 +39,21 @@ def main() -> int:
         return subprocess.run(words, env=env, check=False).returncode
     if options.seed is not None:
         return _tell(simulate_one(options.seed, options.mutant), options)
-    known = [] if options.mutant else failed_before()
-    seeds = [*known, *range(options.first, options.first + options.seeds)]
-    return _run_all(seeds, options)
+    known = [] if options.mutant or options.theme else failed_before()
+    return _run_all([*known, *_chosen(options)], options)
+
+
+def _chosen(options: argparse.Namespace) -> Iterable[int]:
+    seeds = itertools.count(options.first)
+    wanted = (seed for seed in seeds if options.theme in (None, theme_of(seed)))
+    return itertools.islice(wanted, options.seeds)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--theme", choices=THEMES, help="only those of this theme")
     parser.add_argument("--seed", type=int, help="only this one, with its journal")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
     parser.add_argument("--until-bad", action="store_true", help="stop at the first that fails")
@@ -110,10 +117,15 @@ def _sum_up(reports: list[Report], took: float) -> Counter[str]:
     for report in reports:
         counts += report.counts
     bad = sum(report.problem is not None for report in reports)
+    spent = sum(report.took for report in reports)
+    busy = counts["busy minutes"] / 60
     print(
-        f"{len(reports)} seeds, {bad} bad; {hours:.0f} simulated hours in {took:.0f} s, "
-        f"{hours / took * 60:.0f} a minute"
+        f"{len(reports)} seeds, {bad} bad; {hours:,.0f} simulated hours in {took:.0f} s, "
+        f"{hours / took * 60:,.0f} a minute ({hours / spent * 60:,.0f} a minute of a core)"
     )
+    # An hour in which nothing happens shows nothing, however many there are.
+    print(f"{busy:,.0f} of them with work; in each of those, on average:")
+    print(", ".join(f"{counts[name] / max(busy, 1):,.1f} {name}" for name in SHOWN))
     print(", ".join(f"{counts[name]:,} {name}" for name in SHOWN))
     return counts
 

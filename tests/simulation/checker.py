@@ -8,7 +8,8 @@ The numbers are those of the invariants:
 4.  A lease is ended once; and by its own holder only after its run has ended, as the run has ended.
 5.  Nobody changes a job by a lease that is another's, or that was ended.
 6.  Attempts and tokens rise by one with each claim, attempts to their bound; a release takes back
-    what it did not use, and nothing else does.
+    what it did not use, and nothing else does. No lease of an id is given twice, even if its job
+    was deleted in between and enqueued again.
 7.  A lease is not given before the one before it was ended, or has expired by the database's clock.
 8.  A key is held by one live job.
 12. Nothing is claimed before its time.
@@ -82,10 +83,12 @@ class Checker:
         # Who acts for which workers: a child for itself, a supervisor for its children.
         self._workers: dict[Host, set[str]] = {}
         self._homes: dict[str, Host] = {}
+        self._given: set[tuple[str, int]] = set()
         self._told_lost: set[tuple[str, int]] = set()
         self._ticks: dict[str, set[int]] = {}
         # When the faults ended, if they have.
         self.calm_since: float | None = None
+        self._minute = -1.0
 
     # The journal
 
@@ -164,6 +167,10 @@ class Checker:
         if not changes:
             return
         self.note(now, host, op, *map(_brief, changes))
+        minute = self._loop.now // 60
+        if minute != self._minute:
+            self._minute = minute
+            self.counts["busy minutes"] += 1
         by_kind = {
             what: {change.id: change for change in changes if change.what == what}
             for what in "idID"
@@ -249,6 +256,9 @@ class Checker:
             self._refuse(5, f"{id} was leased to {change.new_worker} by {op} of {host}")
         if change.run_at > now:
             self._refuse(12, f"{id} was claimed {change.run_at - now} µs before its time")
+        if (id, change.new_token) in self._given:
+            self._refuse(6, f"the lease {change.new_token} of {id} was given before")
+        self._given.add((id, change.new_token))
         if change.new_token != change.token + 1 or change.new_attempt != change.attempt + 1:
             self._refuse(6, f"{id} was claimed: {change}")
         if change.max_attempts is not None and change.new_attempt > change.max_attempts:

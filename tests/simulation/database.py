@@ -128,12 +128,12 @@ class Witness(Protocol):
 class Weather(Protocol):
     """What goes wrong now."""
 
-    def delay(self) -> float: ...
-    def fails_before(self, host: Host, *, writes: bool) -> str | None:
+    def delay(self, op: str = "") -> float: ...
+    def fails_before(self, op: str, *, writes: bool) -> str | None:
         """Why the next statement fails, if it does."""
         ...
 
-    def loses_answer(self, host: Host) -> bool: ...
+    def loses_answer(self, op: str) -> bool: ...
     def loses_ring(self) -> bool: ...
 
 
@@ -156,7 +156,9 @@ class MemorySession(Session):
         self._connection = connection
 
     def begin(self, *, writes: bool) -> None:
-        self.connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+        # What only reads is not interrupted here, and needs no transaction.
+        if writes:
+            self.connection.execute("BEGIN IMMEDIATE")
         self.now = self._clock.now_us()
 
     def dispose(self) -> None:
@@ -247,7 +249,7 @@ class Database:
             self.loop.on(host, _resolve, future, result, error, delay=self.weather.delay())
 
         call = _Call(host, op, steps, answer)
-        self.loop.on(self._host, self._start, call, future, delay=self.weather.delay())
+        self.loop.on(self._host, self._start, call, future, delay=self.weather.delay(op.name))
         return future
 
     def ask_at_once(self, host: Host, op: Op[T], steps: Steps[T]) -> T:
@@ -284,7 +286,7 @@ class Database:
             return
         session.end(is_good=True)
         self._tell(call)
-        if self.weather.loses_answer(call.host):
+        if self.weather.loses_answer(call.op.name):
             self.witness.note("answer lost", call.host, call.op.name)
             call.steps.close()
             call.answer(None, AwayError("the answer was lost"))
@@ -314,7 +316,7 @@ class Database:
         if isinstance(step, Ring):
             call.rung |= step.queues
             return False
-        problem = self.weather.fails_before(call.host, writes=call.op.writes)
+        problem = self.weather.fails_before(call.op.name, writes=call.op.writes)
         if problem is not None:
             self.witness.note("fails", call.host, call.op.name, problem)
             raise AwayError(problem)

@@ -7,7 +7,6 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.simulation.loop import Host
 from tests.simulation.plan import Plan
 
 if TYPE_CHECKING:
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
 
 # So far the database's clock may be set back in all: what waits for it must not wait for ever.
 _BACK_SECONDS_MAX = 240.0
+# So many disasters wait until there is work that they can spoil.
+_BUSY_SHARE = 0.98
 
 
 class SimulatedWeather:
@@ -28,15 +29,15 @@ class SimulatedWeather:
         self.is_full = False
         self.counts: Counter[str] = Counter()
 
-    def delay(self) -> float:
+    def delay(self, op: str = "") -> float:
         drawn = self._chance.random()
-        if not self.is_calm and drawn < self._plan.slow:
+        if not self.is_calm and (drawn < self._plan.slow or self._is_hit(op, "slow")):
             self.counts["slow"] += 1
             # As long as a call may take before it is given up; longer than a lease, sometimes.
             return self._chance.uniform(0.5, 15.0)
         return 0.0002 + 0.003 * drawn
 
-    def fails_before(self, host: Host, *, writes: bool) -> str | None:
+    def fails_before(self, op: str, *, writes: bool) -> str | None:
         if self.is_calm:
             return None
         if self.is_away:
@@ -45,16 +46,26 @@ class SimulatedWeather:
         if self.is_full and writes:
             self.counts["full"] += 1
             return "the disk is full"
-        if self._plan.failing and self._chance.random() < self._plan.failing:
+        is_cut = self._plan.failing and self._chance.random() < self._plan.failing
+        if is_cut or self._is_hit(op, "failing"):
             self.counts["failed"] += 1
             return "the connection was lost"
         return None
 
-    def loses_answer(self, host: Host) -> bool:
-        if self.is_calm or not self._plan.losing or self._chance.random() >= self._plan.losing:
+    def loses_answer(self, op: str) -> bool:
+        if self.is_calm:
+            return False
+        is_lost = self._plan.losing and self._chance.random() < self._plan.losing
+        if not is_lost and not self._is_hit(op, "losing"):
             return False
         self.counts["answers lost"] += 1
         return True
+
+    def _is_hit(self, op: str, fault: str) -> bool:
+        aim = self._plan.aim
+        if aim is None or aim.op != op or aim.fault != fault:
+            return False
+        return self._chance.random() < aim.chance
 
     def loses_ring(self) -> bool:
         return bool(self._plan.deaf) and self._chance.random() < self._plan.deaf
@@ -73,6 +84,8 @@ class Nemesis:
         plan = self._simulation.plan
         while True:
             await asyncio.sleep(self._chance.expovariate(1 / plan.disaster_seconds))
+            if self._chance.random() < _BUSY_SHARE:
+                await asyncio.sleep(plan.rest_seconds(self._simulation.loop.now))
             disaster = self._chance.choice(plan.disasters)
             self.counts[disaster] += 1
             self._simulation.checker.note("disaster", disaster)
@@ -82,7 +95,8 @@ class Nemesis:
         chance, simulation = self._chance, self._simulation
         weather, clock = simulation.weather, simulation.database.clock
         machine = chance.choice(simulation.machines)
-        seconds = chance.choice((0.5, 2.0, plan_lease(simulation), 4 * plan_lease(simulation)))
+        plan = simulation.plan
+        seconds = plan.lease_seconds * chance.choice(plan.disaster_leases)
         seconds *= chance.uniform(0.5, 1.5)
         match disaster:
             case "kill child":
@@ -112,7 +126,3 @@ class Nemesis:
 
     def _later(self, seconds: float, weather: SimulatedWeather, name: str) -> None:
         asyncio.get_running_loop().call_later(seconds, setattr, weather, name, False)
-
-
-def plan_lease(simulation: Simulation) -> float:
-    return simulation.plan.lease_seconds

@@ -76,6 +76,11 @@ def beat_without_token() -> AbstractContextManager[None]:
     return _with_sql({"heartbeat": ("id = :id AND token = :token AND", "id = :id AND")})
 
 
+def given_ids_start_afresh() -> AbstractContextManager[None]:
+    """A job that has the id of a deleted one has the same tokens."""
+    return _with_sql({"enqueue": ("CASE WHEN :is_given THEN {now} ELSE 0 END", "0")})
+
+
 def claim_keeps_token() -> AbstractContextManager[None]:
     """The token does not grow: a run can't be told from the one before it."""
     return _with_sql({"claim": ("token = token + 1,", "token = max(token, 1),")})
@@ -186,6 +191,7 @@ MUTANTS: dict[str, Mutant] = {
     "claim ignores run_at": claim_ignores_run_at,
     "beat without token": beat_without_token,
     "token does not grow": claim_keeps_token,
+    "given ids start afresh": given_ids_start_afresh,
     "cancel dropped": cancel_dropped,
     "ended ids forgotten": ended_ids_forgotten,
     "lost is started": lost_is_started,

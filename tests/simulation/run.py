@@ -133,13 +133,13 @@ class Simulation:
         await asyncio.sleep(SETTLE_SECONDS)
         self.checker.calm_since = self.loop.now
         self.checker.note("calm")
-        for machine in self.machines:
+        for machine in self.machines if self.plan.has_restarts else ():
             # Being told to stop is no fault, and may cost nothing.
             self.loop.call_later(self._chance.uniform(0, CALM_SECONDS), machine.restart)
         await asyncio.sleep(CALM_SECONDS)
         self.is_enough = True
         await self._drain()
-        self.checker.check_end(CONTIGUOUS)
+        self.checker.check_end({CONTIGUOUS: self.plan.tick_seconds})
         for machine in self.machines:
             self.check_idle(machine.child)
 
@@ -179,7 +179,12 @@ def simulate(seed: int) -> Report:
     plan = plan_of(seed)
     began = time.process_time()
     chance = Random(f"run of {seed}")
-    loop = SimulatedLoop(_fork(chance), is_shuffled=plan.is_shuffled, callbacks_max=CALLBACKS_MAX)
+    loop = SimulatedLoop(
+        _fork(chance),
+        is_shuffled=plan.is_shuffled,
+        slow_threads=plan.slow_threads,
+        callbacks_max=CALLBACKS_MAX,
+    )
     problem = None
     with seeded(loop, _fork(chance), plan.bounds):
         simulation = Simulation(plan, loop, _fork(chance))

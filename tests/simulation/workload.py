@@ -25,20 +25,11 @@ if TYPE_CHECKING:
     from tests.simulation.run import Simulation
 
 QUEUES = ("default", "mail", "slow")
-# What a run may do, and how likely.
-_ACTS = {
-    "ok": 12,
-    "notes": 4,
-    "follow": 2,
-    "fail": 4,
-    "fatal": 1,
-    "release": 2,
-    "cancel": 1,
-    "crash": 1,
-    "late": 1,
-}
-# Schedules of which no tick is left out, with the seconds between two.
-CONTIGUOUS = {"every-ten": 10}
+_KINDS = ("work", "work", "plain", "brief", "timed", "threaded")
+# A schedule of which no tick is left out.
+CONTIGUOUS = "contiguous"
+# Expressions for the seconds between two ticks.
+_CRON = {10: "*/10 * * * * *", 600: "*/10 * * * *"}
 
 
 class SimulatedError(Exception):
@@ -61,6 +52,7 @@ def tasks_of(simulation: Simulation) -> Tasks:
     """The tasks, for all workers."""
     tasks = Tasks()
     acting = Acting(simulation)
+    declared = "* * * * *" if simulation.plan.tick_seconds < 60 else "0 * * * *"
 
     @tasks.task(name="work", max_attempts=5, retry=fixed(2), keep=120)
     async def work(ctx: rowlock.Context, seconds: float, script: list[str]) -> str:
@@ -82,7 +74,7 @@ def tasks_of(simulation: Simulation) -> Tasks:
     def threaded(ctx: rowlock.Context, seconds: float, script: list[str]) -> str:
         return acting.call(ctx, script)
 
-    @tasks.task(name="tick", max_attempts=100, retry=fixed(1), cron="* * * * *")
+    @tasks.task(name="tick", max_attempts=100, retry=fixed(1), cron=declared)
     async def tick() -> str:
         return await acting.run(None, 0.05, ["ok"])
 
@@ -171,29 +163,33 @@ class Producer:
         self.host = Host(f"producer-{number}", wall_skew=chance.choice((0.0, 600.0)))
         self._store = Store(Engine(simulation.database, self.host))
         self._known: list[NewJob] = []
+        self._deleted: list[NewJob] = []
         self._paused: set[str] = set()
         self._asked_at: dict[str, float] = {}
 
     async def run(self) -> None:
         """Work until there is enough."""
-        await self._insist(lambda: self._store.aput_schedule(_schedule(self._simulation.tasks)))
-        actions: dict[Callable[[], Awaitable[None]], int] = {
-            self._enqueue: 10,
-            self._enqueue_many: 3,
-            self._enqueue_again: 2,
-            self._cancel: 3,
-            self._retry: 2,
-            self._delete: 1,
-            self._pause: 1,
+        plan, loop = self._simulation.plan, self._simulation.loop
+        schedule = _schedule(self._simulation.tasks, plan.tick_seconds)
+        await self._insist(lambda: self._store.aput_schedule(schedule))
+        actions: dict[str, Callable[[], Awaitable[None]]] = {
+            "enqueue": self._enqueue,
+            "enqueue many": self._enqueue_many,
+            "enqueue again": self._enqueue_again,
+            "cancel": self._cancel,
+            "retry": self._retry,
+            "delete": self._delete,
+            "pause": self._pause,
         }
+        names, weights = list(plan.actions), list(plan.actions.values())
         while not self._simulation.is_enough:
-            (action,) = self._chance.choices(list(actions), list(actions.values()))
+            await asyncio.sleep(plan.rest_seconds(loop.now))
+            (action,) = self._chance.choices(names, weights)
             try:
-                await action()
+                await actions[action]()
             except (StoreUnavailable, NotFound, InvalidTransition) as error:
                 self._checker.note(self.host, type(error).__name__)
-            mean = self._simulation.plan.pause_seconds
-            await asyncio.sleep(self._chance.expovariate(1 / mean))
+            await asyncio.sleep(self._chance.expovariate(1 / plan.pause_seconds))
         for queue in sorted(self._paused):
             await self._insist(lambda queue=queue: self._store.aresume(queue))
 
@@ -212,8 +208,12 @@ class Producer:
         await self._send([self._new() for _ in range(self._chance.randint(2, 12))])
 
     async def _enqueue_again(self) -> None:
-        """Somebody repeats what was asked for long ago, on purpose."""
-        if self._known:
+        """Somebody repeats what was asked for long ago, on purpose; also what was deleted."""
+        if self._deleted and self._chance.random() < 0.5:
+            gone = self._deleted.pop()
+            self._known.append(gone)
+            await self._send([gone._replace(is_resend=True)])
+        elif self._known:
             known = self._chance.choice(self._known)
             age = self._store.engine.clock.now_us() / 10**6 - self._asked_at[known.id]
             # So long an id is remembered, at least.
@@ -243,14 +243,17 @@ class Producer:
 
     def _new(self) -> NewJob:
         chance, tasks = self._chance, self._simulation.tasks
-        kind = chance.choice(("work", "work", "plain", "brief", "timed", "threaded"))
-        names, weights = list(_ACTS), list(_ACTS.values())
+        plan = self._simulation.plan
+        kind = "work" if plan.is_one_lane else chance.choice(_KINDS)
+        names, weights = list(plan.acts), list(plan.acts.values())
         script = chance.choices(names, weights, k=chance.randint(1, 4))
-        seconds = chance.choice((0.0, 0.0, 0.01, 0.3, 2.0, 8.0))
+        seconds = chance.choice(plan.run_seconds)
         task = tasks.find(kind)
         assert task is not None
-        options: dict[str, Any] = {"queue": chance.choice(QUEUES)}
-        if chance.random() < 0.3:
+        options: dict[str, Any] = {}
+        if not plan.is_one_lane:
+            options["queue"] = chance.choice(QUEUES)
+        if chance.random() < 0.3 and not plan.is_one_lane:
             options["priority"] = chance.choice((-5, 5, 100))
         if chance.random() < 0.2:
             options["delay"] = chance.choice((0.5, 5.0, 60.0))
@@ -277,11 +280,13 @@ class Producer:
             await self._store.aretry(self._chance.choice(self._known).id)
 
     async def _delete(self) -> None:
-        """What was deleted is forgotten: the same id again would be another job."""
+        """What was deleted is forgotten: the same id again is another job."""
         if self._known:
-            id = self._chance.choice(self._known).id
-            self._known = [job for job in self._known if job.id != id]
-            await self._store.adelete(id)
+            chosen = self._chance.choice(self._known)
+            self._known = [job for job in self._known if job.id != chosen.id]
+            await self._store.adelete(chosen.id)
+            self._deleted.append(chosen)
+            del self._deleted[:-20]
 
     async def _pause(self) -> None:
         queue = self._chance.choice(QUEUES)
@@ -293,7 +298,7 @@ class Producer:
             await self._store.apause(queue)
 
 
-def _schedule(tasks: Tasks) -> Any:
+def _schedule(tasks: Tasks, tick_seconds: int) -> Any:
     task = tasks.find("tick")
     assert task is not None
-    return new_schedule("every-ten", task.job(), cron="*/10 * * * * *", missed="all")
+    return new_schedule(CONTIGUOUS, task.job(), cron=_CRON[tick_seconds], missed="all")

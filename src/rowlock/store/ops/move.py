@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from rowlock import config
-from rowlock.job import JobError, JobState, encode_errors
+from rowlock.job import JobError, JobRow, JobState, encode_errors
 from rowlock.store.steps import (
     Batch,
     Begin,
@@ -147,19 +147,28 @@ def _sorted_out(jobs: Sequence[Record]) -> Steps[tuple[list[Record], int, list[R
     whose key one that has ended there still holds.
     """
     asked = [(job["id"], job["tenant"], job["kind"], job["key"]) for job in jobs]
-    tokens: dict[str, int] = {}
-    held: set[str] = set()
-    for id, holder, *_, token, _now in (yield Batch("find_settled", _ASKED_COLUMNS, asked)):
-        if holder == id:
-            tokens[id] = max(token, tokens.get(id, 0))
-        else:
-            held.add(id)
-    # One that died in the source, went over, and was retried in the source is newer.
-    newer = [job for job in jobs if job["token"] > tokens.get(job["id"], -1)]
+    found = yield Batch("find_settled", _ASKED_COLUMNS, asked)
+    ended = {id for id, holder, *_ in found if holder == id}
+    held = {id for id, holder, *_ in found if holder != id} - ended
+    rows = yield Statement("get", {"ids": sorted(ended)})
+    copies = {row[0]: JobRow._make(row[:-1]) for row in rows}
+    known = {job["id"] for job in jobs if job["id"] in ended and not _is_revived(job, copies)}
     return (
-        [job for job in newer if job["id"] not in held],
-        len(jobs) - len(newer),
-        [job for job in newer if job["id"] in held],
+        [job for job in jobs if job["id"] not in known | held],
+        len(known),
+        [job for job in jobs if job["id"] in held],
+    )
+
+
+def _is_revived(job: Record, copies: Mapping[str, JobRow]) -> bool:
+    """Whether it died in the source, went over, and was retried in the source: the same job, later.
+
+    One that was enqueued again was created later too.
+    """
+    copy = copies.get(job["id"])
+    return copy is not None and (copy.created_at, True) == (
+        job["created_at"],
+        job["token"] > copy.token,
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -47,8 +46,8 @@ class Scratch:
 
 
 @contextmanager
-def scratch(url: str) -> Iterator[Scratch]:
-    """A place of its own in the database of a URL while the block runs.
+def scratch(url: str, *, prefix: str = PREFIX) -> Iterator[Scratch]:
+    """A place of its own, whose name begins so, in the database of a URL while the block runs.
 
     Raises:
         Forbidden: The role may not create a schema, or nobody may write to the directory.
@@ -56,49 +55,56 @@ def scratch(url: str) -> Iterator[Scratch]:
             message says how to do so by hand.
     """
     if scheme_of(url) == "sqlite":
-        with _directory(url) as directory:
+        with _directory(url, prefix) as directory:
             yield Scratch(f"sqlite:///{directory / _FILE}", "rowlock", directory)
         return
     from rowlock.store.scratch_postgres import check_rights, drop
 
     check_rights(url)
-    schema = f"{PREFIX}{new_id()[-12:]}"
+    schema = f"{prefix}{new_id()[-12:]}"
     try:
         yield Scratch(url, schema)
     finally:
         drop(url, schema)
 
 
-def left_behind(url: str) -> list[str]:
+def left_behind(url: str, *, prefix: str = PREFIX) -> list[str]:
     """The places of other runs: they go on, or were killed."""
     if scheme_of(url) == "sqlite":
         parent = SqliteFile(path_of(url)).path.parent
-        return sorted(map(str, parent.glob(f".{PREFIX}*")))
+        return sorted(map(str, parent.glob(f".{prefix}*")))
     from rowlock.store.scratch_postgres import schemas
 
-    return schemas(url, PREFIX)
+    return schemas(url, prefix)
 
 
 @contextmanager
-def _directory(url: str) -> Iterator[Path]:
+def _directory(url: str, prefix: str) -> Iterator[Path]:
     # Looked at as the store would look at it: a network file system is refused.
     beside = SqliteFile(path_of(url)).path
+    # Named before it is made: an interrupt may come the moment after.
+    directory = beside.parent / f".{prefix}{new_id()[-12:]}"
     try:
-        directory = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=beside.parent))
+        _make(directory, beside)
+        yield directory
+    finally:
+        try:
+            if directory.exists():
+                shutil.rmtree(directory)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{directory} could not be removed: {error.strerror}; remove it by hand"
+            ) from error
+
+
+def _make(directory: Path, beside: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700)
     except OSError as error:
         raise Forbidden(
             f"nothing can be written beside {beside}: {error.strerror}; a file there, on the same "
             "file system, is what would be measured"
         ) from error
-    try:
-        yield directory
-    finally:
-        try:
-            shutil.rmtree(directory)
-        except OSError as error:
-            raise StoreUnavailable(
-                f"{directory} could not be removed: {error.strerror}; remove it by hand"
-            ) from error
 
 
 @contextmanager

@@ -56,3 +56,28 @@ def test_it_swallows_one_answer(proxy, postgres_url):
             connection, "SELECT count(*) FROM pg_tables WHERE tablename IN ('first', 'second')"
         )
     assert 1 == proxy.swallowed
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+def test_it_swallows_the_answer_to_a_commit(proxy, postgres_url, prepare):
+    """Neither reads nor what is inside of a transaction: what commits, and it is committed."""
+    url = psycopg.conninfo.make_conninfo(
+        proxy.url, dbname=psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"]
+    )
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE taken (number integer)")
+        connection.execute("INSERT INTO taken VALUES (0)", prepare=prepare)
+        proxy.swallow_commit()
+        assert 1 == ask(connection, "SELECT count(*) FROM taken")
+        connection.execute("BEGIN")
+        connection.execute("INSERT INTO taken VALUES (1)")
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("COMMIT")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("INSERT INTO taken VALUES (0)", prepare=prepare)
+        proxy.swallow_commit()
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("INSERT INTO taken VALUES (0)", prepare=prepare)
+    with psycopg.connect(url, autocommit=True) as connection:
+        assert 4 == ask(connection, "SELECT count(*) FROM taken")
+    assert 2 == proxy.swallowed

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 COMMANDS: Final[Mapping[str, str]] = {
     "bench": "rowlock.cli.bench:bench",
+    "chaos": "rowlock.cli.chaos:chaos",
     "completion": "rowlock.cli.completion:completion",
     "cron": "rowlock.cli.cron:cron",
     "dead": "rowlock.cli.dead:dead",

@@ -46,7 +46,7 @@ def bench(
         note = f"note: {other} is another run's, or was left by one that was killed"
         click.echo(show.escaped(note), err=True)
     plan = Plan(jobs=jobs, processes=processes, held=not no_held)
-    with _interruptible(), scratch(url) as place:
+    with interruptible(), scratch(url) as place:
         try:
             report = Measuring(place, plan, progress).run()
         finally:
@@ -62,7 +62,7 @@ def bench(
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Let SIGTERM end it as Ctrl-C does, and let the first of them alone count."""
 
     def interrupt(*_: object) -> None:

@@ -1,12 +1,13 @@
 """A proxy in front of a PostgreSQL server that misbehaves on demand, for tests.
 
-It reads no more of the protocol than the five bytes at the head of each message. Modes can be
-switched at any time, also for connections that are open.
+It reads no more of the protocol than the five bytes at the head of each message, and which
+statement a question is for. Modes can be switched at any time, also for connections that are open.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import struct
 import threading
@@ -20,6 +21,10 @@ _HEADER: Final = struct.Struct("!cI")
 _READ_BYTES: Final = 65_536
 # Query, and the end of an extended query: what the server answers.
 _ASKING: Final = (b"Q", b"S")
+_PARSE: Final = b"P"
+_BIND: Final = b"B"
+_QUERY: Final = b"Q"
+_WRITES: Final = re.compile(rb"\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM)\b(?!\s+OF\b)")
 # A zero linger time makes closing send a reset.
 _RESET: Final = struct.pack("ii", 1, 0)
 
@@ -51,6 +56,7 @@ class FaultyProxy:
         self.swallowed: int = 0
         self._bait: bytes | None = None
         self._skip = 0
+        self._commits = 0
         self._guard = threading.Lock()
         self._links: set[_Link] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -99,9 +105,26 @@ class FaultyProxy:
         with self._guard:
             self._bait, self._skip = bait, skip
 
-    def takes_bait(self, asked: bytes) -> bool:
+    def swallow_commit(self) -> None:
+        """Lose the answer to the next question by which something is committed, once.
+
+        That is a COMMIT, or a statement outside of a transaction that changes rows.
+        """
+        with self._guard:
+            self._commits += 1
+
+    def swallow_no_more(self) -> None:
+        """Answer everything from here on."""
+        with self._guard:
+            self._bait, self._commits = None, 0
+
+    def takes_bait(self, asked: bytes, *, commits: bool) -> bool:
         """Whether the answer to these messages is to be swallowed."""
         with self._guard:
+            if self._commits and commits:
+                self._commits -= 1
+                self.swallowed += 1
+                return True
             if self._bait is None or self._bait not in asked:
                 return False
             if self._skip:
@@ -147,6 +170,7 @@ class _Link:
         self._is_swallowing = False
         self._asked = b""
         self._pending = b""
+        self._talk = _Talk()
 
     def start(self) -> None:
         for target in (self._to_server, self._to_client):
@@ -190,11 +214,46 @@ class _Link:
             size = int.from_bytes(self._pending[:4]) if kind == b"\0" else length + 1
             if len(self._pending) < size:
                 return
-            self._asked += self._pending[:size]
-            self._pending = self._pending[size:]
+            message, self._pending = self._pending[:size], self._pending[size:]
+            self._asked += message
+            self._talk.hear(kind, message[_HEADER.size :])
             if kind in _ASKING:
                 asked, self._asked = self._asked, b""
-                self._is_swallowing = self._is_swallowing or self._proxy.takes_bait(asked)
+                takes = self._proxy.takes_bait(asked, commits=self._talk.commits())
+                self._is_swallowing = self._is_swallowing or takes
+
+
+class _Talk:
+    """What a client asks for, as far as it tells whether that commits something."""
+
+    def __init__(self) -> None:
+        # By the names of prepared statements, whether they change rows.
+        self._writes: dict[bytes, bool] = {}
+        self._is_begun = False
+        self._is_commit = False
+
+    def hear(self, kind: bytes, body: bytes) -> None:
+        if kind == _PARSE:
+            name, _, text = body.partition(b"\0")
+            self._writes[name] = bool(_WRITES.search(text))
+            self._hear_text(text)
+        elif kind == _BIND:
+            name = body.partition(b"\0")[2].partition(b"\0")[0]
+            self._is_commit |= self._writes.get(name, False) and not self._is_begun
+        elif kind == _QUERY:
+            self._hear_text(body)
+            self._is_commit |= bool(_WRITES.search(body)) and not self._is_begun
+
+    def _hear_text(self, text: bytes) -> None:
+        if text.startswith(b"BEGIN"):
+            self._is_begun = True
+        elif text.startswith((b"COMMIT", b"ROLLBACK")):
+            self._is_begun, self._is_commit = False, text.startswith(b"COMMIT")
+
+    def commits(self) -> bool:
+        """Whether the question that has just ended does; the next one begins."""
+        commits, self._is_commit = self._is_commit, False
+        return commits
 
 
 def _reset(end: socket.socket) -> None:

@@ -1,0 +1,164 @@
+"""`rowlock chaos`: real workers while everything goes wrong, and what was lost by that: nothing."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rowlock.cli import EXIT_FAILED, show
+from rowlock.cli.bench import interruptible
+from rowlock.cli.choose import as_json_option
+
+if TYPE_CHECKING:
+    from rowlock.testing.chaos.plan import Plan
+    from rowlock.testing.chaos.report import Report
+
+_COUNT = click.IntRange(0, 1_000_000)
+
+
+@click.command()
+@click.option(
+    "--store",
+    type=click.Choice(["sqlite", "postgres"]),
+    default="sqlite",
+    show_default=True,
+    help="A throw-away database of this kind.",
+)
+@click.option("--database", metavar="URL", help="Your own database, in a place that is removed.")
+@click.option("--jobs", type=click.IntRange(100, 10_000_000), default=20_000, show_default=True)
+@click.option("--kills", type=_COUNT, default=40, show_default=True, help="Processes killed.")
+@click.option("--pauses", type=_COUNT, default=8, show_default=True, help="Processes stopped.")
+@click.option("--crashes", type=_COUNT, default=4, show_default=True, help="Of the server.")
+@click.option("--swallows", type=_COUNT, default=40, show_default=True, help="Answers to commits.")
+@click.option(
+    "--troubles", type=_COUNT, default=4, show_default=True, help="Of each other kind on the line."
+)
+@click.option("--seed", type=int, help="Of what happens; default by chance.")
+@click.option("--legs", type=click.IntRange(1, 1000), default=1, show_default=True)
+@click.option(
+    "--keep", type=click.Path(path_type=Path, file_okay=False), help="Where journals and logs stay."
+)
+@click.option(
+    "--plot", type=click.Path(path_type=Path, dir_okay=False), help="A picture of the last leg."
+)
+@as_json_option
+@click.pass_context
+def chaos(
+    ctx: click.Context,
+    *,
+    store: str,
+    database: str | None,
+    jobs: int,
+    kills: int,
+    pauses: int,
+    crashes: int,
+    swallows: int,
+    troubles: int,
+    seed: int | None,
+    legs: int,
+    keep: Path | None,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Break it: run jobs while processes are killed and stopped, and the database goes away.
+
+    Every enqueue, every run and every commit is noted, and judged in the end. Exit code 0 only if
+    nothing was found wrong, and enough has happened that something could have been.
+    """
+    from rowlock.testing.chaos.plan import Plan, possible
+
+    first = random.randrange(10**9) if seed is None else seed
+    wanted = {"crashes": crashes, "swallows": swallows, "troubles": troubles}
+    is_postgres = store == "postgres" if database is None else not database.startswith("sqlite")
+    others = possible(**wanted, is_postgres=is_postgres, is_own=database is None)
+    reports: list[Report] = []
+    for number in range(first, first + legs):
+        plan = Plan(seed=number, jobs=jobs, kills=kills, pauses=pauses, others=others)
+        with interruptible(), _place(keep, number) as place:
+            reports.append(_run(plan, place, store=store, database=database))
+        _tell(reports[-1], as_json=as_json)
+    if plot is not None:
+        from rowlock.testing.chaos.plot import plot as draw
+
+        plot.write_text(draw(reports[-1]), "utf-8")
+    if any(report.verdict != "good" for report in reports):
+        ctx.exit(EXIT_FAILED)
+
+
+@contextmanager
+def _place(keep: Path | None, seed: int) -> Iterator[Path]:
+    """A directory for the files of a run."""
+    if keep is not None:
+        place = keep / f"seed-{seed}"
+        place.mkdir(parents=True)
+        yield place
+        return
+    place = Path(tempfile.mkdtemp(prefix="rowlock-chaos-"))
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place)
+
+
+def _run(plan: Plan, place: Path, *, store: str, database: str | None) -> Report:
+    from rowlock.cli.progress import progress
+    from rowlock.testing.chaos.run import Chaos
+    from rowlock.testing.chaos.stage import open_stage
+
+    lines = plan.workers + plan.producers
+    with (
+        open_stage(store, place, database=database, lines=lines) as stage,
+        progress("chaos", noun="job", total=plan.jobs) as moved,
+    ):
+        return Chaos(plan, stage, place, on_progress=moved).run()
+
+
+def _tell(report: Report, *, as_json: bool) -> None:
+    if as_json:
+        show.print_json(report.document())
+        return
+    show.print_tables(report_table(report))
+    for text in report.texts:
+        click.echo(show.escaped(text))
+    click.echo(f"{report.verdict}: {_because(report)}")
+
+
+def _because(report: Report) -> str:
+    if report.violations:
+        return f"{sum(report.violations.values())} times something was what must never be"
+    missed = [
+        f"{gate.name} {gate.reached} of {gate.wanted}" for gate in report.gates if not gate.is_open
+    ]
+    if missed:
+        return f"it was not hard enough to show anything: {', '.join(missed)}"
+    return "nothing was lost, done twice or done by whom it was not for"
+
+
+def report_table(report: Report) -> show.Table:
+    """One row a figure."""
+    table = show.Table(
+        show.columns("figure", "measured", right=["measured"]),
+        title=f"{report.store} {report.version}, seed {report.plan.seed}",
+    )
+    for figure, measured in _rows(report):
+        table.add(figure, measured)
+    return table
+
+
+def _rows(report: Report) -> Iterator[tuple[str, str]]:
+    yield "jobs", f"{report.plan.jobs:,}"
+    yield "took", f"{report.seconds:.0f} s"
+    yield "drained after the last strike in", f"{report.drain_seconds:.1f} s"
+    for fault, number in sorted(report.faults.items()):
+        yield str(fault), f"{number:,}"
+    for name, number in sorted(report.counts.items()):
+        yield name, f"{number:,}"
+    for name, spread in report.recovery.items():
+        yield name, f"{spread.p50:.2f} / {spread.p99:.2f} / {spread.max:.2f} s"

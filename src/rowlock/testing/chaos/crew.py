@@ -1,0 +1,167 @@
+"""The processes of a run: workers and producers, each replaced when it was lost.
+
+All of them are started by one thread, and die with it. Each worker is a session of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from rowlock.app import DATABASE_URL_VARIABLE
+from rowlock.errors import RowlockError
+from rowlock.testing.chaos.board import Board
+from rowlock.testing.chaos.jobs import SCHEMA_VARIABLE, SPEC
+from rowlock.testing.chaos.journal import PLACE_VARIABLE
+from rowlock.testing.chaos.plan import Plan
+from rowlock.testing.chaos.producer import ProducerOrders
+from rowlock.testing.processes import children_of, kill
+
+END_SECONDS_MAX: Final = 60.0
+LOGS: Final = "logs"
+
+Process = subprocess.Popen[bytes]
+# The URL for the process of a number, worker or producer, under a name of its own.
+Address = Callable[[str, int, str], str]
+
+
+class CrewFailed(RowlockError):
+    """A process of a run has ended by itself; the message has the last that it said."""
+
+    code = "chaos_failed"
+
+
+class Crew:
+    """Starts, replaces and ends them; a context manager."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        place: Path,
+        *,
+        schema: str,
+        address: Address,
+        environment: Mapping[str, str],
+    ) -> None:
+        self._plan = plan
+        self._place = place
+        self._schema = schema
+        self._address = address
+        self._environment = environment
+        self._lives: dict[str, int] = {}
+        self.board: Board = Board(place / "board", plan.producers)
+        self.workers: list[Process] = []
+        self.producers: list[Process | None] = []
+        # Of every process that was ever started here: whatever is left is ended.
+        self._all: list[Process] = []
+
+    def __enter__(self) -> Self:
+        self.workers = [self._worker(number) for number in range(self._plan.workers)]
+        self.producers = [self._producer(number) for number in range(self._plan.producers)]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._all:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        self.board.close()
+
+    # Starting
+
+    def _worker(self, number: int) -> Process:
+        plan = self._plan
+        words = ("--app", SPEC, "worker", "-p", str(plan.processes), "-c", str(plan.slots))
+        options = ("--lease", f"{plan.lease_seconds:g}", "--grace", "5", "--log-level", "warning")
+        return self._start("worker", number, ["rowlock.testing.chaos.worker", *words, *options])
+
+    def _producer(self, number: int) -> Process:
+        plan = self._plan
+        share = plan.jobs // plan.producers + (number < plan.jobs % plan.producers)
+        orders = ProducerOrders(
+            number=number,
+            producers=plan.producers,
+            jobs=share,
+            long_share=plan.long_share,
+            chance=f"{plan.seed} producer {number} {self._lives.get(f'producer-{number}', 0)}",
+        )
+        words = ["rowlock.testing.chaos.producer", msgspec.json.encode(orders).decode()]
+        return self._start("producer", number, words)
+
+    def _start(self, role: str, number: int, words: list[str]) -> Process:
+        name = f"{role}-{number}"
+        life = self._lives[name] = self._lives.get(name, 0) + 1
+        environment = {
+            **os.environ,
+            **self._environment,
+            DATABASE_URL_VARIABLE: self._address(role, number, f"{name}-{life}"),
+            SCHEMA_VARIABLE: self._schema,
+            PLACE_VARIABLE: str(self._place),
+        }
+        with (self._place / LOGS / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *words],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._all.append(process)
+        return process
+
+    # Losing
+
+    def lose_worker(self, number: int, *, with_children: bool) -> list[int]:
+        """Kill a supervisor, by choice its children with it, and start another; who was killed."""
+        worker = self.workers[number]
+        pids = [worker.pid, *(children_of(worker.pid) if with_children else [])]
+        for pid in pids:
+            kill(pid)
+        worker.wait()
+        self.workers[number] = self._worker(number)
+        return pids
+
+    def lose_producer(self, number: int) -> list[int]:
+        """Kill a producer, if it is not done yet, and start another; who was killed."""
+        producer = self.producers[number]
+        if producer is None or producer.poll() is not None:
+            return []
+        kill(producer.pid)
+        producer.wait()
+        self.producers[number] = self._producer(number)
+        return [producer.pid]
+
+    def check(self) -> None:
+        """See to it that nobody has ended by itself, but producers that are done."""
+        for number, worker in enumerate(self.workers):
+            if (code := worker.poll()) is not None:
+                raise self._failed(f"worker-{number}", code)
+        for number, producer in enumerate(self.producers):
+            code = None if producer is None else producer.poll()
+            if code is not None and code != 0:
+                raise self._failed(f"producer-{number}", code)
+            if code == 0:
+                self.producers[number] = None
+
+    def _failed(self, name: str, code: int) -> CrewFailed:
+        text = (self._place / LOGS / f"{name}.log").read_text(errors="replace")
+        return CrewFailed(f"{name} ended with {code}: {text[-1_000:].strip() or 'without a word'}")
+
+    @property
+    def is_producing(self) -> bool:
+        """Whether a producer is not done yet."""
+        return any(producer is not None for producer in self.producers)
+
+    def end(self) -> list[int]:
+        """Ask the workers to end; their exit codes."""
+        for worker in self.workers:
+            worker.terminate()
+        return [worker.wait(END_SECONDS_MAX) for worker in self.workers]

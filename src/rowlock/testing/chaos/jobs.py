@@ -1,0 +1,162 @@
+"""The tasks that are run, and the app that workers and producers load.
+
+Every run says when it begins, before it does anything, and how it ends, before anyone is told. No
+kill may use up a job's attempts or crashes, where the job itself is not to blame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from rowlock import retry
+from rowlock.app import App
+from rowlock.context import Cancel, Context
+from rowlock.ids import new_id
+from rowlock.task import Tasks
+from rowlock.testing.chaos.journal import PLACE_VARIABLE, Journal, Word
+
+SPEC: Final = f"{__name__}:app"
+# The URL comes as every app's does.
+SCHEMA_VARIABLE: Final = "ROWLOCK_CHAOS_SCHEMA"
+JOURNALS: Final = "journals"
+# Where handlers write what must be there exactly once.
+EFFECTS: Final = "chaos_effect"
+
+PATIENT: Final = 1_000
+DOOMED_ATTEMPTS: Final = 2
+LINGER_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.02
+
+tasks: Tasks = Tasks()
+
+
+@cache
+def journal() -> Journal:
+    """This process's."""
+    return Journal(Path(os.environ[PLACE_VARIABLE]) / JOURNALS, "worker")
+
+
+def _begin(ctx: Context) -> None:
+    job = ctx.job
+    journal().note(Word.START, job.id, ctx.token, f"{job.attempt} {job.kind} {job.tenant or '-'}")
+
+
+def _end(ctx: Context, how: str = "ok") -> None:
+    journal().note(Word.END, ctx.job.id, ctx.token, how)
+
+
+@tasks.task(max_attempts=PATIENT, max_crashes=PATIENT)
+async def brief(ctx: Context, seconds: float) -> None:
+    """Most jobs."""
+    _begin(ctx)
+    await asyncio.sleep(seconds)
+    _end(ctx)
+
+
+@tasks.task(max_attempts=PATIENT, max_crashes=PATIENT)
+def plain(ctx: Context, seconds: float) -> None:
+    """As `brief`, in a thread."""
+    _begin(ctx)
+    threading.Event().wait(seconds)
+    _end(ctx)
+
+
+@tasks.task(max_attempts=PATIENT, max_crashes=PATIENT, keep=0)
+async def fleeting(ctx: Context, seconds: float) -> None:
+    """As `brief`, and not kept."""
+    _begin(ctx)
+    await asyncio.sleep(seconds)
+    _end(ctx)
+
+
+@tasks.task(max_attempts=PATIENT, max_crashes=PATIENT, retry=retry.fixed(0.2))
+async def falter(ctx: Context, failures: int) -> None:
+    """Fails so often, then succeeds."""
+    _begin(ctx)
+    if ctx.attempt <= failures:
+        _end(ctx, "fail")
+        raise ValueError(f"attempt {ctx.attempt}")
+    _end(ctx)
+
+
+@tasks.task(max_attempts=DOOMED_ATTEMPTS, max_crashes=PATIENT, retry=retry.fixed(0.1))
+async def doom(ctx: Context) -> None:
+    """Fails until it is dead."""
+    _begin(ctx)
+    _end(ctx, "fail")
+    raise ValueError("as ever")
+
+
+@tasks.task(max_attempts=PATIENT, max_crashes=PATIENT)
+async def linger(ctx: Context) -> None:
+    """Waits to be cancelled."""
+    _begin(ctx)
+    end = time.monotonic() + LINGER_SECONDS
+    try:
+        while time.monotonic() < end and not ctx.cancel_requested:  # noqa: ASYNC110  # as users do
+            await asyncio.sleep(_LOOK_SECONDS)
+    except asyncio.CancelledError:
+        _end(ctx, "cancel" if ctx.cancel_requested else "stop")
+        raise
+    if ctx.cancel_requested:
+        _end(ctx, "cancel")
+        raise Cancel("seen")
+    _end(ctx)
+
+
+@tasks.task(max_attempts=PATIENT, max_crashes=PATIENT, retry=retry.fixed(0.1))
+def book(ctx: Context) -> None:
+    """Writes a row in the transaction that records its success."""
+    _begin(ctx)
+    with ctx.transaction() as tx:
+        is_postgres = hasattr(tx.connection, "pgconn")
+        table = f"{os.environ[SCHEMA_VARIABLE]}.{EFFECTS}" if is_postgres else EFFECTS
+        tx.connection.execute(f"INSERT INTO {table} VALUES ('{ctx.job.id}', {ctx.token})")  # noqa: S608  # ours
+        _end(ctx)
+
+
+@tasks.task(max_attempts=PATIENT, max_crashes=PATIENT)
+async def lead(ctx: Context, seconds: float) -> None:
+    """Another job appears if, and only if, this one succeeds."""
+    _begin(ctx)
+    follower = new_id()
+    journal().note(Word.FOLLOW, follower, ctx.token, ctx.job.id)
+    ctx.enqueue_on_success(brief.using(id=follower), seconds=seconds)
+    await asyncio.sleep(seconds)
+    _end(ctx)
+
+
+@tasks.task(max_attempts=PATIENT)
+def poison(ctx: Context) -> None:
+    """Takes its process down, whenever it is run."""
+    _begin(ctx)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@tasks.task(max_attempts=PATIENT, max_crashes=PATIENT)
+async def tick(ctx: Context) -> None:
+    """What a schedule enqueues."""
+    _begin(ctx)
+    _end(ctx)
+
+
+def chaos_app(url: str | None, *, schema: str) -> App:
+    """The app of a run; `url` None is the environment's."""
+    app = App(url, schema=schema)
+    app.include(tasks)
+    return app
+
+
+def __getattr__(name: str) -> Any:
+    """`app`, for workers' children: made when they ask for it, not by an import."""
+    if name == "app":
+        journal()  # Before there are threads: two of them would open two.
+        return chaos_app(None, schema=os.environ[SCHEMA_VARIABLE])
+    raise AttributeError(name)

@@ -1,0 +1,169 @@
+"""The nemesis: strikes in the order that the plan has drawn, and says in a journal what it did.
+
+1. A pause lasts until others must have taken over, and somebody else is always at work meanwhile.
+2. Only who runs something is struck, and nobody while most children are not at work yet: those
+   that die so early are replaced later and later, and there would be nothing left to strike.
+3. What lasts a while is ended by `tick`, and all of it by `let_be`.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from rowlock import config
+from rowlock.app import App
+from rowlock.errors import StoreUnavailable
+from rowlock.testing.chaos.crew import Crew
+from rowlock.testing.chaos.journal import Journal, Word
+from rowlock.testing.chaos.plan import Fault, Plan
+from rowlock.testing.chaos.stage import Stage
+from rowlock.testing.chaos.trouble import Troubles
+from rowlock.testing.processes import children_of, kill, send
+
+# Beyond the lease and the two looks of a sweep.
+PAUSE_SECONDS: Final = (2.0, 5.0)
+
+
+class Nemesis:
+    """Strikes when told to."""
+
+    def __init__(self, plan: Plan, stage: Stage, crew: Crew, *, app: App, journal: Journal) -> None:
+        self._plan = plan
+        self._stage = stage
+        self._crew = crew
+        self._app = app
+        self._journal = journal
+        self._chance = plan.chance("nemesis")
+        # What goes on for a while: until when, and how it is ended.
+        self._lasting: list[tuple[float, Fault, Callable[[], object]]] = []
+        # Who stands still just now.
+        self._still: list[list[int]] = []
+        self._troubles = Troubles(stage, self._chance)
+        self.dealt: Counter[Fault] = Counter()
+        self._acts: dict[Fault, Callable[[], bool]] = {
+            Fault.KILL_CHILD: self._kill_child,
+            Fault.KILL_SUPERVISOR: lambda: self._lose_worker(with_children=False),
+            Fault.KILL_WORKER: lambda: self._lose_worker(with_children=True),
+            Fault.KILL_PRODUCER: self._lose_producer,
+            Fault.PAUSE_CHILD: lambda: self._pause(whole=False),
+            Fault.PAUSE_WORKER: lambda: self._pause(whole=True),
+        }
+
+    @property
+    def _pause_seconds(self) -> float:
+        swept = self._plan.lease_seconds + 2 * config.SWEEP_SECONDS
+        return swept + self._chance.uniform(*PAUSE_SECONDS)
+
+    def strike(self, fault: Fault) -> bool:
+        """Do it; False if there is nobody whom it could befall just now."""
+        act = self._acts.get(fault)
+        if act is not None:
+            done = act()
+        else:
+            self._note(fault)
+            done = self._trouble(fault)
+        self.dealt[fault] += done
+        return done
+
+    def tick(self, *, at_once: bool = False) -> None:
+        """End what has lasted long enough."""
+        now = time.monotonic()
+        over = [each for each in self._lasting if at_once or each[0] <= now]
+        for each in over:
+            self._lasting.remove(each)
+            _, fault, end = each
+            end()
+            self._journal.note(Word.OVER, rest=fault)
+
+    @property
+    def is_striking(self) -> bool:
+        """Whether something still lasts."""
+        return bool(self._lasting)
+
+    def let_be(self) -> None:
+        """End everything: from here on nothing goes wrong."""
+        self.tick(at_once=True)
+        self._troubles.end()
+
+    def _note(self, fault: Fault, pids: list[int] | None = None) -> None:
+        self._journal.note(Word.STRIKE, rest=f"{fault}:{','.join(map(str, pids or ()))}")
+
+    def _lasts(self, fault: Fault, seconds: float, end: Callable[[], object]) -> None:
+        self._lasting.append((time.monotonic() + seconds, fault, end))
+
+    # Processes
+
+    def _at_work(self) -> dict[int, list[int]]:
+        """By their supervisors, the children that can be struck: those that run something.
+
+        None, while most have not come to work yet, and none of a worker that stands still.
+        """
+        try:
+            busy = {worker.pid: bool(worker.running) for worker in self._app.workers()}
+        except StoreUnavailable:
+            return {}
+        families = {each.pid: children_of(each.pid) for each in self._crew.workers}
+        there = {pid for family in families.values() for pid in family if pid in busy}
+        if 2 * len(there) < self._plan.workers * self._plan.processes:
+            return {}
+        still = {pid for pids in self._still for pid in pids}
+        found = {
+            parent: [pid for pid in family if busy.get(pid, False)]
+            for parent, family in families.items()
+            if not still.intersection((parent, *family))
+        }
+        return {parent: family for parent, family in found.items() if family}
+
+    def _kill_child(self) -> bool:
+        children = [child for family in self._at_work().values() for child in family]
+        if not children:
+            return False
+        child = self._chance.choice(children)
+        self._note(Fault.KILL_CHILD, [child])
+        return bool(kill(child))
+
+    def _lose_worker(self, *, with_children: bool) -> bool:
+        parents = list(self._at_work())
+        if not parents:
+            return False
+        parent = self._chance.choice(parents)
+        number = next(n for n, each in enumerate(self._crew.workers) if each.pid == parent)
+        pids = self._crew.lose_worker(number, with_children=with_children)
+        self._note(Fault.KILL_WORKER if with_children else Fault.KILL_SUPERVISOR, pids)
+        return True
+
+    def _lose_producer(self) -> bool:
+        pids = self._crew.lose_producer(self._chance.randrange(self._plan.producers))
+        if pids:
+            self._note(Fault.KILL_PRODUCER, pids)
+        return bool(pids)
+
+    def _pause(self, *, whole: bool) -> bool:
+        at_work = self._at_work()
+        if len(self._still) >= self._plan.workers - 1 or not at_work:
+            return False
+        parent = self._chance.choice(list(at_work))
+        child = self._chance.choice(at_work[parent])
+        pids = [parent, *children_of(parent)] if whole else [child]
+        fault = Fault.PAUSE_WORKER if whole else Fault.PAUSE_CHILD
+        self._note(fault, pids)
+        send(signal.SIGSTOP, pids)
+        self._still.append(pids)
+        self._lasts(fault, self._pause_seconds, lambda: self._resume(pids))
+        return True
+
+    def _resume(self, pids: list[int]) -> None:
+        self._still.remove(pids)
+        send(signal.SIGCONT, pids)
+
+    # The database and the line to it
+
+    def _trouble(self, fault: Fault) -> bool:
+        lasting = self._troubles.strike(fault)
+        if lasting is not None:
+            self._lasts(fault, lasting.leases * self._plan.lease_seconds, lasting.end)
+        return True

@@ -1,0 +1,159 @@
+"""What a run is to be: how many jobs, what befalls them, in which order. Pure: all of it from a
+seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+
+class Fault(StrEnum):
+    """What the nemesis can do."""
+
+    KILL_CHILD = "kill a child"
+    KILL_SUPERVISOR = "kill a supervisor"
+    KILL_WORKER = "kill a whole worker"
+    KILL_PRODUCER = "kill a producer"
+    # For longer than a lease.
+    PAUSE_CHILD = "stop a child"
+    PAUSE_WORKER = "stop a whole worker"
+    # PostgreSQL.
+    CRASH = "crash the server"
+    KILL_BACKEND = "end a connection's process"
+    EXHAUST = "use up all connections"
+    SWALLOW = "swallow the answer to a commit"
+    CUT = "cut connections"
+    DELAY = "slow the line"
+    BLACKHOLE = "silence the line"
+    # The clock of a worker's machine, and the disk of SQLite's file.
+    STEP_CLOCK = "set a worker's clock"
+    FILL_DISK = "fill the disk"
+
+
+# Of the processes that are killed, so many of a hundred are of each kind.
+_KILLS: Final[Mapping[Fault, int]] = {
+    Fault.KILL_CHILD: 74,
+    Fault.KILL_SUPERVISOR: 8,
+    Fault.KILL_WORKER: 8,
+    Fault.KILL_PRODUCER: 10,
+}
+_PAUSES: Final[Mapping[Fault, int]] = {Fault.PAUSE_CHILD: 50, Fault.PAUSE_WORKER: 50}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How large a run is. `kills` and `pauses` are shared among kinds of processes."""
+
+    seed: int
+    jobs: int
+    kills: int
+    pauses: int
+    others: Mapping[Fault, int] = field(default_factory=dict[Fault, int])
+    workers: int = 3
+    processes: int = 2
+    slots: int = 20
+    producers: int = 2
+    lease_seconds: float = 2.0
+    drain_seconds: float = 180.0
+
+    @property
+    def faults(self) -> dict[Fault, int]:
+        """How many of each."""
+        return {
+            **_shared(self.kills, _KILLS),
+            **_shared(self.pauses, _PAUSES),
+            **{fault: number for fault, number in self.others.items() if number},
+        }
+
+    @property
+    def long_share(self) -> float:
+        """Of the brief jobs so many last a second: in a small run somebody is to be struck, too."""
+        return min(0.1, max(0.02, 500 / self.jobs))
+
+    def chance(self, *names: object) -> random.Random:
+        """The source of chance of one part of the run."""
+        return random.Random(" ".join(map(str, (self.seed, *names))))
+
+    def strikes(self) -> list[Fault]:
+        """All of them, in the order in which they come."""
+        drawn = [fault for fault, number in self.faults.items() for _ in range(number)]
+        self.chance("strikes").shuffle(drawn)
+        return drawn
+
+
+def possible(
+    *, crashes: int, swallows: int, troubles: int, is_postgres: bool, is_own: bool
+) -> dict[Fault, int]:
+    """Beside kills and pauses: what can befall such a database, and does no harm to others."""
+    if not is_postgres:
+        return {}
+    line = (Fault.CUT, Fault.DELAY, Fault.BLACKHOLE, Fault.KILL_BACKEND)
+    others = {Fault.SWALLOW: swallows, **dict.fromkeys(line, troubles)}
+    return {**others, Fault.CRASH: crashes, Fault.EXHAUST: troubles} if is_own else others
+
+
+def _shared(number: int, weights: Mapping[Fault, int]) -> dict[Fault, int]:
+    """So many in all, by their weights; the rest goes to the first."""
+    shares = {fault: number * weight // 100 for fault, weight in weights.items()}
+    first = next(iter(weights))
+    shares[first] += number - sum(shares.values())
+    return {fault: share for fault, share in shares.items() if share}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A job that a producer asks for."""
+
+    kind: str
+    payload: Mapping[str, object]
+    options: Mapping[str, object]
+
+
+def wishes(chance: random.Random, *, long_share: float) -> Iterator[Wish]:
+    """Jobs without end."""
+    while True:
+        yield _wish(chance, long_share)
+
+
+# A thousand jobs have so many of these; the others are brief.
+_RARE: Final = (
+    ("poison", 1),
+    ("doom", 5),
+    ("linger", 5),
+    ("falter", 20),
+    ("book", 30),
+    ("lead", 30),
+    ("plain", 60),
+    ("fleeting", 60),
+)
+
+
+def _wish(chance: random.Random, long_share: float) -> Wish:
+    kind = _kind(chance.randrange(1000))
+    payload: dict[str, object] = {}
+    if kind in ("brief", "plain", "fleeting", "lead"):
+        # Long enough that most strikes hit somebody in the middle of something.
+        is_long = chance.random() < long_share
+        payload["seconds"] = round(chance.uniform(*((0.5, 1.5) if is_long else (0.002, 0.05))), 4)
+    if kind == "falter":
+        payload["failures"] = chance.randint(1, 3)
+    options: dict[str, object] = {"priority": chance.choice((-1, 0, 0, 0, 1))}
+    if chance.random() < 0.3:
+        options["tenant"] = chance.choice(("acme", "brook"))
+    if kind == "brief" and chance.random() < 0.05:
+        options["key"] = f"key-{chance.randrange(20)}"
+    if kind == "brief" and chance.random() < 0.03:
+        options["delay"] = round(chance.uniform(0.1, 2.0), 3)
+    return Wish(kind, payload, options)
+
+
+def _kind(number: int) -> str:
+    for kind, share in _RARE:
+        number -= share
+        if number < 0:
+            return kind
+    return "brief"

@@ -1,0 +1,170 @@
+"""A producer: asks for jobs, sends them until it is told that they are there, cancels some.
+
+Started as `python -m rowlock.testing.chaos.producer`, with its orders as JSON in one argument.
+1. It says what it will ask for before it asks, and what it was told after that.
+2. What it was not told of is sent again, under the same id; now and then it gives up instead.
+3. Now and then it sends again what it was told of: that must change nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count, islice
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from rowlock.app import App
+from rowlock.errors import NotFound, StoreUnavailable
+from rowlock.ids import new_id
+from rowlock.testing.chaos.board import Board
+from rowlock.testing.chaos.jobs import JOURNALS, SCHEMA_VARIABLE, chaos_app
+from rowlock.testing.chaos.journal import PLACE_VARIABLE, Journal, Word
+from rowlock.testing.chaos.plan import Wish, wishes
+from rowlock.worker.title import die_with_parent
+
+BATCH_MAX: Final = 40
+_PAUSE_SECONDS: Final = 0.01
+_RESEND_SECONDS: Final = (0.02, 0.2)
+# Of a hundred: calls of many at once, calls given up, calls repeated, jobs cancelled.
+_MANY: Final = 0.5
+_GIVEN_UP: Final = 0.1
+_REPEATED: Final = 0.03
+_CANCELLED: Final = 0.01
+_CANCEL_SECONDS: Final = (0.05, 1.5)
+_REPEAT_SECONDS: Final = (0.0, 4.0)
+
+T = TypeVar("T")
+Item = dict[str, Any]
+
+
+class ProducerOrders(msgspec.Struct, frozen=True, kw_only=True):
+    """What a producer is told at its start."""
+
+    number: int
+    producers: int
+    jobs: int
+    long_share: float
+    chance: str
+
+
+class Producer:
+    """Makes its share of the jobs, as far as it is allowed to."""
+
+    def __init__(self, orders: ProducerOrders, app: App, place: Path) -> None:
+        self._orders = orders
+        self._app = app
+        self._board = Board(place / "board", orders.producers)
+        self._journal = Journal(place / JOURNALS, "producer")
+        self._chance = random.Random(orders.chance)
+        self._wishes = wishes(self._chance, long_share=orders.long_share)
+        self._rest = threading.Event()
+        # What is to be cancelled or sent again, and when.
+        self._later: list[tuple[float, int, Callable[[], object]]] = []
+        self._numbers = count()
+
+    def run(self) -> None:
+        """Until its share is made and what it wants to cancel is cancelled."""
+        while (left := self._orders.jobs - self._made()) > 0:
+            self._do_due()
+            allowed = self._board.allowed // self._orders.producers - self._made()
+            if allowed <= 0:
+                self._rest.wait(_PAUSE_SECONDS)
+                continue
+            many = self._chance.randint(2, BATCH_MAX) if self._chance.random() < _MANY else 1
+            self._make(list(islice(self._wishes, min(many, allowed, left))))
+        while self._later:
+            self._do_due()
+            self._rest.wait(_PAUSE_SECONDS)
+
+    def _made(self) -> int:
+        return self._board.made_by(self._orders.number)
+
+    def _make(self, wanted: Sequence[Wish]) -> None:
+        items: list[Item] = [
+            {"kind": wish.kind, "payload": wish.payload, "id": new_id(), **wish.options}
+            for wish in wanted
+        ]
+        self._journal.note_all(Word.ASK, [(item["id"], _asked(item)) for item in items])
+        # Counted when it is asked for: who is killed now may have been heard.
+        self._board.add(self._orders.number, len(items))
+        if not self._send(items):
+            return
+        if self._chance.random() < _REPEATED:
+            # At once it is in flight, a little later it may have ended.
+            self._do_later(partial(self._send, items), _REPEAT_SECONDS)
+        for item in items:
+            if item["kind"] == "linger" or self._is_regretted(item):
+                self._do_later(partial(self._cancel, item["id"]), _CANCEL_SECONDS)
+
+    def _do_later(self, act: Callable[[], object], within: tuple[float, float]) -> None:
+        due = time.monotonic() + self._chance.uniform(*within)
+        heapq.heappush(self._later, (due, next(self._numbers), act))
+
+    def _do_due(self) -> None:
+        while self._later and self._later[0][0] <= time.monotonic():
+            heapq.heappop(self._later)[2]()
+
+    def _is_regretted(self, item: Item) -> bool:
+        return item["kind"] in ("brief", "doom", "falter") and self._chance.random() < _CANCELLED
+
+    def _send(self, items: Sequence[Item]) -> bool:
+        """Whether it was told that they are there."""
+        answers = self._insist(
+            lambda: self._app.enqueue_many(items),
+            lambda: self._journal.note_all(Word.UNKNOWN, [(item["id"], "-") for item in items]),
+        )
+        if answers is None:
+            return False
+        told = [(item["id"], answer.id) for item, answer in zip(items, answers, strict=True)]
+        self._journal.note_all(Word.ACK, told)
+        return True
+
+    def _insist(self, act: Callable[[], T], on_unknown: Callable[[], None]) -> T | None:
+        """What it gives, sooner or later; None if it is given up."""
+        while True:
+            try:
+                return act()
+            except StoreUnavailable:
+                on_unknown()
+                if self._chance.random() < _GIVEN_UP:
+                    return None
+                self._rest.wait(self._chance.uniform(*_RESEND_SECONDS))
+
+    def _cancel(self, id: str) -> None:
+        self._journal.note(Word.CANCEL, id)
+        while True:
+            try:
+                outcome = self._app.cancel(id).outcome
+            except NotFound:
+                # Its key was another's: it never was there itself.
+                return
+            except StoreUnavailable:
+                self._rest.wait(self._chance.uniform(*_RESEND_SECONDS))
+                continue
+            self._journal.note(Word.CANCELLED, id, 0, outcome)
+            return
+
+
+def _asked(item: Item) -> str:
+    return f"{item['kind']} {item.get('tenant', '-')} {round(1000 * item.get('delay', 0))}"
+
+
+def main() -> None:
+    """Produce, and end."""
+    die_with_parent()
+    orders = msgspec.json.decode(sys.argv[1], type=ProducerOrders)
+    with chaos_app(None, schema=os.environ[SCHEMA_VARIABLE]) as app:
+        Producer(orders, app, Path(os.environ[PLACE_VARIABLE])).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""One run: lets the nemesis strike while jobs are made, waits until all is quiet and drained, and
+has it judged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Event
+from typing import Final, Protocol
+
+from rowlock.app import App
+from rowlock.errors import NotFound, StoreUnavailable
+from rowlock.store.ops import health
+from rowlock.testing.chaos import journal, witness
+from rowlock.testing.chaos.crew import LOGS, Crew
+from rowlock.testing.chaos.integrity import problems
+from rowlock.testing.chaos.jobs import JOURNALS, chaos_app
+from rowlock.testing.chaos.journal import Journal, Word
+from rowlock.testing.chaos.judge import Judge
+from rowlock.testing.chaos.nemesis import Nemesis
+from rowlock.testing.chaos.plan import Plan
+from rowlock.testing.chaos.recovery import Strikes, recoveries
+from rowlock.testing.chaos.report import Report, Spread, gates_of
+from rowlock.testing.chaos.stage import Clocks, Stage
+from rowlock.testing.database import away
+
+# Strikes come no faster than this, and do not wait longer than that for the jobs of their share.
+GAP_SECONDS: Final = 0.25
+PATIENCE_SECONDS: Final = 20.0
+# So many jobs may wait; then producers have to.
+BACKLOG_MAX: Final = 3_000
+# Nobody is struck before everybody has come to work.
+WARM_SECONDS_MAX: Final = 60.0
+# A lease, two looks of a sweep, and much patience with a machine on which everything goes wrong.
+RETURN_SECONDS_MAX: Final = 60.0
+_LOOK_SECONDS: Final = 0.05
+_COUNT_SECONDS: Final = 0.5
+_CLOCK_SECONDS: Final = 2.0
+SCHEDULE: Final = "every second"
+
+
+class Progress(Protocol):
+    """Told how many jobs were made."""
+
+    def __call__(self, done: int) -> None: ...
+
+
+class Chaos:
+    """A run on a stage, in a place for files."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        stage: Stage,
+        place: Path,
+        *,
+        on_progress: Progress,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._stage = stage
+        self._place = place
+        self._environment = environment or {}
+        self._on_progress = on_progress
+        self._clocks = Clocks()
+        self._rest = Event()
+        self._looks: dict[str, float] = {}
+        self._backlog = 0
+
+    def run(self) -> Report:
+        """All of it."""
+        for name in (JOURNALS, LOGS):
+            (self._place / name).mkdir(parents=True)
+        with chaos_app(self._stage.url, schema=self._stage.schema) as app:
+            app.migrate()
+            version = app.store.run(health.server()).version
+            witness.watch(self._stage.url, schema=self._stage.schema)
+            app.schedule(SCHEDULE, "tick", cron="* * * * * *", missed="all")
+            self._clocks.look(self._stage)
+            start = time.monotonic()
+            with self._crew() as crew:
+                nemesis, drain_seconds = self._trouble(app, crew)
+            seconds = time.monotonic() - start
+        return self._judge(
+            nemesis, version=version, start=start, seconds=seconds, drain_seconds=drain_seconds
+        )
+
+    def _crew(self) -> Crew:
+        workers = self._plan.workers
+
+        def address(role: str, number: int, name: str) -> str:
+            return self._stage.address(number if role == "worker" else workers + number, name)
+
+        return Crew(
+            self._plan,
+            self._place,
+            schema=self._stage.schema,
+            address=address,
+            environment=self._environment,
+        )
+
+    # While it goes wrong, and after that
+
+    def _trouble(self, app: App, crew: Crew) -> tuple[Nemesis, float]:
+        said = Journal(self._place / JOURNALS, "nemesis")
+        nemesis = Nemesis(self._plan, self._stage, crew, app=app, journal=said)
+        self._warm_up(app, crew)
+        strikes = self._plan.strikes()
+        for number, fault in enumerate(strikes):
+            self._allow(crew, (number + 1) / len(strikes))
+            self._wait(crew, nemesis, GAP_SECONDS)
+            share = self._plan.jobs * number / len(strikes)
+            self._until(lambda: crew.board.made >= share, crew, nemesis)  # noqa: B023  # used at once
+            self._until(lambda: nemesis.strike(fault), crew, nemesis)  # noqa: B023  # used at once
+        crew.board.allowed = self._plan.jobs
+        while crew.is_producing or nemesis.is_striking:
+            self._wait(crew, nemesis, _LOOK_SECONDS)
+        nemesis.let_be()
+        drain_seconds = self._drain(app, crew, nemesis, said)
+        crew.end()
+        said.close()
+        return nemesis, drain_seconds
+
+    def _warm_up(self, app: App, crew: Crew) -> None:
+        everybody = self._plan.workers * self._plan.processes
+        end = time.monotonic() + WARM_SECONDS_MAX
+        while len(app.workers()) < everybody and time.monotonic() < end:
+            self._on_progress(0)
+            crew.check()
+            self._rest.wait(_LOOK_SECONDS)
+
+    def _allow(self, crew: Crew, share: float) -> None:
+        """Let producers go on to this share of the jobs, unless too many wait already."""
+        if self._is_due("count", _COUNT_SECONDS):
+            self._backlog = self._unfinished()
+        if self._backlog < BACKLOG_MAX:
+            crew.board.allowed = max(crew.board.allowed, round(self._plan.jobs * share))
+
+    def _unfinished(self) -> int:
+        try:
+            return witness.unfinished(self._stage.url, schema=self._stage.schema)
+        except away():
+            return self._backlog
+
+    def _is_due(self, what: str, seconds: float) -> bool:
+        now = time.monotonic()
+        if now < self._looks.get(what, 0.0):
+            return False
+        self._looks[what] = now + seconds
+        return True
+
+    def _wait(self, crew: Crew, nemesis: Nemesis, seconds: float) -> None:
+        self._rest.wait(seconds)
+        nemesis.tick()
+        crew.check()
+        if self._is_due("clock", _CLOCK_SECONDS):
+            self._clocks.look(self._stage)
+        self._on_progress(crew.board.made)
+
+    def _until(self, condition: Callable[[], object], crew: Crew, nemesis: Nemesis) -> None:
+        """Wait for it, with patience, but not for ever."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not condition() and time.monotonic() < end:
+            self._wait(crew, nemesis, _LOOK_SECONDS)
+            if self._is_due("count", _COUNT_SECONDS):
+                self._backlog = self._unfinished()
+
+    def _drain(self, app: App, crew: Crew, nemesis: Nemesis, said: Journal) -> float:
+        """Wait until all jobs have ended, of whom some wait to be cancelled."""
+        start = time.monotonic()
+        app.store.delete_schedule(SCHEDULE)
+        self._cancel_lingering(app, said)
+        while self._unfinished() and time.monotonic() - start < self._plan.drain_seconds:
+            self._wait(crew, nemesis, 4 * _LOOK_SECONDS)
+        return time.monotonic() - start
+
+    def _cancel_lingering(self, app: App, said: Journal) -> None:
+        cursor: str | None = ""
+        while cursor is not None:
+            page = app.list(kind="linger", limit=1_000, cursor=cursor or None)
+            for job in page.jobs:
+                if not job.state.is_terminal:
+                    self._cancel(app, job.id, said)
+            cursor = page.next
+
+    def _cancel(self, app: App, id: str, said: Journal) -> None:
+        said.note(Word.CANCEL, id)
+        try:
+            said.note(Word.CANCELLED, id, 0, app.cancel(id).outcome)
+        except (NotFound, StoreUnavailable):
+            # It has ended meanwhile, or will by itself.
+            return
+
+    # Judging
+
+    def _judge(
+        self, nemesis: Nemesis, *, version: str, start: float, seconds: float, drain_seconds: float
+    ) -> Report:
+        began = time.monotonic()
+        stage, judge, strikes = self._stage, Judge(self._clocks.to_monotonic), Strikes()
+        where = {"url": stage.url, "schema": stage.schema}
+        for line in journal.read(self._place / JOURNALS):
+            judge.hear(line)
+            strikes.hear(line)
+        for event in witness.read(**where):
+            judge.see(event)
+        judge.close(
+            settled=witness.settled(**where),
+            live=witness.live(**where),
+            effects=witness.effects(**where),
+        )
+        for problem in problems(stage):
+            judge.findings.add(18, problem)
+        counts = {**judge.counts, "swallowed": sum(line.swallowed for line in stage.lines)}
+        recovered = recoveries(judge.stories.values(), strikes.struck)
+        for fault, each in recovered.items():
+            for took in each.returned:
+                if took > RETURN_SECONDS_MAX:
+                    judge.findings.add(13, f"{fault}: its job was given back after {took:.1f} s")
+        return Report(
+            store="SQLite" if stage.is_sqlite else "PostgreSQL",
+            version=version,
+            plan=self._plan,
+            seconds=seconds,
+            drain_seconds=drain_seconds,
+            judged_seconds=time.monotonic() - began,
+            faults=nemesis.dealt,
+            counts=counts,
+            recovery={
+                f"{fault}, until {what}": spread
+                for fault, each in sorted(recovered.items())
+                for what, took in (("given back", each.returned), ("run again", each.again))
+                if (spread := Spread.of(took)) is not None
+            },
+            gates=gates_of(self._plan, counts),
+            violations=dict(sorted(judge.findings.counts.items())),
+            texts=judge.findings.lines(),
+            ended=[at / 1e9 - start for at in judge.ended_at],
+            struck=[(at / 1e9 - start, fault) for at, fault in strikes.all],
+        )

@@ -1,0 +1,68 @@
+"""What is known of one job: what processes said of it, and what was committed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+FLEETING: Final = "fleeting"
+
+
+class Acknowledged(StrEnum):
+    """What a producer was told of its enqueue."""
+
+    NOTHING = "nothing"
+    # It is there, whether it is new or was there already under this very id.
+    OWN = "own"
+    # Another job holds its key, and answers.
+    ANOTHER = "another"
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a handler; `end` and `how` are None if it never said that it ended.
+
+    `returned` is when its job went back into the queue, if it did.
+    """
+
+    start: int
+    pid: int
+    end: int | None = None
+    how: str | None = None
+    returned: int | None = None
+
+
+@dataclass(slots=True)
+class Story:
+    """One job. Times of processes are monotonic nanoseconds."""
+
+    # As its producer asked for it; `kind` is None of one that nobody asked for.
+    kind: str | None = None
+    tenant: str | None = None
+    asked_at: int = 0
+    delay: int = 0
+    told: Acknowledged = Acknowledged.NOTHING
+    cancel: str | None = None
+    runs: dict[int, Run] = field(default_factory=dict[int, Run])
+    # As it was committed: how often it was inserted, but for those that were withdrawn at once.
+    inserted: int = 0
+    token: int = 0
+    # Who holds it (PostgreSQL tells) and whether anybody does.
+    holder: str | None = None
+    is_held: bool = False
+    is_flagged: bool = False
+    # It was inserted a second time; which must be withdrawn.
+    is_again: bool = False
+    # It was deleted while nobody ran it; unless it was finished with that, it was withdrawn.
+    is_withdrawn: bool = False
+    # It left the live table from a run.
+    ends: int = 0
+    # The terminal states that were written, and the last one.
+    settles: int = 0
+    state: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, in a state or (not kept) without one."""
+        return self.state is not None or (self.kind == FLEETING and self.ends > 0)

@@ -1,0 +1,556 @@
+"""The judge tells every promise that is broken, and no other: on journals written by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from rowlock.testing.chaos.journal import Word
+from rowlock.testing.chaos.witness import Settled, What
+from tests.chaos.history import OTHER, SECOND_US, History
+
+GOOD: list[Callable[[History], None]] = []
+BAD: list[tuple[int, Callable[[History], None]]] = []
+
+
+def good(write: Callable[[History], None]) -> Callable[[History], None]:
+    GOOD.append(write)
+    return write
+
+
+def breaks(number: int) -> Callable[[Callable[[History], None]], Callable[[History], None]]:
+    def note(write: Callable[[History], None]) -> Callable[[History], None]:
+        BAD.append((number, write))
+        return write
+
+    return note
+
+
+@good
+def a_plain_life(history: History) -> None:
+    history.live_well()
+
+
+@good
+def unknown_and_never_there(history: History) -> None:
+    history.ask()
+    history.say(Word.UNKNOWN)
+
+
+@good
+def unknown_and_there(history: History) -> None:
+    history.ask()
+    history.say(Word.UNKNOWN)
+    history.insert()
+    history.run()
+    history.finish()
+
+
+@good
+def sent_again_after_its_end(history: History) -> None:
+    history.live_well()
+    history.insert()
+    history.note(What.DELETED)
+    history.acknowledge()
+
+
+@good
+def its_key_is_another_s(history: History) -> None:
+    history.live_well("a")
+    history.ask("b")
+    history.acknowledge("b", answer="a")
+
+
+@good
+def killed_and_run_again(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start()
+    history.give_back()
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@good
+def expired_and_taken_and_ended_late(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start()
+    history.give_back(is_taken=True, actor=OTHER)
+    history.end()
+    history.claim(token=2, actor=OTHER)
+    history.start(token=2)
+    history.end(token=2)
+    history.finish(token=2, actor=OTHER)
+
+
+@good
+def released(history: History) -> None:
+    history.make()
+    history.claim()
+    history.give_back(attempt=0)
+    history.claim(token=2, attempt=1)
+    history.start(token=2)
+    history.end(token=2)
+    history.finish(token=2, attempt=1)
+
+
+@good
+def cancelled_while_it_waited(history: History) -> None:
+    history.make()
+    history.note(What.FINISHED, state="cancelled")
+    history.note(What.DELETED)
+    history.settled.append(Settled("a", "cancelled", 0))
+    history.say(Word.CANCELLED, rest="cancelled")
+
+
+@good
+def the_same_told_in_the_other_order(history: History) -> None:
+    history.make()
+    history.note(What.DELETED)
+    history.note(What.FINISHED, state="cancelled")
+    history.settled.append(Settled("a", "cancelled", 0))
+
+
+@good
+def not_kept(history: History) -> None:
+    history.make(kind="fleeting")
+    history.run(kind="fleeting")
+    history.note(What.DELETED, token=1, lease=history.now, kind="fleeting")
+
+
+@good
+def a_key_that_is_free_again(history: History) -> None:
+    history.make("a", key="k")
+    history.run("a")
+    history.finish("a", key="k")
+    history.make("b", key="k")
+    history.run("b")
+    history.finish("b", key="k")
+
+
+@good
+def followed(history: History) -> None:
+    history.make("a", kind="lead")
+    history.claim("a", kind="lead")
+    history.start("a", told="lead -")
+    history.say(Word.FOLLOW, "b", 1, "a")
+    history.end("a")
+    history.finish("a", kind="lead")
+    history.insert("b")
+    history.run("b")
+    history.finish("b")
+
+
+@good
+def written_once(history: History) -> None:
+    history.live_well(kind="book")
+    history.effects.append(("a", 1))
+
+
+@breaks(1)
+def acknowledged_and_never_there(history: History) -> None:
+    history.ask()
+    history.acknowledge()
+
+
+@breaks(1)
+def acknowledged_and_gone(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start()
+    history.end()
+    history.note(What.DELETED, token=1, lease=history.now)
+
+
+@breaks(1)
+def a_follow_up_is_missing(history: History) -> None:
+    history.make(kind="lead")
+    history.claim(kind="lead")
+    history.start(told="lead -")
+    history.say(Word.FOLLOW, "b", 1, "a")
+    history.end()
+    history.finish(kind="lead")
+
+
+@breaks(2)
+def nobody_asked_for_it(history: History) -> None:
+    history.insert()
+    history.run()
+    history.finish()
+
+
+@breaks(2)
+def it_follows_nothing(history: History) -> None:
+    history.make("a", kind="lead")
+    history.claim("a", kind="lead")
+    history.start("a", told="lead -")
+    history.say(Word.FOLLOW, "b", 1, "a")
+    history.insert("b")
+    history.run("b")
+    history.finish("b")
+    history.give_back("a")
+    history.claim("a", 2, kind="lead")
+    history.start("a", 2, told="lead -")
+    history.end("a", 2)
+    history.finish("a", 2, kind="lead")
+
+
+@breaks(3)
+def there_a_second_time(history: History) -> None:
+    history.live_well()
+    history.insert()
+
+
+@breaks(3)
+def run_a_second_time(history: History) -> None:
+    history.live_well()
+    history.insert()
+    history.claim(token=1)
+
+
+@breaks(3)
+def there_though_another_answered(history: History) -> None:
+    history.live_well("a")
+    history.ask("b")
+    history.insert("b")
+    history.acknowledge("b", answer="a")
+    history.run("b")
+    history.finish("b")
+
+
+@breaks(4)
+def succeeded_without_a_word(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start()
+    history.finish()
+
+
+@breaks(4)
+def succeeded_after_a_failure(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start()
+    history.end(how="fail")
+    history.finish()
+
+
+@breaks(4)
+def succeeded_and_never_run(history: History) -> None:
+    history.make()
+    history.claim()
+    history.finish()
+
+
+@breaks(4)
+def ended_twice(history: History) -> None:
+    history.live_well()
+    history.note(What.FINISHED, token=1, state="dead", kind="doom")
+
+
+@breaks(4)
+def overwritten(history: History) -> None:
+    history.live_well()
+    history.note(What.CHANGED, token=1, state="dead")
+
+
+@breaks(4)
+def run_twice_with_one_token(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start()
+    history.start()
+    history.end()
+    history.finish()
+
+
+@breaks(4)
+def claimed_after_its_end(history: History) -> None:
+    history.live_well()
+    history.claim(token=2)
+
+
+@breaks(5)
+def ended_by_another(history: History) -> None:
+    history.make()
+    history.run()
+    history.finish(actor=OTHER)
+
+
+@breaks(5)
+def ended_before_its_run(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start()
+    history.finish()
+    history.end()
+
+
+@breaks(5)
+def beaten_by_another(history: History) -> None:
+    history.make()
+    history.claim()
+    history.note(What.BEATEN, token=1, actor=OTHER)
+    history.start()
+    history.end()
+    history.finish()
+
+
+@breaks(5)
+def given_back_by_another(history: History) -> None:
+    history.make()
+    history.claim()
+    history.give_back(actor=OTHER)
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@breaks(5)
+def given_back_and_not_held(history: History) -> None:
+    history.make()
+    history.give_back(token=0)
+    history.run()
+    history.finish()
+
+
+@breaks(6)
+def a_token_that_does_not_grow(history: History) -> None:
+    history.make()
+    history.claim(was_token=1)
+    history.start()
+    history.end()
+    history.finish()
+
+
+@breaks(6)
+def an_attempt_is_left_out(history: History) -> None:
+    history.make()
+    history.claim(was_attempt=3)
+    history.start()
+    history.end()
+    history.finish()
+
+
+@breaks(6)
+def more_attempts_than_allowed(history: History) -> None:
+    history.make()
+    history.claim(attempt=3, max_attempts=2)
+    history.start()
+    history.end()
+    history.finish()
+
+
+@breaks(6)
+def a_return_takes_two_attempts_back(history: History) -> None:
+    history.make()
+    history.claim(attempt=3)
+    history.give_back(was_attempt=3, attempt=1)
+    history.claim(token=2)
+    history.start(token=2)
+    history.end(token=2)
+    history.finish(token=2)
+
+
+@breaks(6)
+def given_up_for_nothing(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start()
+    history.finish(state="dead")
+
+
+@breaks(7)
+def claimed_over_a_lease(history: History) -> None:
+    history.make()
+    history.claim()
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@breaks(7)
+def taken_before_it_expired(history: History) -> None:
+    history.make()
+    history.claim()
+    history.give_back(is_taken=True, lease=history.now + 20 * SECOND_US)
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@breaks(8)
+def two_with_one_key(history: History) -> None:
+    history.make("a", key="k")
+    history.make("b", key="k")
+    for job in "ab":
+        history.run(job)
+        history.finish(job)
+
+
+@breaks(12)
+def claimed_too_early(history: History) -> None:
+    history.make()
+    history.claim(run_at=history.now + 20 * SECOND_US)
+    history.start()
+    history.end()
+    history.finish()
+
+
+@breaks(12)
+def started_too_early(history: History) -> None:
+    history.ask(delay=60_000)
+    history.insert()
+    history.acknowledge()
+    history.run()
+    history.finish()
+
+
+@breaks(14)
+def cancelled_and_claimed(history: History) -> None:
+    cancelled_while_it_waited(history)
+    history.claim()
+
+
+@breaks(14)
+def asked_to_cancel_and_claimed(history: History) -> None:
+    history.make()
+    history.claim(is_cancelled=True)
+    history.start()
+    history.end()
+    history.finish()
+
+
+@breaks(14)
+def asked_to_cancel_and_back(history: History) -> None:
+    history.make()
+    history.claim()
+    history.give_back(is_cancelled=True)
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@breaks(14)
+def told_that_it_is_cancelled(history: History) -> None:
+    history.live_well()
+    history.say(Word.CANCELLED, rest="cancelled")
+
+
+@breaks(14)
+def it_never_heard_of_it(history: History) -> None:
+    history.live_well(kind="linger")
+    history.say(Word.CANCELLED, rest="pending_on_worker")
+
+
+@breaks(15)
+def stored_otherwise(history: History) -> None:
+    history.live_well()
+    history.settled = [Settled("a", "dead", 1)]
+
+
+@breaks(15)
+def not_stored(history: History) -> None:
+    history.live_well()
+    history.settled = []
+
+
+@breaks(16)
+def never_drained(history: History) -> None:
+    history.ask()
+    history.insert()
+    history.live.append("a")
+
+
+@breaks(17)
+def run_as_another_kind(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start(told="plain -")
+    history.end()
+    history.finish()
+
+
+@breaks(17)
+def run_for_another_tenant(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start(told="brief acme")
+    history.end()
+    history.finish()
+
+
+@breaks(19)
+def written_twice(history: History) -> None:
+    history.live_well(kind="book")
+    history.effects += [("a", 1), ("a", 1)]
+
+
+@breaks(19)
+def written_never(history: History) -> None:
+    history.live_well(kind="book")
+
+
+@breaks(19)
+def written_by_a_run_that_failed(history: History) -> None:
+    history.make(kind="book")
+    history.claim(kind="book")
+    history.start(told="book -")
+    history.give_back()
+    history.run(token=2, kind="book")
+    history.finish(token=2, kind="book")
+    history.effects += [("a", 1), ("a", 2)]
+
+
+def fire(history: History, job: str, second: int) -> None:
+    meta = {"schedule": "every second", "tick": f"2030-01-01T00:00:{second:02}+00:00"}
+    history.insert(job, kind="tick", meta=json.dumps(meta))
+    history.run(job, kind="tick")
+    history.finish(job, kind="tick")
+
+
+@good
+def ticks(history: History) -> None:
+    for second, job in enumerate("abc"):
+        fire(history, job, second)
+
+
+@breaks(20)
+def a_tick_comes_twice(history: History) -> None:
+    fire(history, "a", 1)
+    fire(history, "b", 1)
+
+
+@breaks(20)
+def a_tick_is_left_out(history: History) -> None:
+    fire(history, "a", 1)
+    fire(history, "b", 3)
+
+
+@pytest.mark.parametrize("write", GOOD, ids=lambda write: write.__name__)
+def test_a_good_life_is_good(write):
+    """Nothing is found where nothing is wrong."""
+    history = History()
+    write(history)
+
+    assert [] == history.judge().findings.lines()
+
+
+@pytest.mark.parametrize(("number", "write"), BAD, ids=lambda each: getattr(each, "__name__", each))
+def test_a_broken_promise_is_told(number, write):
+    """Each violation is found, by its number."""
+    history = History()
+    write(history)
+
+    assert number in history.judge().findings.counts
+
+
+def test_what_makes_a_run_hard_is_counted():
+    """Rescues, late ends, repeats: what the gates ask for."""
+    history = History()
+    expired_and_taken_and_ended_late(history)
+    history.acknowledge()
+    counts = history.judge().counts
+
+    assert {"rescues": 1, "late ends": 1, "repeats": 1} == {
+        name: counts[name] for name in ("rescues", "late ends", "repeats")
+    }

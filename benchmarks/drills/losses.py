@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass
 
 import rowlock
-from benchmarks.drills.scene import PAUSE, Scene, children_of, spread, until
+from benchmarks.drills.scene import PAUSE, Scene, spread, until
+from rowlock.testing.processes import children_of
 
 
 @dataclass(frozen=True, slots=True)

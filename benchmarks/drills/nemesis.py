@@ -12,7 +12,8 @@ import random
 from collections import Counter
 from typing import Self
 
-from benchmarks.drills.scene import END_SECONDS_MAX, Scene, children_of, kill
+from benchmarks.drills.scene import END_SECONDS_MAX, Scene
+from rowlock.testing.processes import children_of, kill
 
 # Of so many strikes one hits a supervisor, and every other of those its children too.
 SUPERVISOR_EVERY = 8

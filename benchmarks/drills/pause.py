@@ -19,9 +19,10 @@ from pathlib import Path
 import msgspec
 
 import rowlock
-from benchmarks.drills import database
-from benchmarks.drills.scene import PAUSE, Scene, Worker, children_of, until
+from benchmarks.drills.scene import PAUSE, Scene, Worker, until
 from benchmarks.drills.transitions import Account
+from rowlock.testing import database
+from rowlock.testing.processes import children_of
 
 # What the second run has come to when the first one goes on. A forgotten job was not to be kept,
 # and only its id is remembered; of a pruned one there is no trace.

@@ -19,8 +19,9 @@ from typing import Any, Self, TypeVar
 
 import rowlock
 from benchmarks.drills import transitions
-from benchmarks.drills.database import execute, is_sqlite
 from rowlock.testing import ThrowAwayPostgres
+from rowlock.testing.database import execute, is_sqlite
+from rowlock.testing.processes import children_of
 
 ROOT = Path(__file__).parents[2]
 END_SECONDS_MAX = 60.0
@@ -146,24 +147,6 @@ def until(condition: Callable[[], T], seconds: float = 30.0) -> T:
         assert time.monotonic() < end, "it did not come to pass"
         PAUSE.wait(0.005)
     return found
-
-
-def children_of(pid: int) -> list[int]:
-    """The children of a process; none of one that is gone."""
-    try:
-        path = Path(f"/proc/{pid}/task/{pid}/children")
-        return [int(child) for child in path.read_text().split()]
-    except FileNotFoundError:
-        return []
-
-
-def kill(pid: int) -> int:
-    """SIGKILL; how many processes that has ended."""
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return 0
-    return 1
 
 
 def spread(seconds: Sequence[float]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from benchmarks.drills.database import execute, is_sqlite
+from rowlock.testing.database import execute, is_sqlite
 
 
 class What(StrEnum):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import rowlock
-from benchmarks.drills.database import execute, is_sqlite
 from benchmarks.drills.transitions import Account, account_of, read, watch
+from rowlock.testing.database import execute, is_sqlite
 
 # What a row can't be without.
 COLUMNS = "id, run_at, created_at, token, rank, kind, queue, payload, lease_expires_at"

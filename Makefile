@@ -28,7 +28,8 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test django6 check format fuzz simulate bench dashboard types docs package requirements clean
+.PHONY: help up test django6 check format fuzz simulate chaos mutants bench dashboard types docs \
+	package requirements clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -70,6 +71,16 @@ fuzz: $(VENV)/dev.stamp ## Try the HTTP API with thousands of strange requests, 
 SIMULATE_ARGS ?= --seeds 1000 --processes 2
 simulate: $(VENV)/dev.stamp ## Simulate days of workers while everything goes wrong, in some minutes
 	$(BIN)/python -m tests.simulation $(SIMULATE_ARGS)
+
+# CHAOS_ARGS="--jobs 10000 --kills 20" is a short one; `rowlock chaos --help` shows what else.
+CHAOS_ARGS ?= --jobs 100000 --kills 100 --pauses 20 --crashes 10 --swallows 100 --legs 10
+chaos: $(VENV)/dev.stamp ## Break a million jobs' workers and databases, on both stores, in hours
+	$(BIN)/rowlock chaos --store sqlite $(CHAOS_ARGS)
+	$(BIN)/rowlock chaos --store postgres $(CHAOS_ARGS)
+
+# MUTANTS_ARGS=--help shows how to choose one.
+mutants: $(VENV)/dev.stamp ## Plant bugs that a short run of chaos must find, in an hour
+	$(BIN)/python -m tests.chaos $(MUTANTS_ARGS)
 
 # BENCH_ARGS=--help shows what else it can measure, and how long.
 bench: $(VENV)/dev.stamp ## Measure against the limits of this machine, in a few minutes

@@ -40,6 +40,13 @@ _COUNT = click.IntRange(0, 1_000_000)
 @click.option(
     "--troubles", type=_COUNT, default=4, show_default=True, help="Of each other kind on the line."
 )
+@click.option("--clock-steps", type=_COUNT, default=4, show_default=True, help="Of workers.")
+@click.option(
+    "--full-disks", type=_COUNT, default=0, show_default=True, help="Of SQLite; only root can."
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=3, show_default=True, help="Of two children."
+)
 @click.option("--seed", type=int, help="Of what happens; default by chance.")
 @click.option("--legs", type=click.IntRange(1, 1000), default=1, show_default=True)
 @click.option(
@@ -61,6 +68,9 @@ def chaos(
     crashes: int,
     swallows: int,
     troubles: int,
+    clock_steps: int,
+    full_disks: int,
+    workers: int,
     seed: int | None,
     legs: int,
     keep: Path | None,
@@ -75,12 +85,21 @@ def chaos(
     from rowlock.testing.chaos.plan import Plan, possible
 
     first = random.randrange(10**9) if seed is None else seed
-    wanted = {"crashes": crashes, "swallows": swallows, "troubles": troubles}
     is_postgres = store == "postgres" if database is None else not database.startswith("sqlite")
-    others = possible(**wanted, is_postgres=is_postgres, is_own=database is None)
+    others = possible(
+        crashes=crashes,
+        swallows=swallows,
+        troubles=troubles,
+        clock_steps=clock_steps,
+        full_disks=full_disks,
+        is_postgres=is_postgres,
+        is_own=database is None,
+    )
     reports: list[Report] = []
     for number in range(first, first + legs):
-        plan = Plan(seed=number, jobs=jobs, kills=kills, pauses=pauses, others=others)
+        plan = Plan(
+            seed=number, jobs=jobs, kills=kills, pauses=pauses, others=others, workers=workers
+        )
         with interruptible(), _place(keep, number) as place:
             reports.append(_run(plan, place, store=store, database=database))
         _tell(reports[-1], as_json=as_json)
@@ -112,9 +131,8 @@ def _run(plan: Plan, place: Path, *, store: str, database: str | None) -> Report
     from rowlock.testing.chaos.run import Chaos
     from rowlock.testing.chaos.stage import open_stage
 
-    lines = plan.workers + plan.producers
     with (
-        open_stage(store, place, database=database, lines=lines) as stage,
+        open_stage(plan, store, place, database=database) as stage,
         progress("chaos", noun="job", total=plan.jobs) as moved,
     ):
         return Chaos(plan, stage, place, on_progress=moved).run()

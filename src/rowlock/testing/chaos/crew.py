@@ -30,6 +30,8 @@ LOGS: Final = "logs"
 Process = subprocess.Popen[bytes]
 # The URL for the process of a number, worker or producer, under a name of its own.
 Address = Callable[[str, int, str], str]
+# What else the processes of a role and a number find in their environment.
+Surroundings = Callable[[str, int], Mapping[str, str]]
 
 
 class CrewFailed(RowlockError):
@@ -48,13 +50,13 @@ class Crew:
         *,
         schema: str,
         address: Address,
-        environment: Mapping[str, str],
+        surroundings: Surroundings,
     ) -> None:
         self._plan = plan
         self._place = place
         self._schema = schema
         self._address = address
-        self._environment = environment
+        self._surroundings = surroundings
         self._lives: dict[str, int] = {}
         self.board: Board = Board(place / "board", plan.producers)
         self.workers: list[Process] = []
@@ -89,7 +91,7 @@ class Crew:
             number=number,
             producers=plan.producers,
             jobs=share,
-            long_share=plan.long_share,
+            shares=plan.shares,
             chance=f"{plan.seed} producer {number} {self._lives.get(f'producer-{number}', 0)}",
         )
         words = ["rowlock.testing.chaos.producer", msgspec.json.encode(orders).decode()]
@@ -100,7 +102,7 @@ class Crew:
         life = self._lives[name] = self._lives.get(name, 0) + 1
         environment = {
             **os.environ,
-            **self._environment,
+            **self._surroundings(role, number),
             DATABASE_URL_VARIABLE: self._address(role, number, f"{name}-{life}"),
             SCHEMA_VARIABLE: self._schema,
             PLACE_VARIABLE: str(self._place),

@@ -21,6 +21,7 @@ from rowlock.context import Cancel, Context
 from rowlock.ids import new_id
 from rowlock.task import Tasks
 from rowlock.testing.chaos.journal import PLACE_VARIABLE, Journal, Word
+from rowlock.testing.chaos.machine import live_by_wrong_clock
 
 SPEC: Final = f"{__name__}:app"
 # The URL comes as every app's does.
@@ -158,5 +159,6 @@ def __getattr__(name: str) -> Any:
     """`app`, for workers' children: made when they ask for it, not by an import."""
     if name == "app":
         journal()  # Before there are threads: two of them would open two.
+        live_by_wrong_clock()
         return chaos_app(None, schema=os.environ[SCHEMA_VARIABLE])
     raise AttributeError(name)

@@ -1,6 +1,7 @@
 """The nemesis: strikes in the order that the plan has drawn, and says in a journal what it did.
 
-1. A pause lasts until others must have taken over, and somebody else is always at work meanwhile.
+1. A pause lasts until others have taken over, and somebody else is always at work meanwhile. Who
+   stood still goes on a moment after that: while the others run what it takes for its own.
 2. Only who runs something is struck, and nobody while most children are not at work yet: those
    that die so early are replaced later and later, and there would be nothing left to strike.
 3. What lasts a while is ended by `tick`, and all of it by `let_be`.
@@ -12,9 +13,9 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
-from rowlock import config
 from rowlock.app import App
 from rowlock.errors import StoreUnavailable
 from rowlock.testing.chaos.crew import Crew
@@ -24,8 +25,22 @@ from rowlock.testing.chaos.stage import Stage
 from rowlock.testing.chaos.trouble import Troubles
 from rowlock.testing.processes import children_of, kill, send
 
-# Beyond the lease and the two looks of a sweep.
-PAUSE_SECONDS: Final = (2.0, 5.0)
+# Longer than any takeover; and how long after one.
+PAUSE_SECONDS_MAX: Final = 15.0
+RESUME_SECONDS: Final = (0.0, 0.7)
+_LOOK_SECONDS: Final = 0.25
+
+
+@dataclass(slots=True)
+class Ongoing:
+    """Something that goes on until a time, and how it is ended."""
+
+    fault: Fault
+    until: float
+    end: Callable[[], object]
+    # Of a pause: who stands still, and whether others have their jobs by now.
+    pids: list[int] = field(default_factory=list[int])
+    is_taken: bool = False
 
 
 class Nemesis:
@@ -38,11 +53,9 @@ class Nemesis:
         self._app = app
         self._journal = journal
         self._chance = plan.chance("nemesis")
-        # What goes on for a while: until when, and how it is ended.
-        self._lasting: list[tuple[float, Fault, Callable[[], object]]] = []
-        # Who stands still just now.
-        self._still: list[list[int]] = []
-        self._troubles = Troubles(stage, self._chance)
+        self._lasting: list[Ongoing] = []
+        self._look_at = 0.0
+        self._troubles = Troubles(stage, self._chance, workers=plan.workers)
         self.dealt: Counter[Fault] = Counter()
         self._acts: dict[Fault, Callable[[], bool]] = {
             Fault.KILL_CHILD: self._kill_child,
@@ -52,11 +65,6 @@ class Nemesis:
             Fault.PAUSE_CHILD: lambda: self._pause(whole=False),
             Fault.PAUSE_WORKER: lambda: self._pause(whole=True),
         }
-
-    @property
-    def _pause_seconds(self) -> float:
-        swept = self._plan.lease_seconds + 2 * config.SWEEP_SECONDS
-        return swept + self._chance.uniform(*PAUSE_SECONDS)
 
     def strike(self, fault: Fault) -> bool:
         """Do it; False if there is nobody whom it could befall just now."""
@@ -71,13 +79,29 @@ class Nemesis:
 
     def tick(self, *, at_once: bool = False) -> None:
         """End what has lasted long enough."""
+        self._end_pauses()
         now = time.monotonic()
-        over = [each for each in self._lasting if at_once or each[0] <= now]
+        over = [each for each in self._lasting if at_once or each.until <= now]
         for each in over:
             self._lasting.remove(each)
-            _, fault, end = each
-            end()
-            self._journal.note(Word.OVER, rest=fault)
+            each.end()
+            self._journal.note(Word.OVER, rest=each.fault)
+
+    def _end_pauses(self) -> None:
+        """Let those go on soon whose jobs others have by now."""
+        now = time.monotonic()
+        waiting = [each for each in self._lasting if each.pids and not each.is_taken]
+        if not waiting or now < self._look_at:
+            return
+        self._look_at = now + _LOOK_SECONDS
+        try:
+            holding = {worker.pid for worker in self._app.workers() if worker.running}
+        except StoreUnavailable:
+            return
+        for each in waiting:
+            if not holding.intersection(each.pids):
+                each.is_taken = True
+                each.until = now + self._chance.uniform(*RESUME_SECONDS)
 
     @property
     def is_striking(self) -> bool:
@@ -91,9 +115,6 @@ class Nemesis:
 
     def _note(self, fault: Fault, pids: list[int] | None = None) -> None:
         self._journal.note(Word.STRIKE, rest=f"{fault}:{','.join(map(str, pids or ()))}")
-
-    def _lasts(self, fault: Fault, seconds: float, end: Callable[[], object]) -> None:
-        self._lasting.append((time.monotonic() + seconds, fault, end))
 
     # Processes
 
@@ -110,7 +131,7 @@ class Nemesis:
         there = {pid for family in families.values() for pid in family if pid in busy}
         if 2 * len(there) < self._plan.workers * self._plan.processes:
             return {}
-        still = {pid for pids in self._still for pid in pids}
+        still = {pid for each in self._lasting for pid in each.pids}
         found = {
             parent: [pid for pid in family if busy.get(pid, False)]
             for parent, family in families.items()
@@ -144,7 +165,8 @@ class Nemesis:
 
     def _pause(self, *, whole: bool) -> bool:
         at_work = self._at_work()
-        if len(self._still) >= self._plan.workers - 1 or not at_work:
+        pauses = sum(bool(each.pids) for each in self._lasting)
+        if pauses >= self._plan.workers - 1 or not at_work:
             return False
         parent = self._chance.choice(list(at_work))
         child = self._chance.choice(at_work[parent])
@@ -152,18 +174,15 @@ class Nemesis:
         fault = Fault.PAUSE_WORKER if whole else Fault.PAUSE_CHILD
         self._note(fault, pids)
         send(signal.SIGSTOP, pids)
-        self._still.append(pids)
-        self._lasts(fault, self._pause_seconds, lambda: self._resume(pids))
+        until = time.monotonic() + PAUSE_SECONDS_MAX
+        self._lasting.append(Ongoing(fault, until, lambda: send(signal.SIGCONT, pids), pids))
         return True
-
-    def _resume(self, pids: list[int]) -> None:
-        self._still.remove(pids)
-        send(signal.SIGCONT, pids)
 
     # The database and the line to it
 
     def _trouble(self, fault: Fault) -> bool:
         lasting = self._troubles.strike(fault)
         if lasting is not None:
-            self._lasts(fault, lasting.leases * self._plan.lease_seconds, lasting.end)
+            until = time.monotonic() + lasting.leases * self._plan.lease_seconds
+            self._lasting.append(Ongoing(fault, until, lasting.end))
         return True

@@ -44,6 +44,18 @@ _KILLS: Final[Mapping[Fault, int]] = {
 _PAUSES: Final[Mapping[Fault, int]] = {Fault.PAUSE_CHILD: 50, Fault.PAUSE_WORKER: 50}
 
 
+# Each takes several processes down, and is in the way of others: ten are enough for any run.
+_POISON: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """Of the jobs, how many last a second, and how many take their process down."""
+
+    long: float
+    poison: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """How large a run is. `kills` and `pauses` are shared among kinds of processes."""
@@ -70,9 +82,11 @@ class Plan:
         }
 
     @property
-    def long_share(self) -> float:
-        """Of the brief jobs so many last a second: in a small run somebody is to be struck, too."""
-        return min(0.1, max(0.02, 500 / self.jobs))
+    def shares(self) -> Shares:
+        """Which jobs it has; in a small run somebody is to be struck, too."""
+        return Shares(
+            long=min(0.1, max(0.02, 500 / self.jobs)), poison=min(0.001, _POISON / self.jobs)
+        )
 
     def chance(self, *names: object) -> random.Random:
         """The source of chance of one part of the run."""
@@ -86,14 +100,24 @@ class Plan:
 
 
 def possible(
-    *, crashes: int, swallows: int, troubles: int, is_postgres: bool, is_own: bool
+    *,
+    crashes: int,
+    swallows: int,
+    troubles: int,
+    clock_steps: int = 0,
+    full_disks: int = 0,
+    is_postgres: bool,
+    is_own: bool,
 ) -> dict[Fault, int]:
     """Beside kills and pauses: what can befall such a database, and does no harm to others."""
     if not is_postgres:
-        return {}
+        return {Fault.FILL_DISK: full_disks} if is_own else {}
     line = (Fault.CUT, Fault.DELAY, Fault.BLACKHOLE, Fault.KILL_BACKEND)
     others = {Fault.SWALLOW: swallows, **dict.fromkeys(line, troubles)}
-    return {**others, Fault.CRASH: crashes, Fault.EXHAUST: troubles} if is_own else others
+    if not is_own:
+        return others
+    own = {Fault.CRASH: crashes, Fault.EXHAUST: troubles, Fault.STEP_CLOCK: clock_steps}
+    return {**others, **own}
 
 
 def _shared(number: int, weights: Mapping[Fault, int]) -> dict[Fault, int]:
@@ -113,15 +137,14 @@ class Wish:
     options: Mapping[str, object]
 
 
-def wishes(chance: random.Random, *, long_share: float) -> Iterator[Wish]:
+def wishes(chance: random.Random, shares: Shares) -> Iterator[Wish]:
     """Jobs without end."""
     while True:
-        yield _wish(chance, long_share)
+        yield _wish(chance, shares)
 
 
 # A thousand jobs have so many of these; the others are brief.
 _RARE: Final = (
-    ("poison", 1),
     ("doom", 5),
     ("linger", 5),
     ("falter", 20),
@@ -132,13 +155,11 @@ _RARE: Final = (
 )
 
 
-def _wish(chance: random.Random, long_share: float) -> Wish:
-    kind = _kind(chance.randrange(1000))
+def _wish(chance: random.Random, shares: Shares) -> Wish:
+    kind = "poison" if chance.random() < shares.poison else _kind(chance.randrange(1000))
     payload: dict[str, object] = {}
     if kind in ("brief", "plain", "fleeting", "lead"):
-        # Long enough that most strikes hit somebody in the middle of something.
-        is_long = chance.random() < long_share
-        payload["seconds"] = round(chance.uniform(*((0.5, 1.5) if is_long else (0.002, 0.05))), 4)
+        payload["seconds"] = round(chance.uniform(*_duration(chance, shares)), 4)
     if kind == "falter":
         payload["failures"] = chance.randint(1, 3)
     options: dict[str, object] = {"priority": chance.choice((-1, 0, 0, 0, 1))}
@@ -149,6 +170,13 @@ def _wish(chance: random.Random, long_share: float) -> Wish:
     if kind == "brief" and chance.random() < 0.03:
         options["delay"] = round(chance.uniform(0.1, 2.0), 3)
     return Wish(kind, payload, options)
+
+
+def _duration(chance: random.Random, shares: Shares) -> tuple[float, float]:
+    """Long enough for some that strikes hit somebody in the middle of something."""
+    if chance.random() >= shares.long:
+        return (0.002, 0.05)
+    return (0.5, 1.5) if chance.random() < 0.8 else (2.0, 4.0)
 
 
 def _kind(number: int) -> str:

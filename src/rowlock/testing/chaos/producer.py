@@ -28,7 +28,7 @@ from rowlock.ids import new_id
 from rowlock.testing.chaos.board import Board
 from rowlock.testing.chaos.jobs import JOURNALS, SCHEMA_VARIABLE, chaos_app
 from rowlock.testing.chaos.journal import PLACE_VARIABLE, Journal, Word
-from rowlock.testing.chaos.plan import Wish, wishes
+from rowlock.testing.chaos.plan import Shares, Wish, wishes
 from rowlock.worker.title import die_with_parent
 
 BATCH_MAX: Final = 40
@@ -52,7 +52,7 @@ class ProducerOrders(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     producers: int
     jobs: int
-    long_share: float
+    shares: Shares
     chance: str
 
 
@@ -65,7 +65,7 @@ class Producer:
         self._board = Board(place / "board", orders.producers)
         self._journal = Journal(place / JOURNALS, "producer")
         self._chance = random.Random(orders.chance)
-        self._wishes = wishes(self._chance, long_share=orders.long_share)
+        self._wishes = wishes(self._chance, orders.shares)
         self._rest = threading.Event()
         # What is to be cancelled or sent again, and when.
         self._later: list[tuple[float, int, Callable[[], object]]] = []

@@ -105,6 +105,8 @@ def _rounded(spread: Spread) -> dict[str, float]:
 
 # Of what was asked for, so much must have come of it.
 _SHARE: Final = 0.5
+# Of fewer jobs, it is chance how many are of which kind.
+_MANY: Final = 2_000
 
 
 def gates_of(plan: Plan, counts: Mapping[str, int]) -> list[Gate]:
@@ -116,8 +118,8 @@ def gates_of(plan: Plan, counts: Mapping[str, int]) -> list[Gate]:
         "late ends": plan.pauses * _SHARE,
         "unknown": plan.others.get(Fault.SWALLOW, 0) * _SHARE / 10,
         "swallowed": plan.others.get(Fault.SWALLOW, 0) * _SHARE,
-        "poisoned": plan.jobs / 5_000,
-        "repeats": plan.jobs / 5_000,
-        "effects": plan.jobs / 100,
+        "poisoned": min(3, plan.jobs // 5_000),
+        "repeats": plan.jobs // 5_000,
+        "effects": plan.jobs // 200 if plan.jobs >= _MANY else 0,
     }
     return [Gate(name, counts.get(name, 0), round(number)) for name, number in wanted.items()]

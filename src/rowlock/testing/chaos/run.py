@@ -93,12 +93,18 @@ class Chaos:
         def address(role: str, number: int, name: str) -> str:
             return self._stage.address(number if role == "worker" else workers + number, name)
 
+        def surroundings(role: str, number: int) -> Mapping[str, str]:
+            clocks = self._stage.clocks
+            if clocks is None or role != "worker":
+                return self._environment
+            return {**self._environment, **clocks.environment(number)}
+
         return Crew(
             self._plan,
             self._place,
             schema=self._stage.schema,
             address=address,
-            environment=self._environment,
+            surroundings=surroundings,
         )
 
     # While it goes wrong, and after that

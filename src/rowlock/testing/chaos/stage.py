@@ -12,6 +12,8 @@ from typing import Final
 from urllib.parse import urlencode
 
 from rowlock.store.scratch import scratch
+from rowlock.testing.chaos.machine import SmallDisk, WrongClocks, small_disk
+from rowlock.testing.chaos.plan import Fault, Plan
 from rowlock.testing.database import away, execute, is_sqlite
 from rowlock.testing.postgres import ThrowAwayPostgres
 from rowlock.testing.proxy import FaultyProxy
@@ -29,6 +31,9 @@ class Stage:
     schema: str
     server: ThrowAwayPostgres | None = None
     lines: list[FaultyProxy] = field(default_factory=list[FaultyProxy])
+    # The disk that can be full, and the clocks of workers that can be wrong.
+    disk: SmallDisk | None = None
+    clocks: WrongClocks | None = None
 
     @property
     def is_sqlite(self) -> bool:
@@ -80,28 +85,34 @@ class Clocks:
 
 @contextmanager
 def open_stage(
-    store: str, place: Path, *, database: str | None = None, lines: int
+    plan: Plan, store: str, place: Path, *, database: str | None = None
 ) -> Iterator[Stage]:
     """A database of the run's own: a throw-away one, or a place in somebody's that is removed.
 
     Args:
+        plan: What is to befall it.
         store: `sqlite` or `postgres`, without a database.
         place: A directory for files.
         database: The URL of somebody's database.
-        lines: To PostgreSQL, how many lines can be troubled one by one.
     """
+    # So that each process can be troubled by itself.
+    lines = plan.workers + plan.producers
     if database is not None:
         with scratch(database, prefix=PREFIX) as found, _lines_to(found.url, lines) as proxies:
             yield Stage(found.url, found.schema, None, proxies)
+    elif store == "sqlite" and Fault.FILL_DISK in plan.faults:
+        with small_disk(place / "disk") as disk:
+            yield Stage(f"sqlite:///{disk.path / 'chaos.db'}", SCHEMA, disk=disk)
     elif store == "sqlite":
         yield Stage(f"sqlite:///{place / 'chaos.db'}", SCHEMA)
     else:
+        clocks = WrongClocks(place) if Fault.STEP_CLOCK in plan.faults else None
         settings = {"max_connections": str(CONNECTIONS_MAX)}
         with (
             ThrowAwayPostgres(durable=True, settings=settings) as server,
             _lines_to(server.url, lines) as proxies,
         ):
-            yield Stage(server.url, SCHEMA, server, proxies)
+            yield Stage(server.url, SCHEMA, server, proxies, clocks=clocks)
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from rowlock.testing.proxy import FaultyProxy, Mode
 # Of those that last: so many leases, at least and at most.
 SHORT: Final = (0.2, 0.6)
 LONG: Final = (1.2, 2.0)
+# A worker's clock may be wrong by so much, in both directions.
+CLOCK_SECONDS_MAX: Final = 7_200
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,9 @@ class Lasting:
 class Troubles:
     """Troubles a stage."""
 
-    def __init__(self, stage: Stage, chance: random.Random) -> None:
+    def __init__(self, stage: Stage, chance: random.Random, *, workers: int) -> None:
         self._stage = stage
+        self._workers = workers
         self._chance = chance
         self._held: list[Any] = []
         self._acts: dict[Fault, Callable[[], Lasting | None]] = {
@@ -42,6 +45,8 @@ class Troubles:
             Fault.CUT: self._cut,
             Fault.DELAY: partial(self._set, Mode.DELAY, SHORT),
             Fault.BLACKHOLE: partial(self._set, Mode.BLACKHOLE, LONG),
+            Fault.STEP_CLOCK: self._step_clock,
+            Fault.FILL_DISK: self._fill_disk,
         }
 
     def strike(self, fault: Fault) -> Lasting | None:
@@ -88,6 +93,16 @@ class Troubles:
             line.mode = Mode.PASS
 
         return Lasting(self._chance.uniform(*leases), end)
+
+    def _step_clock(self) -> None:
+        assert self._stage.clocks is not None
+        seconds = self._chance.randint(-CLOCK_SECONDS_MAX, CLOCK_SECONDS_MAX)
+        self._stage.clocks.set(self._chance.randrange(self._workers), seconds)
+
+    def _fill_disk(self) -> Lasting:
+        assert self._stage.disk is not None
+        self._stage.disk.fill()
+        return Lasting(self._chance.uniform(*SHORT), self._stage.disk.free)
 
     def _exhaust(self) -> Lasting:
         """Take every connection that is left, so that nobody else gets a new one."""

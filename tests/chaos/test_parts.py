@@ -1,0 +1,174 @@
+"""The parts of a run that need no processes: plans, journals, reports, pictures."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from rowlock.testing.chaos.board import Board
+from rowlock.testing.chaos.findings import SHOWN_MAX, Findings
+from rowlock.testing.chaos.journal import Journal, Word, read
+from rowlock.testing.chaos.plan import Fault, Plan, possible, wishes
+from rowlock.testing.chaos.plot import plot
+from rowlock.testing.chaos.recovery import Strikes, recoveries
+from rowlock.testing.chaos.report import Gate, Report, Spread, Verdict, gates_of
+from rowlock.testing.chaos.story import Run, Story
+
+PLAN = Plan(seed=7, jobs=10_000, kills=50, pauses=10, others={Fault.SWALLOW: 20, Fault.CRASH: 3})
+REPORT = Report(
+    store="PostgreSQL",
+    version="16.1",
+    plan=PLAN,
+    seconds=60.0,
+    drain_seconds=2.0,
+    judged_seconds=0.5,
+    faults={Fault.KILL_CHILD: 40},
+    counts={"rescues": 100},
+    recovery={"kill a child, until given back": Spread(3, 0.1, 0.2, 0.3)},
+    gates=[Gate("rescues", 100, 5)],
+    violations={},
+    texts=[],
+    ended=[0.5, 1.5, 1.6, 59.0],
+    struck=[(1.0, Fault.KILL_CHILD), (2.0, Fault.CRASH), (3.0, Fault.CUT)],
+)
+
+
+def test_a_seed_decides_what_happens():
+    """The same seed strikes in the same order, another one in another."""
+    other = replace(PLAN, seed=8)
+
+    assert PLAN.strikes() == PLAN.strikes()
+    assert PLAN.strikes() != other.strikes()
+    assert Counter(PLAN.strikes()) == Counter(other.strikes()) == Counter(PLAN.faults)
+
+
+def test_all_strikes_are_there():
+    """Kills and pauses are shared among processes, and none is lost by rounding."""
+    kills = {fault: number for fault, number in PLAN.faults.items() if "kill" in fault}
+
+    assert 50 == sum(kills.values())
+    assert 10 == PLAN.faults[Fault.PAUSE_CHILD] + PLAN.faults[Fault.PAUSE_WORKER]
+    assert 3 == PLAN.faults[Fault.CRASH]
+
+
+def test_nobody_else_is_harmed():
+    """In a database that is somebody's, its server is not crashed, nor are connections used up."""
+    wanted = {"crashes": 3, "swallows": 3, "troubles": 3}
+
+    assert {} == possible(**wanted, full_disks=3, is_postgres=False, is_own=False)
+    assert {Fault.FILL_DISK: 3} == possible(**wanted, full_disks=3, is_postgres=False, is_own=True)
+    assert Fault.CRASH in possible(**wanted, is_postgres=True, is_own=True)
+    assert {Fault.SWALLOW, Fault.CUT, Fault.DELAY, Fault.BLACKHOLE, Fault.KILL_BACKEND} == set(
+        possible(**wanted, is_postgres=True, is_own=False)
+    )
+
+
+def test_producers_ask_for_all_kinds_of_jobs():
+    """Of a few thousand jobs there are some of each kind, with keys, delays and tenants."""
+    stream = wishes(PLAN.chance("wishes"), PLAN.shares)
+    made = [next(stream) for _ in range(5_000)]
+    kinds = Counter(wish.kind for wish in made)
+    options = Counter(name for wish in made for name in wish.options)
+
+    assert {"brief", "plain", "fleeting", "falter", "doom", "linger", "book", "lead"} <= set(kinds)
+    assert all(options[name] for name in ("key", "delay", "tenant", "priority"))
+
+
+def test_a_journal_is_read_as_it_was_written(tmp_path):
+    """Lines of one process come back in their order, and those of all are there."""
+    first, second = Journal(tmp_path, "one"), Journal(tmp_path, "two")
+    first.note_all(Word.ASK, [("a", "brief - 0"), ("b", "brief acme 10")])
+    second.note(Word.START, "a", 3, "1 brief -")
+    first.note(Word.END, "a", 3, "ok")
+    first.close()
+    second.close()
+    lines = list(read(tmp_path))
+
+    assert [
+        (Word.ASK, "a", 0, "brief - 0"),
+        (Word.ASK, "b", 0, "brief acme 10"),
+        (Word.END, "a", 3, "ok"),
+        (Word.START, "a", 3, "1 brief -"),
+    ] == [(line.word, line.job, line.token, line.rest) for line in lines]
+    assert lines[2].at > lines[0].at
+
+
+def test_numbers_are_shared(tmp_path):
+    """What one process writes on the board, another one sees."""
+    one, other = Board(tmp_path / "board", 2), Board(tmp_path / "board", 2)
+    one.allowed = 100
+    other.add(0, 3)
+    other.add(1, 4)
+
+    assert 100 == other.allowed
+    assert 7 == one.made
+    one.close()
+    other.close()
+
+
+def test_findings_are_bounded():
+    """All are counted, some are kept."""
+    findings = Findings()
+    for number in range(100):
+        findings.add(5, f"finding {number}")
+
+    assert {5: 100} == findings.counts
+    assert SHOWN_MAX == len(findings.lines())
+    assert "I5: finding 0" == findings.lines()[0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, Verdict.GOOD),
+        ({"gates": [Gate("rescues", 4, 5)]}, Verdict.VOID),
+        ({"violations": {5: 1}}, Verdict.BAD),
+        ({"violations": {5: 1}, "gates": [Gate("rescues", 4, 5)]}, Verdict.BAD),
+    ],
+)
+def test_the_verdict(changed, verdict):
+    """Bad if anything was found, void if too little was reached."""
+    report = replace(REPORT, **changed)
+
+    assert verdict is report.verdict
+    assert verdict == report.document()["verdict"]
+
+
+def test_gates_grow_with_the_run():
+    """A larger run must have reached more."""
+    small = {gate.name: gate.wanted for gate in gates_of(PLAN, {})}
+    larger = replace(PLAN, jobs=100_000, kills=500, pauses=100, others={Fault.SWALLOW: 200})
+    large = {gate.name: gate.wanted for gate in gates_of(larger, {})}
+
+    assert all(large[name] > small[name] for name in ("rescues", "late ends", "swallowed"))
+
+
+def test_how_long_a_recovery_took():
+    """From the strike in the middle of a run to its return, and to the next run."""
+    strikes = Strikes()
+    strikes.struck[11] = [(2_000_000_000, Fault.KILL_CHILD)]
+    struck = Run(1_000_000_000, 11, returned=2_500_000_000)
+    story = Story(runs={1: struck, 2: Run(5_000_000_000, 12, end=6_000_000_000)})
+    over_before = Story(runs={1: Run(1_000_000_000, 11, end=1_500_000_000)})
+    found = recoveries([story, over_before], strikes.struck)
+
+    assert [0.5] == found[Fault.KILL_CHILD].returned
+    assert [3.0] == found[Fault.KILL_CHILD].again
+
+
+def test_a_spread():
+    """Half, all but a hundredth, and all."""
+    assert None is Spread.of([])
+    assert Spread(100, 0.5, 0.99, 0.99) == Spread.of([number / 100 for number in range(100)])
+
+
+def test_the_picture():
+    """It is an image that says what it shows, with a mark for each strike."""
+    root = ET.fromstring(plot(REPORT))
+    marks = [path for path in root if path.tag.endswith("path") and path.get("stroke-width")]
+
+    assert "seed 7: 10,000 jobs" in root.attrib["aria-label"]
+    assert 3 == len(marks)

@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from time import perf_counter
 
-from tests.simulation.mutants import MUTANTS
+from tests.mutants import SIMULATED
 from tests.simulation.plan import DISASTERS, THEMES, theme_of
 from tests.simulation.run import Report, simulate
 from tests.simulation.seeds import failed_before
@@ -58,7 +58,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
     parser.add_argument("--until-bad", action="store_true", help="stop at the first that fails")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--mutant", choices=list(MUTANTS), help="with a planted bug")
+    parser.add_argument("--mutant", choices=list(SIMULATED), help="with a planted bug")
     return parser.parse_args()
 
 
@@ -66,7 +66,7 @@ def simulate_one(seed: int, mutant: str | None) -> Report:
     """A simulation, by choice with a planted bug."""
     if mutant is None:
         return simulate(seed)
-    with MUTANTS[mutant]():
+    with SIMULATED[mutant]():
         return simulate(seed)
 
 

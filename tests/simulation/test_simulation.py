@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from tests.house.source import ROOT
-from tests.simulation.mutants import MUTANTS
+from tests.mutants import SIMULATED
 from tests.simulation.plan import THEMES, theme_of
 from tests.simulation.run import simulate
 from tests.simulation.seeds import FAILED
@@ -79,7 +79,7 @@ def test_what_is_hard_to_reach_is_reached():
     assert all(counts[name] > 0 for name in ("rescued", "leases lost", "started stale", "failed"))
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.parametrize("mutant", SIMULATED)
 def test_a_planted_bug_is_found(mutant):
     """Each by the first seeds of its theme; the command that repeats it is told."""
     words = ["--theme", THEME[mutant], "--seeds", str(SEEDS_MAX), "--until-bad"]

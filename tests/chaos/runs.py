@@ -1,0 +1,56 @@
+"""Runs of chaos for tests, with planted bugs or without."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rowlock.testing.chaos.plan import Plan, possible
+from rowlock.testing.chaos.report import Report
+from rowlock.testing.chaos.run import Chaos
+from rowlock.testing.chaos.stage import open_stage
+from tests.house.source import ROOT
+
+PLANTED = Path(__file__).parent / "planted"
+
+
+def environment(mutant: str | None) -> dict[str, str]:
+    """By which every process of a run gets a bug."""
+    if mutant is None:
+        return {}
+    given = filter(None, [os.environ.get("PYTHONPATH")])
+    path = os.pathsep.join([str(PLANTED), *given, str(ROOT)])
+    return {"PYTHONPATH": path, "ROWLOCK_PLANTED": mutant}
+
+
+def run(
+    store: str,
+    place: Path,
+    *,
+    seed: int = 1,
+    jobs: int = 1_500,
+    kills: int = 6,
+    pauses: int = 3,
+    workers: int = 3,
+    mutant: str | None = None,
+    drain_seconds: float = 180.0,
+) -> Report:
+    """A short run on a throw-away database."""
+    is_postgres = store == "postgres"
+    others = possible(
+        crashes=1, swallows=20, troubles=1, clock_steps=3, is_postgres=is_postgres, is_own=True
+    )
+    plan = Plan(
+        seed=seed,
+        jobs=jobs,
+        kills=kills,
+        pauses=pauses,
+        others=others,
+        workers=workers,
+        drain_seconds=drain_seconds,
+    )
+    with open_stage(plan, store, place) as stage:
+        chaos = Chaos(
+            plan, stage, place, on_progress=lambda _: None, environment=environment(mutant)
+        )
+        return chaos.run()

@@ -1,0 +1,366 @@
+"""Planted bugs: what a simulation and a run of chaos must find, applied by the tests themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from rowlock.ids import new_id
+from rowlock.job import Job, Lease
+from rowlock.lifecycle import Held, Succeeded
+from rowlock.store import NewJob, Settlement, text
+from rowlock.store.blocks import Conclusion
+from rowlock.store.ops import enqueue, manage, recover, settle
+from rowlock.store.ops.claim import Floor, Lane
+from rowlock.store.ops.settle import Missed
+from rowlock.store.postgres import PostgresEngine
+from rowlock.store.steps import Op, Steps, writing
+from rowlock.store.text import Dialect
+from rowlock.worker import runner
+from rowlock.worker.claimer import Claimer
+from rowlock.worker.engine import Engine
+from rowlock.worker.notes import LoopNotes
+from rowlock.worker.report import RunSettlement
+from rowlock.worker.run import Run
+from rowlock.worker.settler import Settler
+
+# Old text and new.
+Change = tuple[str, str]
+Mutant = Callable[[], AbstractContextManager[None]]
+
+
+@contextmanager
+def _with_sql(
+    sqlite: Mapping[str, Change] | None = None, postgres: Mapping[str, Change] | None = None
+) -> Iterator[None]:
+    """Statements with some of their text replaced."""
+    with ExitStack() as stack:
+        for dialect, changes in ((Dialect.SQLITE, sqlite), (Dialect.POSTGRES, postgres)):
+            texts = text._texts(dialect)
+            for name, (old, _) in (changes or {}).items():
+                assert old in texts[name], f"{name} of {dialect} has no {old!r} any more"
+            changed = {
+                name: texts[name].replace(old, new) for name, (old, new) in (changes or {}).items()
+            }
+            stack.enter_context(mock.patch.dict(texts, changed))
+        stack.callback(_forget_texts)
+        _forget_texts()
+        yield
+    _forget_texts()
+
+
+def _forget_texts() -> None:
+    text.source.cache_clear()
+    text.compiled.cache_clear()
+
+
+def settle_without_token() -> AbstractContextManager[None]:
+    """A success is written whoever holds the job now."""
+    fence = ("job.token = ending.token AND ", "")
+    fenced = ("        AND job.token = ending.token\n", "")
+    return _with_sql(
+        {"finish": fence, "finish_held": fence}, {"finish": fenced, "finish_held": fenced}
+    )
+
+
+def sweep_ignores_expiry() -> AbstractContextManager[None]:
+    """The sweep takes whatever is leased."""
+    leased = "job.lease_expires_at IS NOT NULL"
+    return _with_sql(
+        {
+            "look_expired": ("job.lease_expires_at <= {now}", leased),
+            "lock_expired": ("job.lease_expires_at <= {now} - :older_than", leased),
+        },
+        {
+            "look_expired": ("job.lease_expires_at <= (SELECT {now})", leased),
+            "lock_expired": (
+                "job.lease_expires_at <= (SELECT {now}) - :older_than::bigint",
+                leased,
+            ),
+        },
+    )
+
+
+def claim_ignores_run_at() -> AbstractContextManager[None]:
+    """What waits for its time is claimed with its neighbours."""
+    early = ("due.run_at <= {now}", "due.run_at <= {now} + 30000000")
+    soon = ("run_at <= (SELECT now FROM clock)", "run_at <= (SELECT now FROM clock) + 30000000")
+    return _with_sql({"claim": early, "claim_mixed": early}, {"claim": soon, "claim_mixed": soon})
+
+
+def beat_without_token() -> AbstractContextManager[None]:
+    """A beat keeps a lease alive that is another's."""
+    return _with_sql(
+        {"heartbeat": ("id = :id AND token = :token AND", "id = :id AND")},
+        {"heartbeat": ("    AND job.token = held.token\n", "")},
+    )
+
+
+def given_ids_start_afresh() -> AbstractContextManager[None]:
+    """A job that has the id of a deleted one has the same tokens."""
+    return _with_sql({"enqueue": ("CASE WHEN :is_given THEN {now} ELSE 0 END", "0")})
+
+
+def claim_keeps_token() -> AbstractContextManager[None]:
+    """The token does not grow: a run can't be told from the one before it."""
+    first = ("token = job.token + 1,", "token = greatest(job.token, 1),")
+    return _with_sql(
+        {"claim": ("token = token + 1,", "token = max(token, 1),")},
+        {"claim": first, "claim_mixed": first},
+    )
+
+
+def claim_without_lock() -> AbstractContextManager[None]:
+    """Two workers that look at the same moment take the same job."""
+    return _with_sql(
+        None,
+        {
+            "claim": ("    FOR UPDATE SKIP LOCKED\n", ""),
+            "claim_mixed": ("    FOR UPDATE OF job SKIP LOCKED\n", ""),
+        },
+    )
+
+
+def claim_not_counted() -> AbstractContextManager[None]:
+    """A claim is no attempt."""
+    counted = ("attempt = job.attempt + 1,", "attempt = greatest(job.attempt, 1),")
+    once = ("attempt = attempt + 1,", "attempt = max(attempt, 1),")
+    return _with_sql(
+        {"claim": once, "claim_mixed": once}, {"claim": counted, "claim_mixed": counted}
+    )
+
+
+def tick_fired_by_all() -> AbstractContextManager[None]:
+    """Every scheduler that sees a due tick fires it."""
+    return _with_sql(
+        None,
+        {
+            "due_schedules": ("FOR UPDATE OF schedule SKIP LOCKED\n", ""),
+            "advance_schedules": ("    AND schedule.next_at = fresh.expected_at\n", ""),
+        },
+    )
+
+
+@contextmanager
+def clock_of_the_worker() -> Iterator[None]:
+    """The worker's own clock decides."""
+
+    def now(_: PostgresEngine) -> int:
+        return time.time_ns() // 1000
+
+    with mock.patch.object(PostgresEngine, "now", now):
+        yield
+
+
+@contextmanager
+def settle_given_up() -> Iterator[None]:
+    """An outcome that can't be written at once is forgotten."""
+    write = Settler._write
+
+    async def write_once(settler: Settler, batch: list[Settlement]) -> None:
+        async def give_up(error: Exception) -> None:
+            raise _GivenUpError from error
+
+        with mock.patch.object(settler._trouble, "wait", give_up):
+            try:
+                await write(settler, batch)
+            except _GivenUpError:
+                settler._writing -= len(batch)
+
+    with mock.patch.object(Settler, "_write", write_once):
+        yield
+
+
+class _GivenUpError(Exception):
+    pass
+
+
+@contextmanager
+def resend_under_another_id() -> Iterator[None]:
+    """An enqueue whose answer was lost is repeated as another job."""
+    again = enqueue._enqueue
+
+    def enqueue_anew(jobs: Sequence[NewJob], *words: Any, is_resend: bool, **rest: Any) -> Any:
+        if is_resend:
+            jobs = [job._replace(id=new_id()) for job in jobs]
+        return again(jobs, *words, is_resend=is_resend, **rest)
+
+    with mock.patch.object(enqueue, "_enqueue", enqueue_anew):
+        yield
+
+
+@contextmanager
+def follow_ups_of_the_lost() -> Iterator[None]:
+    """The follow-up jobs of a settle that was refused are enqueued all the same."""
+    follow = settle._enqueue_follow_ups
+
+    def follow_all(settlements: Sequence[Settlement], done: set[str]) -> Steps[list[Job]]:
+        return (yield from follow(settlements, {each.lease.id for each in settlements}))
+
+    with mock.patch.object(settle, "_enqueue_follow_ups", follow_all):
+        yield
+
+
+@contextmanager
+def cancel_not_written() -> Iterator[None]:
+    """Whoever cancels a waiting job is told that it is, and it is not."""
+
+    def pretend(_: Any) -> Steps[set[str]]:
+        return set()
+        yield
+
+    with mock.patch.object(manage, "finish_waiting", pretend):
+        yield
+
+
+@contextmanager
+def block_ignores_a_lost_lease() -> Iterator[None]:
+    """What a handler wrote in `ctx.transaction()` is committed, whoever holds the job now."""
+    op = Conclusion.op
+
+    def commit_anyway(conclusion: Conclusion) -> Op[Missed]:
+        def steps() -> Steps[Missed]:
+            yield from op(conclusion).start()
+            return Missed()
+
+        return writing("conclude", steps)
+
+    with mock.patch.object(Conclusion, "op", commit_anyway):
+        yield
+
+
+@contextmanager
+def settle_early() -> Iterator[None]:
+    """A job is acknowledged when it starts."""
+    start = Engine._start
+
+    def start_and_settle(engine: Engine, run: Run) -> None:
+        start(engine, run)
+        engine._settler.put(RunSettlement(run.lease, Succeeded(), seconds=0.0))
+
+    with mock.patch.object(Engine, "_start", start_and_settle):
+        yield
+
+
+@contextmanager
+def cursor_never_looks_below() -> Iterator[None]:
+    """A claimer goes on from where it was, for ever."""
+    look, claim = Claimer._look, Claimer._claim_seen
+    cursors: dict[Claimer, dict[tuple[str, int, str], Floor]] = {}
+
+    async def look_above(claimer: Claimer) -> None:
+        await look(claimer)
+        cursor = cursors.setdefault(claimer, {})
+        lanes = [_raised(lane, cursor) for lane in claimer._view.lanes]
+        claimer._view = replace(claimer._view, lanes=lanes)
+
+    async def claim_above(claimer: Claimer, *words: Any) -> list[Lease]:
+        leases = await claim(claimer, *words)
+        cursor = cursors.setdefault(claimer, {})
+        for row in (lease.row for lease in leases if lease.row is not None):
+            lane = (row.queue, row.rank, row.kind)
+            cursor[lane] = max(cursor.get(lane, (0, "")), (row.run_at, row.id))
+        return leases
+
+    with (
+        mock.patch.object(Claimer, "_look", look_above),
+        mock.patch.object(Claimer, "_claim_seen", claim_above),
+    ):
+        yield
+
+
+def _raised(lane: Lane, cursor: Mapping[tuple[str, int, str], Floor]) -> Lane:
+    return replace(
+        lane, floor=max(lane.floor, cursor.get((lane.queue, lane.rank, lane.kind), (0, "")))
+    )
+
+
+@contextmanager
+def cancel_dropped() -> Iterator[None]:
+    """Whoever ends a run does not look whether somebody asked to cancel the job."""
+    held_of = settle.held_of
+
+    def blind(job: Any) -> Held:
+        return replace(held_of(job), cancel_requested=False)
+
+    with (
+        mock.patch.object(settle, "held_of", blind),
+        mock.patch.object(recover, "held_of", blind),
+    ):
+        yield
+
+
+@contextmanager
+def ended_ids_forgotten() -> Iterator[None]:
+    """A repeated enqueue looks among live jobs only."""
+
+    def nothing(*_: Any) -> Steps[None]:
+        return
+        yield
+
+    with mock.patch.object(enqueue, "_yield_to_settled", nothing):
+        yield
+
+
+@contextmanager
+def lost_is_started() -> Iterator[None]:
+    """A worker that was told of a lost lease starts the job all the same."""
+    lose = Engine.lose
+
+    def lose_running(engine: Engine, id: str, token: int) -> None:
+        if (id, token) in engine._running:
+            lose(engine, id, token)
+
+    with mock.patch.object(Engine, "lose", lose_running):
+        yield
+
+
+@contextmanager
+def success_dropped_with_last_words() -> Iterator[None]:
+    """A cancel that comes while the last lines are written goes past the outcome."""
+
+    async def flush(_: Run, notes: LoopNotes) -> None:
+        await notes.aflush()
+
+    with mock.patch.object(runner, "_flush_last", flush):
+        yield
+
+
+# Those that a simulation on SQLite can find.
+SIMULATED: dict[str, Mutant] = {
+    "settle without token": settle_without_token,
+    "sweep ignores expiry": sweep_ignores_expiry,
+    "early acknowledgement": settle_early,
+    "cursor never looks below": cursor_never_looks_below,
+    "claim ignores run_at": claim_ignores_run_at,
+    "beat without token": beat_without_token,
+    "token does not grow": claim_keeps_token,
+    "given ids start afresh": given_ids_start_afresh,
+    "cancel dropped": cancel_dropped,
+    "ended ids forgotten": ended_ids_forgotten,
+    "lost is started": lost_is_started,
+    "success dropped with last words": success_dropped_with_last_words,
+}
+MUTANTS: dict[str, Mutant] = {
+    **SIMULATED,
+    "claim without lock": claim_without_lock,
+    "claim not counted": claim_not_counted,
+    "tick fired by all": tick_fired_by_all,
+    "clock of the worker": clock_of_the_worker,
+    "settle given up": settle_given_up,
+    "resend under another id": resend_under_another_id,
+    "follow-ups of the lost": follow_ups_of_the_lost,
+    "cancel not written": cancel_not_written,
+    "block ignores a lost lease": block_ignores_a_lost_lease,
+}
+# What this process was given for good.
+_planted = ExitStack()
+
+
+def plant(name: str) -> None:
+    """Have a bug in this process from now on."""
+    _planted.enter_context(MUTANTS[name]())

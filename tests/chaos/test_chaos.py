@@ -18,9 +18,9 @@ patient = pytest.mark.timeout(400)
 @patient
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_nothing_is_lost(store, tmp_path):
-    """A thousand jobs, and all that may befall them: every promise is kept."""
+    """Two thousand jobs, and all that may befall them: every promise is kept."""
     for seed in range(1, SEEDS + 1):
-        report = run(store, tmp_path / str(seed), seed=seed)
+        report = run(store, tmp_path / str(seed), seed=seed, jobs=2_000, kills=10, workers=2)
         if report.verdict is not Verdict.VOID:
             break
 

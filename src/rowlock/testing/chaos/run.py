@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Event
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from rowlock.app import App
 from rowlock.errors import NotFound, StoreUnavailable
@@ -35,10 +35,17 @@ BACKLOG_MAX: Final = 3_000
 WARM_SECONDS_MAX: Final = 60.0
 # A lease, two looks of a sweep, and much patience with a machine on which everything goes wrong.
 RETURN_SECONDS_MAX: Final = 60.0
+# So many jobs that have ended are enqueued once more.
+REPEATS: Final = 50
+_REPEATED: Final = ("brief ", "plain ", "fleeting ")
+_TRIES: Final = 60
 _LOOK_SECONDS: Final = 0.05
 _COUNT_SECONDS: Final = 0.5
 _CLOCK_SECONDS: Final = 2.0
 SCHEDULE: Final = "every second"
+
+
+T = TypeVar("T")
 
 
 class Progress(Protocol):
@@ -176,28 +183,62 @@ class Chaos:
     def _drain(self, app: App, crew: Crew, nemesis: Nemesis, said: Journal) -> float:
         """Wait until all jobs have ended, of whom some wait to be cancelled."""
         start = time.monotonic()
-        app.store.delete_schedule(SCHEDULE)
-        self._cancel_lingering(app, said)
+        self._insist(lambda: app.store.delete_schedule(SCHEDULE))
+        lingering = self._insist(lambda: self._lingering(app))
+        for id in lingering or ():
+            said.note(Word.CANCEL, id)
+            done = self._insist(lambda: app.cancel(id))  # noqa: B023  # used at once
+            if done is not None:
+                said.note(Word.CANCELLED, id, 0, done.outcome)
+        self._until_drained(crew, nemesis, start)
+        seconds = time.monotonic() - start
+        self._repeat_some(app, said)
+        self._until_drained(crew, nemesis, start)
+        return seconds
+
+    def _until_drained(self, crew: Crew, nemesis: Nemesis, start: float) -> None:
         while self._unfinished() and time.monotonic() - start < self._plan.drain_seconds:
             self._wait(crew, nemesis, 4 * _LOOK_SECONDS)
-        return time.monotonic() - start
 
-    def _cancel_lingering(self, app: App, said: Journal) -> None:
+    def _insist(self, act: Callable[[], T]) -> T | None:
+        """Do something once connections that were lost are made anew; None if it is not there."""
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return act()
+            except NotFound:
+                return None
+            except StoreUnavailable:
+                if not tries_left:
+                    raise
+                self._rest.wait(_COUNT_SECONDS)
+        raise AssertionError("the last try returns or raises")
+
+    @staticmethod
+    def _lingering(app: App) -> list[str]:
+        """The jobs that still wait to be cancelled."""
+        found: list[str] = []
         cursor: str | None = ""
         while cursor is not None:
             page = app.list(kind="linger", limit=1_000, cursor=cursor or None)
-            for job in page.jobs:
-                if not job.state.is_terminal:
-                    self._cancel(app, job.id, said)
+            found += [job.id for job in page.jobs if not job.state.is_terminal]
             cursor = page.next
+        return found
 
-    def _cancel(self, app: App, id: str, said: Journal) -> None:
-        said.note(Word.CANCEL, id)
-        try:
-            said.note(Word.CANCELLED, id, 0, app.cancel(id).outcome)
-        except (NotFound, StoreUnavailable):
-            # It has ended meanwhile, or will by itself.
-            return
+    def _repeat_some(self, app: App, said: Journal) -> None:
+        """Enqueue some once more that have ended long ago: nothing may come of it."""
+        known: dict[str, str] = {}
+        told: list[str] = []
+        for line in journal.read(self._place / JOURNALS):
+            if line.word is Word.ASK and line.rest.startswith(_REPEATED):
+                known[line.job] = line.rest.partition(" ")[0]
+            elif line.word is Word.ACK and line.rest == line.job and line.job in known:
+                told.append(line.job)
+        chosen = self._plan.chance("repeats").sample(told, min(REPEATS, len(told)))
+        for id in chosen:
+            payload = {"seconds": 0.01}
+            answer = self._insist(lambda: app.enqueue(known[id], payload, id=id))  # noqa: B023
+            if answer is not None:
+                said.note(Word.ACK, id, 0, answer.id)
 
     # Judging
 

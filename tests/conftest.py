@@ -12,10 +12,18 @@ import pytest
 from psycopg import sql
 
 from rowlock.testing import ThrowAwayPostgres
+from tests.house.proofs import numbers_by_test
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let `pytest -k F13` run the tests of that row of docs/internals/faults.md."""
+    for item in items:
+        numbers = numbers_by_test().get(item.nodeid.partition("[")[0], ())
+        item.extra_keyword_matches.update(numbers)
 
 
 class FreshDatabase(Protocol):

@@ -29,7 +29,7 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help up test django6 check format fuzz simulate chaos mutants bench dashboard types docs \
-	package requirements clean
+	package requirements clean crashes
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -81,6 +81,11 @@ chaos: $(VENV)/dev.stamp ## Break a million jobs' workers and databases, on both
 # MUTANTS_ARGS=--help shows how to choose one.
 mutants: $(VENV)/dev.stamp ## Plant bugs that a short run of chaos must find, in an hour
 	$(BIN)/python -m tests.chaos $(MUTANTS_ARGS)
+
+# In memory where there is such a place: thousands of small files are made and removed.
+CRASHES_TMPDIR ?= $(wildcard /dev/shm)
+crashes: $(VENV)/dev.stamp ## Let a SQLite queue fail at every write and sync, in a quarter of an hour
+	$(if $(CRASHES_TMPDIR),TMPDIR=$(CRASHES_TMPDIR)) $(BIN)/python -m benchmarks.crashes $(CRASHES_ARGS)
 
 # BENCH_ARGS=--help shows what else it can measure, and how long.
 bench: $(VENV)/dev.stamp ## Measure against the limits of this machine, in a few minutes

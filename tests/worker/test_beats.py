@@ -148,3 +148,25 @@ def test_a_silent_network_holds_up_one_beat_only(postgres_url):
             wait_until(lambda: looking.get(lease.id).lease_expires_at > silent)
         store.close()
     looking.close()
+
+
+def test_beats_do_not_stay_in_step(store):
+    """Each comes a little earlier than a third of the lease, and each a little differently."""
+    beats, _ = beats_of(store)
+    pauses = []
+    waiting = threading.Event()
+
+    class Over(threading.Event):
+        def wait(self, timeout=None):
+            pauses.append(timeout)
+            if len(pauses) == 20:
+                waiting.set()
+                return super().wait()
+            return False
+
+    beats._over = Over()
+    with beats:
+        assert waiting.wait(10)
+
+    assert 20 == len(set(pauses))
+    assert all(0.8 * LEASE_SECONDS / 3 <= pause <= LEASE_SECONDS / 3 for pause in pauses)

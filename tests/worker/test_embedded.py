@@ -10,6 +10,7 @@ import pytest
 
 import rowlock
 from rowlock import JobState, config
+from rowlock.worker import engine
 from rowlock.worker.engine import Engine
 from rowlock.worker.notes import Held, LoopNotes
 from rowlock.worker.run import Run
@@ -338,6 +339,32 @@ async def test_the_bell_wakes_an_idle_worker(app, monkeypatch):
         for _ in range(5):
             job = await asyncio.to_thread(work.enqueue)
             assert JobState.SUCCEEDED == (await ended(app, job)).state
+    await app.aclose()
+
+
+async def test_polls_do_not_stay_in_step(app, monkeypatch):
+    """Workers that were started together ask at different times after a while."""
+    monkeypatch.setattr(config, "POLL_SECONDS", 1000)
+    monkeypatch.setattr(config, "POLL_SECONDS_WITH_BELL", 1000)
+    polls, enough, real = set(), asyncio.Event(), engine._wait
+
+    async def wait(event, seconds):
+        if seconds < 100 or enough.is_set():
+            return await real(event, seconds)
+        polls.add(seconds)
+        if len(polls) == 20:
+            enough.set()
+        return await real(event, 0.001)
+
+    monkeypatch.setattr(engine, "_wait", wait)
+
+    @app.task
+    async def work() -> None: ...
+
+    async with app.worker():
+        await asyncio.wait_for(enough.wait(), 30)
+
+    assert 800 <= min(polls) < max(polls) <= 1200
     await app.aclose()
 
 

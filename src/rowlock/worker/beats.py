@@ -10,6 +10,7 @@ hangs for as long as the app allows would be several beats missed.
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 from collections.abc import Callable
 
@@ -82,7 +83,8 @@ class Beats:
 
     def _serve(self) -> None:
         pause = third = self._lease_seconds / 3
-        while not self._over.wait(pause):
+        # Many that were started together must not stay together.
+        while not self._over.wait(random.uniform(0.8, 1.0) * pause):
             with self._guard:
                 leases = list(self._leases.values())
             try:

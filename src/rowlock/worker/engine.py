@@ -18,12 +18,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from random import Random
 from typing import Any, Protocol
 
 from rowlock import config
 from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.job import Beat, Lease
 from rowlock.lifecycle import Outcome, Released
+from rowlock.scheduler.service import jittered
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.hold import cancel_requests
 from rowlock.task import Tasks
@@ -92,6 +94,7 @@ class Engine:
         self._claimer = Claimer(store, tasks, worker=worker, settings=settings)
         self._context = contextvars.copy_context()
         self._wake = asyncio.Event()
+        self._chance = Random()
         self._rung = asyncio.Event()
         self._idle = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -310,7 +313,7 @@ class Engine:
     async def _rest(self) -> None:
         """Wait until there may be something to claim."""
         poll = config.POLL_SECONDS_WITH_BELL if self._has_bell else config.POLL_SECONDS
-        due = self._claimer.due_in
+        poll, due = jittered(poll, self._chance), self._claimer.due_in
         await _wait(self._wake, poll if due is None else min(poll, due))
 
     async def _pause(self, error: Exception) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import psycopg
 import pytest
 
 import rowlock
 from rowlock import config
 from rowlock.errors import StoreUnavailable
 from rowlock.scheduler import Janitor
+from rowlock.store.ops.manage import prune
 from rowlock.store.ops.recover import Seen
 from rowlock.store.steps import Op
 from tests.scheduler.test_fire import eventually, running
@@ -56,9 +58,6 @@ class FakeStore:
         self._count(op.name)
         return {}
 
-    async def aprune(self) -> int:
-        return self._count("prune")
-
     def _count(self, what: str) -> int:
         self.calls[what] += 1
         if self.calls[what] < 3:
@@ -85,3 +84,35 @@ async def test_it_outlives_the_database(
         await store.is_done.wait()
 
     assert 3 == sum(record.levelname == "WARNING" for record in caplog.records)
+
+
+@pytest.mark.asyncio
+async def test_batches_shrink_until_the_server_bears_them(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    """A server that ends every statement after half a second, of which a row takes 5 ms."""
+    monkeypatch.setattr(config, "SERVICE_RETRY_SECONDS", 0.001)
+    clock = rowlock.ManualClock()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(SLOW)
+        name = connection.info.dbname
+        connection.execute(f"ALTER DATABASE {name} SET statement_timeout = '500ms'")
+    async with rowlock.App(postgres_url, clock=clock) as app:
+        await app.aenqueue_many([{"kind": "old"} for _ in range(300)])
+        await app.store.asucceed(await app.store.aclaim(worker="w", queues=None, limit=300))
+        clock.advance(2 * 86_400)
+        with pytest.raises(StoreUnavailable, match="statement timeout"):
+            await app.store.arun(prune())
+
+        async def is_pruned() -> bool:
+            return not (await app.alist()).jobs
+
+        async with running(Janitor(app.store).run):
+            await eventually(is_pruned)
+
+
+SLOW = """
+    CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql
+        AS $$ BEGIN PERFORM pg_sleep(0.005); RETURN old; END $$;
+    CREATE TRIGGER slow BEFORE DELETE ON rowlock.finished FOR EACH ROW EXECUTE FUNCTION slow()
+"""

@@ -6,14 +6,21 @@ It also keeps the history: it samples the queues once a minute, and folds what i
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
+from typing import TypeVar
 
 from rowlock import config
+from rowlock.errors import StoreUnavailable
 from rowlock.scheduler.service import jittered, repeat
 from rowlock.store import Store
 from rowlock.store.ops.events import prune_events
 from rowlock.store.ops.history import fold_history, sample_depth
+from rowlock.store.ops.manage import prune
 from rowlock.store.ops.recover import Seen, sweep
+from rowlock.store.steps import Op
+
+T = TypeVar("T")
 
 
 class Janitor:
@@ -31,6 +38,8 @@ class Janitor:
         self._has_retention = has_retention
         self._chance = chance or Random()
         self._seen: Seen = {}
+        self._sweeps = Batches()
+        self._prunes = Batches()
 
     async def run(self) -> None:
         """Keep house until cancelled."""
@@ -71,9 +80,30 @@ class Janitor:
         )
 
     async def _recover(self) -> float:
-        self._seen = await self._store.arun(sweep(self._seen))
+        self._seen = await self._sweeps.run(
+            self._store, lambda rows: sweep(self._seen, batch_rows=rows)
+        )
         return jittered(config.SWEEP_SECONDS, self._chance)
 
     async def _prune(self) -> float:
-        await self._store.aprune()
+        await self._prunes.run(self._store, lambda rows: prune(batch_rows=rows))
         return jittered(config.PRUNE_SECONDS, self._chance)
+
+
+class Batches:
+    """How many rows to take at a time: fewer after each failure, more again when it went well.
+
+    A server may end a statement that takes too long; with as many rows it would end it for ever.
+    """
+
+    def __init__(self) -> None:
+        self._rows = config.MAINTENANCE_BATCH_ROWS
+
+    async def run(self, store: Store, op: Callable[[int], Op[T]]) -> T:
+        try:
+            done = await store.arun(op(self._rows))
+        except StoreUnavailable:
+            self._rows = max(1, self._rows // 2)
+            raise
+        self._rows = min(config.MAINTENANCE_BATCH_ROWS, self._rows * 2)
+        return done

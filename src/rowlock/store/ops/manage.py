@@ -30,7 +30,6 @@ from rowlock.store.steps import Batch, Begin, Commit, Op, Ring, Rows, Statement,
 # A job that moves between the tables while we look is found by looking again.
 _LOOKS = 3
 _PRUNED: Final = {
-    "limit": config.MAINTENANCE_BATCH_ROWS,
     "audit_kept": int(config.AUDIT_KEEP_SECONDS) * config.SECOND_US,
     "bulk_kept": int(config.BULK_KEEP_SECONDS) * config.SECOND_US,
 }
@@ -233,24 +232,25 @@ def set_order(queue: str, *, order: Literal["run_at", "created"]) -> Op[None]:
     return writing("set_order", steps, repeat=steps)
 
 
-def prune() -> Op[int]:
+def prune(*, batch_rows: int = config.MAINTENANCE_BATCH_ROWS) -> Op[int]:
     """Remove finished jobs whose time is over, in bounded batches; how many.
 
     So with what is kept beside them: keys, the audit, records of work on many jobs.
     """
+    values = {**_PRUNED, "limit": batch_rows}
 
     def steps() -> Steps[int]:
         total = 0
         while True:
             yield Begin()
-            rows = yield Statement("expired", _PRUNED)
+            rows = yield Statement("expired", values)
             others = 0
             for statement in ("drop_holds", "drop_audit", "drop_bulk"):
-                others = max(others, len((yield Statement(statement, _PRUNED))))
+                others = max(others, len((yield Statement(statement, values))))
             if rows:
                 yield from _drop(rows)
             total += len(rows)
-            if max(len(rows), others) < config.MAINTENANCE_BATCH_ROWS:
+            if max(len(rows), others) < batch_rows:
                 return total
             yield Commit()
 

@@ -42,14 +42,14 @@ def recover(*, older_than: float | timedelta = 0, queues: Sequence[str] | None =
 Seen = Mapping[tuple[str, int], int]
 
 
-def sweep(seen: Seen) -> Op[Seen]:
+def sweep(seen: Seen, *, batch_rows: int = config.MAINTENANCE_BATCH_ROWS) -> Op[Seen]:
     """Give back the jobs that expired and were seen so by the sweep before; what is seen now."""
 
     def steps() -> Steps[Seen]:
         found = yield Statement("look_expired", {"limit": config.CLAIM_LIMIT_MAX})
         expired = {(id, token): now for id, token, now in found}
         ripe = {lease for lease, now in expired.items() if _is_ripe(seen.get(lease), now)}
-        values = {"older_than": 0, "queues": None, "limit": config.MAINTENANCE_BATCH_ROWS}
+        values = {"older_than": 0, "queues": None, "limit": batch_rows}
         while ripe:
             yield Begin()
             rows = yield Statement("lock_expired", values)

@@ -7,6 +7,7 @@ import ctypes
 import multiprocessing
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -60,6 +61,16 @@ def claim_and_die(ctx: rowlock.Context, queue: str) -> None:
 @app.task(max_attempts=5, max_crashes=2)
 def end_process(code: int) -> None:
     os._exit(code)
+
+
+@app.task(max_attempts=3, max_crashes=2, retry=rowlock.retry.fixed(0))
+def take_memory() -> None:
+    """Wait for a limit to be set, then take more than that."""
+    while resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+        time.sleep(0.01)
+    taken = []
+    while True:
+        taken.append(bytearray(64 * 1024 * 1024))
 
 
 @app.task(max_attempts=5, max_crashes=2)

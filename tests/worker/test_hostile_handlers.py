@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -144,3 +145,19 @@ def test_statements_are_read_once(sqlite_url):
     )
 
     assert [] == json.loads(done.stdout)
+
+
+def test_a_child_without_memory(app):
+    """A handler that asks for all there is has failed; what came before and after it runs."""
+    greedy = app.enqueue("take_memory")
+    with worker(app, "-c", "2") as process:
+        (child,) = wait_until(lambda: children_of(process))
+        more = resource.prlimit(child, resource.RLIMIT_AS)[1]
+        wait_until(lambda: app.get(greedy.id).state is JobState.RUNNING, seconds=60)
+        resource.prlimit(child, resource.RLIMIT_AS, (1024**3, more))
+        found = app.wait(greedy.id, timeout=60)
+        after = app.wait(app.enqueue("noop").id, timeout=60)
+
+        assert None is process.poll()
+    assert (JobState.DEAD, JobState.SUCCEEDED) == (found.state, after.state)
+    assert found.crashes or "MemoryError" in found.last_error

@@ -6,13 +6,16 @@ import os
 import re
 import signal
 import socket
+import time
 
 import httpx
 import pytest
 
 import rowlock
+from rowlock import config
+from rowlock.worker.board import Board, Counts
 from tests.observe.test_metrics import samples
-from tests.worker.test_supervisor import children_of, runners, worker
+from tests.worker.test_supervisor import children_of, leaving_child, runners, worker
 from tests.worker.waiting import wait_until
 
 
@@ -116,3 +119,18 @@ def test_a_port_that_is_taken_is_said(app, port):
         assert 4 == process.wait(30)
         assert process.stderr is not None
         assert re.search(rf"{port} can't be listened on", process.stderr.read().decode())
+
+
+def test_a_child_that_can_not_claim_is_not_ready():
+    """Alive, and beaten for, but its last good look at the queue is long ago."""
+    child = leaving_child()
+    memory = Board.make_descriptor()
+    child.board = Board(memory)
+    os.close(memory)
+    found = []
+    for ago in (0, config.READY_SECONDS - 5, config.READY_SECONDS + 1):
+        child.board.write(Counts(), good_at=time.monotonic() - ago)
+        found.append(child.is_ready())
+    child.close()
+
+    assert [True, True, False] == found

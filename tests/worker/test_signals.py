@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
 from rowlock import JobState
 from rowlock.worker import signals
-from tests.worker.test_supervisor import app, children_of, runners, worker
+from tests.worker.test_supervisor import ROOT, app, children_of, runners, worker
 from tests.worker.waiting import wait_until
 
 __all__ = ["app"]
@@ -99,3 +100,31 @@ def test_whom_nohup_started_goes_on_after_a_hangup():
     )
 
     assert f"{[n is signal.SIGHUP for n in signals.STOP_SIGNALS]}\n" == done.stdout
+
+
+@pytest.mark.parametrize("prefix", ["exec ", ""])
+def test_a_shell_in_between(app, tmp_path, prefix):
+    """With `exec` a worker hears the signal itself; without, it is left alone and keeps its job."""
+    note, go_on = tmp_path / "note", tmp_path / "go-on"
+    job = app.enqueue("wait_for_file", {"path": str(go_on), "note": str(note)})
+    words = "-m rowlock --app tests.worker.jobs_app:app worker --lease 2 --no-cron"
+    shell = subprocess.Popen(
+        ["sh", "-c", f"{prefix}{sys.executable} {words}\n:"],
+        cwd=ROOT,
+        env={**os.environ, "ROWLOCK_DATABASE_URL": app.url},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_until(lambda: runners(note), seconds=60)
+        shell.terminate()
+        if prefix:
+            go_on.touch()
+
+        assert (0 if prefix else -signal.SIGTERM) == shell.wait(30)
+        go_on.touch()
+        found = app.wait(job.id, timeout=30)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+    assert (JobState.SUCCEEDED, 1) == (found.state, found.attempt)

@@ -106,6 +106,20 @@ def test_a_killed_childs_job_runs_again(app, tmp_path):
     assert runners(note)[1] != first
 
 
+def test_a_name_is_never_used_again(app):
+    """The child that takes a dead one's place, on the same host and of the same parent, is
+    another.
+    """
+    with worker(app) as process:
+        (first,) = wait_until(app.workers, seconds=60)
+        os.kill(children_of(process)[0], signal.SIGKILL)
+        (second,) = wait_until(
+            lambda: [each for each in app.workers() if each.id != first.id][:1], seconds=60
+        )
+
+    assert first.id.rpartition("-")[0] == second.id.rpartition("-")[0]
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_poison_dies_alone(app, number):
     """A job that takes down its process ends dead; its neighbours all succeed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 
@@ -460,3 +461,31 @@ def test_a_traceback_begins_with_the_handler(app):
         text = app.get(job.id).errors[0].traceback
         assert "rowlock/worker" not in text
         assert f"in {job.kind}" in text
+
+
+@pytest.mark.parametrize("kind", ["os.system", "builtins.exec", "subprocess:run", "__import__"])
+def test_a_kind_is_never_imported(app, kind, monkeypatch):
+    """A name that leads somewhere in Python is a name like any other: nobody has such a task."""
+    called = []
+    monkeypatch.setattr(os, "system", called.append)
+    job = app.enqueue(kind, {"command": "true"})
+
+    assert 0 == app.drain()
+    assert [] == called
+    assert JobState.READY == app.get(job.id).state
+    assert "no_worker" == app.why(job.id).code
+
+
+def test_a_stored_error_is_text(app):
+    """An error whose type names something callable is read as text, by whoever reads it."""
+
+    @app.task(max_attempts=1)
+    def fail() -> None:
+        raise type("system", (Exception,), {"__module__": "os"})("touch /tmp/owned")
+
+    job = fail.enqueue()
+    app.drain()
+    (error,) = app.get(job.id).errors
+
+    assert ("os.system", "touch /tmp/owned") == (error.type, error.message)
+    assert {str} == {type(error.type), type(error.message), type(error.traceback)}

@@ -367,3 +367,16 @@ def test_many_with_one_of_them_twice(store: Store):
     assert (together[0].id, False) == (again[0].id, again[0].created)
     assert {True} == {job.created for job in again[1:]}
     assert 2 * config.COPY_ROWS_MIN == len(claim(store, limit=1_000))
+
+
+def test_a_delay_of_many_leases(store: Store, clock: ManualClock):
+    """What waits for its time is leased by nobody, so no lease of it can expire: it runs once."""
+    job = enqueue(store, delay=300)
+    for _ in range(10):
+        assert [] == claim(store, lease=30)
+        assert 0 == store.recover()
+        clock.advance(30)
+    lease = claim_one(store, lease=30)
+
+    assert (job.id, 1, 1) == (lease.id, lease.job.attempt, lease.token)
+    assert [] == claim(store)

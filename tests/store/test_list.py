@@ -111,6 +111,13 @@ def test_by_text_in_the_errors(store: Store, text: str):
     assert (2, True) == (count.value, count.exact)
 
 
+@pytest.mark.parametrize("length", [201, 10_000_000])
+def test_a_search_is_bounded(length: int):
+    """A text that is longer than a name is refused before any row is read."""
+    with pytest.raises(OptionInvalid, match="1 to 200 characters"):
+        job_filter(error="x" * length)
+
+
 @pytest.mark.parametrize("state", [None, *JobState])
 def test_a_count_is_that_of_the_list(store: Store, state: JobState | None):
     """In every state and in all of them, with filters and without."""

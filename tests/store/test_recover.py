@@ -318,3 +318,28 @@ def test_a_sweep_takes_many_in_batches(store: Store, clock: ManualClock):
 
     assert count == len(seen)
     assert count == len(claim(store, limit=2 * count))
+
+
+def test_a_lease_does_not_need_its_workers_row(store: Store, clock: ManualClock):
+    """A worker that is listed no more, or never was, holds its jobs, and loses them, as any."""
+    store.announce(worker="w1", queues=["default"], kinds=[], host="h", pid=1)
+    listed = start(store)
+    store.depart("w1")
+    clock.advance(29)
+    before = store.recover()
+    clock.advance(1)
+
+    assert (0, 1) == (before, store.recover())
+    assert JobState.READY is state_of(store, listed.id)
+
+
+def test_leases_that_live_are_in_nobodys_way(store: Store, clock: ManualClock):
+    """More living leases than two batches, of jobs that came earlier: the expired one is found."""
+    enqueue_ids(store, 1_200)
+    assert 1_000 == len(claim(store, limit=1_000, lease=3_600))
+    assert 200 == len(claim(store, limit=200, lease=3_600))
+    lost = start(store)
+    clock.advance(31)
+
+    assert 1 == store.recover()
+    assert JobState.READY is state_of(store, lost.id)

@@ -1,0 +1,124 @@
+"""Faults of a PostgreSQL server and its machine: clocks, numbers, disks, backends, standbys."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from rowlock.errors import StoreUnavailable
+from rowlock.events import Event, EventType
+from rowlock.job import JobState
+from rowlock.store import JobFilter, open_store
+from rowlock.store.ops.events import read_events, write_events
+from rowlock.store.postgres_errors import mapped, meaning_of
+from rowlock.testing import ThrowAwayPostgres
+from tests.store.test_postgres import cut_all_but_mine, enqueue
+
+
+@pytest.fixture
+def store(postgres_url):
+    store = open_store(postgres_url)
+    yield store
+    store.close()
+
+
+def tell(url: str, statements: str) -> None:
+    may_write = "-c default_transaction_read_only=off"
+    with psycopg.connect(url, autocommit=True, options=may_write) as connection:
+        connection.execute(statements)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_wrong_clock_here_decides_nothing(store, monkeypatch, hours):
+    """The server's clock says what is due and whose lease is over; ours is an hour off."""
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + hours * 3_600_000_000_000)
+    monkeypatch.setattr(time, "time", lambda: time.time_ns() / 1e9)
+    due, later = enqueue(store), enqueue(store, delay=60)
+    (lease,) = store.claim(worker="w", queues=["default"], limit=10, lease=30)
+    stolen = store.claim(worker="other", queues=["default"], limit=10)
+
+    assert (due.id, [], 0) == (lease.id, stolen, store.recover())
+    assert JobState.SCHEDULED is store.get(later.id).state
+    assert abs(store.get(due.id).started_at.timestamp() - real() / 1e9) < 60
+    assert 60 == (later.run_at - later.created_at).total_seconds()
+
+
+def test_numbers_grow_beyond_32_bits(store, postgres_url):
+    """The one sequence there is, that of events, counts on beyond two thousand millions."""
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("SELECT setval('rowlock.event_number', 2147483645)")
+        narrow = connection.execute(
+            "SELECT table_name, column_name FROM information_schema.columns "
+            "WHERE table_schema = 'rowlock' AND data_type IN ('integer', 'smallint') "
+            "AND column_name ~ '^(id|.*_id|.*_at|token|until)$'"
+        ).fetchall()
+    for _ in range(5):
+        store.run(write_events([Event(EventType.ENQUEUED, "default", "task")]))
+    told = store.run(read_events(0))
+
+    assert [2**31 - 2 + number for number in range(5)] == [each.id for each in told]
+    assert [] == narrow
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(psycopg.errors.DiskFull, psycopg.errors.TooManyConnections, psycopg.errors.OutOfMemory),
+        *(psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable),
+        *(psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.CrashShutdown),
+    ],
+)
+def test_a_server_in_trouble_is_unavailable(error):
+    """A full disk, no memory, a timeout, a standby: worth another try later, and never a mistake
+    of ours.
+    """
+    meaning = meaning_of(error("no"), is_closed=False)
+
+    assert isinstance(mapped(error("no"), meaning, shown_url="u"), StoreUnavailable)
+
+
+def test_a_server_that_became_read_only(store, postgres_url):
+    """As an old primary after a failover: refused as unavailable, and taken up again later."""
+    enqueue(store)
+    name = urlsplit(postgres_url).path.removeprefix("/")
+    tell(postgres_url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    cut_all_but_mine(postgres_url)
+    with pytest.raises(StoreUnavailable, match="read-only"):
+        enqueue(store)
+    tell(postgres_url, f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    enqueue(store)
+
+    assert 2 == len(store.list(JobFilter()).jobs)
+
+
+def test_a_killed_backend(crashed_server):
+    """SIGKILL of one backend has the whole server recover: refused meanwhile, then as before."""
+    store = open_store(f"{crashed_server.url}?call_timeout=10")
+    store.migrate()
+    acknowledged = [enqueue(store).id]
+    with psycopg.connect(crashed_server.url) as connection:
+        os.kill(connection.info.backend_pid, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while len(acknowledged) < 20:
+            assert time.monotonic() < deadline
+            try:
+                acknowledged += [enqueue(store).id]
+            except StoreUnavailable:
+                time.sleep(0.05)
+
+    assert set(acknowledged) <= {each.id for each in store.list(JobFilter()).jobs}
+    store.close()
+
+
+@pytest.fixture
+def crashed_server() -> Iterator[ThrowAwayPostgres]:
+    """One to be crashed: what it has acknowledged must be on disk."""
+    with ThrowAwayPostgres(durable=True) as server:
+        yield server

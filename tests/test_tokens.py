@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+
 import pytest
 
 from rowlock.errors import OptionInvalid
@@ -40,3 +42,14 @@ def test_scopes_are_checked():
     for wrong in ([], ["root"], ["read", "root"], "read"):
         with pytest.raises(OptionInvalid, match="scopes"):
             scopes_of(wrong)
+
+
+def test_digests_are_compared_in_constant_time(monkeypatch):
+    """How much of a digest is right can't be told by how long it takes."""
+    compared = []
+    real = hmac.compare_digest
+    monkeypatch.setattr(hmac, "compare_digest", lambda *two: compared.append(two) or real(*two))
+    secret, other = new_secret(), new_secret()
+
+    assert (True, False) == (secret.matches(secret.digest), secret.matches(other.digest))
+    assert [(secret.digest, secret.digest), (secret.digest, other.digest)] == compared

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from urllib.parse import urlsplit
+
 import httpx
 import pytest
 
@@ -218,3 +221,23 @@ def test_the_throttle_forgets():
     for number in range(config.AUTH_ADDRESSES_MAX):
         throttle.fail(f"other {number}", now=100.0)
     assert 0.0 == throttle.seconds_left("a", now=100.0)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1/jobs/healthz", "/v1/healthz", "/healthz/v1/jobs", "/v1/jobs?next=/healthz"),
+        *("/v1/jobs/../../healthz/../v1/jobs", "/v1/jobs;/healthz", "/v1/jobs/%2e%2e/healthz"),
+        *("//healthz/../v1/jobs", "/v1/jobs%00/healthz", "/readyz/../metrics", "/v1/jobs/"),
+    ],
+)
+def test_a_part_of_a_path_opens_nothing(api, path):
+    """Only whole paths are open; one that holds such a path is asked for a token, or is unknown."""
+    with socket.create_connection(urlsplit(api.address).netloc.split(":")) as connection:
+        head = f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        connection.sendall(head.encode())
+        answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+    status = int(answer.split()[1])
+
+    assert status in (400, 401, 404)
+    assert b"rowlock_" not in answer and b'"jobs"' not in answer

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -26,10 +27,13 @@ from rowlock.testing import ThrowAwayPostgres
 from rowlock.testing.proxy import FaultyProxy, Mode
 from rowlock.worker.settings import worker_settings
 from rowlock.worker.supervisor import Supervisor
+from tests.worker.test_supervisor import children_of
 from tests.worker.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 TROUBLE = "trying again until it works"
+# More than a log of ours takes, less than what a file of 300 jobs does.
+FULL_BYTES = 64 * 1024
 
 
 @pytest.fixture(scope="module")
@@ -263,6 +267,34 @@ def test_a_sqlite_file_that_somebody_has_locked(sqlite_url, log, tmp_path):
     app.close()
     assert JobState.RUNNING == held
     assert (JobState.SUCCEEDED, 1, 1) == (found.state, found.attempt, runs(tmp_path))
+
+
+def test_a_disk_that_is_full(sqlite_url, log, tmp_path):
+    """Nobody can claim, beat or settle; the outcome waits, and new jobs run once there is space."""
+    app = rowlock.App(sqlite_url)
+    job = waiting_job(app, tmp_path)
+    # So that whatever is written next lies behind the limit.
+    app.enqueue_many([{"kind": "noop", "queue": "other"} for _ in range(300)])
+    with worker(sqlite_url, log, "-q", "default") as process:
+        wait_until(lambda: runs(tmp_path), seconds=60)
+        pids = [process.pid, *children_of(process)]
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        for pid in pids:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (FULL_BYTES, most))
+        (tmp_path / "go-on").touch()
+        another = app.enqueue("noop")
+        wait_until(lambda: is_reported(log), seconds=60)
+        held = [app.get(each.id).state for each in (job, another)]
+        for pid in pids:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, most))
+        found = [app.wait(each.id, timeout=60) for each in (job, another)]
+        process.terminate()
+
+        assert 0 == process.wait(30)
+    app.close()
+    assert [JobState.RUNNING, JobState.READY] == held
+    assert [(JobState.SUCCEEDED, 1)] * 2 == [(each.state, each.attempt) for each in found]
+    assert 1 == runs(tmp_path)
 
 
 def test_a_stop_that_comes_while_a_child_is_started(monkeypatch):

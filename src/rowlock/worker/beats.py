@@ -10,11 +10,11 @@ hangs for as long as the app allows would be several beats missed.
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 from collections.abc import Callable
 
 from rowlock import config
+from rowlock.chance import CHANCE
 from rowlock.job import Beat, Lease
 from rowlock.store import Store, open_store
 from rowlock.store.url import hurried
@@ -84,7 +84,7 @@ class Beats:
     def _serve(self) -> None:
         pause = third = self._lease_seconds / 3
         # Many that were started together must not stay together.
-        while not self._over.wait(random.uniform(0.8, 1.0) * pause):
+        while not self._over.wait(CHANCE.uniform(0.8, 1.0) * pause):
             with self._guard:
                 leases = list(self._leases.values())
             try:

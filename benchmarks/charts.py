@@ -17,6 +17,10 @@ LABELS = 168
 ROW = 26
 BAR = 16
 PLOT_HEIGHT = 260
+PANEL_HEIGHT = 90
+PANEL_ROOM = 58
+PANEL_GAP = 28
+PANEL_LABELS = 60
 
 _STYLE = """
 svg { font-family: system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; font-size: 13px; }
@@ -26,11 +30,13 @@ text { fill: #24292f; } .quiet { fill: #6e7781; } .title { font-size: 15px; font
 .ours { fill: #0969da; } .limit { fill: #8c959f; } .peer { fill: #b6c2cf; }
 .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
 .line.ours { stroke: #0969da; stroke-width: 3; fill: none; } .strong { font-weight: 600; }
+.line.trace { stroke-width: 1.5; } .shade { fill: #eaeef2; }
 @media (prefers-color-scheme: dark) {
 .paper { fill: #0d1117; } text { fill: #e6edf3; }
 .quiet { fill: #9198a1; } .grid { stroke: #30363d; }
 .axis { stroke: #6e7681; } .ours { fill: #4493f8; } .limit { fill: #7d8590; }
 .peer { fill: #3d4753; } .line.ours { stroke: #4493f8; }
+.shade { fill: #21262d; }
 }
 """
 # For lines of peers; told apart by their labels too.
@@ -71,6 +77,14 @@ class Line:
     name: str
     values: Sequence[float]
     kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A small plot of its own, one of several over the same places."""
+
+    title: str
+    values: Sequence[float]
 
 
 def bars(title: str, groups: Sequence[tuple[str, Sequence[Bar]]], *, unit: str) -> str:
@@ -187,6 +201,64 @@ def lines(
     return drawing.finished(top + PLOT_HEIGHT + 58)
 
 
+def panels(
+    title: str,
+    drawn: Sequence[Panel],
+    *,
+    places: Sequence[float],
+    below: str,
+    shaded: tuple[float, float],
+    note: str,
+) -> str:
+    """Small plots in two columns, each with its own axis from zero, and a shaded stretch."""
+    drawing = _Drawing(title)
+    drawing.text(MARGIN, 52, note, "quiet")
+    width = (WIDTH - 2 * MARGIN - PANEL_GAP) / 2
+    for number, panel in enumerate(drawn):
+        row, column = divmod(number, 2)
+        left = MARGIN + column * (width + PANEL_GAP) + PANEL_LABELS
+        top = 96 + row * (PANEL_HEIGHT + PANEL_ROOM)
+        box = (left, top, width - PANEL_LABELS)
+        _draw_panel(drawing, panel, box, places=places, shaded=shaded)
+    rows = -(-len(drawn) // 2)
+    bottom = 96 + rows * (PANEL_HEIGHT + PANEL_ROOM)
+    drawing.text(WIDTH / 2, bottom - 8, below, "quiet", anchor="middle")
+    return drawing.finished(bottom + 8)
+
+
+def _draw_panel(
+    drawing: _Drawing,
+    panel: Panel,
+    box: tuple[float, float, float],
+    *,
+    places: Sequence[float],
+    shaded: tuple[float, float],
+) -> None:
+    left, top, width = box
+    highest = max(panel.values, default=0.0) or 1.0
+    step = _step(highest, lines=3)
+    top_value = step * math.ceil(highest / step)
+    last = max(places, default=0.0) or 1.0
+
+    def x(place: float) -> float:
+        return left + width * place / last
+
+    def y(value: float) -> float:
+        return top + PANEL_HEIGHT * (1 - value / top_value)
+
+    drawing.text(left, top - 10, panel.title, "strong")
+    drawing.rect(x(shaded[0]), top, x(shaded[1]) - x(shaded[0]), PANEL_HEIGHT, "shade")
+    for number in range(round(top_value / step) + 1):
+        value = number * step
+        drawing.line(left, y(value), left + width, y(value), "axis" if value == 0 else "grid")
+        drawing.text(left - 6, y(value) + 4, f"{value:,.10g}", "quiet", anchor="end")
+    drawing.trace([(x(at), y(value)) for at, value in zip(places, panel.values, strict=True)])
+    ticks = _step(last, lines=3)
+    for number in range(int(last / ticks) + 1):
+        at = number * ticks
+        drawing.text(x(at), top + PANEL_HEIGHT + 16, f"{at:g}", "quiet", anchor="middle")
+
+
 def _apart(heights: dict[str, float], gap: float = 16) -> dict[str, float]:
     """Heights of labels, moved down until none covers another."""
     placed: dict[str, float] = {}
@@ -196,9 +268,9 @@ def _apart(heights: dict[str, float], gap: float = 16) -> dict[str, float]:
     return placed
 
 
-def _step(highest: float) -> float:
-    """A round distance between grid lines, so that there are four to eight."""
-    rough = highest / 5
+def _step(highest: float, *, lines: int = 5) -> float:
+    """A round distance between grid lines, so that there are about so many."""
+    rough = highest / lines
     power = 10.0 ** math.floor(math.log10(rough))
     return next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough)
 
@@ -252,6 +324,11 @@ class _Drawing:
             self._elements.append(
                 f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" class="{style}"{fill}/>'
             )
+
+    def trace(self, points: Sequence[tuple[float, float]]) -> None:
+        """A thin line without dots, for many points."""
+        drawn = "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        self._elements.append(f'<path d="{drawn}" class="line ours trace"/>')
 
     def finished(self, height: float) -> str:
         size = f'width="{WIDTH}" height="{height:.0f}" viewBox="0 0 {WIDTH} {height:.0f}"'

@@ -29,7 +29,7 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help up test django6 check format fuzz simulate chaos mutants bench dashboard types docs \
-	package requirements clean crashes soak
+	package requirements clean crashes soak matrix
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -94,6 +94,10 @@ bench: $(VENV)/dev.stamp ## Measure against the limits of this machine, in a few
 # SOAK_ARGS="sqlite --minutes 5" is a shorter one, of one store.
 soak: $(VENV)/dev.stamp ## Run 1,000 jobs a second for half an hour on each store: does anything grow?
 	$(BIN)/python -m benchmarks.soak $(SOAK_ARGS)
+
+# MATRIX_ARGS="pgbouncer -- tests/store" is one cell, and some of the tests.
+matrix: $(VENV)/dev.stamp ## Run the tests on every PostgreSQL, pooler, role and isolation level that is here
+	$(BIN)/python -m tests.matrix $(MATRIX_ARGS)
 
 # Nothing is done where the files are of these sources. Where the system has no Node that is new
 # enough, a Python package brings one.

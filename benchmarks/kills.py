@@ -23,7 +23,7 @@ from benchmarks.drills.losses import child, machine
 from benchmarks.drills.misbehaviour import interpreter, poison
 from benchmarks.drills.move import move
 from benchmarks.drills.pause import FATES, pause
-from benchmarks.drills.pooler import PoolerNotInstalled, conformance, pooled
+from benchmarks.drills.pooler import PoolerNotInstalled, pooled
 from benchmarks.drills.scene import Scene
 from benchmarks.drills.stop import stop
 from benchmarks.drills.storm import storm
@@ -162,7 +162,6 @@ def go_through_pooler(stage: Stage) -> Found:
     try:
         with ThrowAwayPostgres(durable=True) as server:
             yield pooled(server, stage.place(), jobs=POOLED_JOBS)
-        yield conformance()
     except PoolerNotInstalled as error:
         yield f"NOT RUN: {error}"
 

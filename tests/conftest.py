@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
@@ -11,7 +10,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from rowlock.testing import ThrowAwayPostgres
+from benchmarks.drills.pooler import pgbouncer
+from tests.cell import CELL, MARKERS
 from tests.house.proofs import numbers_by_test
 
 if TYPE_CHECKING:
@@ -19,17 +19,44 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let `pytest -k F13` run the tests of that row of docs/internals/faults.md."""
-    for item in items:
-        numbers = numbers_by_test().get(item.nodeid.partition("[")[0], ())
-        item.extra_keyword_matches.update(numbers)
-
-
 class FreshDatabase(Protocol):
     """Makes a database, from a template if one is named, and returns its URL."""
 
     def __call__(self, template: str | None = None) -> str: ...
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--postgres-only", action="store_true", help="leave out what needs no PostgreSQL"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in MARKERS:
+        config.addinivalue_line("markers", f"{marker}(why): see tests/cell.py")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what can't be what it is in this cell, and what was not asked for; and let
+    `pytest -k F13` run the tests of that row of docs/internals/faults.md.
+    """
+    is_postgres_only = config.getoption("--postgres-only")
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        numbers = numbers_by_test().get(item.nodeid.partition("[")[0], ())
+        item.extra_keyword_matches.update(numbers)
+        lacks = any(item.get_closest_marker(name) for name in CELL.lacking)
+        is_kept = not lacks and (not is_postgres_only or _uses_postgres(item))
+        (kept if is_kept else left_out).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
+
+
+def _uses_postgres(item: pytest.Item) -> bool:
+    assert isinstance(item, pytest.Function)
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return "postgres" in parameters or "postgres_server" in item.fixturenames
 
 
 @pytest.fixture(scope="session")
@@ -39,12 +66,23 @@ def postgres_server() -> Iterator[str]:
     One per test process, not one for all: snapshots, and so sweeps, see the transactions that are
     open anywhere on a server, and a test that holds one must not slow down its neighbours.
     """
-    given = os.environ.get("ROWLOCK_TEST_DATABASE_URL")
-    if given:
-        yield given
+    if CELL.server_url:
+        yield CELL.server_url
         return
-    with ThrowAwayPostgres() as server:
+    with CELL.server() as server:
         yield server.url
+
+
+@pytest.fixture(scope="session")
+def pooler(postgres_server: str) -> Iterator[str | None]:
+    """The host and port of what stands before the server, if anything does."""
+    if CELL.pooler != "pgbouncer":
+        yield CELL.pooler
+        return
+    port = urlsplit(postgres_server).port
+    assert port is not None
+    with pgbouncer(port) as url:
+        yield urlsplit(url).netloc.rpartition("@")[2]
 
 
 @pytest.fixture(scope="session")
@@ -58,18 +96,20 @@ def migrated_template(postgres_server: str) -> Iterator[str]:
         store.migrate()
     finally:
         store.close()
+    CELL.grant(with_database(postgres_server, name))
     yield name
     drop_database(postgres_server, name)
 
 
 @pytest.fixture
-def fresh_database(postgres_server: str) -> Iterator[FreshDatabase]:
+def fresh_database(postgres_server: str, pooler: str | None) -> Iterator[FreshDatabase]:
     """Make databases that are dropped after the test, whoever is still connected to them."""
     names: list[str] = []
 
     def make(template: str | None = None) -> str:
         names.append(create_database(postgres_server, template))
-        return pooled(with_database(postgres_server, names[-1]))
+        url = with_database(postgres_server, names[-1])
+        return CELL.client_url(url, pooler=pooler, is_migrated=template is not None)
 
     yield make
     for name in names:
@@ -119,9 +159,3 @@ def drop_database(server_url: str, name: str) -> None:
 
 def with_database(server_url: str, name: str) -> str:
     return urlsplit(server_url)._replace(path=f"/{name}").geturl()
-
-
-def pooled(url: str) -> str:
-    """The same database by way of ROWLOCK_TEST_POOLER, if there is one: a host and a port."""
-    pooler = os.environ.get("ROWLOCK_TEST_POOLER")
-    return urlsplit(url)._replace(netloc=f"rowlock@{pooler}").geturl() if pooler else url

@@ -7,15 +7,13 @@ import pwd
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from benchmarks.drills.misbehaviour import Poisoned, poison
-from benchmarks.drills.scene import ROOT, Scene, until
+from benchmarks.drills.scene import Scene, until
 from rowlock.store.pooler import Pooler, find_pooler
 from rowlock.store.url import PostgresUrl
 from rowlock.testing import ThrowAwayPostgres
@@ -38,63 +36,20 @@ server_idle_timeout = 5
 """
 
 
-# They are about what is between a client and one process of the server: its notifications, its
-# named statements (also those of users' own libraries), and its end.
-ABOUT_SESSIONS = (
-    "test_postgres.py::test_a_dead_connection_is_replaced",
-    "test_postgres.py::test_a_dead_async_connection_is_replaced",
-    "test_postgres.py::test_enqueue_rings_the_bell",
-    "test_postgres.py::test_the_bell_is_coalesced",
-    "test_postgres.py::test_long_queue_names_ring",
-    "test_postgres.py::test_prepared_statements",
-    "test_postgres.py::test_a_handlers_transaction_is_planned_as_usual",
-    "test_postgres.py::test_plans_of_an_empty_table_use_its_indexes",
-    "test_postgres_trouble.py::test_a_listener_hears_that_it_hears",
-    "test_caller.py::test_our_own_error_withdraws_what_was_inserted",
-)
-
-
 class PoolerNotInstalled(RuntimeError):
     """There is no PgBouncer on this machine."""
 
 
 def pooled(server: ThrowAwayPostgres, place: Path, *, jobs: int) -> Poisoned:
     """Everything goes by way of the pooler: schema, producers, workers, and a poison."""
-    with pgbouncer(server) as url, Scene(url, place) as scene:
+    with pgbouncer(server.port) as url, Scene(url, place) as scene:
         found = find_pooler(PostgresUrl.parse(url))
         assert found is Pooler.TRANSACTION, f"it should pool transactions, and does {found}"
         return poison(scene, bystanders=jobs, deaths=1)
 
 
-def conformance() -> str:
-    """The tests of the store by way of the pooler; pytest's last words."""
-    # Each test's database has connections of its own at the pooler, for a while.
-    with ThrowAwayPostgres(settings={"max_connections": "400"}) as server, pgbouncer(server) as url:
-        pooler = urlsplit(url).netloc.rpartition("@")[2]
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "pytest", "-q", "--no-header", "-k", "postgres"),
-                *(f"--deselect=tests/store/{name}" for name in ABOUT_SESSIONS),
-                "tests/store",
-            ],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "ROWLOCK_TEST_DATABASE_URL": server.url,
-                "ROWLOCK_TEST_POOLER": pooler,
-            },
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    lines = done.stdout.splitlines()
-    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-    return "\n".join([f"tests of the store: {lines[-1]}", *failed])
-
-
-@contextmanager
-def pgbouncer(server: ThrowAwayPostgres) -> Iterator[str]:
-    """The URL of a pooler before a server.
+def find_pgbouncer() -> str:
+    """The path of the program.
 
     Raises:
         PoolerNotInstalled: It is not on this machine.
@@ -102,6 +57,17 @@ def pgbouncer(server: ThrowAwayPostgres) -> Iterator[str]:
     program = shutil.which("pgbouncer", path=os.pathsep.join(DIRECTORIES))
     if program is None:
         raise PoolerNotInstalled("pgbouncer is not installed (Debian: apt-get install pgbouncer)")
+    return program
+
+
+@contextmanager
+def pgbouncer(server_port: int) -> Iterator[str]:
+    """The URL of a pooler before a server on this machine.
+
+    Raises:
+        PoolerNotInstalled: It is not on this machine.
+    """
+    program = find_pgbouncer()
     port = find_free_port()
     # It refuses to be root, as PostgreSQL does.
     nobody = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
@@ -109,7 +75,7 @@ def pgbouncer(server: ThrowAwayPostgres) -> Iterator[str]:
         place = Path(directory)
         place.chmod(0o755)
         settings = place / "pgbouncer.ini"
-        settings.write_text(SETTINGS.format(server_port=server.port, port=port))
+        settings.write_text(SETTINGS.format(server_port=server_port, port=port))
         with (place / "log").open("w") as log:
             process = subprocess.Popen(
                 [program, str(settings)],

@@ -14,6 +14,7 @@ import pytest
 
 from rowlock.clock import ManualClock
 from rowlock.store import Store, open_store
+from tests.cell import CELL
 from tests.conftest import create_database, drop_database, with_database
 
 TABLES = ("job", "finished", "key_hold", "queue", "worker", "log")
@@ -22,14 +23,14 @@ TABLES = ("job", "finished", "key_hold", "queue", "worker", "log")
 class Bench:
     """Both stores on one clock, emptied between programs."""
 
-    def __init__(self, sqlite_path: Path, postgres_url: str) -> None:
+    def __init__(self, sqlite_path: Path, postgres_url: str, *, admin_url: str) -> None:
         self.clock = ManualClock()
         self.loop = asyncio.Runner()
         self.sqlite = open_store(f"sqlite:///{sqlite_path}", clock=self.clock)
         self.postgres = open_store(postgres_url, clock=self.clock)
         self.sqlite.migrate()
         self._file = sqlite3.connect(sqlite_path, isolation_level=None)
-        self._server = psycopg.connect(postgres_url, autocommit=True)
+        self._server = psycopg.connect(admin_url, autocommit=True)
 
     @property
     def stores(self) -> dict[str, Store]:
@@ -95,12 +96,17 @@ class Bench:
 
 @pytest.fixture(scope="session")
 def bench(
-    tmp_path_factory: pytest.TempPathFactory, postgres_server: str, migrated_template: str
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres_server: str,
+    migrated_template: str,
+    pooler: str | None,
 ) -> Iterator[Bench]:
     """Both stores, migrated once."""
     name = create_database(postgres_server, migrated_template)
     path = tmp_path_factory.mktemp("model") / "rowlock.db"
-    made = Bench(path, with_database(postgres_server, name))
+    admin_url = with_database(postgres_server, name)
+    url = CELL.client_url(admin_url, pooler=pooler, is_migrated=True)
+    made = Bench(path, url, admin_url=admin_url)
     yield made
     made.close()
     drop_database(postgres_server, name)

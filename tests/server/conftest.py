@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 import rowlock
+from tests.cell import CELL
 from tests.conftest import create_database, drop_database, with_database
 from tests.server.running import Running
 
@@ -62,7 +63,11 @@ def module_url(
         return
     server = request.getfixturevalue("postgres_server")
     name = create_database(server, request.getfixturevalue("migrated_template"))
-    yield with_database(server, name)
+    yield CELL.client_url(
+        with_database(server, name),
+        pooler=request.getfixturevalue("pooler"),
+        is_migrated=True,
+    )
     drop_database(server, name)
 
 

@@ -13,7 +13,7 @@ import pytest
 from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.server import jobs as jobs_module
 from rowlock.server import problems
-from rowlock.testing import ThrowAwayPostgres
+from tests.cell import CELL
 from tests.server.conftest import make_app
 from tests.server.running import Running
 from tests.worker.test_database_trouble import crash
@@ -30,7 +30,7 @@ def assert_away(answer: httpx.Response, secrets: list[str]) -> None:
 
 def test_postgres_is_away_and_comes_back():
     """Requests are refused meanwhile, probes say so, and all is well again by itself."""
-    with ThrowAwayPostgres(durable=True) as server:
+    with CELL.server(durable=True) as server:
         app = make_app(f"{server.url}?connect_timeout=2")
         app.migrate()
         with Running(app) as running:
@@ -73,7 +73,7 @@ def test_an_unmigrated_database(empty_postgres_url, monkeypatch):
 
 def test_a_server_starts_while_its_database_is_away():
     """Closed, since nobody knows of tokens; it serves once the database is there."""
-    with ThrowAwayPostgres(durable=True) as server:
+    with CELL.server(durable=True) as server:
         app = make_app(f"{server.url}?connect_timeout=2")
         app.migrate()
         crash(server)

@@ -14,7 +14,8 @@ import pytest
 
 from rowlock.clock import Clock, ManualClock
 from rowlock.store import Store, open_store
-from tests.conftest import create_database, drop_database, pooled, with_database
+from tests.cell import CELL
+from tests.conftest import create_database, drop_database, with_database
 
 TABLES = [
     *("job", "finished", "key_hold", "queue", "worker", "log", "schedule"),
@@ -42,10 +43,13 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(scope="module")
-def module_postgres_url(postgres_server: str, migrated_template: str) -> Iterator[str]:
+def module_postgres_url(
+    postgres_server: str, migrated_template: str, pooler: str | None
+) -> Iterator[str]:
     """One database a module: to empty it takes a twentieth of the time that a new one takes."""
     name = create_database(postgres_server, migrated_template)
-    yield pooled(with_database(postgres_server, name))
+    url = with_database(postgres_server, name)
+    yield CELL.client_url(url, pooler=pooler, is_migrated=True)
     drop_database(postgres_server, name)
 
 

@@ -225,6 +225,7 @@ def test_another_database_is_refused(library: Library, home: Store, other_url: s
     assert [(0,)] == query(other_url, "SELECT count(*) FROM rowlock.job")
 
 
+@pytest.mark.direct("a user's own library prepares statements")
 @pytest.mark.parametrize("kind", ["postgres"])
 @pytest.mark.parametrize("library", POSTGRES_LIBRARIES, ids=str)
 def test_our_own_error_withdraws_what_was_inserted(client: Client, home: Store, url: str):

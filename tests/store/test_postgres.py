@@ -44,6 +44,7 @@ def cut_all_but_mine(url: str) -> int:
         return row[0]
 
 
+@pytest.mark.direct("ends the process behind a connection")
 def test_a_dead_connection_is_replaced(store, postgres_url):
     """After the server cut all connections, every verb goes on as if nothing had been."""
     job = enqueue(store)
@@ -60,6 +61,7 @@ def test_a_dead_connection_is_replaced(store, postgres_url):
         action()
 
 
+@pytest.mark.direct("ends the process behind a connection")
 def test_a_dead_async_connection_is_replaced(store, postgres_url):
     """The same for coroutines."""
 
@@ -168,6 +170,7 @@ def heard(url: str, action, *, seconds: float = 5.0) -> list[str]:
     raise AssertionError("the listener heard no end")
 
 
+@pytest.mark.direct("listens")
 def test_enqueue_rings_the_bell(store, postgres_url):
     """A new job rings for its queue, once it is committed; a duplicate rings nothing."""
 
@@ -179,6 +182,7 @@ def test_enqueue_rings_the_bell(store, postgres_url):
     assert [] == heard(postgres_url, act)
 
 
+@pytest.mark.direct("listens")
 def test_the_bell_is_coalesced(store, postgres_url):
     """A burst of enqueues rings far less often than it enqueues, and the last one is heard."""
 
@@ -193,6 +197,7 @@ def test_the_bell_is_coalesced(store, postgres_url):
     assert len(rings) < 150
 
 
+@pytest.mark.direct("listens")
 @pytest.mark.parametrize(
     ("name", "rung"), [("a" * 200, "a" * 200), ("\N{ROWBOAT}" * 200, "")], ids=["ascii", "emoji"]
 )
@@ -231,6 +236,7 @@ def session_of(store: Store) -> tuple[int, str]:
     return made, scans
 
 
+@pytest.mark.direct("prepares on one process of the server")
 @pytest.mark.parametrize(
     ("suffix", "is_prepared", "scans"),
     [
@@ -250,6 +256,7 @@ def test_prepared_statements(postgres_url, suffix, is_prepared, scans):
     assert (is_prepared, scans) == (made > 0, found)
 
 
+@pytest.mark.direct("reads a session's setting")
 def test_a_handlers_transaction_is_planned_as_usual(postgres_url):
     """What we set for ourselves is not for the statements of others, and is there again after."""
     store = open_store(postgres_url)
@@ -298,6 +305,7 @@ INDEXES = {
 }
 
 
+@pytest.mark.direct("reads a session's setting")
 @pytest.mark.parametrize("name", sorted(PREPARED))
 def test_plans_of_an_empty_table_use_its_indexes(postgres_url, name):
     """They are kept when it is full: no table or index is read from end to end."""

@@ -216,6 +216,7 @@ def test_a_claim_whose_answer_is_lost_is_given_back(store, proxy):
     assert JobState.RUNNING == store.get(known.id).state
 
 
+@pytest.mark.direct("listens")
 def test_a_listener_hears_that_it_hears(store):
     """It says that it listens once its own ring came back, then tells what others ring."""
 

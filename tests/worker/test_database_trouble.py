@@ -27,6 +27,7 @@ from rowlock.testing import ThrowAwayPostgres
 from rowlock.testing.proxy import FaultyProxy, Mode
 from rowlock.worker.settings import worker_settings
 from rowlock.worker.supervisor import Supervisor
+from tests.cell import CELL
 from tests.worker.test_supervisor import children_of
 from tests.worker.waiting import wait_until
 
@@ -39,7 +40,7 @@ FULL_BYTES = 64 * 1024
 @pytest.fixture(scope="module")
 def server() -> Iterator[ThrowAwayPostgres]:
     """A server of these tests' own: they crash it, so what it has acknowledged must be on disk."""
-    with ThrowAwayPostgres(durable=True, settings={"max_connections": "20"}) as server:
+    with CELL.server(durable=True, settings={"max_connections": "20"}) as server:
         yield server
 
 

@@ -119,6 +119,11 @@ POSTGRES_CONNECT_SECONDS: Final = 10
 POSTGRES_CALL_SECONDS: Final = 30.0
 # Statements are prepared from this use on, where nothing stands between us and the server.
 POSTGRES_PREPARE_THRESHOLD: Final = 3
+# A migration waits so long for the lock on a table, and everybody who wants to use that table waits
+# behind it; then it lets them go on for a while, and tries again, so often.
+MIGRATION_LOCK_SECONDS: Final = 1.0
+MIGRATION_PAUSE_SECONDS: Final = 2.0
+MIGRATION_TRIES_MAX: Final = 100
 # A lost race (serialization, deadlock) or a lost connection is tried again so often.
 STORE_TRIES_MAX: Final = 5
 STORE_RETRY_SECONDS: Final = 0.02

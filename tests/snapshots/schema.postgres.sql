@@ -141,6 +141,7 @@ TABLE migration (
     number integer NOT NULL
     name text NOT NULL
     checksum text NOT NULL
+    needs integer
 );
 
 TABLE queue (

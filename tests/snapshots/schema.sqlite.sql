@@ -141,6 +141,7 @@ TABLE rowlock_migration (
     number integer NOT NULL PRIMARY KEY 1
     name text NOT NULL
     checksum text NOT NULL
+    needs integer
 );
 
 TABLE rowlock_queue (

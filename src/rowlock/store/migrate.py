@@ -2,13 +2,21 @@
 
 Migrations with the same number do the same on both stores. A file that was applied is never
 changed afterwards: its checksum is stored and compared.
+
+Which code works on which schema:
+
+1. Code needs every migration that it knows: an older schema is refused.
+2. A migration that it does not know it needs not know if that says so, by a line `-- needs 0008`:
+   code that knows 0008 works on it. That is for what only adds. Without the line, code must know
+   the migration itself.
+3. The word is stored with the migration, so that code which is older than the file can read it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -17,6 +25,7 @@ from rowlock.errors import MigrationNeeded
 from rowlock.store.text import Dialect, in_schema
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
+_NEEDS = re.compile(r"^-- needs (\d{4})$", re.MULTILINE)
 
 _TABLE = """\
 CREATE TABLE IF NOT EXISTS rowlock.migration (
@@ -40,6 +49,12 @@ class Migration:
     sql: str
     checksum: str
 
+    @property
+    def needs(self) -> int:
+        """The newest migration that code must know to work on a schema with this one."""
+        said = _NEEDS.search(self.sql)
+        return int(said.group(1)) if said else self.number
+
 
 @cache
 def migrations(dialect: Dialect) -> tuple[Migration, ...]:
@@ -56,15 +71,27 @@ def migrations(dialect: Dialect) -> tuple[Migration, ...]:
     return tuple(found)
 
 
+def is_ahead(dialect: Dialect, applied: Applied) -> bool:
+    """Whether a schema has migrations that this version does not know."""
+    return max(applied, default=0) > len(migrations(dialect))
+
+
+def without(applied: Applied, dialect: Dialect, unfit: Collection[int]) -> Applied:
+    """What was applied, without what this version needs not know: all but the unfit ones."""
+    known = len(migrations(dialect))
+    return {
+        number: checksum
+        for number, checksum in applied.items()
+        if number <= known or number in unfit
+    }
+
+
 def pending(dialect: Dialect, applied: Applied) -> tuple[Migration, ...]:
     """What is still to be applied; refuses a schema that this version can't work on."""
     known = migrations(dialect)
     newest = max(applied, default=0)
     if newest > len(known):
-        raise MigrationNeeded(
-            f"the schema is at {newest}, this rowlock knows only {len(known)}: "
-            "it was migrated by a newer version; upgrade rowlock here as well"
-        )
+        raise too_new(newest, len(known))
     for migration in known[:newest]:
         if applied.get(migration.number) != migration.checksum:
             raise MigrationNeeded(
@@ -73,6 +100,14 @@ def pending(dialect: Dialect, applied: Applied) -> tuple[Migration, ...]:
                 "released rowlock: restore it from a backup, or start with an empty one"
             )
     return known[newest:]
+
+
+def too_new(newest: int, known: int) -> MigrationNeeded:
+    """The schema has something that this version would have to know."""
+    return MigrationNeeded(
+        f"the schema is at {newest}, this rowlock knows only {known}, and can't work on it: "
+        "it was migrated by a newer version; upgrade rowlock here as well"
+    )
 
 
 def check(dialect: Dialect, applied: Applied) -> None:
@@ -110,12 +145,25 @@ def by_hand(missing: Sequence[Migration], *, dialect: Dialect, schema: str) -> s
     if not missing:
         return "-- Nothing is missing."
     scripts = [table(dialect=dialect, schema=schema, has_schema=missing[0].number > 1)]
-    records = f"{schema}_migration" if dialect is Dialect.SQLITE else f"{schema}.migration"
+    records = _records(dialect, schema)
     for migration in missing:
         scripts.append(script(migration, dialect=dialect, schema=schema))
         values = f"{migration.number}, '{migration.name}', '{migration.checksum}'"
         scripts.append(f"INSERT INTO {records} (number, name, checksum) VALUES ({values});")  # noqa: S608  # all of it is ours
+        scripts += [f"{word};" for word in words(migration, dialect=dialect, schema=schema)]
     return "BEGIN;\n\n" + "\n".join(scripts) + "\n\nCOMMIT;"
+
+
+def words(migration: Migration, *, dialect: Dialect, schema: str) -> list[str]:
+    """The statements that store what code must know, once the migration is recorded."""
+    if migration.needs == migration.number:
+        return []
+    where = f"WHERE number = {migration.number}"
+    return [f"UPDATE {_records(dialect, schema)} SET needs = {migration.needs} {where}"]  # noqa: S608  # all of it is ours
+
+
+def _records(dialect: Dialect, schema: str) -> str:
+    return f"{schema}_migration" if dialect is Dialect.SQLITE else f"{schema}.migration"
 
 
 def statements(sql: str) -> Sequence[str]:

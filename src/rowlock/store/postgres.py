@@ -37,6 +37,7 @@ from rowlock.store.deadline import (
 )
 from rowlock.store.pool import AsyncPool, Pool
 from rowlock.store.postgres_errors import Meaning, mapped, meaning_of
+from rowlock.store.postgres_migrate import apply_missing, migrate_patiently
 from rowlock.store.postgres_session import AsyncSession, Session
 from rowlock.store.steps import Op, Statement, Steps, writing
 from rowlock.store.text import Dialect, ParameterStyle
@@ -202,28 +203,14 @@ class PostgresEngine:
     def migrate(self) -> list[int]:
         """Apply what is missing, in one transaction; the numbers of what was applied."""
         try:
-            with self._open() as connection, connection.transaction():
-                return self._migrate(connection)
+            with self._open() as connection:
+                return migrate_patiently(connection, self._apply, schema=self.schema)
         except psycopg.Error as error:
             raise self._unreachable(error) from error
 
-    def _migrate(self, connection: Connection) -> list[int]:
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", [migrations.LOCK])
+    def _apply(self, connection: Connection) -> list[int]:
         applied = Session(connection, self).run(_applied(self.schema))
-        missing = migrations.pending(Dialect.POSTGRES, applied)
-        if missing:
-            there = connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", [self.schema])
-            table = migrations.table(
-                dialect=Dialect.POSTGRES, schema=self.schema, has_schema=there.fetchall()[0][0]
-            )
-            connection.execute(table.encode())
-        for migration in missing:
-            script = migrations.script(migration, dialect=Dialect.POSTGRES, schema=self.schema)
-            connection.execute(script.encode())
-            insert = f"INSERT INTO {self.schema}.migration VALUES (%s, %s, %s)"  # noqa: S608  # the schema's name is checked
-            values = [migration.number, migration.name, migration.checksum]
-            connection.execute(insert.encode(), values)
-        return [migration.number for migration in missing]
+        return apply_missing(connection, applied, schema=self.schema)
 
     def applied(self) -> migrations.Applied:
         """The migrations that this database has; none if it was never migrated."""
@@ -389,7 +376,14 @@ def _ring(channel: str, queues: list[str]) -> Op[None]:
 
 def _applied(schema: str) -> Steps[migrations.Applied]:
     known = yield Statement("migration_table", {"table": f"{schema}.migration"})
-    return dict((yield Statement("applied"))) if known[0][0] else {}
+    if not known[0][0]:
+        return {}
+    applied: migrations.Applied = dict((yield Statement("applied")))
+    if not migrations.is_ahead(Dialect.POSTGRES, applied):
+        return applied
+    newest = len(migrations.migrations(Dialect.POSTGRES))
+    unfit = yield Statement("unfit_migrations", {"known": newest})
+    return migrations.without(applied, Dialect.POSTGRES, [number for (number,) in unfit])
 
 
 # Parents' pools in a forked child: never used, never closed, so never collected.

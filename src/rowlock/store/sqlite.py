@@ -26,7 +26,7 @@ from rowlock.store.sqlite_file import SqliteFile, path_of
 from rowlock.store.sqlite_session import Session
 from rowlock.store.sqlite_watch import watch
 from rowlock.store.steps import Op
-from rowlock.store.text import Dialect, ParameterStyle
+from rowlock.store.text import Dialect, ParameterStyle, compiled
 
 T = TypeVar("T")
 
@@ -188,7 +188,13 @@ def _applied(session: Session, *, schema: str) -> migrations.Applied:
     execute = session.connection.execute
     if not execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
         return {}
-    return dict(execute(f"SELECT number, checksum FROM {table}"))  # noqa: S608  # the schema is checked
+    applied = dict(execute(f"SELECT number, checksum FROM {table}"))  # noqa: S608  # the schema is checked
+    if not migrations.is_ahead(Dialect.SQLITE, applied):
+        return applied
+    unfit = compiled("unfit_migrations", Dialect.SQLITE, schema, ParameterStyle.NAMED)
+    known = {"known": len(migrations.migrations(Dialect.SQLITE))}
+    found = [number for (number,) in execute(unfit.parts[0], known)]
+    return migrations.without(applied, Dialect.SQLITE, found)
 
 
 def _migrate(session: Session, *, schema: str) -> list[int]:
@@ -203,6 +209,8 @@ def _migrate(session: Session, *, schema: str) -> list[int]:
             f"INSERT INTO {schema}_migration (number, name, checksum) VALUES (?, ?, ?)",  # noqa: S608  # the schema is checked
             (migration.number, migration.name, migration.checksum),
         )
+        for word in migrations.words(migration, dialect=Dialect.SQLITE, schema=schema):
+            execute(word)
     return [migration.number for migration in missing]
 
 

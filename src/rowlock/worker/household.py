@@ -20,6 +20,7 @@ from rowlock.job import WorkerVitals
 from rowlock.scheduler import Janitor, Scheduler, adeclare_schedules
 from rowlock.scheduler.service import repeat
 from rowlock.store import Store
+from rowlock.store.ops.fitness import check_schema
 from rowlock.store.ops.hold import announce
 from rowlock.task import Tasks
 from rowlock.worker.ledger import Ledger
@@ -79,6 +80,8 @@ class Household:
             logger.warning("there is no task to run: nothing will be claimed")
         while True:
             try:
+                # A newer version may have migrated; what this one can't work on, it must leave.
+                await self._store.arun(check_schema(self._store.engine.dialect))
                 # Nobody is to count on one without tasks; and who names no kinds takes all.
                 if self._kinds:
                     await self._announce()

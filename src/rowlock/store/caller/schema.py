@@ -10,7 +10,7 @@ import re
 from rowlock.store import migrate as migrations
 from rowlock.store.caller.borrowed import Borrowed
 from rowlock.store.steps import Rows
-from rowlock.store.text import Dialect, ParameterStyle, in_schema
+from rowlock.store.text import Dialect, ParameterStyle, compiled, in_schema
 
 _MADE = re.compile(r"^CREATE (?:UNLOGGED )?(TABLE|SEQUENCE) ([\w.]+)", re.MULTILINE)
 
@@ -34,7 +34,14 @@ class BorrowedSchema:
             found = "SELECT 1 FROM sqlite_master WHERE name = %(table)s"
         if not self._execute(found, {"table": self._records}):
             return {}
-        return dict(self._execute(f"SELECT number, checksum FROM {self._records}", None))  # noqa: S608  # the schema is checked
+        rows = self._execute(f"SELECT number, checksum FROM {self._records}", None)  # noqa: S608  # the schema is checked
+        applied: migrations.Applied = dict(rows)
+        if not migrations.is_ahead(self._dialect, applied):
+            return applied
+        unfit = compiled("unfit_migrations", self._dialect, self._schema, ParameterStyle.PYFORMAT)
+        known = {"known": len(migrations.migrations(self._dialect))}
+        found = [number for (number,) in self._execute(unfit.parts[0], known)]
+        return migrations.without(applied, self._dialect, found)
 
     def migrate(self, *, newest: int | None = None) -> list[int]:
         """Apply what is missing, up to a number; the numbers of what was applied."""
@@ -65,6 +72,8 @@ class BorrowedSchema:
                     "checksum": migration.checksum,
                 },
             )
+            for word in migrations.words(migration, dialect=self._dialect, schema=self._schema):
+                self._execute(word, None)
         return [migration.number for migration in missing]
 
     def drop(self) -> None:

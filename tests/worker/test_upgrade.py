@@ -1,0 +1,93 @@
+"""Workers and schemas of different releases."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from contextlib import closing
+
+import psycopg
+import pytest
+
+import rowlock
+from rowlock import config
+from rowlock.store import open_store
+from tests.store.upgrades import ADDS, APART, NEWEST, compatible, migrate_by
+from tests.worker.test_supervisor import worker
+from tests.worker.waiting import wait_until
+
+pytestmark = pytest.mark.owner("migrates")
+
+
+def test_a_new_worker_refuses_an_old_schema(postgres_url):
+    """It says which command is missing, and claims nothing; once that was run, it works."""
+    with rowlock.App(postgres_url) as app:
+        job = app.enqueue("noop")
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute("DELETE FROM rowlock.migration WHERE number = %s", [NEWEST])
+            connection.execute("ALTER TABLE rowlock.migration DROP COLUMN needs")
+        with worker(app, capture=True) as process:
+            said = _said_until(process, "run `rowlock migrate`")
+            waiting = app.get(job.id)
+            applied = app.migrate()
+            done = app.wait(job.id, timeout=100)
+
+    assert f"the database is at {NEWEST - 1}, this version needs {NEWEST}" in said
+    assert "Traceback" not in said
+    assert ("ready", 0) == (waiting.state, waiting.attempt)
+    assert ([NEWEST], "succeeded", 1) == (applied, done.state, done.attempt)
+
+
+def _said_until(process: subprocess.Popen[bytes], words: str) -> str:
+    """What a worker logs until it says something; pytest's own limit bounds it."""
+    assert process.stderr is not None
+    said: list[str] = []
+    while not said or words not in said[-1]:
+        line = process.stderr.readline().decode()
+        assert line, "".join(said)
+        said.append(line)
+    return "".join(said)
+
+
+def test_a_worker_of_the_last_release_works_on_the_new_schema(any_url):
+    """A process that was started before the migration goes on; no run is lost or repeated."""
+    with rowlock.App(any_url) as app:
+        app.migrate()
+        with worker(app):
+            jobs = [app.enqueue("noop", {"number": number}) for number in range(20)]
+            wait_until(lambda: app.get(jobs[0].id).state.is_terminal, seconds=60)
+            applied = migrate_by(any_url, compatible(ADDS))
+            jobs += [app.enqueue("noop", {"number": number}) for number in range(20, 40)]
+            found = [app.wait(job.id, timeout=60) for job in jobs]
+
+    assert [NEWEST + 1] == applied
+    assert list(range(40)) == [job.result for job in found]
+    assert {("succeeded", 1)} == {(job.state, job.attempt) for job in found}
+
+
+def test_a_running_worker_leaves_a_schema_that_needs_more(any_url, monkeypatch, caplog):
+    """It looks as often as it announces itself, and ends with the error that says why."""
+    ended = "the worker in this process has ended"
+    monkeypatch.setattr(config, "ANNOUNCE_SECONDS", 0.1)
+
+    async def work(app: rowlock.App) -> None:
+        try:
+            async with app.worker():
+                await app.await_((await app.aenqueue("noop")).id, timeout=30)
+                await asyncio.to_thread(migrate_by, any_url, APART)
+                await asyncio.to_thread(wait_until, lambda: ended in caplog.text, seconds=60)
+        finally:
+            await app.aclose()
+
+    with rowlock.App(any_url) as app:
+        app.migrate()
+
+        @app.task
+        async def noop() -> None: ...
+
+        with pytest.raises(ExceptionGroup) as raised:
+            asyncio.run(work(app))
+
+    assert raised.group_contains(rowlock.MigrationNeeded, match="upgrade rowlock here")
+    with closing(open_store(any_url)) as store, pytest.raises(rowlock.MigrationNeeded):
+        store.stats()

@@ -45,8 +45,8 @@ class Judged:
 
     @property
     def is_well(self) -> bool:
-        soaked = self.soaked
-        is_complete = soaked.made == soaked.run and soaked.left == 0
+        # A job may be begun again when its lease was lost; never less than once.
+        is_complete = self.soaked.run >= self.soaked.made and self.soaked.left == 0
         return is_complete and all(finding.is_flat for finding in self.findings)
 
     def document(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Judged:
     def __str__(self) -> str:
         soaked = self.soaked
         counts = (
-            f"made {soaked.made:,}, run {soaked.run:,}, left {soaked.left}, "
+            f"made {soaked.made:,}, begun {soaked.run:,} times, left {soaked.left}, "
             f"refused and sent again {soaked.refused}"
         )
         lines = [f"{self.about['version']}, {self.about['minutes']:g} minutes: {counts}"]
@@ -133,7 +133,8 @@ def soak_on(store: str, asked: argparse.Namespace) -> Judged:
     place = Path(tempfile.mkdtemp(prefix="rowlock-soak-", dir=asked.directory))
     place.chmod(0o755)
     try:
-        with stage(store, place, asked.postgres_version) as staged:
+        log = asked.output / f"soak-{store}-server.log"
+        with stage(store, place, version=asked.postgres_version, log=log) as staged:
             about = {
                 "store": store,
                 "version": staged.version,

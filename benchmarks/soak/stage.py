@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -15,6 +16,13 @@ from benchmarks.soak.usage import private_mib
 from rowlock.testing import ThrowAwayPostgres
 
 MIB = 2**20
+# What took long goes into its log, which is kept beside the samples.
+TELLING = {
+    "log_min_duration_statement": "2000",
+    "log_autovacuum_min_duration": "0",
+    "log_checkpoints": "on",
+    "log_lock_waits": "on",
+}
 
 _SIZES = """
 SELECT
@@ -120,8 +128,8 @@ class SqliteStage:
 
 
 @contextmanager
-def stage(store: str, directory: Path, version: int | None) -> Iterator[Stage]:
-    """A migrated, empty store in a directory that anybody may enter."""
+def stage(store: str, directory: Path, *, version: int | None, log: Path) -> Iterator[Stage]:
+    """A migrated, empty store in a directory that anybody may enter; a server's log is kept."""
     if store == "sqlite":
         made = SqliteStage(directory / "jobs.db")
         with rowlock.App(made.url) as app:
@@ -129,8 +137,13 @@ def stage(store: str, directory: Path, version: int | None) -> Iterator[Stage]:
         yield made
         return
     place = directory / "postgres"
-    with ThrowAwayPostgres(version=version, durable=True, directory=place) as server:
+    with ThrowAwayPostgres(
+        version=version, durable=True, directory=place, settings=TELLING
+    ) as server:
         with rowlock.App(server.url) as app:
             app.migrate()
-        with closing(PostgresStage(server)) as served:
-            yield served
+        try:
+            with closing(PostgresStage(server)) as served:
+                yield served
+        finally:
+            shutil.copyfile(place / "log", log)

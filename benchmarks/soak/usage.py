@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from rowlock.bench.processes import family
@@ -15,6 +16,21 @@ def private_mib(pid: int) -> float:
 def descriptors(pid: int) -> int:
     """The files that a process and its family have open."""
     return sum(map(_open_files, family(pid)))
+
+
+def machine_load() -> dict[str, float]:
+    """What the whole machine is busy with: whatever shares it is felt in every other measure.
+
+    The load average of a minute, and for how many seconds since the start everybody has waited for
+    the disk, where the kernel counts that.
+    """
+    found = {"load": os.getloadavg()[0]}
+    try:
+        pressure = Path("/proc/pressure/io").read_text("ascii")
+    except OSError:
+        return found
+    full = [line for line in pressure.splitlines() if line.startswith("full")]
+    return found | {"waited_seconds": int(full[0].rpartition("=")[2]) / 1e6}
 
 
 def _anonymous_kib(pid: int) -> int:

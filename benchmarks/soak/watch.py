@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 from benchmarks.results import quantile
 from benchmarks.soak.jobs import MARK_BYTES
 from benchmarks.soak.stage import Stage
-from benchmarks.soak.usage import descriptors, private_mib
+from benchmarks.soak.usage import descriptors, machine_load, private_mib
 
 ROOT = Path(__file__).parents[2]
 SAMPLE_SECONDS = 1.0
@@ -99,6 +100,8 @@ def soak(
     seen.read()
     run = seen.count
     seen.close()
+    if "waited_seconds" in samples:
+        samples["disk_waits"] = _shares(samples.pop("waited_seconds"), samples["seconds"])
     return Soaked(samples, held, counts["made"], run, left, counts["refused"])
 
 
@@ -114,7 +117,14 @@ def _sample(
         "producer_mib": private_mib(producer),
         "descriptors": float(descriptors(worker) + descriptors(producer)),
         **stage.look(),
+        **machine_load(),
     }
+
+
+def _shares(total: list[float], seconds: list[float]) -> list[float]:
+    """How much of the time between two looks was added to a total, in percent."""
+    steps = zip(itertools.pairwise(total), itertools.pairwise(seconds), strict=True)
+    return [0.0, *(100 * (later - early) / (end - start) for (early, later), (start, end) in steps)]
 
 
 def _wait_for_the_first(seen: Marks, worker: subprocess.Popen[bytes]) -> None:

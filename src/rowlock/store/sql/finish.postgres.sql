@@ -1,6 +1,9 @@
 -- Move jobs out of the live table into a terminal state; fenced by token. Uses job_pkey.
 -- NULL errors or crashes leave what is stored; keep: -1 for ever. For jobs that are kept longer
 -- than ids are remembered, and whose key is held by their row alone: the many.
+-- The ids are asked for twice, here and wherever many jobs are changed: where the statistics say
+-- that the table is empty, which they do while a queue is, the join alone was planned as a scan of
+-- the whole table for each id (500 of 20,000 jobs: 15.8 s instead of 1 ms).
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ),
@@ -12,6 +15,7 @@ gone AS (
         :fingerprint::text[]
     ) AS ending (id, token, leased, taken, state, result, errors, crashes, keep, fingerprint)
     WHERE job.id = ending.id
+        AND job.id = ANY(:id::uuid[])
         AND job.token = ending.token
         AND (job.lease_expires_at IS NOT NULL) = ending.leased
     RETURNING

@@ -11,6 +11,7 @@ gone AS (
         :fingerprint::text[]
     ) AS ending (id, token, leased, taken, state, result, errors, crashes, keep, fingerprint)
     WHERE job.id = ending.id
+        AND job.id = ANY(:id::uuid[])
         AND job.token = ending.token
         AND (job.lease_expires_at IS NOT NULL) = ending.leased
     RETURNING

@@ -13,6 +13,7 @@ FROM unnest(
     :crashes::integer[], :errors::text[]
 ) AS back (id, token, taken, run_at, attempt, crashes, errors)
 WHERE job.id = back.id
+    AND job.id = ANY(:id::uuid[])
     AND job.token = back.token
     AND job.lease_expires_at IS NOT NULL
 RETURNING job.id::text

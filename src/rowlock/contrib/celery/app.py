@@ -200,6 +200,8 @@ class Control:
             self._app.cancel(id)
 
     def __getattr__(self, name: str) -> Never:
+        if name.startswith("_"):
+            raise AttributeError(name)
         raise Unsupported(f"control.{name}", "look at app.workers(), app.stats() and `rowlock top`")
 
 

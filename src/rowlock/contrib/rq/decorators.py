@@ -1,0 +1,40 @@
+"""`@job`: where RQ has it, and where a function is registered when its module is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from rowlock.app import App
+from rowlock.contrib.rq.functions import register
+from rowlock.contrib.rq.job import Job
+from rowlock.contrib.rq.queue import Queue
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# What `delay` takes among the function's arguments.
+_OF_CALL = ("job_id", "at_front")
+
+
+def job(
+    queue: Queue | str,
+    connection: App | None = None,
+    *,
+    timeout: float | str | None = None,
+    **options: Any,
+) -> Callable[[Function], Function]:
+    """Register a function, and give it `delay` and `enqueue`; a plain call still runs it."""
+    lane = queue if isinstance(queue, Queue) else Queue(queue, connection)
+
+    def decorate(function: Function) -> Function:
+        register(lane.connection, function)
+
+        def delay(*args: Any, **kwargs: Any) -> Job:
+            of_call = {name: kwargs.pop(name) for name in _OF_CALL if name in kwargs}
+            chosen = {**options, **of_call}
+            return lane.enqueue_call(function, args, kwargs, timeout=timeout, **chosen)
+
+        function.delay = function.enqueue = delay  # type: ignore[attr-defined]  # as RQ does
+        return function
+
+    return decorate

@@ -1,0 +1,203 @@
+"""`Queue`: enqueues calls of functions, with RQ's options among their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from rowlock.app import App
+from rowlock.clock import duration_us
+from rowlock.config import SECOND_US
+from rowlock.contrib.compat import Unsupported
+from rowlock.contrib.rq.functions import (
+    FAILURE_TTL_DEFAULT,
+    RESULT_TTL_DEFAULT,
+    TIMEOUT_DEFAULT,
+    Retry,
+    register,
+)
+from rowlock.contrib.rq.job import RETRY, Job, app_of
+from rowlock.job import JobState, Policy, decode_policy
+
+_AT_FRONT_PRIORITY = 100
+_ADVICE: Final[Mapping[str, str]] = {
+    "depends_on": "let the first job enqueue the next, or use rowlock's ctx.enqueue_on_success",
+    "on_success": "do it at the end of the function",
+    "on_failure": "look at dead jobs: app.list(state='dead'), or the events of the HTTP API",
+    "on_stopped": "look at cancelled jobs: app.list(state='cancelled')",
+    "ttl": "cancel it yourself, or let the function look at the time",
+    "repeat": "use a schedule: app.schedule(...)",
+    "webhooks": "read the events of the HTTP API",
+    "pipeline": "use app.enqueue_many([...])",
+    "unique": "use rowlock's key: task.using(key=...)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `enqueue` takes beside the function's own arguments."""
+
+    job_timeout: float | str | None = None
+    result_ttl: float | None = None
+    failure_ttl: float | None = None
+    job_id: str | None = None
+    at_front: bool = False
+    description: str | None = None
+    meta: Mapping[str, Any] | None = None
+    retry: Retry | int | None = None
+
+
+class Queue:
+    """A queue by its name.
+
+    Args:
+        name: Any name.
+        connection: The `rowlock.App`.
+        default_timeout: Seconds that a job may take; as in RQ 180.
+    """
+
+    def __init__(
+        self,
+        name: str = "default",
+        connection: App | None = None,
+        default_timeout: float | str | None = None,
+        is_async: bool = True,
+    ) -> None:
+        if not is_async:
+            raise Unsupported("Queue(is_async=False)", "enqueue, and let the test call app.drain()")
+        self.name = name
+        self.connection = app_of(connection)
+        self._timeout = TIMEOUT_DEFAULT if default_timeout is None else default_timeout
+
+    def enqueue(self, f: Callable[..., Any] | str, *args: Any, **kwargs: Any) -> Job:
+        """Enqueue a call of a function; RQ's options may stand among its arguments."""
+        return self._enqueue(f, args, kwargs, {})
+
+    def enqueue_in(
+        self, time_delta: timedelta, func: Callable[..., Any] | str, *args: Any, **kwargs: Any
+    ) -> Job:
+        """Enqueue it to be run so much later."""
+        return self._enqueue(func, args, kwargs, {"delay": time_delta})
+
+    def enqueue_at(
+        self, datetime: datetime, f: Callable[..., Any] | str, *args: Any, **kwargs: Any
+    ) -> Job:
+        """Enqueue it to be run at a time, which must have a time zone."""
+        return self._enqueue(f, args, kwargs, {"run_at": datetime})
+
+    def enqueue_call(
+        self,
+        func: Callable[..., Any] | str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        timeout: float | str | None = None,
+        **options: Any,
+    ) -> Job:
+        """Enqueue a call with its arguments in a tuple and a dict."""
+        given = {"args": args, "kwargs": kwargs, "job_timeout": timeout, **options}
+        return self._enqueue(func, (), given, {})
+
+    def _enqueue(
+        self,
+        function: Callable[..., Any] | str,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        when: dict[str, Any],
+    ) -> Job:
+        options, args, kwargs = _parse(args, kwargs)
+        app = self.connection
+        task = app.find(function) if isinstance(function, str) else register(app, function)
+        if task is None:
+            raise Unsupported(
+                f"a function by its path, {function!r}, that is not registered here",
+                "import it, and give the function itself; nothing is imported for a name",
+            )
+        retry = Retry(options.retry) if isinstance(options.retry, int) else options.retry
+        call = task.using(
+            queue=self.name,
+            id=options.job_id,
+            priority=_AT_FRONT_PRIORITY if options.at_front else None,
+            max_attempts=1 if retry is None else retry.max + 1,
+            meta=_meta_of(options, retry),
+            **when,
+        )
+        new = call.job(*args, **kwargs)
+        policy = _policy_of(decode_policy(new.policy), options, timeout=self._timeout)
+        (job,) = app.send([new._replace(policy=policy.encoded())], conn=None)
+        return Job(job, connection=app)
+
+    def fetch_job(self, job_id: str) -> Job | None:
+        """A job of this queue by its id."""
+        found = self.connection.get(job_id)
+        if found is None or found.queue != self.name:
+            return None
+        return Job(found, connection=self.connection)
+
+    @property
+    def count(self) -> int:
+        """How many jobs wait in it; those that wait for their time not counted."""
+        return self.connection.stats([self.name])[0].counts[JobState.READY].value
+
+    def __len__(self) -> int:
+        return self.count
+
+    def is_empty(self) -> bool:
+        """Whether nothing waits in it."""
+        return self.count == 0
+
+    def __repr__(self) -> str:
+        return f"Queue({self.name!r})"
+
+
+def _parse(
+    args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Options, Sequence[Any], dict[str, Any]]:
+    """Tell RQ's options from the function's own arguments."""
+    for option, instead in _ADVICE.items():
+        if kwargs.get(option):
+            raise Unsupported(f"enqueue({option}=...)", instead)
+    rest = {name: each for name, each in kwargs.items() if name not in _ADVICE}
+    known = Options.__dataclass_fields__
+    options = Options(**{name: rest.pop(name) for name in list(rest) if name in known})
+    if "args" in rest or "kwargs" in rest:
+        assert not args, "give either args=, or arguments by position"
+        args, rest = rest.get("args") or (), dict(rest.get("kwargs") or {})
+    return options, args, rest
+
+
+def _meta_of(options: Options, retry: Retry | None) -> dict[str, Any]:
+    meta = dict(options.meta or {})
+    if options.description is not None:
+        meta["description"] = options.description
+    if retry is not None:
+        meta[RETRY] = {"max": retry.max, "intervals": retry.intervals}
+    return meta
+
+
+def _policy_of(policy: Policy, options: Options, *, timeout: float | str) -> Policy:
+    seconds = _seconds(timeout if options.job_timeout is None else options.job_timeout)
+    kept = RESULT_TTL_DEFAULT if options.result_ttl is None else options.result_ttl
+    failed = FAILURE_TTL_DEFAULT if options.failure_ttl is None else options.failure_ttl
+    return msgspec.structs.replace(
+        policy,
+        timeout=None if seconds < 0 else duration_us(seconds, option="job_timeout"),
+        keep=_ttl_us(kept),
+        keep_dead=_ttl_us(failed),
+    )
+
+
+def _ttl_us(seconds: float) -> int | None:
+    """-1 is for ever, as in RQ."""
+    return None if seconds < 0 else round(seconds * SECOND_US)
+
+
+def _seconds(timeout: float | str) -> float:
+    """180, "180", "3m", "1h", "1d", as RQ reads it."""
+    if not isinstance(timeout, str):
+        return timeout
+    unit = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}.get(timeout[-1:].lower())
+    return float(timeout) if unit is None else float(timeout[:-1]) * unit

@@ -1,0 +1,105 @@
+"""One script for RQ: run under the real one and under the shim, it must print the same.
+
+python -m tests.contrib.rq_script real|shim DATABASE_URL
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.contrib import rq_functions as functions
+
+IS_SHIM = sys.argv[1] == "shim"
+
+if IS_SHIM:
+    import rowlock
+    from rowlock.contrib.rq import Queue, Retry, SimpleWorker, get_current_job
+    from rowlock.contrib.rq.decorators import job
+    from rowlock.contrib.rq.exceptions import NoSuchJobError
+    from rowlock.contrib.rq.job import Job
+
+    connection: Any = rowlock.App(sys.argv[2])
+else:
+    from fakeredis import FakeStrictRedis
+    from rq import Queue, Retry, SimpleWorker, get_current_job
+    from rq.decorators import job
+    from rq.exceptions import NoSuchJobError
+    from rq.job import Job
+
+    connection = FakeStrictRedis()
+
+functions.CURRENT.append(get_current_job)
+default = Queue(connection=connection)
+mail = Queue("mail", connection=connection)
+decorated = job(mail, connection=connection, timeout=5)(functions.words)
+GIVEN = "0190a5b2-0000-7000-8000-000000000001"
+
+
+def show(name: str, *values: Any) -> None:
+    print(json.dumps([name, *values], default=str, sort_keys=True))  # noqa: T201  # compared
+
+
+def work() -> None:
+    SimpleWorker([default, mail], connection=connection).work(burst=True)
+
+
+def case(name: str, made: Any) -> None:
+    before = str(made.get_status().value)
+    work()
+    found = Job.fetch(made.id, connection=connection)
+    after = str(found.get_status().value)
+    show(name, before, after, found.result, found.is_finished, found.is_failed, found.origin)
+
+
+def cases() -> None:
+    case("enqueue", default.enqueue(functions.add, 2, 3))
+    case("a default", default.enqueue(functions.add, 2))
+    case("names", default.enqueue(functions.add, x=2, y=5))
+    case("explicit", default.enqueue(functions.add, args=(2,), kwargs={"y": 6}, job_timeout="1m"))
+    case("enqueue_call", default.enqueue_call(functions.add, args=(4, 4), timeout=30))
+    case("another queue", mail.enqueue(functions.words, "a b", upper=True))
+    case("decorated", decorated.delay("c d"))
+    case("decorated, with an id", decorated.delay("e", job_id=GIVEN))
+    case("an error", default.enqueue(functions.fails, 7))
+    case("third time", default.enqueue(functions.third_time, retry=Retry(max=5)))
+    case("never", default.enqueue(functions.never, retry=Retry(max=2, interval=0)))
+    case("later", default.enqueue(functions.never, retry=Retry(max=2, interval=[60, 120])))
+    case("enqueue_in", default.enqueue_in(timedelta(hours=1), functions.add, 1))
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    case("enqueue_at", default.enqueue_at(tomorrow, functions.add, 1))
+
+    own = default.enqueue(functions.own_id, meta={"a": 1}, at_front=True)
+    work()
+    show("the current job", own.result[0] == own.id, own.result[1:])
+    show("by id", mail.fetch_job(GIVEN).id == GIVEN, Job.exists(GIVEN, connection=connection))
+    failed = default.enqueue(functions.fails, 8)
+    show("waiting", default.count, len(default), default.is_empty())
+    work()
+    show("its error", "ValueError: bad 8" in str(failed.exc_info), failed.kwargs is None)
+    failed.requeue()
+    show("again", str(failed.get_status().value))
+    work()
+    cancelled = default.enqueue(functions.add, 1)
+    cancelled.cancel()
+    show("cancelled", str(cancelled.get_status().value), cancelled.is_canceled)
+    cancelled.delete()
+    show("deleted", fetched(cancelled.id))
+    show("a call", functions.add(1, 1), decorated("x"), get_current_job())
+    show("runs", sorted(functions.runs.items()))
+
+
+def fetched(id: str) -> str:
+    try:
+        Job.fetch(id, connection=connection)
+    except NoSuchJobError:
+        return "no such job"
+    return "there"
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    cases()

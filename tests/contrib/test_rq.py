@@ -1,0 +1,171 @@
+"""The shim for RQ gives what the real one gives, and refuses what it can't, saying why."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import pytest
+
+import rowlock
+from rowlock import JobState
+from rowlock.contrib.rq import Queue, Retry, Unsupported, Worker, register
+from rowlock.contrib.rq.decorators import job
+from rowlock.contrib.rq.job import Job, JobStatus
+from tests.contrib import rq_functions as functions
+from tests.contrib.processes import ROOT
+
+
+def run_script(*words: str) -> list[str]:
+    clean = {name: each for name, each in os.environ.items() if not name.startswith("ROWLOCK_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.contrib.rq_script", *words],
+        cwd=ROOT, env=clean, capture_output=True, text=True, timeout=110, check=False,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    return done.stdout.splitlines()
+
+
+@cache
+def real_lines() -> tuple[str, ...]:
+    """What the script prints under RQ itself, with a Redis in memory."""
+    return tuple(run_script("real", "-"))
+
+
+def test_one_script_under_both(any_url: str):
+    """Results, errors, retries, statuses and ids are the same, line by line."""
+    lines = run_script("shim", any_url)
+
+    assert list(real_lines()) == lines
+    assert len(lines) > 20
+
+
+@pytest.fixture
+def app(sqlite_url: str):
+    with rowlock.App(sqlite_url) as app:
+        yield app
+
+
+@pytest.fixture
+def queue(app: rowlock.App) -> Queue:
+    return Queue("mail", connection=app)
+
+
+class Something:
+    def method(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("use", "advice"),
+    [
+        (lambda queue: Queue("mail"), r"rowlock\.App"),
+        (lambda queue: Queue("mail", connection=object()), r"rowlock\.App"),
+        (lambda queue: Queue("mail", queue.connection, is_async=False), r"app\.drain"),
+        (lambda queue: queue.enqueue("os.system", "true"), "nothing is imported"),
+        (lambda queue: queue.enqueue(Something().method), "plain function"),
+        (lambda queue: queue.enqueue(functions.add, 1, depends_on="x"), "enqueue_on_success"),
+        (lambda queue: queue.enqueue(functions.add, 1, on_success=print), "end of the function"),
+        (lambda queue: queue.enqueue(functions.add, 1, unique=True), "key"),
+        (lambda queue: queue.enqueue(functions.add, 1, ttl=5), "cancel it"),
+        (lambda queue: Retry(1, enqueue_at_front=True), "leave it out"),
+    ],
+)
+def test_what_is_refused(queue: Queue, use: Any, advice: str):
+    """By one class, with what to do instead."""
+    with pytest.raises(Unsupported, match=advice):
+        use(queue)
+
+
+def test_what_rq_refuses_too(queue: Queue):
+    """With the errors that it raises."""
+    main = lambda: None  # noqa: E731  # a function of no module
+    main.__module__ = "__main__"
+
+    with pytest.raises(ValueError, match="__main__"):
+        queue.enqueue(main)
+    with pytest.raises(ValueError, match="greater than 0"):
+        Retry(max=0)
+    with pytest.raises(ValueError, match="negative"):
+        Retry(max=1, interval=[1, -1])
+
+
+def test_a_stored_path_runs_nothing(app: rowlock.App, queue: Queue):
+    """A worker runs what its own code registered; a job of any other name waits."""
+    named = app.enqueue("os.system", {"command": "true"}, queue="mail")
+    unknown = app.enqueue("tests.contrib.rq_functions.add", {"x": 1}, queue="mail")
+    ran_before = Worker([queue]).work(burst=True)
+    register(app, functions.add)
+    ran_after = Worker("mail", connection=app).work(burst=True)
+
+    assert (False, True) == (ran_before, ran_after)
+    assert JobStatus.FINISHED is Job.fetch(unknown.id, connection=app).get_status()
+    assert JobStatus.QUEUED is Job.fetch(named.id, connection=app).get_status()
+
+
+def test_the_job_carries_rqs_limits(app: rowlock.App, queue: Queue):
+    """Its time limit, and how long it is kept; by default those of RQ."""
+    plain = app.get(queue.enqueue(functions.add, 1).id)
+    chosen = app.get(
+        queue.enqueue(
+            functions.add,
+            1,
+            job_timeout="2m",
+            result_ttl=-1,
+            failure_ttl=60,
+            retry=Retry(3, [1, 2]),
+        ).id
+    )
+
+    assert plain is not None and chosen is not None
+    assert (180, 120) == (plain.timeout, chosen.timeout)
+    assert (1, 4) == (plain.max_attempts, chosen.max_attempts)
+    assert (500, None) == (plain.keep, chosen.keep)
+    assert {} == Job(chosen, connection=app).meta
+
+
+@pytest.mark.parametrize(
+    ("most", "intervals", "waits"),
+    [(3, [10, 20, 30], [10, 20, 30]), (4, [10, 20], [10, 10, 10, 20]), (2, 7, [7, 7])],
+)
+def test_intervals(sqlite_url: str, most: int, intervals: Any, waits: list[int]):
+    """As RQ reckons them: with more retries than intervals the first one is used several times."""
+    clock = rowlock.ManualClock()
+    found: list[float] = []
+    with rowlock.App(sqlite_url, clock=clock) as app:
+        queue = Queue(connection=app)
+        made = queue.enqueue(functions.never, retry=Retry(most, intervals))
+        for _ in range(most):
+            app.drain()
+            state = app.get(made.id)
+            assert state is not None and JobState.RETRYING is state.state
+            found.append((state.run_at - now_of(clock)).total_seconds())
+            clock.advance(found[-1])
+        app.drain()
+        end = app.get(made.id)
+
+    assert waits == found
+    assert end is not None and JobState.DEAD is end.state
+
+
+def now_of(clock: rowlock.ManualClock) -> datetime:
+    return datetime.fromtimestamp(clock.now_us() / 1_000_000, UTC)
+
+
+def test_decorated_functions(app: rowlock.App):
+    """They are registered when their module is imported, and stay plain functions."""
+
+    def double(x: int) -> int:
+        return 2 * x
+
+    decorated = job("mail", connection=app, result_ttl=5, retry=Retry(1))(double)
+    made = decorated.delay(4, at_front=True)
+    stored = app.get(made.id)
+    app.drain()
+
+    assert 6 == decorated(3)
+    assert 8 == made.result
+    assert stored is not None and (100, 2) == (stored.priority, stored.max_attempts)

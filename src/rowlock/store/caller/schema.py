@@ -40,8 +40,8 @@ class BorrowedSchema:
             return applied
         unfit = compiled("unfit_migrations", self._dialect, self._schema, ParameterStyle.PYFORMAT)
         known = {"known": len(migrations.migrations(self._dialect))}
-        found = [number for (number,) in self._execute(unfit.parts[0], known)]
-        return migrations.without(applied, self._dialect, found)
+        numbers = [number for (number,) in self._execute(unfit.parts[0], known)]
+        return migrations.without(applied, self._dialect, numbers)
 
     def migrate(self, *, newest: int | None = None) -> list[int]:
         """Apply what is missing, up to a number; the numbers of what was applied."""

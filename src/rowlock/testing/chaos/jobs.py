@@ -113,9 +113,10 @@ async def linger(ctx: Context) -> None:
 
 
 @tasks.task(max_attempts=PATIENT, max_crashes=PATIENT, retry=retry.fixed(0.1))
-def book(ctx: Context) -> None:
+def book(ctx: Context, seconds: float) -> None:
     """Writes a row in the transaction that records its success."""
     _begin(ctx)
+    threading.Event().wait(seconds)
     with ctx.transaction() as tx:
         is_postgres = hasattr(tx.connection, "pgconn")
         table = f"{os.environ[SCHEMA_VARIABLE]}.{EFFECTS}" if is_postgres else EFFECTS

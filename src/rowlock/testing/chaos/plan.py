@@ -143,6 +143,7 @@ def wishes(chance: random.Random, shares: Shares) -> Iterator[Wish]:
         yield _wish(chance, shares)
 
 
+_RARELY_BRIEF: Final = 0.3
 # A thousand jobs have so many of these; the others are brief.
 _RARE: Final = (
     ("doom", 5),
@@ -158,8 +159,10 @@ _RARE: Final = (
 def _wish(chance: random.Random, shares: Shares) -> Wish:
     kind = "poison" if chance.random() < shares.poison else _kind(chance.randrange(1000))
     payload: dict[str, object] = {}
-    if kind in ("brief", "plain", "fleeting", "lead"):
-        payload["seconds"] = round(chance.uniform(*_duration(chance, shares)), 4)
+    if kind in ("brief", "plain", "fleeting", "lead", "book"):
+        # There are few of the last two, and whoever is struck shall run one now and then.
+        long = _RARELY_BRIEF if kind in ("lead", "book") else shares.long
+        payload["seconds"] = round(chance.uniform(*_duration(chance, long)), 4)
     if kind == "falter":
         payload["failures"] = chance.randint(1, 3)
     options: dict[str, object] = {"priority": chance.choice((-1, 0, 0, 0, 1))}
@@ -172,9 +175,9 @@ def _wish(chance: random.Random, shares: Shares) -> Wish:
     return Wish(kind, payload, options)
 
 
-def _duration(chance: random.Random, shares: Shares) -> tuple[float, float]:
+def _duration(chance: random.Random, long: float) -> tuple[float, float]:
     """Long enough for some that strikes hit somebody in the middle of something."""
-    if chance.random() >= shares.long:
+    if chance.random() >= long:
         return (0.002, 0.05)
     return (0.5, 1.5) if chance.random() < 0.8 else (2.0, 4.0)
 

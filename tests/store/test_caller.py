@@ -182,6 +182,7 @@ def test_autocommit_commits_the_job(autocommit: Client, home: Store):
     assert all(home.get(job.id) is not None for job in (plain, keyed, *many))
 
 
+@pytest.mark.owner("puts a constraint on our table")
 @every_library
 def test_many_are_all_or_none_in_autocommit(autocommit: Client, home: Store, url: str):
     """When the database refuses the last of many, none of them is there."""
@@ -225,6 +226,7 @@ def test_another_database_is_refused(library: Library, home: Store, other_url: s
     assert [(0,)] == query(other_url, "SELECT count(*) FROM rowlock.job")
 
 
+@pytest.mark.owner("puts a trigger on our table")
 @pytest.mark.direct("a user's own library prepares statements")
 @pytest.mark.parametrize("kind", ["postgres"])
 @pytest.mark.parametrize("library", POSTGRES_LIBRARIES, ids=str)
@@ -259,6 +261,7 @@ def test_a_database_without_tables_is_refused(
     assert [(1,)] == query(empty_postgres_url, "SELECT id FROM own")
 
 
+@pytest.mark.owner("makes a table beside ours")
 @every_library
 def test_the_users_writes_and_the_job_are_one(client: Client, home: Store, url: str):
     """What the user wrote and what was enqueued come and go together."""

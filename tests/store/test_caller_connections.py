@@ -279,6 +279,7 @@ def test_a_connection_is_asked_once(postgres_store: Store, emptied_postgres_url:
     assert [3, 1, 1] == counts
 
 
+@pytest.mark.owner("makes a schema")
 def test_another_schema_is_another_queue(postgres_store: Store, emptied_postgres_url: str):
     """A store in a schema of its own takes the same connection and writes only there."""
     second = open_store(emptied_postgres_url, schema="second")

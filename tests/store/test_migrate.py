@@ -218,6 +218,7 @@ def test_a_sqlite_file_is_migrated_when_opened(sqlite_url: str):
     store.close()
 
 
+@pytest.mark.owner("changes what was migrated")
 @pytest.mark.parametrize(
     ("sql", "problem"),
     [
@@ -240,6 +241,7 @@ def test_a_schema_of_another_making_is_refused(
     assert before == dump(any_url)
 
 
+@pytest.mark.owner("changes what was migrated")
 def test_a_schema_that_is_behind_is_refused(postgres_url: str):
     """A database at an older migration names where it is and what is needed."""
     with psycopg.connect(postgres_url, autocommit=True) as connection:

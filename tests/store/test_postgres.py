@@ -95,6 +95,7 @@ def test_cancelled_call_leaves_the_pool_sound(store):
     assert 1 == len(store.list(JobFilter()).jobs)
 
 
+@pytest.mark.owner("changes the database")
 def test_every_verb_works_under_serializable(store, postgres_url):
     """A database that is serializable by default changes nothing but the number of tries."""
     name = PostgresUrl.parse(postgres_url).conninfo.rpartition("/")[2]

@@ -174,7 +174,8 @@ def test_the_migrator_migrates(fresh_database: FreshDatabase):
             DELETE FROM {realm.schema}.migration WHERE number > 4;
             DROP TABLE {realm.schema}.event;
             ALTER TABLE {realm.schema}.finished DROP COLUMN fingerprint;
-            ALTER TABLE {realm.schema}.worker DROP COLUMN vitals
+            ALTER TABLE {realm.schema}.worker DROP COLUMN vitals;
+            ALTER TABLE {realm.schema}.migration DROP COLUMN needs
         """)
         with closing(realm.app("migrator")) as app:
             applied = app.migrate()

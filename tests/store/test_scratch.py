@@ -11,6 +11,8 @@ from rowlock.store.ops import measure
 from rowlock.store.options import new_job
 from rowlock.store.scratch import left_behind, scratch
 
+pytestmark = pytest.mark.owner("makes schemas, and drops them")
+
 
 def test_it_is_apart_and_goes(any_url):
     """Jobs in it are not the user's, and when it ends nothing of it is there."""

@@ -154,8 +154,15 @@ def raise_storm(stage: Stage) -> Found:
 
 
 def fail_over(stage: Stage) -> Found:
-    for _ in range(FAILOVERS):
-        yield failover(stage.place(), before_seconds=3, away_seconds=1, after_seconds=3)
+    for standby, _ in itertools.product(("synchronous", "asynchronous"), range(FAILOVERS)):
+        found = failover(
+            stage.place(),
+            before_seconds=3,
+            away_seconds=1,
+            after_seconds=3,
+            is_synchronous=standby == "synchronous",
+        )
+        yield f"{standby} standby: {found}"
 
 
 def go_through_pooler(stage: Stage) -> Found:

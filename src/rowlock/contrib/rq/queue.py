@@ -70,7 +70,7 @@ class Queue:
         if not is_async:
             raise Unsupported("Queue(is_async=False)", "enqueue, and let the test call app.drain()")
         self.name = name
-        self.connection = app_of(connection)
+        self.connection: App = app_of(connection)
         self._timeout = TIMEOUT_DEFAULT if default_timeout is None else default_timeout
 
     def enqueue(self, f: Callable[..., Any] | str, *args: Any, **kwargs: Any) -> Job:

@@ -19,7 +19,7 @@ class Worker:
         listed = [queues] if isinstance(queues, Queue | str) else list(queues)
         self._names = [each.name if isinstance(each, Queue) else each for each in listed]
         apps = [each.connection for each in listed if isinstance(each, Queue)]
-        self.connection = app_of(connection or (apps[0] if apps else None))
+        self.connection: App = app_of(connection or (apps[0] if apps else None))
 
     def work(self, burst: bool = False, **_: Any) -> bool:
         """Run what is ready (`burst`), or until a signal comes; whether anything was run."""

@@ -18,7 +18,7 @@ from time import perf_counter
 
 from tests.mutants import SIMULATED
 from tests.simulation.plan import DISASTERS, THEMES, theme_of
-from tests.simulation.run import Report, simulate
+from tests.simulation.run import Report, simulate_one
 from tests.simulation.seeds import failed_before
 
 # What many seeds must have reached, or they have shown nothing.
@@ -62,14 +62,6 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def simulate_one(seed: int, mutant: str | None) -> Report:
-    """A simulation, by choice with a planted bug."""
-    if mutant is None:
-        return simulate(seed)
-    with SIMULATED[mutant]():
-        return simulate(seed)
-
-
 def _run_all(seeds: list[int], options: argparse.Namespace) -> int:
     began, done, status = perf_counter(), list[Report](), 0
     for report in _reports(seeds, options):
@@ -93,8 +85,12 @@ def _reports(seeds: list[int], options: argparse.Namespace) -> Iterator[Report]:
         for seed in seeds:
             yield simulate_one(seed, options.mutant)
         return
-    with ProcessPoolExecutor(options.processes, mp_context=get_context("spawn")) as pool:
+    pool = ProcessPoolExecutor(options.processes, mp_context=get_context("spawn"))
+    try:
         yield from pool.map(simulate_one, seeds, [options.mutant] * len(seeds))
+    finally:
+        # What is not wanted any more is not begun.
+        pool.shutdown(cancel_futures=True)
 
 
 def _tell(report: Report, options: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from random import Random
 
@@ -18,6 +18,7 @@ from tests.simulation.database import Database, Engine
 from tests.simulation.faults import Nemesis, SimulatedWeather
 from tests.simulation.loop import Host, SimulatedLoop
 from tests.simulation.machine import Child, Machine, settings_of
+from tests.mutants import SIMULATED
 from tests.simulation.plan import Plan, plan_of
 from tests.simulation.workload import CONTIGUOUS, Producer, tasks_of
 from tests.simulation.world import seeded, tear_down
@@ -172,6 +173,15 @@ class Simulation:
 
 def _fork(chance: Random) -> Random:
     return Random(chance.getrandbits(64))
+
+
+def simulate_one(seed: int, mutant: str | None) -> Report:
+    """As `simulate`, by choice with a planted bug.
+
+    Here, since another process can't find what stands in `__main__`.
+    """
+    with nullcontext() if mutant is None else SIMULATED[mutant]():
+        return simulate(seed)
 
 
 def simulate(seed: int) -> Report:

@@ -79,6 +79,14 @@ def test_what_is_hard_to_reach_is_reached():
     assert all(counts[name] > 0 for name in ("rescued", "leases lost", "started stale", "failed"))
 
 
+def test_seeds_are_run_in_several_processes():
+    """The sums of all of them are told, also for each hour with work."""
+    done = run("--theme", "alone", "--seeds", "2", "--processes", "2")
+
+    assert 0 == done.returncode, done.stderr
+    assert "2 seeds, 0 bad" in done.stdout
+
+
 @pytest.mark.parametrize("mutant", SIMULATED)
 def test_a_planted_bug_is_found(mutant):
     """Each by the first seeds of its theme; the command that repeats it is told."""

@@ -250,6 +250,16 @@ class TaskCall(Generic[P]):
         self._model: NewJob | None = None
 
     @property
+    def task(self) -> Task[P, Any]:
+        """Whose job it is."""
+        return self._task
+
+    @property
+    def chosen(self) -> EnqueueOptions:
+        """The options, but for the connection."""
+        return self._chosen
+
+    @property
     def conn(self) -> object | None:
         """The connection that its job is to be enqueued on."""
         return self._conn

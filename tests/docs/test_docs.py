@@ -75,6 +75,8 @@ def test_code_runs(page, place, request, monkeypatch, capsys):
             printed = capsys.readouterr().out
             if block.output is not None:
                 assert block.output == printed, f"{page.name}:{block.line}"
+        elif block.title is not None:
+            Path(block.title).write_text(block.text, "utf-8")
 
 
 def run_python(page: Page, block: Block, module: ModuleType) -> None:

@@ -1,5 +1,52 @@
-"""What tests of programs that use rowlock, and of rowlock itself, can lean on."""
+"""What tests of programs that use rowlock, and of rowlock itself, can lean on.
 
-from rowlock.testing.postgres import ThrowAwayPostgres
+Names are loaded when first used: pytest loads our plugin in every project, also where no test has
+to do with jobs.
+"""
 
-__all__ = ["ThrowAwayPostgres"]
+from __future__ import annotations
+
+# As type checkers read it, and without the price of `typing`.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rowlock.testing.clock import VirtualClock
+    from rowlock.testing.crash import rowlock_crash
+    from rowlock.testing.expect import assert_enqueued, enqueued, refute_enqueued
+    from rowlock.testing.postgres import ThrowAwayPostgres
+    from rowlock.testing.trial import AppUnderTest, tried
+
+__all__ = [
+    "AppUnderTest",
+    "ThrowAwayPostgres",
+    "VirtualClock",
+    "assert_enqueued",
+    "enqueued",
+    "refute_enqueued",
+    "rowlock_crash",
+    "tried",
+]
+
+_HOMES = {
+    "AppUnderTest": "trial",
+    "ThrowAwayPostgres": "postgres",
+    "VirtualClock": "clock",
+    "assert_enqueued": "expect",
+    "enqueued": "expect",
+    "refute_enqueued": "expect",
+    "rowlock_crash": "crash",
+    "tried": "trial",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    value: object = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

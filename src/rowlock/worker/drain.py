@@ -49,8 +49,15 @@ class CoroutineRunner(Protocol):
     def run(self, coro: Coroutine[Any, Any, T], /) -> T: ...
 
 
+class ProcessDied(BaseException):
+    """For tests: whoever hears of a step ends the process there, as far as its jobs can tell."""
+
+
 class Drain:
     """Claims, runs and settles jobs of an app's tasks."""
+
+    # Hears of each step of a run: after-claim, after-handler, before-settle, after-settle.
+    on_reached: Callable[[str, Lease], None] | None = None
 
     def __init__(
         self, store: Store, tasks: Tasks, *, state: Any, prepare: Prepare, request: DrainRequest
@@ -71,8 +78,10 @@ class Drain:
     def run(self) -> int:
         """Run what is ready; how many runs that were."""
         with self._beats, asyncio.Runner() as runner:
-            self._run_all(runner)
-            runner.run(self._store.engine.aclose_loop())
+            try:
+                self._run_all(runner)
+            finally:
+                runner.run(self._store.engine.aclose_loop())
         return self._done
 
     def _run_all(self, runner: CoroutineRunner) -> None:
@@ -82,6 +91,9 @@ class Drain:
                 while held:
                     self._run_one(held[0], runner)
                     self._let_go(held.pop(0))
+            except ProcessDied:
+                held.clear()
+                raise
             finally:
                 self._give_back(held)
 
@@ -94,6 +106,9 @@ class Drain:
                     while held:
                         await self._arun_one(held[0])
                         self._let_go(held.pop(0))
+                except ProcessDied:
+                    held.clear()
+                    raise
                 finally:
                     if held:
                         await asyncio.to_thread(self._give_back, held)
@@ -137,43 +152,57 @@ class Drain:
         for run in held:
             self._let_go(run)
 
+    def _reached(self, point: str, run: Run) -> None:
+        if self.on_reached is not None:
+            self.on_reached(point, run.lease)
+
     def _run_one(self, run: Run, runner: CoroutineRunner) -> None:
         task = run.task
+        self._reached("after-claim", run)
         run.started_at = time.monotonic()
         if task.is_async:
             notes = LoopNotes(self._store, run.lease)
             context = self._context(run, notes)
             outcome = runner.run(self._await(task, run, context, notes))
+            self._reached("after-handler", run)
         else:
             blocking = BlockingNotes(self._store, run.lease)
             context = self._context(run, blocking)
             outcome = self._call(task, run.lease, context)
+            self._reached("after-handler", run)
             _quietly_lost(blocking.flush)
         self._done += 1
         settlement = _settlement(run, outcome, context)
+        self._reached("before-settle", run)
         if run.success is not None:
             report_settled(replace(settlement, outcome=run.success), outcome)
         elif _quietly_lost(lambda: self._store.settle([settlement])):
             report([settlement])
+        self._reached("after-settle", run)
 
     async def _arun_one(self, run: Run) -> None:
         task = run.task
+        self._reached("after-claim", run)
         run.started_at = time.monotonic()
         if task.is_async:
             notes = LoopNotes(self._store, run.lease)
             context = self._context(run, notes)
             outcome = await self._await(task, run, context, notes)
+            self._reached("after-handler", run)
         else:
             blocking = BlockingNotes(self._store, run.lease)
             context = self._context(run, blocking)
             outcome = await asyncio.to_thread(self._call, task, run.lease, context)
+            self._reached("after-handler", run)
             await asyncio.to_thread(_quietly_lost, blocking.flush)
         self._done += 1
         settlement = _settlement(run, outcome, context)
+        self._reached("before-settle", run)
         if run.success is not None:
             report_settled(replace(settlement, outcome=run.success), outcome)
         elif await _aquietly_lost(self._store.asettle([settlement])):
             report([settlement])
+        self._reached("after-settle", run)
 
     def _task_of(self, lease: Lease) -> Task[..., Any]:
         task = self._tasks.find(lease.job.kind)

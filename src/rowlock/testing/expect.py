@@ -1,0 +1,225 @@
+"""Assertions on what was enqueued, and texts that tell what was enqueued instead."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rowlock import codec
+from rowlock.clock import duration_us
+from rowlock.config import SECOND_US
+from rowlock.errors import PayloadInvalid
+from rowlock.job import Job
+from rowlock.task import Task, TaskCall
+from rowlock.testing.trial import AppUnderTest, current
+
+SHOWN_MAX: Final = 5
+_PAGE: Final = 1000
+
+_Wanted = Task[..., Any] | TaskCall[...] | str
+
+
+def enqueued(task: _Wanted, /, **payload: object) -> list[Job]:
+    """The jobs that were enqueued in this test and fit, oldest first, whatever became of them.
+
+    Args:
+        task: A task, the name of a kind, or `task.using(...)`: then its options must fit as well.
+        payload: Fields that the payload must have; others may be there too.
+
+    Raises:
+        TypeError: The task has no such parameter.
+    """
+    app = current()
+    wanted = _wanted(app, task, payload)
+    return [job for job in _jobs_of(app, wanted.kind) if not wanted.misfits(job)]
+
+
+def assert_enqueued(task: _Wanted, /, **payload: object) -> Job:
+    """Assert that a job that fits was enqueued, see `enqueued`; the first of them.
+
+    Example:
+        signup("ada@example.com")
+        assert_enqueued(welcome, email="ada@example.com")
+        assert_enqueued(remind.using(delay=3600), email="ada@example.com")
+    """
+    __tracebackhide__ = True
+    app = current()
+    wanted = _wanted(app, task, payload)
+    jobs = _jobs_of(app, wanted.kind)
+    found = [job for job in jobs if not wanted.misfits(job)]
+    if not found:
+        raise AssertionError(_missing(wanted, jobs, app))
+    return found[0]
+
+
+def refute_enqueued(task: _Wanted, /, **payload: object) -> None:
+    """Assert that no job that fits was enqueued, see `enqueued`."""
+    __tracebackhide__ = True
+    app = current()
+    wanted = _wanted(app, task, payload)
+    found = [job for job in _jobs_of(app, wanted.kind) if not wanted.misfits(job)]
+    if found:
+        raise AssertionError(_unwanted(wanted, found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Misfit:
+    """A field that is not as it should be."""
+
+    name: str
+    expected: object
+    found: object
+
+    def __str__(self) -> str:
+        found = "is not there" if self.found is _ABSENT else f"found {self.found!r}"
+        return f"{self.name}: expected {self.expected!r}, {found}"
+
+
+_ABSENT: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What a job must be like."""
+
+    kind: str
+    payload: Mapping[str, object]
+    options: Mapping[str, Any]
+
+    def misfits(self, job: Job) -> list[_Misfit]:
+        """Every field of a job of this kind that is otherwise."""
+        fields = [
+            _Misfit(name, value, job.payload.get(name, _ABSENT))
+            for name, value in self.payload.items()
+            if name not in job.payload or value != job.payload[name]
+        ]
+        return fields + [
+            _Misfit(f"option {name}", value, found)
+            for name, value in self.options.items()
+            if not _fits(name, value, found := _option_of(job, name))
+        ]
+
+    def __str__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.payload.items())
+        return self.kind + (f".using({options})" if options else "") + f"({fields})"
+
+
+def _wanted(app: AppUnderTest, task: _Wanted, payload: Mapping[str, object]) -> _Expected:
+    options: dict[str, Any] = {}
+    if isinstance(task, TaskCall):
+        options = {name: value for name, value in task.chosen.items() if _is_chosen(name, value)}
+        task = task.task
+    kind = task if isinstance(task, str) else task.name
+    known = app.find(kind) if isinstance(task, str) else task
+    if known is not None:
+        _check_names(known, payload)
+    stored = {name: _stored(kind, name, value) for name, value in payload.items()}
+    return _Expected(kind, stored, options)
+
+
+def _is_chosen(name: str, value: object) -> bool:
+    # What `using` was not given stands there with these values; a key's hold is told by no job.
+    return name != "key_hold" and value not in (None, (), {})
+
+
+def _check_names(task: Task[..., Any], payload: Mapping[str, object]) -> None:
+    """A name that no job can have would fit none, and every `refute` would be content."""
+    schema = task.schema.json_schema()
+    if "additionalProperties" in schema and schema["additionalProperties"] is not False:
+        return
+    unknown = sorted(payload.keys() - schema["properties"].keys())
+    if unknown:
+        raise TypeError(
+            f"{task.name} has no parameter {', '.join(map(repr, unknown))}; "
+            f"it takes {', '.join(schema['properties']) or 'none'}"
+        )
+
+
+def _stored(kind: str, name: str, value: object) -> object:
+    """A value as a payload holds it; one that compares itself (`ANY`, `approx`) stays as it is."""
+    try:
+        stored: object = codec.decode(codec.encode_payload(kind, {name: value}))[name]
+    except PayloadInvalid:
+        return value
+    return stored
+
+
+def _option_of(job: Job, name: str) -> object:
+    match name:
+        case "delay":
+            return (job.run_at - job.created_at).total_seconds()
+        case _:
+            return getattr(job, name)
+
+
+def _fits(name: str, value: Any, found: Any) -> bool:
+    match name:
+        case "delay" | "keep":
+            us = duration_us(value, option=name)
+            return bool(found is not None and us == round(found * SECOND_US))
+        case "tags":
+            return set(value) <= set(found)
+        case "meta":
+            return all(item in found.items() for item in value.items())
+        case "id":
+            return bool(str(value) == found)
+        case _:
+            return bool(value == found)
+
+
+def _jobs_of(app: AppUnderTest, kind: str | None) -> list[Job]:
+    """All jobs of a kind that were enqueued, oldest first; of all kinds if it is None."""
+    found: dict[str, Job] = {}
+    cursor = None
+    while True:
+        page = app.list(kind=kind, limit=_PAGE, cursor=cursor)
+        found.update((job.id, job) for job in page)
+        if (cursor := page.next) is None:
+            break
+    for job in app.trial.sent.values():
+        # Those that are not kept are gone with their success.
+        if kind in (None, job.kind):
+            found.setdefault(job.id, job)
+    return sorted(found.values(), key=lambda job: (job.created_at, job.id))
+
+
+def _missing(wanted: _Expected, jobs: Sequence[Job], app: AppUnderTest) -> str:
+    lines = [f"no job was enqueued like {wanted}"]
+    if not jobs:
+        others = Counter(job.kind for job in _jobs_of(app, None))
+        told = ", ".join(f"{number} of {kind!r}" for kind, number in sorted(others.items()))
+        lines += ["", f"of this kind there is none; enqueued were: {told or 'no jobs at all'}"]
+        if app.find(wanted.kind) is None:
+            lines.append(f"the app has no task {wanted.kind!r}{app.nearest(wanted.kind)}")
+        return "\n".join(lines)
+    nearest = sorted(jobs, key=lambda job: len(wanted.misfits(job)))
+    lines += ["", f"{_counted(jobs)} of this kind, the most alike first:"]
+    for job in nearest[:SHOWN_MAX]:
+        lines.append(f"  {_told(job)}")
+        lines += [f"    {misfit}" for misfit in wanted.misfits(job)]
+    return "\n".join(lines + _rest(jobs))
+
+
+def _unwanted(wanted: _Expected, found: Sequence[Job]) -> str:
+    lines = [f"{_counted(found)} enqueued like {wanted}, and should not:"]
+    return "\n".join(lines + [f"  {_told(job)}" for job in found[:SHOWN_MAX]] + _rest(found))
+
+
+def _counted(jobs: Sequence[Job]) -> str:
+    return "1 job was" if len(jobs) == 1 else f"{len(jobs)} jobs were"
+
+
+def _rest(jobs: Sequence[Job]) -> list[str]:
+    left = len(jobs) - SHOWN_MAX
+    return [f"  and {left} more"] if left > 0 else []
+
+
+def _told(job: Job) -> str:
+    fields = ", ".join(f"{name}={value!r}" for name, value in job.payload.items())
+    return f"{job.kind}({fields}): {job.state} in {job.queue!r}"
+
+
+__all__ = ["SHOWN_MAX", "assert_enqueued", "enqueued", "refute_enqueued"]

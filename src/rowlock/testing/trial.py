@@ -1,0 +1,141 @@
+"""An app on trial: the user's own, on a database and a clock of the test's, for one test.
+
+1. It is the same object, so whatever holds it or its tasks takes part without being told. It has
+   another class for the time of the test, and its own store again afterwards.
+2. Inline, what is enqueued is run before the call returns; what handlers enqueue meanwhile is run
+   by the same drain, after them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowlock.app import App
+from rowlock.clock import Clock
+from rowlock.job import Job, Lease
+from rowlock.store import NewJob
+from rowlock.worker.drain import Drain
+
+OnReached = Callable[[str, Lease], None]
+
+
+@dataclass(slots=True)
+class Trial:
+    """What a test knows of its app."""
+
+    is_inline: bool = False
+    is_draining: bool = False
+    # By id, in their order: a job that is not kept leaves no row.
+    sent: dict[str, Job] = field(default_factory=dict[str, Job])
+    # Hears of every step of a run, and may end the process there.
+    on_reached: OnReached | None = None
+
+    @contextmanager
+    def draining(self) -> Iterator[None]:
+        was, self.is_draining = self.is_draining, True
+        try:
+            yield
+        finally:
+            self.is_draining = was
+
+
+class AppUnderTest(App):
+    """An `App` that a test looks at; made by `tried` of any app."""
+
+    trial: Trial
+
+    def send(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
+        answers = super().send(jobs, conn=conn)
+        if self._is_run_now(answers, conn):
+            self._drain_here()
+        return answers
+
+    async def asend(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
+        answers = await super().asend(jobs, conn=conn)
+        if self._is_run_now(answers, conn):
+            await self.adrain()
+        return answers
+
+    def drain(self, queues: Sequence[str] | None = None, *, limit: int | None = None) -> int:
+        with self.trial.draining():
+            return super().drain(queues, limit=limit)
+
+    async def adrain(self, queues: Sequence[str] | None = None, *, limit: int | None = None) -> int:
+        with self.trial.draining():
+            return await super().adrain(queues, limit=limit)
+
+    def _is_run_now(self, answers: Sequence[Job], conn: object | None) -> bool:
+        # On a connection of the caller's own they are not there before its COMMIT.
+        if conn is not None:
+            return False
+        self.trial.sent.update((job.id, job) for job in answers if job.created)
+        return self.trial.is_inline and not self.trial.is_draining
+
+    def _drain_here(self) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self.drain()
+        else:
+            # A blocking call of a coroutine: no other loop can be run in its thread.
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(self.drain).result()
+
+    def _drain(self, queues: Sequence[str] | None, limit: int | None) -> Drain:
+        drain = super()._drain(queues, limit)
+        drain.on_reached = self.trial.on_reached
+        return drain
+
+
+@contextmanager
+def tried(
+    app: App, url: str, *, clock: Clock | None = None, inline: bool = False
+) -> Iterator[AppUnderTest]:
+    """Put an app on trial: on another database and clock for as long as the block lasts.
+
+    Args:
+        url: The test's database; its tables are made if they are not there.
+        clock: None: the app's own.
+        inline: Run what is enqueued before the call returns.
+    """
+    kind, before = type(app), (app.store, app._url, app._clock)
+    # Tasks that the test itself defines are gone with it.
+    tasks = dict(app._tasks)
+    tested = _on_trial(app, kind)
+    tested.trial = Trial(is_inline=inline)
+    app._clock = clock or app._clock
+    app.use_database(url)
+    app.migrate()
+    _trials.append(tested)
+    try:
+        yield tested
+    finally:
+        _trials.remove(tested)
+        app.close()
+        app.__class__ = kind
+        app.store, app._url, app._clock = before
+        app._tasks = tasks
+
+
+def _on_trial(app: App, kind: type[App]) -> AppUnderTest:
+    # A class of the user's own stays below: its methods are those that are tested.
+    mixed: Any = AppUnderTest if kind is App else type(kind.__name__, (AppUnderTest, kind), {})
+    app.__class__ = mixed
+    assert isinstance(app, AppUnderTest)
+    return app
+
+
+# Those of the running test; the last one is meant where none is named.
+_trials: list[AppUnderTest] = []
+
+
+def current() -> AppUnderTest:
+    """The app of the running test."""
+    if not _trials:
+        raise RuntimeError("no app is on trial: the test must use the fixture `rowlock_app`")
+    return _trials[-1]

@@ -1,0 +1,275 @@
+"""The fixtures that users of pytest get: an app on trial, its clock, and processes that die."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from datetime import timedelta
+from unittest.mock import ANY
+
+import pytest
+
+import rowlock
+from rowlock import JobState
+from rowlock.testing import (
+    AppUnderTest,
+    VirtualClock,
+    assert_enqueued,
+    enqueued,
+    refute_enqueued,
+    rowlock_crash,
+    tried,
+)
+from rowlock.testing.trial import current
+
+seen: list[str] = []
+app = rowlock.App("sqlite:///never-opened.db")
+
+
+@dataclasses.dataclass
+class Address:
+    street: str
+    number: int
+
+
+@app.task(retry=rowlock.retry.fixed(60), max_attempts=3)
+def plain(name: str, count: int = 1) -> None:
+    seen.append(name)
+    if name == "fails":
+        raise ValueError(name)
+
+
+@app.task(keep=0)
+async def brief(ctx: rowlock.Context, name: str) -> None:
+    seen.append(name)
+    if name == "parent":
+        ctx.log("a line")
+        await plain.aenqueue(name="child")
+
+
+@app.task
+def deliver(to: Address) -> None: ...
+
+
+@app.task(cron="0 * * * *")
+def hourly() -> None:
+    seen.append("hourly")
+
+
+@pytest.fixture
+def rowlock_target() -> rowlock.App:
+    seen.clear()
+    return app
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def rowlock_url(request: pytest.FixtureRequest) -> str:
+    return request.getfixturevalue(f"{request.param}_url")
+
+
+def test_it_is_the_same_app_on_another_database(rowlock_app, rowlock_url):
+    """Whoever holds the app or a task of it takes part; and it is the test's app everywhere."""
+    job = plain.enqueue(name="a")
+
+    assert (app, True) == (rowlock_app, isinstance(app, AppUnderTest))
+    assert (rowlock_url, app) == (app.url, current())
+    assert "a" == rowlock_app.get(job.id).payload["name"]
+
+
+def test_an_app_is_what_it_was_afterwards(sqlite_url):
+    """Its class, its database and its clock; a class of the user's own is one on trial as well."""
+
+    class Own(rowlock.App):
+        def greeting(self) -> str:
+            return f"of {type(self).__name__}"
+
+    own = Own("sqlite:///never-opened.db")
+    store = own.store
+    with tried(own, sqlite_url, clock=VirtualClock()) as tested:
+        assert ("of Own", True) == (tested.greeting(), isinstance(own, AppUnderTest))
+
+    assert (Own, store, "sqlite:///never-opened.db") == (type(own), own.store, own.url)
+    with pytest.raises(RuntimeError, match="rowlock_app"):
+        current()
+
+
+def test_fields_and_options_are_compared(rowlock_app):
+    """Those that are named; in the words of the enqueue, as the payload holds them."""
+    plain.using(
+        queue="mail", delay=60, key="k", tags=["x", "y"], meta={"a": 1, "b": 2}, priority=5
+    ).enqueue(name="a", count=2)
+    deliver.enqueue(to=Address("Main", 1))
+
+    job = assert_enqueued(plain.using(queue="mail", delay=timedelta(minutes=1)), name="a")
+    assert [job] == enqueued("plain", count=2) == enqueued(plain, name=ANY)
+    assert_enqueued(plain.using(key="k", tags=["y"], meta={"b": 2}, priority=5))
+    assert_enqueued(deliver, to=Address("Main", 1))
+    refute_enqueued(plain, name="b")
+    refute_enqueued(plain.using(delay=61))
+    refute_enqueued(plain.using(tags=["z"]))
+    refute_enqueued(deliver, to=Address("Main", 2))
+
+
+def test_what_is_not_kept_was_enqueued_all_the_same(rowlock_app):
+    """A job whose row is gone with its success is still found, and so is what it enqueued."""
+    brief.enqueue(name="parent")
+    rowlock_app.drain()
+
+    assert_enqueued(brief, name="parent")
+    assert JobState.SUCCEEDED == assert_enqueued(plain, name="child").state
+
+
+@pytest.mark.parametrize("check", [assert_enqueued, refute_enqueued, enqueued])
+def test_a_misspelt_name_is_a_mistake(rowlock_app, check):
+    """Else it would fit no job, and nothing would tell."""
+    with pytest.raises(TypeError, match="plain has no parameter 'nmae'; it takes name, count"):
+        check(plain, nmae="a")
+
+
+def test_the_text_tells_what_was_enqueued_instead(rowlock_app):
+    """The most alike first, with each field that differs."""
+    plain.enqueue(name="a", count=2)
+    plain.using(queue="mail").enqueue(name="b")
+    with pytest.raises(AssertionError) as caught:
+        assert_enqueued(plain.using(queue="mail"), name="c", count=2)
+
+    assert (
+        "no job was enqueued like plain.using(queue='mail')(name='c', count=2)\n\n"
+        "2 jobs were of this kind, the most alike first:\n"
+        "  plain(name='a', count=2): ready in 'default'\n"
+        "    name: expected 'c', found 'a'\n"
+        "    option queue: expected 'mail', found 'default'\n"
+        "  plain(name='b'): ready in 'mail'\n"
+        "    name: expected 'c', found 'b'\n"
+        "    count: expected 2, is not there"
+    ) == str(caught.value)
+
+
+def test_the_text_tells_of_other_kinds(rowlock_app):
+    """Where there is none of the kind at all, and where the name may be wrong."""
+    plain.enqueue(name="a")
+    with pytest.raises(AssertionError) as none:
+        assert_enqueued(deliver)
+    with pytest.raises(AssertionError) as unknown:
+        assert_enqueued("plane")
+
+    assert "there is none; enqueued were: 1 of 'plain'" in str(none.value)
+    assert "the app has no task 'plane'; did you mean 'plain'?" in str(unknown.value)
+
+
+def test_what_should_not_be_there_is_shown(rowlock_app):
+    """Some of it, and how many there are."""
+    rowlock_app.enqueue_many([plain.job(name=f"n{number}") for number in range(7)])
+    with pytest.raises(AssertionError) as caught:
+        refute_enqueued(plain)
+
+    lines = str(caught.value).splitlines()
+    assert "7 jobs were enqueued like plain(), and should not:" == lines[0]
+    assert ("  plain(name='n0'): ready in 'default'", "  and 2 more") == (lines[1], lines[-1])
+
+
+@pytest.mark.rowlock(mode="inline")
+def test_inline_jobs_are_run_at_once(rowlock_app):
+    """And what they enqueue, after them; in a coroutine too, by either call."""
+
+    async def enqueue() -> None:
+        await brief.aenqueue(name="awaited")
+        plain.enqueue(name="blocking")
+        await rowlock_app.aclose()
+
+    brief.enqueue(name="parent")
+    asyncio.run(enqueue())
+
+    assert ["parent", "child", "awaited", "blocking"] == seen
+
+
+def test_retries_delays_and_schedules_run_at_their_time(rowlock_app, rowlock_clock):
+    """Each when it is due, and afterwards so much time has passed."""
+    start = rowlock_clock.now
+    plain.enqueue(name="fails")
+    plain.using(delay=5400).enqueue(name="late")
+    runs = rowlock_clock.run_for(timedelta(hours=2))
+
+    assert ["fails"] * 3 + ["hourly", "late", "hourly"] == seen
+    assert (6, start + timedelta(hours=2)) == (runs, rowlock_clock.now)
+    assert JobState.DEAD == enqueued(plain, name="fails")[0].state
+
+
+def test_all_that_waits_is_run(rowlock_app, rowlock_clock):
+    """However far away; but no schedule is fired, for that would never end."""
+    plain.using(delay=timedelta(days=365)).enqueue(name="late")
+
+    async def run() -> int:
+        runs = await rowlock_clock.arun_all()
+        await rowlock_app.aclose()
+        return runs
+
+    assert (1, ["late"]) == (asyncio.run(run()), seen)
+    assert 0 == rowlock_clock.run_all()
+
+
+def test_a_loop_of_jobs_is_noticed(rowlock_app, rowlock_clock, monkeypatch):
+    """A job that always enqueues another would run for ever."""
+    monkeypatch.setattr("rowlock.testing.clock.RUNS_MAX", 20)
+
+    @rowlock_app.task
+    def forever() -> None:
+        forever.enqueue()
+
+    forever.enqueue()
+    with pytest.raises(AssertionError, match="is it a loop"):
+        rowlock_clock.run_all()
+
+
+@pytest.fixture(params=["blocking", "async"])
+def drain(request, rowlock_app):
+    """Drains the app."""
+
+    async def adrain() -> int:
+        try:
+            return await rowlock_app.adrain()
+        finally:
+            await rowlock_app.aclose()
+
+    return rowlock_app.drain if request.param == "blocking" else lambda: asyncio.run(adrain())
+
+
+@pytest.mark.parametrize("task", [plain, brief])
+@pytest.mark.parametrize("point", ["after-claim", "after-handler", "before-settle"])
+def test_a_run_that_dies_is_run_again(rowlock_app, rowlock_clock, drain, task, point):
+    """Its job is leased until the lease is over, then its next attempt begins."""
+    task.enqueue(name="a")
+    job = task.using(keep=None).enqueue(name="b")
+    rowlock_app.drain(limit=1)
+    with rowlock_crash(point, task):
+        drain()
+
+    assert JobState.RUNNING == rowlock_app.get(job.id).state
+    assert 0 == drain()
+    rowlock_clock.advance(31)
+    assert 1 == drain()
+    found = rowlock_app.get(job.id)
+    assert ["a", "b"] == list(dict.fromkeys(seen))
+    assert (1 if point == "after-claim" else 2) == seen.count("b")
+    assert (JobState.SUCCEEDED, 2, 1) == (found.state, found.attempt, len(found.errors))
+
+
+def test_what_is_settled_is_not_run_again(rowlock_app, rowlock_clock):
+    """A process that dies after that has done its job; what waited behind it is run later."""
+    jobs = [plain.enqueue(name="a"), plain.enqueue(name="b")]
+    with rowlock_crash("after-settle"):
+        rowlock_app.drain()
+
+    assert [JobState.SUCCEEDED, JobState.RUNNING] == [rowlock_app.get(job.id).state for job in jobs]
+    assert 1 == rowlock_clock.run_for(60)
+    assert ["a", "b"] == seen
+
+
+def test_a_crash_that_does_not_come_is_a_failure(rowlock_app):
+    """A test that shows nothing must not pass; nor must a point that there is not."""
+    brief.enqueue(name="a")
+    missed = pytest.raises(AssertionError, match="no job of 'plain' came to 'after-handler'")
+    with missed, rowlock_crash("after-handler", plain):
+        rowlock_app.drain()
+    with pytest.raises(ValueError, match="'nowhere' is none of after-claim"):
+        rowlock_crash("nowhere").__enter__()

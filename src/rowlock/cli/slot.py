@@ -261,7 +261,7 @@ class Server:
         return outcome or Failed("LeaseLost", "another runs it now")
 
     async def _await(self, run: Run, context: Context) -> Outcome | None:
-        run.handle = asyncio.current_task()
+        run.handle, run.has_begun = asyncio.current_task(), True
         self._begin(run, asyncio.get_running_loop())
         try:
             return await await_handler(run, context)

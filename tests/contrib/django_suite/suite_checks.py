@@ -140,6 +140,8 @@ class Admin(TestCase):
         self.assertRedirects(answer, "/jobs/", fetch_redirect_response=False)
         with override_settings(ROWLOCK={}):
             self.assertNotContains(self.client.get("/admin/"), "/admin/rowlock/dashboard/")
+            self.assertEqual(404, self.client.get("/admin/rowlock/dashboard/").status_code)
+        self.assertEqual(404, self.client.get("/admin/rowlock/dashboard/1/change/").status_code)
 
 
 class Migrations(TransactionTestCase):

@@ -235,3 +235,14 @@ class Committed(TransactionTestCase):
         self.assertEqual(result.id, confirm.get_result(result.id).id)
         self.assertEqual(1, app.drain())
         self.assertEqual(1, app.retry_dead().retried + len(app.list(state="succeeded").jobs))
+
+    def test_bell(self):
+        """A doorbell that can't be rung fails nothing: the job is committed by then."""
+        engine = app.store.engine
+        if connection.vendor == "sqlite":
+            self.assertEqual([], connection.run_on_commit)  # There the log file is the bell.
+            return
+        self.addCleanup(setattr, engine, "schema", engine.schema)
+        engine.schema = "x" * 70  # No channel can have such a name.
+        with self.assertLogs("rowlock.bell", "WARNING"):
+            engine.ring(frozenset({"mail"}))

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from django.conf import settings
 from django.contrib import admin
-from django.http import HttpResponseRedirect
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpResponseRedirect
+from django.urls import path
 
 from rowlock.contrib.django.models import Dashboard
 
@@ -17,7 +19,12 @@ else:
 
 
 class DashboardAdmin(_Admin):
-    """Nothing to add or change here: its list is the dashboard."""
+    """Nothing to list, add or change here: its only page leads to the dashboard."""
+
+    def get_urls(self) -> list[Any]:
+        """The one page."""
+        view = self.admin_site.admin_view(self.changelist_view)
+        return [path("", view, name="rowlock_dashboard_changelist")]
 
     def has_module_permission(self, request: Any) -> bool:
         """Whether the link is shown."""
@@ -29,9 +36,11 @@ class DashboardAdmin(_Admin):
 
     def changelist_view(self, request: Any, extra_context: Any = None) -> Any:
         """Go to the dashboard."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
         url = _url()
-        if url is None or not self.has_view_permission(request):
-            return super().changelist_view(request, extra_context)
+        if url is None:
+            raise Http404("ROWLOCK['DASHBOARD_URL'] is not set")
         return HttpResponseRedirect(url)
 
 

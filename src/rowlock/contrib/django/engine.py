@@ -9,13 +9,14 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections, transaction
+from django.db import Error, connections, transaction
 
 from rowlock.clock import Clock, SystemClock
 from rowlock.contrib.django.address import database_url
@@ -29,6 +30,8 @@ from rowlock.store.steps import Begin, Commit, Op, Rows, Statement, Step, Steps,
 from rowlock.store.text import Dialect, ParameterStyle
 
 T = TypeVar("T")
+
+logger: logging.Logger = logging.getLogger("rowlock.bell")
 
 _DIALECTS = {"sqlite": Dialect.SQLITE, "postgresql": Dialect.POSTGRES}
 
@@ -75,8 +78,13 @@ class DjangoEngine:
 
     def ring(self, queues: frozenset[str]) -> None:
         """Wake the workers, once the jobs are committed."""
-        if self._notify:
+        if not self._notify:
+            return
+        try:
             self.run(_ring(self.schema, sorted(set(map(bell_text, queues)))))
+        except Error as error:
+            # The jobs are committed, and workers poll: say it, and go on.
+            logger.warning("the doorbell could not be rung: %s", error)
 
     def notifications(self) -> AsyncIterator[str | None]:
         raise ImproperlyConfigured("a worker has connections of its own: manage.py rowlock worker")

@@ -68,6 +68,7 @@ class Sender(Protocol):
     def keep_dead_us(self) -> int | None: ...
     def send(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]: ...
     async def asend(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]: ...
+    def follow(self, job: NewJob) -> NewJob: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +286,8 @@ def prepare_follow_up(task: Any, payload: dict[str, Any]) -> NewJob:
     """The job of `ctx.enqueue_on_success`."""
     if not isinstance(task, Task | TaskCall):
         raise OptionInvalid("task", f"must be a task or task.using(...), not {task!r}")
-    return task.job(**payload)
+    sender = (task if isinstance(task, Task) else task._task).sender
+    return sender.follow(task.job(**payload))
 
 
 class TaskDecorator(Protocol):
@@ -297,11 +299,16 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
+# From a task, another function in the place of its own.
+Wrap = Callable[[Task[..., Any]], Callable[..., Any]]
+
+
 class Tasks:
     """A collection of tasks; `app.include(tasks)` makes them an app's."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task[..., Any]] = {}
+        self._wraps: list[Wrap] = []
 
     @overload
     def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
@@ -386,8 +393,21 @@ class Tasks:
             raise OptionInvalid(
                 "name", f"there is a task {task.name!r} already: give one of them another name"
             )
-        self._tasks[task.name] = task
+        if known is None:
+            self._tasks[task.name] = task
+            for wrap in self._wraps:
+                task.function = wrap(task)
         return task
+
+    def surround(self, wrap: Wrap) -> None:
+        """Wrap every task's function, of tasks to come too; for what looks on from around it."""
+        self._wraps.append(wrap)
+        for task in self:
+            task.function = wrap(task)
+
+    def follow(self, job: NewJob) -> NewJob:
+        """A job of `ctx.enqueue_on_success`, as it is to be written; for what marks jobs."""
+        return job
 
     def find(self, kind: str) -> Task[..., Any] | None:
         """The task of a kind; None if it is not known here."""

@@ -193,7 +193,7 @@ def test_public_names_are_documented():
         (
             rowlock.App,
             "library.md",
-            {"send", "prepare", "state", "is_strict", "keep_dead_us", "nearest", "task"}
+            {"send", "follow", "prepare", "state", "is_strict", "keep_dead_us", "nearest", "task"}
             | {"scheduled"},
         ),
         (rowlock.TaskCall, "library.md", set()),

@@ -37,6 +37,17 @@ def success(result: object) -> Succeeded:
     return Succeeded(text, problem)
 
 
+def is_last(error: BaseException, *, attempt: int, max_attempts: int) -> bool:
+    """Whether a run that ended by this exception is its job's last one."""
+    match error:
+        case Release() | asyncio.CancelledError():
+            return False
+        case Fail() | Cancel():
+            return True
+        case _:
+            return attempt >= max_attempts
+
+
 def outcome_of(error: BaseException, task: Task[..., Any], *, attempt: int) -> Outcome:
     """The outcome of a run that ended by an exception."""
     match error:

@@ -63,6 +63,11 @@ def running(lease: Lease) -> Iterator[None]:
         _running.reset(before)
 
 
+def running_lease() -> Lease | None:
+    """The lease of the job whose handler asks; None outside of one."""
+    return _running.get()
+
+
 def running_fields() -> dict[str, Any]:
     """The fields of the job whose handler asks; empty outside of one."""
     lease = _running.get()

@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from django.utils import timezone
 
-from rowlock.context import Cancel, Fail, Release
 from rowlock.contrib.django.flavour import (
     TaskContext,
     TaskError,
@@ -18,6 +17,7 @@ from rowlock.contrib.django.flavour import (
 )
 from rowlock.contrib.django.results import result_of
 from rowlock.job import Job
+from rowlock.worker.outcome import is_last
 
 
 class Executing:
@@ -51,11 +51,15 @@ class Executing:
     ) -> None:
         if error is None:
             self._finish(TaskResultStatus.SUCCESSFUL)
-        elif is_last(error, self._job):
+        elif self._is_last(error):
             trace = "".join(format_exception(error))
             path = f"{type(error).__module__}.{type(error).__qualname__}"
             self._result.errors.append(TaskError(exception_class_path=path, traceback=trace))
             self._finish(TaskResultStatus.FAILED)
+
+    def _is_last(self, error: BaseException) -> bool:
+        job = self._job
+        return is_last(error, attempt=job.attempt, max_attempts=job.max_attempts)
 
     def _finish(self, status: Any) -> None:
         self._set("finished_at", timezone.now())
@@ -65,10 +69,3 @@ class Executing:
     def _set(self, name: str, value: object) -> None:
         # Django's results are frozen for users, not for backends.
         object.__setattr__(self._result, name, value)
-
-
-def is_last(error: BaseException, job: Job) -> bool:
-    """Whether a run that ended so was its job's last."""
-    if isinstance(error, Release) or not isinstance(error, Exception):
-        return False
-    return isinstance(error, Fail | Cancel) or job.attempt >= job.max_attempts

@@ -38,6 +38,7 @@ class DjangoApp(App):
             schema=settings.schema,
             keep_dead=settings.keep_dead,
         )
+        self.surround(lambda task: with_fresh_connections(task.function))
 
     @property
     def settings(self) -> RowlockSettings:
@@ -55,12 +56,6 @@ class DjangoApp(App):
         engine = DjangoEngine(chosen.database, schema=chosen.schema, notify=chosen.notify)
         self.store: Store = Store(engine)
         self._url = url
-
-    def _register(self, task: Task[..., Any]) -> Task[..., Any]:
-        if self.find(task.name) is not task:
-            super()._register(task)
-            task.function = with_fresh_connections(task.function)
-        return task
 
     def take(self, tasks: Iterable[Task[..., Any]]) -> None:
         """Make tasks this app's."""

@@ -1,0 +1,109 @@
+"""What looks on from around: enqueues, and the runs of handlers. Nothing of it costs who has none.
+
+A tool is told of each enqueue and each run of an app by entering its blocks; OpenTelemetry's and
+Sentry's are such tools.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from rowlock import codec
+from rowlock.app import App
+from rowlock.job import Job, Lease
+from rowlock.store import NewJob
+from rowlock.task import Task
+from rowlock.worker.report import running_lease
+
+
+class Tool(Protocol):
+    """Enters a block around each enqueue and each run."""
+
+    def sending(self, jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
+        """Around an enqueue; the block gets the jobs as they are to be written."""
+        ...
+
+    def running(self, lease: Lease) -> AbstractContextManager[object]:
+        """Around a run of a handler, which may raise."""
+        ...
+
+    def marks(self) -> Mapping[str, object]:
+        """What a job that is made here and now gets in `meta`."""
+        ...
+
+
+def install(app: App, tool: Tool) -> None:
+    """Have a tool look on at all that an app enqueues and runs, from now on."""
+    send, asend, follow = app.send, app.asend, app.follow
+
+    def sent(jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
+        with tool.sending(jobs) as marked:
+            return send(marked, conn=conn)
+
+    async def asent(jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
+        with tool.sending(jobs) as marked:
+            return await asend(marked, conn=conn)
+
+    def followed(job: NewJob) -> NewJob:
+        return follow(job.marked(tool.marks()))
+
+    # On this app alone, so that the others, and those without a tool, are as they were.
+    app.send = sent  # type: ignore[method-assign]
+    app.asend = asent  # type: ignore[method-assign]
+    app.follow = followed  # type: ignore[method-assign]
+    # A handler may call its own task, or another's, as the function that it is.
+    inside: ContextVar[Lease | None] = ContextVar("rowlock_inside", default=None)
+    app.surround(lambda task: _surrounded(task, tool, inside))
+
+
+def _surrounded(
+    task: Task[..., Any], tool: Tool, inside: ContextVar[Lease | None]
+) -> Callable[..., Any]:
+    function = task.function
+
+    def entered() -> Lease | None:
+        """The lease that this call is the run of, if it is one."""
+        lease = running_lease()
+        is_run = lease is not None and lease.row is not None and lease.row.kind == task.name
+        if not is_run or inside.get() is lease:
+            return None
+        inside.set(lease)
+        return lease
+
+    if task.is_async:
+
+        @functools.wraps(function)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            lease = entered()
+            if lease is None:
+                return await function(*args, **kwargs)
+            with tool.running(lease):
+                return await function(*args, **kwargs)
+
+        return awaited
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        lease = entered()
+        if lease is None:
+            return function(*args, **kwargs)
+        with tool.running(lease):
+            return function(*args, **kwargs)
+
+    return called
+
+
+def meta_of(lease: Lease) -> dict[str, Any]:
+    """What is in `meta` of a leased job; nothing, if that can't be read."""
+    assert lease.row is not None
+    if not lease.row.meta:
+        return {}
+    try:
+        meta = codec.decode(lease.row.meta)
+    except ValueError:
+        return {}
+    return meta if isinstance(meta, dict) else {}

@@ -1,0 +1,123 @@
+"""Failures and traces at Sentry: a run is a transaction of its own, with its job's name and fields.
+
+    import sentry_sdk
+
+    from rowlock.contrib.sentry import instrument
+
+    sentry_sdk.init(dsn=...)
+    instrument(app)
+
+It needs the extra `sentry`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+import sentry_sdk
+from sentry_sdk.integrations.logging import ignore_logger
+from sentry_sdk.utils import event_from_exception
+
+from rowlock import config
+from rowlock.app import App
+from rowlock.context import Cancel, Release
+from rowlock.contrib.around import install, meta_of
+from rowlock.job import JobRow, Lease
+from rowlock.store import NewJob
+from rowlock.worker.outcome import is_last
+from rowlock.worker.report import fields_of
+
+# Where `meta` has what Sentry hands on.
+MARK = "sentry"
+_ORIGIN = "auto.queue.rowlock"
+# A run that ended so has not failed.
+_NO_FAILURE = (Release, Cancel, asyncio.CancelledError)
+
+
+def instrument(app: App, *, failures: Literal["all", "last"] = "all") -> None:
+    """Tell Sentry of all that an app enqueues and runs.
+
+    Args:
+        failures: Which failures become events: of all attempts, or only of the last one, after
+            which the job is dead.
+    """
+    # What it logs of failures would be a second event of each.
+    ignore_logger("rowlock.worker")
+    install(app, _Sentry(only_last=failures == "last"))
+
+
+class _Sentry:
+    """Scopes, transactions and events of one app."""
+
+    def __init__(self, *, only_last: bool) -> None:
+        self._only_last = only_last
+
+    def marks(self) -> Mapping[str, object]:
+        """What continues the trace that is current."""
+        told = {
+            "sentry-trace": sentry_sdk.get_traceparent(),
+            "baggage": sentry_sdk.get_baggage(),
+        }
+        known = {name: value for name, value in told.items() if value}
+        return {MARK: known} if known else {}
+
+    @contextmanager
+    def sending(self, jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+        """A span of what the program is doing, if that is traced."""
+        names = sorted({job.queue for job in jobs})
+        with sentry_sdk.start_span(
+            op="queue.publish", name=", ".join(names), origin=_ORIGIN
+        ) as span:
+            if len(names) == 1:
+                span.set_data("messaging.destination.name", names[0])
+            if len(jobs) == 1:
+                span.set_data("messaging.message.id", jobs[0].id)
+            yield [job.marked(self.marks()) for job in jobs]
+
+    @contextmanager
+    def running(self, lease: Lease) -> Iterator[None]:
+        """A transaction, and a scope of its own for whatever the handler tells Sentry."""
+        row = lease.row
+        assert row is not None
+        with sentry_sdk.isolation_scope() as scope:
+            scope.clear_breadcrumbs()
+            scope.set_context("rowlock", fields_of(lease))
+            for name in ("kind", "queue"):
+                scope.set_tag(f"rowlock.{name}", getattr(row, name))
+            headers = meta_of(lease).get(MARK)
+            transaction = sentry_sdk.continue_trace(
+                headers if isinstance(headers, dict) else {},
+                op="queue.process",
+                name=row.kind,
+                source="task",
+                origin=_ORIGIN,
+            )
+            with sentry_sdk.start_transaction(transaction) as span:
+                span.set_data("messaging.destination.name", row.queue)
+                span.set_data("messaging.message.id", lease.id)
+                span.set_data("messaging.message.retry.count", max(0, row.attempt - 1))
+                span.set_status("ok")
+                try:
+                    yield
+                except _NO_FAILURE:
+                    span.set_status("cancelled")
+                    raise
+                except BaseException as error:
+                    span.set_status("internal_error")
+                    self._tell(error, row)
+                    raise
+
+    def _tell(self, error: BaseException, row: JobRow) -> None:
+        most = row.max_attempts or config.MAX_ATTEMPTS_DEFAULT
+        if self._only_last and not is_last(error, attempt=row.attempt, max_attempts=most):
+            return
+        client = sentry_sdk.get_client()
+        event, hint = event_from_exception(
+            error,
+            client_options=client.options,
+            mechanism={"type": "rowlock", "handled": False},
+        )
+        sentry_sdk.capture_event(event, hint=hint)

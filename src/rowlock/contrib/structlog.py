@@ -1,0 +1,23 @@
+"""structlog: the fields of the job whose handler logs.
+
+structlog.configure(processors=[add_job_fields, ..., structlog.processors.JSONRenderer()])
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from rowlock.worker.report import running_fields
+
+
+def add_job_fields(
+    logger: Any, method_name: str, event_dict: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """A processor: adds `job_id`, `kind`, `queue`, `attempt` and `worker`, inside of a handler.
+
+    What the event says itself stays as it is.
+    """
+    for name, value in running_fields().items():
+        event_dict.setdefault(name, value)
+    return event_dict

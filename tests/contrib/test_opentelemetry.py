@@ -1,0 +1,228 @@
+"""Spans and measures of enqueues and runs, as the SDK's exporters in memory have them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+import rowlock
+from rowlock.contrib.opentelemetry import instrument
+from tests.worker.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+class Telemetry:
+    """An app of some tasks, and what was told of it."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.reader = InMemoryMetricReader()
+        meters = MeterProvider([self.reader])
+        self.app = rowlock.App(url)
+        self.app.migrate()
+        self.seen: list[int] = []
+
+        # One before and one after: both are traced.
+        @self.app.task(queue="mail", max_attempts=1)
+        def send(to: str) -> None:
+            self.seen.append(trace.get_current_span().get_span_context().span_id)
+            if to == "nobody":
+                raise ConnectionError("no answer")
+            if to == "later":
+                raise rowlock.Cancel("not today")
+
+        instrument(self.app, tracer_provider=self.tracers, meter_provider=meters, **options)
+
+        @self.app.task
+        async def fetch(ctx: rowlock.Context, url: str) -> None:
+            send("the function itself")
+            ctx.enqueue_on_success(send, to=url)
+
+        self.send, self.fetch = send, fetch
+
+    def spans(self, kind: SpanKind) -> list[ReadableSpan]:
+        return [span for span in self.exporter.get_finished_spans() if span.kind is kind]
+
+    def figures(self) -> dict[tuple[str, str, str | None], float]:
+        """What was measured: by name, queue and error; of times, how many."""
+        told = self.reader.get_metrics_data()
+        assert told is not None
+        return {
+            (
+                metric.name,
+                str(point.attributes["messaging.destination.name"]),
+                point.attributes.get("error.type"),
+            ): getattr(point, "count", None) or point.value
+            for resource in told.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            for point in metric.data.data_points
+        }
+
+
+@pytest.fixture
+def telemetry(any_url: str) -> Iterator[Telemetry]:
+    made = Telemetry(any_url)
+    yield made
+    made.app.close()
+
+
+def place(context: trace.SpanContext) -> tuple[int, int]:
+    """Which span it is, wherever it was told of."""
+    return context.trace_id, context.span_id
+
+
+def test_runs_are_linked_to_their_enqueue(telemetry):
+    """A run has a trace of its own, with a link to the span that enqueued its job."""
+    with telemetry.tracers.get_tracer("shop").start_as_current_span("request") as request:
+        job = telemetry.send.enqueue(to="ada")
+    telemetry.app.drain()
+    (producer,) = telemetry.spans(SpanKind.PRODUCER)
+    (consumer,) = telemetry.spans(SpanKind.CONSUMER)
+
+    assert producer.parent is not None
+    assert request.get_span_context().span_id == producer.parent.span_id
+    assert ["enqueue mail", "run mail"] == [producer.name, consumer.name]
+    assert [place(producer.context)] == [place(link.context) for link in consumer.links]
+    assert consumer.parent is None
+    assert telemetry.seen == [consumer.context.span_id]
+    assert producer.attributes == {
+        "messaging.system": "rowlock",
+        "messaging.operation.name": "enqueue",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": "mail",
+        "messaging.message.id": job.id,
+        "rowlock.job.kind": "send",
+    }
+    assert consumer.attributes is not None
+    assert consumer.attributes["messaging.message.id"] == job.id
+    assert ("process", 1) == (
+        consumer.attributes["messaging.operation.type"],
+        consumer.attributes["rowlock.job.attempt"],
+    )
+
+
+def test_runs_can_be_children(any_url):
+    """By choice a run is part of the trace that enqueued its job."""
+    telemetry = Telemetry(any_url, follow="parent")
+    with telemetry.app:
+        telemetry.send.enqueue(to="ada")
+        telemetry.app.drain()
+    (producer,) = telemetry.spans(SpanKind.PRODUCER)
+    (consumer,) = telemetry.spans(SpanKind.CONSUMER)
+
+    assert consumer.parent is not None
+    assert place(producer.context) == place(consumer.parent)
+    assert not consumer.links
+
+
+def test_failures(telemetry):
+    """A failed run says how; one that was cancelled has not failed; a refused enqueue has."""
+    telemetry.send.enqueue(to="nobody")
+    telemetry.send.enqueue(to="later")
+    telemetry.app.drain()
+    with pytest.raises(rowlock.OptionInvalid):
+        telemetry.send.using(conn=object()).enqueue(to="ada")
+    failed, cancelled = telemetry.spans(SpanKind.CONSUMER)
+    refused = telemetry.spans(SpanKind.PRODUCER)[-1]
+
+    assert StatusCode.ERROR is failed.status.status_code
+    assert "ConnectionError" == failed.attributes["error.type"]
+    assert ["exception"] == [event.name for event in failed.events]
+    assert StatusCode.UNSET is cancelled.status.status_code
+    assert "rowlock.Cancel" == cancelled.attributes["rowlock.run.ended_by"]
+    assert StatusCode.ERROR is refused.status.status_code
+
+
+def test_many_and_what_follows(telemetry):
+    """A batch is one span; what a success enqueues is linked to the run; meta stays."""
+    app = telemetry.app
+    marked = telemetry.send.using(meta={"origin": "shop"})
+    jobs = app.enqueue_many([marked.job(to="a"), telemetry.fetch.job("b")])
+    app.drain()
+    (producer,) = telemetry.spans(SpanKind.PRODUCER)
+    runs = telemetry.spans(SpanKind.CONSUMER)
+    (fetched,) = [run for run in runs if run.attributes["rowlock.job.kind"] == "fetch"]
+    origins = [place(link.context) for run in runs for link in run.links]
+
+    assert 2 == producer.attributes["messaging.batch.message_count"]
+    assert "messaging.destination.name" not in producer.attributes
+    assert {"origin", "traceparent"} == set(app.get(jobs[0].id).meta)
+    assert 3 == len(runs)
+    expected = [place(producer.context)] * 2 + [place(fetched.context)]
+    assert sorted(expected) == sorted(origins)
+
+
+def test_measures(telemetry):
+    """Counts and times have the conventions' names, by queue and error."""
+    telemetry.send.enqueue(to="ada")
+    telemetry.send.enqueue(to="nobody")
+    telemetry.app.drain()
+
+    assert {
+        ("messaging.client.sent.messages", "mail", None): 2,
+        ("messaging.client.operation.duration", "mail", None): 2,
+        ("messaging.client.consumed.messages", "mail", None): 1,
+        ("messaging.client.consumed.messages", "mail", "ConnectionError"): 1,
+        ("messaging.process.duration", "mail", None): 1,
+        ("messaging.process.duration", "mail", "ConnectionError"): 1,
+    } == telemetry.figures()
+
+
+def test_in_a_worker(telemetry):
+    """A worker's runs are traced too, in threads and on the loop, and none below another's."""
+
+    async def work() -> None:
+        jobs = [await telemetry.fetch.aenqueue(str(number)) for number in range(3)]
+        async with telemetry.app.worker():
+            for job in jobs:
+                await telemetry.app.await_(job.id, timeout=60)
+            await asyncio.to_thread(
+                wait_until, lambda: len(telemetry.spans(SpanKind.CONSUMER)) == 6, seconds=60
+            )
+        await telemetry.app.aclose()
+
+    asyncio.run(asyncio.wait_for(work(), 90))
+    runs = telemetry.spans(SpanKind.CONSUMER)
+
+    assert 6 == len({run.context.trace_id for run in runs})
+    assert all(run.parent is None and len(run.links) == 1 for run in runs)
+
+
+def test_damaged_meta(telemetry, caplog):
+    """A trace context that is none is left out, and the job is run."""
+    caplog.set_level(logging.ERROR)
+    job = telemetry.send.using(meta={"traceparent": "00-nonsense", "tracestate": "?"}).enqueue(
+        to="x"
+    )
+    telemetry.app.drain()
+    (consumer,) = telemetry.spans(SpanKind.CONSUMER)
+
+    assert not consumer.links
+    assert "succeeded" == telemetry.app.get(job.id).state
+
+
+def test_names_are_documented():
+    """Every attribute and instrument is on the page."""
+    source = (ROOT / "src/rowlock/contrib/opentelemetry.py").read_text("utf-8")
+    names = set(re.findall(r'"((?:messaging|rowlock|error)\.[\w.]+)"', source))
+    page = (ROOT / "docs/how-to/opentelemetry.md").read_text("utf-8")
+
+    assert names
+    assert set() == {name for name in names if f"`{name}`" not in page}

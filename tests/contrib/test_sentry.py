@@ -1,0 +1,156 @@
+"""What Sentry is told, as its transport gets it; and structlog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sentry_sdk
+import structlog
+from sentry_sdk.envelope import Envelope
+from sentry_sdk.transport import Transport
+
+import rowlock
+from rowlock.contrib.sentry import instrument
+from rowlock.contrib.structlog import add_job_fields
+
+
+class Kept(Transport):
+    """Keeps what would be sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[dict[str, Any]] = []
+
+    def capture_envelope(self, envelope: Envelope) -> None:
+        for item in envelope.items:
+            if item.payload.json is not None:
+                self.told.append(item.payload.json)
+
+    def of(self, kind: str | None) -> list[dict[str, Any]]:
+        return [each for each in self.told if each.get("type") == kind]
+
+
+@pytest.fixture
+def sentry() -> Iterator[Kept]:
+    """A Sentry of this test alone."""
+    kept = Kept()
+    with sentry_sdk.isolation_scope() as scope:
+        client = sentry_sdk.Client(
+            "http://key@127.0.0.1:1/1",
+            transport=kept,
+            traces_sample_rate=1.0,
+            default_integrations=False,
+        )
+        scope.set_client(client)
+        yield kept
+        client.close(timeout=0)
+
+
+def make(url: str, **options: Any) -> tuple[rowlock.App, Any, Any]:
+    app = rowlock.App(url)
+    instrument(app, **options)
+
+    @app.task(queue="mail", max_attempts=2, retry=rowlock.retry.fixed(0))
+    def send(to: str) -> None:
+        sentry_sdk.set_tag("to", to)
+        if to == "later":
+            raise rowlock.Cancel("not today")
+        if to == "nobody":
+            raise ConnectionError("no answer")
+        if to == "never":
+            raise rowlock.Fail("no such address")
+
+    @app.task
+    async def fetch(ctx: rowlock.Context, url: str) -> None:
+        ctx.enqueue_on_success(send, to=url)
+
+    return app, send, fetch
+
+
+def test_failures(sentry, any_url):
+    """Each failed attempt is an event, with its job; a cancelled run is none."""
+    app, send, _ = make(any_url)
+    with app:
+        for to in ("nobody", "later", "ada"):
+            send.enqueue(to=to)
+        app.drain()
+        (job,) = app.list(state="dead")
+    events = sentry.of(None)
+
+    assert ["ConnectionError"] * 2 == [each["exception"]["values"][0]["type"] for each in events]
+    assert [1, 2] == [each["contexts"]["rowlock"]["attempt"] for each in events]
+    assert {job.id} == {each["contexts"]["rowlock"]["job_id"] for each in events}
+    assert {"rowlock.kind": "send", "rowlock.queue": "mail", "to": "nobody"} == events[0]["tags"]
+    mechanism = events[0]["exception"]["values"][0]["mechanism"]
+    assert ("rowlock", False) == (mechanism["type"], mechanism["handled"])
+
+
+def test_last_failures_only(sentry, any_url):
+    """By choice only what leaves a dead job is told."""
+    app, send, _ = make(any_url, failures="last")
+    with app:
+        send.enqueue(to="nobody")
+        send.enqueue(to="never")
+        app.drain()
+    events = sentry.of(None)
+
+    assert {("ConnectionError", 2), ("Fail", 1)} == {
+        (each["exception"]["values"][0]["type"], each["contexts"]["rowlock"]["attempt"])
+        for each in events
+    }
+    assert 2 == len(events)
+
+
+def test_traces(sentry, any_url):
+    """A run is a transaction that goes on with the trace of whoever enqueued it."""
+    app, _, fetch = make(any_url)
+    with app:
+        with sentry_sdk.start_transaction(name="request", op="http.server") as request:
+            job = fetch.enqueue(url="ada")
+        app.drain()
+        first, second, third = sentry.of("transaction")
+
+    assert ["request", "fetch", "send"] == [each["transaction"] for each in (first, second, third)]
+    assert {request.trace_id} == {
+        each["contexts"]["trace"]["trace_id"] for each in (first, second, third)
+    }
+    (published,) = first["spans"]
+    assert ("queue.publish", "default") == (published["op"], published["description"])
+    assert published["span_id"] == second["contexts"]["trace"]["parent_span_id"]
+    assert second["contexts"]["trace"]["span_id"] == third["contexts"]["trace"]["parent_span_id"]
+    assert "queue.process" == third["contexts"]["trace"]["op"]
+    assert job.id == second["contexts"]["trace"]["data"]["messaging.message.id"]
+
+
+def test_structlog(sqlite_url):
+    """An event that is logged by a handler has its job's fields, its own first."""
+    told: list[Any] = []
+
+    def keep(_: Any, __: str, event: Any) -> Any:
+        told.append(dict(event))
+        raise structlog.DropEvent
+
+    logger = structlog.wrap_logger(None, processors=[add_job_fields, keep])
+    app = rowlock.App(sqlite_url)
+
+    @app.task(queue="mail")
+    def send(to: str) -> None:
+        logger.info("sent", kind="letter")
+
+    with app:
+        job = send.enqueue(to="ada")
+        logger.info("outside")
+        app.drain()
+
+    outside, inside = told
+    assert {"event": "outside"} == outside
+    assert inside.pop("worker").startswith("drain-")
+    assert {
+        "event": "sent",
+        "kind": "letter",
+        "job_id": job.id,
+        "queue": "mail",
+        "attempt": 1,
+    } == inside

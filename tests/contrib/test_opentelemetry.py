@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import rowlock
+from rowlock import config
 from rowlock.contrib.opentelemetry import instrument
 from tests.worker.waiting import wait_until
 
@@ -205,17 +206,29 @@ def test_in_a_worker(telemetry):
     assert all(run.parent is None and len(run.links) == 1 for run in runs)
 
 
-def test_damaged_meta(telemetry, caplog):
+@pytest.mark.parametrize("parent", ["00-nonsense", 5, ["00"], None])
+def test_damaged_meta(sqlite_url, caplog, parent):
     """A trace context that is none is left out, and the job is run."""
     caplog.set_level(logging.ERROR)
-    job = telemetry.send.using(meta={"traceparent": "00-nonsense", "tracestate": "?"}).enqueue(
-        to="x"
-    )
-    telemetry.app.drain()
-    (consumer,) = telemetry.spans(SpanKind.CONSUMER)
+    telemetry = Telemetry(sqlite_url)
+    with telemetry.app:
+        damaged = {"traceparent": parent, "tracestate": "?"}
+        job = telemetry.send.using(meta=damaged).enqueue(to="x")
+        telemetry.app.drain()
+        (consumer,) = telemetry.spans(SpanKind.CONSUMER)
 
-    assert not consumer.links
-    assert "succeeded" == telemetry.app.get(job.id).state
+        assert not consumer.links
+        assert "succeeded" == telemetry.app.get(job.id).state
+
+
+def test_full_meta(sqlite_url):
+    """Where there is no room for a trace context, the job is enqueued without."""
+    telemetry = Telemetry(sqlite_url)
+    full = {"note": "x" * (config.META_BYTES_MAX - 20)}
+    with telemetry.app:
+        job = telemetry.send.using(meta=full).enqueue(to="x")
+
+        assert full == telemetry.app.get(job.id).meta
 
 
 def test_names_are_documented():

@@ -124,6 +124,18 @@ def test_traces(sentry, any_url):
     assert job.id == second["contexts"]["trace"]["data"]["messaging.message.id"]
 
 
+@pytest.mark.parametrize("mark", ["x", {"sentry-trace": 5, "baggage": "?"}, None])
+def test_damaged_meta(sentry, sqlite_url, mark):
+    """What nobody can continue is left out, and the job is run."""
+    app, send, _ = make(sqlite_url)
+    with app:
+        job = send.using(meta={"sentry": mark}).enqueue(to="ada")
+        app.drain()
+
+        assert "succeeded" == app.get(job.id).state
+    assert ["send"] == [each["transaction"] for each in sentry.of("transaction")]
+
+
 def test_structlog(sqlite_url):
     """An event that is logged by a handler has its job's fields, its own first."""
     told: list[Any] = []

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from rowlock import codec
 from rowlock.app import App
 from rowlock.job import Job, Lease
 from rowlock.store import NewJob
@@ -97,13 +96,8 @@ def _surrounded(
     return called
 
 
-def meta_of(lease: Lease) -> dict[str, Any]:
-    """What is in `meta` of a leased job; nothing, if that can't be read."""
-    assert lease.row is not None
-    if not lease.row.meta:
+def texts_of(carrier: object) -> dict[str, str]:
+    """What can be headers, of what came in `meta`: that is anybody's to write."""
+    if not isinstance(carrier, dict):
         return {}
-    try:
-        meta = codec.decode(lease.row.meta)
-    except ValueError:
-        return {}
-    return meta if isinstance(meta, dict) else {}
+    return {name: value for name, value in carrier.items() if isinstance(value, str)}

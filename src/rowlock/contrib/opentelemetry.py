@@ -22,7 +22,7 @@ from opentelemetry.util.types import AttributeValue
 
 from rowlock.app import App
 from rowlock.context import Cancel, Release
-from rowlock.contrib.around import install, meta_of
+from rowlock.contrib.around import install, texts_of
 from rowlock.job import Lease
 from rowlock.store import NewJob
 from rowlock.version import __version__
@@ -124,7 +124,7 @@ class _Telemetry:
             "rowlock.job.kind": row.kind,
             "rowlock.job.attempt": row.attempt,
         }
-        came = propagate.extract(meta_of(lease))
+        came = propagate.extract(texts_of(lease.job.meta))
         origin = trace.get_current_span(came).get_span_context()
         began = time.perf_counter()
         with self._tracer.start_as_current_span(

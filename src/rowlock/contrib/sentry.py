@@ -24,7 +24,7 @@ from sentry_sdk.utils import event_from_exception
 from rowlock import config
 from rowlock.app import App
 from rowlock.context import Cancel, Release
-from rowlock.contrib.around import install, meta_of
+from rowlock.contrib.around import install, texts_of
 from rowlock.job import JobRow, Lease
 from rowlock.store import NewJob
 from rowlock.worker.outcome import is_last
@@ -87,9 +87,8 @@ class _Sentry:
             scope.set_context("rowlock", fields_of(lease))
             for name in ("kind", "queue"):
                 scope.set_tag(f"rowlock.{name}", getattr(row, name))
-            headers = meta_of(lease).get(MARK)
             transaction = sentry_sdk.continue_trace(
-                headers if isinstance(headers, dict) else {},
+                texts_of(lease.job.meta.get(MARK)),
                 op="queue.process",
                 name=row.kind,
                 source="task",

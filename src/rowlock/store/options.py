@@ -61,9 +61,12 @@ class NewJob(NamedTuple):
         return self._replace(meta=f"{{{parent_mark(parent)},{self.meta[1:]}")
 
     def marked(self, marks: Mapping[str, object]) -> NewJob:
-        """The same job, with these in `meta`; what the user put there stays."""
+        """The same job, with these in `meta`, if there is room; what the user put there stays."""
         own: dict[str, object] = codec.decode(self.meta) if self.meta else {}
-        return self._replace(meta=_meta_of({**marks, **own})) if marks else self
+        try:
+            return self._replace(meta=_meta_of({**marks, **own})) if marks else self
+        except OptionInvalid:
+            return self
 
     def row_at(self, run_at: int | None, then: int) -> tuple[Any, ...]:
         """As `row`, with another time; `then` stands for the delay, or for `created_at`."""

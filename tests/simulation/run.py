@@ -13,12 +13,12 @@ from rowlock.app import prepare_follow_up
 from rowlock.errors import NotFound, StoreUnavailable
 from rowlock.store import Store
 from rowlock.worker.settings import WorkerSettings
+from tests.mutants import SIMULATED
 from tests.simulation.checker import Checker, ViolationError
 from tests.simulation.database import Database, Engine
 from tests.simulation.faults import Nemesis, SimulatedWeather
 from tests.simulation.loop import Host, SimulatedLoop
 from tests.simulation.machine import Child, Machine, settings_of
-from tests.mutants import SIMULATED
 from tests.simulation.plan import Plan, plan_of
 from tests.simulation.workload import CONTIGUOUS, Producer, tasks_of
 from tests.simulation.world import seeded, tear_down

@@ -6,8 +6,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import (
     Any,
     Concatenate,
@@ -24,23 +23,16 @@ from uuid import UUID
 import msgspec
 
 from rowlock import config
-from rowlock import retry as retries
-from rowlock.clock import duration_us
 from rowlock.context import Context
-from rowlock.cron import Cron, parse_cron
+from rowlock.cron import Cron
 from rowlock.errors import OptionInvalid
-from rowlock.job import Job, Policy
+from rowlock.job import Job
 from rowlock.signature import PayloadSchema
 from rowlock.store import KnownPolicy, NewJob, options
+from rowlock.task_options import Duration, Executor, RetryOption, TaskOptions, task_options
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_DEFAULT_RETRY = retries.to_stored(retries.jitter())
-
-Executor = Literal["auto", "async", "thread", "process"]
-Duration = float | timedelta
-RetryOption = str | retries.Policy | Callable[[int, BaseException | None], Duration]
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -69,33 +61,6 @@ class Sender(Protocol):
     def send(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]: ...
     async def asend(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]: ...
     def follow(self, job: NewJob) -> NewJob: ...
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOptions:
-    """How jobs of a task are run, checked."""
-
-    name: str
-    queue: str
-    priority: int
-    max_attempts: int
-    retry: retries.Policy
-    timeout_us: int | None
-    keep_us: int | None
-    max_crashes: int
-    executor: Executor
-    cron: Cron | None = None
-
-    def policy(self, *, keep_dead_us: int | None) -> Policy:
-        """What travels with each job."""
-        stored = retries.to_stored(self.retry)
-        return Policy(
-            timeout=self.timeout_us,
-            retry=None if stored == _DEFAULT_RETRY else stored,
-            keep=self.keep_us,
-            keep_dead=keep_dead_us,
-            max_crashes=self.max_crashes,
-        )
 
 
 class Task(Generic[P, R]):
@@ -435,57 +400,6 @@ class Tasks:
         return iter(self._tasks.values())
 
 
-def task_options(
-    function: Callable[..., Any],
-    *,
-    name: str | None,
-    queue: str,
-    priority: int,
-    max_attempts: int,
-    retry_option: RetryOption,
-    timeout: Duration | None,
-    keep: Duration | None,
-    max_crashes: int,
-    executor: Executor,
-    cron: str | None = None,
-    timezone: str | None = None,
-) -> TaskOptions:
-    """Check the options of a task."""
-    if executor not in ("auto", "async", "thread", "process"):
-        raise OptionInvalid("executor", f"must be auto, async, thread or process, not {executor!r}")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise OptionInvalid("function", "is a generator (it has a yield): a call would run nothing")
-    is_async = inspect.iscoroutinefunction(function)
-    if is_async != (executor == "async") and executor not in ("auto", "process"):
-        raise OptionInvalid("executor", f"{executor!r} does not fit this kind of function")
-    return TaskOptions(
-        name=options.name(name or _own_name(function), option="name"),
-        queue=options.name(queue, option="queue"),
-        priority=options.priority_of(priority),
-        max_attempts=options.attempts(max_attempts),
-        retry=retries.resolve(retry_option),
-        timeout_us=None if timeout is None else _timeout_us(timeout),
-        keep_us=options.keep_us(keep),
-        max_crashes=options.integer(max_crashes, option="max_crashes", low=1, high=1_000),
-        executor=executor,
-        cron=_cron_of(cron, timezone),
-    )
-
-
-def _own_name(function: Callable[..., Any]) -> str:
-    """Its name, if it has one; a `functools.partial` has none."""
-    name: str = getattr(function, "__name__", "")
-    return name
-
-
-def _cron_of(cron: str | None, timezone: str | None) -> Cron | None:
-    if cron is not None:
-        return parse_cron(cron, timezone="UTC" if timezone is None else timezone)
-    if timezone is not None:
-        raise OptionInvalid("timezone", "is of use only together with cron")
-    return None
-
-
 def _runnable_alone(task: Task[..., Any]) -> Task[..., Any]:
     """The task, unless it has a `cron` and parameters that nobody would give."""
     if task.settings.cron is None:
@@ -503,10 +417,3 @@ def _runnable_alone(task: Task[..., Any]) -> Task[..., Any]:
             "app.schedule(..., payload=...)",
         )
     return task
-
-
-def _timeout_us(timeout: Duration) -> int:
-    limit = duration_us(timeout, option="timeout")
-    if limit == 0:
-        raise OptionInvalid("timeout", "must be longer than 0 seconds; None is no limit")
-    return limit

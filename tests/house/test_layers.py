@@ -20,7 +20,7 @@ LAYERS = (
     {"version", "errors", "chance", "clock", "ids", "job", "retry", "lifecycle", "codec"}
     | {"signature", "events", "config", "cron", "schedule", "tokens", "tally", "fingerprint"},
     {"store"},
-    {"task", "context"},
+    {"task", "task_options", "context"},
     {"worker", "scheduler"},
     {"app"},
     {"server", "dashboard", "cli", "bench", "observe", "testing", "move"},

@@ -117,7 +117,7 @@ class Engine:
             prepare=prepare,
             threads=settings.concurrency,
             # Without a name for its app, a process slot could not load it.
-            slots=None if app is None else Slots(app, _home(store, settings)),
+            slots=None if app is None else Slots(app, wire.home_of(store, settings)),
             lease_seconds=settings.lease_seconds,
         )
         self._trouble = Trouble("jobs can't be claimed")
@@ -489,11 +489,6 @@ class Engine:
             await self._store.arelease_worker(self._worker)
         except RowlockError as error:
             logger.warning("leases of %s wait to expire: %s", self._worker, error)
-
-
-def _home(store: Store, settings: WorkerSettings) -> wire.Home:
-    """What process slots must know of this worker."""
-    return wire.Home(url=store.engine.address, lease_seconds=settings.lease_seconds)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

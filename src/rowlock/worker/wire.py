@@ -25,8 +25,9 @@ from rowlock.lifecycle import (
     Released,
     Succeeded,
 )
-from rowlock.store import NewJob
+from rowlock.store import NewJob, Store
 from rowlock.store.url import masked
+from rowlock.worker.settings import WorkerSettings
 
 LENGTH = struct.Struct("!I")
 _OUTCOMES: dict[str, type[Outcome]] = {
@@ -54,6 +55,11 @@ class Home(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Home({masked(self.url)!r}, {self.lease_seconds!r})"
+
+
+def home_of(store: Store, settings: WorkerSettings) -> Home:
+    """What process slots must know of a worker."""
+    return Home(url=store.engine.address, lease_seconds=settings.lease_seconds)
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):

@@ -87,9 +87,11 @@ SCHEDULER_REST_SECONDS: Final = 1.0
 SERVICE_RETRY_SECONDS: Final = 0.5
 SERVICE_RETRY_SECONDS_MAX: Final = 30.0
 # Expired leases are given back after two looks in a row, so within twice this. A look that comes so
-# long after the one before counts as the first. Finished jobs need not go to the second.
+# long after the one before counts as the first, but not for ever: a look itself may take seconds
+# where many write to a slow disk. Finished jobs need not go to the second.
 SWEEP_SECONDS: Final = 2.5
 SWEEP_STALE_SECONDS: Final = 4.0
+SWEEP_LOOKS_MAX: Final = 4
 PRUNE_SECONDS: Final = 60.0
 
 # SQLite. How long a writer waits for the others before it gives up: far more than any batch takes.

@@ -248,6 +248,19 @@ def test_leases_that_a_worker_does_not_know_are_given_back(store: Store, monkeyp
     assert 0 == store.run(release_unknown("nobody", known=set()))
 
 
+def test_slow_sweeps_take_it_as_well(store: Store, clock: ManualClock):
+    """Looks that are held up again and again, as by many writers, give it back with the fourth."""
+    lease = start(store)
+    clock.advance(31)
+    seen, states = store.run(sweep({})), []
+    for _ in range(3):
+        clock.advance(config.SWEEP_STALE_SECONDS + 1)
+        seen = store.run(sweep(seen))
+        states.append(state_of(store, lease.id))
+
+    assert [JobState.RUNNING, JobState.RUNNING, JobState.READY] == states
+
+
 def test_a_sweep_takes_what_two_looks_have_found(store: Store, clock: ManualClock):
     """The first look only notes it; the second, a little later, gives it back."""
     lease = start(store)

@@ -20,7 +20,7 @@ from rowlock.testing.chaos.jobs import JOURNALS, chaos_app
 from rowlock.testing.chaos.journal import Journal, Word
 from rowlock.testing.chaos.judge import Judge
 from rowlock.testing.chaos.nemesis import Nemesis
-from rowlock.testing.chaos.plan import Plan
+from rowlock.testing.chaos.plan import Fault, Plan
 from rowlock.testing.chaos.recovery import Strikes, recoveries
 from rowlock.testing.chaos.report import Report, Spread, gates_of
 from rowlock.testing.chaos.stage import Clocks, Stage
@@ -126,7 +126,7 @@ class Chaos:
             self._wait(crew, nemesis, GAP_SECONDS)
             share = self._plan.jobs * number / len(strikes)
             self._until(lambda: crew.board.made >= share, crew, nemesis)  # noqa: B023  # used at once
-            self._until(lambda: nemesis.strike(fault), crew, nemesis)  # noqa: B023  # used at once
+            self._strike(crew, nemesis, fault, jobs=self._plan.jobs // len(strikes) + 1)
         crew.board.allowed = self._plan.jobs
         while crew.is_producing or nemesis.is_striking:
             self._wait(crew, nemesis, _LOOK_SECONDS)
@@ -135,6 +135,15 @@ class Chaos:
         crew.end()
         said.close()
         return nemesis, drain_seconds
+
+    def _strike(self, crew: Crew, nemesis: Nemesis, fault: Fault, *, jobs: int) -> None:
+        """Strike as soon as there is somebody whom it could befall."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not nemesis.strike(fault) and time.monotonic() < end:
+            self._wait(crew, nemesis, _LOOK_SECONDS)
+            if crew.board.made >= crew.board.allowed - self._plan.producers:
+                # Nobody has anything to run: let there be more.
+                crew.board.allowed = min(self._plan.jobs, crew.board.allowed + jobs)
 
     def _warm_up(self, app: App, crew: Crew) -> None:
         everybody = self._plan.workers * self._plan.processes

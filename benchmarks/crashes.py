@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.drills.crashes import FAULTS, cut_power, strike, tell_story
-from benchmarks.drills.deeds import PLANTS
+from benchmarks.drills.deeds import DEEDS, PLANTS
 from benchmarks.drills.hammer import hammer
 
 DRILLS = ("story", *FAULTS, "power", "hammer")
@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("drills", nargs="*", metavar="DRILL", help=f"{drills}; default: all")
     parser.add_argument("--points", type=int, help="at how many calls, chosen at random")
     parser.add_argument("--calls", default=":", help="only these, such as 0:300")
+    parser.add_argument("--deed", help="only the calls of this one, such as succeed_all")
     parser.add_argument("--jobs", type=int, default=BLOWS, help="how many the hammer works on")
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
     parser.add_argument("--plant", choices=PLANTS, help="a bug, to see that it is found")
@@ -69,6 +70,9 @@ def run(drill: str, words: argparse.Namespace) -> Any:
         return story
     first, last = (int(end) if end else None for end in words.calls.split(":"))
     calls: Sequence[int] = range(len(story.calls))[first:last]
+    if words.deed:
+        deed = [each.__name__ for each in DEEDS].index(words.deed)
+        calls = [number for number in calls if story.calls[number][0] == deed]
     if words.points:
         calls = sorted(random.Random(words.seed).sample(calls, words.points))
     if drill == "power":

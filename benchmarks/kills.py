@@ -43,6 +43,8 @@ STORM_JOBS = 20_000
 KILL_SECONDS = 0.5
 CRASHES = 5
 FAILOVERS = 5
+# And how many seconds of work each lacks when it takes over.
+STANDBYS = {"synchronous": 0.0, "asynchronous": 0.0, "asynchronous, half a second behind": 0.5}
 POOLED_JOBS = 5_000
 MOVED_JOBS = 200_000
 MOVE_KILLS = 10
@@ -154,13 +156,14 @@ def raise_storm(stage: Stage) -> Found:
 
 
 def fail_over(stage: Stage) -> Found:
-    for standby, _ in itertools.product(("synchronous", "asynchronous"), range(FAILOVERS)):
+    for standby, _ in itertools.product(STANDBYS, range(FAILOVERS)):
         found = failover(
             stage.place(),
             before_seconds=3,
             away_seconds=1,
             after_seconds=3,
             is_synchronous=standby == "synchronous",
+            behind_seconds=STANDBYS[standby],
         )
         yield f"{standby} standby: {found}"
 

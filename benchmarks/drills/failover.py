@@ -70,8 +70,13 @@ def failover(
     workers: int = 2,
     producers: int = 8,
     is_synchronous: bool = True,
+    behind_seconds: float = 0.0,
 ) -> TakenOver:
-    """End the primary as a crash would, wait, promote the standby, go on for a while."""
+    """End the primary as a crash would, wait, promote the standby, go on for a while.
+
+    `behind_seconds`: what the standby lacks, if it is asynchronous; on one machine, it lacks next
+    to nothing by itself.
+    """
     logs = [f"worker-{number}.log" for number in range(workers)]
     with pair() as (primary, standby), Scene(_url(primary, standby), place) as scene:
         if is_synchronous:
@@ -83,6 +88,9 @@ def failover(
                 )
             until(lambda: len(scene.lines()) > 10)
             PAUSE.wait(before_seconds)
+            if behind_seconds:
+                stop_following(standby)
+                PAUSE.wait(behind_seconds)
             primary.stop(immediate=True)
             PAUSE.wait(away_seconds)
             standby.promote()
@@ -125,6 +133,14 @@ def make_synchronous(primary: ThrowAwayPostgres) -> None:
         connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
         connection.execute("SELECT pg_reload_conf()")
         until(lambda: _is_synchronous(connection))
+
+
+def stop_following(standby: ThrowAwayPostgres) -> None:
+    """Have a standby fall behind, as one does whose network is slow."""
+    with psycopg.connect(standby.url, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET primary_conninfo = ''")
+        connection.execute("SELECT pg_reload_conf()")
+        until(lambda: not connection.execute("SELECT pid FROM pg_stat_wal_receiver").fetchall())
 
 
 def _is_synchronous(connection: psycopg.Connection[tuple[object, ...]]) -> bool:

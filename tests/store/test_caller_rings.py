@@ -14,6 +14,7 @@ from rowlock.store import Store, open_store
 from tests.store.callers import POSTGRES_LIBRARIES, Client, Library, alchemy_url, on_django
 from tests.store.jobs import made
 
+pytestmark = pytest.mark.direct("listens")
 HEAR_SECONDS = 20.0
 
 

@@ -1,5 +1,4 @@
--- Which code works on a schema: a migration says the newest one that code must know; NULL is
--- itself.
+-- Which code works on a schema: the newest migration that it must know; NULL is that one itself.
 -- So what only adds can be applied while workers of the last release run.
 
 ALTER TABLE rowlock.migration ADD COLUMN needs integer;

@@ -8,6 +8,7 @@ FAILED: dict[int, str] = {
     386: "a job that waited to be run alone was started after its worker knew that it was lost",
     2: "the same, when plans were drawn otherwise",
     12: "the same, of a job that had succeeded elsewhere meanwhile",
+    10: "a run that was told to end before its first line was never known to have ended",
     5: "a success was dropped when a cancel came while its last lines were being written",
 }
 

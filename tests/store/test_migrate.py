@@ -222,7 +222,7 @@ def test_a_sqlite_file_is_migrated_when_opened(sqlite_url: str):
 @pytest.mark.parametrize(
     ("sql", "problem"),
     [
-        ("INSERT INTO {} VALUES (9999, 'later', 'x')", "newer version"),
+        ("INSERT INTO {} (number, name, checksum) VALUES (9999, 'later', 'x')", "newer version"),
         ("UPDATE {} SET checksum = 'other' WHERE number = 1", "other content"),
     ],
 )

@@ -40,6 +40,7 @@ def test_a_pooler_is_told_by_its_processes(keeps, expected):
     assert expected is find_pooler(url, connect=lambda _: Pooled(serving, keeps=keeps))
 
 
+@pytest.mark.direct("there is none")
 def test_no_pooler(postgres_url):
     """A server itself tells the process that answers."""
     assert Pooler.NONE is find_pooler(PostgresUrl.parse(postgres_url))

@@ -20,6 +20,7 @@ from rowlock.store.roles import roles, row_security
 from rowlock.store.text import Dialect
 from tests.conftest import FreshDatabase
 
+pytestmark = pytest.mark.direct("logs in as several roles, and our pooler as one")
 # Enough for a COPY.
 MANY = 300
 ROLES = ("migrator", "worker", "producer", "reader")

@@ -150,6 +150,7 @@ def test_a_database_is_migrated_while_it_is_used(any_url: str):
     assert producers.longest < STALL_SECONDS_MAX
 
 
+@pytest.mark.direct("knows a backend by its number")
 def test_an_open_transaction_stalls_the_migration_and_not_the_queue(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
@@ -209,6 +210,7 @@ def test_who_waited_for_another_migration_sees_what_it_did(empty_postgres_url: s
     assert [[]] == applied
 
 
+@pytest.mark.direct("knows a backend by its number")
 def test_a_migration_gives_up_in_the_end(postgres_url: str, monkeypatch: pytest.MonkeyPatch):
     """With nothing changed, and the processes named that are to be ended."""
     monkeypatch.setattr(config, "MIGRATION_LOCK_SECONDS", 0.05)

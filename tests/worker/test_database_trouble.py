@@ -28,7 +28,7 @@ from rowlock.testing.proxy import FaultyProxy, Mode
 from rowlock.worker.settings import worker_settings
 from rowlock.worker.supervisor import Supervisor
 from tests.cell import CELL
-from tests.worker.test_supervisor import children_of
+from tests.worker.test_supervisor import children_of, is_gone
 from tests.worker.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -218,6 +218,20 @@ def test_a_stop_while_the_database_is_away(server, app, log, tmp_path):
     found = app.get(job.id)
 
     assert (JobState.RUNNING, 1) == (found.state, found.attempt)
+
+
+def test_children_without_a_supervisor_and_a_database_end(server, app, log, tmp_path):
+    """Both are gone: nobody would end a child that waits for the database to settle."""
+    waiting_job(app, tmp_path)
+    with FaultyProxy(server.url) as proxy, worker(proxy.url, log, "--lease", "1") as process:
+        wait_until(lambda: runs(tmp_path))
+        children = children_of(process)
+        proxy.refuse()
+        process.kill()
+        process.wait()
+        (tmp_path / "go-on").touch()
+
+        wait_until(lambda: all(map(is_gone, children)))
 
 
 def test_a_claim_whose_answer_is_lost(server, app):

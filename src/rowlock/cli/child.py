@@ -126,7 +126,7 @@ async def _serve(orders: Orders, app: App) -> int:
     board = None if orders.board_descriptor is None else Board(orders.board_descriptor)
     if board is not None:
         _count_on(board, engine, ledger)
-    hearing = Hearing(orders.hear_descriptor, engine)
+    hearing = Hearing(orders.hear_descriptor, engine, patience=orders.settings.lease_seconds)
     hearing.start()
     try:
         async with household.kept():
@@ -165,9 +165,11 @@ def _introduce(orders: Orders, message: dict[str, Any]) -> None:
 class Hearing:
     """The words of the supervisor, turned into calls of the engine."""
 
-    def __init__(self, descriptor: int, engine: Engine) -> None:
+    def __init__(self, descriptor: int, engine: Engine, *, patience: float) -> None:
+        """`patience`: how long this process may go on after its supervisor, beside its stop."""
         self._descriptor = descriptor
         self._engine = engine
+        self._patience = patience + 2 * config.STOP_SECONDS
         self._rest = b""
 
     def start(self) -> None:
@@ -186,6 +188,10 @@ class Hearing:
             # The supervisor is dead: nobody beats for these leases any more.
             self.stop()
             self._engine.stop_at_once()
+            # Nor is there anybody to end this process, if the database is away as well: by then
+            # its leases are lost.
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._patience, leave, EXIT_LEFT_BEHIND)
             return
         *lines, self._rest = (self._rest + heard).split(b"\n")
         for line in lines:

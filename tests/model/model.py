@@ -185,6 +185,9 @@ class Model:
     """The verbs of a store on dictionaries. What it refuses it raises, and changes nothing."""
 
     now: int = 0
+    # What the stores' clock shows at the model's beginning: tokens of given ids start there.
+    start: int = 0
+    asked: set[int] = field(default_factory=set)
     jobs: dict[int, Entry] = field(default_factory=dict)
     memory: dict[int, Memory] = field(default_factory=dict)
     paused: dict[str, bool] = field(default_factory=dict)
@@ -204,7 +207,12 @@ class Model:
         firsts: dict[int, New] = {}
         for number, new in asked:
             firsts.setdefault(number, new)
-        answers = {number: self._enqueue(number, firsts[number]) for number in sorted(firsts)}
+        # An id that was asked for before is given, and one is enough for the whole call.
+        token = self.start + self.now if self.asked & firsts.keys() else 0
+        self.asked |= firsts.keys()
+        answers = {
+            number: self._enqueue(number, firsts[number], token) for number in sorted(firsts)
+        }
         told: set[int] = set()
         listed = []
         for number, _ in asked:
@@ -214,12 +222,12 @@ class Model:
             told.add(number)
         return listed
 
-    def _enqueue(self, number: int, new: New) -> tuple[bool, Entry]:
+    def _enqueue(self, number: int, new: New, token: int) -> tuple[bool, Entry]:
         known = self._by_id(number) or self._by_key(new)
         if known is not None:
             return False, known
         due = self.now + (new.delay or 0) if new.run_at is None else max(new.run_at, self.now)
-        self.jobs[number] = Entry(number, new, run_at=due, created_at=self.now)
+        self.jobs[number] = Entry(number, new, run_at=due, created_at=self.now, token=token)
         return True, self.jobs[number]
 
     def _by_id(self, number: int) -> Entry | None:

@@ -63,7 +63,7 @@ class Tally:
 def compare(program: Program, bench: Bench, tally: Tally, *, is_async: dict[str, bool]) -> None:
     """Run a program everywhere; raise at the first step that is not everywhere the same."""
     bench.clear()
-    expected = Runner(Model())
+    expected = Runner(Model(start=bench.clock.now_us()))
     actual = {name: runner_on(bench, name, is_async=is_async[name]) for name in bench.stores}
     tally.count_program()
     done = [operation for operation in program if operation != Nothing()]

@@ -319,12 +319,15 @@ def test_every_blocking_call_has_its_twin():
             if name.startswith(("_", "a")) or name in (
                 "task",
                 "find",
+                "follow",
                 "include",
                 "nearest",
                 "run",
                 "prepare",
                 "worker",
                 "run_worker",
+                "surround",
+                "scheduled",
                 "use_database",
             ):
                 continue

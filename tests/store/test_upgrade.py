@@ -16,7 +16,6 @@ from rowlock.errors import MigrationNeeded, StoreUnavailable
 from rowlock.store import migrate as migrations
 from rowlock.store import open_store
 from rowlock.store.ops.fitness import check_schema
-from rowlock.store.postgres_migrate import MIGRATION_LOCK
 from rowlock.store.text import Dialect
 from tests.store.jobs import UNKNOWN_ID, claim_one, enqueue, state_of
 from tests.store.upgrades import (
@@ -199,7 +198,7 @@ def test_who_waited_for_another_migration_sees_what_it_did(empty_postgres_url: s
         psycopg.connect(empty_postgres_url) as first,
         psycopg.connect(empty_postgres_url, autocommit=True) as looking,
     ):
-        first.execute("SELECT pg_advisory_xact_lock(%s)", [MIGRATION_LOCK])
+        first.execute("SELECT pg_advisory_xact_lock(%s)", [migrations.LOCK])
         second = threading.Thread(target=lambda: applied.append(store.migrate()))
         second.start()
         wait_until(lambda: looking.execute(waiting).fetchall()[0][0], seconds=60)

@@ -154,6 +154,9 @@ class Judge:
     def _inserted(self, story: Story, event: Event) -> None:
         story.inserted += 1
         story.is_again = story.inserted > 1
+        if not story.is_again:
+            # Of an id that was given, tokens start at the clock.
+            story.token = event.token
         if event.kind == TICK:
             story.kind = TICK
             self._tick(event)

@@ -336,7 +336,9 @@ class Model:
 
     def settle(self, runs: Sequence[Run], *, by_hand: bool = False) -> None:
         """Each run is judged alone: what holds is applied, then the rest is named."""
+        asked = {number for run in runs for number, _ in run.follow_ups}
         if len({run.number for run in runs}) != len(runs):
+            self.asked |= asked
             raise OptionInvalid("leases", "each job may be settled once in a call")
         missed: list[Run] = []
         follow_ups: list[tuple[int, New]] = []
@@ -349,6 +351,8 @@ class Model:
             if run.ending in SUCCESSES:
                 follow_ups += run.follow_ups
         self.enqueue(follow_ups)
+        # Those of a run that failed are not enqueued, but whoever does so later gives their ids.
+        self.asked |= asked
         lost = [run for run in missed if not self._was_settled(run)]
         if lost:
             raise LeaseLost([_lease_of(run.number, run.token) for run in lost])

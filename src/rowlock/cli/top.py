@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -60,14 +61,22 @@ def top(target: Target, *, once: bool, interval: float, as_json: bool) -> None:
     frame.
     """
     pause = max(interval, INTERVAL_SECONDS_MIN)
+    over = threading.Event()
+
+    def end(*_: object) -> None:
+        # Between two frames: raised anywhere, it could come in the middle of a clean-up. The second
+        # one is raised.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        over.set()
+
+    signal.signal(signal.SIGINT, end)
     with target.open_app() as app:
-        frames = _frames(app, once=once, interval=pause)
+        frames = _frames(app, once=once, interval=pause, over=over)
         with suppress(KeyboardInterrupt):
             _show(frames, is_live=show.is_terminal() and not once, as_json=as_json)
 
 
-def _frames(app: App, *, once: bool, interval: float) -> Iterator[Frame]:
-    never = threading.Event()
+def _frames(app: App, *, once: bool, interval: float, over: threading.Event) -> Iterator[Frame]:
     before: tuple[float, int] | None = None
     while True:
         queues, moment = app.stats(), time.monotonic()
@@ -79,7 +88,8 @@ def _frames(app: App, *, once: bool, interval: float) -> Iterator[Frame]:
         if once:
             return
         before = None if done is None else (moment, done)
-        never.wait(interval)
+        if over.wait(interval):
+            return
 
 
 def _frame(app: App, queues: Sequence[QueueStats], rate: float | None) -> Frame:

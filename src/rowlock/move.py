@@ -144,6 +144,10 @@ class Mover:
 
     def _put(self, batch: str, jobs: list[move.Record]) -> None:
         put = self._target.run(move.put(batch, jobs, self._logs_of(jobs), source=self._name))
+        if put.is_refused:
+            # Somebody has begun to give it back: it waits here again, for the next batch.
+            self._source.run(move.give_back(batch))
+            return
         self.moved.known += put.known
         self.moved.stopped += put.stopped
         self._bring_to_end(batch)

@@ -221,6 +221,31 @@ def test_what_is_under_way_can_be_given_back(
     assert [] == [job for job in new.list() if job.state not in TERMINAL]
 
 
+@pytest.mark.parametrize("again", ["move", "give back"])
+def test_a_batch_that_was_refused_is_never_taken_for_moved(
+    apps: tuple[rowlock.App, rowlock.App], again: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Killed between the target's refusal and the release in the source: the jobs are not lost."""
+    old, new = apps
+    ids = {old.enqueue("logging", {"n": n}).id for n in range(3)}
+    with monkeypatch.context() as patch:
+        patch.setattr(new.store, "run", stop_at("put", 1, new.store.run))
+        with pytest.raises(Stopped):
+            Mover(old.store, new.store).run()
+    with monkeypatch.context() as patch:
+        patch.setattr(old.store, "run", stop_at("give_back", 1, old.store.run))
+        with pytest.raises(Stopped):
+            Mover(old.store, new.store).give_back()
+
+    if again == "move":
+        Mover(old.store, new.store).run()
+        assert ids == everything(new).keys()
+    else:
+        assert 3 == Mover(old.store, new.store).give_back()
+        assert ids == everything(old).keys()
+    assert [] == old.store.run(move.open_batches())
+
+
 TERMINAL = {JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED}
 
 

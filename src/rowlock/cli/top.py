@@ -69,11 +69,13 @@ def top(target: Target, *, once: bool, interval: float, as_json: bool) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         over.set()
 
-    signal.signal(signal.SIGINT, end)
-    with target.open_app() as app:
-        frames = _frames(app, once=once, interval=pause, over=over)
-        with suppress(KeyboardInterrupt):
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        with target.open_app() as app, suppress(KeyboardInterrupt):
+            frames = _frames(app, once=once, interval=pause, over=over)
             _show(frames, is_live=show.is_terminal() and not once, as_json=as_json)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _frames(app: App, *, once: bool, interval: float, over: threading.Event) -> Iterator[Frame]:

@@ -41,6 +41,9 @@ BEYOND: Final = 200_000_000_000_000_000
 FIRST_ID: Final = TABLES["job"].first
 _PREFIX: Final = "move-"
 _ACTOR: Final = "rowlock move"
+# What the target notes of a batch, once for ever: that it is there, or that it never will be.
+_HERE: Final = "move.batch"
+_REFUSED: Final = "move.given_back"
 _ASKED_COLUMNS: Final = ("id", "tenant", "kind", "key")
 
 Record = dict[str, Any]
@@ -51,12 +54,14 @@ _decode = msgspec.json.Decoder(Record).decode
 class Put:
     """What became of a batch: jobs that wait in the target now, and those that it had already.
 
-    `stopped` are jobs whose key another one holds there: they are kept, as cancelled.
+    `stopped` are jobs whose key another one holds there: they are kept, as cancelled. Of a batch
+    that was given back none is there, nor ever will be.
     """
 
     moved: int = 0
     known: int = 0
     stopped: int = 0
+    is_refused: bool = False
 
 
 def batch_name(batch: str) -> str:
@@ -120,8 +125,8 @@ def put(batch: str, jobs: Sequence[Record], logs: Sequence[Record], *, source: s
     def steps() -> Steps[Put]:
         yield Begin()
         detail = {"from": source, "jobs": len(waiting)}
-        if not (yield _mark(batch, "move.batch", detail)):
-            return Put()
+        if not (yield _mark(batch, _HERE, detail)):
+            return Put(is_refused=(yield from _is_refused(batch)))
         newer, known, held = yield from _sorted_out(waiting)
         inserted = {row[0] for row in (yield _put("job", newer))}
         # In the target's own way: of its jobs, or of two that came with one key.
@@ -194,9 +199,16 @@ def refuse(batch: str) -> Op[bool]:
     """Make sure that a batch will never be put into the target; False if it is there."""
 
     def steps() -> Steps[bool]:
-        return bool((yield _mark(batch, "move.given_back", {})))
+        yield Begin()
+        marked = yield _mark(batch, _REFUSED, {})
+        return bool(marked) or (yield from _is_refused(batch))
 
-    return writing("refuse", steps)
+    return writing("refuse", steps, repeat=steps)
+
+
+def _is_refused(batch: str) -> Steps[bool]:
+    rows = yield Statement("move_marked", {"id": batch})
+    return rows == [(_REFUSED,)]
 
 
 def gone(batch: str) -> Op[list[str]]:

@@ -105,6 +105,27 @@ async def test_a_job_whose_lease_is_lost_while_it_waits_is_not_begun(app):
     await app.aclose()
 
 
+async def test_what_must_run_alone_does_not_wait_for_one_process(app):
+    """Who has claimed all of them keeps the one that is next; the others take the rest."""
+    gate = asyncio.Event()
+    started: set[str] = set()
+
+    @app.task
+    async def alone(ctx: rowlock.Context) -> None:
+        started.add(ctx.job.id)
+        await gate.wait()
+
+    ids = {(await alone.aenqueue()).id for _ in range(3)}
+    await app.store.acrash(await app.store.aclaim(worker="dead", queues=None, limit=3), "killed")
+    async with app.worker(), app.worker(), app.worker():
+        await until(lambda: started == ids)
+        gate.set()
+        found = [await app.await_(id, timeout=20) for id in ids]
+
+    assert [(JobState.SUCCEEDED, 2)] * 3 == [(job.state, job.attempt) for job in found]
+    await app.aclose()
+
+
 @pytest.mark.parametrize("told", ["cancel", "lose"])
 @pytest.mark.parametrize("is_plain", [False, True])
 async def test_a_run_that_is_ended_before_its_first_line(app, monkeypatch, told, is_plain):

@@ -83,12 +83,16 @@ class Buffer:
         self._forget(run)
         return run
 
-    def pop_alone(self) -> Run | None:
+    @property
+    def next_alone(self) -> Run | None:
         """The next of those that must run alone."""
-        if not self._alone:
-            return None
-        run = self._alone.popleft()
-        self._forget(run)
+        return self._alone[0] if self._alone else None
+
+    def pop_alone(self) -> Run | None:
+        """Take it."""
+        run = self.next_alone
+        if run is not None:
+            self.remove(run)
         return run
 
     def remove(self, run: Run) -> None:

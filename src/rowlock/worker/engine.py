@@ -447,8 +447,10 @@ class Engine:
         is_doubtful = self._has_stood_still()
         self._tidied_at = time.monotonic()
         stale = self._tidied_at - config.PREFETCH_STALE_SECONDS
+        # Of those that must run alone only the next is kept: others can run the rest meanwhile.
+        kept = None if self._is_alone else self._buffer.next_alone
         for run in list(self._buffer):
-            if is_doubtful or (run.claimed_at < stale and not run.is_quarantined):
+            if is_doubtful or (run.claimed_at < stale and run is not kept):
                 self._give_back(run)
 
     def _has_stood_still(self) -> bool:
@@ -493,8 +495,6 @@ class Engine:
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
     """Wait for an event, or until the time is over."""
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
-    except TimeoutError:
-        return

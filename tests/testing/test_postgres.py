@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -182,6 +183,22 @@ def test_restart_after_the_server_was_killed():
         assert not server.is_running
         server.restart()
         assert 1 == ask(server.url, "SELECT 1")
+
+
+def test_restart_while_somebody_says_nothing():
+    """Who connects to a server that goes down, and never says who it is, does not hold it up."""
+    with ThrowAwayPostgres() as server, ThreadPoolExecutor() as threads:
+        stopped = psycopg.connect(server.url)
+        os.kill(stopped.info.backend_pid, signal.SIGSTOP)
+        restart = threads.submit(server.restart, immediate=True)
+        while "immediate shutdown" not in (server.directory / "log").read_text():
+            time.sleep(0.01)
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3)]
+        restart.result(60)
+
+        assert 1 == ask(server.url, "SELECT 1")
+        for connection in (stopped, *silent):
+            connection.close()
 
 
 def test_a_standby_follows_and_takes_over():

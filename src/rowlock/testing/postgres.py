@@ -22,7 +22,10 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Final, Self
+
+from rowlock.testing.processes import children_of, send
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 VERSION_DEFAULT: Final = 16
 START_SECONDS_MAX: Final = 30.0
 STOP_SECONDS_MAX: Final = 30.0
+# PostgreSQL itself kills what has not ended after five seconds, but not who has yet to say who it
+# is: for such a connection it waits a minute.
+CRASH_SECONDS_MAX: Final = 8.0
 # A port found free can be taken by somebody else before the server binds it.
 START_TRIES: Final = 5
 POLL_SECONDS: Final = 0.01
@@ -261,11 +267,24 @@ class ThrowAwayPostgres:
         guard, self._guard = self._guard, None
         if guard is None:
             return
+        seconds = CRASH_SECONDS_MAX if immediate else STOP_SECONDS_MAX
         try:
-            guard.communicate(b"QUIT\n" if immediate else b"INT\n", timeout=STOP_SECONDS_MAX)
+            guard.communicate(b"QUIT\n" if immediate else b"INT\n", timeout=seconds)
         except subprocess.TimeoutExpired:
+            self._kill(guard)
+
+    def _kill(self, guard: subprocess.Popen[bytes]) -> None:
+        """Kill the server and all its processes; the guard, which waits for it, ends with it."""
+        status = self._read_status()
+        server = [int(status[0])] if status else []
+        pids = [*server, *(child for pid in server for child in children_of(pid))]
+        if not send(signal.SIGKILL, pids):
             os.killpg(guard.pid, signal.SIGKILL)
-            guard.wait()
+        guard.wait()
+        # The next one won't start while one of these has the shared memory.
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
+            Event().wait(POLL_SECONDS)
 
     def _is_ready(self, stale_status: list[str]) -> bool:
         # The server's own word, and this run's: a port that answers may be somebody else's.

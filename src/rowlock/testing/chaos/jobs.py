@@ -32,7 +32,7 @@ EFFECTS: Final = "chaos_effect"
 
 PATIENT: Final = 1_000
 DOOMED_ATTEMPTS: Final = 2
-LINGER_SECONDS: Final = 60.0
+LINGER_SECONDS: Final = 4.0
 _LOOK_SECONDS: Final = 0.02
 
 tasks: Tasks = Tasks()
@@ -95,9 +95,9 @@ async def doom(ctx: Context) -> None:
     raise ValueError("as ever")
 
 
-@tasks.task(max_attempts=PATIENT, max_crashes=PATIENT)
+@tasks.task(max_attempts=PATIENT, max_crashes=PATIENT, retry=retry.fixed(1.0))
 async def linger(ctx: Context) -> None:
-    """Waits to be cancelled."""
+    """Waits to be cancelled; for a while, then it fails: whoever wanted to may have been killed."""
     _begin(ctx)
     end = time.monotonic() + LINGER_SECONDS
     try:
@@ -109,7 +109,8 @@ async def linger(ctx: Context) -> None:
     if ctx.cancel_requested:
         _end(ctx, "cancel")
         raise Cancel("seen")
-    _end(ctx)
+    _end(ctx, "fail")
+    raise TimeoutError("nobody has cancelled it")
 
 
 @tasks.task(max_attempts=PATIENT, max_crashes=PATIENT, retry=retry.fixed(0.1))

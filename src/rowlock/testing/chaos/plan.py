@@ -85,7 +85,7 @@ class Plan:
     def shares(self) -> Shares:
         """Which jobs it has; in a small run somebody is to be struck, too."""
         return Shares(
-            long=min(0.1, max(0.02, 500 / self.jobs)), poison=min(0.001, _POISON / self.jobs)
+            long=min(0.1, max(0.005, 500 / self.jobs)), poison=min(0.001, _POISON / self.jobs)
         )
 
     def chance(self, *names: object) -> random.Random:

@@ -122,10 +122,8 @@ class Chaos:
         self._warm_up(app, crew)
         strikes = self._plan.strikes()
         for number, fault in enumerate(strikes):
-            self._allow(crew, (number + 1) / len(strikes))
             self._wait(crew, nemesis, GAP_SECONDS)
-            share = self._plan.jobs * number / len(strikes)
-            self._until(lambda: crew.board.made >= share, crew, nemesis)  # noqa: B023  # used at once
+            self._await_share(crew, nemesis, number, of=len(strikes))
             self._strike(crew, nemesis, fault, jobs=self._plan.jobs // len(strikes) + 1)
         crew.board.allowed = self._plan.jobs
         while crew.is_producing or nemesis.is_striking:
@@ -181,13 +179,13 @@ class Chaos:
             self._clocks.look(self._stage)
         self._on_progress(crew.board.made)
 
-    def _until(self, condition: Callable[[], object], crew: Crew, nemesis: Nemesis) -> None:
-        """Wait for it, with patience, but not for ever."""
+    def _await_share(self, crew: Crew, nemesis: Nemesis, number: int, *, of: int) -> None:
+        """Wait for the jobs that come before a strike, with patience, but not for ever."""
         end = time.monotonic() + PATIENCE_SECONDS
-        while not condition() and time.monotonic() < end:
+        self._allow(crew, (number + 1) / of)
+        while crew.board.made < self._plan.jobs * number / of and time.monotonic() < end:
             self._wait(crew, nemesis, _LOOK_SECONDS)
-            if self._is_due("count", _COUNT_SECONDS):
-                self._backlog = self._unfinished()
+            self._allow(crew, (number + 1) / of)
 
     def _drain(self, app: App, crew: Crew, nemesis: Nemesis, said: Journal) -> float:
         """Wait until all jobs have ended, of whom some wait to be cancelled."""

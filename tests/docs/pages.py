@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 _FENCE = re.compile(r"```(\w*)(?: title=\"([^\"]+)\")?")
-_NOT_RUN = re.compile(r"<!-- not run: .+ -->")
+_APART = re.compile(r"<!-- run apart: .+ -->")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,14 @@ class Block:
     """A fenced block: where its first line stands, and what it is for.
 
     `title` is the name of a file that it is the content of. `output` is the text block directly
-    after it: what it prints.
+    after it: what it prints. One that is `apart` runs in a process of its own.
     """
 
     language: str
     title: str | None
     text: str
     line: int
-    is_run: bool = True
+    is_apart: bool = False
     output: str | None = None
 
 
@@ -77,8 +77,8 @@ def read_blocks(text: str) -> list[Block]:
             end = lines.index("```", number + 1)
             body = "\n".join(lines[number + 1 : end]) + "\n"
             before = [line for line in lines[:number] if line]
-            is_run = not (before and _NOT_RUN.fullmatch(before[-1]))
-            blocks.append(Block(opened[1], opened[2], body, number + 2, is_run))
+            is_apart = bool(before and _APART.fullmatch(before[-1]))
+            blocks.append(Block(opened[1], opened[2], body, number + 2, is_apart))
             number = end
         number += 1
     return blocks
@@ -92,6 +92,6 @@ def with_outputs(blocks: list[Block], lines: list[str]) -> list[Block]:
         is_output = after and after.language == "text" and not any(lines[end : after.line - 2])
         output = after.text if after and is_output and block.language == "python" else None
         paired.append(
-            Block(block.language, block.title, block.text, block.line, block.is_run, output)
+            Block(block.language, block.title, block.text, block.line, block.is_apart, output)
         )
     return paired

@@ -2,7 +2,8 @@
 
 The blocks of one page share a namespace and a directory, and run in their order. A block with a
 title is a file. A text block directly after one of Python is what it prints. Lines of `sh` blocks
-that call `rowlock` are run too, except those that go on until they are interrupted.
+that call `rowlock` are run too, except those that go on until they are interrupted. Every block of
+Python runs; those that would change the whole process for others, in one of their own.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ def run_python(page: Page, block: Block, module: ModuleType) -> None:
         path = Path(block.title)
         path.parent.mkdir(exist_ok=True)
         path.write_text(block.text, "utf-8")
-    elif block.is_run:
+    elif block.is_apart:
+        sys.stdout.write(run_apart([sys.executable, "-W", "error", "-c", text]))
+    else:
         exec(code, vars(module))
 
 
@@ -100,11 +103,14 @@ def run_commands(block: Block) -> None:
 
 def run_command(arguments: list[str]) -> None:
     start = [sys.executable, "-c", "from rowlock.cli import main; main(prog_name='rowlock')"]
-    done = subprocess.run(
-        [*start, *arguments], check=False, capture_output=True, text=True, timeout=60
-    )
+    run_apart([*start, *arguments])
 
-    assert 0 == done.returncode, f"rowlock {arguments}: {done.stdout}{done.stderr}"
+
+def run_apart(words: list[str]) -> str:
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+
+    assert 0 == done.returncode, f"{words}: {done.stdout}{done.stderr}"
+    return done.stdout
 
 
 @pages
@@ -284,15 +290,15 @@ def list_commands(command: click.Command, name: str) -> Iterator[tuple[str, list
 
 
 def test_blocks_are_read_rightly():
-    """A made-up page: a file, code with its output, and code that is only compiled."""
+    """A made-up page: a file, code with its output, and code that runs apart."""
     text = (
         'A\n```python title="a.py"\nx = 1\n```\n\n```python\nprint(1)\n```\n\n```text\n1\n```\n'
-        "<!-- not run: a reason -->\n\n```python\ny\n```\nB\n\n```text\nno output\n```\n"
+        "<!-- run apart: a reason -->\n\n```python\ny\n```\nB\n\n```text\nno output\n```\n"
     )
     blocks = with_outputs(read_blocks(text), text.splitlines())
 
     assert ["python", "python", "text", "python", "text"] == [block.language for block in blocks]
     assert ["a.py", None, None, None, None] == [block.title for block in blocks]
     assert [None, "1\n", None, None, None] == [block.output for block in blocks]
-    assert [True, True, True, False, True] == [block.is_run for block in blocks]
+    assert [False, False, False, True, False] == [block.is_apart for block in blocks]
     assert 3 == blocks[0].line

@@ -19,7 +19,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from rowlock.errors import MigrationNeeded
 from rowlock.store.text import Dialect, in_schema
@@ -60,7 +60,7 @@ class Migration:
 def migrations(dialect: Dialect) -> tuple[Migration, ...]:
     """All migrations of a dialect, in order, without gaps."""
     found: list[Migration] = []
-    for file in files(__package__).joinpath("migrations", dialect).iterdir():
+    for file in (Path(__file__).with_name("migrations") / dialect).iterdir():
         match = _FILE.fullmatch(file.name)
         if match:
             sql = file.read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ Roles are a server's, and whoever may make them is seldom who may migrate: so ro
 
 from __future__ import annotations
 
-from importlib.resources import files
+from pathlib import Path
 
 
 def roles(schema: str) -> str:
@@ -19,5 +19,5 @@ def row_security(schema: str) -> str:
 
 
 def _read(name: str, schema: str) -> str:
-    text = files(__package__).joinpath("grants", name).read_text(encoding="utf-8")
+    text = (Path(__file__).with_name("grants") / name).read_text(encoding="utf-8")
     return text.replace("{schema}", schema).rstrip()

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from rowlock.errors import OptionInvalid
 from rowlock.store.tables import TABLES
@@ -113,7 +113,7 @@ def _texts(dialect: Dialect) -> dict[str, str]:
     end = f".{dialect}.sql"
     return {
         file.name.removesuffix(end): file.read_text(encoding="utf-8")
-        for file in files(__package__).joinpath("sql").iterdir()
+        for file in Path(__file__).with_name("sql").iterdir()
         if file.name.endswith(end)
     }
 

@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
@@ -95,7 +96,7 @@ class Engine:
         self._context = contextvars.copy_context()
         self._wake = asyncio.Event()
         self._chance = Random()
-        self._rung = asyncio.Event()
+        self._rung, self._rung_at = asyncio.Event(), 0.0
         self._idle = asyncio.Event()
         self._stopping = asyncio.Event()
         self._has_bell = False
@@ -211,6 +212,7 @@ class Engine:
         if not queue or queues is None or queue in queues:
             self._wake.set()
             self._rung.set()
+            self._rung_at = time.monotonic()
 
     def _bell_state(self, is_working: bool) -> None:
         self._has_bell = is_working
@@ -257,7 +259,7 @@ class Engine:
         asked_at = self._asked_at = time.monotonic()
         try:
             leases = await self._claimer.claim(
-                room, self._room_of, known=self._known, sleep=self._sleep
+                room, self._room_of, known=self._known, sleep=partial(_wait, self._stopping)
             )
             if leases and time.monotonic() - asked_at > self._settings.lease_seconds:
                 leases = await self._still_held(leases)
@@ -271,6 +273,8 @@ class Engine:
         self._trouble.over()
         for lease in leases:
             self._take(lease)
+        if self._rung_at >= asked_at:
+            self._rung.set()  # It may have been for one of these, before it was known here.
         self._dispatch()
         return len(leases)
 
@@ -292,9 +296,6 @@ class Engine:
         most = config.PREFETCH_MIXED_MAX if self._claimer.is_mixed else config.PREFETCH_MAX
         lasting = math.ceil(slots * config.PREFETCH_SECONDS / max(self._duration, 1e-5))
         return slots + min(most, lasting)
-
-    async def _sleep(self, seconds: float) -> None:
-        await _wait(self._stopping, seconds)
 
     def _take(self, lease: Lease) -> None:
         assert lease.row is not None

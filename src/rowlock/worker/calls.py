@@ -1,0 +1,106 @@
+"""`app.drain` and `app.worker`: the part of the app that runs jobs.
+
+What they need is imported when they are first called: a program that only enqueues does without,
+and its import costs a seventh less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from rowlock import config
+from rowlock.store import Store, options
+from rowlock.task import Tasks, prepare_follow_up
+from rowlock.worker.settings import WorkerSettings, worker_settings
+
+if TYPE_CHECKING:
+    from rowlock.worker.drain import Drain
+    from rowlock.worker.embedded import EmbeddedWorker
+
+
+class WorkerCalls(Tasks, ABC):
+    """The calls of `App` that run jobs in this process."""
+
+    store: Store
+    state: Any
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close the store."""
+
+    def drain(self, queues: Sequence[str] | None = None, *, limit: int | None = None) -> int:
+        """Run what is ready in this process and return how many runs that were.
+
+        For tests and scripts; a job that waits for its time or a retry is left.
+
+        Args:
+            queues: Only these. None: all.
+            limit: Run at most so many.
+        """
+        return self._drain(queues, limit).run()
+
+    async def adrain(self, queues: Sequence[str] | None = None, *, limit: int | None = None) -> int:
+        """As `drain`; plain functions run in a thread."""
+        return await self._drain(queues, limit).arun()
+
+    def _drain(self, queues: Sequence[str] | None, limit: int | None) -> Drain:
+        from rowlock.worker.drain import Drain, DrainRequest
+
+        if limit is not None:
+            options.integer(limit, option="limit", low=0, high=config.ENQUEUE_MANY_MAX)
+        request = DrainRequest(options.names(queues, option="queues"), limit)
+        return Drain(self.store, self, state=self.state, prepare=prepare_follow_up, request=request)
+
+    @asynccontextmanager
+    async def worker(
+        self,
+        queues: Sequence[str] | Mapping[str, int] | None = None,
+        *,
+        concurrency: int = config.WORKER_CONCURRENCY_DEFAULT,
+        lease: float | timedelta = config.LEASE_SECONDS_DEFAULT,
+        grace: float | timedelta = config.WORKER_GRACE_SECONDS_DEFAULT,
+    ) -> AsyncIterator[EmbeddedWorker]:
+        """Run jobs on this loop for as long as the block lasts: for a server's lifespan.
+
+        Without the protection of `rowlock worker`: a handler that takes down its process takes
+        this one, and one that holds the interpreter for longer than a lease loses it.
+
+        Args:
+            queues: Only these; a mapping gives each its own number of slots. None: all.
+            concurrency: How many jobs run at once.
+            lease: How long a job is held without a beat.
+            grace: How long running jobs may go on when the block ends.
+        """
+        settings = worker_settings(queues=queues, concurrency=concurrency, lease=lease, grace=grace)
+        async with self._embedded(settings).serving() as worker:
+            yield worker
+
+    def run_worker(
+        self,
+        queues: Sequence[str] | Mapping[str, int] | None = None,
+        *,
+        concurrency: int = config.WORKER_CONCURRENCY_DEFAULT,
+        lease: float | timedelta = config.LEASE_SECONDS_DEFAULT,
+        grace: float | timedelta = config.WORKER_GRACE_SECONDS_DEFAULT,
+    ) -> None:
+        """Run jobs in this process until SIGTERM or Ctrl-C; as `worker`, blocking."""
+        settings = worker_settings(queues=queues, concurrency=concurrency, lease=lease, grace=grace)
+        asyncio.run(self._serve(settings))
+
+    async def _serve(self, settings: WorkerSettings) -> None:
+        try:
+            await self._embedded(settings).run_until_signalled()
+        finally:
+            await self.aclose()
+
+    def _embedded(self, settings: WorkerSettings) -> EmbeddedWorker:
+        from rowlock.worker.embedded import EmbeddedWorker
+
+        return EmbeddedWorker(
+            self.store, self, state=self.state, prepare=prepare_follow_up, settings=settings
+        )

@@ -1,5 +1,7 @@
 """The example shop in Litestar, as a real server with a worker in it, on both databases."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 import rowlock
 from rowlock import JobState
-from rowlock.contrib.litestar import RowlockPlugin, transaction
+from rowlock.contrib.litestar import RowlockPlugin, queue_of, transaction
 from tests.contrib.processes import environment_of, serving
 
 WORDS = ("-m", "uvicorn", "--fd", "FD", "--log-level", "warning", "examples.web.litestar_shop:app")
@@ -48,6 +50,39 @@ def test_the_shop(any_url: str, tmp_path: Path):
     assert {"state": "succeeded", "result": "order 1 is confirmed"} == told
     assert [403, 200, 200, 201] == [answer.status_code for answer in board]
     assert (200, 200) == (found.status_code, stream.status_code)
+
+
+def test_the_commands(any_url: str, tmp_path: Path):
+    """All of rowlock's, on the application's queue; a worker's processes find it as well."""
+    litestar = [sys.executable, "-m", "litestar", "--app", "examples.web.litestar_shop:app"]
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*litestar, "rowlock", *words],
+            env=environment_of(any_url),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    with rowlock.App(any_url) as app:
+        app.migrate()
+        job = app.enqueue("confirm", {"number": 5})
+        listed, worked = run("jobs", "list", "--json"), run("worker", "--drain")
+        done = app.get(job.id)
+        missing = run("jobs", "show", job.id.replace("7", "8"))
+
+    assert (0, 0, 3) == (listed.returncode, worked.returncode, missing.returncode), worked.stderr
+    assert job.id in listed.stdout
+    assert "order 5 is confirmed" == done.result
+
+
+def test_an_application_without_a_queue_says_so():
+    """Whoever asks for its queue is told what is missing."""
+    with pytest.raises(rowlock.OptionInvalid, match="RowlockPlugin"):
+        queue_of(Litestar([]))
 
 
 async def ask(app: Litestar, *paths: str) -> list[httpx.Response]:

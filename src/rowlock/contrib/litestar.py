@@ -5,34 +5,44 @@ app = Litestar(
     plugins=[RowlockPlugin(queue, worker=True, dashboard="/queue", guards=[is_operator])],
     dependencies={"db": transaction(async_sessionmaker(engine))},
 )
+
+`litestar rowlock worker` runs the jobs; every other command of `rowlock` is there as well.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import click
 from litestar import Litestar, asgi
 from litestar.config.app import AppConfig
 from litestar.di import Provide
-from litestar.plugins import InitPlugin
+from litestar.plugins import CLIPlugin, InitPlugin
 from litestar.types import Receive, Scope, Send
 
 from rowlock import config
 from rowlock.app import App
+from rowlock.cli import LazyGroup, Target, load_object
 from rowlock.contrib.asgi import Dashboard, serving
+from rowlock.errors import OptionInvalid
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
     from sqlalchemy.orm import Session, sessionmaker
 
+# How other processes find the queue of the application that LITESTAR_APP names.
+SPEC = f"{__name__}:queue"
+LITESTAR_APP_VARIABLE = "LITESTAR_APP"
+
 # As Litestar calls them: with the connection and the handler; they raise to refuse.
 Guard: TypeAlias = Callable[[Any, Any], Any]
 
 
-class RowlockPlugin(InitPlugin):
+class RowlockPlugin(InitPlugin, CLIPlugin):
     """A queue for as long as the application lives.
 
     Args:
@@ -81,6 +91,10 @@ class RowlockPlugin(InitPlugin):
             app_config.route_handlers.append(self._mounted(self._path))
         return app_config
 
+    def on_cli_init(self, cli: click.Group) -> None:
+        """Add `litestar rowlock`."""
+        cli.add_command(command)
+
     def _provide(self) -> App:
         return self.queue
 
@@ -105,6 +119,31 @@ class RowlockPlugin(InitPlugin):
             await board(inner, receive, send)  # type: ignore[arg-type]  # the same protocol
 
         return rowlock_dashboard
+
+
+def queue_of(app: Litestar) -> App:
+    """The queue of an application. Raises `OptionInvalid` if it has none."""
+    try:
+        return app.plugins.get(RowlockPlugin).queue
+    except KeyError:
+        raise OptionInvalid("app", "it has no queue: plugins=[RowlockPlugin(queue)]") from None
+
+
+@click.group("rowlock", cls=LazyGroup)
+def command() -> None:
+    """Background jobs: every command of rowlock, on this application's queue."""
+    ctx = click.get_current_context()  # Litestar, too, would pass it, to whoever asks.
+    # Processes that a worker starts load the application by it.
+    os.environ[LITESTAR_APP_VARIABLE] = ctx.obj.app_path
+    ctx.obj = Target(app_spec=SPEC, database_url=queue_of(ctx.obj.app).url)
+
+
+def __getattr__(name: str) -> App:
+    """`queue`: of the application that LITESTAR_APP names, or of what a function there makes."""
+    if name != "queue":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    found: Any = load_object(os.environ.get(LITESTAR_APP_VARIABLE, ""))
+    return queue_of(found if isinstance(found, Litestar) else found())
 
 
 def transaction(sessions: async_sessionmaker[AsyncSession] | sessionmaker[Session]) -> Provide:
@@ -133,4 +172,4 @@ def transaction(sessions: async_sessionmaker[AsyncSession] | sessionmaker[Sessio
     return Provide(begin)
 
 
-__all__ = ["RowlockPlugin", "transaction"]
+__all__ = ["RowlockPlugin", "queue_of", "transaction"]

@@ -28,8 +28,8 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test django6 check format fuzz simulate chaos mutants bench dashboard types docs \
-	package requirements clean crashes soak matrix
+.PHONY: help up test django6 check format fuzz simulate chaos mutants bench dashboard types reference \
+	docs package requirements clean crashes soak matrix
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -108,6 +108,9 @@ dashboard: $(VENV)/run.stamp ## Build the dashboard into the package
 
 types: $(VENV)/dev.stamp ## Write the dashboard's types of the API anew
 	$(BIN)/python dashboard/schema_types.py
+
+reference: $(VENV)/dev.stamp ## Write the generated sections of the reference anew
+	$(BIN)/python -m tests.docs.reference
 
 docs: $(DOCS_VENV)/docs.stamp ## Build the documentation into site/
 	$(DOCS_VENV)/bin/zensical build --clean

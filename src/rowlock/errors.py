@@ -40,7 +40,10 @@ class FieldError:
 
 
 class PayloadInvalid(RowlockError):
-    """The payload does not fit; `errors` names every bad field."""
+    """The payload does not fit its task, or JSON; `errors` names every bad field.
+
+    Fix the arguments: nothing was written.
+    """
 
     code = "payload_invalid"
 
@@ -52,7 +55,10 @@ class PayloadInvalid(RowlockError):
 
 
 class OptionInvalid(RowlockError, ValueError):
-    """An option's value is out of range or of the wrong kind; `option` names it."""
+    """An option's value is out of range or of the wrong kind; `option` names it.
+
+    Fix the call: a name, delay, time, priority, limit.
+    """
 
     code = "option_invalid"
 
@@ -62,13 +68,19 @@ class OptionInvalid(RowlockError, ValueError):
 
 
 class NotFound(RowlockError):
-    """What was asked for is not there (any more)."""
+    """What was asked for is not there (any more).
+
+    The id or name is wrong, or the job is gone after its retention.
+    """
 
     code = "not_found"
 
 
 class InvalidTransition(RowlockError):
-    """The job's state does not allow what was asked; nothing was changed."""
+    """The job's state does not allow what was asked; nothing was changed.
+
+    Read the job's state again; `job_id` says which job.
+    """
 
     code = "invalid_transition"
 
@@ -78,7 +90,10 @@ class InvalidTransition(RowlockError):
 
 
 class LeaseLost(RowlockError):
-    """The lease is no longer this worker's: the job was recovered, or is run by another."""
+    """The lease is no longer this worker's: the job was recovered, or is run by another.
+
+    Stop working on `leases`; what was done for all others stays.
+    """
 
     code = "lease_lost"
 
@@ -89,19 +104,28 @@ class LeaseLost(RowlockError):
 
 
 class StoreUnavailable(RowlockError):
-    """The database can't be reached or can't take the work now; trying again may help."""
+    """The database can't be reached or can't take the work now.
+
+    Try again later; an enqueue with an id of your own can be repeated safely.
+    """
 
     code = "store_unavailable"
 
 
 class UnsupportedStore(RowlockError):
-    """This database, version or file system can't hold a queue safely."""
+    """This database, version or file system can't hold a queue safely.
+
+    Another URL, library or place is needed: the message says which.
+    """
 
     code = "unsupported_store"
 
 
 class MigrationNeeded(RowlockError):
-    """The schema is older or newer than this version of rowlock works on."""
+    """The schema is older or newer than this version of rowlock works on.
+
+    Run `rowlock migrate`; or, if the schema is newer, upgrade rowlock.
+    """
 
     code = "migration_needed"
 
@@ -109,7 +133,8 @@ class MigrationNeeded(RowlockError):
 class Forbidden(RowlockError):
     """The credential's scope or tenant does not allow this.
 
-    `by_database`: the role that we connect as has not the right, by PostgreSQL's word.
+    It is a token of the HTTP API; or, `by_database`, the role that the database URL names, by
+    PostgreSQL's word.
     """
 
     code = "forbidden"

@@ -224,22 +224,6 @@ def test_job_fields_are_documented():
     assert [] == [name for name in rowlock.Job.__struct_fields__ if not is_named(name, text)]
 
 
-def test_errors_are_documented():
-    """Every error and its code are in the table of errors."""
-    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", reference("errors.md"), flags=re.MULTILINE)
-    classes = [getattr(rowlock, name) for name in rowlock.__all__ if name != "__version__"]
-    errors = {
-        kind.__name__: kind.code
-        for kind in classes
-        if isinstance(kind, type)
-        and issubclass(kind, rowlock.RowlockError)
-        and kind is not rowlock.RowlockError
-    }
-
-    assert errors == dict(rows)
-    assert is_named(rowlock.RowlockError.code, reference("errors.md"))
-
-
 def test_limits_are_as_documented():
     """Every limit that the reference names exists, with that value."""
     rows = re.findall(

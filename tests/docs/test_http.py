@@ -11,7 +11,6 @@ import pytest
 
 import rowlock
 from rowlock.server.gate import Reach
-from rowlock.server.problems import KINDS
 from rowlock.server.run import HttpServer
 from rowlock.server.table import ROUTES
 from rowlock.tokens import Scope
@@ -84,11 +83,3 @@ def scope_of(route) -> str:
     order = [Scope.READ, Scope.ENQUEUE, Scope.WORK, Scope.ADMIN]
     listed = " or ".join(f"`{scope}`" for scope in order if scope in route.scopes) or "any"
     return f"{listed}, all tenants" if route.reach is Reach.SYSTEM else listed
-
-
-def test_every_code_is_documented():
-    """With its status."""
-    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (\d{3}) \|", REFERENCE, re.MULTILINE)
-    told = {code: int(status) for codes, status in rows for code in re.findall(r"`(\w+)`", codes)}
-
-    assert {code: kind.status for code, kind in KINDS.items()} == told

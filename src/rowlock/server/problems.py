@@ -32,41 +32,112 @@ MEDIA_TYPE: Final = "application/problem+json"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A sort of problem: its status and its title. `secret`: the text of the error is not told."""
+    """A sort of problem: its status, its title, and when it comes, as the documentation says it.
+
+    `secret`: this is told instead of the text of the error.
+    """
 
     status: int
     title: str
     secret: str | None = None
+    when: str = ""
 
 
 AWAY: Final = "the database does not answer, or can't take the work now; try again a little later"
 
+
+def _mebibytes(number: int) -> str:
+    return f"{number // 1024**2} MiB"
+
+
 KINDS: Final[Mapping[str, Kind]] = {
     # Every error of the library.
-    "payload_invalid": Kind(422, "The payload does not fit"),
-    "option_invalid": Kind(422, "A value is out of range, or of the wrong kind"),
-    "not_found": Kind(404, "There is no such thing"),
-    "invalid_transition": Kind(409, "The state does not allow it"),
-    "lease_lost": Kind(409, "The lease is another's"),
-    "forbidden": Kind(403, "The credential does not reach that far"),
-    "store_unavailable": Kind(503, "The database is away", AWAY),
-    "migration_needed": Kind(503, "The schema does not fit", "the tables are of another version"),
+    "payload_invalid": Kind(
+        422,
+        "The payload does not fit",
+        when="It does not fit its task, or can't be stored; `errors` names every bad field.",
+    ),
+    "option_invalid": Kind(
+        422,
+        "A value is out of range, or of the wrong kind",
+        when="Any field or parameter but those of a payload; `errors` names it.",
+    ),
+    "not_found": Kind(
+        404,
+        "There is no such thing",
+        when="No such path, job, schedule or token; or not of this tenant.",
+    ),
+    "invalid_transition": Kind(409, "The state does not allow it", when="Nothing was changed."),
+    "lease_lost": Kind(409, "The lease is another's", when="Stop working on that job."),
+    "forbidden": Kind(
+        403,
+        "The credential does not reach that far",
+        when="Its scope or tenant does not, or a page of another site asks.",
+    ),
+    "store_unavailable": Kind(
+        503, "The database is away", AWAY, when="`Retry-After` says when to try."
+    ),
+    "migration_needed": Kind(
+        503,
+        "The schema does not fit",
+        "the tables are of another version",
+        when="Run `rowlock migrate`; or, if the schema is newer, upgrade rowlock.",
+    ),
     "unsupported_store": Kind(500, "The database can't hold a queue", "see the server's log"),
-    "rowlock_error": Kind(500, "Something went wrong", "see the server's log"),
+    "rowlock_error": Kind(
+        500,
+        "Something went wrong",
+        "see the server's log",
+        when="Among others, the database's role of the server may not do that.",
+    ),
     # And those of HTTP.
     "http_invalid": Kind(400, "This is not HTTP"),
-    "json_invalid": Kind(400, "The body is not JSON"),
-    "unauthorized": Kind(401, "A token is needed"),
-    "method_not_allowed": Kind(405, "This path has no such method"),
-    "request_timeout": Kind(408, "The request was too slow"),
-    "count_changed": Kind(409, "More jobs fit than expected"),
-    "too_large": Kind(413, "The body is too large"),
-    "unsupported_media_type": Kind(415, "The body must be JSON"),
-    "misdirected": Kind(421, "This server has another name"),
-    "too_many_requests": Kind(429, "Too many requests"),
-    "head_too_large": Kind(431, "The head is too large"),
-    "internal_error": Kind(500, "Something went wrong"),
-    "overloaded": Kind(503, "Too much at once"),
+    "json_invalid": Kind(400, "The body is not JSON", when="Or not UTF-8, or nested too deeply."),
+    "unauthorized": Kind(
+        401, "A token is needed", when="None was sent, or it is unknown, expired or revoked."
+    ),
+    "method_not_allowed": Kind(405, "This path has no such method", when="`Allow` says which."),
+    "request_timeout": Kind(
+        408,
+        "The request was too slow",
+        when=f"Its head took longer than {config.HTTP_HEADER_SECONDS:g} s, or its body longer than "
+        f"{config.HTTP_BODY_SECONDS:g} s.",
+    ),
+    "count_changed": Kind(409, "More jobs fit than expected", when="Nothing was done."),
+    "too_large": Kind(
+        413,
+        "The body is too large",
+        when=f"It has more than {_mebibytes(config.HTTP_BODY_BYTES_MAX)}, or "
+        f"{_mebibytes(config.HTTP_BATCH_BYTES_MAX)} for batches and settlements.",
+    ),
+    "unsupported_media_type": Kind(
+        415, "The body must be JSON", when="Its `Content-Type` must be `application/json`."
+    ),
+    "misdirected": Kind(
+        421, "This server has another name", when="An open server is asked for by a foreign one."
+    ),
+    "too_many_requests": Kind(
+        429,
+        "Too many requests",
+        when="Too many bad tokens came from this address; `Retry-After` says when to come again.",
+    ),
+    "head_too_large": Kind(
+        431,
+        "The head is too large",
+        when=f"It has more than {config.HTTP_HEADER_BYTES_MAX // 1024} KiB.",
+    ),
+    "internal_error": Kind(
+        500,
+        "Something went wrong",
+        when="A mistake of ours; `detail` has the id under which the log tells more.",
+    ),
+    "overloaded": Kind(
+        503,
+        "Too much at once",
+        when=f"More than {config.HTTP_REQUESTS_MAX:,} requests are worked on, "
+        f"{config.HTTP_LISTENERS_MAX} listen to events, or the server stops; `Retry-After` says "
+        "when to come again.",
+    ),
 }
 
 

@@ -1,0 +1,17 @@
+"""All that is generated, by the name of its section."""
+
+from __future__ import annotations
+
+from tests.docs.reference import errors, metrics
+
+SOURCES = (errors, metrics)
+
+
+def all_sections() -> dict[str, str]:
+    """What every source has to say; a section has one source."""
+    made: dict[str, str] = {}
+    for source in SOURCES:
+        sections = source.sections()
+        assert not made.keys() & sections.keys(), made.keys() & sections.keys()
+        made |= sections
+    return made

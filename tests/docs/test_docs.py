@@ -18,12 +18,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import click
 import pytest
 
 import rowlock
 from rowlock import config
-from rowlock.cli import main
 from tests.docs.pages import DOCS, ROOT, Block, Page, read_blocks, read_pages, with_outputs
 
 MODULE = "rowlock_documentation"
@@ -241,36 +239,6 @@ def test_states_are_documented():
 
     assert [] == [state for state in rowlock.JobState if f"| `{state}` |" not in text]
     assert [] == [outcome for outcome in rowlock.CancelOutcome if f"| `{outcome}` |" not in text]
-
-
-def test_commands_are_documented():
-    """Every command has a heading in the reference, and every option of it stands below that."""
-    text = reference("command-line.md")
-    sections = dict(
-        re.findall(r"^## (rowlock[^\n]*)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    )
-    commands = dict(list_commands(main, "rowlock"))
-    missing = [
-        f"{name} {option}"
-        for name, options in commands.items()
-        for option in options
-        if not is_named(option, sections.get(name, ""))
-    ]
-
-    assert set(commands) == set(sections)
-    assert [] == missing
-
-
-def list_commands(command: click.Command, name: str) -> Iterator[tuple[str, list[str]]]:
-    if not isinstance(command, click.Group):
-        options = [option for each in command.params for option in each.opts]
-        yield name, [option for option in options if option.startswith("--")]
-        return
-    with click.Context(command) as context:
-        for child in command.list_commands(context):
-            found = command.get_command(context, child)
-            assert found is not None
-            yield from list_commands(found, f"{name} {child}")
 
 
 def test_blocks_are_read_rightly():

@@ -231,14 +231,14 @@ class LazyGroup(click.Group):
     metavar="MODULE:APP",
     envvar="ROWLOCK_APP",
     show_envvar=True,
-    help="The app and its tasks.",
+    help="The app and its tasks; the working directory is searched first.",
 )
 @click.option(
     "--database-url",
     metavar="URL",
     envvar="ROWLOCK_DATABASE_URL",
     show_envvar=True,
-    help="sqlite:///FILE or postgresql://...",
+    help="The database, instead of the app's: sqlite:///FILE or postgresql://...",
 )
 @click.version_option(__version__, prog_name="rowlock", message="%(prog)s %(version)s")
 @click.pass_context

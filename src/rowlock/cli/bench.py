@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.choose import as_json_option
+from rowlock.cli.choose import json_option
 
 if TYPE_CHECKING:
     from rowlock.bench.measure import Report
@@ -20,11 +20,21 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @click.command()
 @click.option(
-    "--jobs", type=click.IntRange(1, 1_000_000), help="Jobs of a round; default a second's worth."
+    "--jobs",
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="Jobs of a round; default a second's worth.",
 )
-@click.option("-p", "--processes", type=click.IntRange(1, 64), default=1, show_default=True)
-@click.option("--no-held", is_flag=True, help="Hold no transaction open.")
-@as_json_option
+@click.option(
+    "-p",
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Worker processes.",
+)
+@click.option("--no-held", is_flag=True, help="Leave out the part with a transaction held open.")
+@json_option("every figure by its name: rates a second, times in milliseconds; and `words`")
 @click.pass_obj
 def bench(
     target: Target, *, jobs: int | None, processes: int, no_held: bool, as_json: bool

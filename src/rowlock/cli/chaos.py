@@ -14,7 +14,7 @@ import click
 
 from rowlock.cli import EXIT_FAILED, show
 from rowlock.cli.bench import interruptible
-from rowlock.cli.choose import as_json_option
+from rowlock.cli.choose import json_option
 
 if TYPE_CHECKING:
     from rowlock.testing.chaos.plan import Plan
@@ -29,33 +29,97 @@ _COUNT = click.IntRange(0, 1_000_000)
     type=click.Choice(["sqlite", "postgres"]),
     default="sqlite",
     show_default=True,
-    help="A throw-away database of this kind.",
-)
-@click.option("--database", metavar="URL", help="Your own database, in a place that is removed.")
-@click.option("--jobs", type=click.IntRange(100, 10_000_000), default=20_000, show_default=True)
-@click.option("--kills", type=_COUNT, default=40, show_default=True, help="Processes killed.")
-@click.option("--pauses", type=_COUNT, default=8, show_default=True, help="Processes stopped.")
-@click.option("--crashes", type=_COUNT, default=4, show_default=True, help="Of the server.")
-@click.option("--swallows", type=_COUNT, default=40, show_default=True, help="Answers to commits.")
-@click.option(
-    "--troubles", type=_COUNT, default=4, show_default=True, help="Of each other kind on the line."
-)
-@click.option("--clock-steps", type=_COUNT, default=4, show_default=True, help="Of workers.")
-@click.option(
-    "--full-disks", type=_COUNT, default=0, show_default=True, help="Of SQLite; only root can."
+    help="A throw-away database of this kind; PostgreSQL needs rowlock[dev-postgres].",
 )
 @click.option(
-    "--workers", type=click.IntRange(1, 64), default=3, show_default=True, help="Of two children."
-)
-@click.option("--seed", type=int, help="Of what happens; default by chance.")
-@click.option("--legs", type=click.IntRange(1, 1000), default=1, show_default=True)
-@click.option(
-    "--keep", type=click.Path(path_type=Path, file_okay=False), help="Where journals and logs stay."
+    "--database", metavar="URL", help="Your own database instead, in a place that is removed."
 )
 @click.option(
-    "--plot", type=click.Path(path_type=Path, dir_okay=False), help="A picture of the last leg."
+    "--jobs",
+    type=click.IntRange(100, 10_000_000),
+    default=20_000,
+    show_default=True,
+    help="How many jobs.",
 )
-@as_json_option
+@click.option(
+    "--kills",
+    type=_COUNT,
+    default=40,
+    show_default=True,
+    help="Processes killed: children, supervisors, whole workers, producers.",
+)
+@click.option(
+    "--pauses",
+    type=_COUNT,
+    default=8,
+    show_default=True,
+    help="Children and whole workers stopped until others must have taken over.",
+)
+@click.option(
+    "--crashes",
+    type=_COUNT,
+    default=4,
+    show_default=True,
+    help="Of a throw-away PostgreSQL, by an immediate stop.",
+)
+@click.option(
+    "--swallows",
+    type=_COUNT,
+    default=40,
+    show_default=True,
+    help="PostgreSQL has committed, and the answer is lost.",
+)
+@click.option(
+    "--troubles",
+    type=_COUNT,
+    default=4,
+    show_default=True,
+    help="Of each other kind with PostgreSQL: connections cut, slowed, silenced, ended by the "
+    "server, all used up.",
+)
+@click.option(
+    "--clock-steps",
+    type=_COUNT,
+    default=4,
+    show_default=True,
+    help="A worker's clock is set, by up to two hours; on a throw-away PostgreSQL alone, since"
+    " SQLite's clock is the machine's.",
+)
+@click.option(
+    "--full-disks",
+    type=_COUNT,
+    default=0,
+    show_default=True,
+    help="SQLite's disk is full for a moment; only root can mount one for it.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=3,
+    show_default=True,
+    help="Each a supervisor with two children.",
+)
+@click.option("--seed", type=int, help="Decides what happens in which order; default by chance.")
+@click.option(
+    "--legs",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="So many runs, with this seed and those after it.",
+)
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIRECTORY",
+    help="Leave journals, logs and SQLite's file there.",
+)
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="An SVG of the last run: jobs a second, and what struck when.",
+)
+@json_option("all figures")
 @click.pass_context
 def chaos(
     ctx: click.Context,

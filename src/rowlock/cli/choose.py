@@ -17,7 +17,6 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)?")
 _UNIT_SECONDS: Final = {
     "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0,
 }  # fmt: skip
-FILTERS: Final = ("kind", "queue", "tenant", "key", "tag", "error", "since", "until")
 
 
 def seconds(text: str) -> float:
@@ -77,15 +76,28 @@ def filters(command: Command) -> Command:
             click.option("--tenant", metavar="TENANT", help="Only of this tenant."),
             click.option("--key", metavar="KEY", help="Only with this key."),
             click.option("--tag", metavar="TAG", help="Only with this tag."),
-            click.option("--error", metavar="TEXT", help="Only with this text in an error."),
             click.option(
-                "--fingerprint", metavar="TEXT", help="Only dead jobs of this group of failures."
+                "--error",
+                metavar="TEXT",
+                help="Only with this text in the errors of its attempts, tracebacks too; A and"
+                " a are the same.",
             ),
             click.option(
-                "--since", type=time_past, metavar="TIME", help="Created then or later; 2h is ago."
+                "--fingerprint",
+                metavar="TEXT",
+                help="Only dead jobs that died of the same; see rowlock dead list --groups.",
             ),
             click.option(
-                "--until", type=time_past, metavar="TIME", help="Created before; 2h is ago."
+                "--since",
+                type=time_past,
+                metavar="TIME",
+                help="Created then or later; 2h is two hours ago.",
+            ),
+            click.option(
+                "--until",
+                type=time_past,
+                metavar="TIME",
+                help="Created before; 2h is two hours ago.",
             ),
         )
     ):
@@ -93,9 +105,9 @@ def filters(command: Command) -> Command:
     return command
 
 
-def as_json_option(command: Command) -> Command:
-    """`--json`, on everything that reads."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+def json_option(told: str) -> Callable[[Command], Command]:
+    """`--json`, on everything that reads; `told` is what it prints."""
+    return click.option("--json", "as_json", is_flag=True, help=f"Print JSON: {told}.")
 
 
 def log_options(command: Command) -> Command:
@@ -116,7 +128,7 @@ def log_options(command: Command) -> Command:
         show_default=True,
         envvar="ROWLOCK_LOG_FORMAT",
         show_envvar=True,
-        help="For people or for machines.",
+        help="For people, or for machines.",
     )
     return level(format(command))
 
@@ -125,6 +137,7 @@ def address_options(command: Command) -> Command:
     """`--host` and `--port`, on what serves."""
     host = click.option(
         "--host",
+        metavar="HOST",
         default="127.0.0.1",
         show_default=True,
         envvar="ROWLOCK_HOST",

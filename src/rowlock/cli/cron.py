@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.choose import as_json_option
+from rowlock.cli.choose import json_option
 from rowlock.cli.jobs import each
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ def cron() -> None:
 
 
 @cron.command("list")
-@as_json_option
+@json_option("all that is known of each")
 @click.pass_obj
 def list_schedules(target: Target, *, as_json: bool) -> None:
-    """List the schedules in the order of their names: when each is due, and when it last ran."""
+    """List the schedules by name: whether each is paused, when it is due, and when it last ran."""
     with target.open_app() as app:
         found = list(_every(app))
     if as_json:
@@ -71,10 +71,10 @@ def _shown(moment: datetime | None) -> str:
 
 @cron.command()
 @click.argument("name")
-@as_json_option
+@json_option("the job")
 @click.pass_obj
 def run(target: Target, *, name: str, as_json: bool) -> None:
-    """Enqueue a schedule's job now, paused or not; its next time stays."""
+    """Enqueue a schedule's job now, paused or not, and print the job's id; its next time stays."""
     with target.open_app() as app:
         job = app.store.run_schedule_now(name)
     if as_json:
@@ -87,7 +87,7 @@ def run(target: Target, *, name: str, as_json: bool) -> None:
 
 @cron.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@as_json_option
+@json_option("a line for each: the schedule")
 @click.pass_obj
 def pause(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
     """Fire nothing of these schedules until they are resumed."""
@@ -102,7 +102,7 @@ def pause(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
 
 @cron.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@as_json_option
+@json_option("a line for each: the schedule")
 @click.pass_obj
 def resume(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
     """Go on with the next tick from now; those that fell into the pause are over."""
@@ -118,12 +118,13 @@ def resume(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
 
 @cron.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@as_json_option
+@json_option("a line for each: `name`, and `deleted`")
 @click.pass_obj
 def delete(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
     """Remove schedules for good; jobs that they enqueued stay.
 
-    One that stands in the code is written again when a worker of that code starts.
+    One that stands in the code (@app.task(cron=...)) is written again when a worker of that code
+    starts: take it out of the code, or pause it.
     """
     with target.open_app() as app:
 

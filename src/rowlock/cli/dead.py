@@ -9,7 +9,7 @@ import click
 
 from rowlock import config
 from rowlock.cli import Target, show
-from rowlock.cli.choose import as_json_option, filters
+from rowlock.cli.choose import filters, json_option
 from rowlock.cli.jobs import page_options, print_page
 from rowlock.cli.progress import progress
 
@@ -34,9 +34,16 @@ def dead() -> None:
 
 @dead.command("list")
 @filters
-@click.option("--groups", is_flag=True, help="What they died of, and how many of each.")
+@click.option(
+    "--groups",
+    is_flag=True,
+    help="One line for all that died of the same: kind, type of the error, and place.",
+)
 @page_options
-@as_json_option
+@json_option(
+    "a line for each job, and a last one with `next`: the cursor of the following page, or null; "
+    "or a line for each group"
+)
 @click.pass_obj
 def list_dead(
     target: Target,
@@ -49,8 +56,7 @@ def list_dead(
 ) -> None:
     """List dead jobs, the newest failure first.
 
-    JSON is one line a job, and a last line with `next`: the cursor of the following page, or null.
-    With --groups it is one line a group; of the filters, --kind, --queue and --tenant count.
+    With --groups the filters are --kind, --queue and --tenant, among the newest 50,000.
     """
     with target.open_app() as app:
         if groups:
@@ -117,12 +123,13 @@ def _group_document(group: DeadGroup) -> dict[str, object]:
 
 @dead.command()
 @filters
-@as_json_option
+@json_option("how many were `retried`, and the ids that were `skipped`")
 @click.pass_obj
 def retry(target: Target, *, as_json: bool, **chosen: Unpack[FilterOptions]) -> None:
     """Take all dead jobs that fit back to ready; without a filter, all there are.
 
-    Those whose key is in flight again are skipped and named on stderr.
+    Those whose key is in flight again are skipped and named on stderr. The work is done in
+    transactions of 500 jobs.
     """
     from rowlock.store.ops.manage import job_filter
 
@@ -139,14 +146,24 @@ def retry(target: Target, *, as_json: bool, **chosen: Unpack[FilterOptions]) -> 
 
 @dead.command()
 @filters
-@click.option("--all", "every", is_flag=True, help="All dead jobs: needed where nothing filters.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@as_json_option
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="All dead jobs, instead of a filter: one of the two is needed.",
+)
+@click.option(
+    "--yes", is_flag=True, help="Do not ask; needed where there is no terminal to ask on."
+)
+@json_option("how many were `removed`")
 @click.pass_obj
 def purge(
     target: Target, *, every: bool, yes: bool, as_json: bool, **chosen: Unpack[FilterOptions]
 ) -> None:
-    """Remove dead jobs that fit for good, with their logs."""
+    """Remove dead jobs that fit for good, with their logs, in transactions of 500 jobs.
+
+    On a terminal it says how many they are and asks.
+    """
     from rowlock.store.ops.manage import job_filter
 
     wanted = job_filter(**chosen)

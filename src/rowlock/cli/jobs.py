@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from rowlock.cli import EXIT_FAILED, Target, exit_code, show
-from rowlock.cli.choose import as_json_option, filters, json_object, seconds
+from rowlock.cli.choose import filters, json_object, json_option, seconds
 from rowlock.cli.facts import job_facts, when
 from rowlock.errors import NotFound, RowlockError
 
@@ -41,7 +41,11 @@ def page_options(command: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="At most so many.",
     )
-    cursor = click.option("--cursor", metavar="TEXT", help="Go on where a page before ended.")
+    cursor = click.option(
+        "--cursor",
+        metavar="TEXT",
+        help="Go on where a page ended; where that is, is told on stderr, and in `next`.",
+    )
     return limit(cursor(command))
 
 
@@ -49,7 +53,9 @@ def page_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--state", type=click.Choice(STATES), help="Only in this state.")
 @filters
 @page_options
-@as_json_option
+@json_option(
+    "a line for each job, and a last one with `next`: the cursor of the following page, or null"
+)
 @click.pass_obj
 def list_jobs(
     target: Target,
@@ -60,10 +66,7 @@ def list_jobs(
     as_json: bool,
     **chosen: Unpack[FilterOptions],
 ) -> None:
-    """List jobs, newest first; dead ones by their failure.
-
-    JSON is one line a job, and a last line with `next`: the cursor of the following page, or null.
-    """
+    """List jobs, newest first; dead ones by their failure."""
     with target.open_app() as app:
         page = app.list(state=state, limit=limit, cursor=cursor, **chosen)
     print_page(page, as_json=as_json)
@@ -124,7 +127,7 @@ def note(job: Job) -> str:
 @jobs.command("show")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--log", "with_log", is_flag=True, help="Also the lines that its handler logged.")
-@as_json_option
+@json_option("every field")
 @click.pass_obj
 def show_jobs(target: Target, *, ids: tuple[str, ...], with_log: bool, as_json: bool) -> None:
     """Show all that is known of jobs: payload, times, errors with tracebacks, result."""
@@ -161,10 +164,10 @@ def _found(app: App, id: str) -> Job:
 
 @jobs.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@as_json_option
+@json_option("a line for each, with the fields of rowlock.Why")
 @click.pass_obj
 def why(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
-    """Say why jobs are not running: the first thing that stands in the way of each."""
+    """Say why jobs are not running: what first stands in the way of each, and what helps."""
     import msgspec
 
     with target.open_app() as app:
@@ -199,10 +202,13 @@ def what_to_do(told: Why) -> str | None:
 
 @jobs.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@as_json_option
+@json_option("a line for each: `id`, `outcome`, `state`")
 @click.pass_obj
 def cancel(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
-    """Stop jobs: at once if they wait, else by asking their worker."""
+    """Stop jobs: at once if they wait, else by asking their worker.
+
+    Told of each: `cancelled`, `pending_on_worker` or, of one that has ended, `already_terminal`.
+    """
     with target.open_app() as app:
 
         def act(id: str) -> None:
@@ -218,8 +224,10 @@ def cancel(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
 
 @jobs.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option("--payload", metavar="JSON", help="Run it with this payload instead.")
-@as_json_option
+@click.option(
+    "--payload", metavar="JSON", help="Run it with this payload instead; for one job at a time."
+)
+@json_option("a line for each job")
 @click.pass_obj
 def retry(target: Target, *, ids: tuple[str, ...], payload: str | None, as_json: bool) -> None:
     """Take dead or cancelled jobs back to ready."""
@@ -253,11 +261,13 @@ def delete(target: Target, *, ids: tuple[str, ...]) -> None:
 
 @jobs.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option("--timeout", type=seconds, metavar="DURATION", help="Give up after so long.")
-@as_json_option
+@click.option(
+    "--timeout", type=seconds, metavar="DURATION", help="Give up after so long, for all together."
+)
+@json_option("a line for each job")
 @click.pass_obj
 def wait(target: Target, *, ids: tuple[str, ...], timeout: float | None, as_json: bool) -> None:
-    """Wait until jobs have ended; exit code 1 unless all succeeded."""
+    """Wait until jobs have ended; exit code 1 unless all succeeded, or when the time is over."""
     end = None if timeout is None else time.monotonic() + timeout
     states: list[str] = []
     with target.open_app() as app:

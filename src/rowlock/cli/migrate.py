@@ -8,26 +8,33 @@ from typing import TYPE_CHECKING
 import click
 
 from rowlock.cli import EXIT_FAILED, Target
+from rowlock.cli.choose import json_option
 
 if TYPE_CHECKING:
     from rowlock.store.engine import Engine
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Change nothing; exit 1 if something is missing.")
+@click.option("--check", is_flag=True, help="Change nothing; exit code 1 if something is missing.")
 @click.option("--sql", is_flag=True, help="Change nothing; print the SQL of what is missing.")
 @click.option(
     "--roles",
     is_flag=True,
-    help="With --sql: also the SQL of the roles migrator, worker, producer, reader (PostgreSQL).",
+    help="With --sql: also the SQL of four roles: migrator, worker, producer, reader (PostgreSQL).",
 )
 @click.option(
     "--row-security",
     is_flag=True,
-    help="With --roles: also the SQL that binds producers and readers to a tenant.",
+    help="With --sql --roles: also the SQL that binds producers and readers to a tenant.",
 )
-@click.option("--schema", default="rowlock", show_default=True, help="Schema of the tables.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--schema",
+    metavar="NAME",
+    default="rowlock",
+    show_default=True,
+    help="The schema of the tables; with --app the app's own.",
+)
+@json_option("what was applied, and what is missing")
 @click.pass_obj
 @click.pass_context
 def migrate(
@@ -41,10 +48,7 @@ def migrate(
     schema: str,
     as_json: bool,
 ) -> None:
-    """Create or upgrade rowlock's tables. Safe to run again, and from many places at once.
-
-    With --app the app's own schema is used.
-    """
+    """Create or upgrade rowlock's tables. Safe to run again, and from many places at once."""
     from rowlock.store import migrate as migrations
 
     if (roles and not sql) or (row_security and not roles):

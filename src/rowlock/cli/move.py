@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.choose import as_json_option
+from rowlock.cli.choose import json_option
 
 if TYPE_CHECKING:
     from rowlock.move import Moved
@@ -16,8 +16,16 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("url")
 @click.option("--follow", is_flag=True, help="Go on until Ctrl-C, for producers that come late.")
-@click.option("--give-back", is_flag=True, help="Undo what a stopped move has under way.")
-@as_json_option
+@click.option(
+    "--give-back",
+    is_flag=True,
+    help="Undo what a stopped move has under way: what is not in the new database yet waits in"
+    " the old one again.",
+)
+@json_option(
+    "how many `jobs`, `finished` ones and `schedules` were moved, how many were `known` there, "
+    "and `stopped` because their key was held"
+)
 @click.pass_obj
 def move(target: Target, *, url: str, follow: bool, give_back: bool, as_json: bool) -> None:
     """Move all jobs from the database of --database-url (or of --app) to that of URL.
@@ -25,6 +33,7 @@ def move(target: Target, *, url: str, follow: bool, give_back: bool, as_json: bo
     Jobs, schedules, dead letters, logs, holds on keys, tokens and the audit arrive as they are,
     with their ids. Producers and workers may go on, on either side: a job is run on the one or on
     the other, never on both. It can be stopped at any time; the same command goes on.
+    It ends when the old database is empty.
     """
     from rowlock.app import App
     from rowlock.cli.progress import progress

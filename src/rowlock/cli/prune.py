@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.choose import as_json_option
+from rowlock.cli.choose import json_option
 
 
 @click.command()
-@as_json_option
+@json_option("how many were `removed`")
 @click.pass_obj
 def prune(target: Target, *, as_json: bool) -> None:
     """Remove finished jobs whose retention is over. Workers do so by themselves."""

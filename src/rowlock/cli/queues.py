@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.choose import as_json_option
+from rowlock.cli.choose import json_option
 
 if TYPE_CHECKING:
     from rowlock.job import QueueStats
@@ -22,10 +22,13 @@ def queues() -> None:
 
 
 @queues.command("list")
-@as_json_option
+@json_option("all counts, as rowlock stats")
 @click.pass_obj
 def list_queues(target: Target, *, as_json: bool) -> None:
-    """List the queues: whether each is paused, and what it holds."""
+    """List the queues: whether each is paused, and what it holds.
+
+    Also how long its oldest ready job waits.
+    """
     from rowlock.cli.stats import document
 
     with target.open_app() as app:
@@ -58,7 +61,10 @@ def queues_table(found: Sequence[QueueStats], *, title: str = "") -> show.Table:
 @click.argument("names", nargs=-1, required=True, metavar="QUEUE...")
 @click.pass_obj
 def pause(target: Target, *, names: tuple[str, ...]) -> None:
-    """Let nothing of these queues be claimed until they are resumed; enqueues go on."""
+    """Let nothing of these queues be claimed until they are resumed.
+
+    Enqueues go on, and what runs already runs to its end.
+    """
     with target.open_app() as app:
         _each(names, app.pause, done="paused")
 

@@ -42,7 +42,8 @@ def serve(
     """Serve the HTTP API until interrupted: SIGTERM or Ctrl-C lets it finish what it works on.
 
     With --app, payloads are checked against the tasks; without, any kind is accepted. On loopback
-    it asks for no token as long as none was made.
+    it asks for no token as long as none was made. Running requests get 25 seconds to end in; a
+    second signal ends it at once. Needs rowlock[server].
     """
     from rowlock.observe import log
 

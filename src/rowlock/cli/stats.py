@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.choose import as_json_option
+from rowlock.cli.choose import json_option
 
 if TYPE_CHECKING:
     from rowlock.job import Count, QueueStats
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("queues", nargs=-1, metavar="[QUEUE]...")
-@as_json_option
+@json_option("all counts, each with `value` and `exact`")
 @click.pass_obj
 def stats(target: Target, *, queues: tuple[str, ...], as_json: bool) -> None:
     """Count the jobs of queues by state; of all queues, if none is named.
 
-    Counts beyond 10,000 are estimates and marked with ~.
+    Named queues are listed also when they are empty. Counts beyond 10,000 are estimates and
+    marked with ~.
     """
     with target.open_app() as app:
         found = app.stats(list(queues) or None)

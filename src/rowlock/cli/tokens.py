@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.choose import as_json_option, seconds
+from rowlock.cli.choose import json_option, seconds
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -34,8 +34,13 @@ def tokens() -> None:
     help="What for; may be given several times. admin is everything.",
 )
 @click.option("--tenant", metavar="TENANT", help="Bind it to one tenant.")
-@click.option("--expires", type=seconds, metavar="DURATION", help="Holds for so long; else ever.")
-@as_json_option
+@click.option(
+    "--expires",
+    type=seconds,
+    metavar="DURATION",
+    help="Holds for so long; default until it is revoked.",
+)
+@json_option("the token and what is known of it")
 @click.pass_obj
 def create(
     target: Target,
@@ -62,7 +67,7 @@ def create(
 
 
 @tokens.command("list")
-@as_json_option
+@json_option("all that is known of each")
 @click.pass_obj
 def list_tokens(target: Target, *, as_json: bool) -> None:
     """List the tokens, newest first, without their secrets."""

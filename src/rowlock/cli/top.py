@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.choose import as_json_option, seconds
+from rowlock.cli.choose import json_option, seconds
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -52,13 +52,13 @@ class Frame:
     metavar="DURATION",
     help="From one frame to the next.",
 )
-@as_json_option
+@json_option("a line for each frame")
 @click.pass_obj
 def top(target: Target, *, once: bool, interval: float, as_json: bool) -> None:
-    """Watch queues, workers and running jobs until interrupted.
+    """Watch queues, workers and the jobs that run longest until interrupted.
 
-    On a terminal the frame is refreshed; in a pipe frames follow each other. JSON is one line a
-    frame.
+    On a terminal the frame is refreshed; in a pipe frames follow each other. Of more than ten
+    queues, those with most to do are shown; the sums are of all.
     """
     pause = max(interval, INTERVAL_SECONDS_MIN)
     over = threading.Event()

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("-p", "--processes", type=click.IntRange(1, 64), default=1, show_default=True)
+@click.option(
+    "-p",
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Worker processes.",
+)
 @click.option("--drain", is_flag=True, help="Run what is ready, then end; without a server.")
 @address_options
 @log_options
@@ -39,9 +46,9 @@ def up(
     log_level: Level,
     log_format: Format,
 ) -> None:
-    """Run a server, a worker and the scheduler here until interrupted.
+    """Run a server, a worker and the scheduler here until interrupted; print the server's address.
 
-    An app whose state has a method `on_up` gets it called once, to enqueue some jobs.
+    Needs --app. An app whose state has a method `on_up` gets it called once, to enqueue some jobs.
     """
     from rowlock.cli.pulse import Pulse
     from rowlock.cli.worker import prepare_children

@@ -19,30 +19,72 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings={"auto_envvar_prefix": "ROWLOCK"})
-@click.option("-q", "--queues", metavar="NAME[:SLOTS],...", help="Which queues; default all.")
-@click.option("-c", "--concurrency", type=int, default=20, show_default=True, help="Slots a child.")
-@click.option("-p", "--processes", type=click.IntRange(1, 256), default=1, show_default=True)
+@click.option(
+    "-q",
+    "--queues",
+    metavar="NAME[:SLOTS],...",
+    help="Which queues, and how many jobs of each at once at most; default all.",
+)
+@click.option(
+    "-c",
+    "--concurrency",
+    type=int,
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Slots of a child: jobs that it runs at once.",
+)
+@click.option(
+    "-p", "--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Children."
+)
 @click.option("--kinds", metavar="KIND,...", help="Only jobs of these kinds.")
-@click.option("--lease", type=float, default=30, show_default=True, help="Seconds of a lease.")
-@click.option("--grace", type=float, default=25, show_default=True, help="Seconds to finish in.")
+@click.option(
+    "--lease",
+    type=float,
+    default=30,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a job is held without a beat.",
+)
+@click.option(
+    "--grace",
+    type=float,
+    default=25,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long running jobs may go on after a signal.",
+)
 @click.option(
     "--orphans",
     type=click.Choice(["leave", "retry", "park"]),
     default="leave",
     show_default=True,
-    help="At the start: what to do with running jobs that nobody was heard of.",
+    help="At the start: what to do with running jobs of the named queues that nobody was heard of.",
 )
-@click.option("--orphans-older-than", type=float, default=300, show_default=True)
+@click.option(
+    "--orphans-older-than",
+    type=float,
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="For so long.",
+)
 @click.option("--no-cron", is_flag=True, help="Leave schedules to other workers.")
 @click.option("--drain", is_flag=True, help="Run what is ready, then end.")
 @click.option("--max-jobs", type=click.IntRange(1), help="Replace a child after so many jobs.")
-@click.option("--max-memory", type=click.IntRange(1), metavar="MB", help="Replace a larger child.")
+@click.option(
+    "--max-memory",
+    type=click.IntRange(1),
+    metavar="MB",
+    help="Replace a child that has grown larger.",
+)
 @click.option(
     "--order",
     type=click.Choice(["strict", "weighted"]),
     default="weighted",
     show_default=True,
-    help="Between queues: in turns, weighted by their slots, or as given.",
+    help="Between queues: in turns, weighted by their slots, so that none starves; or strictly"
+    " as given.",
 )
 @click.option(
     "--metrics-port",
@@ -51,11 +93,17 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--metrics-host",
+    metavar="HOST",
     default="127.0.0.1",
     show_default=True,
     help="From where they can be asked: 0.0.0.0 is from everywhere.",
 )
-@click.option("--reload", is_flag=True, help="For development: restart when a .py file changes.")
+@click.option(
+    "--reload",
+    is_flag=True,
+    help="For development: replace the children when a .py file below the working directory "
+    "changes.",
+)
 @log_options
 @click.pass_obj
 @click.pass_context

@@ -9,7 +9,7 @@ import click
 
 from rowlock import config
 from rowlock.cli import Target, show
-from rowlock.cli.choose import as_json_option
+from rowlock.cli.choose import json_option
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -21,10 +21,13 @@ NAMES_MAX: Final = 3
 
 
 @click.command()
-@as_json_option
+@json_option("with the ids of the jobs that they run")
 @click.pass_obj
 def workers(target: Target, *, as_json: bool) -> None:
-    """Show the workers, what they serve and how much they run."""
+    """Show the workers: where they run, what they serve, how many jobs they run.
+
+    Also when each was last heard of.
+    """
     with target.open_app() as app:
         found = app.workers()
     if as_json:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.docs.reference import errors, metrics
+from tests.docs.reference import commands, errors, metrics
 
-SOURCES = (errors, metrics)
+SOURCES = (commands, errors, metrics)
 
 
 def all_sections() -> dict[str, str]:

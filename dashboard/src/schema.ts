@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * A page of jobs
-         * @description Dead ones come newest failure first, all others newest first. Scope: `read`.
+         * @description Dead ones come newest failure first, all others newest first. Payloads, results and tracebacks are left out. Scope: `read`.
          */
         get: operations["listJobs"];
         put?: never;
@@ -84,7 +84,7 @@ export interface paths {
         post?: never;
         /**
          * Remove a job that does not run
-         * @description Scope: `admin`.
+         * @description A running one must be cancelled first. Scope: `admin`.
          */
         delete: operations["deleteJob"];
         options?: never;
@@ -1604,13 +1604,10 @@ export interface components {
         /**
          * Event
          * @description The data of one server-sent event.
-         *
-         *         Where `is_summary`, it stands for `count` runs or jobs, above the rate at which each is told;
-         *         for enqueued ones, of at least so many. `dropped` says how many this listener was too slow for.
-         *         `error` is the type of one, `line` a line of the log.
          */
         Event: {
             type: components["schemas"]["EventType"];
+            /** @description When it was told, by the database's clock. */
             at: string;
             job_id: string | null;
             queue: string | null;
@@ -1619,7 +1616,9 @@ export interface components {
             attempt: number | null;
             duration_seconds: number | null;
             error: string | null;
+            /** @description How many runs or jobs it stands for; of enqueued ones, at least so many. With `dropped`, how many this listener was too slow for. */
             count: number;
+            /** @description Whether it stands for many: above the rate at which each is told. */
             is_summary: boolean;
             progress: components["schemas"]["Progress"] | null;
             line: string | null;
@@ -1703,7 +1702,7 @@ export interface components {
         };
     };
     responses: {
-        /** @description `http_invalid`: This is not HTTP; `json_invalid`: The body is not JSON */
+        /** @description `http_invalid`: This is not HTTP. `json_invalid`: The body is not JSON. Or not UTF-8, or nested too deeply. */
         Problem400: {
             headers: {
                 [name: string]: unknown;
@@ -1712,7 +1711,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `unauthorized`: A token is needed */
+        /** @description `unauthorized`: A token is needed. None was sent, or it is unknown, expired or revoked. */
         Problem401: {
             headers: {
                 [name: string]: unknown;
@@ -1721,7 +1720,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `forbidden`: The credential does not reach that far */
+        /** @description `forbidden`: The credential does not reach that far. Its scope or tenant does not, or a page of another site asks. */
         Problem403: {
             headers: {
                 [name: string]: unknown;
@@ -1730,7 +1729,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `not_found`: There is no such thing */
+        /** @description `not_found`: There is no such thing. No such path, job, schedule or token; or not of this tenant. */
         Problem404: {
             headers: {
                 [name: string]: unknown;
@@ -1739,7 +1738,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `method_not_allowed`: This path has no such method */
+        /** @description `method_not_allowed`: This path has no such method. `Allow` says which. */
         Problem405: {
             headers: {
                 [name: string]: unknown;
@@ -1748,7 +1747,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `request_timeout`: The request was too slow */
+        /** @description `request_timeout`: The request was too slow. Its head took longer than 10 s, or its body longer than 30 s. */
         Problem408: {
             headers: {
                 [name: string]: unknown;
@@ -1757,7 +1756,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `invalid_transition`: The state does not allow it; `lease_lost`: The lease is another's; `count_changed`: More jobs fit than expected */
+        /** @description `invalid_transition`: The state does not allow it. Nothing was changed. `lease_lost`: The lease is another's. Stop working on that job. `count_changed`: More jobs fit than expected. Nothing was done. */
         Problem409: {
             headers: {
                 [name: string]: unknown;
@@ -1766,7 +1765,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `too_large`: The body is too large */
+        /** @description `too_large`: The body is too large. It has more than 8 MiB, or 64 MiB for batches and settlements. */
         Problem413: {
             headers: {
                 [name: string]: unknown;
@@ -1775,7 +1774,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `unsupported_media_type`: The body must be JSON */
+        /** @description `unsupported_media_type`: The body must be JSON. Its `Content-Type` must be `application/json`. */
         Problem415: {
             headers: {
                 [name: string]: unknown;
@@ -1784,7 +1783,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `misdirected`: This server has another name */
+        /** @description `misdirected`: This server has another name. An open server is asked for by a foreign one. */
         Problem421: {
             headers: {
                 [name: string]: unknown;
@@ -1793,7 +1792,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `payload_invalid`: The payload does not fit; `option_invalid`: A value is out of range, or of the wrong kind */
+        /** @description `payload_invalid`: The payload does not fit. It does not fit its task, or can't be stored; `errors` names every bad field. `option_invalid`: A value is out of range, or of the wrong kind. Any field or parameter but those of a payload; `errors` names it. */
         Problem422: {
             headers: {
                 [name: string]: unknown;
@@ -1802,7 +1801,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `too_many_requests`: Too many requests */
+        /** @description `too_many_requests`: Too many requests. Too many bad tokens came from this address; `Retry-After` says when to come again. */
         Problem429: {
             headers: {
                 [name: string]: unknown;
@@ -1811,7 +1810,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `unsupported_store`: The database can't hold a queue; `rowlock_error`: Something went wrong; `internal_error`: Something went wrong */
+        /** @description `unsupported_store`: The database can't hold a queue. `rowlock_error`: Something went wrong. Among others, the database's role of the server may not do that. `internal_error`: Something went wrong. A mistake of ours; `detail` has the id under which the log tells more. */
         Problem500: {
             headers: {
                 [name: string]: unknown;
@@ -1820,7 +1819,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `store_unavailable`: The database is away; `migration_needed`: The schema does not fit; `overloaded`: Too much at once */
+        /** @description `store_unavailable`: The database is away. `Retry-After` says when to try. `migration_needed`: The schema does not fit. Run `rowlock migrate`; or, if the schema is newer, upgrade rowlock. `overloaded`: Too much at once. More than 1,000 requests are worked on, 200 listen to events, or the server stops; `Retry-After` says when to come again. */
         Problem503: {
             headers: {
                 [name: string]: unknown;
@@ -3787,8 +3786,9 @@ export interface operations {
                 queue?: string;
                 kind?: string;
                 tenant?: string;
+                /** @description Of this type; several times for several. */
                 type?: components["schemas"]["EventType"][];
-                /** @description The id of a job to watch. */
+                /** @description What happens to this job, beginning with how it stands. */
                 job?: string;
                 /** @description End after so long; else never. */
                 seconds?: number;

@@ -1,4 +1,4 @@
-"""The pages about HTTP are right: every call and code is there, and the transcripts run."""
+"""The pages about HTTP are right: the transcripts run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ from contextlib import contextmanager
 import pytest
 
 import rowlock
-from rowlock.server.gate import Reach
 from rowlock.server.run import HttpServer
-from rowlock.server.table import ROUTES
-from rowlock.tokens import Scope
-from tests.docs.pages import DOCS, Page, read_pages
+from tests.docs.pages import Page, read_pages
 
 ADDRESS = "http://127.0.0.1:8765"
-REFERENCE = (DOCS / "reference" / "http.md").read_text("utf-8")
 TRANSCRIPTS = [page for page in read_pages() if page.of("console")]
 
 
@@ -64,22 +60,3 @@ def test_transcripts_run_as_written(page: Page, any_url: str):
 def test_transcripts_are_there():
     """In the README and in the how-to."""
     assert {"README.md", "docs/how-to/http.md"} <= {page.name for page in TRANSCRIPTS}
-
-
-def test_every_call_is_documented():
-    """With its operation and its scope."""
-    rows = set(re.findall(r"^\| `(\w+ /\S+)` \| `(\w+)` \| ([^|]+) \|", REFERENCE, re.MULTILINE))
-
-    assert {
-        (f"{route.method} {route.path}", route.operation, scope_of(route))
-        for route in ROUTES
-        if not route.is_page
-    } == rows
-
-
-def scope_of(route) -> str:
-    if route.scopes is None:
-        return "none"
-    order = [Scope.READ, Scope.ENQUEUE, Scope.WORK, Scope.ADMIN]
-    listed = " or ".join(f"`{scope}`" for scope in order if scope in route.scopes) or "any"
-    return f"{listed}, all tenants" if route.reach is Reach.SYSTEM else listed

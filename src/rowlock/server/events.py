@@ -45,34 +45,46 @@ class EventQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     queue: Name | None = None
     kind: Name | None = None
     tenant: Name | None = None
-    type: Annotated[list[EventType], Meta(max_length=len(EventType))] = []
-    job: Annotated[Uuid, Meta(description="The id of a job to watch.")] | None = None
+    type: Annotated[
+        list[EventType],
+        Meta(max_length=len(EventType), description="Of this type; several times for several."),
+    ] = []
+    job: (
+        Annotated[
+            Uuid,
+            Meta(description="What happens to this job, beginning with how it stands."),
+        ]
+        | None
+    ) = None
     seconds: (
         Annotated[int, Meta(ge=0, le=86_400, description="End after so long; else never.")] | None
     ) = None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of one server-sent event.
-
-    Where `is_summary`, it stands for `count` runs or jobs, above the rate at which each is told;
-    for enqueued ones, of at least so many. `dropped` says how many this listener was too slow for.
-    `error` is the type of one, `line` a line of the log.
-    """
+    """The data of one server-sent event."""
 
     type: EventType
-    at: datetime
+    at: Annotated[datetime, Meta(description="When it was told, by the database's clock.")]
     job_id: str | None = None
     queue: str | None = None
     kind: str | None = None
     tenant: str | None = None
-    attempt: int | None = None
-    duration_seconds: float | None = None
-    error: str | None = None
-    count: int = 1
-    is_summary: bool = False
+    attempt: Annotated[int, Meta(description="Of a run that ended: which one.")] | None = None
+    duration_seconds: Annotated[float, Meta(description="How long it took.")] | None = None
+    error: Annotated[str, Meta(description="The type of its error.")] | None = None
+    count: Annotated[
+        int,
+        Meta(
+            description="How many runs or jobs it stands for; of enqueued ones, at least so many. "
+            "With `dropped`, how many this listener was too slow for."
+        ),
+    ] = 1
+    is_summary: Annotated[
+        bool, Meta(description="Whether it stands for many: above the rate at which each is told.")
+    ] = False
     progress: Progress | None = None
-    line: str | None = None
+    line: Annotated[str, Meta(description="Of its log.")] | None = None
 
 
 async def stream_events(call: Call[None, EventQuery]) -> Response:

@@ -264,7 +264,8 @@ ROUTES: list[AnyRoute] = [
         path="/v1/jobs",
         operation="listJobs",
         summary="A page of jobs",
-        description="Dead ones come newest failure first, all others newest first.",
+        description="Dead ones come newest failure first, all others newest first. Payloads, "
+        "results and tracebacks are left out.",
         handler=list_page,
         scopes=scopes(Scope.READ),
         query=JobQuery,
@@ -347,6 +348,7 @@ ROUTES: list[AnyRoute] = [
         path="/v1/jobs/{id}",
         operation="deleteJob",
         summary="Remove a job that does not run",
+        description="A running one must be cancelled first.",
         handler=delete_job,
         scopes=scopes(Scope.ADMIN),
         answers={204: None},

@@ -25,10 +25,10 @@ Durable background jobs on SQLite or PostgreSQL: enqueue, look, manage, and work
 Times are RFC 3339 in UTC, durations seconds.
 Errors are `application/problem+json`: match on `code`.
 """
-# What any call may answer.
-_ALWAYS: Final = ("method_not_allowed", "store_unavailable", "internal_error")
-_WITH_TOKEN: Final = ("unauthorized", "forbidden", "misdirected", "too_many_requests")
-_WITH_BODY: Final = ("json_invalid", "request_timeout", "too_large", "unsupported_media_type")
+# What any call may answer, and any that needs a token, or has a body.
+ALWAYS: Final = ("option_invalid", "method_not_allowed", "store_unavailable", "internal_error")
+WITH_TOKEN: Final = ("unauthorized", "forbidden", "misdirected", "too_many_requests")
+WITH_BODY: Final = ("json_invalid", "request_timeout", "too_large", "unsupported_media_type")
 _TAGS: Final = {
     "jobs": "Enqueue jobs, look at them, change them.",
     "bulk": "Change many jobs at once.",
@@ -223,9 +223,9 @@ def _response(route: AnyRoute, kind: Any, types: _Types) -> Document:
 
 
 def _codes_of(route: AnyRoute) -> list[str]:
-    codes = [*route.refusals, *_ALWAYS, "option_invalid"]
-    codes += _WITH_TOKEN if route.scopes is not None else ()
-    codes += _WITH_BODY if route.body is not None else ()
+    codes = [*route.refusals, *ALWAYS]
+    codes += WITH_TOKEN if route.scopes is not None else ()
+    codes += WITH_BODY if route.body is not None else ()
     return codes
 
 
@@ -242,6 +242,8 @@ def _problem(status: int) -> Document:
     }
     schema = {"$ref": _REFERENCE.format(name="Problem")}
     return {
-        "description": "; ".join(f"`{code}`: {kind.title}" for code, kind in kinds.items()),
+        "description": " ".join(
+            f"`{code}`: {kind.title}. {kind.when}".strip() for code, kind in kinds.items()
+        ),
         "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}},
     }

@@ -32,7 +32,7 @@ MEDIA_TYPE: Final = "application/problem+json"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A sort of problem: its status, its title, and when it comes, as the documentation says it.
+    """A sort of problem: its status, its title, and when it comes or what to do then.
 
     `secret`: this is told instead of the text of the error.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-_NEXT_SENTENCE = re.compile(r"(?<=[\w`)\]*…\"][.!?]) (?=[A-Z`*\"])")
+_NEXT_SENTENCE = re.compile(r"(?<=[\w`)\]*…\"][.!?]) (?=[A-Z0-9`*\"])")
 
 
 def code(text: object) -> str:

@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 
 import rowlock
-from rowlock import config
 from tests.docs.pages import DOCS, ROOT, Block, Page, read_blocks, read_pages, with_outputs
 
 MODULE = "rowlock_documentation"
@@ -220,17 +219,6 @@ def test_job_fields_are_documented():
     text = reference("library.md")
 
     assert [] == [name for name in rowlock.Job.__struct_fields__ if not is_named(name, text)]
-
-
-def test_limits_are_as_documented():
-    """Every limit that the reference names exists, with that value."""
-    rows = re.findall(
-        r"^\| `([A-Z_]+)` \| ([-\d.,]+) \|", reference("configuration.md"), re.MULTILINE
-    )
-    limits = {name: float(value.replace(",", "")) for name, value in rows if name.isupper()}
-
-    assert limits
-    assert limits == {name: getattr(config, name, None) for name in limits}
 
 
 def test_states_are_documented():

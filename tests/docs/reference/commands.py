@@ -67,14 +67,16 @@ def options_table(command: click.Command) -> str:
     """What may be given to a command, but for its arguments."""
     options = [each for each in command.params if isinstance(each, click.Option)]
     rows = [
-        (_names(each), _default(each), codes(variables_of(command, each)), _text(each))
+        (_names(each), _default(each), codes(variables_of(command, each)), option_text(each))
         for each in options
     ]
     return table(["option", "default", "environment", ""], rows) if rows else ""
 
 
-def variables_of(command: click.Command, option: click.Option) -> list[str]:
+def variables_of(command: click.Command, option: click.Parameter) -> list[str]:
     """By which variables an option can be given."""
+    if not isinstance(option, click.Option):
+        return []
     prefix = command.context_settings.get("auto_envvar_prefix")
     if isinstance(option.envvar, str):
         return [option.envvar]
@@ -105,7 +107,8 @@ def _default(option: click.Option) -> str:
     return code(f"{option.default:g}" if number else option.default)
 
 
-def _text(option: click.Option) -> str:
+def option_text(option: click.Option) -> str:
+    """What an option is for, and what it takes."""
     assert option.help, f"{option.opts} has no help"
     told = as_cell(_TYPED.sub(r"`\1`", option.help))
     needed = " (needed)" if option.required else ""

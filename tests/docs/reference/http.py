@@ -140,8 +140,8 @@ def _content(answer: Schema) -> str:
 
 
 def _type(name: str, schema: Schema) -> str:
-    return joined(f"## {name}", prose(schema.get("description", "")), _fields(schema),
-                  f"One of {codes(schema['enum'])}." if "enum" in schema else "")  # fmt: skip
+    values = f"One of {codes(schema['enum'])}." if "enum" in schema else ""
+    return joined(f"## {name}", prose(schema.get("description", "")), _fields(schema), values)
 
 
 def _fields(schema: Schema) -> str:

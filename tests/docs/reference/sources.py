@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.docs.reference import commands, errors, http, metrics
+from tests.docs.reference import commands, errors, http, metrics, settings
 
-SOURCES = (commands, errors, http, metrics)
+SOURCES = (commands, errors, http, metrics, settings)
 
 
 def all_sections() -> dict[str, str]:

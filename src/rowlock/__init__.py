@@ -51,13 +51,12 @@ if TYPE_CHECKING:
         Page,
         Progress,
         QueueStats,
-        Why,
-        WhyCode,
         WorkerInfo,
     )
     from rowlock.schedule import Fired, MissedTicks, Schedule, ScheduleSource
     from rowlock.store import NewJob, Store
     from rowlock.task import Task, TaskCall, Tasks
+    from rowlock.why import Why, WhyCode
 
 _HOMES = {
     "rowlock.app": ("App",),
@@ -90,13 +89,12 @@ _HOMES = {
         "Page",
         "Progress",
         "QueueStats",
-        "Why",
-        "WhyCode",
         "WorkerInfo",
     ),
     "rowlock.schedule": ("Fired", "MissedTicks", "Schedule", "ScheduleSource"),
     "rowlock.store": ("NewJob", "Store"),
     "rowlock.task": ("Task", "TaskCall", "Tasks"),
+    "rowlock.why": ("Why", "WhyCode"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -24,7 +24,6 @@ from rowlock.job import (
     Page,
     Policy,
     QueueStats,
-    Why,
     WorkerInfo,
 )
 from rowlock.scheduler.calls import ScheduleCalls
@@ -33,6 +32,7 @@ from rowlock.store.ops.manage import FilterOptions, job_filter
 from rowlock.store.ops.why import why
 from rowlock.store.url import masked
 from rowlock.task import EnqueueOptions, Task, Tasks
+from rowlock.why import Why
 from rowlock.worker.calls import WorkerCalls
 
 Answers = Sequence[Job]
@@ -58,8 +58,10 @@ class App(WorkerCalls, ScheduleCalls):
     Example:
         app = App("sqlite:///jobs.db")
 
+
         @app.task(queue="mail")
         async def send_email(to: str, subject: str) -> None: ...
+
 
         send_email.enqueue(to="a@b.c", subject="hi")
     """
@@ -91,8 +93,8 @@ class App(WorkerCalls, ScheduleCalls):
         """The database's URL, with its password if it has one: not for logs."""
         return self._url
 
-    # Hears of what this process enqueues; for those that count it. From any thread.
     on_enqueued: Callable[[Sequence[NewJob], Answers], None] | None = None
+    """Hears of what this process enqueues, but on your own connections; from any thread."""
 
     def use_database(self, url: str) -> None:
         """Work on another database from now on: what `--database-url` does to an app."""
@@ -281,8 +283,7 @@ class App(WorkerCalls, ScheduleCalls):
             state: One of the seven; None for all.
             limit: At most so many on this page.
             cursor: The `next` of the page before.
-            chosen: `kind`, `queue`, `tenant`, `key`, `tag`; `error` is text in its errors; `since`
-                and `until` by creation.
+            chosen: Which jobs: the fields of `FilterOptions`.
         """
         return self.store.list(job_filter(**chosen), state=state, limit=limit, cursor=cursor)
 
@@ -298,7 +299,7 @@ class App(WorkerCalls, ScheduleCalls):
         return await self.store.alist(job_filter(**chosen), state=state, limit=limit, cursor=cursor)
 
     def stats(self, queues: Sequence[str] | None = None) -> builtins.list[QueueStats]:
-        """Counts per queue and state, and the age of the oldest ready job; zeros for names."""
+        """Counts by queue and state, and the age of each oldest ready job; also of empty names."""
         return self.store.stats(queues)
 
     async def astats(self, queues: Sequence[str] | None = None) -> builtins.list[QueueStats]:
@@ -373,17 +374,11 @@ class App(WorkerCalls, ScheduleCalls):
         task = self.find(kind)
         return task.schema.validate(payload) if task else codec.encode_payload(kind, payload)
 
-    def retry_dead(
-        self,
-        **chosen: Unpack[FilterOptions],
-    ) -> BulkRetry:
+    def retry_dead(self, **chosen: Unpack[FilterOptions]) -> BulkRetry:
         """Take all dead jobs that fit back to ready; those whose key is in use are skipped."""
         return self.store.retry_dead(job_filter(**chosen))
 
-    async def aretry_dead(
-        self,
-        **chosen: Unpack[FilterOptions],
-    ) -> BulkRetry:
+    async def aretry_dead(self, **chosen: Unpack[FilterOptions]) -> BulkRetry:
         """As `retry_dead`."""
         return await self.store.aretry_dead(job_filter(**chosen))
 

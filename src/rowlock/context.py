@@ -162,13 +162,13 @@ class Context:
     def cancel_requested(self) -> bool:
         """Whether somebody asked to stop this job: clean up and raise `Cancel`.
 
-        A run that returns all the same has succeeded.
+        A run that returns all the same has succeeded. A coroutine gets `CancelledError` as well.
         """
         return self._signals.cancel_requested
 
     @property
     def stopping(self) -> bool:
-        """Whether the worker is shutting down."""
+        """Whether the worker is shutting down; never in a drain."""
         return self._signals.stopping
 
     def progress(self, fraction: float, text: str = "") -> None:
@@ -176,7 +176,7 @@ class Context:
         self._notes.progress(fraction, text)
 
     def log(self, line: str) -> None:
-        """Add a line to the job's log; at most 1,000 are kept."""
+        """Add a line to the job's log; at most 1,000 are kept. `app.store.read_log` reads them."""
         self._notes.log(line)
 
     def enqueue_on_success(self, task: Any, /, **payload: Any) -> NewJob:

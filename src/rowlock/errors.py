@@ -33,10 +33,12 @@ class RowlockError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One bad field: `field` is its path (`items[2].price`), `message` what is wrong with it."""
+    """One bad field of a payload."""
 
     field: str
+    """Its path, such as `items[2].price`."""
     message: str
+    """What is wrong with it."""
 
 
 class PayloadInvalid(RowlockError):

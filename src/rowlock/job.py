@@ -22,15 +22,23 @@ class JobState(StrEnum):
     """Where a job stands. `scheduled`, `ready` and `retrying` differ only by time and attempt."""
 
     SCHEDULED = "scheduled"
+    """`run_at` lies in the future, no attempt is counted."""
     READY = "ready"
+    """It may be claimed now."""
     RUNNING = "running"
+    """Claimed under a lease by one worker."""
     RETRYING = "retrying"
+    """An attempt failed; it waits for `run_at`."""
     SUCCEEDED = "succeeded"
+    """It is done."""
     DEAD = "dead"
+    """Given up: attempts used up, failed for good, or poison."""
     CANCELLED = "cancelled"
+    """Stopped by request."""
 
     @property
     def is_terminal(self) -> bool:
+        """Whether nothing follows, unless it is retried."""
         return self in TERMINAL_STATES
 
 
@@ -49,6 +57,7 @@ class JobError(msgspec.Struct, frozen=True, rename={"time_us": "at"}):
 
     @property
     def time(self) -> datetime:
+        """When it failed."""
         return from_us(self.time_us)
 
     def __str__(self) -> str:
@@ -56,9 +65,10 @@ class JobError(msgspec.Struct, frozen=True, rename={"time_us": "at"}):
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
-    """How far a running job says it is: 0 to 1, and a text."""
+    """How far a running job says it is."""
 
     fraction: float
+    """0 to 1."""
     text: str = ""
 
 
@@ -181,10 +191,7 @@ class JobRow(NamedTuple):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it was when it was read. Times are aware UTC, durations seconds.
-
-    `created` is False when an enqueue was answered by a job that existed already.
-    """
+    """A job as it was when it was read. Times are aware UTC, durations seconds."""
 
     id: str
     kind: str
@@ -195,26 +202,38 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     key: str | None = None
     attempt: int = 0
+    """0 before the first claim, 1 in the first run."""
     max_attempts: int = config.MAX_ATTEMPTS_DEFAULT
     run_at: datetime
+    """It is not run before."""
     created_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None
     lease_expires_at: datetime | None = None
+    """When its worker loses it unless it is extended; None: nobody runs it."""
     worker: str | None = None
     token: int = 0
+    """Names the last run; it is larger at every claim."""
     crashes: int = 0
+    """How often its process died with it alone."""
     cancel_requested: bool = False
+    """Whether somebody asked to stop it."""
     errors: list[JobError] = msgspec.field(default_factory=list[JobError])
+    """Of its attempts, the last 20."""
     result: Any = None
+    """What its handler returned."""
     progress: Progress | None = None
     tags: list[str] = msgspec.field(default_factory=list[str])
     meta: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     timeout: float | None = None
+    """A run that takes longer has failed."""
     retry: list[Any] | None = None
+    """The stored policy: its name and numbers; None is the default one."""
     keep: float | None = config.KEEP_SECONDS_DEFAULT
+    """How long it is kept after a success or a cancel; None for ever."""
     max_crashes: int = config.MAX_CRASHES_DEFAULT
     created: bool = False
+    """False when an enqueue was answered by a job that existed already."""
 
     @property
     def last_error(self) -> str | None:
@@ -283,10 +302,17 @@ class Lease:
 
     __slots__ = ("_job", "_now", "id", "row", "token", "worker")
 
+    id: str
+    """The job's id."""
+    token: int
+    """Names this run; it is larger at every claim."""
+    worker: str
+    """Who holds it."""
+
     def __init__(self, *, id: str, token: int, worker: str = "") -> None:
-        self.id: str = parse_id(id)
-        self.token: int = token
-        self.worker: str = worker
+        self.id = parse_id(id)
+        self.token = token
+        self.worker = worker
         self.row: JobRow | None = None
         self._now = 0
         self._job: Job | None = None
@@ -320,16 +346,22 @@ class Beat(StrEnum):
     """What a heartbeat found for one lease."""
 
     KEPT = "kept"
+    """It is extended."""
     LOST = "lost"
+    """It is another's, or the job has ended."""
     CANCEL_REQUESTED = "cancel_requested"
+    """It is extended; somebody asked to stop the job."""
 
 
 class CancelOutcome(StrEnum):
     """What a cancel did."""
 
     CANCELLED = "cancelled"
+    """The job was scheduled, ready or retrying: it is cancelled, at once."""
     PENDING_ON_WORKER = "pending_on_worker"
+    """It is running: its handler sees that with the next beat; if its worker dies, it ends so."""
     ALREADY_TERMINAL = "already_terminal"
+    """It has ended, and nothing changed; `state` says how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +374,7 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a listing; `next` is the cursor of the following one, None at the end.
+    """One page of a listing; iterable.
 
     A page may hold fewer jobs than its limit, even none, and still have a `next`: it reads a
     bounded number of rows.
@@ -350,6 +382,7 @@ class Page:
 
     jobs: list[Job]
     next: str | None = None
+    """The cursor of the following one, None at the end."""
 
     def __iter__(self) -> Iterator[Job]:
         return iter(self.jobs)
@@ -360,10 +393,12 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class BulkRetry:
-    """The answer to a retry of many: how many went back, and the ids whose key is in use again."""
+    """The answer to a retry of many."""
 
     retried: int
+    """How many went back to ready."""
     skipped: list[str]
+    """The ids of those whose key is in use again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +407,7 @@ class Count:
 
     value: int
     exact: bool = True
+    """False: it is an estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,22 +417,23 @@ class QueueStats:
     queue: str
     counts: dict[JobState, Count]
     oldest_ready_seconds: float | None
+    """How long the oldest ready job has been ready; None if there is none."""
     is_paused: bool
 
 
 class WorkerVitals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker tells of itself: its slots, its resident memory, leases lost since its start.
-
-    None: it does not tell, or its system does not.
-    """
+    """What a worker tells of itself; None: it does not tell, or its system does not."""
 
     slots: int | None = None
+    """How many jobs it can run at once."""
     memory_bytes: int | None = None
+    """Its resident memory."""
     lost: int | None = None
+    """Leases lost since its start."""
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that has announced itself or holds a lease, and the ids of the jobs it runs."""
+    """A worker that has announced itself or holds a lease."""
 
     id: str
     host: str = ""
@@ -406,48 +443,8 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None = None
     last_beat_at: datetime | None = None
     running: list[str] = msgspec.field(default_factory=list[str])
+    """The ids of the jobs that it runs."""
     vitals: WorkerVitals = WorkerVitals()
-
-
-class WhyCode(StrEnum):
-    """What a job waits for."""
-
-    FINISHED = "finished"
-    RUNNING = "running"
-    PAUSED = "paused"
-    NOT_DUE = "not_due"
-    BACKOFF = "backoff"
-    NO_WORKER = "no_worker"
-    UNKNOWN_KIND = "unknown_kind"
-    UNSERVED_QUEUE = "unserved_queue"
-    BEHIND = "behind"
-    NEXT = "next"
-
-
-class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job waits for: `code` to match on, `text` to read, and what they are about.
-
-    All fields are always there; those that say nothing for a code are None or empty. `since` is
-    when it ended, was started or became ready; `until` when its lease ends or it is due.
-    """
-
-    id: str
-    state: JobState
-    code: WhyCode
-    text: str
-    kind: str
-    queue: str
-    worker: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    error: str | None = None
-    # Of a kind or queue that nobody serves: the names most like it that somebody does.
-    nearest: list[str] = msgspec.field(default_factory=list[str])
-    # How many jobs come first, exact to 10,000.
-    ahead: Count | None = None
-
-    def __str__(self) -> str:
-        return self.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,14 +41,14 @@ def jitter(base: Duration = 1, cap: Duration = 3600) -> Jitter:
     """Wait a random while that grows with the attempts, so that many failures spread out.
 
     Args:
-        base: the shortest delay, in seconds or as a timedelta; 1 s by default.
-        cap: the longest delay; an hour by default.
+        base: The shortest delay, in seconds or as a timedelta.
+        cap: The longest delay; an hour by default.
     """
     return Jitter(*_base_and_cap(base, cap))
 
 
 def exponential(base: Duration = 1, cap: Duration = 2**20) -> Exponential:
-    """Wait base * 2**attempt: 2, 4, 8, 16 s ... by default, at most `cap` (2**20 s, 12 days)."""
+    """Wait `base * 2**attempt`: 2, 4, 8 ... seconds by default, at most `cap`, 12 days."""
     return Exponential(*_base_and_cap(base, cap))
 
 

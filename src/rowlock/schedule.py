@@ -19,22 +19,24 @@ class MissedTicks(StrEnum):
     """What to do with ticks that nobody was there to fire."""
 
     SKIP = "skip"
+    """Forget those that are more than five minutes old."""
     ONCE = "once"
+    """Run one job for all of them."""
     ALL = "all"
+    """Run one for each of the last 100."""
 
 
 class ScheduleSource(StrEnum):
     """Who wrote a schedule: the code of a task, or a call."""
 
     CODE = "code"
+    """A task's `cron`."""
     USER = "user"
+    """`app.schedule`."""
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule as it was when it was read. Times are aware UTC.
-
-    `last_at` and `last_job_id` are of the last job that it enqueued, whether by a tick or by hand.
-    """
+    """A schedule as it was when it was read. Times are aware UTC."""
 
     name: str
     kind: str
@@ -50,8 +52,11 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     tags: list[str]
     is_paused: bool
     next_at: datetime
+    """When its next tick is due."""
     last_at: datetime | None
+    """When it last enqueued a job, whether by a tick or by hand."""
     last_job_id: str | None
+    """That job's id."""
     source: ScheduleSource
 
 
@@ -134,15 +139,14 @@ def _decoded(text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """What a look at the schedules did.
-
-    `wait_seconds` is the time until the next tick is due, None if there is none. `unreadable` names
-    the schedules whose expression or time zone this installation does not know.
-    """
+    """What a look at the schedules did."""
 
     job_ids: list[str]
+    """The ids of new jobs."""
     wait_seconds: float | None
+    """The time until the next tick is due, None if there is none."""
     unreadable: list[str]
+    """The schedules whose expression or time zone this installation does not know."""
 
 
 def missed_ticks(value: str) -> MissedTicks:

@@ -64,7 +64,10 @@ class Sender(Protocol):
 
 
 class Task(Generic[P, R]):
-    """A function that can be enqueued, and still be called. Made by `@app.task`."""
+    """A function that can be enqueued, and still be called. Made by `@app.task`.
+
+    A plain call, `task(...)`, runs the function here and now; nothing is enqueued.
+    """
 
     def __init__(self, function: Callable[..., R], settings: TaskOptions) -> None:
         self.function = function
@@ -133,15 +136,18 @@ class Task(Generic[P, R]):
             key_hold: How long: "in_flight", seconds from the enqueue, or "kept" (with its row).
             priority: -100 to 100, higher first.
             delay: Run it so much later, in seconds or as a timedelta.
-            run_at: Run it at this time, an aware datetime; the past means now.
+            run_at: Run it at this time, an aware datetime; the past means now. Not together with
+                `delay`.
             tenant: Whose job it is.
             queue: Another queue than the task's.
             max_attempts: Another bound than the task's.
             keep: How long the finished job is kept: seconds, 0 not at all, None for ever.
             tags: Names to find it by.
             meta: Free context, a small JSON object.
-            id: A UUID of your own; the same id again is the same job.
-            conn: Your own connection: the job exists if its transaction commits.
+            id: A UUID of your own; the same id again is the same job. Its tokens are large numbers,
+                so that none comes twice, even if the job is deleted and its id enqueued again.
+            conn: Your own connection: the job exists if its transaction commits. For
+                `enqueue_many` it is an argument of that call.
         """
         chosen: EnqueueOptions = {"key": key, "key_hold": key_hold, "tenant": tenant, "id": id}
         chosen.update({"delay": delay, "run_at": run_at, "tags": tags, "meta": meta or {}})
@@ -319,17 +325,20 @@ class Tasks:
         Args:
             name: The jobs' kind; by default the function's own name, without its module, so that
                 moving a file does not orphan stored jobs.
-            queue: The lane its jobs wait in.
+            queue: Where its jobs wait.
             priority: -100 to 100, higher first.
-            max_attempts: How often it is tried before it is dead.
+            max_attempts: How often it is tried before it is dead, the first run included.
             retry: How long to wait after a failure: a name, one of `rowlock.retry`, or a callable
                 of (attempt, error).
-            timeout: A run that takes longer has failed. None: no limit.
-            keep: How long a succeeded job is kept; 0 not at all, None for ever.
-            max_crashes: A job that took down its process so often is dead.
+            timeout: A run that takes longer has failed; a drain can end coroutines only. None: no
+                limit.
+            keep: How long a succeeded or cancelled job is kept; 0 not at all, None for ever.
+            max_crashes: A job that took down its process so often, alone in it, is dead.
             executor: Where it runs: "async", "thread", "process"; "auto" by the kind of function.
-            cron: Enqueue it at these times; workers write it down when they start, under the
-                task's name. For more choices, and for arguments, see `app.schedule`.
+                A drain runs all in its own process.
+            cron: Enqueue it at these times, with the defaults of its parameters; workers write it
+                down when they start, under the task's name. For more choices, and for arguments,
+                see `app.schedule`.
             timezone: Of `cron`, an IANA name; UTC by default.
         """
 
@@ -365,7 +374,10 @@ class Tasks:
         return task
 
     def surround(self, wrap: Wrap) -> None:
-        """Wrap every task's function, of tasks to come too; for what looks on from around it."""
+        """Put `wrap(task)` in the place of every task's function, of tasks to come too.
+
+        For what looks on from around it.
+        """
         self._wraps.append(wrap)
         for task in self:
             task.function = wrap(task)

@@ -26,7 +26,6 @@ from tests.docs.pages import DOCS, ROOT, Block, Page, read_blocks, read_pages, w
 MODULE = "rowlock_documentation"
 URL = "ROWLOCK_DATABASE_URL"
 ENDLESS = re.compile(r"rowlock (dev postgres|.*\bup$|.*\b(worker|serve)\b.*)")
-REFERENCE = DOCS / "reference"
 
 # One sentence a line; an abbreviation or an ellipsis ends none.
 TWO_SENTENCES = re.compile(r"[a-z0-9`)\]*][.!?] [A-Z`*]")
@@ -159,74 +158,6 @@ def test_one_sentence_a_line(page):
     lines = [line for line in page.prose.splitlines() if not line.startswith(("|", "#"))]
 
     assert [] == [line for line in lines if TWO_SENTENCES.search(re.sub(r"^\d+\. ", "", line))]
-
-
-def reference(name: str) -> str:
-    return (REFERENCE / name).read_text("utf-8")
-
-
-def is_named(name: str, text: str) -> bool:
-    """Whether a name stands in code: alone, qualified, called or with arguments."""
-    return bool(re.search(rf"`(?:[^`]*[^\w`])?{re.escape(name)}(?!\w)[^`]*`", text))
-
-
-def public_methods(kind: type) -> list[str]:
-    return [
-        name
-        for name in dir(kind)
-        if not name.startswith("_") and name not in dir(Exception) and not is_twin(kind, name)
-    ]
-
-
-def is_twin(kind: type, name: str) -> bool:
-    return name.startswith("a") and hasattr(kind, name[1:])
-
-
-def test_public_names_are_documented():
-    """Every public name of the package is in the reference."""
-    text = "".join(path.read_text("utf-8") for path in REFERENCE.glob("*.md"))
-
-    assert [] == [name for name in rowlock.__all__ if not is_named(name, text)]
-
-
-@pytest.mark.parametrize(
-    ("kind", "page", "plumbing"),
-    [
-        # What engines and tasks use of each other, not users.
-        (
-            rowlock.App,
-            "library.md",
-            {"send", "follow", "prepare", "state", "is_strict", "keep_dead_us", "nearest", "task"}
-            | {"scheduled"},
-        ),
-        (rowlock.TaskCall, "library.md", set()),
-        (rowlock.Context, "library.md", set()),
-        (rowlock.Store, "store.md", set()),
-        (rowlock.Lease, "store.md", {"of_row", "row"}),
-    ],
-    ids=lambda value: value.__name__ if isinstance(value, type) else "",
-)
-def test_methods_are_documented(kind, page, plumbing):
-    """Every public method of what users hold in their hands is in the reference."""
-    text = reference(page)
-    methods = [name for name in public_methods(kind) if name not in plumbing]
-
-    assert [] == [name for name in methods if not is_named(name, text)]
-
-
-def test_job_fields_are_documented():
-    """Every field of a job is in the reference."""
-    text = reference("library.md")
-
-    assert [] == [name for name in rowlock.Job.__struct_fields__ if not is_named(name, text)]
-
-
-def test_states_are_documented():
-    """Every state and every outcome of a cancel is in the table of states."""
-    text = reference("states.md")
-
-    assert [] == [state for state in rowlock.JobState if f"| `{state}` |" not in text]
-    assert [] == [outcome for outcome in rowlock.CancelOutcome if f"| `{outcome}` |" not in text]
 
 
 def test_blocks_are_read_rightly():

@@ -18,7 +18,8 @@ SERVING = {"bench", "move", "observe", "server", "testing"}
 # Low to high; a room of the package belongs to exactly one layer.
 LAYERS = (
     {"version", "errors", "chance", "clock", "ids", "job", "retry", "lifecycle", "codec"}
-    | {"signature", "events", "config", "cron", "schedule", "tokens", "tally", "fingerprint"},
+    | {"signature", "events", "config", "cron", "schedule", "tokens", "tally", "fingerprint"}
+    | {"why"},
     {"store"},
     {"task", "task_options", "context"},
     {"worker", "scheduler"},

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from rowlock.app import App
-    from rowlock.job import Job, Page, Why
+    from rowlock.job import Job, Page
     from rowlock.store.ops.manage import FilterOptions
+    from rowlock.why import Why
 
 STATES = ("scheduled", "ready", "running", "retrying", "succeeded", "dead", "cancelled")
 LIMIT_DEFAULT = 50

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from rowlock import codec, config, job
 from rowlock.errors import NotFound, OptionInvalid
 from rowlock.ids import parse_id
-from rowlock.job import CancelOutcome, JobState, WhyCode
+from rowlock.job import CancelOutcome, JobState
 from rowlock.server import shapes
 from rowlock.server.enqueue import payload_of
 from rowlock.server.problems import Refusal
@@ -26,6 +26,7 @@ from rowlock.store.ops.manage import cancel, delete, job_filter, retry
 from rowlock.store.ops.related import related
 from rowlock.store.ops.why import why
 from rowlock.tokens import Scope
+from rowlock.why import WhyCode
 
 
 class JobChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -27,11 +27,10 @@ def parent_mark(parent: str) -> str:
 
 
 class NewJob(NamedTuple):
-    """A job to enqueue, checked and encoded. `policy` None: the first worker that knows decides.
+    """A job to enqueue, checked and encoded: what `task.job(...)` makes."""
 
-    A tuple, whose beginning is a row already: a dataclass took ten times as long to make.
-    """
-
+    # A tuple, whose beginning is a row already: a dataclass took ten times as long to make.
+    # `policy` None: the first worker that knows the kind decides.
     id: str
     kind: str
     queue: str

@@ -25,7 +25,7 @@ class ScheduleVerbs(ABC):
 
     @abstractmethod
     async def arun(self, op: Op[T]) -> T:
-        """Run a verb."""
+        """As `run`."""
 
     def put_schedule(self, new: NewSchedule) -> Schedule:
         """Write a schedule, new or instead of one of that name.

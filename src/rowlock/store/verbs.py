@@ -60,7 +60,7 @@ class Store(ScheduleVerbs):
         return self.engine.run(op)
 
     async def arun(self, op: Op[T]) -> T:
-        """Run a verb."""
+        """As `run`."""
         return await self.engine.arun(op)
 
     def migrate(self) -> list[int]:
@@ -128,6 +128,7 @@ class Store(ScheduleVerbs):
                 every queue.
             kinds: Only these kinds. None: all.
             tenants: Only these tenants' jobs. None: all.
+            limit: 10,000 at most.
             lease: How long until others may take the job, in seconds or as a timedelta.
             include_expired: Give back the expired leases of others first.
             policies: By kind, for jobs enqueued by name where the kind was not known.
@@ -177,7 +178,7 @@ class Store(ScheduleVerbs):
         *,
         lease: float | timedelta = config.LEASE_SECONDS_DEFAULT,
     ) -> list[Beat]:
-        """Extend leases; for each, in order: kept, lost, or cancel_requested (and kept)."""
+        """Extend leases; a `Beat` for each, in order: what was found of it."""
         return self.run(_hold.heartbeat(leases, lease=lease))
 
     async def aheartbeat(
@@ -250,7 +251,7 @@ class Store(ScheduleVerbs):
         delay: float | timedelta | None = None,
         permanent: bool = False,
     ) -> None:
-        """This run failed: the job waits for its policy's backoff (or `delay`), or is dead."""
+        """This run failed: its job waits for the policy's backoff, or `delay`; or is given up."""
         self.settle([_failure(lease, error, delay=delay, permanent=permanent)])
 
     async def afail(
@@ -308,7 +309,7 @@ class Store(ScheduleVerbs):
         action: Literal["retry", "park"] = "retry",
         older_than: float | timedelta = 300,
     ) -> int:
-        """Take over jobs of these queues not heard of for so long; how many."""
+        """Take over jobs of these queues not heard of for so long, or park them dead; how many."""
         return self.run(_recover.adopt_orphans(queues, action=action, older_than=older_than))
 
     async def aadopt_orphans(
@@ -387,7 +388,7 @@ class Store(ScheduleVerbs):
         await self.arun(_manage.set_order(queue, order=order))
 
     def prune(self) -> int:
-        """Remove finished jobs whose retention is over; how many."""
+        """Remove finished jobs whose retention is over, in bounded batches; how many."""
         return self.run(_manage.prune())
 
     async def aprune(self) -> int:

@@ -42,7 +42,7 @@ _Steps = Generator[_Step, float | None, int]
 
 
 class VirtualClock(ManualClock):
-    """Stands still until it is moved; `run_for` and `run_all` run what becomes due meanwhile."""
+    """A `ManualClock`; its `run_for` and `run_all` also run what becomes due meanwhile."""
 
     def __init__(self, start: datetime | None = None) -> None:
         super().__init__(*(() if start is None else (start,)))

@@ -63,20 +63,22 @@ class JobFilter:
 
 
 class FilterOptions(TypedDict, total=False):
-    """Which jobs: by name, tag, text in the errors, and time of creation (`since` included).
-
-    `fingerprint` is of dead jobs: those that died of the same.
-    """
+    """Which jobs: those that fit all that is given."""
 
     kind: str | None
     queue: str | None
     tenant: str | None
     key: str | None
     tag: str | None
+    """One of its tags."""
     error: str | None
+    """Text in the errors of its attempts: types, messages and tracebacks, in any case."""
     since: datetime | None
+    """Created then or later."""
     until: datetime | None
+    """Created before."""
     fingerprint: str | None
+    """Of dead jobs: those that died of the same."""
 
 
 def job_filter(**chosen: Unpack[FilterOptions]) -> JobFilter:

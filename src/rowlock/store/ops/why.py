@@ -17,10 +17,11 @@ import msgspec
 from rowlock import config
 from rowlock.clock import from_us
 from rowlock.errors import NotFound
-from rowlock.job import Count, Job, JobRow, JobState, Why, WhyCode, job_of
+from rowlock.job import Count, Job, JobRow, JobState, job_of
 from rowlock.store.ops.manage import is_seen
 from rowlock.store.steps import Batch, Op, Row, Rows, Statement, Steps, reading
 from rowlock.tokens import takes_jobs_of
+from rowlock.why import Why, WhyCode
 
 # Lanes counted by one statement, which reads so many times the bound of a count at most.
 _LANES = 20

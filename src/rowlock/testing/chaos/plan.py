@@ -70,6 +70,7 @@ class Plan:
     slots: int = 20
     producers: int = 2
     lease_seconds: float = 2.0
+    # In the end, so long may pass without that there are fewer jobs than ever before.
     drain_seconds: float = 180.0
 
     @property

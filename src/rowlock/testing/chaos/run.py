@@ -4,6 +4,7 @@ has it judged.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -197,14 +198,21 @@ class Chaos:
             done = self._insist(lambda: app.cancel(id))  # noqa: B023  # used at once
             if done is not None:
                 said.note(Word.CANCELLED, id, 0, done.outcome)
-        self._until_drained(crew, nemesis, start)
+        self._until_drained(crew, nemesis)
         seconds = time.monotonic() - start
         self._repeat_some(app, said)
-        self._until_drained(crew, nemesis, start)
+        self._until_drained(crew, nemesis)
         return seconds
 
-    def _until_drained(self, crew: Crew, nemesis: Nemesis, start: float) -> None:
-        while self._unfinished() and time.monotonic() - start < self._plan.drain_seconds:
+    def _until_drained(self, crew: Crew, nemesis: Nemesis) -> None:
+        """Wait for as long as there are fewer and fewer: a busy machine takes its time."""
+        fewest, end = math.inf, 0.0
+        while left := self._unfinished():
+            now = time.monotonic()
+            if left < fewest:
+                fewest, end = left, now + self._plan.drain_seconds
+            if now > end:
+                return
             self._wait(crew, nemesis, 4 * _LOOK_SECONDS)
 
     def _insist(self, act: Callable[[], T]) -> T | None:

@@ -157,6 +157,12 @@ def wait_for_file(path: str, note: str) -> str:
     return "seen"
 
 
+@app.task(timeout=2)
+def wait_two_seconds_for_file(path: str, note: str) -> str:
+    """As `wait_for_file`, with a limit."""
+    return wait_for_file.function(path, note)
+
+
 @app.task
 def wait_for_stop(ctx: rowlock.Context, note: str) -> None:
     """Say when the worker has been told to stop."""

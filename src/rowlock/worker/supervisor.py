@@ -46,7 +46,7 @@ from rowlock.worker.ledger import Ledger
 from rowlock.worker.reload import SourceWatch
 from rowlock.worker.report import report, report_crashed
 from rowlock.worker.settings import EXIT_LEFT_BEHIND, EXIT_NOT_LOADED, WorkerSettings
-from rowlock.worker.table import DeadlineKind, LeaseTable
+from rowlock.worker.table import DeadlineKind, LeaseTable, SlotState
 from rowlock.worker.title import Title
 from rowlock.worker.trouble import Trouble
 
@@ -426,7 +426,10 @@ class Supervisor:
             child.overdue = [
                 slot
                 for slot in child.table.slots()
-                if slot.deadline_kind is not DeadlineKind.NONE and slot.deadline < now
+                # One that has ended only waits for its outcome to be written.
+                if slot.state is SlotState.STARTED
+                and slot.deadline_kind is not DeadlineKind.NONE
+                and slot.deadline < now
             ]
             if child.overdue:
                 job, fields = child.overdue[0].id, {"job_id": child.overdue[0].id}

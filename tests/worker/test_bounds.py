@@ -26,3 +26,21 @@ def test_a_run_that_has_ended_is_not_past_its_time_limit(app, tmp_path):
 
     assert (JobState.SUCCEEDED, 1, []) == (found.state, found.attempt, found.errors)
     assert 1 == len(runners(note))
+
+
+def test_a_child_that_has_run_enough_waits_for_its_last_jobs(app, tmp_path):
+    """Nobody has asked it to stop; but after the grace another one takes its place."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    payload = {"path": str(tmp_path / "go-on")}
+    long = app.enqueue("wait_for_file", {**payload, "note": str(first)})
+    with worker(app, "--max-jobs", "1", "-c", "3", "--grace", "0.2"):
+        wait_until(lambda: runners(first))
+        also_long = app.enqueue("wait_for_file", {**payload, "note": str(second)})
+        wait_until(lambda: runners(second))
+        short = app.wait(app.enqueue("where").id, timeout=60)
+        (tmp_path / "go-on").touch()
+        found = [app.wait(job.id, timeout=60) for job in (long, also_long)]
+
+    assert [(JobState.SUCCEEDED, 1)] * 2 == [(job.state, job.attempt) for job in found]
+    assert 3 == len({short.result, *runners(first), *runners(second)})
+    assert (1, 1) == (len(runners(first)), len(runners(second)))

@@ -19,7 +19,7 @@ from rowlock.job import Beat, Lease
 from rowlock.lifecycle import CancelSeen, Failed, Outcome
 from rowlock.worker.board import Board
 from rowlock.worker.resident import resident_bytes
-from rowlock.worker.settings import EXIT_LEFT_BEHIND
+from rowlock.worker.settings import EXIT_LEFT_BEHIND, WorkerSettings
 from rowlock.worker.table import DeadlineKind, LeaseTable, Slot, SlotState
 
 
@@ -40,6 +40,9 @@ class Child:
     overdue: list[Slot] = field(default_factory=list[Slot])
     told: bytes = b""
     is_leaving: bool = False
+    # Since when it takes no more jobs, as it has run enough.
+    spent_since: float | None = None
+    is_relieved: bool = False
 
     def is_ready(self) -> bool:
         """Whether it could lately claim jobs, or had no need to."""
@@ -72,6 +75,17 @@ class Child:
             (slot.id, slot.token) == (lease.id, lease.token) for slot in self.table.slots()
         ):
             self.tell({"lost": [[lease.id, lease.token]]})
+
+    def needs_relief(self, settings: WorkerSettings) -> bool:
+        """Whether it has run enough, and its last jobs take longer than those of a stop might."""
+        now = time.monotonic()
+        if settings.max_jobs is None or self.is_relieved:
+            return False
+        if self.table.finished() + self.table.held() < settings.max_jobs:
+            self.spent_since = None
+        elif self.spent_since is None:
+            self.spent_since = now
+        return self.spent_since is not None and now - self.spent_since > settings.grace_seconds
 
     def ended_well(self, code: int) -> bool:
         """Whether it has ended by itself: a handler, too, can end its process with a good code."""

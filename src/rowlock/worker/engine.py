@@ -223,10 +223,10 @@ class Engine:
     async def _claim_until_stopped(self) -> None:
         while not self._stopping.is_set():
             self._wake.clear()
-            if self._is_worn_out():
-                return
             room = self._room()
             if room <= 0:
+                if self._is_worn_out():
+                    return
                 await self._wake.wait()
                 continue
             settles = self._settles
@@ -238,9 +238,9 @@ class Engine:
             await self._rest()
 
     def _is_worn_out(self) -> bool:
+        """Whether it has run enough; nobody has asked it to stop, so that its last jobs end."""
         most = self._settings.max_jobs
-        held = len(self._running) + len(self._buffer) + self._settler.backlog
-        return most is not None and self._finished + held >= most
+        return most is not None and self._finished >= most and self._is_empty()
 
     def _room(self) -> int:
         """How many more jobs to lease: free slots, and a buffer that lasts a moment."""
@@ -250,6 +250,8 @@ class Engine:
         wanted = self._wanted(self._settings.concurrency)
         held = len(self._running) + len(self._buffer)
         room = wanted - held
+        if (most := self._settings.max_jobs) is not None:
+            room = min(room, most - self._finished - self._settler.backlog - held)
         # With short jobs, a claim for a few free slots of many is not worth its price.
         worth = wanted // 4 if self._duration < config.SHORT_JOB_SECONDS else 1
         self._hungry_below = wanted - worth
@@ -417,9 +419,7 @@ class Engine:
             self._known.discard((lease.id, lease.token))
         # A success may have brought jobs that a claim before it did not see.
         self._settles += 1
-        self._finished += sum(
-            not isinstance(settlement.outcome, Released) for settlement in settlements
-        )
+        self._finished += sum(not isinstance(each.outcome, Released) for each in settlements)
         self._holdings.count_finished(self._finished)
         self._dispatch()
         self._wake.set()

@@ -274,7 +274,7 @@ class Supervisor:
         if self._stop_since is not None:
             is_good = ended_well or self._signals > 1 or bool(child.overdue)
             self._failures += not is_good
-        elif not (ended_well and is_drained):
+        elif not (ended_well and is_drained) and not self._has_successor(child):
             self._replace(child, ended_well=ended_well, finished=finished)
         else:
             self._look_again()
@@ -418,7 +418,7 @@ class Supervisor:
             action()
 
     def _end_overdue(self) -> None:
-        """Kill a child with a run past its deadline; replace one that has grown too large."""
+        """Kill a child with a run past its deadline; replace one that is too large, or spent."""
         now = time.monotonic()
         for child in self._children.values():
             if child.overdue:
@@ -441,6 +441,13 @@ class Supervisor:
                 logger.info("child %d is replaced: it uses too much memory", child.number)
                 child.is_leaving = True
                 child.tell({"stop": True})
+            elif child.needs_relief(self._settings):
+                child.is_relieved = True
+                self._next_start.setdefault(child.number, 0.0)
+
+    def _has_successor(self, child: Child) -> bool:
+        alive = (each.number for each in self._children.values())
+        return child.number in {*alive, *self._next_start}
 
     def _reload_changed(self) -> None:
         """Replace all children when a source file has changed."""

@@ -157,6 +157,11 @@ class LeaseTable:
         """How many runs are under way."""
         return self._states().count(SlotState.STARTED)
 
+    def held(self) -> int:
+        """How many leases the child holds."""
+        states = self._states()
+        return len(states) - states.count(SlotState.EMPTY)
+
     def slots(self) -> Iterator[Slot]:
         """The leases that the child holds."""
         for taken in _TAKEN.finditer(self._states()):

@@ -257,7 +257,7 @@ ANNOUNCE_SECONDS: Final = 10.0
 WORKER_SILENT_SECONDS: Final = 60.0
 """A worker that was silent for so long is taken for dead."""
 WORKER_FORGOTTEN_SECONDS: Final = 600.0
-# A child that dies before it finished anything is replaced after a pause between these.
+# A child that dies before it ran anything is replaced after a pause between these.
 RESPAWN_SECONDS: Final = 0.1
 RESPAWN_SECONDS_MAX: Final = 30.0
 # After a child's death its leases are given back again: a claim may still have been on its way.

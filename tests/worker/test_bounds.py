@@ -44,3 +44,15 @@ def test_a_child_that_has_run_enough_waits_for_its_last_jobs(app, tmp_path):
     assert [(JobState.SUCCEEDED, 1)] * 2 == [(job.state, job.attempt) for job in found]
     assert 3 == len({short.result, *runners(first), *runners(second)})
     assert (1, 1) == (len(runners(first)), len(runners(second)))
+
+
+def test_a_drain_outlives_any_number_of_poison_jobs(app):
+    """Each death of a child is one job's fault, and so they come to an end."""
+    poison = [app.enqueue("kill_myself") for _ in range(3)]
+    healthy = [app.enqueue("noop") for _ in range(3)]
+    with worker(app, "--drain") as process:
+        code = process.wait(120)
+
+    assert {JobState.DEAD} == {app.get(job.id).state for job in poison}
+    assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in healthy}
+    assert 0 == code

@@ -87,6 +87,12 @@ class Child:
             self.spent_since = now
         return self.spent_since is not None and now - self.spent_since > settings.grace_seconds
 
+    def has_worked(self) -> bool:
+        """Whether it came to run a job, whatever that one did to it."""
+        return self.table.finished() > 0 or any(
+            slot.state is not SlotState.HELD for slot in self.table.slots()
+        )
+
     def ended_well(self, code: int) -> bool:
         """Whether it has ended by itself: a handler, too, can end its process with a good code."""
         return code in (0, EXIT_LEFT_BEHIND) and self.table.has_left()

@@ -54,7 +54,7 @@ logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 CHILD_MODULE = "rowlock.cli.child"
 _TICK_SECONDS = 0.2
-# A drain whose children die so often in a row without finishing anything has failed.
+# A drain whose children die so often in a row without running anything has failed.
 _FRUITLESS_MAX = 5
 
 
@@ -258,7 +258,7 @@ class Supervisor:
         self._clean_up(child, code)
         with contextlib.suppress(KeyError):
             self._selector.unregister(child.hear)
-        finished = child.table.finished()
+        has_worked = child.has_worked()
         with self._guard:
             if child.board is not None:
                 self._buried.merge(child.board.read())
@@ -275,7 +275,7 @@ class Supervisor:
             is_good = ended_well or self._signals > 1 or bool(child.overdue)
             self._failures += not is_good
         elif not (ended_well and is_drained) and not self._has_successor(child):
-            self._replace(child, ended_well=ended_well, finished=finished)
+            self._replace(child, is_fit=ended_well or has_worked)
         else:
             self._look_again()
 
@@ -288,9 +288,12 @@ class Supervisor:
         for child in self._children.values():
             child.tell({"stop": True})
 
-    def _replace(self, child: Child, *, ended_well: bool, finished: int) -> None:
-        """Start another: at once if this one did something, else after a growing pause."""
-        if ended_well or finished:
+    def _replace(self, child: Child, *, is_fit: bool) -> None:
+        """Start another: at once if this one could work, else after a growing pause.
+
+        One that a job has taken down could: there is an end to that, by the crashes of each job.
+        """
+        if is_fit:
             self._fruitless.pop(child.number, None)
             self._next_start[child.number] = 0.0
             return

@@ -93,6 +93,17 @@ def test_an_app_is_what_it_was_afterwards(sqlite_url):
         current()
 
 
+def test_an_app_is_what_it_was_after_a_trial_that_could_not_begin():
+    """A test that has no database must not be the end of all others."""
+    own = rowlock.App("sqlite:///never-opened.db")
+    with pytest.raises(rowlock.StoreUnavailable), tried(own, "postgresql://127.0.0.1:1/nobody"):
+        pytest.fail("nobody is there")
+
+    assert (rowlock.App, "sqlite:///never-opened.db") == (type(own), own.url)
+    with pytest.raises(RuntimeError, match="rowlock_app"):
+        current()
+
+
 def test_fields_and_options_are_compared(rowlock_app):
     """Those that are named; in the words of the enqueue, as the payload holds them."""
     plain.using(

@@ -109,14 +109,15 @@ def tried(
     tested = _on_trial(app, kind)
     tested.trial = Trial(is_inline=inline)
     app._clock = clock or app._clock
-    app.use_database(url)
-    app.migrate()
     _trials.append(tested)
     try:
+        app.use_database(url)
+        app.migrate()
         yield tested
     finally:
         _trials.remove(tested)
-        app.close()
+        if app.store is not before[0]:
+            app.close()
         app.__class__ = kind
         app.store, app._url, app._clock = before
         app._tasks = tasks

@@ -121,6 +121,18 @@ def test_fields_and_options_are_compared(rowlock_app):
     refute_enqueued(deliver, to=Address("Main", 2))
 
 
+def test_options_are_those_of_the_enqueue(rowlock_app, rowlock_clock):
+    """Whatever became of the job: its next attempt is due at another time."""
+    plain.using(delay=30, keep=None).enqueue(name="fails")
+    rowlock_clock.run_for(45)
+
+    assert ["fails"] == seen
+    assert_enqueued(plain.using(delay=30, keep=None))
+    refute_enqueued(plain.using(keep=60))
+    plain.enqueue(name="b")
+    refute_enqueued(plain.using(keep=None), name="b")
+
+
 def test_what_is_not_kept_was_enqueued_all_the_same(rowlock_app):
     """A job whose row is gone with its success is still found, and so is what it enqueued."""
     brief.enqueue(name="parent")

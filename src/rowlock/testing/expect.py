@@ -95,10 +95,12 @@ class _Expected:
             for name, value in self.payload.items()
             if name not in job.payload or value != job.payload[name]
         ]
+        # As it was sent: a retry, say, has another time.
+        sent = current().trial.sent.get(job.id, job)
         return fields + [
             _Misfit(f"option {name}", value, found)
             for name, value in self.options.items()
-            if not _fits(name, value, found := _option_of(job, name))
+            if not _fits(name, value, found := _option_of(sent, name))
         ]
 
     def __str__(self) -> str:
@@ -121,8 +123,9 @@ def _wanted(app: AppUnderTest, task: _Wanted, payload: Mapping[str, object]) -> 
 
 
 def _is_chosen(name: str, value: object) -> bool:
-    # What `using` was not given stands there with these values; a key's hold is told by no job.
-    return name != "key_hold" and value not in (None, (), {})
+    # What `using` was not given stands there with these values, but for `keep`, of which None is
+    # one; a key's hold is told by no job.
+    return name == "keep" or (name != "key_hold" and value not in (None, (), {}))
 
 
 def _check_names(task: Task[..., Any], payload: Mapping[str, object]) -> None:
@@ -157,7 +160,7 @@ def _option_of(job: Job, name: str) -> object:
 
 def _fits(name: str, value: Any, found: Any) -> bool:
     match name:
-        case "delay" | "keep":
+        case "delay" | "keep" if value is not None:
             us = duration_us(value, option=name)
             return bool(found is not None and us == round(found * SECOND_US))
         case "tags":

@@ -231,6 +231,18 @@ def test_all_that_waits_is_run(rowlock_app, rowlock_clock):
     assert 0 == rowlock_clock.run_all()
 
 
+def test_a_lease_that_nobody_here_takes_over_does_not_stop_the_time(rowlock_url):
+    """An app without tasks recovers nothing; time passes all the same."""
+    clock = VirtualClock()
+    with tried(rowlock.App("sqlite:///never-opened.db"), rowlock_url, clock=clock) as sender:
+        clock.rule(sender)
+        job = sender.enqueue("elsewhere")
+        sender.store.claim(worker="elsewhere", queues=None, lease=30)
+
+        assert 0 == clock.run_for(60)
+        assert JobState.RUNNING == sender.get(job.id).state
+
+
 def test_a_loop_of_jobs_is_noticed(rowlock_app, rowlock_clock, monkeypatch):
     """A job that always enqueues another would run for ever."""
     monkeypatch.setattr("rowlock.testing.clock.RUNS_MAX", 20)

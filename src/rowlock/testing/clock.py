@@ -156,7 +156,8 @@ class VirtualClock(ManualClock):
         return self._app
 
     def _soonest(self, due: float | None, ends: list[datetime | None]) -> float | None:
-        left = [(end - self.now).total_seconds() for end in ends if end is not None]
+        # One that was over before, and that no run has taken, is nobody's here.
+        left = [(end - self.now).total_seconds() for end in ends if end and end >= self.now]
         return min([*left, *([] if due is None else [due])], default=None)
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 
 import pytest
 
 import rowlock
 from rowlock import JobState, config
+from rowlock.job import Beat, Lease
+from rowlock.lifecycle import Released
+from rowlock.store import Settlement
+from rowlock.worker.drain import Drain
 
 
 def run(app: rowlock.App, task: rowlock.Task, **payload) -> rowlock.Job:
@@ -407,6 +412,71 @@ def test_keep_of_a_job_enqueued_by_name_leaves_the_rest_to_the_first_worker(app)
 
     assert (7.0, 60.0, 1) == (found.keep, found.timeout, found.max_crashes)
     assert (2, ["fixed", 5.0]) == (found.max_attempts, found.retry)
+
+
+@pytest.fixture(params=["blocking", "async"])
+def drain(request, app):
+    """Drains the app."""
+
+    async def adrain() -> int:
+        try:
+            return await app.adrain()
+        finally:
+            await app.aclose()
+
+    return app.drain if request.param == "blocking" else lambda: asyncio.run(adrain())
+
+
+def test_what_is_cancelled_by_a_job_before_it_is_not_run(app, drain):
+    """Though it was leased already, together with that one."""
+    seen: list[str] = []
+
+    @app.task(priority=1)
+    def regret(id: str) -> None:
+        seen.append(app.cancel(id).outcome)
+
+    @app.task
+    def regretted() -> None:
+        seen.append("run")
+
+    job = regretted.enqueue()
+    regret.enqueue(job.id)
+
+    assert (1, ["pending_on_worker"]) == (drain(), seen)
+    assert JobState.CANCELLED == app.get(job.id).state
+
+
+def test_what_was_taken_over_while_it_waited_is_not_run(app, drain, monkeypatch):
+    """A beat has told that another has it now."""
+    monkeypatch.setattr(config, "LEASE_SECONDS_DEFAULT", 0.5)
+    seen: list[str] = []
+    told = threading.Event()
+    hear = Drain._on_beat
+
+    def overhear(self: Drain, lease: Lease, beat: Beat) -> None:
+        hear(self, lease, beat)
+        told.set()
+
+    monkeypatch.setattr(Drain, "_on_beat", overhear)
+
+    @app.task(priority=1)
+    def slow(id: str) -> None:
+        seen.append("slow")
+        job = app.get(id)
+        lease = Lease(id=id, token=job.token, worker=job.worker)
+        app.store.settle([Settlement(lease, Released())])
+        assert app.store.claim(worker="another", queues=None, kinds=["late"])
+        assert told.wait(30)
+
+    @app.task
+    def late() -> None:
+        seen.append("late")
+
+    job = late.enqueue()
+    slow.enqueue(job.id)
+
+    assert (1, ["slow"]) == (drain(), seen)
+    assert "another" == app.get(job.id).worker
 
 
 def test_interrupt_gives_back_what_did_not_run(app):

@@ -20,15 +20,16 @@ from rowlock.context import Context, TransactionBlock
 from rowlock.errors import InvalidTransition, LeaseLost
 from rowlock.ids import new_id
 from rowlock.job import Beat, Lease
-from rowlock.lifecycle import Failed, Outcome
+from rowlock.lifecycle import Failed, Outcome, Released
 from rowlock.store import Settlement, Store
 from rowlock.store.blocks import Blocks
+from rowlock.store.ops.hold import cancel_requests
 from rowlock.task import Task, Tasks
 from rowlock.worker.beats import Beats
 from rowlock.worker.notes import BlockingNotes, LoopNotes
 from rowlock.worker.outcome import RAISED, outcome_of, success
 from rowlock.worker.report import RunSettlement, report, report_settled, running
-from rowlock.worker.run import Run
+from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import Prepare, arguments_of
 from rowlock.worker.transaction import RunBlock
 
@@ -89,7 +90,8 @@ class Drain:
             held = [self._hold(lease) for lease in leases]
             try:
                 while held:
-                    self._run_one(held[0], runner)
+                    if self._is_wanted(held[0]):
+                        self._run_one(held[0], runner)
                     self._let_go(held.pop(0))
             except ProcessDied:
                 held.clear()
@@ -104,7 +106,8 @@ class Drain:
                 held = [self._hold(lease) for lease in leases]
                 try:
                     while held:
-                        await self._arun_one(held[0])
+                        if await self._ais_wanted(held[0]):
+                            await self._arun_one(held[0])
                         self._let_go(held.pop(0))
                 except ProcessDied:
                     held.clear()
@@ -127,6 +130,25 @@ class Drain:
         run = self._runs.get(lease.id)
         if run is not None:
             run.cancel_requested = run.cancel_requested or beat is Beat.CANCEL_REQUESTED
+            run.cause = Cause.LOST if beat is Beat.LOST else run.cause
+
+    def _is_wanted(self, run: Run) -> bool:
+        """Whether nobody has cancelled it, or taken it over, while those before it ran."""
+        if run.cause is Cause.LOST:
+            return False
+        if not self._store.run(cancel_requests([run.lease.id])):
+            return True
+        # With the flag set, a release ends it as cancelled.
+        _quietly_lost(lambda: self._store.settle([Settlement(run.lease, Released())]))
+        return False
+
+    async def _ais_wanted(self, run: Run) -> bool:
+        if run.cause is Cause.LOST:
+            return False
+        if not await self._store.arun(cancel_requests([run.lease.id])):
+            return True
+        await _aquietly_lost(self._store.asettle([Settlement(run.lease, Released())]))
+        return False
 
     def _claim(self) -> list[Lease]:
         return self._store.claim(**self._wanted())

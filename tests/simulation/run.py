@@ -9,9 +9,9 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from random import Random
 
-from rowlock.app import prepare_follow_up
 from rowlock.errors import NotFound, StoreUnavailable
 from rowlock.store import Store
+from rowlock.task import prepare_follow_up
 from rowlock.worker.settings import WorkerSettings
 from tests.mutants import SIMULATED
 from tests.simulation.checker import Checker, ViolationError

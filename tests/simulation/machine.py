@@ -48,6 +48,9 @@ class Table:
     def must_end_by(self, lease: Lease, deadline: float) -> None:
         """No handler here refuses to end."""
 
+    def lose(self, lease: Lease) -> None:
+        self.drop(lease)
+
     def drop(self, lease: Lease) -> None:
         self.leases.pop((lease.id, lease.token), None)
         self.started.discard((lease.id, lease.token))

@@ -56,3 +56,19 @@ def test_a_drain_outlives_any_number_of_poison_jobs(app):
     assert {JobState.DEAD} == {app.get(job.id).state for job in poison}
     assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in healthy}
     assert 0 == code
+
+
+def test_a_run_that_lost_its_lease_still_has_its_time_limit(app, tmp_path):
+    """It holds a slot, here the only one, and nobody else would ever end it."""
+    note = tmp_path / "note"
+    payload = {"path": str(tmp_path / "never"), "note": str(note)}
+    job = app.enqueue("wait_two_seconds_for_file", payload, max_attempts=1)
+    with worker(app, "-c", "1"):
+        wait_until(lambda: runners(note))
+        assert 1 == app.store.release_worker(app.get(job.id).worker)
+        assert JobState.READY == app.get(job.id).state
+        app.cancel(job.id)
+        found = app.wait(app.enqueue("where").id, timeout=60)
+
+    assert JobState.SUCCEEDED == found.state
+    assert [found.result] != runners(note)

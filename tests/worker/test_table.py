@@ -79,3 +79,26 @@ def test_what_is_dropped_is_gone_and_the_rest_stays(
         child.drop(lease)
 
     assert {lease.id for lease in held[1::2]} == {slot.id for slot in supervisor.slots()}
+
+
+def test_a_run_that_lost_its_lease_is_seen_until_it_ends(
+    sides: tuple[LeaseTable, LeaseTable],
+) -> None:
+    """With its deadline; what has not begun is gone with its lease."""
+    child, supervisor = sides
+    waiting, running, ended = leases(3)
+    for lease in (waiting, running, ended):
+        child.hold(lease)
+    for lease in (running, ended):
+        child.start(lease, deadline=5.0)
+    child.end(ended)
+    for lease in (waiting, running):
+        child.lose(lease)
+
+    states = {(slot.id, slot.state, slot.is_overdue(6.0)) for slot in supervisor.slots()}
+    assert {(running.id, SlotState.LOST, True), (ended.id, SlotState.ENDED, False)} == states
+
+    child.end(running)
+    assert SlotState.LOST in {slot.state for slot in supervisor.slots()}
+    child.drop(running)
+    assert [ended.id] == [slot.id for slot in supervisor.slots()]

@@ -73,6 +73,10 @@ class Beats:
     def must_end_by(self, lease: Lease, deadline: float) -> None:
         """It was cancelled; here a thread that does not stop keeps its lease until it expires."""
 
+    def lose(self, lease: Lease) -> None:
+        """It is another's."""
+        self.drop(lease)
+
     def drop(self, lease: Lease) -> None:
         """Beat for it no more."""
         with self._guard:

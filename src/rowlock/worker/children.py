@@ -62,6 +62,14 @@ class Child:
         """Its resident memory."""
         return (resident_bytes(self.process.pid) or 0) / 2**20
 
+    def held(self) -> list[Slot]:
+        """The leases that it holds."""
+        return [slot for slot in self.table.slots() if slot.state is not SlotState.LOST]
+
+    def lost(self) -> list[Slot]:
+        """The runs that go on without their leases."""
+        return [slot for slot in self.table.slots() if slot.state is SlotState.LOST]
+
     def tell(self, word: dict[str, object]) -> None:
         # It may be dying, which is noticed elsewhere, or too busy to read: it is told again.
         with contextlib.suppress(BrokenPipeError, BlockingIOError):
@@ -71,9 +79,7 @@ class Child:
         """Pass on what a beat found; a lease that was settled meanwhile is not lost."""
         if beat is Beat.CANCEL_REQUESTED:
             self.tell({"cancel": [lease.id]})
-        elif beat is Beat.LOST and any(
-            (slot.id, slot.token) == (lease.id, lease.token) for slot in self.table.slots()
-        ):
+        elif beat is Beat.LOST and (lease.id, lease.token) in {slot.key for slot in self.held()}:
             self.tell({"lost": [[lease.id, lease.token]]})
 
     def needs_relief(self, settings: WorkerSettings) -> bool:

@@ -52,6 +52,7 @@ class Holdings(Protocol):
     def hold(self, lease: Lease) -> None: ...
     def start(self, lease: Lease, *, deadline: float | None = None) -> None: ...
     def end(self, lease: Lease) -> None: ...
+    def lose(self, lease: Lease) -> None: ...
     def must_end_by(self, lease: Lease, deadline: float) -> None: ...
     def drop(self, lease: Lease) -> None: ...
     def count_finished(self, jobs: int) -> None: ...
@@ -161,7 +162,7 @@ class Engine:
             if not run.is_settling:
                 report_lost([run.lease])
                 self._ledger.lost([run.lease])
-                self._holdings.drop(run.lease)
+                self._holdings.lose(run.lease)
                 run.end(Cause.LOST)
                 if run is not running:
                     self._leave_buffer(run)
@@ -413,8 +414,7 @@ class Engine:
             self._wake.set()
 
     def _on_settled(self, settlements: list[Settlement]) -> None:
-        for settlement in settlements:
-            lease = settlement.lease
+        for lease in [settlement.lease for settlement in settlements]:
             self._holdings.drop(lease)
             self._known.discard((lease.id, lease.token))
         # A success may have brought jobs that a claim before it did not see.

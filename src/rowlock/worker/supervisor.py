@@ -46,7 +46,7 @@ from rowlock.worker.ledger import Ledger
 from rowlock.worker.reload import SourceWatch
 from rowlock.worker.report import report, report_crashed
 from rowlock.worker.settings import EXIT_LEFT_BEHIND, EXIT_NOT_LOADED, WorkerSettings
-from rowlock.worker.table import DeadlineKind, LeaseTable, SlotState
+from rowlock.worker.table import LeaseTable
 from rowlock.worker.title import Title
 from rowlock.worker.trouble import Trouble
 
@@ -325,11 +325,11 @@ class Supervisor:
     def _clean_up(self, child: Child, code: int) -> None:
         """Give back what a dead child held."""
         # Of two runs of one job the earlier had lost its lease.
-        by_token = sorted(child.table.slots(), key=lambda slot: slot.token)
+        by_token = sorted(child.held(), key=lambda slot: slot.token)
         slots = {slot.id: slot for slot in by_token}.values()
         if not slots or self._store is None:
             return
-        overdue = {slot.id for slot in child.overdue}
+        overdue = {slot.key for slot in child.overdue}
         # We ended it, or told it to end: no job of it is to blame.
         was_told = code == EXIT_LEFT_BEHIND and child.ended_well(code)
         is_ours = bool(overdue) or was_told or self._stop_since is not None
@@ -337,26 +337,30 @@ class Supervisor:
         settlements = [
             Settlement(slot.lease(child.worker), overdue_outcome(slot))
             for slot in slots
-            if slot.id in overdue
+            if slot.key in overdue
         ]
         settlements += [
             Settlement(slot.lease(child.worker), Released())
             for slot in slots
-            if slot.id not in overdue and (is_ours or slot not in suspected)
+            if slot.key not in overdue and (is_ours or slot not in suspected)
         ]
         crashed = [] if is_ours else [slot.lease(child.worker) for slot in suspected]
-        self._settle(settlements, crashed, f"its process died: {how_it_ended(code)}")
+        # What had lost its lease is nobody's to settle here, but may have done it.
+        is_alone = len(crashed) + len(child.lost()) == 1
+        outcome = Crashed(f"its process died: {how_it_ended(code)}", alone=is_alone)
+        self._settle(settlements, crashed, outcome)
 
-    def _settle(self, settlements: list[Settlement], crashed: list[Lease], evidence: str) -> None:
+    def _settle(
+        self, settlements: list[Settlement], crashed: list[Lease], outcome: Crashed
+    ) -> None:
         assert self._store is not None
-        outcome = Crashed(evidence, alone=len(crashed) == 1)
         ended = [*settlements, *(Settlement(lease, outcome) for lease in crashed)]
         try:
             missed = self._store.run(settle(ended, chance=self._chance))
         except StoreUnavailable as error:
             self._do_after(
                 self._giving_back.pause(error),
-                lambda: self._settle(settlements, crashed, evidence),
+                lambda: self._settle(settlements, crashed, outcome),
             )
             return
         except RowlockError as error:
@@ -367,7 +371,7 @@ class Supervisor:
         # Lost to others, or settled in its last moment: then it is theirs.
         gone = {lease.id for lease in (*missed.lost, *missed.repeated)}
         report([each for each in settlements if each.lease.id not in gone])
-        report_crashed([lease for lease in crashed if lease.id not in gone], evidence)
+        report_crashed([lease for lease in crashed if lease.id not in gone], outcome.evidence)
         for id in sorted(gone):
             logger.info("job %s was not its dead child's any more", id, extra={"job_id": id})
 
@@ -426,14 +430,7 @@ class Supervisor:
         for child in self._children.values():
             if child.overdue:
                 continue
-            child.overdue = [
-                slot
-                for slot in child.table.slots()
-                # One that has ended only waits for its outcome to be written.
-                if slot.state is SlotState.STARTED
-                and slot.deadline_kind is not DeadlineKind.NONE
-                and slot.deadline < now
-            ]
+            child.overdue = [slot for slot in child.table.slots() if slot.is_overdue(now)]
             if child.overdue:
                 job, fields = child.overdue[0].id, {"job_id": child.overdue[0].id}
                 logger.error(
@@ -487,7 +484,7 @@ class Supervisor:
         with self._guard:
             for child in list(self._children.values()):
                 if not child.is_stopped():
-                    held += [(child, slot.lease(child.worker)) for slot in child.table.slots()]
+                    held += [(child, slot.lease(child.worker)) for slot in child.held()]
         if not held:
             return
         leases = [lease for _, lease in held]

@@ -2,8 +2,8 @@
 the child's death.
 
 1. A slot is written completely before its state says so, and its state is one byte.
-2. `HELD` is claimed and not started, `STARTED` runs, `ENDED` waits for its outcome to be written.
-   Only the child writes.
+2. `HELD` is claimed and not started, `STARTED` runs, `ENDED` waits for its outcome to be written;
+   `LOST` still runs, and its lease is another's. Only the child writes.
 3. Times are CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
@@ -39,6 +39,7 @@ class SlotState(IntEnum):
     HELD = 1
     STARTED = 2
     ENDED = 3
+    LOST = 4
 
 
 class DeadlineKind(IntEnum):
@@ -58,6 +59,16 @@ class Slot:
     state: SlotState
     deadline_kind: DeadlineKind
     deadline: float
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What tells it from every other run, of its own job too."""
+        return self.id, self.token
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether its run, lost or not, should have ended; one that has is not to blame."""
+        is_running = self.state in (SlotState.STARTED, SlotState.LOST)
+        return is_running and self.deadline_kind is not DeadlineKind.NONE and self.deadline < now
 
     def lease(self, worker: str) -> Lease:
         return Lease(id=self.id, token=self.token, worker=worker)
@@ -97,9 +108,20 @@ class LeaseTable:
 
     def end(self, lease: Lease) -> None:
         """Note that a run is over, and its outcome on its way."""
+        self._turn(lease, SlotState.ENDED)
+
+    def lose(self, lease: Lease) -> None:
+        """Note that a lease is another's; its run, if it has begun, still has its deadline."""
+        if not self._turn(lease, SlotState.LOST):
+            self.drop(lease)
+
+    def _turn(self, lease: Lease, state: SlotState) -> bool:
+        """Whether it was a run under way: what is lost stays lost."""
         place = self._places.get((lease.id, lease.token))
-        if place is not None:
-            self._map[self._offset(place)] = SlotState.ENDED
+        if place is None or self._map[self._offset(place)] != SlotState.STARTED:
+            return False
+        self._map[self._offset(place)] = state
+        return True
 
     def must_end_by(self, lease: Lease, deadline: float) -> None:
         """Note that a run was cancelled, and until when it may go on."""
@@ -163,7 +185,7 @@ class LeaseTable:
         return len(states) - states.count(SlotState.EMPTY)
 
     def slots(self) -> Iterator[Slot]:
-        """The leases that the child holds."""
+        """The leases that the child holds, and those of runs that have lost theirs."""
         for taken in _TAKEN.finditer(self._states()):
             offset = self._offset(taken.start())
             state, kind, raw, token, deadline = _SLOT.unpack(

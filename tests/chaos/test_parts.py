@@ -143,7 +143,16 @@ def test_gates_grow_with_the_run():
     larger = replace(PLAN, jobs=100_000, kills=500, pauses=100, others={Fault.SWALLOW: 200})
     large = {gate.name: gate.wanted for gate in gates_of(larger, {})}
 
-    assert all(large[name] > small[name] for name in ("rescues", "late ends", "swallowed"))
+    names = ("struck", "rescues", "late ends", "swallowed")
+    assert all(large[name] > small[name] for name in names)
+
+
+def test_a_run_in_which_nobody_was_struck_is_void():
+    """However small it is: there was nobody whom its kills could befall."""
+    plan = Plan(seed=7, jobs=100, kills=1, pauses=0)
+
+    assert ["struck"] == [gate.name for gate in gates_of(plan, {}) if not gate.is_open]
+    assert all(gate.is_open for gate in gates_of(plan, {"struck": 1}))
 
 
 def test_how_long_a_recovery_took():

@@ -42,6 +42,7 @@ _KILLS: Final[Mapping[Fault, int]] = {
     Fault.KILL_PRODUCER: 10,
 }
 _PAUSES: Final[Mapping[Fault, int]] = {Fault.PAUSE_CHILD: 50, Fault.PAUSE_WORKER: 50}
+PROCESS_FAULTS: Final = (*_KILLS, *_PAUSES)
 
 
 # Each takes several processes down, and is in the way of others: ten are enough for any run.

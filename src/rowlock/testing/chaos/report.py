@@ -6,6 +6,7 @@ not hard enough to show anything; bad if anything was found.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -112,6 +113,8 @@ _MANY: Final = 2_000
 def gates_of(plan: Plan, counts: Mapping[str, int]) -> list[Gate]:
     """What must have been reached, by the size of the run."""
     wanted = {
+        # There was somebody whom the kills and pauses could befall.
+        "struck": math.ceil((plan.kills + plan.pauses) * _SHARE),
         # Of what lost workers held, something was taken over.
         "rescues": plan.pauses // 2 + plan.kills // 12,
         # Who stood still came back, and wanted to end what was another's.

@@ -21,7 +21,7 @@ from rowlock.testing.chaos.jobs import JOURNALS, chaos_app
 from rowlock.testing.chaos.journal import Journal, Word
 from rowlock.testing.chaos.judge import Judge
 from rowlock.testing.chaos.nemesis import Nemesis
-from rowlock.testing.chaos.plan import Fault, Plan
+from rowlock.testing.chaos.plan import PROCESS_FAULTS, Fault, Plan
 from rowlock.testing.chaos.recovery import Strikes, recoveries
 from rowlock.testing.chaos.report import Report, Spread, gates_of
 from rowlock.testing.chaos.stage import Clocks, Stage
@@ -275,7 +275,11 @@ class Chaos:
         )
         for problem in problems(stage):
             judge.findings.add(18, problem)
-        counts = {**judge.counts, "swallowed": sum(line.swallowed for line in stage.lines)}
+        counts = {
+            **judge.counts,
+            "struck": sum(nemesis.dealt[fault] for fault in PROCESS_FAULTS),
+            "swallowed": sum(line.swallowed for line in stage.lines),
+        }
         recovered = recoveries(judge.stories.values(), strikes.struck)
         for fault, each in recovered.items():
             for took in each.returned:

@@ -108,7 +108,9 @@ class Mover:
     def _round(self) -> bool:
         """Move what can be moved now; whether nothing is left."""
         for batch in self._source.run(move.open_batches()):
-            self._put(batch, self._source.run(move.jobs_of(batch)))
+            # None: another mover has brought it to its end meanwhile.
+            if jobs := self._source.run(move.jobs_of(batch)):
+                self._put(batch, jobs)
         if not self._is_copied:
             self._copy_all()
         self._source.run(move.freeze_schedules())

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -21,48 +19,7 @@ from rowlock.move import Mover
 from rowlock.store.ops import move
 from rowlock.store.ops.audit import list_audit
 from rowlock.store.tables import TABLES
-from tests.conftest import FreshDatabase
-
-PAIRS = ("sqlite-postgres", "postgres-postgres", "sqlite-sqlite", "postgres-sqlite")
-
-
-@pytest.fixture(params=PAIRS)
-def urls(
-    request: pytest.FixtureRequest,
-    fresh_database: FreshDatabase,
-    migrated_template: str,
-    tmp_path: Path,
-) -> tuple[str, str]:
-    """Two databases, of every two kinds."""
-
-    def make(kind: str, name: str) -> str:
-        if kind == "sqlite":
-            return f"sqlite:///{tmp_path / name}.db"
-        return fresh_database(migrated_template)
-
-    old, new = request.param.split("-")
-    return make(old, "old"), make(new, "new")
-
-
-@pytest.fixture
-def apps(urls: tuple[str, str]) -> Iterator[tuple[rowlock.App, rowlock.App]]:
-    """The same tasks on both."""
-    with rowlock.App(urls[0]) as old, rowlock.App(urls[1]) as new:
-        for app in (old, new):
-            define(app)
-        yield old, new
-
-
-def define(app: rowlock.App) -> None:
-    @app.task(max_attempts=1)
-    def failing() -> None:
-        raise ValueError("no")
-
-    @app.task
-    def logging(ctx: rowlock.Context, n: int = 0) -> int:
-        ctx.log(f"line of {n}")
-        ctx.progress(0.5, "half")
-        return n
+from tests.move.killing import Stopped, stop_at
 
 
 def everything(app: rowlock.App) -> dict[str, dict[str, Any]]:
@@ -140,27 +97,6 @@ def test_a_database_is_not_moved_to_itself(urls: tuple[str, str]):
 
 
 STOPS = ("take", "put", "put, unknown", "gone", "add", "add, unknown", "drop", "freeze_schedules")
-
-
-class Stopped(BaseException):
-    """The process was killed."""
-
-
-def stop_at(stop: str, count: int, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Die at the n-th op of that name: before it was done, or before its answer was heard."""
-    name, is_after = stop.removesuffix(", unknown"), stop.endswith("unknown")
-    left = [count]
-
-    def running(op: Any) -> Any:
-        if op.name == name:
-            left[0] -= 1
-            if left[0] == 0:
-                if is_after:
-                    run(op)
-                raise Stopped
-        return run(op)
-
-    return running
 
 
 @pytest.mark.parametrize("urls", ["sqlite-postgres", "postgres-sqlite"], indirect=True)

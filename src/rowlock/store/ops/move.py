@@ -120,61 +120,70 @@ def logs_of(ids: Sequence[str]) -> Op[list[Record]]:
 
 def put(batch: str, jobs: Sequence[Record], logs: Sequence[Record], *, source: str) -> Op[Put]:
     """Let the jobs of a batch wait in the target; none of them if the batch is there already."""
-    waiting = [{**job, **_UNLEASED} for job in jobs]
+    waiting = {job["id"]: {**job, **_UNLEASED} for job in jobs}
 
     def steps() -> Steps[Put]:
         yield Begin()
         detail = {"from": source, "jobs": len(waiting)}
         if not (yield _mark(batch, _HERE, detail)):
             return Put(is_refused=(yield from _is_refused(batch)))
-        newer, known, held = yield from _sorted_out(waiting)
-        inserted = {row[0] for row in (yield _put("job", newer))}
-        # In the target's own way: of its jobs, or of two that came with one key.
-        clashing = [job for job in newer if job["id"] not in inserted]
-        found = yield Statement("get", {"ids": [job["id"] for job in clashing]})
-        live = {row[0] for row in found}
-        stopped = held + [job for job in clashing if job["id"] not in live]
-        yield Statement("move_drop/finished", {"keys": sorted(inserted)})
-        if stopped:
+        # As in an enqueue, the insert comes first: it may wait for the end of what it then meets.
+        inserted = {row[0] for row in (yield _put("job", list(waiting.values())))}
+        known, held = yield from _yield_to_others(waiting, inserted)
+        moved = inserted - known - held
+        yield Statement("withdraw", {"ids": sorted(inserted - moved)})
+        # What is left of those that were retried in the source.
+        yield Statement("forget", {"ids": sorted(moved)})
+        if held:
             now = (yield Statement("clock"))[0][0]
-            yield _put("finished", [_stopped(job, now) for job in stopped])
+            yield _put("finished", [_stopped(waiting[id], now) for id in sorted(held)])
         yield _put("log", logs)
-        queues = frozenset(job["queue"] for job in newer if job["id"] in inserted)
-        if queues:
-            yield Ring(queues)
-        return Put(len(inserted), known + len(live), len(stopped))
+        if moved:
+            yield Ring(frozenset(waiting[id]["queue"] for id in moved))
+        return Put(len(moved), len(known), len(held))
 
     return writing("put", steps, repeat=steps)
 
 
-def _sorted_out(jobs: Sequence[Record]) -> Steps[tuple[list[Record], int, list[Record]]]:
-    """Those to insert, how many the target has had (a resend came late to the source), and those
-    whose key one that has ended there still holds.
+def _yield_to_others(
+    jobs: Mapping[str, Record], inserted: set[str]
+) -> Steps[tuple[set[str], set[str]]]:
+    """The ids of jobs that the target has had (a resend came late to the source), and of those
+    whose key another holds there, live or ended.
     """
-    asked = [(job["id"], job["tenant"], job["kind"], job["key"]) for job in jobs]
+    clashing = jobs.keys() - inserted
+    # The live before the ended: what ends in between is seen by one of the two.
+    known = {row[0] for row in (yield Statement("get", {"ids": sorted(clashing)}))}
+    asked = [(job["id"], job["tenant"], job["kind"], job["key"]) for job in jobs.values()]
     found = yield Batch("find_settled", _ASKED_COLUMNS, asked)
-    ended = {id for id, holder, *_ in found if holder == id}
-    held = {id for id, holder, *_ in found if holder != id} - ended
-    rows = yield Statement("get", {"ids": sorted(ended)})
+    tokens: dict[str, int] = {}
+    for id, holder, *_, token, _now in found:
+        if id == holder:
+            tokens[id] = max(token, tokens.get(id, token))
+    rows = yield Statement("get", {"ids": sorted(tokens.keys() & inserted)})
     copies = {row[0]: JobRow._make(row[:-1]) for row in rows}
-    known = {job["id"] for job in jobs if job["id"] in ended and not _is_revived(job, copies)}
-    return (
-        [job for job in jobs if job["id"] not in known | held],
-        len(known),
-        [job for job in jobs if job["id"] in held],
-    )
+    ends = {id: copy for id, copy in copies.items() if copy.state is not None}
+    known |= {
+        id
+        for id, token in tokens.items()
+        if id in clashing or not _is_revived(jobs[id], ends.get(id), token=token)
+    }
+    held = {row[0] for row in found if row[0] not in tokens}
+    return known, (held | clashing) - known
 
 
-def _is_revived(job: Record, copies: Mapping[str, JobRow]) -> bool:
-    """Whether it died in the source, went over, and was retried in the source: the same job, later.
+def _is_revived(job: Record, copy: JobRow | None, *, token: int) -> bool:
+    """Whether it ended in the source, went over, and was retried in the source: the same job,
+    later than what the target knows of it.
 
-    One that was enqueued again was created later too.
+    One that was enqueued again was created later too. Where no more than its last token is known,
+    that tells: the tokens of an id that was given start at the time of creation.
     """
-    copy = copies.get(job["id"])
-    return copy is not None and (copy.created_at, True) == (
-        job["created_at"],
-        job["token"] > copy.token,
-    )
+    if copy is not None:
+        is_same = copy.created_at == job["created_at"]
+    else:
+        is_same = job["token"] < job["created_at"] or token >= job["created_at"]
+    return bool(is_same and token < job["token"])
 
 
 _UNLEASED: Final[Mapping[str, None]] = {"worker": None, "lease_expires_at": None, "beat_at": None}

@@ -1,0 +1,49 @@
+"""What somebody does while a move is between two of its steps, or after it was killed there."""
+
+from __future__ import annotations
+
+import pytest
+
+import rowlock
+from rowlock.ids import new_id
+from rowlock.job import JobState
+from rowlock.move import Mover
+from tests.move.killing import kill
+
+pytestmark = pytest.mark.parametrize("urls", ["sqlite-postgres", "postgres-sqlite"], indirect=True)
+
+Apps = tuple[rowlock.App, rowlock.App]
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_job_that_is_retried_when_its_end_is_known_there_is_not_lost(apps: Apps, given: bool):
+    """The target remembers its id from before; it is the same job, later."""
+    old, new = apps
+    id = new_id() if given else None
+    job = old.enqueue("failing", key="k", key_hold=3600, id=id)
+    old.drain()
+    kill(old, new, at="freeze_schedules")
+
+    old.retry(job.id)
+    Mover(old.store, new.store).run()
+
+    arrived = new.get(job.id)
+    assert arrived is not None and JobState.READY is arrived.state
+    assert 1 == new.drain()
+
+
+def test_a_resend_whose_job_is_only_remembered_is_not_taken_for_a_retry(apps: Apps):
+    """However often it was held on the way."""
+    old, new = apps
+    id = new_id()
+    old.enqueue("logging", {"n": 1}, id=id, keep=0)
+    Mover(old.store, new.store).run()
+    assert 1 == new.drain()
+
+    old.enqueue("logging", {"n": 1}, id=id, keep=0)
+    for _ in range(5):
+        kill(old, new, at="put", in_target=True)
+        assert 1 == Mover(old.store, new.store).give_back()
+    Mover(old.store, new.store).run()
+
+    assert 0 == new.drain()

@@ -116,7 +116,7 @@ class Mover:
         self._source.run(move.freeze_schedules())
         self._move_rows("schedule")
         self._move_waiting()
-        self._move_rows("finished")
+        self._move_ended()
         live, finished = self.counts()
         self.moved.waiting_for = live
         self._tell(self.moved)
@@ -171,16 +171,20 @@ class Mover:
                 self._target.run(move.add(table, list(rows.values())))
                 after = max(rows)
 
-    def _move_rows(self, table: Literal["finished", "schedule", "history"]) -> None:
+    def _move_rows(self, table: Literal["schedule", "history"]) -> None:
         while rows := self._page(table, None):
-            records = list(rows.values())
-            logs = self._logs_of(records) if table == "finished" else []
-            self._target.run(move.add(table, records, logs))
+            self._target.run(move.add(table, list(rows.values())))
             self._source.run(move.drop(table, list(rows)))
-            if table == "finished":
-                self.moved.finished += len(rows)
-            elif table == "schedule":
+            if table == "schedule":
                 self.moved.schedules += len(rows)
+            self._tell(self.moved)
+
+    def _move_ended(self) -> None:
+        while rows := self._page("finished", None):
+            jobs = list(rows.values())
+            self._target.run(move.add_ended(jobs, self._logs_of(jobs)))
+            self._source.run(move.drop_ended(jobs))
+            self.moved.finished += len(rows)
             self._tell(self.moved)
 
     def _page(self, table: str, after: str | None) -> dict[str, move.Record]:

@@ -47,3 +47,36 @@ def test_a_resend_whose_job_is_only_remembered_is_not_taken_for_a_retry(apps: Ap
     Mover(old.store, new.store).run()
 
     assert 0 == new.drain()
+
+
+def test_what_became_of_a_job_in_the_source_is_what_arrives(apps: Apps):
+    """Its copy was made when it was dead; then it was retried there, and it succeeded."""
+    old, new = apps
+    job = old.enqueue("sometimes")
+    old.drain()
+    kill(old, new, at="drop_ended")
+    assert [JobState.DEAD] == [each.state for each in new.list() if each.id == job.id]
+
+    old.retry(job.id, payload={"fails": False})
+    assert 1 == old.drain()
+    Mover(old.store, new.store).run()
+
+    assert [JobState.SUCCEEDED] == [each.state for each in new.list()]
+    assert [] == list(old.list())
+
+
+@pytest.mark.parametrize("keep", [0, 60])
+def test_what_goes_on_in_the_target_is_not_ended_by_an_old_copy(apps: Apps, keep: int):
+    """It was retried there before the source had let go of it."""
+    old, new = apps
+    job = old.enqueue("sometimes", keep=keep, max_attempts=1)
+    old.drain()
+    kill(old, new, at="drop_ended")
+    new.retry(job.id, payload={"fails": False})
+
+    if not keep:
+        assert 1 == new.drain()
+    Mover(old.store, new.store).run()
+
+    assert (0 if not keep else 1) == new.drain()
+    assert [JobState.SUCCEEDED] * (keep > 0) == [each.state for each in new.list()]

@@ -96,7 +96,10 @@ def test_a_database_is_not_moved_to_itself(urls: tuple[str, str]):
         assert [JobState.READY] == [job.state for job in app.list()]
 
 
-STOPS = ("take", "put", "put, unknown", "gone", "add", "add, unknown", "drop", "freeze_schedules")
+STOPS = (
+    *("take", "put", "put, unknown", "gone", "add", "add, unknown", "drop", "freeze_schedules"),
+    *("add_ended", "add_ended, unknown", "drop_ended"),
+)
 
 
 @pytest.mark.parametrize("urls", ["sqlite-postgres", "postgres-sqlite"], indirect=True)
@@ -272,10 +275,8 @@ def test_a_dead_job_that_is_retried_on_the_way_lives(
 
     def running(op: Any) -> Any:
         result = run(op)
-        if op.name == "add" and new.get(job.id) and old.get(job.id):
-            dead = old.get(job.id)
-            if dead is not None and dead.state is JobState.DEAD:
-                old.retry(job.id)
+        if op.name == "add_ended":
+            old.retry(job.id)
         return result
 
     monkeypatch.setattr(new.store, "run", running)

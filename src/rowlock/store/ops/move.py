@@ -8,7 +8,7 @@
    name: if it is there, 3 is left to be done; if not, 2. That a job of it was run and removed in
    the target meanwhile changes nothing.
 4. What has ended, logs and the rest are inserted where they are not, and removed afterwards: said
-   twice is no harm.
+   twice is no harm. A job that is retried in between goes on: its end is fenced by token.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ _ACTOR: Final = "rowlock move"
 _HERE: Final = "move.batch"
 _REFUSED: Final = "move.given_back"
 _ASKED_COLUMNS: Final = ("id", "tenant", "kind", "key")
+# Where `find_settled` tells the last token.
+_TOKEN: Final = 7
 
 Record = dict[str, Any]
 _decode = msgspec.json.Decoder(Record).decode
@@ -157,9 +159,9 @@ def _yield_to_others(
     asked = [(job["id"], job["tenant"], job["kind"], job["key"]) for job in jobs.values()]
     found = yield Batch("find_settled", _ASKED_COLUMNS, asked)
     tokens: dict[str, int] = {}
-    for id, holder, *_, token, _now in found:
-        if id == holder:
-            tokens[id] = max(token, tokens.get(id, token))
+    for row in found:
+        if row[0] == row[1]:
+            tokens[row[0]] = max(row[_TOKEN], tokens.get(row[0], 0))
     rows = yield Statement("get", {"ids": sorted(tokens.keys() & inserted)})
     copies = {row[0]: JobRow._make(row[:-1]) for row in rows}
     ends = {id: copy for id, copy in copies.items() if copy.state is not None}
@@ -282,29 +284,74 @@ def page(table: str, *, after: str | None, limit: int) -> Op[dict[str, Record]]:
     return reading("page", steps)
 
 
-def add(table: str, rows: Sequence[Record], logs: Sequence[Record] = ()) -> Op[int]:
+def add(table: str, rows: Sequence[Record]) -> Op[int]:
     """Insert rows where they are not there; how many were not."""
 
     def steps() -> Steps[int]:
         yield Begin()
-        inserted = yield _put(table, rows)
-        if logs:
-            yield _put("log", logs)
-        return len(inserted)
+        return len((yield _put(table, rows)))
 
     return writing("add", steps, repeat=steps)
 
 
 def drop(table: str, keys: Sequence[str]) -> Op[None]:
-    """Remove rows; the logs of jobs too."""
+    """Remove rows."""
+
+    def steps() -> Steps[None]:
+        yield Statement(f"move_drop/{table}", {"keys": list(keys)})
+
+    return writing("drop", steps, repeat=steps)
+
+
+def add_ended(jobs: Sequence[Record], logs: Sequence[Record]) -> Op[None]:
+    """Insert jobs that ended, unless the target knows more of them: of two ends the later counts,
+    and a job that was retried there goes on.
+    """
+    by_id = {job["id"]: job for job in jobs}
 
     def steps() -> Steps[None]:
         yield Begin()
-        yield Statement(f"move_drop/{table}", {"keys": list(keys)})
-        if table == "finished":
-            yield Statement("unlog", {"ids": list(keys)})
+        inserted = {row[0] for row in (yield _put("finished", jobs))}
+        rows = yield Statement("get", {"ids": sorted(by_id.keys() - inserted)})
+        there = [JobRow._make(row[:-1]) for row in rows]
+        earlier = [copy.id for copy in there if _is_earlier(copy, by_id[copy.id])]
+        if earlier:
+            yield Statement("move_drop/finished", {"keys": earlier})
+            again = yield _put("finished", [by_id[id] for id in earlier])
+            inserted |= {row[0] for row in again}
+        # Last: the insert may have waited for somebody who retried it.
+        stale = yield from _gone_on(inserted, by_id)
+        yield Statement("move_drop/finished", {"keys": sorted(stale)})
+        yield _put("log", logs)
 
-    return writing("drop", steps, repeat=steps)
+    return writing("add_ended", steps, repeat=steps)
+
+
+def _is_earlier(copy: JobRow, job: Record) -> bool:
+    """Whether what the target has is an earlier end of the same job."""
+    is_same = copy.state is not None and copy.created_at == job["created_at"]
+    return bool(is_same and copy.token < job["token"])
+
+
+def _gone_on(inserted: set[str], jobs: Mapping[str, Record]) -> Steps[set[str]]:
+    """Which of these ends are of jobs that live in the target, or ended later and were removed."""
+    rows = yield Statement("get", {"ids": sorted(inserted)})
+    stale = {row[0] for row in rows if JobRow._make(row[:-1]).state is None}
+    asked = [(id, None, jobs[id]["kind"], None) for id in sorted(inserted)]
+    found = (yield Batch("find_settled", _ASKED_COLUMNS, asked)) if asked else []
+    return stale | {row[0] for row in found if row[_TOKEN] > jobs[row[0]]["token"]}
+
+
+def drop_ended(jobs: Sequence[Record]) -> Op[None]:
+    """Remove jobs that ended, with their logs, but for those that were retried since."""
+    ends = sorted((job["id"], job["token"]) for job in jobs)
+
+    def steps() -> Steps[None]:
+        yield Begin()
+        gone = yield Batch("move_drop_ended", ("id", "token"), ends)
+        yield Statement("unlog", {"ids": [id for (id,) in gone]})
+
+    return writing("drop_ended", steps, repeat=steps)
 
 
 def _put(table: str, rows: Sequence[Record]) -> Statement:

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rowlock import config
-from rowlock.errors import InvalidTransition, NotFound, OptionInvalid, StoreUnavailable
+from rowlock.errors import NotFound, OptionInvalid, StoreUnavailable
 from rowlock.ids import new_id
 from rowlock.store import Store
 from rowlock.store.ops import move
 from rowlock.store.ops.instance import instance
+from rowlock.store.ops.manage import cancel
 
 logger: logging.Logger = logging.getLogger("rowlock.move")
 
@@ -157,12 +158,18 @@ class Mover:
         self._tell(self.moved)
 
     def _bring_to_end(self, batch: str) -> None:
-        for id in self._source.run(move.gone(batch)):
-            # Asked for while it was on its way.
-            try:
-                self._target.cancel(id)
-            except (NotFound, InvalidTransition) as error:
-                logger.info("job %s is not cancelled any more: %s", id, error)
+        cancelled: list[str] = []
+        while asked := self._source.run(move.gone(batch, cancelled=cancelled)):
+            # Before the source forgets it: nobody else would know.
+            for id in asked:
+                self._cancel(id)
+            cancelled += asked
+
+    def _cancel(self, id: str) -> None:
+        try:
+            self._target.run(cancel(id))
+        except NotFound as error:
+            logger.info("job %s is not cancelled any more: %s", id, error)
 
     def _copy_all(self) -> None:
         for table in _COPIED:

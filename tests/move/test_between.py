@@ -6,7 +6,7 @@ import pytest
 
 import rowlock
 from rowlock.ids import new_id
-from rowlock.job import JobState
+from rowlock.job import CancelOutcome, JobState
 from rowlock.move import Mover
 from tests.move.killing import kill
 
@@ -80,3 +80,30 @@ def test_what_goes_on_in_the_target_is_not_ended_by_an_old_copy(apps: Apps, keep
 
     assert (0 if not keep else 1) == new.drain()
     assert [JobState.SUCCEEDED] * (keep > 0) == [each.state for each in new.list()]
+
+
+def test_a_cancel_is_not_lost_with_the_mover(apps: Apps):
+    """Asked for while the job was in both: it is passed on before the source forgets it."""
+    old, new = apps
+    job = old.enqueue("logging", {"n": 1})
+    kill(old, new, at="gone")
+    assert CancelOutcome.PENDING_ON_WORKER is old.cancel(job.id).outcome
+
+    kill(old, new, at="cancel", in_target=True)
+    Mover(old.store, new.store).run()
+
+    assert [JobState.CANCELLED] == [each.state for each in new.list()]
+
+
+def test_a_cancelled_job_that_is_given_back_does_not_run(apps: Apps):
+    """It ends in the source, as one does whose worker gives it back."""
+    old, new = apps
+    job = old.enqueue("logging", {"n": 1})
+    other = old.enqueue("logging", {"n": 2})
+    kill(old, new, at="put", in_target=True)
+    old.cancel(job.id)
+
+    assert 2 == Mover(old.store, new.store).give_back()
+
+    states = {each.id: each.state for each in old.list()}
+    assert {job.id: JobState.CANCELLED, other.id: JobState.READY} == states

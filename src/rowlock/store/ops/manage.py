@@ -125,7 +125,7 @@ def cancel(id: str, *, tenant: str | None = None) -> Op[Cancellation]:
             if live:
                 job, taken = JobRow._make(live[0][:-2]), bool(live[0][-2])
                 _check_seen(job, tenant)
-                return (yield from _cancel_live(job, taken=taken))
+                return (yield from cancel_live(job, taken=taken))
             ended = yield Statement("lock_finished", {"ids": [id]})
             if ended:
                 job = JobRow._make(ended[0][:-1])
@@ -145,7 +145,8 @@ def _unknown(id: str) -> NotFound:
     return NotFound(f"there is no job {id} (finished jobs are removed after their retention)")
 
 
-def _cancel_live(job: JobRow, *, taken: bool) -> Steps[Cancellation]:
+def cancel_live(job: JobRow, *, taken: bool) -> Steps[Cancellation]:
+    """Stop a live job that this transaction has locked."""
     if job.lease_expires_at is not None:
         yield Statement("request_cancel", {"ids": [job.id]})
         # The worker must hear of it at once where the bell works.

@@ -21,6 +21,7 @@ import msgspec
 
 from rowlock import config
 from rowlock.job import JobError, JobRow, JobState, encode_errors
+from rowlock.store.ops.manage import cancel_live
 from rowlock.store.steps import (
     Batch,
     Begin,
@@ -222,27 +223,38 @@ def _is_refused(batch: str) -> Steps[bool]:
     return rows == [(_REFUSED,)]
 
 
-def gone(batch: str) -> Op[list[str]]:
-    """Remove a batch from the source; the ids of jobs that somebody asked to cancel meanwhile."""
-    values = {"worker": batch_name(batch), "for_ever": FOR_EVER}
+def gone(batch: str, *, cancelled: Sequence[str] = ()) -> Op[list[str]]:
+    """Remove a batch from the source, but for jobs that somebody asked to cancel; their ids.
+
+    Args:
+        cancelled: Jobs that are cancelled in the target by now: they go too.
+    """
+    held = {"worker": batch_name(batch), "for_ever": FOR_EVER}
 
     def steps() -> Steps[list[str]]:
         yield Begin()
-        rows = yield Statement("move_gone", values)
-        yield Statement("unlog", {"ids": [id for id, _ in rows]})
-        return [id for id, is_asked in rows if is_asked]
+        rows = yield Statement("move_gone", {**held, "cancelled": list(cancelled)})
+        yield Statement("unlog", {"ids": [id for (id,) in rows]})
+        return [job["id"] for job in _records((yield Statement("move_batch/job", held)))]
 
     return writing("gone", steps, repeat=steps)
 
 
 def give_back(batch: str) -> Op[int]:
-    """Let the jobs of a batch wait in the source again; how many."""
+    """Let the jobs of a batch wait in the source again; how many.
+
+    One that somebody asked to cancel meanwhile ends, as with a worker that gives it back.
+    """
     values = {"worker": batch_name(batch), "for_ever": FOR_EVER}
 
     def steps() -> Steps[int]:
+        yield Begin()
         rows = yield Statement("move_release", values)
+        asked = [id for id, _, is_asked in rows if is_asked]
+        for live in (yield Statement("lock_leases", {"ids": asked})):
+            yield from cancel_live(JobRow._make(live[:-2]), taken=bool(live[-2]))
         if rows:
-            yield Ring(frozenset(queue for (queue,) in rows))
+            yield Ring(frozenset(queue for _, queue, _ in rows))
         return len(rows)
 
     return writing("give_back", steps, repeat=steps)

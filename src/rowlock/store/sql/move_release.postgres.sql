@@ -2,4 +2,4 @@
 UPDATE rowlock.job AS job
 SET worker = NULL, lease_expires_at = NULL, beat_at = NULL
 WHERE job.lease_expires_at = :for_ever::bigint AND job.worker = :worker
-RETURNING job.queue
+RETURNING job.id::text, job.queue, job.cancel_requested

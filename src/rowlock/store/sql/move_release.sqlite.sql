@@ -2,4 +2,4 @@
 UPDATE rowlock_job
 SET worker = NULL, lease_expires_at = NULL, beat_at = NULL
 WHERE lease_expires_at = :for_ever AND worker = :worker
-RETURNING queue
+RETURNING id, queue, cancel_requested

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +20,7 @@ from rowlock.store import Store
 from rowlock.store.ops import move
 from rowlock.store.ops.instance import instance
 from rowlock.store.ops.manage import cancel
+from rowlock.store.ops.tokens import revoke_token
 
 logger: logging.Logger = logging.getLogger("rowlock.move")
 
@@ -66,6 +67,7 @@ class Mover:
         self.moved: Moved = Moved()
         self._name = ""
         self._is_copied = False
+        self._revoked: set[str] = set()
 
     def counts(self) -> tuple[int, int]:
         """How many jobs of the source are live, and how many have ended; reads them all."""
@@ -104,7 +106,8 @@ class Mover:
                 returned += self._source.run(move.give_back(batch))
             else:
                 self._bring_to_end(batch)
-        return returned + self._source.run(move.thaw_schedules())
+        arrived = [name for page in self._pages(self._target, "schedule") for name in page]
+        return returned + self._source.run(move.thaw_schedules(arrived))
 
     def _round(self) -> bool:
         """Move what can be moved now; whether nothing is left."""
@@ -173,13 +176,20 @@ class Mover:
 
     def _copy_all(self) -> None:
         for table in _COPIED:
-            after: str | None = None
-            while rows := self._page(table, after):
+            for rows in self._pages(self._source, table):
                 self._target.run(move.add(table, list(rows.values())))
-                after = max(rows)
+                if table == "token":
+                    self._revoke(rows)
+
+    def _revoke(self, tokens: Mapping[str, move.Record]) -> None:
+        """End what was revoked in the source after it was copied."""
+        revoked = {id for id, token in tokens.items() if token["revoked_at"] is not None}
+        for id in sorted(revoked - self._revoked):
+            self._target.run(revoke_token(id))
+        self._revoked |= revoked
 
     def _move_rows(self, table: Literal["schedule", "history"]) -> None:
-        while rows := self._page(table, None):
+        while rows := self._page(table):
             self._target.run(move.add(table, list(rows.values())))
             self._source.run(move.drop(table, list(rows)))
             if table == "schedule":
@@ -187,15 +197,22 @@ class Mover:
             self._tell(self.moved)
 
     def _move_ended(self) -> None:
-        while rows := self._page("finished", None):
+        while rows := self._page("finished"):
             jobs = list(rows.values())
             self._target.run(move.add_ended(jobs, self._logs_of(jobs)))
             self._source.run(move.drop_ended(jobs))
             self.moved.finished += len(rows)
             self._tell(self.moved)
 
-    def _page(self, table: str, after: str | None) -> dict[str, move.Record]:
-        return self._source.run(move.page(table, after=after, limit=config.MOVE_BATCH_ROWS))
+    def _page(self, table: str) -> dict[str, move.Record]:
+        return self._source.run(move.page(table, after=None, limit=config.MOVE_BATCH_ROWS))
+
+    @staticmethod
+    def _pages(store: Store, table: str) -> Iterator[dict[str, move.Record]]:
+        after: str | None = None
+        while rows := store.run(move.page(table, after=after, limit=config.MOVE_BATCH_ROWS)):
+            yield rows
+            after = max(rows)
 
     def _logs_of(self, jobs: list[move.Record]) -> list[move.Record]:
         logged = [job["id"] for job in jobs if job["log_lines"]]

@@ -8,7 +8,8 @@ import rowlock
 from rowlock.ids import new_id
 from rowlock.job import CancelOutcome, JobState
 from rowlock.move import Mover
-from tests.move.killing import kill
+from rowlock.store.ops.tokens import find_token, new_token, revoke_token
+from tests.move.killing import Stopped, kill, stop_at
 
 pytestmark = pytest.mark.parametrize("urls", ["sqlite-postgres", "postgres-sqlite"], indirect=True)
 
@@ -107,3 +108,34 @@ def test_a_cancelled_job_that_is_given_back_does_not_run(apps: Apps):
 
     states = {each.id: each.state for each in old.list()}
     assert {job.id: JobState.CANCELLED, other.id: JobState.READY} == states
+
+
+def test_a_schedule_that_has_arrived_is_not_given_back_too(apps: Apps):
+    """It would fire in both."""
+    old, new = apps
+    old.schedule("daily", "logging", cron="0 3 * * *")
+    kill(old, new, at="drop")
+    old.schedule("hourly", "logging", cron="0 * * * *")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(new.store, "run", stop_at("add", 1, new.store.run))
+        with pytest.raises(Stopped):
+            Mover(old.store, new.store).run()
+
+    assert 1 == Mover(old.store, new.store).give_back()
+
+    assert ["hourly"] == [each.name for each in old.store.list_schedules()]
+    assert ["daily"] == [each.name for each in new.store.list_schedules()]
+
+
+def test_a_token_that_is_revoked_during_the_move_is_revoked_there(apps: Apps):
+    """Whoever follows for days must not leave a door open."""
+    old, new = apps
+    made = new_token(name="ci", scopes=["read"])
+    old.store.run(made.add())
+    kill(old, new, at="freeze_schedules")
+    assert None is not new.store.run(find_token(made.secret))
+
+    old.store.run(revoke_token(made.secret.id))
+    Mover(old.store, new.store).run()
+
+    assert None is new.store.run(find_token(made.secret))

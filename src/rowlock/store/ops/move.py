@@ -269,10 +269,16 @@ def freeze_schedules() -> Op[None]:
     return writing("freeze_schedules", steps, repeat=steps)
 
 
-def thaw_schedules() -> Op[int]:
-    """The schedules that are still in the source fire again; how many."""
+def thaw_schedules(arrived: Sequence[str]) -> Op[int]:
+    """The schedules that are still in the source fire again; how many.
+
+    Args:
+        arrived: Names that the target has: those fire there, and go.
+    """
 
     def steps() -> Steps[int]:
+        yield Begin()
+        yield Statement("move_arrived", {"beyond": BEYOND, "names": list(arrived)})
         return len((yield Statement("move_thaw", {"beyond": BEYOND})))
 
     return writing("thaw_schedules", steps, repeat=steps)

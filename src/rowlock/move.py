@@ -20,6 +20,7 @@ from rowlock.store import Store
 from rowlock.store.ops import move
 from rowlock.store.ops.instance import instance
 from rowlock.store.ops.manage import cancel
+from rowlock.store.ops.recover import Seen, sweep
 from rowlock.store.ops.tokens import revoke_token
 
 logger: logging.Logger = logging.getLogger("rowlock.move")
@@ -68,6 +69,8 @@ class Mover:
         self._name = ""
         self._is_copied = False
         self._revoked: set[str] = set()
+        self._seen: Seen = {}
+        self._sweep_at = 0.0
 
     def counts(self) -> tuple[int, int]:
         """How many jobs of the source are live, and how many have ended; reads them all."""
@@ -125,8 +128,7 @@ class Mover:
         self.moved.waiting_for = live
         self._tell(self.moved)
         if live:
-            # Nobody else may be there to do it.
-            self._source.recover()
+            self._sweep()
         if live or finished:
             self._is_copied = False
             return False
@@ -136,6 +138,12 @@ class Mover:
             self._move_rows("history")
             self._is_copied = True
         return True
+
+    def _sweep(self) -> None:
+        """Nobody else may be there to do it; as they would: not at the first sight of a lease."""
+        if time.monotonic() >= self._sweep_at:
+            self._seen = self._source.run(sweep(self._seen))
+            self._sweep_at = time.monotonic() + config.SWEEP_SECONDS
 
     def _move_waiting(self) -> None:
         after: str | None = move.FIRST_ID

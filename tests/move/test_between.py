@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rowlock
+from rowlock import config
 from rowlock.ids import new_id
 from rowlock.job import CancelOutcome, JobState
 from rowlock.move import Mover
@@ -139,3 +140,32 @@ def test_a_token_that_is_revoked_during_the_move_is_revoked_there(apps: Apps):
     Mover(old.store, new.store).run()
 
     assert None is new.store.run(find_token(made.secret))
+
+
+def test_the_job_of_a_living_worker_is_not_taken_at_first_sight(apps: Apps):
+    """Nobody could beat while the database was away: whoever comes first is not the mover."""
+    old, new = apps
+    old.enqueue("logging", {"n": 1})
+    (lease,) = old.store.claim(worker="w", queues=["default"], lease=0.001)
+    beats = []
+
+    def rest(seconds: float) -> None:
+        if not beats:
+            beats.append(old.store.heartbeat([lease], lease=60))
+            old.store.succeed([lease], [7])
+
+    Mover(old.store, new.store, rest=rest).run()
+
+    assert [JobState.SUCCEEDED] == [each.state for each in new.list()]
+
+
+def test_the_job_of_a_dead_worker_is_taken(apps: Apps, monkeypatch: pytest.MonkeyPatch):
+    """When its lease was seen expired twice."""
+    monkeypatch.setattr(config, "SWEEP_SECONDS", 0.1)
+    old, new = apps
+    old.enqueue("logging", {"n": 1})
+    old.store.claim(worker="w", queues=["default"], lease=0.001)
+
+    Mover(old.store, new.store).run()
+
+    assert [JobState.READY] == [each.state for each in new.list()]

@@ -67,6 +67,7 @@ class Mover:
         self._rest = rest
         self.moved: Moved = Moved()
         self._name = ""
+        self._target_name = ""
         self._is_copied = False
         self._revoked: set[str] = set()
         self._seen: Seen = {}
@@ -80,12 +81,10 @@ class Mover:
         """Move until nothing is left; `follow`: and then go on, for producers that come late.
 
         Raises:
-            OptionInvalid: Both are the same database.
+            OptionInvalid: Both are the same database, or jobs are on their way to a third one.
             StoreUnavailable: One of them was away for a minute; begin again when it is back.
         """
-        self._name = self._source.run(instance())
-        if self._name == self._target.run(instance()):
-            raise OptionInvalid("target", "is the database that the jobs are in already")
+        self._name_both()
         failing_since: float | None = None
         while True:
             try:
@@ -102,22 +101,44 @@ class Mover:
             self._rest(config.MOVE_LOOK_SECONDS)
 
     def give_back(self) -> int:
-        """Undo what is under way: what is not in the target yet waits in the source again."""
+        """Undo what is under way: what is not in the target yet waits in the source again.
+
+        Raises:
+            OptionInvalid: As `run`.
+        """
+        self._name_both()
         returned = 0
-        for batch in self._source.run(move.open_batches()):
-            if self._target.run(move.refuse(batch)):
-                returned += self._source.run(move.give_back(batch))
+        for hold in self._open_batches():
+            if self._target.run(move.refuse(hold.batch)):
+                returned += self._source.run(move.give_back(hold))
             else:
-                self._bring_to_end(batch)
+                self._bring_to_end(hold)
         arrived = [name for page in self._pages(self._target, "schedule") for name in page]
         return returned + self._source.run(move.thaw_schedules(arrived))
 
+    def _name_both(self) -> None:
+        self._name, there = self._source.run(instance()), self._target.run(instance())
+        if self._name == there:
+            raise OptionInvalid("target", "is the database that the jobs are in already")
+        # Without what changes when it is restored from a dump.
+        self._target_name = there.partition("/")[0]
+
+    def _open_batches(self) -> list[move.Hold]:
+        holds = self._source.run(move.open_batches())
+        if any(hold.target != self._target_name for hold in holds):
+            raise OptionInvalid(
+                "target",
+                "is not the database that jobs are on their way to: finish that move first, "
+                "or give them back, with its URL",
+            )
+        return holds
+
     def _round(self) -> bool:
         """Move what can be moved now; whether nothing is left."""
-        for batch in self._source.run(move.open_batches()):
+        for hold in self._open_batches():
             # None: another mover has brought it to its end meanwhile.
-            if jobs := self._source.run(move.jobs_of(batch)):
-                self._put(batch, jobs)
+            if jobs := self._source.run(move.jobs_of(hold)):
+                self._put(hold, jobs)
         if not self._is_copied:
             self._copy_all()
         self._source.run(move.freeze_schedules())
@@ -148,29 +169,29 @@ class Mover:
     def _move_waiting(self) -> None:
         after: str | None = move.FIRST_ID
         while after is not None:
-            batch = new_id()
+            hold = move.Hold(new_id(), self._target_name)
             limit = config.MOVE_BATCH_ROWS
-            jobs = self._source.run(move.take(batch, after=after, limit=limit))
+            jobs = self._source.run(move.take(hold, after=after, limit=limit))
             if jobs:
                 self._is_copied = False
-                self._put(batch, jobs)
+                self._put(hold, jobs)
             after = max(job["id"] for job in jobs) if len(jobs) == limit else None
 
-    def _put(self, batch: str, jobs: list[move.Record]) -> None:
-        put = self._target.run(move.put(batch, jobs, self._logs_of(jobs), source=self._name))
+    def _put(self, hold: move.Hold, jobs: list[move.Record]) -> None:
+        put = self._target.run(move.put(hold.batch, jobs, self._logs_of(jobs), source=self._name))
         if put.is_refused:
             # Somebody has begun to give it back: it waits here again, for the next batch.
-            self._source.run(move.give_back(batch))
+            self._source.run(move.give_back(hold))
             return
         self.moved.known += put.known
         self.moved.stopped += put.stopped
-        self._bring_to_end(batch)
+        self._bring_to_end(hold)
         self.moved.jobs += len(jobs)
         self._tell(self.moved)
 
-    def _bring_to_end(self, batch: str) -> None:
+    def _bring_to_end(self, hold: move.Hold) -> None:
         cancelled: list[str] = []
-        while asked := self._source.run(move.gone(batch, cancelled=cancelled)):
+        while asked := self._source.run(move.gone(hold, cancelled=cancelled)):
             # Before the source forgets it: nobody else would know.
             for id in asked:
                 self._cancel(id)

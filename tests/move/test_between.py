@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import rowlock
 from rowlock import config
+from rowlock.errors import OptionInvalid
 from rowlock.ids import new_id
 from rowlock.job import CancelOutcome, JobState
 from rowlock.move import Mover
@@ -169,3 +172,22 @@ def test_the_job_of_a_dead_worker_is_taken(apps: Apps, monkeypatch: pytest.Monke
     Mover(old.store, new.store).run()
 
     assert [JobState.READY] == [each.state for each in new.list()]
+
+
+@pytest.mark.parametrize("gives_back", [False, True])
+def test_what_is_on_its_way_goes_to_no_other_database(apps: Apps, tmp_path: Path, gives_back: bool):
+    """The other can't know whether it has arrived: with a wrong URL it would be run twice."""
+    old, new = apps
+    job = old.enqueue("logging", {"n": 1})
+    kill(old, new, at="gone")
+
+    with rowlock.App(f"sqlite:///{tmp_path / 'wrong.db'}") as wrong:
+        for target in (wrong, old) if gives_back else (wrong,):
+            mover = Mover(old.store, target.store)
+            with pytest.raises(OptionInvalid, match="target: is "):
+                mover.give_back() if gives_back else mover.run()
+        assert [] == list(wrong.list())
+
+    assert 0 == old.drain()
+    Mover(old.store, new.store).run()
+    assert [job.id] == [each.id for each in new.list()]

@@ -146,11 +146,11 @@ def test_what_is_under_way_can_be_given_back(
         patch.setattr(new.store, "run", stop_at("put", 1, new.store.run))
         with pytest.raises(Stopped):
             Mover(old.store, new.store).run()
-    (batch,) = old.store.run(move.open_batches())
-    held = old.store.run(move.jobs_of(batch))
+    (hold,) = old.store.run(move.open_batches())
+    held = old.store.run(move.jobs_of(hold))
 
     returned = Mover(old.store, new.store).give_back()
-    late = new.store.run(move.put(batch, held, [], source="old"))
+    late = new.store.run(move.put(hold.batch, held, [], source="old"))
 
     assert len(held) == returned
     assert 0 == late.moved

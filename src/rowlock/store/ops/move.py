@@ -1,7 +1,8 @@
 """Move: jobs and all that belongs to them, from one database to another, each of them once.
 
 1. A batch of waiting jobs is held in the source, under a name of its own and a lease that does not
-   expire: from then on no worker of the source can have them, whatever becomes of the move.
+   expire: from then on no worker of the source can have them, whatever becomes of the move. The
+   name says where it goes to: no other database can be asked whether it is there.
 2. They are inserted into the target, and the batch's name into its audit, in one transaction. From
    then on workers of the target can have them.
 3. They are removed from the source. Whoever finds a batch in the source asks the target for its
@@ -67,9 +68,26 @@ class Put:
     is_refused: bool = False
 
 
-def batch_name(batch: str) -> str:
-    """Under what name the jobs of a batch are held."""
-    return _PREFIX + batch
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A batch of jobs that the source holds for one target, by the id of that database."""
+
+    batch: str
+    target: str
+
+    @property
+    def worker(self) -> str:
+        """Under what name its jobs are held."""
+        return f"{_PREFIX}{self.batch}/{self.target}"
+
+    @property
+    def values(self) -> dict[str, str | int]:
+        return {"worker": self.worker, "for_ever": FOR_EVER}
+
+    @classmethod
+    def of(cls, worker: str) -> Hold:
+        batch, _, target = worker.removeprefix(_PREFIX).partition("/")
+        return cls(batch, target)
 
 
 def counts() -> Op[tuple[int, int]]:
@@ -82,9 +100,9 @@ def counts() -> Op[tuple[int, int]]:
     return reading("counts", steps)
 
 
-def take(batch: str, *, after: str, limit: int) -> Op[list[Record]]:
+def take(hold: Hold, *, after: str, limit: int) -> Op[list[Record]]:
     """Hold the next waiting jobs of the source, by id."""
-    values = {"worker": batch_name(batch), "after": after, "limit": limit, "for_ever": FOR_EVER}
+    values = {**hold.values, "after": after, "limit": limit}
 
     def steps() -> Steps[list[Record]]:
         return _records((yield Statement("move_take/job", values)))
@@ -92,22 +110,21 @@ def take(batch: str, *, after: str, limit: int) -> Op[list[Record]]:
     return writing("take", steps)
 
 
-def open_batches() -> Op[list[str]]:
+def open_batches() -> Op[list[Hold]]:
     """The batches that the source holds."""
 
-    def steps() -> Steps[list[str]]:
+    def steps() -> Steps[list[Hold]]:
         rows = yield Statement("move_batches", {"for_ever": FOR_EVER})
-        return [name.removeprefix(_PREFIX) for (name,) in rows if name.startswith(_PREFIX)]
+        return [Hold.of(name) for (name,) in rows if name.startswith(_PREFIX)]
 
     return reading("open_batches", steps)
 
 
-def jobs_of(batch: str) -> Op[list[Record]]:
+def jobs_of(hold: Hold) -> Op[list[Record]]:
     """The jobs of a batch that the source holds."""
-    values = {"worker": batch_name(batch), "for_ever": FOR_EVER}
 
     def steps() -> Steps[list[Record]]:
-        return _records((yield Statement("move_batch/job", values)))
+        return _records((yield Statement("move_batch/job", hold.values)))
 
     return reading("jobs_of", steps)
 
@@ -223,33 +240,31 @@ def _is_refused(batch: str) -> Steps[bool]:
     return rows == [(_REFUSED,)]
 
 
-def gone(batch: str, *, cancelled: Sequence[str] = ()) -> Op[list[str]]:
+def gone(hold: Hold, *, cancelled: Sequence[str] = ()) -> Op[list[str]]:
     """Remove a batch from the source, but for jobs that somebody asked to cancel; their ids.
 
     Args:
         cancelled: Jobs that are cancelled in the target by now: they go too.
     """
-    held = {"worker": batch_name(batch), "for_ever": FOR_EVER}
 
     def steps() -> Steps[list[str]]:
         yield Begin()
-        rows = yield Statement("move_gone", {**held, "cancelled": list(cancelled)})
+        rows = yield Statement("move_gone", {**hold.values, "cancelled": list(cancelled)})
         yield Statement("unlog", {"ids": [id for (id,) in rows]})
-        return [job["id"] for job in _records((yield Statement("move_batch/job", held)))]
+        return [job["id"] for job in _records((yield Statement("move_batch/job", hold.values)))]
 
     return writing("gone", steps, repeat=steps)
 
 
-def give_back(batch: str) -> Op[int]:
+def give_back(hold: Hold) -> Op[int]:
     """Let the jobs of a batch wait in the source again; how many.
 
     One that somebody asked to cancel meanwhile ends, as with a worker that gives it back.
     """
-    values = {"worker": batch_name(batch), "for_ever": FOR_EVER}
 
     def steps() -> Steps[int]:
         yield Begin()
-        rows = yield Statement("move_release", values)
+        rows = yield Statement("move_release", hold.values)
         asked = [id for id, _, is_asked in rows if is_asked]
         for live in (yield Statement("lock_leases", {"ids": asked})):
             yield from cancel_live(JobRow._make(live[:-2]), taken=bool(live[-2]))
@@ -377,7 +392,7 @@ def _put(table: str, rows: Sequence[Record]) -> Statement:
 
 
 def _mark(batch: str, action: str, detail: Mapping[str, object]) -> Statement:
-    values = {"id": batch, "actor": _ACTOR, "action": action, "target": batch_name(batch)}
+    values = {"id": batch, "actor": _ACTOR, "action": action, "target": _PREFIX + batch}
     return Statement("move_mark", {**values, "detail": msgspec.json.encode(detail).decode()})
 
 

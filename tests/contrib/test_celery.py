@@ -16,7 +16,9 @@ from rowlock import JobState
 from rowlock.contrib import celery as shim
 from rowlock.contrib.celery import Celery, Unsupported, crontab, shared_task
 from rowlock.contrib.celery.schedules import expression_of
+from rowlock.lifecycle import Failed
 from rowlock.scheduler import declare_schedules
+from rowlock.store.ops.settle import Settlement
 from tests.contrib.processes import ROOT
 
 
@@ -275,3 +277,49 @@ def test_a_naive_time_is_in_the_apps_zone(app: Celery):
     job = make_task(app).apply_async(eta=naive).job
 
     assert job is not None and datetime(2030, 1, 1, 11, tzinfo=UTC) == job.run_at
+
+
+def test_a_run_past_its_limit_is_not_tried_again(app: Celery):
+    """As in Celery it has failed, though the job has room for more attempts."""
+    runs: list[int] = []
+
+    @app.task(time_limit=5, autoretry_for=(Exception,))
+    def slow(x: int) -> None:
+        runs.append(x)
+
+    result = slow.delay(1)
+    (lease,) = app.store.claim(worker="w", queues=["default"])
+    # As it is settled by whoever has ended the process.
+    ended = Failed("TimeoutError", "took longer than its limit and did not stop", delay=0)
+    app.store.settle([Settlement(lease, ended)])
+    app.drain()
+
+    assert ("FAILURE", []) == (result.status, runs)
+    with pytest.raises(TimeoutError, match="longer than its limit"):
+        result.get()
+    assert result.job is not None
+    app.retry(result.id)
+    app.drain()
+    assert ("SUCCESS", [1]) == (result.status, runs)
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (rowlock.Cancel("no more"), JobState.CANCELLED),
+        (rowlock.Release(delay=60), JobState.SCHEDULED),
+        (rowlock.Fail("for good"), JobState.DEAD),
+    ],
+)
+def test_what_rowlock_lets_a_handler_say(app: Celery, error: Exception, state: JobState):
+    """It means what it means in a task of rowlock's own."""
+
+    @app.task(autoretry_for=(Exception,))
+    def says() -> None:
+        raise error
+
+    result = says.delay()
+    app.drain(limit=1)
+
+    assert result.job is not None
+    assert state is result.job.state

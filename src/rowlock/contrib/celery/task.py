@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Never, TypedDict, cast
 
 from rowlock import config
 from rowlock.clock import SystemClock, from_us
-from rowlock.context import Cancel, Context, Release
+from rowlock.context import Cancel, Context, Fail, Release
 from rowlock.contrib.celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
 from rowlock.contrib.celery.result import AsyncResult
 from rowlock.contrib.compat import (
@@ -44,6 +44,8 @@ BACKOFF_SECONDS_MAX_DEFAULT = 600
 _RETRIES_ROOM = 20
 
 EXPIRES = "expires_at"
+# What a handler says to rowlock itself.
+_SAID = (Retry, Cancel, Fail, Release)
 _COMPOSE = "enqueue the next job in the task, or by rowlock's ctx.enqueue_on_success"
 CALL_ADVICE = {
     "link": _COMPOSE,
@@ -255,13 +257,14 @@ class Task:
         expires = job.meta.get(EXPIRES)
         if expires is not None and is_over(datetime.fromisoformat(str(expires))):
             raise Cancel("expired")
+        self._refuse_overdue(context)
         request = Request(
             job.id, self.name, context.attempt - 1, (), arguments, False, context
         )  # fmt: skip
         before = _running.set((self, request))
         try:
             result = self._called((), arguments)
-        except Retry:
+        except _SAID:
             raise
         except Ignore as ignored:
             raise Cancel(str(ignored)) from None
@@ -277,6 +280,14 @@ class Task:
             _running.reset(before)
         raise permanent(failed)
 
+    @staticmethod
+    def _refuse_overdue(context: Context) -> None:
+        """As in Celery a run past its limit is the last one: there, nobody could say so."""
+        errors = context.job.errors
+        last = errors[-1] if errors else None
+        if last is not None and (last.attempt, last.type) == (context.attempt - 1, "TimeoutError"):
+            raise permanent(TimeoutError(last.message))
+
     def _called(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         own = (self,) if self.options.get("bind") else ()
         again = tuple(self.options.get("autoretry_for", ()))
@@ -284,7 +295,7 @@ class Task:
             return self.run(*own, *args, **kwargs)
         try:
             return self.run(*own, *args, **kwargs)
-        except (Ignore, Retry, Reject):
+        except (Ignore, Reject, *_SAID):
             raise
         except tuple(self.options.get("dont_autoretry_for", ())):
             raise

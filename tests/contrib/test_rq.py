@@ -55,6 +55,15 @@ def queue(app: rowlock.App) -> Queue:
     return Queue("mail", connection=app)
 
 
+def adding(n: int) -> Any:
+    """A function of a name that all of them have: the first would be run for the others."""
+
+    def add(x: int = 0) -> int:
+        return x + n
+
+    return add
+
+
 class Something:
     def method(self) -> None: ...
 
@@ -67,6 +76,7 @@ class Something:
         (lambda queue: Queue("mail", queue.connection, is_async=False), r"app\.drain"),
         (lambda queue: queue.enqueue("os.system", "true"), "nothing is imported"),
         (lambda queue: queue.enqueue(Something().method), "plain function"),
+        (lambda queue: [queue.enqueue(adding(n)) for n in (1, 2)], "plain function"),
         (lambda queue: queue.enqueue(functions.add, 1, depends_on="x"), "enqueue_on_success"),
         (lambda queue: queue.enqueue(functions.add, 1, on_success=print), "end of the function"),
         (lambda queue: queue.enqueue(functions.add, 1, unique=True), "key"),
@@ -169,3 +179,13 @@ def test_decorated_functions(app: rowlock.App):
     assert 6 == decorated(3)
     assert 8 == made.result
     assert stored is not None and (100, 2) == (stored.priority, stored.max_attempts)
+
+
+def test_a_function_without_a_name_of_its_own_may_be_given_again(queue: Queue):
+    """It is the same one."""
+    add = adding(1)
+
+    first, second = queue.enqueue(add, 1), queue.enqueue(add, 2)
+    queue.connection.drain(["mail"])
+
+    assert (2, 3) == (first.result, second.result)

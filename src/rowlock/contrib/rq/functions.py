@@ -49,6 +49,7 @@ def register(app: App, function: Callable[..., Any]) -> Task[..., Any]:
     name = f"{function.__module__}.{function.__qualname__}"
     known = app.find(name)
     if known is not None:
+        _refuse_namesake(known, function)
         return known
 
     def call(context: Context, arguments: Mapping[str, Any]) -> Any:
@@ -62,6 +63,15 @@ def register(app: App, function: Callable[..., Any]) -> Task[..., Any]:
         keep=RESULT_TTL_DEFAULT,
     )
     return decorate(handler_for(function, call))
+
+
+def _refuse_namesake(known: Task[..., Any], function: Callable[..., Any]) -> None:
+    """Of lambdas, and of functions within others, many have one name: the first would be run."""
+    is_nameless = "<" in function.__qualname__
+    if is_nameless and inspect.unwrap(known.function) is not inspect.unwrap(function):
+        raise Unsupported(
+            f"another function by the name of {known.name}", "give a plain function of a module"
+        )
 
 
 def _run(

@@ -170,3 +170,16 @@ def test_what_is_no_session_or_no_job(queue, engine):
         after_commit(engine, queue, job(1))
     with Session(engine) as session, pytest.raises(rowlock.OptionInvalid, match=r"task\.job"):
         after_commit(session, queue, "confirm")
+
+
+def test_of_two_queues_one_is_away(queue, engine):
+    """The jobs of the other are sent all the same."""
+    away = rowlock.App("postgresql://rowlock@127.0.0.1:1/nowhere?connect_timeout=1")
+    with Session(engine) as session:
+        buy(session, 1)
+        after_commit(session, away, job(1))
+        after_commit(session, queue, job(2))
+        with pytest.raises(rowlock.StoreUnavailable):
+            session.commit()
+
+    assert [2] == numbers(queue)

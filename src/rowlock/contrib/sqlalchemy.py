@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 from sqlalchemy.util import await_only
 
 from rowlock.app import App
-from rowlock.errors import OptionInvalid
+from rowlock.errors import OptionInvalid, RowlockError
 from rowlock.store import NewJob
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def after_commit(session: AnySession, queue: App, *jobs: NewJob) -> None:
 
     Jobs are checked now and written together after the commit; those that were noted inside a
     savepoint go with it if that is rolled back. If the queue can't be reached, `commit()` raises,
-    although the session's own writes are committed; the ids stay, so the same jobs may be sent
-    again by `queue.enqueue_many`.
+    although the session's own writes are committed, and jobs of other queues are sent; the ids
+    stay, so the same jobs may be sent again by `queue.enqueue_many`.
 
     Args:
         session: A `Session` or `AsyncSession`, or a scoped one.
@@ -124,8 +124,17 @@ class _Pending:
         by_queue: dict[int, tuple[App, list[Any]]] = {}
         for each in committed:
             by_queue.setdefault(id(each.queue), (each.queue, []))[1].append(each.job)
+        failed: list[RowlockError] = []
         for queue, jobs in by_queue.values():
-            self.send(queue, jobs)
+            try:
+                self.send(queue, jobs)
+            except RowlockError as error:
+                failed.append(error)
+        # Told when all the others have theirs.
+        for other in failed[1:]:
+            failed[0].add_note(f"and of another queue: {other}")
+        if failed:
+            raise failed[0]
 
 
 def _is_within(noted: _Noted, transaction: SessionTransaction) -> bool:

@@ -69,7 +69,7 @@ def test_docstrings_are_read_rightly():
 
 
 def test_tables_are_made_rightly():
-    """A bar is escaped, and an empty column is left out."""
-    assert "| a | c |\n|---|---|\n| `x \\| y` | |\n| | z |" == table(
-        ["a", "b", "c"], [("`x | y`", "", ""), ("", "", "z")]
+    """A bar is escaped, in code for all renderers, and an empty column is left out."""
+    assert "| a | c |\n|---|---|\n| <code>x &#124; y</code> | |\n| x \\| y | z |" == table(
+        ["a", "b", "c"], [("`x | y`", "", ""), ("x | y", "", "z")]
     )

@@ -15,7 +15,7 @@ from tests.docs.reference.markdown import as_cell, code, codes, fenced, joined, 
 _TYPED = re.compile(
     r"(?<![\w`-])("
     r"--[a-z][a-z-]+(?: --[a-z-]+)*"
-    r"|ROWLOCK_[A-Z_]+(?:=\w+)?"
+    r"|ROWLOCK_[A-Z_]*(?:=\w+)?"
     r"|rowlock\.\w+|rowlock\[[a-z-]+\]"
     rf"|rowlock (?:{'|'.join(COMMANDS)})(?: [a-z]+ --[a-z]+)?"
     r"|@app\.task\([^)]*\)"
@@ -85,19 +85,16 @@ def variables_of(command: click.Command, option: click.Parameter) -> list[str]:
 
 def _names(option: click.Option) -> str:
     *short, long = option.opts
+    if isinstance(option.type, click.Choice):
+        return f"{codes(option.opts)} {' or '.join(map(code, option.type.choices))}"
     value = "" if option.is_flag else f" {_metavar(option)}"
     return codes([*short, f"{long}{value}"])
 
 
 def _metavar(option: click.Option) -> str:
-    match option.type:
-        case _ if option.metavar:
-            return option.metavar
-        case click.Choice():
-            return "|".join(option.type.choices)
-        case _ if option.type.name.startswith("integer"):
-            return "N"
-    raise AssertionError(f"{option.opts} needs a metavar")
+    is_number = option.type.name.startswith("integer")
+    assert option.metavar or is_number, f"{option.opts} needs a metavar"
+    return option.metavar or "N"
 
 
 def _default(option: click.Option) -> str:

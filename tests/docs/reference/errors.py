@@ -10,15 +10,15 @@ from rowlock.cli import exit_code
 from rowlock.contrib import compat
 from rowlock.server.problems import KINDS
 from tests.docs.reference.docstrings import class_tree, docstring_of
-from tests.docs.reference.markdown import as_cell, code, codes, fenced, table
+from tests.docs.reference.markdown import as_cell, code, fenced, joined, prose, table
 
 
 def sections() -> dict[str, str]:
-    """The tree of errors, and a table of them."""
+    """The tree of errors, each of them, and the problems that they are over HTTP."""
     return {
         "tree of errors": _tree(),
-        "errors": _table(_public()),
-        "errors of shims": _table(_of_shims()),
+        "errors": _listed(_public()),
+        "errors of shims": _listed(_of_shims()),
         "problems": _problems(),
     }
 
@@ -57,21 +57,8 @@ def _other_bases(error: type[RowlockError]) -> str:
     return ", ".join(each.__name__ for each in others if each is not Exception)
 
 
-def _table(errors: list[type[RowlockError]]) -> str:
-    return table(
-        ["error", "code", "fields", "HTTP", "exit code", ""],
-        [
-            (
-                code(_name(each)),
-                code(each.code),
-                codes(f"{name}: {kind}" for name, kind in fields_of(each).items()),
-                str(KINDS[each.code].status) if each.code in KINDS else "",
-                str(exit_code(each.__new__(each))),
-                _what(each),
-            )
-            for each in errors
-        ],
-    )
+def _listed(errors: list[type[RowlockError]]) -> str:
+    return joined(*(joined(f"### {_name(each)}", _facts(each), _text(each)) for each in errors))
 
 
 def _name(error: type[RowlockError]) -> str:
@@ -79,9 +66,19 @@ def _name(error: type[RowlockError]) -> str:
     return error.__name__ if is_public else f"{error.__module__}.{error.__name__}"
 
 
-def _what(error: type[RowlockError]) -> str:
-    also = _other_bases(error)
-    return as_cell(docstring_of(error).prose + (f" Also a `{also}`." if also else ""))
+def _facts(error: type[RowlockError]) -> str:
+    """Its code, and how it shows elsewhere."""
+    facts = [f"Code {code(error.code)}", f"exit code {exit_code(error.__new__(error))}"]
+    if error.code in KINDS:
+        facts.insert(1, f"HTTP status {KINDS[error.code].status}")
+    if also := _other_bases(error):
+        facts.append(f"also a {code(also)}")
+    return f"{', '.join(facts)}."
+
+
+def _text(error: type[RowlockError]) -> str:
+    rows = [(code(name), code(kind)) for name, kind in fields_of(error).items()]
+    return joined(prose(docstring_of(error).prose), table(["field", "type"], rows) if rows else "")
 
 
 def fields_of(error: type) -> dict[str, str]:

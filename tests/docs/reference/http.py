@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rowlock import config
 from rowlock.events import EventType
 from rowlock.server.gate import Reach
 from rowlock.server.openapi import ALWAYS, WITH_BODY, WITH_TOKEN, document
@@ -192,8 +193,9 @@ def _plain_type(schema: Schema) -> str:
     match schema:
         case {"type": "string", "format": str(format)}:
             return {"uuid": "UUID", "date-time": "time"}[format]
-        # Of names alone: they have no NUL.
-        case {"type": "string", "pattern": str(pattern)} if pattern != r"^[^\u0000]+$":
+        case {"type": "string", "minLength": 1, "maxLength": config.NAME_CHARACTERS_MAX}:
+            return "name"
+        case {"type": "string", "pattern": str(pattern)}:
             return f"string like {code(pattern)}"
         case {"type": "string"}:
             return f"string{_bounds(schema, 'minLength', 'maxLength', of='characters')}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Sequence
 
@@ -38,11 +39,19 @@ def as_cell(text: str) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; a column that says nothing is left out."""
-    listed = [[one_line(cell).replace("|", r"\|") for cell in row] for row in rows]
+    listed = [[_escaped(one_line(cell)) for cell in row] for row in rows]
     assert all(len(row) == len(head) for row in listed), head
     shown = [place for place in range(len(head)) if any(row[place] for row in listed)]
     lines = [_row([head[place] for place in shown]), "|" + "---|" * len(shown)]
     return "\n".join([*lines, *(_row([row[place] for place in shown]) for row in listed)])
+
+
+def _escaped(cell: str) -> str:
+    # In code, some renderers need a bar to be escaped, and others then show how it was.
+    def entity(match: re.Match[str]) -> str:
+        return f"<code>{html.escape(match[1], quote=False).replace('|', '&#124;')}</code>"
+
+    return re.sub(r"`([^`]*\|[^`]*)`", entity, cell).replace("|", r"\|")
 
 
 def _row(cells: Sequence[str]) -> str:

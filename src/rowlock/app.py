@@ -50,10 +50,11 @@ class App(WorkerCalls, ScheduleCalls):
         state: Your own object (pools, clients, settings); handlers see it as `ctx.state`.
         strict: Refuse kinds that no task of this app has.
         schema: The PostgreSQL schema of its tables; on SQLite the prefix of their names.
-        keep_dead: How long dead jobs are kept, in seconds or as a timedelta; None for ever.
+        keep_dead: How long dead jobs are kept, in seconds or as a timedelta; 30 days by default,
+            None for ever.
         notify_in_transaction: Whether an enqueue on your own connection rings the workers' bell
             from within that transaction.
-        clock: For tests; otherwise the database's clock decides.
+        clock: For tests, a `ManualClock`; otherwise the database's clock decides.
 
     Example:
         app = App("sqlite:///jobs.db")
@@ -281,7 +282,7 @@ class App(WorkerCalls, ScheduleCalls):
 
         Args:
             state: One of the seven; None for all.
-            limit: At most so many on this page.
+            limit: At most so many on this page, and at most 1,000.
             cursor: The `next` of the page before.
             chosen: Which jobs: the fields of `FilterOptions`.
         """

@@ -332,7 +332,8 @@ class Tasks:
                 of (attempt, error).
             timeout: A run that takes longer has failed; a drain can end coroutines only. None: no
                 limit.
-            keep: How long a succeeded or cancelled job is kept; 0 not at all, None for ever.
+            keep: How long a succeeded or cancelled job is kept, a day by default; 0 not at all,
+                None for ever.
             max_crashes: A job that took down its process so often, alone in it, is dead.
             executor: Where it runs: "async", "thread", "process"; "auto" by the kind of function.
                 A drain runs all in its own process.

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import builtins
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
+from rowlock import Job, Task
+from rowlock.task_options import Duration
 from tests.docs.reference.docstrings import read_docstring
 from tests.docs.reference.markdown import prose, table
 from tests.docs.reference.sections import filled, names_in, read_reference
+from tests.docs.reference.signatures import signature_text
 from tests.docs.reference.sources import all_sections
 
 
@@ -66,6 +72,41 @@ def test_docstrings_are_read_rightly():
     assert {"first": "One thing.", "second": "Another: this."} == told.arguments
     assert {"NotFound": "It is not there."} == told.errors
     assert "do(1)" == told.example
+
+
+def made_up(
+    kind: str, /, *args: Any, keep: Duration | None = 30.0, name: Literal["a"] = "a", **rest: int
+) -> builtins.list[Task[..., Any]]: ...
+
+
+def block() -> Iterator[Job]: ...
+
+
+def test_signatures_read_as_users_write_them():
+    """Our own names for types are spelled out, defaults are values, and a block is one."""
+    assert (
+        "made_up(\n"
+        "    kind: str,\n"
+        "    /,\n"
+        "    *args: Any,\n"
+        "    keep: float | timedelta | None = 30,\n"
+        '    name: Literal["a"] = "a",\n'
+        "    **rest: int,\n"
+        ") -> list[Task]"
+    ) == signature_text("made_up", made_up)
+    assert "with block() as Job" == signature_text("block", block)
+
+
+def test_a_page_is_filled_between_its_comments():
+    """What is written by hand stays, and what is there twice or unknown is seen."""
+    text = "A\n\n<!-- generated: x -->\nold\n<!-- /generated -->\n\nB\n"
+
+    assert ["x"] == names_in(text)
+    assert "A\n\n<!-- generated: x -->\n\nnew\n\n<!-- /generated -->\n\nB\n" == filled(
+        text, {"x": "new"}
+    )
+    with pytest.raises(KeyError):
+        filled(text, {})
 
 
 def test_tables_are_made_rightly():

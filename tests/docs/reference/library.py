@@ -13,7 +13,7 @@ from typing import Any, is_typeddict
 import msgspec
 
 import rowlock
-from rowlock import RowlockError, retry, scheduler, server, testing
+from rowlock import RowlockError, retry, scheduler, server, store, testing
 from rowlock.context import Transaction
 from rowlock.job import WorkerVitals
 from rowlock.store.ops.manage import FilterOptions
@@ -27,6 +27,7 @@ FUNCTIONS = {
     retry: ("jitter", "exponential", "doubling", "fixed"),
     testing: tuple(testing.__all__),
     scheduler: ("Scheduler", "Janitor", "declare_schedules"),
+    store: ("JobFilter", "KnownPolicy", "NewSchedule", "Settlement"),
     server: ("asgi",),
 }
 # What engines and tasks use of each other, not users.
@@ -40,6 +41,7 @@ PLUMBING = {
     "Transaction": {"end"},
     "ManualClock": {"now_us"},
     "JobError": {"time_us"},
+    "RowlockPlugin": {"on_app_init"},
 }
 # Nothing of them is for users but that they are there.
 OPAQUE = {"AppUnderTest", "NewJob"}
@@ -50,10 +52,8 @@ GIVEN = {"Context", "Store", "Task", "TaskCall", "Transaction"}
 def sections() -> dict[str, str]:
     """A section for each class, and for each module that has functions."""
     made = {f"rowlock.{kind.__name__}": class_section(kind) for kind in public_classes()}
-    made |= {f"rowlock.{kind.__name__}": class_section(kind) for kind in BESIDE}
-    for module, names in FUNCTIONS.items():
-        made[module.__name__] = _module_section(module, names)
-    return made
+    made |= {f"{kind.__module__}.{kind.__name__}": class_section(kind) for kind in BESIDE}
+    return made | {each.__name__: module_section(each, FUNCTIONS[each]) for each in FUNCTIONS}
 
 
 def public_classes() -> list[type]:
@@ -112,9 +112,8 @@ def _fields(kind: type) -> str:
 def _annotations(kind: type) -> dict[str, str]:
     """The fields with their types as they stand in the source."""
     found: dict[str, str] = {}
-    for each in reversed(kind.__mro__):
-        if each.__module__.startswith("rowlock"):
-            found |= inspect.get_annotations(each)
+    for each in reversed(_own(kind)):
+        found |= inspect.get_annotations(each)
     hidden = PLUMBING.get(kind.__name__, set())
     shown = {name: text for name, text in found.items() if name not in hidden}
     # Those of a TypedDict are wrapped.
@@ -138,16 +137,26 @@ def _property_rows(kind: type) -> list[tuple[str, str, str]]:
 
 def _members_of(kind: type) -> Iterator[tuple[str, Any]]:
     """What a class has of its own, or from a base that is not documented itself."""
-    documented = set(public_classes()) - {kind}
     hidden = PLUMBING.get(kind.__name__, set())
     seen: set[str] = set()
-    for each in kind.__mro__:
-        if each in documented or not each.__module__.startswith("rowlock"):
-            continue
+    for each in _own(kind):
         for name, member in vars(each).items():
             if not name.startswith("_") and name not in seen | hidden:
                 seen.add(name)
                 yield name, member
+
+
+def _own(kind: type) -> list[type]:
+    """A class and its bases of ours, without those that are documented, and their own bases."""
+    known = {
+        base
+        for each in public_classes()
+        if issubclass(kind, each) and each is not kind
+        for base in each.__mro__
+    }
+    return [
+        each for each in kind.__mro__ if each not in known and each.__module__.startswith("rowlock")
+    ]
 
 
 def _big_class(kind: type, title: str, level: int) -> str:
@@ -236,7 +245,8 @@ def _told(told: Docstring) -> Iterator[str]:
         yield fenced(told.example, "py")
 
 
-def _module_section(module: ModuleType, names: tuple[str, ...]) -> str:
+def module_section(module: ModuleType, names: tuple[str, ...]) -> str:
+    """What users take from a module."""
     parts: list[str] = []
     for name in names:
         value = getattr(module, name)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.docs.reference import commands, errors, http, library, metrics, settings
+from tests.docs.reference import commands, errors, http, integrations, library, metrics, settings
 
-SOURCES = (commands, errors, http, library, metrics, settings)
+SOURCES = (commands, errors, http, integrations, library, metrics, settings)
 
 
 def all_sections() -> dict[str, str]:

@@ -32,7 +32,7 @@ FIELD_ERRORS_MAX: Final = 1_000
 """Bad fields that a `PayloadInvalid` names."""
 # Meta and tags are context, not content.
 META_BYTES_MAX: Final = 16 * 1024
-"""`meta` of a job, and all its tags together."""
+"""The `meta` of a job; and as much for all its tags together."""
 TAGS_MAX: Final = 20
 """Tags of a job."""
 

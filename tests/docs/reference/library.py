@@ -41,7 +41,7 @@ PLUMBING = {
     "Transaction": {"end"},
     "ManualClock": {"now_us"},
     "JobError": {"time_us"},
-    "RowlockPlugin": {"on_app_init"},
+    "RowlockPlugin": {"on_app_init", "on_cli_init"},
 }
 # Nothing of them is for users but that they are there.
 OPAQUE = {"AppUnderTest", "NewJob"}

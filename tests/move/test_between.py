@@ -37,9 +37,12 @@ def test_a_job_that_is_retried_when_its_end_is_known_there_is_not_lost(apps: App
     assert 1 == new.drain()
 
 
-def test_a_resend_whose_job_is_only_remembered_is_not_taken_for_a_retry(apps: Apps):
+def test_a_resend_whose_job_is_only_remembered_is_not_taken_for_a_retry(
+    apps: Apps, monkeypatch: pytest.MonkeyPatch
+):
     """However often it was held on the way."""
     old, new = apps
+    monkeypatch.setattr(config, "ID_REMEMBERED_SECONDS", 0)
     id = new_id()
     old.enqueue("logging", {"n": 1}, id=id, keep=0)
     Mover(old.store, new.store).run()
@@ -191,3 +194,32 @@ def test_what_is_on_its_way_goes_to_no_other_database(apps: Apps, tmp_path: Path
     assert 0 == old.drain()
     Mover(old.store, new.store).run()
     assert [job.id] == [each.id for each in new.list()]
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_an_enqueue_that_is_sent_again_to_the_source_is_no_second_job(apps: Apps, has_ended: bool):
+    """Also where a worker of the source would be faster than the mover."""
+    old, new = apps
+    id = new_id()
+    old.enqueue("logging", {"n": 1}, id=id, key="k")
+    runs = old.drain() if has_ended else 0
+    Mover(old.store, new.store).run()
+
+    again = old.enqueue("logging", {"n": 1}, id=id, key="k")
+    other = old.enqueue("logging", {"n": 2}, key="k")
+
+    assert (id, False, True) == (again.id, again.created, other.created)
+    assert 2 == runs + old.drain() + new.drain()
+
+
+def test_what_has_moved_can_be_moved_back(apps: Apps):
+    """Though it is remembered where it was."""
+    old, new = apps
+    ids = [old.enqueue("logging", {"n": 1}, id=id).id for id in (new_id(), None)]
+
+    Mover(old.store, new.store).run()
+    Mover(new.store, old.store).run()
+    Mover(old.store, new.store).run()
+
+    assert (0, 2) == (old.drain(), new.drain())
+    assert sorted(ids) == sorted(each.id for each in new.list())

@@ -229,8 +229,11 @@ def test_a_cancel_on_the_way_arrives(
     assert moved is not None and JobState.CANCELLED is moved.state
 
 
-def test_a_resend_that_comes_late_is_no_second_job(apps: tuple[rowlock.App, rowlock.App]):
-    """The target had it: it is not run again, though its row is gone."""
+def test_a_resend_that_comes_late_is_no_second_job(
+    apps: tuple[rowlock.App, rowlock.App], monkeypatch: pytest.MonkeyPatch
+):
+    """The target had it: it is not run again, though its row is gone, and the source forgot it."""
+    monkeypatch.setattr(config, "ID_REMEMBERED_SECONDS", 0)
     old, new = apps
     id = new_id()
     old.enqueue("logging", {"n": 1}, id=id, keep=0)

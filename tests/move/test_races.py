@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 import rowlock
+from rowlock import config
 from rowlock.ids import new_id
 from rowlock.job import JobState
 from rowlock.move import Mover
@@ -25,9 +26,12 @@ _END = f"""
 
 @pytest.mark.parametrize("urls", ["sqlite-postgres"], indirect=True)
 def test_a_resend_that_meets_the_end_of_its_job_is_no_second_job(
-    apps: tuple[rowlock.App, rowlock.App], urls: tuple[str, str]
+    apps: tuple[rowlock.App, rowlock.App],
+    urls: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ):
     """Its insert waits for the transaction that ends the job, and must look again."""
+    monkeypatch.setattr(config, "ID_REMEMBERED_SECONDS", 0)
     old, new = apps
     id = new_id()
     old.enqueue("logging", {"n": 1}, id=id)

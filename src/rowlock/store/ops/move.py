@@ -5,7 +5,8 @@
    name says where it goes to: no other database can be asked whether it is there.
 2. They are inserted into the target, and the batch's name into its audit, in one transaction. From
    then on workers of the target can have them.
-3. They are removed from the source. Whoever finds a batch in the source asks the target for its
+3. They are removed from the source, which remembers the ids of those that are new, in case their
+   enqueue is sent again. Whoever finds a batch in the source asks the target for its
    name: if it is there, 3 is left to be done; if not, 2. That a job of it was run and removed in
    the target meanwhile changes nothing.
 4. What has ended, logs and the rest are inserted where they are not, and removed afterwards: said
@@ -249,11 +250,22 @@ def gone(hold: Hold, *, cancelled: Sequence[str] = ()) -> Op[list[str]]:
 
     def steps() -> Steps[list[str]]:
         yield Begin()
+        yield Statement("move_remember", {**hold.values, **_remember()})
         rows = yield Statement("move_gone", {**hold.values, "cancelled": list(cancelled)})
         yield Statement("unlog", {"ids": [id for (id,) in rows]})
         return [job["id"] for job in _records((yield Statement("move_batch/job", hold.values)))]
 
     return writing("gone", steps, repeat=steps)
+
+
+def _remember() -> dict[str, int]:
+    """For how long an enqueue may be sent again, and must be no second job."""
+    return {"remember": round(config.ID_REMEMBERED_SECONDS * config.SECOND_US)}
+
+
+def is_elsewhere(key_hold: Record) -> bool:
+    """Whether an id is remembered because its job has moved, not because it has ended."""
+    return not JobState(key_hold["state"]).is_terminal
 
 
 def give_back(hold: Hold) -> Op[int]:
@@ -381,6 +393,7 @@ def drop_ended(jobs: Sequence[Record]) -> Op[None]:
 
     def steps() -> Steps[None]:
         yield Begin()
+        yield Batch("move_remember_ended", ("id", "token"), ends, _remember())
         gone = yield Batch("move_drop_ended", ("id", "token"), ends)
         yield Statement("unlog", {"ids": [id for (id,) in gone]})
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -323,3 +324,34 @@ def test_what_rowlock_lets_a_handler_say(app: Celery, error: Exception, state: J
 
     assert result.job is not None
     assert state is result.job.state
+
+
+def test_the_default_queue_is_that_of_the_time_of_a_call(app: Celery):
+    """As in Celery settings may come after the tasks; a task's own queue is its own."""
+    note, own = make_task(app, name="note"), make_task(app, name="own", queue="own")
+    app.conf.task_default_queue = "shop"
+    app.conf.beat_schedule = {"often": {"task": "note", "schedule": 60}}
+
+    results = [
+        note.delay(),
+        note.s(2).set(queue="other").delay(),
+        own.delay(),
+        app.send_task("note"),
+        app.send_task("unknown"),
+    ]
+
+    queues = [result.job.queue for result in results if result.job is not None]
+    assert ["shop", "other", "own", "shop", "shop"] == queues
+    assert ["shop"] == [job.queue for _, job, _ in app.scheduled()]
+
+
+def test_a_shared_task_is_of_the_app_that_was_made_last(tmp_path: Path):
+    """As in Celery, where that is the current one; also for one that comes after all of them."""
+    apps = [Celery(f"app{n}", broker=f"sqlite:///{tmp_path}/{n}.db") for n in range(8)]
+
+    @shared_task
+    def late() -> None: ...
+
+    assert apps[-1] is late.app
+    for app in apps:
+        app.close()

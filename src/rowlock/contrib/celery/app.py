@@ -7,6 +7,7 @@ import importlib.util
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import count
 from types import ModuleType
 from typing import Any, Never, cast
 from zoneinfo import ZoneInfo
@@ -29,9 +30,11 @@ from rowlock.store import NewJob
 from rowlock.task import Task as RowlockTask
 from rowlock.task_options import Executor
 
-# As in Celery shared tasks belong to every app of the process, those that come later too.
+# As in Celery shared tasks belong to every app of the process, those that come later too; and
+# enqueue to the one that was made last.
 _shared: list[Task] = []
-_apps: weakref.WeakSet[Celery] = weakref.WeakSet()
+_apps: weakref.WeakValueDictionary[int, Celery] = weakref.WeakValueDictionary()
+_numbers = count()
 
 
 class Celery(App):
@@ -66,7 +69,8 @@ class Celery(App):
         self.control: Control = Control(self)
         self.on_after_configure: Hook = Hook()
         self.on_after_finalize: Hook = self.on_after_configure
-        _apps.add(self)
+        self._queueless: set[str] = set()
+        _apps[next(_numbers)] = self
         for task in _shared:
             task.adopt(self)
         for name in include:
@@ -87,6 +91,8 @@ class Celery(App):
     def add_handler(self, handler: Callable[..., Any], task: Task) -> RowlockTask[..., Any]:
         """Register the function that runs a task's jobs; what tasks use."""
         options = task.options
+        if not options.get("queue"):
+            self._queueless.add(task.name)
         decorate = super().task(
             name=task.name,
             queue=options.get("queue") or self.conf.task_default_queue,
@@ -117,7 +123,7 @@ class Celery(App):
         **options: Any,
     ) -> AsyncResult:
         """Enqueue a task by its name, which may be known only where the worker runs."""
-        chosen = using_of(check_call(options), aware=self.aware)
+        chosen = self.using_of(name, options)
         known = self.find(name)
         if known is not None:
             job = known.using(**chosen).enqueue(*(args or ()), **(kwargs or {}))
@@ -128,7 +134,6 @@ class Celery(App):
                 "name them in kwargs: what they are called is not known here",
             )
         given = {option: value for option, value in chosen.items() if value is not None}
-        given.setdefault("queue", self.conf.task_default_queue)
         return AsyncResult(self.enqueue(name, kwargs, **given).id, app=self)
 
     def AsyncResult(self, id: str) -> AsyncResult:  # noqa: N802  # Celery's name for it
@@ -176,10 +181,20 @@ class Celery(App):
                 f"beat_schedule[{name!r}]: a task that this app does not know",
                 f"import {entry['task']!r} where the worker loads the app",
             )
-        call = task.using(**using_of(check_call(options), aware=self.aware))
+        call = task.using(**self.using_of(task.name, options))
         job = call.job(*entry.get("args", ()), **entry.get("kwargs", {}))
         cron = parse_cron(expression_of(entry["schedule"]), timezone=self.conf.timezone or "UTC")
         return name, job, cron
+
+    def using_of(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options of a call as those of `Task.using`; what tasks use.
+
+        The default queue is asked for now: settings may come after the tasks.
+        """
+        using = using_of(check_call(options), aware=self.aware)
+        if using["queue"] is None and (name in self._queueless or self.find(name) is None):
+            using["queue"] = self.conf.task_default_queue
+        return using
 
     def aware(self, moment: datetime) -> datetime:
         """A time of Celery's: a naive one is in the app's time zone."""
@@ -228,7 +243,7 @@ def shared_task(*args: Callable[..., Any], **options: Any) -> Any:
 
     def share(task: Task) -> Task:
         _shared.append(task)
-        for app in _apps:
+        for app in list(_apps.values()):
             task.adopt(app)
         return task
 

@@ -153,8 +153,7 @@ class Task:
         **options: Any,
     ) -> AsyncResult:
         """Enqueue it with these arguments and options."""
-        chosen = check_call({**options, "task_id": task_id})
-        using = using_of(chosen, aware=self.app.aware)
+        using = self.app.using_of(self.name, {**options, "task_id": task_id})
         job = self._bound.using(**using).enqueue(*(args or ()), **(kwargs or {}))
         return AsyncResult(job.id, app=self.app)
 

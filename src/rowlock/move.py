@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from rowlock import config
 from rowlock.errors import NotFound, OptionInvalid, StoreUnavailable
@@ -21,6 +20,7 @@ from rowlock.store.ops import move
 from rowlock.store.ops.instance import instance
 from rowlock.store.ops.manage import cancel
 from rowlock.store.ops.recover import Seen, sweep
+from rowlock.store.ops.schedule import set_schedule_pause
 from rowlock.store.ops.tokens import revoke_token
 
 logger: logging.Logger = logging.getLogger("rowlock.move")
@@ -142,7 +142,7 @@ class Mover:
         if not self._is_copied:
             self._copy_all()
         self._source.run(move.freeze_schedules())
-        self._move_rows("schedule")
+        self._move_schedules()
         self._move_waiting()
         self._move_ended()
         live, finished = self.counts()
@@ -156,7 +156,7 @@ class Mover:
         if not self._is_copied:
             self._copy_all()
             # Last: it is folded in the source while somebody works there.
-            self._move_rows("history")
+            self._move_history()
             self._is_copied = True
         return True
 
@@ -221,13 +221,21 @@ class Mover:
             self._target.run(revoke_token(id))
         self._revoked |= revoked
 
-    def _move_rows(self, table: Literal["schedule", "history"]) -> None:
-        while rows := self._page(table):
-            self._target.run(move.add(table, list(rows.values())))
-            self._source.run(move.drop(table, list(rows)))
-            if table == "schedule":
-                self.moved.schedules += len(rows)
+    def _move_schedules(self) -> None:
+        while rows := self._page("schedule"):
+            self._target.run(move.add("schedule", list(rows.values())))
+            for name, row in rows.items():
+                # A worker of the target may have declared it there before.
+                if row["is_paused"]:
+                    self._target.run(set_schedule_pause(name, is_paused=True))
+            self._source.run(move.drop("schedule", list(rows)))
+            self.moved.schedules += len(rows)
             self._tell(self.moved)
+
+    def _move_history(self) -> None:
+        while rows := self._page("history"):
+            self._target.run(move.add("history", list(rows.values())))
+            self._source.run(move.drop("history", list(rows)))
 
     def _move_ended(self) -> None:
         while rows := self._page("finished"):

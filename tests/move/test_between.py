@@ -12,6 +12,7 @@ from rowlock.errors import OptionInvalid
 from rowlock.ids import new_id
 from rowlock.job import CancelOutcome, JobState
 from rowlock.move import Mover
+from rowlock.store.ops.schedule import set_schedule_pause
 from rowlock.store.ops.tokens import find_token, new_token, revoke_token
 from tests.move.killing import Stopped, kill, stop_at
 
@@ -223,3 +224,28 @@ def test_what_has_moved_can_be_moved_back(apps: Apps):
 
     assert (0, 2) == (old.drain(), new.drain())
     assert sorted(ids) == sorted(each.id for each in new.list())
+
+
+def test_a_job_that_was_cancelled_before_it_arrives_is_not_run(apps: Apps):
+    """No worker of the target can have it, though the mover dies before it can say more."""
+    old, new = apps
+    job = old.enqueue("logging", {"n": 1})
+    kill(old, new, at="put", in_target=True)
+    old.cancel(job.id)
+    kill(old, new, at="gone")
+
+    assert 0 == new.drain()
+    Mover(old.store, new.store).run()
+    assert [JobState.CANCELLED] == [each.state for each in new.list()]
+
+
+def test_a_paused_schedule_is_paused_there(apps: Apps):
+    """Also where the same code has declared it already."""
+    old, new = apps
+    for app in apps:
+        app.schedule("daily", "logging", cron="0 3 * * *")
+    old.store.run(set_schedule_pause("daily", is_paused=True))
+
+    Mover(old.store, new.store).run()
+
+    assert [True] == [each.is_paused for each in new.store.list_schedules()]

@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -155,6 +155,7 @@ def put(batch: str, jobs: Sequence[Record], logs: Sequence[Record], *, source: s
         yield Statement("withdraw", {"ids": sorted(inserted - moved)})
         # What is left of those that were retried in the source.
         yield Statement("forget", {"ids": sorted(moved)})
+        yield from _cancel(id for id in moved if waiting[id]["cancel_requested"])
         if held:
             now = (yield Statement("clock"))[0][0]
             yield _put("finished", [_stopped(waiting[id], now) for id in sorted(held)])
@@ -277,14 +278,18 @@ def give_back(hold: Hold) -> Op[int]:
     def steps() -> Steps[int]:
         yield Begin()
         rows = yield Statement("move_release", hold.values)
-        asked = [id for id, _, is_asked in rows if is_asked]
-        for live in (yield Statement("lock_leases", {"ids": asked})):
-            yield from cancel_live(JobRow._make(live[:-2]), taken=bool(live[-2]))
+        yield from _cancel(id for id, _, is_asked in rows if is_asked)
         if rows:
             yield Ring(frozenset(queue for _, queue, _ in rows))
         return len(rows)
 
     return writing("give_back", steps, repeat=steps)
+
+
+def _cancel(asked: Iterable[str]) -> Steps[None]:
+    """End jobs that nobody holds any more, and that somebody asked to cancel while a move did."""
+    for live in (yield Statement("lock_leases", {"ids": sorted(asked)})):
+        yield from cancel_live(JobRow._make(live[:-2]), taken=bool(live[-2]))
 
 
 def freeze_schedules() -> Op[None]:

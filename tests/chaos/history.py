@@ -28,6 +28,7 @@ class History:
         self.settled: list[Settled] = []
         self.live: list[str] = []
         self.effects: list[tuple[str, int]] = []
+        self.scheduled = (0, 0)
 
     def tick(self) -> int:
         self.now += SECOND_US
@@ -90,7 +91,12 @@ class History:
         judge = Judge(to_monotonic)
         feed(judge.hear, self.lines)
         feed(judge.see, self.events)
-        judge.close(settled=self.settled, live=self.live, effects=self.effects)
+        judge.close(
+            settled=self.settled,
+            live=self.live,
+            effects=self.effects,
+            scheduled=self.scheduled,
+        )
         return judge
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 
 import pytest
 
 from rowlock.testing.chaos.journal import Word
+from rowlock.testing.chaos.judge import TICK_NS_MAX
 from rowlock.testing.chaos.witness import Settled, What
-from tests.chaos.history import OTHER, SECOND_US, History
+from tests.chaos.history import OTHER, SECOND_US, History, to_monotonic
 
 GOOD: list[Callable[[History], None]] = []
 BAD: list[tuple[int, Callable[[History], None]]] = []
@@ -506,6 +508,8 @@ def fire(history: History, job: str, second: int) -> None:
     history.insert(job, kind="tick", meta=json.dumps(meta))
     history.run(job, kind="tick")
     history.finish(job, kind="tick")
+    at = to_monotonic(round(datetime.fromisoformat(meta["tick"]).timestamp()) * SECOND_US)
+    history.scheduled = (history.scheduled[0] or at, at)
 
 
 @good
@@ -524,6 +528,19 @@ def a_tick_comes_twice(history: History) -> None:
 def a_tick_is_left_out(history: History) -> None:
     fire(history, "a", 1)
     fire(history, "b", 3)
+
+
+@breaks(20)
+def ticks_come_no_more(history: History) -> None:
+    fire(history, "a", 1)
+    since, until = history.scheduled
+    history.scheduled = (since, until + TICK_NS_MAX + 1)
+
+
+@breaks(20)
+def no_tick_ever_comes(history: History) -> None:
+    history.live_well()
+    history.scheduled = (0, TICK_NS_MAX + 1)
 
 
 @pytest.mark.parametrize("write", GOOD, ids=lambda write: write.__name__)

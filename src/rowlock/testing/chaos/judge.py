@@ -21,7 +21,8 @@ The numbers are those of the invariants, as the simulation has them:
 17. A handler gets the job that was asked for: its kind, its tenant.
 18. The database says of itself that it is whole.
 19. What a handler writes in the transaction of its success is there once, and only with it.
-20. Each tick of a schedule is enqueued once, and none is left out of one that makes up for all.
+20. Each tick of a schedule is enqueued once, and none is left out of one that makes up for all;
+    and they go on coming.
 
 First it is told every line of the journals, then every event of the witness, then what is stored
 in the end. It keeps a record a job, and looks at each line once.
@@ -46,6 +47,8 @@ SLACK_US: Final = 5_000
 SLACK_NS: Final = 50_000_000
 MORTAL: Final = ("doom", "poison")
 TICK: Final = "tick"
+# A scheduler may be late: all of them are lost now and then.
+TICK_NS_MAX: Final = 60_000_000_000
 
 ToMonotonic = Callable[[int], int]
 
@@ -301,8 +304,13 @@ class Judge:
         settled: Iterable[Settled],
         live: Iterable[str],
         effects: Iterable[tuple[str, int]],
+        scheduled: tuple[int, int],
     ) -> None:
-        """Compare with what is there in the end."""
+        """Compare with what is there in the end.
+
+        Args:
+            scheduled: From when, and until when, there was a schedule (monotonic nanoseconds).
+        """
         stored = 0
         for row in settled:
             stored += 1
@@ -319,6 +327,15 @@ class Judge:
         for job, (parent, token) in self._follows.items():
             self._check_follow(job, parent, token)
         self._check_effects(effects)
+        self._check_ticks(*scheduled)
+
+    def _check_ticks(self, first: int, last: int) -> None:
+        all_ticks = itertools.chain.from_iterable(self._ticks.values())
+        fired = [self._to_monotonic(tick * 1_000_000) for tick in all_ticks]
+        begun, ended = (min(fired), max(fired)) if fired else (last, first)
+        if begun - first > TICK_NS_MAX or last - ended > TICK_NS_MAX:
+            silent = max(begun - first, last - ended) / 1e9
+            self.findings.add(20, f"no schedule was fired for {silent:.0f} s")
         for name, ticks in self._ticks.items():
             for before, after in itertools.pairwise(sorted(ticks)):
                 if after - before != 1:

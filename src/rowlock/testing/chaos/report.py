@@ -124,6 +124,7 @@ def gates_of(plan: Plan, counts: Mapping[str, int]) -> list[Gate]:
         "swallowed": plan.others.get(Fault.SWALLOW, 0) * _SHARE,
         "poisoned": min(3, plan.jobs // 5_000),
         "repeats": plan.jobs // 5_000,
+        "ticks": 1,
         "effects": plan.jobs // 200 if plan.jobs >= _MANY else 0,
     }
     return [Gate(name, counts.get(name, 0), round(number)) for name, number in wanted.items()]

@@ -76,6 +76,8 @@ class Chaos:
         self._rest = Event()
         self._looks: dict[str, float] = {}
         self._backlog = 0
+        # From when, and until when, there was a schedule.
+        self._scheduled = (0, 0)
 
     def run(self) -> Report:
         """All of it."""
@@ -86,6 +88,7 @@ class Chaos:
             version = app.store.run(health.server()).version
             witness.watch(self._stage.url, schema=self._stage.schema)
             app.schedule(SCHEDULE, "tick", cron="* * * * * *", missed="all")
+            self._scheduled = (time.monotonic_ns(), 0)
             self._clocks.look(self._stage)
             start = time.monotonic()
             with self._crew() as crew:
@@ -191,6 +194,7 @@ class Chaos:
     def _drain(self, app: App, crew: Crew, nemesis: Nemesis, said: Journal) -> float:
         """Wait until all jobs have ended, of whom some wait to be cancelled."""
         start = time.monotonic()
+        self._scheduled = (self._scheduled[0], time.monotonic_ns())
         self._insist(lambda: app.store.delete_schedule(SCHEDULE))
         lingering = self._insist(lambda: self._lingering(app))
         for id in lingering or ():
@@ -272,6 +276,7 @@ class Chaos:
             settled=witness.settled(**where),
             live=witness.live(**where),
             effects=witness.effects(**where),
+            scheduled=self._scheduled,
         )
         for problem in problems(stage):
             judge.findings.add(18, problem)

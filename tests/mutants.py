@@ -240,7 +240,7 @@ def settle_early() -> Iterator[None]:
 
     def start_and_settle(engine: Engine, run: Run) -> None:
         start(engine, run)
-        engine._settler.put(RunSettlement(run.lease, Succeeded(), seconds=0.0))
+        engine.settler.put(RunSettlement(run.lease, Succeeded(), seconds=0.0))
 
     with mock.patch.object(Engine, "_start", start_and_settle):
         yield

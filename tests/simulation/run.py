@@ -105,7 +105,7 @@ class Simulation:
             "buffered": len(engine._buffer),
             "known": len(engine._known),
             "quarantined": len(engine._quarantined),
-            "unwritten": engine._settler.backlog,
+            "unwritten": engine.settler.backlog,
             "slots": sum(engine._slots_used.values()),
             "table": len(child.table.leases),
         }

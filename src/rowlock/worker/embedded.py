@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from rowlock import config
 from rowlock.ids import new_id
 from rowlock.job import Beat, Lease
 from rowlock.store import Store
@@ -39,6 +40,9 @@ class EmbeddedWorker:
         settings: WorkerSettings,
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        # As long as the jobs may go on, and what they did may be written: by then their leases are
+        # lost, if the database is away.
+        self._patience = settings.grace_seconds + settings.lease_seconds + 2 * config.STOP_SECONDS
         self._beats = Beats(store, lease_seconds=settings.lease_seconds, on_beat=self._on_beat)
         self.id: str = f"{socket.gethostname()[:60]}-{os.getpid()}-{new_id()[-12:]}"
         ledger = Ledger()
@@ -69,10 +73,15 @@ class EmbeddedWorker:
     def stop(self) -> None:
         """Claim nothing more; `run` ends when the running jobs have, or the grace is over."""
         self._engine.stop()
+        self._loop.call_later(self._patience, self._engine.settler.give_up)
 
     def stop_at_once(self) -> None:
-        """As `stop`, without any grace, also when it is stopping already."""
+        """As `stop`, without any grace, also when it is stopping already.
+
+        Nor is a database waited for that is away.
+        """
         self._engine.stop_at_once()
+        self._engine.settler.give_up()
 
     def _on_beat(self, lease: Lease, beat: Beat) -> None:
         if beat is Beat.CANCEL_REQUESTED:

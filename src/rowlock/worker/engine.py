@@ -112,7 +112,7 @@ class Engine:
         self._settles = 0
         self._grace_seconds = settings.grace_seconds
         self._ledger = ledger
-        self._settler = Settler(store, ledger=ledger, on_settled=self._on_settled)
+        self.settler: Settler = Settler(store, ledger=ledger, on_settled=self._on_settled)
         self._runner = Runner(
             store,
             state=state,
@@ -189,7 +189,7 @@ class Engine:
         Returns how many plain functions still run: they stop only with their process.
         """
         async with asyncio.TaskGroup() as services, self._runner:
-            settling = services.create_task(self._settler.run())
+            settling = services.create_task(self.settler.run())
             bell = services.create_task(listen(self._store, self._ring, self._bell_state))
             tidying = services.create_task(self._tidy_buffer())
             cancelling = services.create_task(self._look_for_cancels())
@@ -200,7 +200,7 @@ class Engine:
             await self._wind_down()
             flushing.cancel()
             cancelling.cancel()
-            self._settler.close()
+            self.settler.close()
             await settling
         if not self._running:
             await self._give_all_back()
@@ -246,13 +246,13 @@ class Engine:
     def _room(self) -> int:
         """How many more jobs to lease: free slots, and a buffer that lasts a moment."""
         # Outcomes that can't be written must not pile up: that is the back-pressure.
-        if self._quarantined or self._settler.backlog > config.SETTLE_BACKLOG_MAX:
+        if self._quarantined or self.settler.backlog > config.SETTLE_BACKLOG_MAX:
             return 0
         wanted = self._wanted(self._settings.concurrency)
         held = len(self._running) + len(self._buffer)
         room = wanted - held
         if (most := self._settings.max_jobs) is not None:
-            room = min(room, most - self._finished - self._settler.backlog - held)
+            room = min(room, most - self._finished - self.settler.backlog - held)
         # With short jobs, a claim for a few free slots of many is not worth its price.
         worth = wanted // 4 if self._duration < config.SHORT_JOB_SECONDS else 1
         self._hungry_below = wanted - worth
@@ -312,7 +312,7 @@ class Engine:
         self._buffer.put(run)
 
     def _is_empty(self) -> bool:
-        return not self._running and not self._buffer and not self._settler.backlog
+        return not self._running and not self._buffer and not self.settler.backlog
 
     async def _rest(self) -> None:
         """Wait until there may be something to claim."""
@@ -335,7 +335,7 @@ class Engine:
             self._start(run)
             free -= 1
         # Alone also in the table: whatever else stands there would be a suspect.
-        if not self._running and not self._settler.backlog:
+        if not self._running and not self.settler.backlog:
             run = self._buffer.pop_alone()
             if run is not None:
                 self._is_alone = True
@@ -398,7 +398,7 @@ class Engine:
         else:
             self._holdings.end(lease)
             follow_ups = () if run.context is None else run.context.follow_ups
-            self._settler.put(
+            self.settler.put(
                 RunSettlement(
                     lease,
                     outcome,
@@ -461,7 +461,7 @@ class Engine:
     def _give_back(self, run: Run) -> None:
         """Do not start it after all."""
         self._leave_buffer(run)
-        self._settler.put(Settlement(run.lease, Released()))
+        self.settler.put(Settlement(run.lease, Released()))
 
     def _leave_buffer(self, run: Run) -> None:
         self._buffer.remove(run)

@@ -1,8 +1,8 @@
 """Settler: gathers the outcomes of runs and writes them together, every few milliseconds.
 
 1. An outcome is kept until it is written or its lease is lost; until then the lease is held.
-2. A database that is away is waited for. One that refuses a batch gets its halves, down to the one
-   row that it does not like, and that one at last with a minimal text.
+2. A database that is away is waited for, until that is given up. One that refuses a batch gets its
+   halves, down to the one row that it does not like, and that one at last with a minimal text.
 3. A run that is settled already stays as it is: by a try of ours whose answer was lost, or by its
    own block of `ctx.transaction()`, of whose COMMIT nobody could tell.
 """
@@ -42,6 +42,7 @@ class Settler:
         self._writing = 0
         self._news = asyncio.Event()
         self._is_closing = False
+        self._is_giving_up = False
         self._trouble = Trouble("outcomes can't be written")
 
     def put(self, settlement: Settlement) -> None:
@@ -58,6 +59,10 @@ class Settler:
         """Write what is there, then end `run`."""
         self._is_closing = True
         self._news.set()
+
+    def give_up(self) -> None:
+        """Wait no longer for a database that is away."""
+        self._is_giving_up = True
 
     async def run(self) -> None:
         """Write outcomes until closed."""
@@ -82,8 +87,13 @@ class Settler:
                 missed = await self._store.arun(settle(batch, chance=self._chance))
                 by_block = await self._settled_by_block(batch, missed)
             except StoreUnavailable as error:
-                await self._trouble.wait(error)
-                continue
+                if not self._is_giving_up:
+                    await self._trouble.wait(error)
+                    continue
+                what = "the outcomes of %d jobs are not written, which wait for their leases: %s"
+                logger.warning(what, len(batch), error)
+                self._done(batch)
+                return
             except Exception as error:  # noqa: BLE001  # one row must not hold up the others
                 await self._write_apart(batch, error)
                 return

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from typing import Any
 
 import pytest
 
 import rowlock
 from rowlock import JobState, config
+from rowlock.job import Lease
 from rowlock.worker import engine
+from rowlock.worker.claimer import Claimer
 from rowlock.worker.engine import Engine
 from rowlock.worker.notes import Held, LoopNotes
 from rowlock.worker.run import Run
@@ -231,6 +234,32 @@ async def test_a_cancel_is_heard_by_the_bell(app):
     async with app.worker(lease=36_000):
         await until(lambda: app.get(job.id).state is JobState.RUNNING)
         await asyncio.to_thread(app.cancel, job.id)
+        found = await ended(app, job)
+
+    assert JobState.CANCELLED == found.state
+    await app.aclose()
+
+
+async def test_a_cancel_is_heard_before_its_job_is_known(app, monkeypatch):
+    """It comes between the claim and its answer: nobody here runs that job when the bell rings."""
+    claim = Claimer.claim
+
+    async def cancelled(self: Claimer, *words: Any, **options: Any) -> list[Lease]:
+        leases = await claim(self, *words, **options)
+        for lease in leases:
+            await asyncio.to_thread(app.cancel, lease.id)
+        # Until the bell was heard.
+        await asyncio.sleep(1)
+        return leases
+
+    monkeypatch.setattr(Claimer, "claim", cancelled)
+
+    @app.task
+    async def endless() -> None:
+        await asyncio.sleep(600)
+
+    job = await endless.aenqueue()
+    async with app.worker(lease=36_000, grace=0):
         found = await ended(app, job)
 
     assert JobState.CANCELLED == found.state

@@ -218,8 +218,7 @@ class Engine:
     def _bell_state(self, is_working: bool) -> None:
         self._has_bell = is_working
         # What happened while nobody listened is found by looking.
-        self._wake.set()
-        self._on_news()
+        self._ring("")
 
     async def _claim_until_stopped(self) -> None:
         while not self._stopping.is_set():
@@ -310,6 +309,7 @@ class Engine:
         if run.is_quarantined:
             self._quarantined.add(run.key)
         self._buffer.put(run)
+        self._rung.set()  # Somebody may have rung for it before it was known here.
 
     def _is_empty(self) -> bool:
         return not self._running and not self._buffer and not self.settler.backlog
@@ -429,7 +429,7 @@ class Engine:
         while True:
             await self._rung.wait()
             self._rung.clear()
-            ids = [id for (id, _), run in self._running.items() if run.cause is None]
+            ids = [run.key[0] for run in (*self._running.values(), *self._buffer) if not run.cause]
             if ids:
                 try:
                     for id in await self._store.arun(cancel_requests(ids)):

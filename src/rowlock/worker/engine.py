@@ -309,7 +309,6 @@ class Engine:
         if run.is_quarantined:
             self._quarantined.add(run.key)
         self._buffer.put(run)
-        self._rung.set()  # Somebody may have rung for it before it was known here.
 
     def _is_empty(self) -> bool:
         return not self._running and not self._buffer and not self.settler.backlog

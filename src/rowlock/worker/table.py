@@ -180,7 +180,7 @@ class LeaseTable:
         return self._states().count(SlotState.STARTED)
 
     def held(self) -> int:
-        """How many leases the child holds."""
+        """How many leases the child holds, with those of runs that have lost theirs."""
         states = self._states()
         return len(states) - states.count(SlotState.EMPTY)
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import uvicorn
 from playwright.sync_api import expect
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -16,20 +12,7 @@ from starlette.routing import Mount
 from rowlock.job import JobState
 from rowlock.server import asgi
 from tests.dashboard.screens import Dashboard, enqueue, job_of, kill
-
-
-@contextmanager
-def mounted(application: Any) -> Iterator[str]:
-    config = uvicorn.Config(application, port=0, log_config=None, lifespan="off")
-    server = uvicorn.Server(config)
-    sock = config.bind_socket()
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
+from tests.server.running import served_plainly
 
 
 def test_below_a_prefix(page, app):
@@ -38,7 +21,7 @@ def test_below_a_prefix(page, app):
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     api = Starlette(routes=[Mount("/deep/queue", app=asgi(app, is_open=True))])
-    with app, mounted(api) as address:
+    with app, served_plainly(api) as address:
         page.goto(f"{address}/deep/queue")
         expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
         page.get_by_role("link", name="Jobs", exact=True).click()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
+import uvicorn
 
 import rowlock
 from rowlock.server.run import HttpServer
@@ -65,3 +69,19 @@ class Running:
                 base_url=self.address, headers=headers, timeout=60, trust_env=False
             )
         return self._clients[token]
+
+
+@contextlib.contextmanager
+def served_plainly(application: Any) -> Iterator[str]:
+    """Any ASGI application, by a plain uvicorn in a thread; its address, that listens already."""
+    config = uvicorn.Config(application, port=0, log_config=None, lifespan="off")
+    server = uvicorn.Server(config)
+    sock = config.bind_socket()
+    sock.listen()  # uvicorn does so when its thread comes to it: whoever is quicker was refused
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()

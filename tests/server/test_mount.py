@@ -4,37 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from rowlock.server import Api, asgi
 from tests.server.conftest import make_app
+from tests.server.running import served_plainly
 
 KEY = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
 
 
 @contextlib.contextmanager
 def served(application: Any) -> Iterator[httpx.Client]:
-    """Any ASGI application, by a plain uvicorn."""
-    config = uvicorn.Config(application, port=0, log_config=None, lifespan="off")
-    server = uvicorn.Server(config)
-    sock = config.bind_socket()
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
-    thread.start()
-    try:
-        address = f"http://127.0.0.1:{sock.getsockname()[1]}"
-        with httpx.Client(base_url=address, trust_env=False, timeout=60) as client:
-            yield client
-    finally:
-        server.should_exit = True
-        thread.join()
+    with (
+        served_plainly(application) as address,
+        httpx.Client(base_url=address, trust_env=False, timeout=60) as client,
+    ):
+        yield client
 
 
 def mounted(api: Api) -> Any:

@@ -60,6 +60,26 @@ def test_an_interrupt_leaves_nothing(sqlite_url, tmp_path):
     wait_until(lambda: not any(is_there(pid) for pid in pids), seconds=60)
 
 
+@pytest.mark.parametrize(
+    ("words", "because"),
+    [
+        (["--keep", "kept"], "kept/seed-7 is there already"),
+        (["--plot", "nowhere/run.svg"], "nowhere is no directory"),
+    ],
+)
+def test_places_are_looked_at_before_it_runs(tmp_path, monkeypatch, words, because):
+    """Also those of the legs to come; nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kept" / "seed-7").mkdir(parents=True)
+    result = CliRunner().invoke(main, ["chaos", "--seed", "6", "--legs", "2", *words])
+
+    assert 2 == result.exit_code
+    assert because in result.stderr
+    assert ["kept", "kept/seed-7"] == sorted(
+        str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")
+    )
+
+
 def is_there(pid: int) -> bool:
     try:
         os.kill(pid, 0)

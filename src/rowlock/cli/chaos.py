@@ -159,8 +159,10 @@ def chaos(
         is_postgres=is_postgres,
         is_own=database is None,
     )
+    seeds = range(first, first + legs)
+    _check_places(keep, plot, seeds)
     reports: list[Report] = []
-    for number in range(first, first + legs):
+    for number in seeds:
         plan = Plan(
             seed=number, jobs=jobs, kills=kills, pauses=pauses, others=others, workers=workers
         )
@@ -175,11 +177,35 @@ def chaos(
         ctx.exit(EXIT_FAILED)
 
 
+def _check_places(keep: Path | None, plot: Path | None, seeds: range) -> None:
+    """That nothing is in the way of the files, before hours were spent on what is in them.
+
+    Raises:
+        click.BadParameter: A run of such a seed was kept there, or there is no such directory.
+    """
+    kept = (
+        [] if keep is None else [place for seed in seeds if (place := _kept(keep, seed)).exists()]
+    )
+    if kept:
+        raise click.BadParameter(
+            f"{kept[0]} is there already; remove it, or choose another directory or --seed",
+            param_hint="--keep",
+        )
+    if plot is not None and not plot.absolute().parent.is_dir():
+        raise click.BadParameter(
+            f"{plot.parent} is no directory; make it first", param_hint="--plot"
+        )
+
+
+def _kept(keep: Path, seed: int) -> Path:
+    return keep / f"seed-{seed}"
+
+
 @contextmanager
 def _place(keep: Path | None, seed: int) -> Iterator[Path]:
     """A directory for the files of a run."""
     if keep is not None:
-        place = keep / f"seed-{seed}"
+        place = _kept(keep, seed)
         place.mkdir(parents=True)
         yield place
         return

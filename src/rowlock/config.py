@@ -92,6 +92,8 @@ MAINTENANCE_BATCH_ROWS: Final = 500
 """Rows after which recovery, retention and bulk retries commit."""
 MOVE_BATCH_ROWS: Final = 200
 """Jobs that `rowlock move` holds at a time."""
+MOVE_STATEMENT_BYTES: Final = 4 * 2**20
+"""Of the jobs that one statement of a move inserts, as JSON."""
 MOVE_LOOK_SECONDS: Final = 0.5
 """How often a move looks for jobs that still run."""
 MOVE_PATIENCE_SECONDS: Final = 60.0

@@ -49,8 +49,14 @@ def fill(app: rowlock.App) -> None:
     app.schedule("daily", "logging", cron="0 3 * * *", timezone="Europe/Berlin", payload={"n": 9})
 
 
-def test_all_that_there_was_is_there(apps: tuple[rowlock.App, rowlock.App]):
+@pytest.mark.parametrize("statement_bytes", [1, 1_500, config.MOVE_STATEMENT_BYTES])
+def test_all_that_there_was_is_there(
+    apps: tuple[rowlock.App, rowlock.App],
+    statement_bytes: int,
+    monkeypatch: pytest.MonkeyPatch,
+):
     """Jobs with their ids and all their fields, logs, schedules, pauses; the source is empty."""
+    monkeypatch.setattr(config, "MOVE_STATEMENT_BYTES", statement_bytes)
     old, new = apps
     fill(old)
     before, schedules = everything(old), old.store.list_schedules()

@@ -162,8 +162,19 @@ class Crew:
         """Whether a producer is not done yet."""
         return any(producer is not None for producer in self.producers)
 
-    def end(self) -> list[int]:
-        """Ask the workers to end; their exit codes."""
+    def end(self) -> None:
+        """Ask the workers to end, which have nothing left to do.
+
+        Raises:
+            CrewFailed: One of them did not, or not well.
+        """
         for worker in self.workers:
             worker.terminate()
-        return [worker.wait(END_SECONDS_MAX) for worker in self.workers]
+        for number, worker in enumerate(self.workers):
+            try:
+                code = worker.wait(END_SECONDS_MAX)
+            except subprocess.TimeoutExpired as error:
+                seconds = f"{END_SECONDS_MAX:g}"
+                raise CrewFailed(f"worker-{number} has not ended in {seconds} s") from error
+            if code != 0:
+                raise self._failed(f"worker-{number}", code)

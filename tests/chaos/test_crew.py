@@ -1,0 +1,51 @@
+"""The processes of a run: one that does not end well is no part of a good run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rowlock.app import App
+from rowlock.testing.chaos.crew import LOGS, Crew, CrewFailed
+from rowlock.testing.chaos.jobs import JOURNALS
+from rowlock.testing.chaos.plan import Plan
+from rowlock.testing.processes import kill
+from tests.worker.waiting import wait_until
+
+PLAN = Plan(seed=1, jobs=100, kills=0, pauses=0, workers=2, processes=1, producers=0)
+
+
+@pytest.fixture
+def crew(tmp_path: Path, sqlite_url: str) -> Iterator[Crew]:
+    """Two workers, with nothing to do."""
+    for name in (JOURNALS, LOGS):
+        (tmp_path / name).mkdir()
+    crew = Crew(
+        PLAN,
+        tmp_path,
+        schema="rowlock",
+        address=lambda *_: sqlite_url,
+        surroundings=lambda *_: {},
+    )
+    with App(sqlite_url) as app:
+        app.migrate()
+        with crew:
+            wait_until(lambda: len(app.workers()) == PLAN.workers, seconds=60)
+            yield crew
+
+
+def test_workers_end_when_they_are_asked(crew: Crew):
+    """Nothing is raised: each of them has ended well."""
+    crew.end()
+
+    assert [0, 0] == [worker.returncode for worker in crew.workers]
+
+
+def test_a_worker_that_ends_otherwise(crew: Crew):
+    """It is named, with how it ended."""
+    kill(crew.workers[1].pid)
+
+    with pytest.raises(CrewFailed, match="worker-1 ended with -9"):
+        crew.end()

@@ -16,6 +16,7 @@ from rowlock import config
 from rowlock.events import Event, EventBox, EventType
 from rowlock.server.feed import Heard, Listener
 from rowlock.store.ops.events import last_event, prune_events, read_events, write_events
+from rowlock.store.ops.tokens import new_token
 from tests.server.running import Running
 from tests.server.test_history import lease, settle
 from tests.worker.waiting import wait_until
@@ -226,13 +227,37 @@ def test_many_new_jobs_are_summed_up(api: Running):
 
 def test_too_many_listeners_are_refused(api: Running, monkeypatch: pytest.MonkeyPatch):
     """With the time to come again."""
-    feed = api.server._api.service.feed
-    wait_until(lambda: not feed.listeners)
-    monkeypatch.setattr(config, "HTTP_LISTENERS_MAX", 1)
-    with listening(api):
-        refused = api("read").get("/v1/events")
+    service = api.server._api.service
+    job = api.app.enqueue("ping")
+    wait_until(lambda: not service.streams)
+    monkeypatch.setattr(config, "HTTP_LISTENERS_MAX", 2)
+    with listening(api), listening(api, job=job.id):
+        for query in ({}, {"job": job.id}):
+            refused = api("read").get("/v1/events", params=query)
 
-    assert (503, "overloaded") == (refused.status_code, refused.json()["code"])
+            assert (503, "overloaded") == (refused.status_code, refused.json()["code"])
+
+
+@pytest.mark.parametrize("is_watching", [False, True])
+def test_who_is_shut_out_hears_no_more(api: Running, is_watching: bool):
+    """A stream ends instead of telling something to a token that was revoked meanwhile."""
+    job = api.app.enqueue("ping", queue="shut")
+    new = new_token(name="leaving", scopes=["read"])
+    api.app.store.run(new.add())
+    query = {"job": job.id} if is_watching else {}
+    headers = {"authorization": f"Bearer {new.secret.text}"}
+    with api.client().stream("GET", "/v1/events", params=query, headers=headers) as response:
+        stream = Stream(response)
+        assert stream.is_open.wait(20)
+        if is_watching:
+            stream.wait_for("ready")
+        told = len(stream.events)
+        answer = api("admin").delete(f"/v1/tokens/{new.secret.id}")
+        api.app.cancel(job.id)
+        assert stream.is_over.wait(20)
+
+    assert 204 == answer.status_code
+    assert told == len(stream.events)
 
 
 def test_the_server_stops_with_listeners(module_url: str):
@@ -285,7 +310,7 @@ def test_old_events_go(api: Running):
 
 def test_a_client_that_leaves_is_forgotten(api: Running):
     """At once, and not when there is next something to tell."""
-    feed = api.server._api.service.feed
+    service = api.server._api.service
     with listening(api):
-        assert feed.listeners
-    wait_until(lambda: not feed.listeners, seconds=10)
+        assert service.streams
+    wait_until(lambda: not service.streams, seconds=10)

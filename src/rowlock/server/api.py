@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +30,7 @@ from rowlock.server.body import (
     headers_of,
     read_body,
 )
-from rowlock.server.gate import Openness
+from rowlock.server.gate import Caller, Openness
 from rowlock.server.problems import Complaints, Refusal, refusal_of, unexpected
 from rowlock.server.route import Answer, AnyRoute, Call
 from rowlock.server.router import Router, segments_of
@@ -155,24 +156,29 @@ class Api:
         # Probes are answered all the same: a busy server is alive.
         if self.requests > config.HTTP_REQUESTS_MAX and route.scopes is not None:
             raise Refusal("overloaded", "too many requests at once; come again")
-        client = scope.get("client")
-        caller = await self.service.gate.admit(
-            headers,
-            method=method,
-            address=client[0] if client else "",
-            scopes=route.scopes,
-        )
-        caller.check(route.scopes or frozenset(), route.reach)
+        admit = partial(self._admit, route, scope, headers)
         call: Call[Any, Any] = Call(
             service=self.service,
-            caller=caller,
+            caller=await admit(),
             path=match.values,
             query=_query_of(route, scope),
             body=await _body_of(route, headers, receive),
             request=Request(scope, receive),
+            admit=admit,
         )
         reply = await route.handler(call)
         return _encoded(reply) if isinstance(reply, Answer) else reply
+
+    async def _admit(self, route: AnyRoute, scope: Scope, headers: Headers) -> Caller:
+        client = scope.get("client")
+        caller = await self.service.gate.admit(
+            headers,
+            method=scope["method"],
+            address=client[0] if client else "",
+            scopes=route.scopes,
+        )
+        caller.check(route.scopes or frozenset(), route.reach)
+        return caller
 
 
 def _query_of(route: AnyRoute, scope: Scope) -> Any:

@@ -22,7 +22,7 @@ from starlette.types import Scope as ASGIScope
 
 from rowlock import config, events, job
 from rowlock.clock import from_us
-from rowlock.errors import NotFound, OptionInvalid, StoreUnavailable
+from rowlock.errors import Forbidden, NotFound, OptionInvalid, StoreUnavailable
 from rowlock.events import EventType
 from rowlock.ids import parse_id
 from rowlock.server.feed import Heard
@@ -89,7 +89,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 async def stream_events(call: Call[None, EventQuery]) -> Response:
     service, query = call.service, call.query
-    if service.feed.listeners >= config.HTTP_LISTENERS_MAX:
+    if service.streams >= config.HTTP_LISTENERS_MAX:
         raise Refusal("overloaded", "too many listen already")
     tenant = call.caller.tenant_of(query.tenant)
     place = call.request.headers.get("last-event-id")
@@ -101,25 +101,44 @@ async def stream_events(call: Call[None, EventQuery]) -> Response:
         watched = await service.store.arun(watch_job(id, first_line=first, tenant=tenant))
         if watched is None:
             raise NotFound(f"there is no job {id} (any more)")
-        stream = _watch(service, watched, first, query)
+        stream = _watch(service, watched, first, query, tenant=tenant)
     else:
         stream = _listen(service, query, place, tenant=tenant)
     if call.request.method == "HEAD":
         return Response(media_type=MEDIA_TYPE)
-    return _Stream(stream)
+    return _Stream(service, _while_admitted(call, stream))
 
 
 class _Stream(StreamingResponse):
     """Ends what it streams from as soon as nobody reads it any more."""
 
-    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
+    def __init__(self, service: Service, events: AsyncGenerator[bytes, None]) -> None:
         # Proxies must not gather it.
         super().__init__(events, media_type=MEDIA_TYPE, headers={"x-accel-buffering": "no"})
+        self._service = service
         self._events = events
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        async with aclosing(self._events):
-            await super().__call__(scope, receive, send)
+        self._service.streams += 1
+        try:
+            async with aclosing(self._events):
+                await super().__call__(scope, receive, send)
+        finally:
+            self._service.streams -= 1
+
+
+async def _while_admitted(
+    call: Call[None, EventQuery], events: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    """Nothing is told to somebody whose token was revoked, or has expired, since it began."""
+    async with aclosing(events):
+        async for text in events:
+            try:
+                await call.admit()
+            except (Refusal, Forbidden, StoreUnavailable):
+                # It is on its way: all that can be done is to end it. Who may comes again.
+                return
+            yield text
 
 
 def _fits(query: EventQuery, tenant: str | None, event: events.Event) -> bool:
@@ -180,7 +199,12 @@ def _event_of(heard: Heard) -> Event:
 
 
 async def _watch(
-    service: Service, watched: Watched | None, first: int, query: EventQuery
+    service: Service,
+    watched: Watched | None,
+    first: int,
+    query: EventQuery,
+    *,
+    tenant: str | None,
 ) -> AsyncGenerator[bytes, None]:
     """One job, looked at twice a second until it is gone; the place is the next line's number."""
     assert watched is not None
@@ -203,7 +227,7 @@ async def _watch(
             async with asyncio.timeout(config.EVENTS_SECONDS):
                 await service.stopping.wait()
         try:
-            watched = await service.store.arun(watch_job(id, first_line=first))
+            watched = await service.store.arun(watch_job(id, first_line=first, tenant=tenant))
         except StoreUnavailable:
             # It is looked for again; what happens meanwhile is seen then.
             watched = None

@@ -76,11 +76,6 @@ class Feed:
         self._last: int | None = None
         self._seen: OrderedDict[int | str, None] = OrderedDict()
 
-    @property
-    def listeners(self) -> int:
-        """How many listen just now."""
-        return len(self._listeners)
-
     @contextmanager
     def listening(self, fits: Fits) -> Iterator[Listener]:
         """Listen for as long as the block lasts."""

@@ -30,6 +30,8 @@ class Call(Generic[B, Q]):
     query: Q
     body: B
     request: Request
+    # Asks again whether the caller may, for what goes on; raises as at first.
+    admit: Callable[[], Awaitable[Caller]]
 
     def deed(self, action: str, target: str) -> Deed:
         """A line for the audit."""

@@ -56,6 +56,8 @@ class Service:
         self.roster: Roster = Roster(app.store)
         self.gauges: Gauges = Gauges(app.store)
         self.feed: Feed = Feed(app.store, self.background)
+        # How many streams of events are open.
+        self.streams: int = 0
         # Of runs that were settled here.
         self.ledger: Ledger = Ledger()
         # Of backoffs with jitter.

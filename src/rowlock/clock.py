@@ -24,6 +24,8 @@ from rowlock.errors import OptionInvalid
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+_LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 
 
 class Clock(Protocol):
@@ -73,7 +75,11 @@ def to_us(moment: datetime, *, option: str) -> int:
         raise OptionInvalid(option, f"must be an aware datetime, not {type(moment).__name__}")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise OptionInvalid(option, "must be an aware datetime; give it a time zone, such as UTC")
-    return (moment - EPOCH) // _MICROSECOND
+    microseconds = (moment - EPOCH) // _MICROSECOND
+    # By its offset, a datetime of the last hours of 9999 is one of a year that can't be told.
+    if not _FIRST_US <= microseconds <= _LAST_US:
+        raise OptionInvalid(option, f"must be in the years 1 to 9999 of UTC, not {moment}")
+    return microseconds
 
 
 def duration_us(duration: float | timedelta, *, option: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
 
 import msgspec
@@ -301,6 +301,8 @@ BAD_OPTIONS = [
     ("delay", {"delay": 1, "run_at": datetime(2030, 1, 1, tzinfo=UTC)}),
     ("run_at", {"run_at": datetime(2030, 1, 1)}),  # noqa: DTZ001  # what is refused
     ("run_at", {"run_at": 1_900_000_000}),
+    ("run_at", {"run_at": datetime.max.replace(tzinfo=timezone(timedelta(hours=-14)))}),
+    ("run_at", {"run_at": datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))}),
     ("tags", {"tags": "red"}),
     ("tags", {"tags": [""]}),
     ("tags", {"tags": ["t" * 201]}),
@@ -325,7 +327,9 @@ def test_the_widest_options_are_taken(store: Store):
     name = "n" * 200
     low = enqueue(store, kind=name, queue=name, tenant=name, key=name, priority=-100, delay=0)
     high = enqueue(store, priority=100, max_attempts=1_000_000, delay=3_000_000_000)
+    last = enqueue(store, run_at=datetime.max.replace(tzinfo=UTC))
 
+    assert datetime.max.replace(tzinfo=UTC) == stored(store, last.id).run_at
     assert (-100, name) == (stored(store, low.id).priority, stored(store, low.id).key)
     assert (100, 1_000_000) == (stored(store, high.id).priority, high.max_attempts)
 

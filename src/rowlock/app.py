@@ -219,6 +219,8 @@ class App(WorkerCalls, ScheduleCalls):
             return item
         if not isinstance(item, Mapping) or "kind" not in item:
             raise OptionInvalid("items", "each must be task.job(...), or a dict with a `kind`")
+        if item.get("conn") is not None:
+            raise OptionInvalid("conn", "is not of an item: enqueue_many(items, conn=...) has it")
         chosen = {name: item[name] for name in item if name not in ("kind", "payload")}
         return self._prepare(item["kind"], item.get("payload"), EnqueueOptions(**chosen))  # type: ignore[typeddict-item]  # checked next
 

@@ -238,15 +238,24 @@ class TaskCall(Generic[P]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue a job with these arguments and the options."""
-        return self._task.sender.send([self.job(*args, **kwargs)], conn=self._conn)[0]
+        return self._task.sender.send([self._made(*args, **kwargs)], conn=self._conn)[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """As `enqueue`."""
-        job = self.job(*args, **kwargs)
+        job = self._made(*args, **kwargs)
         return (await self._task.sender.asend([job], conn=self._conn))[0]
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """A job to be enqueued with others by `app.enqueue_many`."""
+        """A job to be enqueued with others by `app.enqueue_many`.
+
+        Raises:
+            OptionInvalid: It was to be on a connection, which is that of the enqueue, and of all.
+        """
+        if self._conn is not None:
+            raise OptionInvalid("conn", "is not of a job: enqueue_many(jobs, conn=...) has it")
+        return self._made(*args, **kwargs)
+
+    def _made(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         payload = self._task.schema.encode(args, kwargs)
         if self._model is None:
             self._model = self._task.prepare(payload, self._chosen)

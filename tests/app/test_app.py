@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import rowlock
-from rowlock import JobState
+from rowlock import JobState, config
 
 
 def test_plain_call_runs_the_function(app):
@@ -157,6 +157,68 @@ def test_enqueue_many_is_all_or_none(app):
         app.enqueue_many([{"kind": "work", "payload": {"number": 1}}, {"kind": "x", "prio": 1}])
 
     assert not app.list().jobs
+
+
+@pytest.mark.parametrize("count", [1, 3, config.COPY_ROWS_MIN + 1])
+def test_the_same_items_again_are_the_same_jobs(app, count):
+    """Whether they still wait or have ended: none is run twice, and none is told to be new."""
+
+    @app.task
+    def work() -> None:
+        runs.append(1)
+
+    runs: list[int] = []
+    items = [work.job() for _ in range(count)]
+    first = app.enqueue_many(items)
+    waiting = app.enqueue_many(items)
+    assert count == app.drain()
+    ended = app.enqueue_many(items)
+
+    assert [(True, False, False)] * count == [
+        (one.created, two.created, three.created)
+        for one, two, three in zip(first, waiting, ended, strict=True)
+    ]
+    assert [job.id for job in first] == [job.id for job in ended]
+    assert {"succeeded"} == {job.state for job in ended}
+    assert 0 == app.drain()
+    assert count == len(runs)
+
+
+def test_an_earlier_lease_does_not_settle_what_was_sent_again(app, clock):
+    """Its row is gone, and so is its token's: the new one's tokens are others."""
+
+    @app.task(keep=0)
+    def work() -> None:
+        raise AssertionError("is claimed by hand")
+
+    item = work.job()
+    app.enqueue_many([item])
+    (late,) = app.store.claim(worker="late", queues=["default"], lease=10)
+    clock.advance(20)
+    (lease,) = app.store.claim(worker="second", queues=["default"], lease=10)
+    app.store.succeed([lease])
+    clock.advance(config.ID_REMEMBERED_SECONDS + 1)
+    app.store.prune()
+    (again,) = app.enqueue_many([item])
+    (third,) = app.store.claim(worker="third", queues=["default"], lease=10)
+
+    assert again.created
+    with pytest.raises(rowlock.LeaseLost):
+        app.store.succeed([late])
+    app.store.succeed([third])
+
+
+def test_a_connection_is_of_the_call(app):
+    """One of an item would be taken for the transaction it is in, and is not."""
+
+    @app.task
+    def work() -> None: ...
+
+    with pytest.raises(rowlock.OptionInvalid, match="conn: is not of a job"):
+        app.enqueue_many([work.using(conn=object()).job()])
+    with pytest.raises(rowlock.OptionInvalid, match="conn: is not of an item"):
+        app.enqueue_many([{"kind": "work", "conn": object()}])
+    assert [] == app.list().jobs
 
 
 def test_strict_app_refuses_unknown_kinds(any_url):

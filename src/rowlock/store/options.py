@@ -26,6 +26,12 @@ def parent_mark(parent: str) -> str:
     return f'"{PARENT}":"{parent}"'
 
 
+class Outing:
+    """Whether an enqueue of a job was tried before; the same object for all copies of the job."""
+
+    is_over: bool = False
+
+
 class NewJob(NamedTuple):
     """A job to enqueue, checked and encoded: what `task.job(...)` makes."""
 
@@ -46,6 +52,17 @@ class NewJob(NamedTuple):
     meta: str | None
     policy: str | None
     is_resend: bool
+    # None: nobody could send it again.
+    outing: Outing | None = None
+
+    def sent(self) -> NewJob:
+        """The same job, on its way: whoever sends it again sends a job that may be there."""
+        if self.outing is None or self.is_resend:
+            return self
+        if self.outing.is_over:
+            return self._replace(is_resend=True)
+        self.outing.is_over = True
+        return self
 
     def row(self) -> tuple[Any, ...]:
         """The values of `NEW_JOB_COLUMNS`."""
@@ -74,10 +91,10 @@ class NewJob(NamedTuple):
     def again(self, payload: str) -> NewJob:
         """A job alike, with another payload; and another id, unless that was asked for."""
         id = self.id if self.is_resend else new_id()
-        return NewJob._make((id, *self[1:_PAYLOAD], payload, *self[_PAYLOAD + 1 :]))
+        return NewJob._make((id, *self[1:_PAYLOAD], payload, *self[_PAYLOAD + 1 : -1], Outing()))
 
 
-NEW_JOB_COLUMNS = NewJob._fields[:-1]
+NEW_JOB_COLUMNS = NewJob._fields[: NewJob._fields.index("is_resend")]
 _COLUMNS = len(NEW_JOB_COLUMNS)
 _PAYLOAD = NEW_JOB_COLUMNS.index("payload")
 _RUN_AT = NEW_JOB_COLUMNS.index("run_at")
@@ -122,6 +139,7 @@ def new_job(
         meta=None if not meta else _meta_of(meta),
         policy=policy.encoded() if isinstance(policy, Policy) else policy,
         is_resend=id is not None,
+        outing=Outing(),
     )
 
 

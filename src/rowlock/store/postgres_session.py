@@ -8,7 +8,7 @@ import psycopg
 
 from rowlock.store import drive
 from rowlock.store.deadline import BoundedAsyncConnection, BoundedConnection
-from rowlock.store.steps import Begin, Commit, Copy, Ring, Rows, Step, Steps
+from rowlock.store.steps import COPIED, Begin, Commit, Copy, Ring, Rows, Step, Steps
 
 if TYPE_CHECKING:
     from rowlock.store.postgres import PostgresEngine
@@ -73,7 +73,7 @@ class Session:
                 with self._connection.cursor().copy(_copy_sql(step, self._engine.schema)) as copy:
                     for row in step.instead.rows:
                         copy.write_row(row)
-                return []
+                return COPIED
             case _:
                 sql, values = self._engine.binder.bind(step, now=self._engine.now())
                 cursor = self._connection.execute(
@@ -140,7 +140,7 @@ class AsyncSession:
                 async with self._connection.cursor().copy(text) as copy:
                     for row in step.instead.rows:
                         await copy.write_row(row)
-                return []
+                return COPIED
             case _:
                 sql, values = self._engine.binder.bind(step, now=self._engine.now())
                 cursor = await self._connection.execute(

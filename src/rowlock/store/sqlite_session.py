@@ -30,7 +30,7 @@ from rowlock.store.sqlite_file import (
     pause_as_writer,
     writer_pause,
 )
-from rowlock.store.steps import Begin, Commit, Copy, Op, Ring, Rows, Step
+from rowlock.store.steps import COPIED, Begin, Commit, Copy, Op, Ring, Rows, Step
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class Session:
             return []
         if isinstance(step, Copy):
             if self._has_copied(step):
-                return []
+                return COPIED
             step = step.instead
         parts, runs = self._binder.bind_rows(step, now=self.now)
         execute = self.connection.execute

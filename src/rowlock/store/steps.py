@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -47,9 +47,13 @@ class Batch:
         return self.alone if self.alone is not None and len(self.rows) == 1 else self.name
 
 
+# What is answered to a copy, which does not tell of each row as a statement does.
+COPIED: Final[Rows] = [()]
+
+
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """New rows of a table, by PostgreSQL's COPY, or in one call of SQLite's.
+    """New rows of a table, by PostgreSQL's COPY, or in one call of SQLite's: `COPIED`.
 
     On callers' connections, and where one of them is there already, by the statement `instead`.
     The columns of a row are those of the batch, of which the table may call some otherwise.

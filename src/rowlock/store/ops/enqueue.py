@@ -8,7 +8,9 @@
 4. The tokens of an id that the caller gave start at the clock: a job that had the id before, and
    was deleted or forgotten, may have runs that go on, and none of them can settle this one.
    (Remembering each deleted id instead would cost a row a delete, and for how long?)
-5. Many jobs in whose way nothing can stand are copied: half the server's work, and their answers
+5. A job that was given before is a resend as well, whoever made its id: the first enqueue may have
+   been committed without an answer, and the job have ended since.
+6. Many jobs in whose way nothing can stand are copied: half the server's work, and their answers
    are made when somebody looks at them.
 """
 
@@ -25,6 +27,7 @@ from rowlock.errors import OptionInvalid, StoreUnavailable
 from rowlock.job import Job, JobRow, JobState, job_of
 from rowlock.store.options import COPIED_COLUMNS, NEW_JOB_COLUMNS, NewJob
 from rowlock.store.steps import (
+    COPIED,
     Batch,
     Begin,
     Copy,
@@ -56,6 +59,7 @@ def enqueue(jobs: Sequence[NewJob], *, tenant: str | None = None) -> Op[Sequence
     if len(jobs) > config.ENQUEUE_MANY_MAX:
         raise OptionInvalid("jobs", f"must be {config.ENQUEUE_MANY_MAX} at most in one call")
     assert tenant is None or all(job.tenant == tenant for job in jobs)
+    jobs = [job.sent() for job in jobs]
     tries = count()
     return writing(
         "enqueue",
@@ -114,9 +118,9 @@ def _copy(jobs: Sequence[NewJob]) -> Steps[Sequence[Job]]:
         due = [now + job.delay if job.run_at is None else max(job.run_at, now) for job in batch]
         rows = [job.row_at(at, now) for job, at in zip(batch, due, strict=True)]
         told = yield Copy("job", COPIED_COLUMNS, Batch("enqueue", NEW_JOB_COLUMNS, rows, _FRESH))
-        # Where a statement was run instead, it says when; a copy says nothing.
-        known = {id: (run_at, created_at) for id, run_at, created_at in told}
-        if told and len(told) < len(batch):
+        # Where a statement was run instead, it says when, of each that was not there yet.
+        known = {} if told == COPIED else {row[0]: (row[1], row[2]) for row in told}
+        if told != COPIED and len(told) < len(batch):
             # It left out one that was enqueued before.
             copied = [job.id for job in jobs[:start]] + list(known)
             yield Statement("withdraw", {"ids": copied})

@@ -108,7 +108,8 @@ class LeaseLost(RowlockError):
 class StoreUnavailable(RowlockError):
     """The database can't be reached or can't take the work now.
 
-    Try again later; an enqueue with an id of your own can be repeated safely.
+    Try again later; an enqueue with an id of your own, or of the same items, can be
+    repeated safely.
     """
 
     code = "store_unavailable"

@@ -282,7 +282,8 @@ class Server:
 
     def _follow(self, number: int, task: Any, payload: dict[str, Any]) -> NewJob:
         job = prepare_follow_up(task, payload)
-        self._link.tell(wire.Followed(number, job))
+        # It goes once, with the success: the worker needs not know whether it was sent before.
+        self._link.tell(wire.Followed(number, job._replace(outing=None)))
         return job
 
     def _tell_settled(self, number: int, run: Run) -> None:

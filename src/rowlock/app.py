@@ -158,14 +158,16 @@ class App(WorkerCalls, ScheduleCalls):
     def send(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
         """Enqueue checked jobs; what tasks use."""
         rings = self._notify_in_transaction
-        answers = self.store.enqueue(jobs, conn=conn, notify_in_transaction=rings)
-        return self._told(jobs, answers, conn)
+        with self._sending(jobs) as marked:
+            answers = self.store.enqueue(marked, conn=conn, notify_in_transaction=rings)
+            return self._told(marked, answers, conn)
 
     async def asend(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
         """As `send`."""
         rings = self._notify_in_transaction
-        answers = await self.store.aenqueue(jobs, conn=conn, notify_in_transaction=rings)
-        return self._told(jobs, answers, conn)
+        with self._sending(jobs) as marked:
+            answers = await self.store.aenqueue(marked, conn=conn, notify_in_transaction=rings)
+            return self._told(marked, answers, conn)
 
     def _told(self, jobs: Sequence[NewJob], answers: Answers, conn: object | None) -> Answers:
         # On a connection of the caller's own nobody knows yet whether they will be there.

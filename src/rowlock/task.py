@@ -6,6 +6,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import datetime
 from typing import (
     Any,
@@ -26,7 +27,7 @@ from rowlock import config
 from rowlock.context import Context
 from rowlock.cron import Cron
 from rowlock.errors import OptionInvalid
-from rowlock.job import Job
+from rowlock.job import Job, Lease
 from rowlock.signature import PayloadSchema
 from rowlock.store import KnownPolicy, NewJob, options
 from rowlock.task_options import Duration, Executor, RetryOption, TaskOptions, task_options
@@ -270,6 +271,22 @@ def prepare_follow_up(task: Any, payload: dict[str, Any]) -> NewJob:
     return sender.follow(task.job(**payload))
 
 
+class Tool(Protocol):
+    """Looks on from around: enters a block around each enqueue and each run."""
+
+    def sending(self, jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
+        """Around an enqueue; the block gets the jobs as they are to be written."""
+        ...
+
+    def running(self, lease: Lease) -> AbstractContextManager[object]:
+        """Around a run of a handler, which may raise."""
+        ...
+
+    def marks(self) -> Mapping[str, object]:
+        """What a job that is made here and now gets in `meta`."""
+        ...
+
+
 class TaskDecorator(Protocol):
     """What `@app.task(...)` returns."""
 
@@ -289,6 +306,7 @@ class Tasks:
     def __init__(self) -> None:
         self._tasks: dict[str, Task[..., Any]] = {}
         self._wraps: list[Wrap] = []
+        self.tools: list[Tool] = []
 
     @overload
     def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
@@ -393,8 +411,14 @@ class Tasks:
             task.function = wrap(task)
 
     def follow(self, job: NewJob) -> NewJob:
-        """A job of `ctx.enqueue_on_success`, as it is to be written; for what marks jobs."""
+        """A job of `ctx.enqueue_on_success`, as it is to be written: marked by the tools."""
+        for tool in self.tools:
+            job = job.marked(tool.marks())
         return job
+
+    def _sending(self, jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
+        """Around an enqueue; the block gets the jobs as the tools want them to be written."""
+        return _blocks(self.tools, jobs) if self.tools else nullcontext(jobs)
 
     def find(self, kind: str) -> Task[..., Any] | None:
         """The task of a kind; None if it is not known here."""
@@ -420,6 +444,15 @@ class Tasks:
 
     def __iter__(self) -> Iterator[Task[..., Any]]:
         return iter(self._tasks.values())
+
+
+@contextmanager
+def _blocks(tools: Sequence[Tool], jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+    with ExitStack() as entered:
+        # The last one is the outermost, as it is around a run.
+        for tool in reversed(tools):
+            jobs = entered.enter_context(tool.sending(jobs))
+        yield jobs
 
 
 def _runnable_alone(task: Task[..., Any]) -> Task[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from sentry_sdk.transport import Transport
 import rowlock
 from rowlock.contrib.sentry import instrument
 from rowlock.contrib.structlog import add_job_fields
+from rowlock.testing import tried
 
 
 class Kept(Transport):
@@ -122,6 +124,26 @@ def test_traces(sentry, any_url):
     assert second["contexts"]["trace"]["span_id"] == third["contexts"]["trace"]["parent_span_id"]
     assert "queue.process" == third["contexts"]["trace"]["op"]
     assert job.id == second["contexts"]["trace"]["data"]["messaging.message.id"]
+
+
+def test_on_trial(sentry, any_url):
+    """Inline jobs of an app that was instrumented before are seen by the test, run, and told."""
+    app, send, fetch = make("sqlite:///never-opened.db")
+    with tried(app, any_url, inline=True) as tested:
+        first = send.enqueue(to="ada")
+
+        async def enqueue() -> rowlock.Job:
+            second = await fetch.aenqueue(url="bob")
+            await app.aclose()
+            return second
+
+        second = asyncio.run(enqueue())
+
+        assert [first.id, second.id] == list(tested.trial.sent)
+        assert {"succeeded"} == {job.state for job in app.list()}
+    assert ["send", "fetch", "send"] == [
+        each["transaction"] for each in sentry.of("transaction") if each["transaction"]
+    ]
 
 
 @pytest.mark.parametrize("mark", ["x", {"sentry-trace": 5, "baggage": "?"}, None])

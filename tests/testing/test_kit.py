@@ -77,18 +77,21 @@ def test_it_is_the_same_app_on_another_database(rowlock_app, rowlock_url):
 
 
 def test_an_app_is_what_it_was_afterwards(sqlite_url):
-    """Its class, its database and its clock; a class of the user's own is one on trial as well."""
+    """Class, database, clock and `state`; a class of the user's own is one on trial as well."""
 
     class Own(rowlock.App):
         def greeting(self) -> str:
             return f"of {type(self).__name__}"
 
-    own = Own("sqlite:///never-opened.db")
+    own = Own("sqlite:///never-opened.db", state="its own")
     store = own.store
     with tried(own, sqlite_url, clock=VirtualClock()) as tested:
+        tested.state = "the test's"
+
         assert ("of Own", True) == (tested.greeting(), isinstance(own, AppUnderTest))
 
     assert (Own, store, "sqlite:///never-opened.db") == (type(own), own.store, own.url)
+    assert "its own" == own.state
     with pytest.raises(RuntimeError, match="rowlock_app"):
         current()
 

@@ -7,53 +7,19 @@ Sentry's are such tools.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
 from rowlock.app import App
-from rowlock.job import Job, Lease
-from rowlock.store import NewJob
-from rowlock.task import Task
+from rowlock.job import Lease
+from rowlock.task import Task, Tool
 from rowlock.worker.report import running_lease
-
-
-class Tool(Protocol):
-    """Enters a block around each enqueue and each run."""
-
-    def sending(self, jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
-        """Around an enqueue; the block gets the jobs as they are to be written."""
-        ...
-
-    def running(self, lease: Lease) -> AbstractContextManager[object]:
-        """Around a run of a handler, which may raise."""
-        ...
-
-    def marks(self) -> Mapping[str, object]:
-        """What a job that is made here and now gets in `meta`."""
-        ...
 
 
 def install(app: App, tool: Tool) -> None:
     """Have a tool look on at all that an app enqueues and runs, from now on."""
-    send, asend, follow = app.send, app.asend, app.follow
-
-    def sent(jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
-        with tool.sending(jobs) as marked:
-            return send(marked, conn=conn)
-
-    async def asent(jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
-        with tool.sending(jobs) as marked:
-            return await asend(marked, conn=conn)
-
-    def followed(job: NewJob) -> NewJob:
-        return follow(job.marked(tool.marks()))
-
-    # On this app alone, so that the others, and those without a tool, are as they were.
-    app.send = sent  # type: ignore[method-assign]
-    app.asend = asent  # type: ignore[method-assign]
-    app.follow = followed  # type: ignore[method-assign]
+    app.tools.append(tool)
     # A handler may call its own task, or another's, as the function that it is.
     inside: ContextVar[Lease | None] = ContextVar("rowlock_inside", default=None)
     app.surround(lambda task: _surrounded(task, tool, inside))

@@ -1,7 +1,7 @@
 """An app on trial: the user's own, on a database and a clock of the test's, for one test.
 
 1. It is the same object, so whatever holds it or its tasks takes part without being told. It has
-   another class for the time of the test, and its own store again afterwards.
+   another class for the time of the test, and its own store and `state` again afterwards.
 2. Inline, what is enqueued is run before the call returns; what handlers enqueue meanwhile is run
    by the same drain, after them.
 """
@@ -103,7 +103,7 @@ def tried(
         clock: None: the app's own.
         inline: Run what is enqueued before the call returns.
     """
-    kind, before = type(app), (app.store, app._url, app._clock)
+    kind, before = type(app), (app.store, app._url, app._clock, app.state)
     # Tasks that the test itself defines are gone with it.
     tasks = dict(app._tasks)
     tested = _on_trial(app, kind)
@@ -119,7 +119,7 @@ def tried(
         if app.store is not before[0]:
             app.close()
         app.__class__ = kind
-        app.store, app._url, app._clock = before
+        app.store, app._url, app._clock, app.state = before
         app._tasks = tasks
 
 

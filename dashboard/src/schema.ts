@@ -1275,6 +1275,7 @@ export interface components {
          * @description How runs ended; each is judged alone.
          */
         Settlements: {
+            /** @description With 10,000 `follow_ups` in all, at most. */
             settlements: (components["schemas"]["Success"] | components["schemas"]["Failure"] | components["schemas"]["Release"] | components["schemas"]["Cancelled"])[];
         };
         /**

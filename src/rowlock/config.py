@@ -291,6 +291,9 @@ HTTP_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 """A batch, or settlements."""
 HTTP_BATCH_MAX: Final = 10_000
 """Jobs, leases or settlements of one request."""
+# A settlement may have a hundred, checked and written with it: all of them no more than a batch.
+HTTP_FOLLOW_UPS_MAX: Final = 10_000
+"""Jobs that follow the settlements of one request, in all."""
 # What real clients send is a tenth of this; a parser must not be fed for ever.
 HTTP_HEADER_BYTES_MAX: Final = 64 * 1024
 """The head of a request."""

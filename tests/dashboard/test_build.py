@@ -106,7 +106,9 @@ def test_files_are_served_packed_and_for_ever(address):
         assert (200, "gzip") == (answer.status_code, answer.headers["content-encoding"])
         assert "immutable" in answer.headers["cache-control"]
     assert plain.content == (BUILT / names[0]).read_bytes()
-    for name in ("assets/../index.html", "assets/nothing.js", "assets/%2e%2e%2fx.js", "assets/.x"):
+    wrong = ["assets/../index.html", "assets/nothing.js", "assets/%2e%2e%2fx.js", "assets/.x"]
+    long = [f"assets/{'x' * 300}.js", f"assets/{'%C3%BC' * 200}.js"]
+    for name in wrong + long:
         assert 404 == httpx.get(f"{address}/{name}", trust_env=False).status_code
 
 

@@ -6,12 +6,14 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import pytest
 
 from rowlock import config
 from rowlock.job import JobState
+from rowlock.server.enqueue import prepare_all
 from tests.server.conftest import make_app
 from tests.server.running import Running
 
@@ -157,6 +159,47 @@ def test_jobs_that_follow_a_success(api):
     assert "settlements[0].follow_ups[0].payload.to" == bad.json()["errors"][0]["field"]
     assert ["settled", "already_settled"] == statuses
     assert 1 == len(api.app.list(kind="send_email"))
+
+
+def test_what_follows_is_bounded(api, monkeypatch):
+    """In all settlements of a call together; beyond, none of them holds."""
+    monkeypatch.setattr(config, "HTTP_FOLLOW_UPS_MAX", 3)
+    api.app.enqueue_many([{"kind": "big"}] * 2)
+    ends = [
+        named(held, outcome="succeeded", follow_ups=[{"kind": "other"}] * 2)
+        for held in lease(api(), limit=2)
+    ]
+    refused = api().post("/v1/leases/settle", json={"settlements": ends})
+    ends[1]["follow_ups"].pop()
+
+    assert (422, "settlements", "must have 3 follow_ups in all, or fewer") == (
+        refused.status_code,
+        *refused.json()["errors"][0].values(),
+    )
+    assert ["settled"] * 2 == settle(api(), *ends)
+    assert 3 == len(api.app.list(kind="other"))
+
+
+def test_others_are_served_while_what_follows_is_checked(api, monkeypatch):
+    """Thousands of jobs take a while: not the time of everybody else."""
+    begun, answered = threading.Event(), threading.Event()
+
+    def slow(*args: Any, **options: Any) -> Any:
+        begun.set()
+        assert answered.wait(10)
+        return prepare_all(*args, **options)
+
+    monkeypatch.setattr("rowlock.server.leases.prepare_all", slow)
+    api.app.enqueue("big")
+    (held,) = lease(api())
+    done = named(held, outcome="succeeded", follow_ups=[{"kind": "other"}])
+    with ThreadPoolExecutor(1) as thread:
+        settling = thread.submit(settle, api("work"), done)
+        assert begun.wait(30)
+        health = api.client().get("/healthz")
+        answered.set()
+
+        assert (200, ["settled"]) == (health.status_code, settling.result())
 
 
 def test_a_tenants_worker_gets_its_jobs(api):

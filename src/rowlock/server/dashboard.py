@@ -29,7 +29,9 @@ _MEDIA_TYPES: Final = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-_FILE: Final = re.compile(r"[\w-]+\.[\w.-]+")
+# No file of ours has a longer name; of a far longer one a file system does not say that it is not
+# there, but that it can't be.
+_FILE: Final = re.compile(r"[\w-]{1,60}\.[\w.-]{1,60}", re.ASCII)
 
 
 def built() -> Traversable:

@@ -6,6 +6,7 @@ or when nobody waits for its answer any more: then what it has leased is given b
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -202,7 +203,12 @@ class Settlements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How runs ended; each is judged alone."""
 
     settlements: Annotated[
-        list[AnySettlement], Meta(min_length=1, max_length=config.HTTP_BATCH_MAX)
+        list[AnySettlement],
+        Meta(
+            min_length=1,
+            max_length=config.HTTP_BATCH_MAX,
+            description=f"With {config.HTTP_FOLLOW_UPS_MAX:,} `follow_ups` in all, at most.",
+        ),
     ]
 
 
@@ -309,10 +315,8 @@ def _held(items: Sequence[Any], *, within: str) -> Iterator[tuple[Any, job.Lease
 
 
 async def settle_leases(call: Call[Settlements, None]) -> Answer:
-    settlements = [
-        Settlement(lease, _outcome_of(each), _follow_ups(call, each, place))
-        for place, (each, lease) in enumerate(_held(call.body.settlements, within="settlements"))
-    ]
+    # Thousands of results and jobs take a while to check, and others are waiting for this loop.
+    settlements = await asyncio.to_thread(_settlements, call)
     op = settle(settlements, chance=call.service.chance, tenant=call.caller.tenant)
     missed = await call.service.store.arun(op)
     call.service.count(missed.ended)
@@ -323,6 +327,19 @@ async def settle_leases(call: Call[Settlements, None]) -> Answer:
         for lease in (settlement.lease for settlement in settlements)
     ]
     return Answer(Settled(settled=len(ends) - len(lost) - len(repeated), leases=ends))
+
+
+def _settlements(call: Call[Settlements, None]) -> list[Settlement]:
+    told = call.body.settlements
+    following = sum(len(each.follow_ups) for each in told if isinstance(each, Success))
+    if following > config.HTTP_FOLLOW_UPS_MAX:
+        problem = f"must have {config.HTTP_FOLLOW_UPS_MAX:,} follow_ups in all, or fewer"
+        bad = FieldProblem("settlements", problem)
+        raise Refusal("option_invalid", f"{bad.field}: {bad.message}", errors=[bad])
+    return [
+        Settlement(lease, _outcome_of(each), _follow_ups(call, each, place))
+        for place, (each, lease) in enumerate(_held(told, within="settlements"))
+    ]
 
 
 def _status(

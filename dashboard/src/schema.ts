@@ -101,7 +101,7 @@ export interface paths {
         };
         /**
          * Why a job is not running
-         * @description Scope: `read`.
+         * @description A token that is bound to a tenant is told of that tenant's jobs alone: how many of them come first, or that none does. Scope: `read`.
          */
         get: operations["explainJob"];
         put?: never;

@@ -120,6 +120,18 @@ def test_why_it_is_not_running(api):
     assert 404 == api().get(f"/v1/jobs/{UNKNOWN}/why").status_code
 
 
+def test_why_is_of_ones_tenant(api):
+    """How many jobs of others come first is not told."""
+    api.app.enqueue_many([{"kind": "big", "tenant": "zoo"}] * 3)
+    job = api.app.enqueue("big", tenant="acme")
+    api.app.store.announce(worker="w", queues=[], kinds=["big"], host="h", pid=1)
+    bound = api("read", tenant="acme").get(f"/v1/jobs/{job.id}/why").json()
+    free = api("read").get(f"/v1/jobs/{job.id}/why").json()
+
+    assert ("next", None) == (bound["code"], bound["ahead"])
+    assert ("behind", {"value": 3, "exact": True}) == (free["code"], free["ahead"])
+
+
 def test_the_log(api):
     """Line by line, with times; a job that is not there has none."""
     lease = started(api)

@@ -23,7 +23,7 @@ from rowlock.store.ops.schedule import (
 from rowlock.store.ops.settle import Settlement, settle
 from rowlock.store.ops.stats import tenant_stats
 from rowlock.store.ops.why import why
-from tests.store.jobs import made, one_in_each_state, put_in_state, start, state_of, stored
+from tests.store.jobs import enqueue, made, one_in_each_state, put_in_state, start, state_of, stored
 
 CHANCE = random.Random(1)
 
@@ -52,6 +52,26 @@ def test_ones_own_job_is(store):
     assert JobState.READY is store.run(retry(ids[JobState.DEAD], tenant="acme")).state
     store.run(delete(ids[JobState.SUCCEEDED], tenant="acme"))
     assert None is state_of(store, ids[JobState.SUCCEEDED])
+
+
+def test_nobody_is_told_of_the_jobs_of_others(store):
+    """`why` counts one's own: as if there were no others."""
+    store.announce(worker="w", queues=[], kinds=[], host="h", pid=1)
+    for tenant in ("zoo", None, "acme"):
+        enqueue(store, tenant=tenant)
+        enqueue(store, tenant=tenant, priority=5)
+    last = [enqueue(store, tenant=tenant).id for tenant in ("zoo", "acme")]
+    alone = enqueue(store, tenant="lone", priority=-5).id
+    theirs = [store.run(why(id, tenant=of)) for id, of in zip(last, ("zoo", "acme"), strict=True)]
+    next_one = store.run(why(alone, tenant="lone"))
+
+    assert [Count(2)] * 2 == [told.ahead for told in theirs]
+    assert {"jobs of its tenant are before it: 1 of a higher priority and 1 earlier"} == {
+        told.text for told in theirs
+    }
+    assert ("next", None) == (next_one.code, next_one.ahead)
+    assert next_one.text.startswith("nothing: it is next of its tenant, ready since ")
+    assert Count(8) == store.run(why(alone)).ahead
 
 
 def test_an_id_of_another_is_refused_as_a_whole(store):

@@ -301,6 +301,8 @@ ROUTES: list[AnyRoute] = [
         path="/v1/jobs/{id}/why",
         operation="explainJob",
         summary="Why a job is not running",
+        description="A token that is bound to a tenant is told of that tenant's jobs alone: how "
+        "many of them come first, or that none does.",
         handler=explain_job,
         scopes=scopes(Scope.READ),
         answers={200: Reason},

@@ -2,7 +2,7 @@
 
 A paused queue comes before the time: that passes by itself. Only live workers count, those that
 were heard of lately. What is before a job in its queue is counted for the kinds that are run at
-all: jobs that nobody takes are in nobody's way.
+all: jobs that nobody takes are in nobody's way. Who is bound to a tenant is told of its jobs only.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def why(id: str, *, tenant: str | None = None) -> Op[Why]:
             return _why(job, WhyCode.PAUSED, f"its queue {job.queue!r} is paused")
         if job.state is not JobState.READY:
             return _early(job)
-        return (yield from _waiting(job, row))
+        return (yield from _waiting(job, row, tenant))
 
     return reading("why", steps)
 
@@ -105,7 +105,7 @@ class _Server(NamedTuple):
         return not self.queues or queue in self.queues
 
 
-def _waiting(job: Job, row: JobRow) -> Steps[Why]:
+def _waiting(job: Job, row: JobRow, tenant: str | None) -> Steps[Why]:
     """It is ready: is there somebody who takes it, and what comes first?"""
     workers = yield Statement("workers")
     now: int = (yield Statement("clock"))[0][0]
@@ -118,11 +118,11 @@ def _waiting(job: Job, row: JobRow) -> Steps[Why]:
     lanes = yield Statement("all_lanes", {"queues": [job.queue]})
     run = [lane for lane in lanes if any(server.knows(lane[2]) for server in serving)]
     higher = yield from _count(
-        [(*lane[:3], now + 1, _FIRST_ID) for lane in run if lane[1] < row.rank]
+        [(*lane[:3], now + 1, _FIRST_ID) for lane in run if lane[1] < row.rank], tenant=tenant
     )
     same = [(*lane[:3], row.run_at, row.id) for lane in run if lane[1] == row.rank]
-    earlier = yield from _count(same)
-    return _in_line(job, higher, earlier)
+    earlier = yield from _count(same, tenant=tenant)
+    return _in_line(job, higher, earlier, is_bound=tenant is not None)
 
 
 def _alive(workers: Rows, *, now: int) -> Iterable[_Server]:
@@ -149,23 +149,28 @@ def _with_nearest(told: Why, name: str, known: Iterable[str]) -> Why:
     return msgspec.structs.replace(told, text=told.text + hint, nearest=nearest)
 
 
-def _count(places: list[Row]) -> Steps[Count]:
-    """How many jobs come before these places in their lanes, up to the bound."""
+def _count(places: list[Row], *, tenant: str | None) -> Steps[Count]:
+    """How many jobs, of a tenant or of all, come before these places in their lanes, bounded."""
     total, most = 0, config.COUNT_EXACT_MAX
+    values: dict[str, object] = {"cap": most + 1}
+    name = "count_before"
+    if tenant is not None:
+        name, values["tenant"] = "count_before_tenant", tenant
     columns = ("queue", "rank", "kind", "run_at", "id")
     for start in range(0, len(places), _LANES):
         batch = places[start : start + _LANES]
-        counted = yield Batch("count_before", columns, batch, {"cap": most + 1})
+        counted = yield Batch(name, columns, batch, values)
         total += sum(row[0] for row in counted)
         if total > most:
             return Count(most, exact=False)
     return Count(total)
 
 
-def _in_line(job: Job, higher: Count, earlier: Count) -> Why:
+def _in_line(job: Job, higher: Count, earlier: Count, *, is_bound: bool) -> Why:
     total = higher.value + earlier.value
+    whose = " of its tenant" if is_bound else ""
     if not total:
-        text = f"nothing: it is next, ready since {_shown(job.run_at)}"
+        text = f"nothing: it is next{whose}, ready since {_shown(job.run_at)}"
         told = _why(job, WhyCode.NEXT, text)
         return msgspec.structs.replace(told, since=job.run_at)
     is_exact = higher.exact and earlier.exact and total <= config.COUNT_EXACT_MAX
@@ -174,7 +179,7 @@ def _in_line(job: Job, higher: Count, earlier: Count) -> Why:
         for count, what in ((higher, "of a higher priority"), (earlier, "earlier"))
         if count.value
     ]
-    text = f"jobs are before it: {' and '.join(parts)}"
+    text = f"jobs{whose} are before it: {' and '.join(parts)}"
     ahead = Count(min(total, config.COUNT_EXACT_MAX), exact=is_exact)
     told = _why(job, WhyCode.BEHIND, text)
     return msgspec.structs.replace(told, since=job.run_at, ahead=ahead)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -150,6 +152,35 @@ def test_errors_inside_the_app_are_not_hidden(tmp_path, monkeypatch, text, error
     assert (1, "") == (done.exit_code, done.stdout)
     assert f"Error: rowlock_broken_app:app can't be loaded: {error}" in done.stderr
     assert {str(tmp_path / "rowlock_broken_app.py")} == set(files)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["jobs", "list"], "No space left on device"),
+        (["enqueue", "work", "--many", "/proc/self/mem"], "Input/output error"),
+    ],
+)
+def test_trouble_with_files_is_told(sqlite_url, words, problem):
+    """A full disk, a file that can't be read: one line on stderr, and exit code 1."""
+    command = [sys.executable, "-m", "rowlock.cli", "--database-url", sqlite_url, *words]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, text=True)
+
+    assert (1, 1) == (done.returncode, len(done.stderr.splitlines()))
+    assert done.stderr.startswith("error: OSError: ")
+    assert problem in done.stderr
+
+
+def test_who_reads_no_more_is_not_told(sqlite_url):
+    """`rowlock jobs list | head` ends in silence."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command = [sys.executable, "-m", "rowlock.cli", "--database-url", sqlite_url, "jobs", "list"]
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, check=False)
+    os.close(theirs)
+
+    assert (1, b"") == (done.returncode, done.stderr)
 
 
 def test_help_loads_no_driver():

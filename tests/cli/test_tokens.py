@@ -54,6 +54,16 @@ def test_a_token_is_revoked(run, app):
     assert ["token.revoke", "token.create"] == actions
 
 
+def test_an_unknown_token_keeps_no_other_from_being_revoked(run, app):
+    """A mistake in a list of leaked tokens must not leave the rest of them good."""
+    texts = [run("tokens", "create", "shop", "--scope", "read").stdout.strip() for _ in range(2)]
+    first, second = [text.split("_")[1] for text in texts]
+    done = run("tokens", "revoke", first, "nobody", second)
+
+    assert (3, f"revoked {first}\nrevoked {second}\n") == (done.exit_code, done.stdout)
+    assert [None, None] == [found(app, text) for text in texts]
+
+
 def test_a_scope_is_needed(run):
     """And a known one."""
     assert 2 == run("tokens", "create", "shop").exit_code

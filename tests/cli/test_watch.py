@@ -49,8 +49,20 @@ def test_pause_and_resume(app, run):
     assert "paused a\npaused b\n" == paused.stdout
     assert {"a": True, "b": True} == before
     assert {"a": False, "b": True} == after
-    assert 4 == run("queues", "pause", "").exit_code
     assert 2 == run("queues", "pause").exit_code
+
+
+def test_a_bad_queue_stops_nothing(app, run):
+    """The others are paused and resumed all the same; then the first failure is the exit code."""
+    paused = run("queues", "pause", "a", "", "b")
+    before = {queue.queue: queue.is_paused for queue in app.stats()}
+    resumed = run("queues", "resume", "", "b")
+    after = {queue.queue: queue.is_paused for queue in app.stats()}
+
+    assert (4, "paused a\npaused b\n") == (paused.exit_code, paused.stdout)
+    assert (4, "resumed b\n") == (resumed.exit_code, resumed.stdout)
+    assert {"a": True, "b": True} == before
+    assert {"a": True, "b": False} == after
 
 
 def test_stats(filled, run):
@@ -106,6 +118,13 @@ def test_top_once(filled, run):
         document["workers"][0]["id"],
         document["running"][0]["kind"],
     )
+
+
+def test_tops_interval_is_bounded(run):
+    """A thread can't wait for centuries: that is a usage error."""
+    done = run("top", "--interval", "9223372037")
+
+    assert (2, True) == (done.exit_code, "a day or less" in done.stderr)
 
 
 def test_top_goes_on_in_a_pipe(sqlite_url):

@@ -6,6 +6,7 @@ nothing but click and this one at its top; what it works with, it imports when i
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 from dataclasses import dataclass
@@ -220,6 +221,14 @@ class LazyGroup(click.Group):
 
             show.complain(error)
             ctx.exit(exit_code(error))
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # Whoever read has seen enough: click ends it in silence.
+            from rowlock.cli import show
+
+            show.complain(f"{type(error).__name__}: {error}")
+            show.give_up_output()
+            ctx.exit(EXIT_FAILED)
 
 
 @click.group(

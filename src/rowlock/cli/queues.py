@@ -9,6 +9,7 @@ import click
 
 from rowlock.cli import Target, show
 from rowlock.cli.choose import json_option
+from rowlock.cli.jobs import each
 
 if TYPE_CHECKING:
     from rowlock.job import QueueStats
@@ -66,7 +67,7 @@ def pause(target: Target, *, names: tuple[str, ...]) -> None:
     Enqueues go on, and what runs already runs to its end.
     """
     with target.open_app() as app:
-        _each(names, app.pause, done="paused")
+        each(names, _told(app.pause, done="paused"))
 
 
 @queues.command()
@@ -75,10 +76,12 @@ def pause(target: Target, *, names: tuple[str, ...]) -> None:
 def resume(target: Target, *, names: tuple[str, ...]) -> None:
     """Claim from paused queues again."""
     with target.open_app() as app:
-        _each(names, app.resume, done="resumed")
+        each(names, _told(app.resume, done="resumed"))
 
 
-def _each(names: Sequence[str], act: Callable[[str], None], *, done: str) -> None:
-    for name in names:
+def _told(act: Callable[[str], None], *, done: str) -> Callable[[str], None]:
+    def act_and_tell(name: str) -> None:
         act(name)
         click.echo(f"{done} {show.escaped(name)}")
+
+    return act_and_tell

@@ -386,6 +386,19 @@ def fail(problem: object, *, exit_code: int) -> NoReturn:
     raise click.exceptions.Exit(exit_code)
 
 
+def give_up_output() -> None:
+    """Throw away what stdout can't take: else the interpreter tries again, and complains, at exit.
+
+    Only if it can't; that it could not is told already.
+    """
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def job_document(job: Any) -> dict[str, object]:
     """A job as JSON: its fields by their names, times as ISO 8601."""
     fields = {name: getattr(job, name) for name in job.__struct_fields__}

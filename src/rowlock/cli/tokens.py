@@ -8,6 +8,7 @@ import click
 
 from rowlock.cli import Target, show
 from rowlock.cli.choose import json_option, seconds
+from rowlock.cli.jobs import each
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -90,9 +91,12 @@ def revoke(target: Target, *, ids: tuple[str, ...]) -> None:
     from rowlock.store.ops.tokens import revoke_token
 
     with target.open_app() as app:
-        for id in ids:
+
+        def act(id: str) -> None:
             app.store.run(audited(revoke_token(id), Deed(_actor(None), "token.revoke", id)))
             click.echo(f"revoked {show.escaped(id)}")
+
+        each(ids, act)
 
 
 def _actor(tenant: str | None) -> Actor:

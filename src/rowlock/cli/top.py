@@ -28,6 +28,8 @@ RUNNING_MAX: Final = 10
 # Of so many running jobs, the newest, those that run longest are shown.
 LOOKED_AT_MAX: Final = 100
 INTERVAL_SECONDS_MIN: Final = 0.1
+# A thread can't wait for some thousand years; nobody looks at a screen for a day.
+INTERVAL_SECONDS_MAX: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Frame:
     default=1.0,
     show_default=True,
     metavar="DURATION",
-    help="From one frame to the next.",
+    help="From one frame to the next, a day at most.",
 )
 @json_option("a line for each frame")
 @click.pass_obj
@@ -60,6 +62,8 @@ def top(target: Target, *, once: bool, interval: float, as_json: bool) -> None:
     On a terminal the frame is refreshed; in a pipe frames follow each other. Of more than ten
     queues, those with most to do are shown; the sums are of all.
     """
+    if interval > INTERVAL_SECONDS_MAX:
+        raise click.BadParameter("must be a day or less", param_hint="--interval")
     pause = max(interval, INTERVAL_SECONDS_MIN)
     over = threading.Event()
 

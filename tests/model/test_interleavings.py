@@ -33,6 +33,7 @@ LEASE_SECONDS = 30
 STEPS_MAX = 30
 BEFORE_COMMIT = 1_000
 SECOND = 1_000_000
+GIVEN_UP = Failed("Error", "boom", permanent=True)
 
 
 @dataclass
@@ -347,6 +348,23 @@ def retry_and_retry(bench: Bench, store: Store) -> Scene:
     return Scene(manage.retry(job.id), manage.retry(job.id), agree)
 
 
+def retry_and_settle(ending: Ending, end: JobState) -> Callable[[Bench, Store], Scene]:
+    def scene(bench: Bench, store: Store) -> Scene:
+        """A running job is retried while its run ends: it is there all the time."""
+        lease = started(store)
+
+        def is_known(outcome: Outcome) -> bool:
+            return outcome.is_ok or isinstance(outcome.error, InvalidTransition)
+
+        def agree(one: Outcome, other: Outcome) -> bool:
+            state = JobState.READY if one.is_ok else end
+            return is_applied(other) and is_known(one) and state_of(store, lease.id) is state
+
+        return Scene(manage.retry(lease.id), settling(lease, ending), agree, is_known)
+
+    return scene
+
+
 def prune_and_retry(bench: Bench, store: Store) -> Scene:
     """A dead job is retried while its retention ends."""
     job = dead(store, policy=Policy(keep_dead=SECOND))
@@ -421,6 +439,8 @@ SCENES: dict[str, Callable[[Bench, Store], Scene]] = {
     "retry || key": retry_and_enqueue(bulk=False),
     "retry all || key": retry_and_enqueue(bulk=True),
     "retry || retry": retry_and_retry,
+    "retry || fail for good": retry_and_settle(GIVEN_UP, JobState.DEAD),
+    "retry || succeed": retry_and_settle(Succeeded(), JobState.SUCCEEDED),
     "prune || retry": prune_and_retry,
     "delete || claim": delete_and_claim,
     "delete || succeed": delete_and_succeed,

@@ -164,23 +164,29 @@ def retry(id: str, *, payload: str | None = None, tenant: str | None = None) -> 
 
     def steps() -> Steps[Job]:
         yield Begin()
-        ended = yield Statement("lock_finished", {"ids": [id]})
-        if not ended:
+        for _ in range(_LOOKS):
+            ended = yield Statement("lock_finished", {"ids": [id]})
+            if ended:
+                job = JobRow._make(ended[0][:-1])
+                _check_seen(job, tenant)
+                return (yield from _revive(job, payload))
             yield from _refuse_live(id, tenant)
-            raise _unknown(id)
-        job = JobRow._make(ended[0][:-1])
-        _check_seen(job, tenant)
-        if job.state == JobState.SUCCEEDED:
-            raise InvalidTransition(id, "succeeded; only dead and cancelled jobs can be retried")
-        revived = yield Batch("revive", ("id", "payload"), [(id, payload)])
-        if not revived:
-            raise InvalidTransition(id, "its key is in flight again, by another job")
-        yield Statement("forget", {"ids": [id]})
-        yield Ring(frozenset({revived[0][1]}))
-        row = (yield Statement("get", {"ids": [id]}))[0]
-        return job_of(JobRow._make(row[:-1]), now=row[-1])
+        raise _unknown(id)
 
     return writing("retry", steps)
+
+
+def _revive(job: JobRow, payload: str | None) -> Steps[Job]:
+    """Take a finished job back that this transaction has locked."""
+    if job.state == JobState.SUCCEEDED:
+        raise InvalidTransition(job.id, "succeeded; only dead and cancelled jobs can be retried")
+    revived = yield Batch("revive", ("id", "payload"), [(job.id, payload)])
+    if not revived:
+        raise InvalidTransition(job.id, "its key is in flight again, by another job")
+    yield Statement("forget", {"ids": [job.id]})
+    yield Ring(frozenset({revived[0][1]}))
+    row = (yield Statement("get", {"ids": [job.id]}))[0]
+    return job_of(JobRow._make(row[:-1]), now=row[-1])
 
 
 def _refuse_live(id: str, tenant: str | None) -> Steps[None]:

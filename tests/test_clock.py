@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, date, datetime, timedelta, timezone
+from itertools import islice
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowlock.clock import ManualClock, SystemClock, duration_us, from_us, maybe_from_us, to_us
-from rowlock.config import DURATION_SECONDS_MAX
+from rowlock.clock import (
+    ManualClock,
+    SystemClock,
+    duration_us,
+    from_us,
+    maybe_from_us,
+    pauses,
+    to_us,
+)
+from rowlock.config import DURATION_SECONDS_MAX, WAIT_SECONDS, WAIT_SECONDS_MAX
 from rowlock.errors import OptionInvalid
 
 AWARE = st.datetimes(timezones=st.just(UTC))
@@ -115,3 +124,16 @@ def test_bad_durations_are_refused(duration):
         duration_us(duration, option="delay")
 
     assert "delay" == caught.value.option
+
+
+def test_no_time_is_time_for_one_look():
+    """A timeout of nothing looks once, and does not wait."""
+    assert [0.0] == list(pauses(0))
+
+
+def test_pauses_grow_to_a_bound():
+    """Whoever waits without an end looks ever less often, but often enough."""
+    found = list(islice(pauses(None), 20))
+
+    assert sorted(found) == found
+    assert (WAIT_SECONDS, WAIT_SECONDS_MAX) == (found[0], found[-1])

@@ -97,14 +97,12 @@ def duration_us(duration: float | timedelta, *, option: str) -> int:
 
 
 def pauses(timeout: float | timedelta | None) -> Iterator[float]:
-    """How long to wait before each next look; ends when the time is over."""
-    end = None
+    """How long to wait after each look; the last one comes when the time is over."""
+    end = math.inf
     if timeout is not None:
         end = time.monotonic() + duration_us(timeout, option="timeout") / SECOND_US
     pause = WAIT_SECONDS
-    while True:
-        left = pause if end is None else end - time.monotonic()
-        yield max(0.0, min(pause, left))
-        if end is not None and time.monotonic() >= end:
-            return
+    while (left := end - time.monotonic()) > 0:
+        yield min(pause, left)
         pause = min(pause * 1.5, WAIT_SECONDS_MAX)
+    yield 0.0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 import uuid
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -341,6 +343,31 @@ def test_wait_gives_up(app):
         app.wait(job.id, timeout=0.05)
     with pytest.raises(rowlock.NotFound):
         app.wait(uuid.uuid4(), timeout=5)
+
+
+def test_wait_looks_once_more_when_its_time_is_over(app, monkeypatch):
+    """A job that ends in the last pause is finished in time, in both colours."""
+    first, second = app.enqueue("any"), app.enqueue("any")
+
+    def sleep(seconds: float) -> None:
+        app.cancel(first.id)
+        time.sleep(0.2)
+
+    async def asleep(seconds: float) -> None:
+        await app.acancel(second.id)
+        await asyncio.sleep(0.2)
+
+    async def awaited() -> rowlock.Job:
+        try:
+            return await app.await_(second.id, timeout=0.1)
+        finally:
+            await app.aclose()
+
+    monkeypatch.setattr("rowlock.app.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("rowlock.app.asyncio", SimpleNamespace(sleep=asleep))
+
+    assert JobState.CANCELLED == app.wait(first.id, timeout=0.1).state
+    assert JobState.CANCELLED == asyncio.run(awaited()).state
 
 
 def test_retry_with_another_payload(app):

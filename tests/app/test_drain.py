@@ -13,6 +13,7 @@ from rowlock import JobState, config
 from rowlock.job import Beat, Lease
 from rowlock.lifecycle import Released
 from rowlock.store import Settlement
+from rowlock.store.ops.related import related
 from rowlock.worker.drain import Drain
 
 
@@ -295,6 +296,28 @@ def test_follow_ups_appear_only_on_success(app, succeeds):
     children = sorted((job.payload["number"], job.priority) for job in app.list(kind="child"))
 
     assert ([(1, 0), (2, 3)] if succeeds else []) == children
+
+
+def test_a_parent_deeper_in_meta_is_the_users_own(any_url):
+    """A follow-up is linked to its parent, whatever its `meta` holds below the top."""
+    with rowlock.App(any_url) as app:
+
+        @app.task
+        def child() -> None: ...
+
+        @app.task
+        def parent(ctx: rowlock.Context) -> None:
+            inner = {"parent": ctx.job.id}
+            ctx.enqueue_on_success(child.using(tags=["followed"], meta={"a": inner}))
+            ctx.enqueue_on_success(child.using(tags=["own"], meta={"parent": "x", "a": inner}))
+
+        job = run(app, parent)
+        (followed,), (own,) = app.list(tag="followed"), app.list(tag="own")
+        found = app.store.run(related(job)).follow_ups
+
+    assert {"parent": job.id, "a": {"parent": job.id}} == followed.meta
+    assert {"parent": "x", "a": {"parent": job.id}} == own.meta
+    assert [followed.id] == [each.id for each in found]
 
 
 def test_bad_follow_up_fails_the_handler(app):

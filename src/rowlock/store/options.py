@@ -72,7 +72,7 @@ class NewJob(NamedTuple):
         """The same job, with its parent's id in `meta`; one that the user put there stays."""
         if self.meta is None or self.meta == "{}":
             return self._replace(meta=f"{{{parent_mark(parent)}}}")
-        if f'"{PARENT}":' in self.meta:
+        if f'"{PARENT}":' in self.meta and PARENT in codec.decode(self.meta):
             return self
         return self._replace(meta=f"{{{parent_mark(parent)},{self.meta[1:]}")
 

@@ -68,7 +68,9 @@ def _follow_ups(job: Job) -> Steps[list[Job]]:
     }
     rows = yield Statement("follow_ups", values)
     found = [job_of(JobRow._make(row[:-1]), now=row[-1]) for row in rows]
-    return sorted(found, key=lambda each: each.id)
+    # The statement looks for text, which may also stand deeper in what the user put there.
+    following = [each for each in found if each.meta.get(PARENT) == job.id]
+    return sorted(following, key=lambda each: each.id)
 
 
 def _id_of(moment: datetime) -> str:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Literal, Self, Unpack, cast
 from uuid import UUID
 
 from rowlock import codec, config
@@ -224,20 +224,22 @@ class App(WorkerCalls, ScheduleCalls):
         if item.get("conn") is not None:
             raise OptionInvalid("conn", "is not of an item: enqueue_many(items, conn=...) has it")
         chosen = {name: item[name] for name in item if name not in ("kind", "payload")}
-        return self._prepare(item["kind"], item.get("payload"), EnqueueOptions(**chosen))  # type: ignore[typeddict-item]  # checked next
+        return self._prepare(item["kind"], item.get("payload"), cast("EnqueueOptions", chosen))
 
     def _prepare(
         self, kind: str, payload: Mapping[str, object] | None, chosen: EnqueueOptions
     ) -> NewJob:
         options.refuse_unknown(chosen, EnqueueOptions.__annotations__)
+        options.text(kind, option="kind")
+        fields: Mapping[str, object] = {} if payload is None else payload
         task = self.find(kind)
         if task is not None:
-            return task.prepare(task.schema.validate(payload or {}), chosen)
+            return task.prepare(task.schema.validate(fields), chosen)
         if self.is_strict:
             raise OptionInvalid(
                 "kind", f"no task of this strict app is named {kind!r}{self.nearest(kind)}"
             )
-        return self._prepare_unknown(kind, payload or {}, chosen)
+        return self._prepare_unknown(kind, fields, chosen)
 
     def _prepare_unknown(
         self, kind: str, payload: Mapping[str, object], chosen: EnqueueOptions

@@ -20,7 +20,7 @@ from rowlock.config import (
     WAIT_SECONDS,
     WAIT_SECONDS_MAX,
 )
-from rowlock.errors import OptionInvalid
+from rowlock.errors import OptionInvalid, shown
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -85,10 +85,11 @@ def to_us(moment: datetime, *, option: str) -> int:
 def duration_us(duration: float | timedelta, *, option: str) -> int:
     """Microseconds of a duration in seconds or as a timedelta; negative ones are refused."""
     if isinstance(duration, bool) or not isinstance(duration, int | float | timedelta):
-        raise OptionInvalid(option, f"must be seconds or a timedelta, not {duration!r}")
+        raise OptionInvalid(option, f"must be seconds or a timedelta, not {shown(duration)}")
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if not 0 <= seconds < math.inf:
-        raise OptionInvalid(option, f"must be a finite number of seconds, 0 or more, not {seconds}")
+        problem = f"must be a finite number of seconds, 0 or more, not {shown(seconds)}"
+        raise OptionInvalid(option, problem)
     if seconds > DURATION_SECONDS_MAX:
         raise OptionInvalid(option, "must be a hundred years or less (it is taken in seconds)")
     if isinstance(duration, timedelta):

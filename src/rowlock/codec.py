@@ -57,12 +57,24 @@ def encode_fields(kind: str, fields: Mapping[str, object]) -> tuple[str, bool]:
     """Like `encode_payload`, and tell whether the text reads back equal to `fields`."""
     try:
         return _encoded(
-            fields if type(fields) is dict else dict(fields),
+            fields if type(fields) is dict else fields_of(kind, fields),
             encode=_encode_exchange,
             bytes_max=PAYLOAD_BYTES_MAX,
         )
     except _RefusedError as refused:
         raise PayloadInvalid(kind, refused.errors) from None
+
+
+def fields_of(kind: str, payload: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of a payload by their names.
+
+    Raises:
+        PayloadInvalid: it is no mapping.
+    """
+    if not isinstance(payload, Mapping):
+        problem = f"must be a mapping of names to values, not {type(payload).__name__}"
+        raise PayloadInvalid(kind, [FieldError("payload", problem)])
+    return dict(payload)
 
 
 def encode_json(value: object, *, what: str, bytes_max: int) -> str:
@@ -176,6 +188,11 @@ def join_path(path: str, step: str | int) -> str:
     if not path:
         return name
     return f"{path}.{name}" if name.isidentifier() else f'{path}["{name}"]'
+
+
+def key_name(key: object) -> str:
+    """Return the name of a key in messages, whatever it is."""
+    return key if type(key) is str else _key_text(key) or _safely(str, key)
 
 
 def to_exchange(value: object) -> object:
@@ -313,7 +330,7 @@ def _problems(value: object) -> Iterator[_Found]:
 
 
 def _values_of(node: dict[Any, object], path: _Path) -> Iterator[_Part]:
-    return ((value, (path, _key_name(key))) for key, value in node.items())
+    return ((value, (path, key_name(key))) for key, value in node.items())
 
 
 def _items_of(node: list[object], path: _Path) -> Iterator[_Part]:
@@ -378,17 +395,13 @@ def _key_problems(node: dict[Any, object], path: _Path) -> Iterator[_Found]:
     for key in node:
         text = key if type(key) is str else _key_text(key)
         if text is None:
-            yield (path, _key_name(key)), f"{type(key).__qualname__} can't be a key in JSON"
+            yield (path, key_name(key)), f"{type(key).__qualname__} can't be a key in JSON"
         elif text in seen:
             yield (path, text), "two keys are the same text in JSON"
         elif problem := _text_problem(text):
             yield (path, text), f"its key {problem}"
         else:
             seen.add(text)
-
-
-def _key_name(key: object) -> str:
-    return key if type(key) is str else _key_text(key) or _safely(str, key)
 
 
 def _key_text(key: object) -> str | None:

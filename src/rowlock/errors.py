@@ -145,3 +145,11 @@ class Forbidden(RowlockError):
     def __init__(self, message: str, *, by_database: bool = False) -> None:
         super().__init__(message)
         self.by_database = by_database
+
+
+def shown(value: object) -> str:
+    """A value of the user's as a message shows it; one that has no text, by its type."""
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001  # an integer of 5,000 digits, or its own code
+        return f"an unprintable {type(value).__name__}"

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable
 
-from rowlock.errors import OptionInvalid
+from rowlock.errors import OptionInvalid, shown
 
 _SEQUENCE_MAX = 0xFFF
 # Of 16 random digits the first becomes one of four, which say what kind of UUID it is.
@@ -76,7 +76,7 @@ def parse_id(value: str | uuid.UUID, *, option: str = "id") -> str:
     try:
         return str(uuid.UUID(value))
     except (ValueError, AttributeError, TypeError):
-        raise OptionInvalid(option, f"must be a UUID, not {value!r}") from None
+        raise OptionInvalid(option, f"must be a UUID, not {shown(value)}") from None
 
 
 def id_at(millisecond: int) -> str:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from rowlock import codec, config
 from rowlock.clock import from_us, maybe_from_us
+from rowlock.errors import OptionInvalid, shown
 from rowlock.ids import parse_id
 
 T = TypeVar("T")
@@ -44,6 +45,8 @@ class JobState(StrEnum):
 
 TERMINAL_STATES = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED})
 KEY_HELD_WHILE_KEPT = -1
+# What the column of either store holds.
+_TOKEN_MAX: Final = 2**63 - 1
 
 
 class JobError(msgspec.Struct, frozen=True, rename={"time_us": "at"}):
@@ -311,6 +314,10 @@ class Lease:
 
     def __init__(self, *, id: str, token: int, worker: str = "") -> None:
         self.id = parse_id(id)
+        is_number = isinstance(token, int) and not isinstance(token, bool)
+        if not is_number or not 0 <= token <= _TOKEN_MAX:
+            problem = f"must be a whole number from 0 to {_TOKEN_MAX}, not {shown(token)}"
+            raise OptionInvalid("token", problem)
         self.token = token
         self.worker = worker
         self.row: JobRow | None = None

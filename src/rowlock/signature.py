@@ -71,7 +71,7 @@ class PayloadSchema:
         Raises:
             PayloadInvalid: naming every missing, unexpected, ill-typed or unstorable field.
         """
-        return self._encode(dict(payload), ())
+        return self._encode(codec.fields_of(self.kind, payload), ())
 
     def arguments(self, payload_text: str) -> dict[str, Any]:
         """Return the handler's keyword arguments, typed, from a stored payload.
@@ -203,20 +203,20 @@ class PayloadSchema:
                 yield from _value_errors(fields[name], hint, name, is_storable=is_storable)
             elif name in shape.required:
                 yield FieldError(name, "required")
-        for name, value in fields.items():
-            if name in shape.hints:
+        for key, value in fields.items():
+            if key in shape.hints:
                 continue
+            name = codec.key_name(key)
             if shape.takes_extra and name != shape.context_parameter:
-                hint = shape.extra_hint
-                yield from _value_errors(value, hint, str(name), is_storable=is_storable)
+                yield from _value_errors(value, shape.extra_hint, name, is_storable=is_storable)
             else:
-                yield FieldError(codec.join_path("", str(name)), self._unexpected(name))
+                yield FieldError(codec.join_path("", name), self._unexpected(name))
 
-    def _unexpected(self, name: object) -> str:
+    def _unexpected(self, name: str) -> str:
         shape = self._shape
         if name == shape.context_parameter:
             return "unexpected; the worker gives the context, it is not part of the payload"
-        near = difflib.get_close_matches(str(name)[:_NAME_COMPARED], shape.hints, n=1)
+        near = difflib.get_close_matches(name[:_NAME_COMPARED], shape.hints, n=1)
         return f"unexpected; did you mean {near[0]!r}?" if near else "unexpected"
 
 

@@ -53,7 +53,7 @@ class ScheduleCalls(ABC):
         Example:
             app.schedule("nightly", report, cron="30 2 * * *", timezone="Europe/Berlin")
         """
-        job = self._scheduled_job(task, payload or {})
+        job = self._scheduled_job(task, payload)
         return self.store.put_schedule(_new(name, job, cron=cron, timezone=timezone, missed=missed))
 
     async def aschedule(
@@ -67,25 +67,32 @@ class ScheduleCalls(ABC):
         missed: Literal["skip", "once", "all"] = "skip",
     ) -> Schedule:
         """As `schedule`."""
-        job = self._scheduled_job(task, payload or {})
+        job = self._scheduled_job(task, payload)
         return await self.store.aput_schedule(
             _new(name, job, cron=cron, timezone=timezone, missed=missed)
         )
 
     def _scheduled_job(
-        self, task: Task[..., Any] | TaskCall[...] | str, payload: Mapping[str, object]
+        self, task: Task[..., Any] | TaskCall[...] | str, payload: Mapping[str, object] | None
     ) -> NewJob:
         match task:
             case str():
                 return self._prepare(task, payload, {})
             case Task():
-                return task.job(**payload)
+                return _job_of(task, payload, {})
             case TaskCall():
                 if task.conn is not None:
                     raise OptionInvalid("task", "conn is of one job, not of a schedule's")
-                return task.job(**payload)
+                return _job_of(task.task, payload, task.chosen)
             case _:
                 raise OptionInvalid("task", f"must be a task or a kind, not {task!r}")
+
+
+def _job_of(
+    task: Task[..., Any], payload: Mapping[str, object] | None, chosen: EnqueueOptions
+) -> NewJob:
+    # Not by a call: a payload may have names that a call can't, such as `self`.
+    return task.prepare(task.schema.validate({} if payload is None else payload), chosen)
 
 
 def _new(name: str, job: NewJob, *, cron: str, timezone: str, missed: str) -> NewSchedule:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
 from rowlock import codec, config
 from rowlock.clock import duration_us, to_us
-from rowlock.errors import OptionInvalid
+from rowlock.errors import OptionInvalid, shown
 from rowlock.ids import new_id, parse_id
 from rowlock.job import KEY_HELD_WHILE_KEPT, Policy
 
@@ -163,25 +163,42 @@ def refuse_unknown(chosen: Mapping[str, object], known: Collection[str]) -> None
     """Options that nobody knows are mistakes, not wishes."""
     for option in chosen:
         if option not in known:
-            close = difflib.get_close_matches(option, known, n=1)
+            spelt = option if isinstance(option, str) else shown(option)
+            close = difflib.get_close_matches(spelt, known, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise OptionInvalid(option, f"there is no such option{hint}")
+            raise OptionInvalid(spelt, f"there is no such option{hint}")
 
 
 def names(values: Sequence[str] | None, *, option: str) -> list[str] | None:
     """A list of names, each once; None stays None, a lone string is refused."""
     if values is None:
         return None
-    if isinstance(values, str):
-        raise OptionInvalid(option, f"must be a list of names, not the string {values!r}")
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise OptionInvalid(option, f"must be a list of names, not {_told(values)}")
     return list(dict.fromkeys(name(value, option=option) for value in values))
 
 
 def integer(value: int, *, option: str, low: int, high: int) -> int:
     """A whole number in a range, both ends included."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise OptionInvalid(option, f"must be a whole number from {low} to {high}, not {value!r}")
+        raise OptionInvalid(
+            option, f"must be a whole number from {low} to {high}, not {shown(value)}"
+        )
     return value
+
+
+def text(value: str, *, option: str) -> str:
+    """Any string, also one that a store can't hold as it is."""
+    if not isinstance(value, str):
+        raise OptionInvalid(option, f"must be a string, not {type(value).__name__}")
+    return value
+
+
+def texts(values: Iterable[str], *, option: str) -> list[str]:
+    """A list of strings; a lone one is refused."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise OptionInvalid(option, f"must be a list of strings, not {_told(values)}")
+    return [text(value, option=option) for value in values]
 
 
 def priority_of(value: int) -> int:
@@ -209,8 +226,8 @@ def keep_us(value: float | timedelta | None, *, option: str = "keep") -> int | N
 
 
 def tags_of(tags: Collection[str]) -> str:
-    if isinstance(tags, str):
-        raise OptionInvalid("tags", f"must be a list of names, not the string {tags!r}")
+    if isinstance(tags, str) or not isinstance(tags, Collection):
+        raise OptionInvalid("tags", f"must be a list of names, not {_told(tags)}")
     if len(tags) > config.TAGS_MAX:
         raise OptionInvalid("tags", f"must be {config.TAGS_MAX} at most, not {len(tags)}")
     listed = [name(tag, option="tags") for tag in tags]
@@ -221,3 +238,8 @@ def _meta_of(meta: Mapping[str, object]) -> str:
     if not isinstance(meta, Mapping):
         raise OptionInvalid("meta", f"must be a mapping, not {type(meta).__name__}")
     return codec.encode_json(dict(meta), what="meta", bytes_max=config.META_BYTES_MAX)
+
+
+def _told(value: object) -> str:
+    """What stands where a list should: a string is a list of one that lost its brackets."""
+    return f"the string {value!r}" if isinstance(value, str) else type(value).__name__

@@ -10,7 +10,7 @@ import msgspec
 
 from rowlock import codec, config
 from rowlock.clock import duration_us, from_us
-from rowlock.errors import OptionInvalid
+from rowlock.errors import OptionInvalid, shown
 from rowlock.ids import parse_id
 from rowlock.job import Beat, Lease, LogLine, Progress, WorkerVitals
 from rowlock.store import options
@@ -100,9 +100,11 @@ def cancel_requests(ids: Sequence[str]) -> Op[list[str]]:
 
 def progress(lease: Lease, *, fraction: float, text: str = "") -> Op[Missed]:
     """Say how far a running job is."""
-    if isinstance(fraction, bool) or not 0 <= fraction <= 1:
-        raise OptionInvalid("fraction", f"must be a number from 0 to 1, not {fraction!r}")
-    cleaned = codec.clean_text(text, bytes_max=config.PROGRESS_TEXT_BYTES_MAX)
+    is_number = isinstance(fraction, int | float) and not isinstance(fraction, bool)
+    if not is_number or not 0 <= fraction <= 1:
+        raise OptionInvalid("fraction", f"must be a number from 0 to 1, not {shown(fraction)}")
+    told = options.text(text, option="text")
+    cleaned = codec.clean_text(told, bytes_max=config.PROGRESS_TEXT_BYTES_MAX)
     encoded = msgspec.json.encode(Progress(float(fraction), cleaned)).decode()
 
     def steps() -> Steps[Missed]:
@@ -115,7 +117,8 @@ def progress(lease: Lease, *, fraction: float, text: str = "") -> Op[Missed]:
 
 def log(lease: Lease, lines: Sequence[str]) -> Op[Missed]:
     """Add lines to a running job's log; what goes beyond its bound is dropped."""
-    cleaned = [codec.clean_text(line, bytes_max=config.LOG_LINE_BYTES_MAX) for line in lines]
+    told = options.texts(lines, option="lines")
+    cleaned = [codec.clean_text(line, bytes_max=config.LOG_LINE_BYTES_MAX) for line in told]
 
     def steps() -> Steps[Missed]:
         yield Begin()

@@ -189,7 +189,8 @@ def list_schedules(
 ) -> Op[list[Schedule]]:
     """Schedules in the order of their names, those after a name; all, or those of a tenant."""
     options.integer(limit, option="limit", low=1, high=config.LIST_LIMIT_MAX)
-    values = {"after": after, "limit": limit, "tenant": tenant}
+    name = options.name(after, option="after") if after != "" else ""
+    values = {"after": name, "limit": limit, "tenant": tenant}
 
     def steps() -> Steps[list[Schedule]]:
         rows = yield Statement("list_schedules", values)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
+from rowlock import config
+from rowlock.clock import ManualClock
 from rowlock.errors import StoreUnavailable
 from rowlock.events import Event, EventType
-from rowlock.job import JobState
+from rowlock.job import JobState, Lease
 from rowlock.store import JobFilter, open_store
+from rowlock.store.ops import bulk, manage, recover, schedule
 from rowlock.store.ops.events import read_events, write_events
+from rowlock.store.options import new_job
 from rowlock.store.postgres_errors import mapped, meaning_of
+from rowlock.store.steps import Commit, Op, Steps
 from rowlock.testing import ThrowAwayPostgres
 from tests.store.test_postgres import cut_all_but_mine, enqueue
 
@@ -114,6 +122,89 @@ def test_a_killed_backend(crashed_server):
                 time.sleep(0.05)
 
     assert set(acknowledged) <= {each.id for each in store.list(JobFilter()).jobs}
+    store.close()
+
+
+def broken_after_a_batch(op: Op[Any], fault: Callable[[], None]) -> Op[Any]:
+    """The same op, which meets a fault once, behind its first batch that is committed."""
+    faults = [fault]
+
+    def steps() -> Steps[Any]:
+        inner = op.start()
+        step = next(inner)
+        try:
+            while True:
+                rows = yield step
+                is_behind = isinstance(step, Commit)
+                step = inner.send(rows)
+                if is_behind and faults:
+                    faults.pop()()
+        except StopIteration as end:
+            assert not faults, "all of it was one batch"
+            return end.value
+
+    return Op(op.name, op.writes, steps, op.repeat)
+
+
+def lose_a_race() -> None:
+    raise psycopg.errors.SerializationFailure("injected")
+
+
+@pytest.mark.parametrize("colour", ["blocking", "async"])
+@pytest.mark.parametrize(
+    "is_cut",
+    [
+        pytest.param(True, marks=pytest.mark.direct("ends the process behind a connection")),
+        False,
+    ],
+    ids=["connection", "race"],
+)
+def test_what_stands_is_counted_when_the_rest_is_begun_anew(
+    postgres_url, monkeypatch, is_cut, colour
+):
+    """Work in batches that loses its connection, or a race, goes on behind the last batch."""
+    monkeypatch.setattr(config, "MAINTENANCE_BATCH_ROWS", 3)
+    monkeypatch.setattr(config, "SCHEDULE_BATCH_ROWS", 3)
+    clock = ManualClock()
+    store = open_store(postgres_url, clock=clock)
+    fault = partial(cut_all_but_mine, postgres_url) if is_cut else lose_a_race
+
+    async def arun(op: Op[Any]) -> Any:
+        try:
+            return await store.arun(op)
+        finally:
+            await store.aclose()
+
+    def run(op: Op[Any]) -> Any:
+        broken = broken_after_a_batch(op, fault)
+        return store.run(broken) if colour == "blocking" else asyncio.run(arun(broken))
+
+    def leases() -> list[Lease]:
+        return store.claim(worker="w", queues=["default"], limit=10, lease=30)
+
+    store.enqueue([new_job(kind="k", payload="{}", key=f"{n}", max_attempts=9) for n in range(8)])
+    leases()
+    clock.advance(60)
+    assert 8 == run(recover.recover())
+    leases()
+    assert 8 == run(recover.release_unknown("w", known=()))
+    for lease in leases():
+        store.fail(lease, "boom", permanent=True)
+    taken = [store.enqueue([new_job(kind="k", payload="{}", key=f"{n}")])[0].key for n in (0, 7)]
+    retried = run(bulk.retry_dead(JobFilter()))
+    blocked = [store.get(id).key for id in retried.skipped]
+    assert (6, taken) == (retried.retried, blocked)
+    for lease in leases():
+        store.succeed([lease])
+    clock.advance(2 * config.KEEP_SECONDS_DEFAULT)
+    assert 8 == run(manage.prune(batch_rows=3))
+    for number in range(8):
+        job = new_job(kind="k", payload="{}")
+        cron = {"cron": "@hourly", "timezone": "UTC", "missed": "once"}
+        store.put_schedule(schedule.new_schedule(f"s{number}", job, **cron))
+    clock.advance(3600)
+    fired = run(schedule.fire_due())
+    assert 8 == len(set(fired.job_ids)) == len(store.list(JobFilter(), state="ready").jobs)
     store.close()
 
 

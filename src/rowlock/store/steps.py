@@ -99,6 +99,10 @@ class Op(Generic[T]):
     `repeat` is for when the database may or may not have done it already, None where that is not
     safe. `looks_first`: its first statement changes nothing, so that one lost there can be begun
     anew all the same.
+
+    What a `Commit` has made stand is not begun anew: work of several transactions keeps its count
+    and its place beside its steps, and moves them once that was answered. A commit whose answer was
+    lost is not counted. So an op is run once.
     """
 
     name: str

@@ -122,17 +122,19 @@ def retry_dead(chosen: JobFilter) -> Op[BulkRetry]:
     """Take all dead jobs that fit back to ready; those whose key is in use again are skipped."""
     wanted = Selection(BulkAction.RETRY, JobState.DEAD, chosen)
 
+    place: Place | None = None
+    answer = BulkRetry(0, [])
+
     def steps() -> Steps[BulkRetry]:
-        place: Place | None = None
-        retried, skipped = 0, list[str]()
+        nonlocal place, answer
         while True:
             yield Begin()
             taken = yield from step(wanted, place)
-            retried, skipped = retried + taken.done, skipped + taken.skipped
+            so_far = BulkRetry(answer.retried + taken.done, answer.skipped + taken.skipped)
             if taken.next is None:
-                return BulkRetry(retried, skipped)
-            place = taken.next
+                return so_far
             yield Commit()
+            place, answer = taken.next, so_far
 
     return writing("retry_dead", steps, repeat=steps)
 

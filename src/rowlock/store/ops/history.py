@@ -84,8 +84,10 @@ def write_history(tally: Mapping[Name, Sums], *, part: str) -> Op[None]:
 def fold_history() -> Op[int]:
     """Fold what is old enough into longer slots, remove what is too old; how many rows folded."""
 
+    folded = 0
+
     def steps() -> Steps[int]:
-        folded = 0
+        nonlocal folded
         for age, width in config.HISTORY_FOLDS:
             while True:
                 yield Begin()

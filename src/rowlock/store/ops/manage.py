@@ -248,8 +248,10 @@ def prune(*, batch_rows: int = config.MAINTENANCE_BATCH_ROWS) -> Op[int]:
     """
     values = {**_PRUNED, "limit": batch_rows}
 
+    total = 0
+
     def steps() -> Steps[int]:
-        total = 0
+        nonlocal total
         while True:
             yield Begin()
             rows = yield Statement("expired", values)
@@ -258,10 +260,10 @@ def prune(*, batch_rows: int = config.MAINTENANCE_BATCH_ROWS) -> Op[int]:
                 others = max(others, len((yield Statement(statement, values))))
             if rows:
                 yield from _drop(rows)
-            total += len(rows)
             if max(len(rows), others) < batch_rows:
-                return total
+                return total + len(rows)
             yield Commit()
+            total += len(rows)
 
     return writing("prune", steps, repeat=steps)
 

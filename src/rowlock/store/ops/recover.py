@@ -122,18 +122,20 @@ def release_unknown(worker: str, *, known: Collection[tuple[str, int]]) -> Op[in
     values = {"worker": options.name(worker, option="worker")}
     # So many that the known ones alone never fill a batch.
     limit = config.MAINTENANCE_BATCH_ROWS + len(known)
+    total = 0
 
     def steps() -> Steps[int]:
-        total = 0
+        nonlocal total
         while True:
             yield Begin()
             rows = yield Statement("lock_worker", {**values, "limit": limit})
             jobs = [(JobRow._make(row[:-2]), row) for row in rows]
             unknown = [row for job, row in jobs if (job.id, job.token) not in known]
-            total += yield from _end(unknown, Released())
+            done = yield from _end(unknown, Released())
             if len(rows) < limit:
-                return total
+                return total + done
             yield Commit()
+            total += done
 
     return writing("release_unknown", steps, repeat=steps)
 
@@ -147,15 +149,17 @@ def recover_once(*, older_than: int, queues: list[str] | None) -> Steps[int]:
 def _all_batches(
     name: str, statement: str, values: Mapping[str, object], outcome: Outcome
 ) -> Op[int]:
+    total = 0
+
     def steps() -> Steps[int]:
-        total = 0
+        nonlocal total
         while True:
             yield Begin()
             done = yield from _one_batch(statement, values, outcome)
-            total += done
             if done < config.MAINTENANCE_BATCH_ROWS:
-                return total
+                return total + done
             yield Commit()
+            total += done
 
     return writing(name, steps, repeat=steps)
 

@@ -255,27 +255,31 @@ def delete_schedule(name: str) -> Op[None]:
 def fire_due() -> Op[Fired]:
     """Enqueue the jobs of all ticks that are due and that nobody else is firing."""
 
+    job_ids, unreadable = list[str](), list[str]()
+    after_at, after_name = -1, ""
+
     def steps() -> Steps[Fired]:
-        job_ids, unreadable = list[str](), list[str]()
+        nonlocal after_at, after_name
         yield Begin()
         now = (yield Statement("clock"))[0][0]
-        after_at, after_name = -1, ""
         while True:
             place = {"until": now, "after_at": after_at, "after_name": after_name}
             limit = {"limit": config.SCHEDULE_BATCH_ROWS}
             found = yield Statement("due_schedules", {**place, **limit})
             rows = [ScheduleRow._make(row) for row in found]
             claims = [claim for row in rows if (claim := _claim_of(row, now=now))]
-            unreadable += sorted({row.name for row in rows} - {claim.row.name for claim in claims})
-            job_ids += yield from _fire(claims)
+            unread = sorted({row.name for row in rows} - {claim.row.name for claim in claims})
+            fired = yield from _fire(claims)
             if len(rows) < config.SCHEDULE_BATCH_ROWS:
                 break
-            after_at, after_name = rows[-1].next_at, rows[-1].name
             yield Commit()
+            job_ids.extend(fired)
+            unreadable.extend(unread)
+            after_at, after_name = rows[-1].next_at, rows[-1].name
             yield Begin()
         # Not those due that were left: they are another's, or nobody's here.
         waits = yield Statement("next_schedule", {"since": now})
-        return Fired(job_ids, _wait_seconds(waits), unreadable)
+        return Fired([*job_ids, *fired], _wait_seconds(waits), [*unreadable, *unread])
 
     return writing("fire_due", steps, repeat=steps)
 

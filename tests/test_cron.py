@@ -171,6 +171,35 @@ def test_odd_changes(zone: str, text: str, after: str, expected: str):
     assert [expected] == following(parse_cron(text, timezone=zone), after, 1)
 
 
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ("2026-04-04T14:00+00:00", ["01:30+11:00", "01:30+10:30", "02:30+10:30"]),
+        ("2026-10-03T14:30+00:00", ["01:30+10:30", "02:30+11:00", "03:30+11:00"]),
+    ],
+)
+def test_every_hour_over_a_change_of_half_an_hour(after: str, expected: list[str]):
+    """The first instant after the change is a tick, if clocks show its time."""
+    cron = parse_cron("30 * * * *", timezone="Australia/Lord_Howe")
+
+    assert expected == [shown[11:] for shown in following(cron, after, 3)]
+
+
+@pytest.mark.parametrize("zone", [*ZONES, "Antarctica/Troll"])
+def test_every_hour_is_whenever_a_clock_shows_it(zone: str):
+    """Around every change of clocks, the ticks are the minutes that fit, looked at one by one."""
+    wanted = {"0": {0}, "30": {30}, "15,45": {15, 45}, "*/7": set(range(0, 60, 7))}
+    for day in (day for year in (2011, 2019, 2026) for day in changed_days(zone, year)):
+        start = at_noon(day - timedelta(days=1), zone).astimezone(UTC)
+        minutes = [start + timedelta(minutes=number) for number in range(24 * 60)]
+        shown = [(minute, minute.astimezone(ZoneInfo(zone)).minute) for minute in minutes]
+        since, until = (to_us(minutes[place], option="x") for place in (0, -1))
+        for text, fitting in wanted.items():
+            expected = [to_us(minute, option="x") for minute, read in shown if read in fitting]
+            cron = parse_cron(f"{text} * * * *", timezone=zone)
+            assert expected == list(cron.ticks(since=since, until=until)), (day, text)
+
+
 @pytest.mark.parametrize("zone", ZONES)
 def test_a_daily_time_comes_once_a_day(zone: str):
     """In thirty years, 2:30 and midnight each fall on every date once, in order."""

@@ -2,13 +2,15 @@
 
 1. An expression whose hour is not `*` follows the wall clock. A time that a clock change skips runs
    at the first instant after the gap; one that it repeats runs at its first pass, once.
-2. An expression whose hour is `*` ("every five minutes", "every hour") follows elapsed time: the
-   repeated hour is an hour like any other, and the skipped one was none.
+2. An expression whose hour is `*` ("every five minutes", "every hour") runs whenever a clock shows
+   a time that fits: the repeated hour is an hour like any other, and the skipped one was none. So
+   is the half hour by which some zones change.
 3. A tick is a whole second, and the next one is always later than the moment asked from.
 
 cronsim has a rule like this for expressions without any `*` in minute and hour, but from within a
-repeated hour it answers with a time of its first pass, which is over. So it is given local times
-without a zone, and the way from them to instants is made here.
+repeated hour it answers with a time of its first pass, which is over; and for those with a `*` it
+goes by whole hours, over a change of half of one. So it is given local times without a zone, and
+the way from them to instants is made here.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ _ALIASES = {
 }
 _EVERY_HOUR = ("*", "*/1")
 _SECOND = timedelta(seconds=1)
+# No zone changes its clocks there and back within a day.
+_DAY = timedelta(days=1)
 # Where the search for a first tick starts when an expression is checked: any day would do.
 _SOME_DAY = datetime(2000, 1, 1)  # noqa: DTZ001  # a wall clock's time has no zone
 # The first stretch of time that is searched for the latest ticks, and how it grows.
@@ -56,8 +60,7 @@ class Cron:
         zone = ZoneInfo(self.timezone)
         fields = _fields_of(self.text)
         if fields[-4] in _EVERY_HOUR:
-            local = after.astimezone(zone)
-            return to_us(next(CronSim(" ".join(fields), local)).astimezone(UTC), option="cron")
+            return to_us(_next_shown(" ".join(fields), after, zone), option="cron")
         # The zone is put back afterwards, by our own rule.
         local = after.astimezone(zone).replace(tzinfo=None, fold=0)
         instants = (_first_instant(tick, zone) for tick in CronSim(" ".join(fields), local))
@@ -128,12 +131,46 @@ def _first_instant(local: datetime, zone: ZoneInfo) -> datetime:
     if instant.astimezone(zone).replace(tzinfo=None, fold=0) == local:
         return instant
     # In a gap the two folds read it by the rules before and after: the change lies between.
-    before = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    return _change_between(local.replace(tzinfo=zone, fold=1).astimezone(UTC), instant, zone)
+
+
+def _next_shown(fields: str, after: datetime, zone: ZoneInfo) -> datetime:
+    """When clocks in this zone next show a time that fits, whatever pass of it that is."""
+    after = after.replace(microsecond=0)
+    local = _shown_at(after, zone)
+    while True:
+        # As if the clocks were never changed; if they are before, their new time is gone on from.
+        offset = _shown_at(after, zone) - after.replace(tzinfo=None)
+        tick = (next(CronSim(fields, local)) - offset).replace(tzinfo=UTC)
+        change = _next_change(after, tick, zone)
+        if change is None:
+            return tick
+        after = change
+        local = _shown_at(change, zone) - _SECOND
+
+
+def _shown_at(instant: datetime, zone: ZoneInfo) -> datetime:
+    return instant.astimezone(zone).replace(tzinfo=None, fold=0)
+
+
+def _next_change(after: datetime, until: datetime, zone: ZoneInfo) -> datetime | None:
+    """The first instant behind `after`, up to `until`, at which this zone's clocks are changed."""
+    offset = after.astimezone(zone).utcoffset()
+    while after < until:
+        later = min(after + _DAY, until)
+        if later.astimezone(zone).utcoffset() != offset:
+            return _change_between(after, later, zone)
+        after = later
+    return None
+
+
+def _change_between(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
+    """The instant of the one change between two; it is a whole second."""
     old_offset = before.astimezone(zone).utcoffset()
-    while instant - before > _SECOND:
-        middle = before + (instant - before) // _SECOND // 2 * _SECOND
+    while after - before > _SECOND:
+        middle = before + (after - before) // _SECOND // 2 * _SECOND
         if middle.astimezone(zone).utcoffset() == old_offset:
             before = middle
         else:
-            instant = middle
-    return instant
+            after = middle
+    return after

@@ -289,6 +289,8 @@ HTTP_BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 """A request to the server."""
 HTTP_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 """A batch, or settlements."""
+# The lists of a longer body are counted before anything is made of them.
+HTTP_OUTLINE_BYTES: Final = 1024 * 1024
 HTTP_BATCH_MAX: Final = 10_000
 """Jobs, leases or settlements of one request."""
 # A settlement may have a hundred, checked and written with it: all of them no more than a batch.

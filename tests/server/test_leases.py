@@ -20,6 +20,13 @@ from tests.server.running import Running
 UNKNOWN = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
 
 
+FOLLOWING = "settlements[0].follow_ups"
+
+
+def following(*jobs: Any) -> dict:
+    return {"id": UNKNOWN, "token": 1, "outcome": "succeeded", "follow_ups": jobs}
+
+
 def lease(client: httpx.Client, **options) -> list[dict]:
     """Lease jobs of kind `big`."""
     body = {"worker": "w", "kinds": ["big"], **options}
@@ -162,14 +169,15 @@ def test_jobs_that_follow_a_success(api):
 
 
 def test_what_follows_is_bounded(api, monkeypatch):
-    """In all settlements of a call together; beyond, none of them holds."""
+    """In all settlements of a call together; beyond, none holds, and no job is looked at."""
     monkeypatch.setattr(config, "HTTP_FOLLOW_UPS_MAX", 3)
     api.app.enqueue_many([{"kind": "big"}] * 2)
     ends = [
         named(held, outcome="succeeded", follow_ups=[{"kind": "other"}] * 2)
         for held in lease(api(), limit=2)
     ]
-    refused = api().post("/v1/leases/settle", json={"settlements": ends})
+    beyond = [{**end, "follow_ups": [7, 7]} for end in ends]
+    refused = api().post("/v1/leases/settle", json={"settlements": beyond})
     ends[1]["follow_ups"].pop()
 
     assert (422, "settlements", "must have 3 follow_ups in all, or fewer") == (
@@ -361,6 +369,16 @@ def test_workers_are_announced(api):
             {"settlements": [{"id": UNKNOWN, "token": 1, "outcome": "released"}] * 2},
             "leases",
         ),
+        *(
+            ("/settle", {"settlements": [following({"kind": "a"}, bad)]}, f"{FOLLOWING}[1]{field}")
+            for bad, field in (
+                (7, ""),
+                ({}, ".kind"),
+                ({"kind": 7}, ".kind"),
+                ({"kind": "a", "?": 1}, ".?"),
+            )
+        ),
+        ("/settle", {"settlements": [following(*[{"kind": "a"}] * 101)]}, FOLLOWING),
     ],
 )
 def test_bad_requests_are_named(api, path, body, field):

@@ -249,3 +249,21 @@ def test_answers_are_not_held_back(api):
     assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     assert accepted.proto == socket.IPPROTO_TCP
     assert time.monotonic() - began < 200 * 0.04
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/v1/jobs/batch", "jobs"),
+        ("/v1/leases/heartbeat", "leases"),
+        ("/v1/leases/settle", "settlements"),
+    ],
+)
+def test_a_list_that_is_too_long_is_only_counted(api, path, field):
+    """Nothing is made of what is in it: to make millions of things takes seconds of everybody."""
+    long = f'{{"{field}": [{"0," * config.HTTP_OUTLINE_BYTES}0]}}'
+    short = f'{{"{field}": [0]}}'
+    answers = [api().post(path, content=body, headers=JSON) for body in (long, short)]
+
+    assert [422, 422] == [answer.status_code for answer in answers]
+    assert [field, f"{field}[0]"] == [answer.json()["errors"][0]["field"] for answer in answers]

@@ -10,6 +10,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope
@@ -107,12 +108,20 @@ def check_media_type(headers: Headers) -> None:
         raise Refusal("unsupported_media_type", "send Content-Type: application/json")
 
 
-def decode_body(body: bytes, kind: Any) -> Any:
-    """The body as that type; every message of the parser becomes a field's."""
+def decode_body(body: bytes | msgspec.Raw, kind: Any, *, within: str = "") -> Any:
+    """The body as that type; every message of the parser becomes a field's.
+
+    Args:
+        within: The path of what is decoded, if that is a part of the body.
+    """
     try:
+        # A list of millions is refused only when all of it is decoded, and nothing else goes on
+        # meanwhile: of a million jobs in 15 MB that took 5 s, and to count them takes 0.2 s.
+        if len(body) >= config.HTTP_OUTLINE_BYTES:
+            _outline(kind).decode(body)
         return _decoder(kind).decode(body)
     except msgspec.ValidationError as error:
-        raise invalid(error) from None
+        raise invalid(error, within=within) from None
     except msgspec.DecodeError as error:
         raise Refusal("json_invalid", str(error)) from None
     except UnicodeDecodeError:
@@ -124,6 +133,23 @@ def decode_body(body: bytes, kind: Any) -> Any:
 @cache
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
+
+
+@cache
+def _outline(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Looks at nothing but the lengths of a document's lists."""
+    lists: list[tuple[str, Any, Any]] = [
+        (each.encode_name, _counted(each.type), UNSET)
+        for each in msgspec.structs.fields(kind)
+        if get_origin(each.type) is Annotated and _bare(each.type) is list
+    ]
+    return msgspec.json.Decoder(msgspec.defstruct("Outline", lists))
+
+
+def _counted(kind: Any) -> Any:
+    """A list within the same bounds, of whatever."""
+    _, *bounds = get_args(kind)
+    return Annotated[list[msgspec.Raw], *bounds] | UnsetType
 
 
 def decode_query(query: QueryParams, kind: Any) -> Any:
@@ -163,12 +189,12 @@ def invalid(error: msgspec.ValidationError, *, within: str = "") -> Refusal:
     """A value of the wrong type, by its path."""
     text = str(error)
     where = _WHERE.search(text)
-    path = where.group(1).removeprefix(".") if where else ""
+    path = where.group(1) if where else ""
     message = _WHERE.sub("", text)
     for pattern, told in ((_UNKNOWN, "there is no such field"), (_MISSING, "is required")):
         if named := pattern.fullmatch(message):
-            path, message = f"{path}.{named[1]}" if path else named[1], told
-    return _refused(FieldProblem(f"{within}{path}" or "body", message))
+            path, message = f"{path}.{named[1]}", told
+    return _refused(FieldProblem(f"{within}{path}".removeprefix(".") or "body", message))
 
 
 def _refused(problem: FieldProblem) -> Refusal:

@@ -21,6 +21,7 @@ from rowlock.clock import duration_us
 from rowlock.errors import OptionInvalid
 from rowlock.job import Beat
 from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
+from rowlock.server.body import decode_body
 from rowlock.server.enqueue import NewJob, prepare_all
 from rowlock.server.problems import FieldProblem, Refusal
 from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
@@ -37,6 +38,8 @@ LeaseSeconds = Annotated[float, Meta(ge=config.LEASE_SECONDS_MIN, le=config.HTTP
 LeaseToken = Annotated[int, Meta(ge=0, le=2**53, description="The token of the lease.")]
 ErrorText = Annotated[str, Meta(max_length=config.ERROR_BYTES_MAX)]
 JsonValue = Annotated[msgspec.Raw, Meta(extra_json_schema={})]
+# Not decoded with the rest: a body has room for a million of them, and all are counted first.
+RawJob = Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/NewJob"})]
 
 
 class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -138,7 +141,7 @@ class Success(
     id: Uuid
     token: LeaseToken
     result: JsonValue | UnsetType = UNSET
-    follow_ups: Annotated[list[NewJob], Meta(max_length=100)] = []
+    follow_ups: Annotated[list[RawJob], Meta(max_length=100)] = []
 
 
 class RunError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -383,7 +386,11 @@ def _follow_ups(call: Call[Settlements, None], told: AnySettlement, place: int) 
     if not isinstance(told, Success) or not told.follow_ups:
         return []
     within = f"settlements[{place}].follow_ups"
-    return prepare_all(call.service, call.caller, told.follow_ups, within=within)
+    jobs = [
+        decode_body(each, NewJob, within=f"{within}[{number}]")
+        for number, each in enumerate(told.follow_ups)
+    ]
+    return prepare_all(call.service, call.caller, jobs, within=within)
 
 
 _ID = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"

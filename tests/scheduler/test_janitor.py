@@ -86,6 +86,7 @@ async def test_it_outlives_the_database(
     assert 3 == sum(record.levelname == "WARNING" for record in caplog.records)
 
 
+@pytest.mark.owner("changes the database")
 @pytest.mark.asyncio
 async def test_batches_shrink_until_the_server_bears_them(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch

@@ -34,6 +34,14 @@ EVERY_LIBRARY = [
     *(pytest.param(library, "postgres", id=library.name) for library in POSTGRES_LIBRARIES),
 ]
 every_library = pytest.mark.parametrize(("library", "kind"), EVERY_LIBRARY)
+PREPARES = pytest.mark.direct("asyncpg prepares, and then executes where it may not be prepared")
+every_library_alone = pytest.mark.parametrize(
+    ("library", "kind"),
+    [
+        pytest.param(*each.values, id=each.id, marks=PREPARES if "asyncpg" in str(each.id) else ())
+        for each in EVERY_LIBRARY
+    ],
+)
 
 
 @pytest.fixture
@@ -172,7 +180,7 @@ def test_a_savepoint_takes_its_jobs_along(client: Client, home: Store):
     assert home.get(gone.id) is None
 
 
-@every_library
+@every_library_alone
 def test_autocommit_commits_the_job(autocommit: Client, home: Store):
     """Without a transaction the job is there at once, keyed or not, alone or among many."""
     (plain,) = autocommit.enqueue(home, made())

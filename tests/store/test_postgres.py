@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import re
 import threading
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -226,6 +227,23 @@ def test_a_bell_that_cannot_ring_harms_nothing(store, postgres_url, caplog):
 
     assert JobState.READY == store.get(job.id).state
     assert "doorbell" in caplog.text
+
+
+@pytest.mark.owner("changes the database")
+@pytest.mark.direct("sets something for a session")
+def test_the_default_of_a_database_does_not_decide(postgres_url: str):
+    """Its transactions may be serializable; a claim that stands alone is not."""
+    name = urlsplit(postgres_url).path.removeprefix("/")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        strict = "SET default_transaction_isolation = 'serializable'"
+        connection.execute(f"ALTER DATABASE {name} {strict}".encode())
+    store = open_store(postgres_url)
+    connection = store.engine._pool.take()
+    level = connection.execute("SHOW transaction_isolation").fetchone()[0]
+    store.engine._pool.give(connection, is_sound=True)
+    store.close()
+
+    assert "read committed" == level
 
 
 def session_of(store: Store) -> tuple[int, str]:

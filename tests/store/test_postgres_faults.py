@@ -58,6 +58,7 @@ def test_a_wrong_clock_here_decides_nothing(store, monkeypatch, hours):
     assert 60 == (later.run_at - later.created_at).total_seconds()
 
 
+@pytest.mark.owner("sets a sequence")
 def test_numbers_grow_beyond_32_bits(store, postgres_url):
     """The one sequence there is, that of events, counts on beyond two thousand millions."""
     with psycopg.connect(postgres_url, autocommit=True) as connection:
@@ -92,6 +93,8 @@ def test_a_server_in_trouble_is_unavailable(error):
     assert isinstance(mapped(error("no"), meaning, shown_url="u"), StoreUnavailable)
 
 
+@pytest.mark.owner("changes the database")
+@pytest.mark.direct("logs in with settings of its own")
 def test_a_server_that_became_read_only(store, postgres_url):
     """As an old primary after a failover: refused as unavailable, and taken up again later."""
     enqueue(store)

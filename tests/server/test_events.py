@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -12,9 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
+import rowlock
 from rowlock import config
 from rowlock.events import Event, EventBox, EventType
-from rowlock.server.feed import Heard, Listener
+from rowlock.server.background import Background
+from rowlock.server.feed import Feed, Heard, Listener
 from rowlock.store.ops.events import last_event, prune_events, read_events, write_events
 from rowlock.store.ops.tokens import new_token
 from tests.server.running import Running
@@ -270,6 +273,37 @@ def test_the_server_stops_with_listeners(module_url: str):
         with listening(running) as all_of_it, listening(running, job=job.id) as watching:
             running.server.stop()
             assert all_of_it.is_over.wait(20) and watching.is_over.wait(20)
+
+
+@pytest.mark.asyncio
+async def test_who_begins_second_takes_no_news_for_old(any_url: str, monkeypatch):
+    """Two begin at once, and a job comes when the first is answered: it is told."""
+    async with rowlock.App(any_url) as app:
+        await app.amigrate()
+        feed = Feed(app.store, Background())
+        looked, may_end = asyncio.Event(), asyncio.Event()
+        arun = app.store.arun
+
+        async def slowly(op: Any) -> Any:
+            if op.name == "newest_jobs":
+                looked.set()
+                await may_end.wait()
+            return await arun(op)
+
+        monkeypatch.setattr(app.store, "arun", slowly)
+        second = asyncio.create_task(feed.begin())
+        await looked.wait()
+        monkeypatch.setattr(app.store, "arun", arun)
+        await feed.begin()
+        job = await app.aenqueue("ping")
+        may_end.set()
+        await second
+
+        with feed.listening(lambda _: True) as listener:
+            await feed._read_while_heard()
+            heard = listener.take()
+        await feed._background.aclose()
+    assert [job.id] == [each.event.job_id for each in heard]
 
 
 def test_a_slow_listener_loses_the_oldest():

@@ -233,7 +233,7 @@ async def test_words_survive_their_way():
         wire.Hello(),
         wire.Progressed(1, float("inf"), "\ud800"),
         wire.Logged(2, "a\x00\nb"),
-        wire.Followed(3, job),
+        wire.Followed(3, job._replace(outing=None)),
         wire.Hold(4),
         wire.Conclude(4),
         wire.LetGo(4),

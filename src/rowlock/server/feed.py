@@ -89,10 +89,15 @@ class Feed:
 
     async def begin(self) -> None:
         """Tell of all that happens from now on; who listens already heard it anyway."""
+        if self._last is not None:
+            return
+        last = await self._store.arun(last_event())
+        told = await self._store.arun(read_events(last - config.EVENTS_OVERLAP_ROWS))
+        jobs = await self._store.arun(newest_jobs())
+        # If another has begun meanwhile, some of these may be news to whom that was answered.
         if self._last is None:
-            self._last = await self._store.arun(last_event())
-            self._note([told.id for told in await self._told()])
-            self._note([job.id for job in await self._store.arun(newest_jobs())])
+            self._last = last
+            self._note([*(each.id for each in told), *(job.id for job in jobs)])
 
     def wake_all(self) -> None:
         """Let all see that the server stops."""

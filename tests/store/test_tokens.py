@@ -104,7 +104,8 @@ def test_the_secret_is_not_in_the_database(store, store_url):
             rows = connection.execute("SELECT * FROM rowlock.token").fetchall()
 
     assert new.secret.id in repr(rows)
-    assert new.secret.text.rpartition("_")[2] not in repr(rows)
+    # Not by the last underscore: the random part may hold some.
+    assert new.secret.text.split("_", 2)[2] not in repr(rows)
 
 
 @pytest.mark.parametrize(

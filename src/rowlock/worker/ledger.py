@@ -145,13 +145,17 @@ class Ledger:
         self._news.set()
         stride = (len(swift) - 1) // config.TALLY_TIMED_MAX + 1
         self._turn += 1
-        for each in swift[self._turn % stride :: stride]:
+        timed = swift[self._turn % stride :: stride]
+        # The first stands for the odd ones as well, so that all together they stand for all.
+        weight = len(swift) - stride * (len(timed) - 1)
+        for each in timed:
             row, seconds = each.lease.row, _seconds_of(each)
             assert row is not None
             if seconds is not None:
                 sums = counted(self._fresh, (row.queue, row.kind))
-                sums.run.add(round(seconds * config.SECOND_US), stride)
-                sums.wait.add((row.started_at or row.run_at) - row.run_at, stride)
+                sums.run.add(round(seconds * config.SECOND_US), weight)
+                sums.wait.add((row.started_at or row.run_at) - row.run_at, weight)
+            weight = stride
 
     def _count_slow(self, settlements: Sequence[Settlement], ended: Sequence[Ended]) -> None:
         """This process has timed its runs better than the database; None never started."""

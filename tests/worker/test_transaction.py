@@ -436,6 +436,7 @@ def test_the_connection_is_given_back_clean(postgres_url):
         assert 1 == len(set(settings))
 
 
+@pytest.mark.direct("ends the process behind a connection")
 def test_a_lost_connection_leaves_nothing(postgres_url, colour):
     """A connection that is cut inside the block: nothing stays, and the attempt has failed."""
     with rowlock.App(postgres_url) as app:

@@ -14,12 +14,15 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from rowlock import config
+from rowlock import config, ids
 from rowlock.clock import ManualClock
 from rowlock.errors import StoreUnavailable
 from rowlock.events import Event, EventType
 from rowlock.job import JobState, Lease
-from rowlock.store import JobFilter, open_store
+from rowlock.lifecycle import Succeeded
+from rowlock.store import JobFilter, Settlement, open_store
+from rowlock.store.blocks import Blocks, Conclusion
+from rowlock.store.deadline import BoundedConnection
 from rowlock.store.ops import bulk, manage, recover, schedule
 from rowlock.store.ops.events import read_events, write_events
 from rowlock.store.options import new_job
@@ -42,6 +45,14 @@ def tell(url: str, statements: str) -> None:
         connection.execute(statements)
 
 
+@pytest.fixture
+def ids_of_its_own() -> Iterator[None]:
+    """Ids never go back: those of the tests that follow would be as far ahead as this one's."""
+    yield
+    ids._ids._start_afresh()
+
+
+@pytest.mark.usefixtures("ids_of_its_own")
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_a_wrong_clock_here_decides_nothing(store, monkeypatch, hours):
     """The server's clock says what is due and whose lease is over; ours is an hour off."""
@@ -91,6 +102,61 @@ def test_a_server_in_trouble_is_unavailable(error):
     meaning = meaning_of(error("no"), is_closed=False)
 
     assert isinstance(mapped(error("no"), meaning, shown_url="u"), StoreUnavailable)
+
+
+def lose_the_next_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver finds the socket dead, once, and libpq takes the connection to be well."""
+    real, due = BoundedConnection.wait, [True]
+
+    def wait(self: BoundedConnection, *given: Any, **named: Any) -> Any:
+        answer = real(self, *given, **named)
+        if due:
+            due.clear()
+            raise psycopg.OperationalError("connection socket closed")
+        return answer
+
+    monkeypatch.setattr(BoundedConnection, "wait", wait)
+
+
+def test_a_socket_that_only_the_driver_knows_to_be_dead(store, monkeypatch):
+    """What was asked is asked again in the way that is safe, on another connection."""
+    enqueue(store)
+    lose_the_next_answer(monkeypatch)
+    job = enqueue(store)
+    jobs = store.list(JobFilter()).jobs
+
+    assert job.created
+    assert 2 == len(jobs) and job.id in [each.id for each in jobs]
+
+
+def test_a_block_whose_commit_only_the_driver_lost(store, monkeypatch):
+    """It was committed: that is looked up, and nothing is said to have failed."""
+    enqueue(store)
+    (lease,) = store.claim(worker="w", queues=["default"])
+    block = Blocks(store, lease_seconds=30).block()
+    block.begin()
+    commit = BoundedConnection.commit
+
+    def commit_unheard(connection: BoundedConnection) -> None:
+        lose_the_next_answer(monkeypatch)
+        commit(connection)
+
+    monkeypatch.setattr(BoundedConnection, "commit", commit_unheard)
+    block.conclude(Conclusion(Settlement(lease, Succeeded())))
+
+    assert JobState.SUCCEEDED is store.get(lease.id).state
+
+
+@pytest.mark.direct("sets a session")
+def test_connections_to_an_old_primary_are_left(store):
+    """After a failover what is pooled leads to a server that only reads: another is opened."""
+    enqueue(store)
+    connection = store.engine.pool.take()
+    connection.execute("SET default_transaction_read_only = on")
+    store.engine.pool.give(connection, is_sound=True)
+
+    assert enqueue(store).created
+    assert connection.closed
 
 
 @pytest.mark.owner("changes the database")

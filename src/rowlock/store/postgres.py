@@ -50,7 +50,7 @@ AsyncConnection = BoundedAsyncConnection
 # A statement that stands alone is a transaction too: where their default is stricter, one of eight
 # who claim at once failed to serialize five times in a row.
 _ON_OUR_OWN = "SET enable_seqscan = off; SET default_transaction_isolation = 'read committed'"
-# The other connections of the pool are as dead.
+# This connection is of no more use, and the others of the pool are as dead.
 _DEAF = (Meaning.AWAY, Meaning.SILENT, Meaning.UNPREPARED)
 
 
@@ -108,7 +108,7 @@ class PostgresEngine:
                     self._pool.close()
                 again = self._again(op, error, meaning, session, tries=tries)
                 # A race leaves the transaction open, and failed.
-                is_sound = session.roll_back() and meaning is not Meaning.UNPREPARED
+                is_sound = session.roll_back() and meaning not in _DEAF
                 steps = again
             except BaseException:
                 is_sound = session.roll_back()
@@ -251,7 +251,7 @@ class PostgresEngine:
                     await pool.close()
                 again = self._again(op, error, meaning, session, tries=tries)
                 # A race leaves the transaction open, and failed.
-                is_sound = await session.roll_back() and meaning is not Meaning.UNPREPARED
+                is_sound = await session.roll_back() and meaning not in _DEAF
                 steps = again
             except asyncio.CancelledError:
                 # In the middle of an answer: the connection can't be trusted any more.

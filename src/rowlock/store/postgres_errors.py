@@ -52,7 +52,9 @@ def meaning_of(error: psycopg.Error, *, is_closed: bool) -> Meaning:
     meaning = _MEANINGS.get(state)
     if isinstance(error, CallTimeout):
         return Meaning.SILENT
-    if state.startswith("08") or (is_closed and meaning is not Meaning.RACE):
+    # No word of the server's, but of the driver's: it may find the socket dead before libpq does.
+    is_lost = is_closed or (not state and isinstance(error, psycopg.OperationalError))
+    if state.startswith("08") or (is_lost and meaning is not Meaning.RACE):
         return Meaning.AWAY
     # Words of SQL are the same in every language of messages.
     if state == _UNSUPPORTED_STATE and "COPY" in str(error):

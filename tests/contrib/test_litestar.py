@@ -20,6 +20,8 @@ from tests.contrib.processes import environment_of, serving
 
 WORDS = ("-m", "uvicorn", "--fd", "FD", "--log-level", "warning", "examples.web.litestar_shop:app")
 OPERATOR = {"x-operator": "yes"}
+# It would set the root logger, and leave it so for the tests that follow.
+QUIET: dict[str, Any] = {"logging_config": None}
 
 
 def test_the_shop(any_url: str, tmp_path: Path):
@@ -82,7 +84,7 @@ def test_the_commands(any_url: str, tmp_path: Path):
 def test_an_application_without_a_queue_says_so():
     """Whoever asks for its queue is told what is missing."""
     with pytest.raises(rowlock.OptionInvalid, match="RowlockPlugin"):
-        queue_of(Litestar([]))
+        queue_of(Litestar([], **QUIET))
 
 
 async def ask(app: Litestar, *paths: str) -> list[httpx.Response]:
@@ -99,8 +101,8 @@ async def ask(app: Litestar, *paths: str) -> list[httpx.Response]:
 async def test_without_guards_it_takes_a_token(sqlite_url: str):
     """And no dashboard unless it is asked for."""
     queue = rowlock.App(sqlite_url)
-    closed = Litestar(plugins=[RowlockPlugin(queue, dashboard="/deep/queue/")])
-    bare = Litestar(plugins=[RowlockPlugin(queue)])
+    closed = Litestar(plugins=[RowlockPlugin(queue, dashboard="/deep/queue/")], **QUIET)
+    bare = Litestar(plugins=[RowlockPlugin(queue)], **QUIET)
     answers = [*await ask(closed, "/deep/queue/v1/jobs"), *await ask(bare, "/queue/v1/jobs")]
 
     assert [401, 404] == [answer.status_code for answer in answers]
@@ -129,6 +131,7 @@ async def test_a_blocking_session_and_another_name(sqlite_url: str):
         [order],
         plugins=[RowlockPlugin(queue, dependency="jobs")],
         dependencies={"db": transaction(sessionmaker(engine))},
+        **QUIET,
     )
     answers = await ask(app, "/orders/1", "/orders/0")
     engine.dispose()

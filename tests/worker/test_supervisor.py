@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import psycopg
@@ -17,6 +17,8 @@ import pytest
 
 import rowlock
 from rowlock import JobState
+from rowlock.store.sqlite import SqliteEngine
+from rowlock.store.sqlite_file import WriteLock
 from rowlock.worker.settings import worker_settings
 from rowlock.worker.supervisor import Child, Supervisor
 from rowlock.worker.table import LeaseTable
@@ -67,6 +69,20 @@ def worker(
 def children_of(process: subprocess.Popen) -> list[int]:
     path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     return [int(pid) for pid in path.read_text().split()]
+
+
+def stop_between_writes(app: rowlock.App, process: int) -> None:
+    """SIGSTOP: in the middle of a write to SQLite it would keep everybody else from writing."""
+    engine = app.store.engine
+    with WriteLock(engine.file) if isinstance(engine, SqliteEngine) else nullcontext():
+        os.kill(process, signal.SIGSTOP)
+        wait_until(lambda: is_stopped(process))
+
+
+def is_stopped(process: int) -> bool:
+    """Whether all its threads are: a signal takes a moment to reach them."""
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    return all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
 
 
 def runners(note: Path) -> list[int]:
@@ -201,7 +217,7 @@ def test_a_stopped_child_loses_its_lease(app, tmp_path):
     job = app.enqueue("wait_for_file", {"path": str(go_on), "note": str(note)})
     with worker(app):
         (stopped,) = wait_until(lambda: runners(note))
-        os.kill(stopped, signal.SIGSTOP)
+        stop_between_writes(app, stopped)
         try:
             with worker(app):
                 wait_until(lambda: app.store.recover() or len(runners(note)) == 2)

@@ -2,7 +2,8 @@
 
 1. The order is that of the rows; a row that was committed late comes when it is seen.
 2. New jobs are looked for by their ids, which begin with a time: nobody who enqueues writes an
-   event. Those made by a clock that is seconds behind, or with ids of their own, are not told.
+   event. Those made by a clock that is seconds behind or a minute ahead, or was until it was set
+   back, or with ids of their own, are not told.
 3. A listener that reads slowly loses the oldest, and is told how many.
 """
 

@@ -8,6 +8,7 @@ Python runs; those that would change the whole process for others, in one of the
 
 from __future__ import annotations
 
+import logging
 import re
 import shlex
 import subprocess
@@ -39,6 +40,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTyp
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delenv(URL, raising=False)
+    # Some frameworks set the root logger.
+    monkeypatch.setattr(logging.root, "handlers", list(logging.root.handlers))
+    level = logging.root.level
     known = set(sys.modules)
     module = sys.modules[MODULE] = ModuleType(MODULE)
     opened: list[Any] = []
@@ -50,6 +54,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTyp
 
     monkeypatch.setattr(rowlock.App, "__init__", noted)
     yield module
+    logging.root.setLevel(level)
     for value in [*opened, *vars(module).values()]:
         if isinstance(value, rowlock.App) or type(value).__name__ == "Connection":
             value.close()

@@ -257,6 +257,7 @@ def test_who_is_shut_out_hears_no_more(api: Running, is_watching: bool):
         told = len(stream.events)
         answer = api("admin").delete(f"/v1/tokens/{new.secret.id}")
         api.app.cancel(job.id)
+        api.app.store.run(write_events([Event(EventType.DEAD, "q", "k")]))
         assert stream.is_over.wait(20)
 
     assert 204 == answer.status_code

@@ -189,6 +189,10 @@ def hold_the_interpreter(seconds: float, note: str) -> None:
 async def every_second() -> None: ...
 
 
+# Those that wait to end this process, by the number of their transfer.
+_ends: dict[int, threading.Timer] = {}
+
+
 def _die_at(place: str, *, ctx: rowlock.Context, number: int, deadly: bool) -> None:
     """Deadly transfers take down their process in their first two runs, each somewhere else."""
     places = ("before", "inside", "after", "somewhere")
@@ -200,7 +204,11 @@ def _die_at(place: str, *, ctx: rowlock.Context, number: int, deadly: bool) -> N
     if wanted == "somewhere" and place == "before":
         # At a moment of its own, be it in the middle of the COMMIT.
         moment = random.uniform(0.0, 0.01)
-        threading.Timer(moment, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        _ends[number] = threading.Timer(moment, os.kill, (os.getpid(), signal.SIGKILL))
+        _ends[number].start()
+    if wanted == "somewhere" and place == "after":
+        # Too late: it would be the death of whoever runs next, and runs alone.
+        _ends.pop(number).cancel()
 
 
 def _transfer(*, number: int, first: int, second: int, amount: int) -> tuple[str, ...]:

@@ -702,11 +702,11 @@ def test_bank_transfers_with_killed_processes(app, kind):
             seconds=100,
         )
 
-    assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in jobs}
+    ended = [app.get(job.id) for job in jobs]
+    assert [] == [job for job in ended if job.state is not JobState.SUCCEEDED]
     assert list(range(40)) == transfers(app)
     assert expected_balances(moves) == balances(app)
-    crashed = [job for job in jobs if app.get(job.id).crashes > 0]
-    assert crashed, "nothing was put to the test"
+    assert [job for job in ended if job.crashes > 0], "nothing was put to the test"
 
 
 def test_a_commit_does_not_wait_for_those_who_wait_for_it(sqlite_url):

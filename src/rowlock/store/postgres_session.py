@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from rowlock.store import drive
 from rowlock.store.deadline import BoundedAsyncConnection, BoundedConnection
@@ -93,11 +94,11 @@ class Session:
     def roll_back(self) -> bool:
         """Undo after an error of ours; whether the connection can be used again."""
         try:
-            if self._is_begun:
+            if _is_begun(self._connection):
                 self._connection.execute("ROLLBACK")
         except psycopg.Error:
             return False
-        return not self._connection.closed
+        return _is_idle(self._connection)
 
 
 class AsyncSession:
@@ -160,15 +161,26 @@ class AsyncSession:
     async def roll_back(self) -> bool:
         """Undo after an error of ours; whether the connection can be used again."""
         try:
-            if self._is_begun:
+            if _is_begun(self._connection):
                 await self._connection.execute("ROLLBACK")
         except psycopg.Error:
             return False
-        return not self._connection.closed
+        return _is_idle(self._connection)
 
 
 def _copy_sql(step: Copy, schema: str) -> bytes:
     return f"COPY {schema}.{step.table} ({', '.join(step.columns)}) FROM STDIN".encode()
+
+
+def _is_begun(connection: BoundedConnection | BoundedAsyncConnection) -> bool:
+    """As the server says: an interrupt may come after a BEGIN, before it was noted."""
+    status = connection.pgconn.transaction_status
+    return status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+
+def _is_idle(connection: BoundedConnection | BoundedAsyncConnection) -> bool:
+    """Not lost, and not in the middle of an answer that was not waited for."""
+    return connection.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def _has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:

@@ -54,8 +54,26 @@ class Session:
         self.now: int = 0
 
     def run(self, op: Op[T]) -> T:
-        with self.transaction(writes=op.writes):
-            return drive.run(op.start(), self.perform)
+        self._check_idle()
+        try:
+            with self.transaction(writes=op.writes):
+                return drive.run(op.start(), self.perform)
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _check_idle(self) -> None:
+        if self.is_in_transaction:
+            raise StoreUnavailable(
+                f"{self.file.path} is being used by this very thread: a signal's handler can't "
+                "use it while it interrupts a call"
+            )
+
+    def _let_go(self) -> None:
+        """An interrupt may come between any two lines, also of those that begin and end."""
+        if self.is_in_transaction:
+            self.end(writes=False, is_good=False)
+        self._turn.release()
 
     def version(self) -> int:
         """A number that changes with every commit of other connections to the file."""
@@ -124,21 +142,24 @@ class Session:
 
     def begin(self, *, writes: bool) -> None:
         """Start a transaction; a writer waits for its turn first."""
-        assert not self.is_in_transaction, "a thread has one transaction at a time"
+        self._check_idle()
         if writes:
             # Opened before, so that trouble with the file itself shows before any wait.
             with self.busy:
                 self._open()
-            self._turn.__enter__()
-        self.busy.acquire()
         try:
-            connection = self._open()
-            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            if writes:
+                self._turn.__enter__()
+            self.busy.acquire()
         except BaseException:
-            self._leave(writes=writes)
+            self._turn.release()
             raise
-        self.is_in_transaction = True
-        self.now = self._clock.now_us()
+        try:
+            self._open().execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            self._note_begun()
+        except BaseException:
+            self._give_up(writes=writes)
+            raise
 
     async def abegin(self) -> None:
         """As `begin` of a writer, for a coroutine: it waits without holding up its loop."""
@@ -148,11 +169,20 @@ class Session:
         self.busy.acquire()
         try:
             await self._begin_when_free()
+            self._note_begun()
         except BaseException:
-            self._leave(writes=True)
+            self._give_up(writes=True)
             raise
+
+    def _note_begun(self) -> None:
         self.is_in_transaction = True
         self.now = self._clock.now_us()
+
+    def _give_up(self, *, writes: bool) -> None:
+        """After a BEGIN that failed, or was interrupted: that is told when it has begun, too."""
+        self.is_in_transaction = False
+        self._undo_rest()
+        self._leave(writes=writes)
 
     async def _begin_when_free(self) -> None:
         """With our turn, only connections of others can be in the way."""

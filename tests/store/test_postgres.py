@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import re
 import threading
+import time
 from urllib.parse import urlsplit
 
 import psycopg
@@ -170,6 +171,34 @@ def heard(url: str, action, *, seconds: float = 5.0) -> list[str]:
                 return found
             found.append(note.payload)
     raise AssertionError("the listener heard no end")
+
+
+@pytest.mark.direct("counts the server's connections")
+def test_loops_that_were_closed_leave_no_connections(store, postgres_url):
+    """Even of one whose calls had to wait for each other: the next, or `close`, ends them."""
+
+    async def crowd() -> None:
+        jobs = [new_job(kind="task", payload="{}") for _ in range(3 * config.POSTGRES_POOL_MAX)]
+        await asyncio.gather(*(store.aenqueue([job]) for job in jobs))
+
+    for _ in range(4):
+        asyncio.run(crowd())
+    wait_for_connections(postgres_url, at_most=config.POSTGRES_POOL_MAX + 2)
+    store.close()
+    wait_for_connections(postgres_url, at_most=0)
+
+
+def wait_for_connections(url: str, *, at_most: int) -> None:
+    """Until a database has no more than so many, but for the one that looks."""
+    count = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    deadline = time.monotonic() + 60
+    with psycopg.connect(url, autocommit=True) as connection:
+        while connection.execute(count).fetchone()[0] > at_most:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 @pytest.mark.direct("listens")

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterable
 
 from rowlock import config
-from rowlock.errors import StoreUnavailable
 
 logger: logging.Logger = logging.getLogger("rowlock.bell")
 
@@ -30,48 +29,61 @@ class Bell:
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
         self._guard = threading.Lock()
+        # Each thread has its own: one that is to end must hear that, whoever else is told of news.
         self._news = threading.Event()
         self._pending: set[str] = set()
         self._thread: threading.Thread | None = None
-        self._is_closing = False
 
     def ring(self, queues: Iterable[str]) -> None:
         """Say that these queues have news; returns at once."""
         with self._guard:
             self._pending.update(map(bell_text, queues))
             if self._thread is None:
-                self._is_closing = False
-                thread = threading.Thread(target=self._serve, name="rowlock-bell", daemon=True)
-                self._thread = thread
-                self._thread.start()
-        self._news.set()
+                self._thread = self._started()
+            self._news.set()
+
+    def _started(self) -> threading.Thread | None:
+        """The thread that rings from now on; None if this process can have no more."""
+        self._news = threading.Event()
+        thread = threading.Thread(
+            target=self._serve, args=(self._news,), name="rowlock-bell", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            _say(error)
+            return None
+        return thread
 
     def close(self) -> None:
         """Ring what is pending, then stop."""
         with self._guard:
             thread, self._thread = self._thread, None
-            self._is_closing = True
-        if thread is not None:
             self._news.set()
+        if thread is not None:
             thread.join()
 
-    def _serve(self) -> None:
+    def _serve(self, news: threading.Event) -> None:
         pause = threading.Event()
         while True:
-            self._news.wait()
+            news.wait()
             with self._guard:
-                self._news.clear()
+                news.clear()
                 queues, self._pending = sorted(self._pending), set()
-                is_closing = self._is_closing
+                is_over = self._thread is not threading.current_thread()
             if queues:
                 self._ring_now(queues)
-            if is_closing:
+            if is_over:
                 return
             pause.wait(config.BELL_SECONDS)
 
     def _ring_now(self, queues: list[str]) -> None:
         try:
             self._notify(queues)
-        except StoreUnavailable as error:
-            # The jobs are committed, and workers poll: say it, and go on.
-            logger.warning("the doorbell could not be rung: %s", error)
+        except Exception as error:  # noqa: BLE001  # of any kind: the next ring may succeed
+            _say(error)
+
+
+def _say(error: Exception) -> None:
+    """The jobs are committed, and workers poll: say it, and go on."""
+    logger.warning("the doorbell could not be rung: %s", error)

@@ -106,3 +106,8 @@ class AsyncPool(Generic[A]):
     async def close(self) -> None:
         while self._idle:
             await self._idle.pop().close()
+
+    def emptied(self) -> list[A]:
+        """What was kept, for whoever closes it now; its loop can't any more."""
+        idle, self._idle = self._idle, []
+        return idle

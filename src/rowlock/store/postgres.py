@@ -231,6 +231,8 @@ class PostgresEngine:
     def close(self) -> None:
         self._bell.close()
         self._pool.close()
+        with self._guard:
+            self._leave_closed_loops()
 
     # Async
 
@@ -269,8 +271,15 @@ class PostgresEngine:
         with self._guard:
             pool = self._async_pools.get(loop)
             if pool is None:
+                self._leave_closed_loops()
                 pool = self._async_pools[loop] = AsyncPool(self._aconnect)
             return pool
+
+    def _leave_closed_loops(self) -> None:
+        """A pool that was once waited for knows its loop, so neither would ever be collected."""
+        for loop in [loop for loop in self._async_pools if loop.is_closed()]:
+            for connection in self._async_pools.pop(loop).emptied():
+                connection.pgconn.finish()
 
     def async_pool(self) -> AsyncPool[AsyncConnection]:
         """As `pool`, for the running loop."""

@@ -1,0 +1,87 @@
+"""The doorbell's thread: it ends when it is told to, and only then."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rowlock.store.bell import Bell
+
+WAIT_SECONDS = 60.0
+
+
+@contextmanager
+def closed_meanwhile(bell: Bell) -> Iterator[None]:
+    """In the block, another thread is closing the bell, and waits for what it rings."""
+    closer = threading.Thread(target=bell.close, daemon=True)
+    closer.start()
+    deadline = time.monotonic() + WAIT_SECONDS
+    while bell._thread is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    yield
+    closer.join(WAIT_SECONDS)
+    assert not closer.is_alive()
+
+
+def test_a_bell_that_is_rung_while_it_is_closed():
+    """Who closes it does not wait for those who ring after that; they are heard, too."""
+    is_ringing, may_ring = threading.Event(), threading.Event()
+    rung: list[list[str]] = []
+
+    def notify(queues: list[str]) -> None:
+        is_ringing.set()
+        assert may_ring.wait(WAIT_SECONDS)
+        rung.append(queues)
+
+    bell = Bell(notify)
+    bell.ring(["first"])
+    assert is_ringing.wait(WAIT_SECONDS)
+    with closed_meanwhile(bell):
+        bell.ring(["second"])
+        may_ring.set()
+    bell.close()
+
+    assert [["first"], ["second"]] == sorted(rung)
+
+
+def test_a_bell_that_failed_is_rung_again(caplog):
+    """Whatever the error was: it is told, and the next ring is heard."""
+    rung: list[list[str]] = []
+    failed = threading.Event()
+
+    def notify(queues: list[str]) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise PermissionError("not for you")
+        rung.append(queues)
+
+    bell = Bell(notify)
+    bell.ring(["first"])
+    assert failed.wait(WAIT_SECONDS)
+    bell.ring(["second"])
+    bell.close()
+
+    assert [["second"]] == rung
+    assert "not for you" in caplog.text
+
+
+def test_a_bell_without_a_thread(monkeypatch, caplog):
+    """Where no thread can be started, nothing is raised: what was rung for is committed."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    rung: list[list[str]] = []
+    bell = Bell(rung.append)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        bell.ring(["first"])
+        bell.close()
+    bell.ring(["second"])
+    bell.close()
+
+    assert "can't start new thread" in caplog.text
+    assert [["first", "second"]] == rung

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import random
 import signal
@@ -13,6 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import aiosqlite
 import psycopg
 import pytest
 
@@ -193,3 +195,64 @@ def wait_for_a_lock(url: str) -> None:
         while not connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall():
             assert time.monotonic() < deadline
             time.sleep(0.001)
+
+
+class InterruptedCursor(sqlite3.Cursor):
+    """A user's, whose BEGIN is interrupted: told, as by Python, once it has begun."""
+
+    def execute(self, sql: str, *given: Any) -> sqlite3.Cursor:
+        super().execute(sql, *given)
+        if sql.startswith(("BEGIN", "SAVEPOINT")):
+            raise SoftLimit
+        return self
+
+
+class InterruptedConnection(sqlite3.Connection):
+    def cursor(self, *_: Any) -> sqlite3.Cursor:
+        return super().cursor(InterruptedCursor)
+
+
+@pytest.mark.parametrize("isolation_level", [None, ""])
+def test_a_connection_of_the_users_that_is_interrupted(tmp_path, isolation_level):
+    """Where there was no transaction there is none afterwards, which nobody would end."""
+    path = tmp_path / "jobs.db"
+    with closing(open_store(url_of(path))) as store:
+        store.enqueue([job()])
+        own = sqlite3.connect(path, isolation_level=isolation_level, factory=InterruptedConnection)
+        with pytest.raises(SoftLimit):
+            store.enqueue([job()], conn=own)
+        is_left = own.in_transaction
+        own.close()
+
+    assert not is_left
+
+
+def test_an_enqueue_that_is_cancelled_while_it_waits_on_the_users_connection(tmp_path):
+    """A lock that its driver's thread got after that is given back."""
+    path = tmp_path / "jobs.db"
+    with closing(open_store(url_of(path))) as store:
+        store.enqueue([job()])
+        is_left = asyncio.run(cancel_while_waiting(store, path))
+        with closing(impatient_store(path)) as other:
+            other.enqueue([job()])
+
+    assert not is_left
+    assert 2 == count_jobs(path)
+
+
+async def cancel_while_waiting(store: Store, path: Path) -> bool:
+    """Whether the connection is left in a transaction."""
+    stranger = sqlite3.connect(path, isolation_level=None)
+    async with aiosqlite.connect(path, isolation_level=None, timeout=WAIT_SECONDS) as own:
+        stranger.execute("BEGIN IMMEDIATE")
+        enqueuing = asyncio.ensure_future(store.aenqueue([job()], conn=own))
+        await asyncio.sleep(SETTLED_SECONDS)
+        enqueuing.cancel()
+        # Once: it then waits for the lock in order to undo what gets it.
+        await asyncio.sleep(SETTLED_SECONDS)
+        stranger.execute("COMMIT")
+        stranger.close()
+        with suppress(asyncio.CancelledError):
+            await enqueuing
+        await own.execute("SELECT 1")
+        return own.in_transaction

@@ -118,9 +118,10 @@ class Visit:
         match step:
             case Begin():
                 if not self._is_begun:
+                    # Noted before: one that is interrupted may have begun, and is to be undone.
+                    self._is_begun = True
                     for sql in self._bounds.begin:
                         yield sql, None
-                    self._is_begun = True
                 return []
             case Commit():
                 raise AssertionError("a user's transaction is not ours to commit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 
@@ -58,3 +59,34 @@ def test_a_commit_under_way_is_waited_for(
     looking.join()
 
     assert ([] if is_committed else [lease]) == list(found[0].lost)
+
+
+_ASK = "SELECT %s::integer AS mine"
+_PREPARED = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%mine%'"
+
+
+@pytest.mark.direct("looks at a session")
+@pytest.mark.parametrize("colour", ["blocking", "async"])
+def test_statements_of_a_handler_are_not_prepared(postgres_store: Store, colour: str) -> None:
+    """However often it makes them: their plans would stay with a connection that is not its own."""
+
+    def ask() -> int:
+        block = Blocks(postgres_store, lease_seconds=30).block()
+        connection = block.begin()
+        for number in range(10):
+            connection.execute(_ASK, (number,))
+        (count,) = connection.execute(_PREPARED.encode(), prepare=False).fetchone()
+        block.undo()
+        return count
+
+    async def aask() -> int:
+        block = Blocks(postgres_store, lease_seconds=30).ablock()
+        connection = await block.begin()
+        for number in range(10):
+            await connection.execute(_ASK, (number,))
+        (count,) = await (await connection.execute(_PREPARED.encode(), prepare=False)).fetchone()
+        await block.undo()
+        await postgres_store.aclose()
+        return count
+
+    assert 0 == (ask() if colour == "blocking" else asyncio.run(aask()))

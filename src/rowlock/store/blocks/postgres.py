@@ -186,6 +186,7 @@ class AsyncPostgresBlock:
                 raise
             else:
                 connection.call_seconds = None
+                connection.prepare_threshold = None
                 return connection
         raise AssertionError("the last try raises")
 

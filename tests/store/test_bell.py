@@ -85,3 +85,21 @@ def test_a_bell_without_a_thread(monkeypatch, caplog):
 
     assert "can't start new thread" in caplog.text
     assert [["first", "second"]] == rung
+
+
+def test_a_bell_that_is_rung_inside_a_ring():
+    """As by a signal's handler that enqueues: neither waits for the other."""
+    rung: list[str] = []
+    bell = Bell(rung.extend)
+
+    def interrupted() -> Iterator[str]:
+        bell.ring(["inner"])
+        yield "outer"
+
+    ringing = threading.Thread(target=lambda: bell.ring(interrupted()), daemon=True)
+    ringing.start()
+    ringing.join(WAIT_SECONDS)
+    assert not ringing.is_alive()
+    bell.close()
+
+    assert ["inner", "outer"] == sorted(rung)

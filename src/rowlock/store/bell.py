@@ -8,6 +8,7 @@ milliseconds. Workers poll beside the bell: a lost ring costs time, never a job.
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 from collections.abc import Callable, Iterable
 
@@ -28,9 +29,12 @@ class Bell:
 
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
-        self._guard = threading.Lock()
+        # A signal's handler may ring while it interrupts a ring.
+        self._guard = threading.RLock()
         # Each thread has its own: one that is to end must hear that, whoever else is told of news.
-        self._news = threading.Event()
+        # Not an event, which is written in Python: an interrupt inside of it could leave its lock
+        # taken for ever.
+        self._news: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._pending: set[str] = set()
         self._thread: threading.Thread | None = None
 
@@ -40,11 +44,11 @@ class Bell:
             self._pending.update(map(bell_text, queues))
             if self._thread is None:
                 self._thread = self._started()
-            self._news.set()
+            self._news.put(None)
 
     def _started(self) -> threading.Thread | None:
         """The thread that rings from now on; None if this process can have no more."""
-        self._news = threading.Event()
+        self._news = queue.SimpleQueue()
         thread = threading.Thread(
             target=self._serve, args=(self._news,), name="rowlock-bell", daemon=True
         )
@@ -59,16 +63,17 @@ class Bell:
         """Ring what is pending, then stop."""
         with self._guard:
             thread, self._thread = self._thread, None
-            self._news.set()
+            self._news.put(None)
         if thread is not None:
             thread.join()
 
-    def _serve(self, news: threading.Event) -> None:
+    def _serve(self, news: queue.SimpleQueue[None]) -> None:
         pause = threading.Event()
         while True:
-            news.wait()
+            news.get()
             with self._guard:
-                news.clear()
+                while not news.empty():
+                    news.get()
                 queues, self._pending = sorted(self._pending), set()
                 is_over = self._thread is not threading.current_thread()
             if queues:

@@ -7,7 +7,7 @@ thread works in the background. The last one used is the first one reused.
 from __future__ import annotations
 
 import asyncio
-import threading
+import queue
 from collections.abc import Awaitable, Callable
 from typing import Generic, Protocol, TypeVar
 
@@ -44,15 +44,21 @@ class Pool(Generic[C]):
     def __init__(self, connect: Callable[[], C]) -> None:
         self._connect = connect
         self._idle: list[C] = []
-        self._slots = threading.BoundedSemaphore(config.POSTGRES_POOL_MAX)
+        # Not a semaphore, which is written in Python: an interrupt inside of it could leave its
+        # lock taken for ever.
+        self._slots: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(config.POSTGRES_POOL_MAX):
+            self._slots.put(None)
 
     def take(self) -> C:
-        if not self._slots.acquire(timeout=config.POSTGRES_POOL_WAIT_SECONDS):
-            raise _exhausted()
+        try:
+            self._slots.get(timeout=config.POSTGRES_POOL_WAIT_SECONDS)
+        except queue.Empty:
+            raise _exhausted() from None
         try:
             return self._pop() or self._connect()
         except BaseException:
-            self._slots.release()
+            self._slots.put(None)
             raise
 
     def _pop(self) -> C | None:
@@ -63,11 +69,13 @@ class Pool(Generic[C]):
             return None
 
     def give(self, connection: C, *, is_sound: bool) -> None:
-        if is_sound:
-            self._idle.append(connection)
-        else:
-            connection.close()
-        self._slots.release()
+        try:
+            if is_sound:
+                self._idle.append(connection)
+            else:
+                connection.close()
+        finally:
+            self._slots.put(None)
 
     def close(self) -> None:
         while self._idle:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, assert_never
@@ -147,6 +148,8 @@ class Fired:
     """The time until the next tick is due, None if there is none."""
     unreadable: list[str]
     """The schedules whose expression or time zone this installation does not know."""
+    numbers: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    """How many of the new jobs are of which queue and kind."""
 
 
 def missed_ticks(value: str) -> MissedTicks:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from rowlock.server.gauges import Gauges
+from rowlock.store.ops.schedule import new_schedule
+from rowlock.store.options import new_job
 from tests.observe.test_metrics import samples
 from tests.server.running import Running
 from tests.server.test_history import lease, settle
@@ -44,6 +46,31 @@ def test_the_server_tells_of_itself_and_of_queues(api: Running):
     assert 1 == after[key("rowlock_queue_jobs", queue="gauged", state="succeeded")]
     assert after[key("rowlock_queue_oldest_ready_seconds", queue="gauged")] >= 0
     assert 1 == after[key("rowlock_workers")]
+
+
+def test_follow_ups_over_http_are_counted(api: Running):
+    """Those of a settlement that held, as of any worker; not those of one that is sent again."""
+    api.app.enqueue("ping", queue="parents")
+    held = lease(api, queues=["parents"])
+    follow_ups = [{"kind": "ping", "queue": "children"} for _ in range(2)]
+    settle(api, held, outcome="succeeded", follow_ups=follow_ups)
+    again = {"id": held["id"], "token": held["token"], "outcome": "succeeded"}
+    body = {"settlements": [{**again, "follow_ups": follow_ups}]}
+    api("work").post("/v1/leases/settle", json=body).raise_for_status()
+
+    told = read(api)
+    assert 2 == told[key("rowlock_jobs_enqueued_total", queue="children", kind="ping")]
+
+
+def test_a_schedule_that_is_run_over_http_is_counted(api: Running):
+    """It enqueues a job like any other call; not if its key is in flight."""
+    job = new_job(kind="ping", payload="{}", queue="by-hand", key="one")
+    api.app.store.put_schedule(new_schedule("by-hand", job, cron="0 3 1 1 *"))
+    for _ in range(2):
+        api("admin").post("/v1/schedules/by-hand/run").raise_for_status()
+
+    told = read(api)
+    assert 1 == told[key("rowlock_jobs_enqueued_total", queue="by-hand", kind="ping")]
 
 
 def test_queues_are_looked_at_once_in_a_while(api: Running):

@@ -95,6 +95,15 @@ def test_what_handlers_enqueue_is_counted(app, port):
         assert process.poll() is None
 
 
+def test_what_schedules_enqueue_is_counted(app, port):
+    """By the worker that has fired them."""
+    asking = Asking(port)
+    labels = {"queue": "default", "kind": "every_second"}
+    with worker(app, "--metrics-port", str(port), cron=True):
+        wait_until(lambda: 200 == asking.status("/readyz"), seconds=60)
+        wait_until(lambda: 2 <= asking.number("rowlock_jobs_enqueued_total", **labels), seconds=60)
+
+
 def test_a_worker_that_stands_still_is_not_ready(app, port, monkeypatch):
     """Its children are stopped: they claim nothing, whatever else is well."""
     asking = Asking(port)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 
 from rowlock import config
@@ -19,8 +20,15 @@ class Scheduler:
     schedule that another process has written, where no bell can be heard.
     """
 
-    def __init__(self, store: Store, *, chance: Random | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        chance: Random | None = None,
+        tell: Callable[[Fired], object] | None = None,
+    ) -> None:
         self._store = store
+        self._tell = tell
         self._chance = chance or Random()
         self._woken = asyncio.Event()
         self._complained: frozenset[str] = frozenset()
@@ -42,6 +50,8 @@ class Scheduler:
     async def _fire(self) -> float:
         fired = await self._store.afire_due()
         self._complain(fired)
+        if self._tell is not None:
+            self._tell(fired)
         longest = config.SCHEDULER_SLEEP_SECONDS_MAX
         return longest if fired.wait_seconds is None else min(fired.wait_seconds, longest)
 

@@ -323,6 +323,7 @@ async def settle_leases(call: Call[Settlements, None]) -> Answer:
     op = settle(settlements, chance=call.service.chance, tenant=call.caller.tenant)
     missed = await call.service.store.arun(op)
     call.service.count(missed.ended)
+    call.service.ledger.followed(settlements, missed.ended)
     lost = {lease.id for lease in missed.lost}
     repeated = {lease.id for lease in missed.repeated}
     ends = [

@@ -107,7 +107,10 @@ async def run_schedule(call: Call[None, None]) -> Answer:
         call.deed("schedule.run", name),
         detail=lambda made: {"job": made.id, "created": made.created},
     )
-    return Answer(receipt_of(await call.service.store.arun(op)))
+    made = await call.service.store.arun(op)
+    if made.created:
+        call.service.ledger.enqueued([made])
+    return Answer(receipt_of(made))
 
 
 async def pause_schedule(call: Call[None, None]) -> Answer:

@@ -48,7 +48,9 @@ class Household:
         self._tasks = tasks
         self._worker = worker
         self._settings = settings
-        self._scheduler = Scheduler(store)
+        self._scheduler = Scheduler(
+            store, tell=lambda fired: ledger.enqueued_by_name(fired.numbers)
+        )
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:

@@ -13,7 +13,7 @@ import logging
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -103,9 +103,12 @@ class Ledger:
 
     def enqueued(self, jobs: Iterable[NewJob | Job]) -> None:
         """This process has enqueued these. From any thread."""
-        names = Counter((job.queue, job.kind) for job in jobs)
+        self.enqueued_by_name(Counter((job.queue, job.kind) for job in jobs))
+
+    def enqueued_by_name(self, numbers: Mapping[Name, int]) -> None:
+        """As `enqueued`: how many, by queue and kind."""
         with self._guard:
-            for name, number in names.items():
+            for name, number in numbers.items():
                 is_known = name in self._enqueued or len(self._enqueued) < config.TALLY_NAMES_MAX
                 self._enqueued[name if is_known else (OTHER, OTHER)] += number
 
@@ -116,6 +119,12 @@ class Ledger:
             self.enqueued(jobs)
         else:
             self.enqueued(answer for answer in answers if answer.created)
+
+    def followed(self, settlements: Sequence[Settlement], ended: Sequence[Ended]) -> None:
+        """Those among these runs that succeeded have enqueued their follow-ups."""
+        done = {run.id for run in ended if run.end is RunEnd.SUCCEEDED}
+        parents = (each for each in settlements if each.follow_ups and each.lease.id in done)
+        self.enqueued(job for each in parents for job in each.follow_ups)
 
     @property
     def _has_room(self) -> bool:
@@ -159,6 +168,7 @@ class Ledger:
 
     def _count_slow(self, settlements: Sequence[Settlement], ended: Sequence[Ended]) -> None:
         """This process has timed its runs better than the database; None never started."""
+        self.followed(settlements, ended)
         seconds = {each.lease.id: _seconds_of(each) for each in settlements}
         self.ended(
             run._replace(run_us=None if (took := seconds[run.id]) is None else round(took * 10**6))

@@ -15,8 +15,10 @@ would have to be pruned.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -77,6 +79,14 @@ class _Claim:
     row: ScheduleRow
     ticks: list[int]
     next_at: int
+
+
+class _Made(NamedTuple):
+    """A job that a tick has enqueued; its payload need not be kept until all are fired."""
+
+    id: str
+    queue: str
+    kind: str
 
 
 def new_schedule(
@@ -255,7 +265,7 @@ def delete_schedule(name: str) -> Op[None]:
 def fire_due() -> Op[Fired]:
     """Enqueue the jobs of all ticks that are due and that nobody else is firing."""
 
-    job_ids, unreadable = list[str](), list[str]()
+    jobs, unreadable = list[_Made](), list[str]()
     after_at, after_name = -1, ""
 
     def steps() -> Steps[Fired]:
@@ -273,15 +283,20 @@ def fire_due() -> Op[Fired]:
             if len(rows) < config.SCHEDULE_BATCH_ROWS:
                 break
             yield Commit()
-            job_ids.extend(fired)
+            jobs.extend(fired)
             unreadable.extend(unread)
             after_at, after_name = rows[-1].next_at, rows[-1].name
             yield Begin()
         # Not those due that were left: they are another's, or nobody's here.
         waits = yield Statement("next_schedule", {"since": now})
-        return Fired([*job_ids, *fired], _wait_seconds(waits), [*unreadable, *unread])
+        return _told([*jobs, *fired], _wait_seconds(waits), [*unreadable, *unread])
 
     return writing("fire_due", steps, repeat=steps)
+
+
+def _told(jobs: Sequence[_Made], wait_seconds: float | None, unreadable: list[str]) -> Fired:
+    numbers = Counter((job.queue, job.kind) for job in jobs)
+    return Fired([job.id for job in jobs], wait_seconds, unreadable, numbers)
 
 
 def _wait_seconds(waits: Rows) -> float | None:
@@ -299,7 +314,7 @@ def _claim_of(row: ScheduleRow, *, now: int) -> _Claim | None:
     return _Claim(row, ticks, next_at)
 
 
-def _fire(claims: Sequence[_Claim]) -> Steps[list[str]]:
+def _fire(claims: Sequence[_Claim]) -> Steps[list[_Made]]:
     if not claims:
         return []
     moves = [(claim.row.name, claim.row.next_at, claim.next_at) for claim in claims]
@@ -317,7 +332,7 @@ def _fire(claims: Sequence[_Claim]) -> Steps[list[str]]:
     # In the order of their ticks, so that the last job of each name stays.
     last = dict(zip((name for name, _ in by_id.values()), (job.id for job in jobs), strict=True))
     yield Batch("note_runs", ("name", "job_id"), sorted(last.items()))
-    return [job.id for job in jobs if job.created]
+    return [_Made(job.id, job.queue, job.kind) for job in jobs if job.created]
 
 
 def _job_of(row: ScheduleRow, *, id: str, tick: int | None) -> NewJob:

@@ -109,6 +109,18 @@ async def test_without_guards_it_takes_a_token(sqlite_url: str):
 
 
 @pytest.mark.asyncio
+async def test_the_dashboard_is_found_without_its_slash(sqlite_url: str):
+    """What the page loads is beside it: so its address must end in one."""
+    queue = rowlock.App(sqlite_url)
+    board = RowlockPlugin(queue, dashboard="/deep/queue", guards=[lambda *_: None])
+    app = Litestar(plugins=[board], **QUIET)
+    without, with_slash = await ask(app, "/deep/queue", "/deep/queue/")
+
+    assert (307, "/deep/queue/") == (without.status_code, without.headers.get("location"))
+    assert 200 == with_slash.status_code
+
+
+@pytest.mark.asyncio
 async def test_a_blocking_session_and_another_name(sqlite_url: str):
     """Commits when the handler returns, and rolls back when it raises."""
     queue = rowlock.App(sqlite_url)

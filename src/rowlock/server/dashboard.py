@@ -17,6 +17,7 @@ from starlette.responses import RedirectResponse, Response
 from rowlock.server.pages import POLICY, page
 from rowlock.server.problems import Refusal
 from rowlock.server.route import PUBLIC, AnyRoute, Call, Route
+from rowlock.server.router import path_of
 
 # Elements get no markup from strings either: a mistake of ours would be refused by the browser.
 DASHBOARD_POLICY: Final = (
@@ -42,7 +43,7 @@ def built() -> Traversable:
 async def get_home(call: Call[None, None]) -> Response:
     """The page; below a prefix it must end in a slash, for what it loads is beside it."""
     _check(call)
-    if not call.request.url.path.endswith("/"):
+    if not path_of(call.request.scope).endswith(b"/"):
         return RedirectResponse(f"{call.request.scope.get('root_path', '')}/", 307)
     try:
         # Read anew each time: it names the files of the last build.

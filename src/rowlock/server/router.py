@@ -75,11 +75,16 @@ def _walk(node: _Node, segments: list[str], place: int) -> _Node | None:
     return found
 
 
+def path_of(scope: Mapping[str, Any]) -> bytes:
+    """The path as it was sent: frameworks that cut a prefix off the other one may add a slash."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return raw.partition(b"?")[0]
+
+
 def segments_of(scope: Mapping[str, Any]) -> list[str] | None:
     """The decoded segments of a request's path below its prefix; None if they are no text."""
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
     try:
-        segments = [unquote_to_bytes(part).decode() for part in raw.partition(b"?")[0].split(b"/")]
+        segments = [unquote_to_bytes(part).decode() for part in path_of(scope).split(b"/")]
     except UnicodeDecodeError:
         return None
     prefix = [part for part in scope.get("root_path", "").split("/") if part]

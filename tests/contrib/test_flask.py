@@ -12,6 +12,7 @@ from flask import Flask, current_app, g
 import rowlock
 from rowlock import JobState
 from rowlock.contrib.flask import Rowlock, queue_of
+from rowlock.testing import tried
 from tests.contrib.processes import environment_of, running, serving
 
 SERVER = """
@@ -50,6 +51,23 @@ def app(sqlite_url: str) -> Flask:
     app = Flask("shop")
     app.config["ROWLOCK_DATABASE_URL"] = sqlite_url
     return app
+
+
+def test_an_application_made_in_a_test_stays_on_its_database(app: Flask, tmp_path: Path):
+    """Its own database, which it names when it is made, is not written to."""
+    queue = Rowlock(app)
+    own = tmp_path / "own.db"
+    with tried(queue, f"sqlite:///{tmp_path / 'test.db'}") as tested:
+        another = Flask("shop")
+        another.config["ROWLOCK_DATABASE_URL"] = f"sqlite:///{own}"
+        queue.init_app(another)
+        job = queue.enqueue("greet")
+        jobs = [each.id for each in tested.list()]
+        is_current = queue.flask is another
+
+    assert ([job.id], True) == (jobs, is_current)
+    assert not own.exists()
+    assert [] == queue.list().jobs
 
 
 def test_each_job_has_a_context(app: Flask):

@@ -1,7 +1,8 @@
 """An app on trial: the user's own, on a database and a clock of the test's, for one test.
 
 1. It is the same object, so whatever holds it or its tasks takes part without being told. It has
-   another class for the time of the test, and its own store and `state` again afterwards.
+   another class for the time of the test, and its own store and `state` again afterwards. Whatever
+   names another database meanwhile, it stays on the test's.
 2. Inline, what is enqueued is run before the call returns; what handlers enqueue meanwhile is run
    by the same drain, after them.
 """
@@ -48,6 +49,9 @@ class AppUnderTest(App):
     """An `App` that a test looks at; made by `tried` of any app."""
 
     trial: Trial
+
+    def use_database(self, url: str) -> None:
+        """Nothing: a program that is set up within a test names its own, and must not get there."""
 
     def send(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
         answers = super().send(jobs, conn=conn)
@@ -111,7 +115,7 @@ def tried(
     app._clock = clock or app._clock
     _trials.append(tested)
     try:
-        app.use_database(url)
+        super(AppUnderTest, tested).use_database(url)
         app.migrate()
         yield tested
     finally:

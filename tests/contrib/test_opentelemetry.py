@@ -50,6 +50,10 @@ class Telemetry:
 
         instrument(self.app, tracer_provider=self.tracers, meter_provider=meters, **options)
 
+        @self.app.task(max_attempts=1, timeout=0.05)
+        async def dawdle() -> None:
+            await asyncio.sleep(60)
+
         @self.app.task
         async def fetch(ctx: rowlock.Context, url: str) -> None:
             send("the function itself")
@@ -149,6 +153,18 @@ def test_failures(telemetry):
     assert StatusCode.UNSET is cancelled.status.status_code
     assert "rowlock.Cancel" == cancelled.attributes["rowlock.run.ended_by"]
     assert StatusCode.ERROR is refused.status.status_code
+
+
+def test_a_time_limit_that_is_passed(telemetry):
+    """It is a failure, though the handler itself was cancelled."""
+    telemetry.app.enqueue("dawdle")
+    telemetry.app.drain()
+    (run,) = telemetry.spans(SpanKind.CONSUMER)
+
+    assert (StatusCode.ERROR, "TimeoutError") == (
+        run.status.status_code,
+        run.attributes["error.type"],
+    )
 
 
 def test_many_and_what_follows(telemetry):

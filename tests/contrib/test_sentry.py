@@ -64,6 +64,10 @@ def make(url: str, **options: Any) -> tuple[rowlock.App, Any, Any]:
         if to == "never":
             raise rowlock.Fail("no such address")
 
+    @app.task(max_attempts=1, timeout=0.05)
+    async def dawdle() -> None:
+        await asyncio.sleep(60)
+
     @app.task
     async def fetch(ctx: rowlock.Context, url: str) -> None:
         ctx.enqueue_on_success(send, to=url)
@@ -87,6 +91,43 @@ def test_failures(sentry, any_url):
     assert {"rowlock.kind": "send", "rowlock.queue": "mail", "to": "nobody"} == events[0]["tags"]
     mechanism = events[0]["exception"]["values"][0]["mechanism"]
     assert ("rowlock", False) == (mechanism["type"], mechanism["handled"])
+
+
+def test_a_time_limit_that_is_passed(sentry, any_url):
+    """It is a failure, though the handler itself was cancelled; of a drain and of a worker."""
+    app, *_ = make(any_url)
+
+    async def work() -> rowlock.Job:
+        job = await app.aenqueue("dawdle")
+        async with app.worker():
+            ended = await app.await_(job.id, timeout=60)
+        await app.aclose()
+        return ended
+
+    with app:
+        app.enqueue("dawdle")
+        app.drain()
+        ended = asyncio.run(asyncio.wait_for(work(), 90))
+    events = sentry.of(None)
+
+    assert ["TimeoutError"] * 2 == [each["exception"]["values"][-1]["type"] for each in events]
+    told = "took longer than its limit of 0.05 s"
+    assert [told] * 2 == [each["exception"]["values"][-1]["value"] for each in events]
+    assert f"TimeoutError: {told}" == ended.last_error
+    assert ["internal_error"] * 2 == [
+        each["contexts"]["trace"]["status"] for each in sentry.of("transaction")
+    ]
+
+
+def test_a_cancelled_run_has_not_failed(sentry, any_url):
+    """Nor has its transaction."""
+    app, send, _ = make(any_url)
+    with app:
+        send.enqueue(to="later")
+        app.drain()
+    (run,) = sentry.of("transaction")
+
+    assert "cancelled" == run["contexts"]["trace"]["status"]
 
 
 def test_last_failures_only(sentry, any_url):

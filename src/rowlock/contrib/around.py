@@ -6,15 +6,17 @@ Sentry's are such tools.
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from rowlock.app import App
 from rowlock.job import Lease
 from rowlock.task import Task, Tool
-from rowlock.worker.report import running_lease
+from rowlock.worker.report import is_overdue, running_lease
 
 
 def install(app: App, tool: Tool) -> None:
@@ -46,7 +48,7 @@ def _surrounded(
             lease = entered()
             if lease is None:
                 return await function(*args, **kwargs)
-            with tool.running(lease):
+            with _limited(tool, lease):
                 return await function(*args, **kwargs)
 
         return awaited
@@ -60,6 +62,28 @@ def _surrounded(
             return function(*args, **kwargs)
 
     return called
+
+
+@contextmanager
+def _limited(tool: Tool, lease: Lease) -> Iterator[None]:
+    """The tool's block: it is told of a passed time limit, by which the handler is cancelled."""
+    cancelled: asyncio.CancelledError | None = None
+    try:
+        with tool.running(lease):
+            try:
+                yield
+            except asyncio.CancelledError as error:
+                if not is_overdue():
+                    raise
+                cancelled = error
+                # The words of the job's own error.
+                limit = lease.job.timeout
+                raise TimeoutError(f"took longer than its limit of {limit:g} s") from None
+    except TimeoutError:
+        if cancelled is None:
+            raise
+        # To whoever set the limit it goes on as it came.
+        raise cancelled from None
 
 
 def texts_of(carrier: object) -> dict[str, str]:

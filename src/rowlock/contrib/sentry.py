@@ -94,6 +94,7 @@ class _Sentry:
                 source="task",
                 origin=_ORIGIN,
             )
+            ended: BaseException | None = None
             with sentry_sdk.start_transaction(transaction) as span:
                 span.set_data("messaging.destination.name", row.queue)
                 span.set_data("messaging.message.id", lease.id)
@@ -101,13 +102,16 @@ class _Sentry:
                 span.set_status("ok")
                 try:
                     yield
-                except _NO_FAILURE:
+                except _NO_FAILURE as error:
                     span.set_status("cancelled")
-                    raise
+                    ended = error
                 except BaseException as error:
                     span.set_status("internal_error")
                     self._tell(error, row)
                     raise
+            if ended is not None:
+                # Not from within: the span would take it for a failure.
+                raise ended
 
     def _tell(self, error: BaseException, row: JobRow) -> None:
         most = row.max_attempts or config.MAX_ATTEMPTS_DEFAULT

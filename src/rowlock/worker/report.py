@@ -6,6 +6,7 @@ text says all by itself, for those who format records their own way.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,8 @@ logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 # The lease of the job whose handler runs here: log records made below it are that job's.
 _running: ContextVar[Lease | None] = ContextVar("rowlock_running", default=None)
+# Its time limit, if it is a coroutine that has one.
+_limit: ContextVar[asyncio.Timeout | None] = ContextVar("rowlock_limit", default=None)
 # Backoffs are drawn by the store; of a decision made here only its state is read.
 _CHANCE = random.Random(0)
 
@@ -66,6 +69,17 @@ def running(lease: Lease) -> Iterator[None]:
 def running_lease() -> Lease | None:
     """The lease of the job whose handler asks; None outside of one."""
     return _running.get()
+
+
+def note_limit(limit: asyncio.Timeout) -> None:
+    """The coroutines that run from here on in this context, and in its copies, have this limit."""
+    _limit.set(limit)
+
+
+def is_overdue() -> bool:
+    """Whether the handler that asks is being cancelled because its time is over."""
+    limit = _limit.get()
+    return limit is not None and limit.expired()
 
 
 def running_fields() -> dict[str, Any]:

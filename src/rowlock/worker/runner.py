@@ -25,7 +25,7 @@ from rowlock.store.blocks import Blocks
 from rowlock.task import Task
 from rowlock.worker.notes import BlockingNotes, LoopNotes
 from rowlock.worker.outcome import RAISED, outcome_of, success
-from rowlock.worker.report import note_running
+from rowlock.worker.report import note_limit, note_running
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.slots import Slots, take_as_is
 from rowlock.worker.transaction import RunBlock
@@ -180,6 +180,7 @@ async def _await_handler(run: Run, context: Context | None) -> Outcome | None:
 
 async def _await_within(seconds: float, run: Run, context: Context | None) -> Outcome | None:
     limit = asyncio.timeout(seconds)
+    note_limit(limit)
     try:
         async with limit:
             result = await run.task.function(**arguments_of(run.task, run.lease, context))

@@ -123,5 +123,6 @@ def test_groups(run, dead):
     (few,) = documents(run("dead", "list", "--groups", "--queue", "mail", "--json"))
     assert 2 == few["count"]["value"]
     assert 2 == run("dead", "list", "--groups", "--key", "k").exit_code
+    assert 2 == run("dead", "list", "--groups", "--cursor", "c").exit_code
     assert "retried 3 jobs" in run("dead", "retry", "--fingerprint", group["fingerprint"]).stdout
     assert "no dead jobs" in run("dead", "list", "--groups").stdout

@@ -14,6 +14,7 @@ from rowlock.cli.jobs import page_options, print_page
 from rowlock.cli.progress import progress
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from rowlock.app import App
@@ -60,6 +61,8 @@ def list_dead(
     """
     with target.open_app() as app:
         if groups:
+            if cursor is not None:
+                raise click.UsageError("--groups takes no --cursor: there is one page of them")
             _print_groups(app, chosen, limit=limit, as_json=as_json)
             return
         page = app.list(state="dead", limit=limit, cursor=cursor, **chosen)
@@ -67,7 +70,6 @@ def list_dead(
 
 
 def _print_groups(app: App, chosen: FilterOptions, *, limit: int, as_json: bool) -> None:
-    from rowlock.cli.workers import now
     from rowlock.store.ops.dead import dead_groups
 
     given = {name for name, value in chosen.items() if value is not None}
@@ -84,16 +86,21 @@ def _print_groups(app: App, chosen: FilterOptions, *, limit: int, as_json: bool)
     if as_json:
         for group in found.groups:
             click.echo(show.as_json(_group_document(group)))
-        return
-    heads = ("COUNT", "KIND", "ERROR", "PLACE", "LAST", "FINGERPRINT")
-    table = show.Table(
-        columns=show.columns(*heads, right=["COUNT"], flexible=["ERROR", "PLACE"]),
-        rows=[_group_row(group, now()) for group in found.groups],
-        empty="no dead jobs",
-    )
-    show.print_tables(table)
+    else:
+        show.print_tables(_groups_table(found.groups))
     if found.is_cut:
         click.echo("there are more", err=True)
+
+
+def _groups_table(groups: Sequence[DeadGroup]) -> show.Table:
+    from rowlock.cli.workers import now
+
+    heads = ("COUNT", "KIND", "ERROR", "PLACE", "LAST", "FINGERPRINT")
+    return show.Table(
+        columns=show.columns(*heads, right=["COUNT"], flexible=["ERROR", "PLACE"]),
+        rows=[_group_row(group, now()) for group in groups],
+        empty="no dead jobs",
+    )
 
 
 def _group_row(group: DeadGroup, now: datetime) -> list[str]:

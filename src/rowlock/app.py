@@ -80,7 +80,9 @@ class App(WorkerCalls, ScheduleCalls):
     ) -> None:
         super().__init__()
         self._schema, self._clock = schema, clock
-        self.use_database(url or os.environ.get(DATABASE_URL_VARIABLE) or DATABASE_URL_DEFAULT)
+        # An empty one is a variable of somebody's that was not set, and no wish for the default.
+        known = os.environ.get(DATABASE_URL_VARIABLE) or DATABASE_URL_DEFAULT
+        self.use_database(known if url is None else url)
         self.state = state
         self.is_strict = strict
         self.keep_dead_us: int | None = options.keep_us(keep_dead, option="keep_dead")

@@ -477,6 +477,16 @@ def test_environment_gives_the_url(monkeypatch, tmp_path):
     assert (tmp_path / "other.db").exists()
 
 
+def test_an_empty_url_is_refused(monkeypatch, tmp_path):
+    """A variable that was not set must not lead to another database; nothing is made."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROWLOCK_DATABASE_URL", f"sqlite:///{tmp_path / 'other.db'}")
+    with pytest.raises(rowlock.UnsupportedStore, match="empty"):
+        rowlock.App("")
+
+    assert [] == list(tmp_path.iterdir())
+
+
 def test_handlers_may_use_the_app(app):
     """A job may enqueue and look while it runs, on the same database."""
 

@@ -341,6 +341,17 @@ def test_no_column_is_forgotten(name: str, postgres_url: str):
     assert sorted(TABLES[name].columns) == sorted(column.name for column in described or ())
 
 
+def test_a_target_that_is_empty(urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch):
+    """As of a variable that was not set: nothing is moved to the default database."""
+    monkeypatch.setenv("ROWLOCK_DATABASE_URL", urls[1])
+    with rowlock.App(urls[0]) as app:
+        job = app.enqueue("x")
+        done = CliRunner().invoke(cli.main, ["--database-url", urls[0], "move", ""])
+
+        assert (1, True) == (done.exit_code, "is empty" in done.stderr)
+        assert app.get(job.id) is not None
+
+
 def test_told_as_json(urls: tuple[str, str]):
     """By the command."""
     with rowlock.App(urls[0]) as app:

@@ -33,10 +33,10 @@ def scheme_of(url: str) -> str:
         return scheme
     if scheme in POSTGRES_SCHEMES:
         return "postgresql"
-    raise UnsupportedStore(
-        f"no store for a URL that starts with {scheme[:40]!r}: "
-        "use sqlite:///FILE or postgresql://USER@HOST/DATABASE"
-    )
+    problem = f"no store for a URL that starts with {scheme[:40]!r}"
+    if not url:
+        problem = "the URL of the database is empty"
+    raise UnsupportedStore(f"{problem}: use sqlite:///FILE or postgresql://USER@HOST/DATABASE")
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from rowlock.task import Task, Tasks
 from rowlock.worker.beats import Beats
 from rowlock.worker.notes import BlockingNotes, LoopNotes
 from rowlock.worker.outcome import RAISED, outcome_of, success
-from rowlock.worker.report import RunSettlement, note_limit, report, report_settled, running
+from rowlock.worker.report import RunSettlement, report, report_settled, running
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import Prepare, arguments_of
 from rowlock.worker.transaction import RunBlock
@@ -260,10 +260,9 @@ class Drain:
         lease = run.lease
         timeout = lease.job.timeout
         limit = asyncio.timeout(timeout)
-        note_limit(limit)
         try:
             async with limit:
-                with running(lease):
+                with running(lease, limit):
                     arguments = arguments_of(task, lease, context)
                     handler = asyncio.ensure_future(task.function(**arguments))
                 await _attend(handler, run, notes)

@@ -57,12 +57,16 @@ def note_running(lease: Lease) -> None:
 
 
 @contextmanager
-def running(lease: Lease) -> Iterator[None]:
-    """Records made in the block, in its tasks and its copied contexts, are of this job."""
-    before = _running.set(lease)
+def running(lease: Lease, limit: asyncio.Timeout | None = None) -> Iterator[None]:
+    """Records made in the block, in its tasks and its copied contexts, are of this job.
+
+    So is the time limit of its coroutine.
+    """
+    before, limit_before = _running.set(lease), _limit.set(limit)
     try:
         yield
     finally:
+        _limit.reset(limit_before)
         _running.reset(before)
 
 

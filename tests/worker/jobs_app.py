@@ -157,6 +157,16 @@ def wait_for_file(path: str, note: str) -> str:
     return "seen"
 
 
+@app.task
+def settle_and_die(ctx: rowlock.Context, path: str) -> None:
+    """Succeed, and take the process down once a file is there."""
+    with ctx.transaction():
+        pass
+    while not Path(path).exists():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 @app.task(timeout=2)
 def wait_two_seconds_for_file(path: str, note: str) -> str:
     """As `wait_for_file`, with a limit."""

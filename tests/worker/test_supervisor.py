@@ -136,6 +136,24 @@ def test_a_name_is_never_used_again(app):
     assert first.id.rpartition("-")[0] == second.id.rpartition("-")[0]
 
 
+def test_nobody_dies_of_one_who_had_settled_itself(app, tmp_path):
+    """Its last attempt is no proof: a neighbour that goes on after its block may have done it."""
+    note, deadly, go_on = tmp_path / "note", tmp_path / "deadly", tmp_path / "go-on"
+    paths = {"path": str(go_on), "note": str(note)}
+    bystander = app.enqueue("wait_for_file", paths, max_attempts=1)
+    with worker(app, "-c", "2"):
+        wait_until(lambda: runners(note))
+        culprit = app.enqueue("settle_and_die", {"path": str(deadly)})
+        app.wait(culprit.id, timeout=30)
+        deadly.touch()
+        wait_until(lambda: len(runners(note)) == 2)
+        go_on.touch()
+        found = app.wait(bystander.id, timeout=30)
+
+    assert (JobState.SUCCEEDED, 1) == (found.state, found.crashes)
+    assert (JobState.SUCCEEDED, 0) == (app.get(culprit.id).state, app.get(culprit.id).crashes)
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_poison_dies_alone(app, number):
     """A job that takes down its process ends dead; its neighbours all succeed."""

@@ -67,6 +67,10 @@ class Beats:
     def start(self, lease: Lease, *, deadline: float | None = None) -> None:
         """It has begun; here only its own time limit ends it."""
 
+    def settle(self, lease: Lease) -> None:
+        """It has settled itself, and goes on."""
+        self.drop(lease)
+
     def end(self, lease: Lease) -> None:
         """It is over; its lease is held until its outcome is written."""
 

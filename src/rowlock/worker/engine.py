@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from rowlock import config
 from rowlock.errors import RowlockError, StoreUnavailable
@@ -34,6 +34,7 @@ from rowlock.worker import wire
 from rowlock.worker.bell import listen
 from rowlock.worker.buffer import Buffer
 from rowlock.worker.claimer import Claimer
+from rowlock.worker.holdings import Holdings
 from rowlock.worker.ledger import Ledger
 from rowlock.worker.report import RunSettlement, report_lost, report_settled
 from rowlock.worker.run import Cause, Run
@@ -44,18 +45,6 @@ from rowlock.worker.slots import Slots
 from rowlock.worker.trouble import Trouble
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
-
-
-class Holdings(Protocol):
-    """Where the leases of this process are noted, for whoever beats for them."""
-
-    def hold(self, lease: Lease) -> None: ...
-    def start(self, lease: Lease, *, deadline: float | None = None) -> None: ...
-    def end(self, lease: Lease) -> None: ...
-    def lose(self, lease: Lease) -> None: ...
-    def must_end_by(self, lease: Lease, deadline: float) -> None: ...
-    def drop(self, lease: Lease) -> None: ...
-    def count_finished(self, jobs: int) -> None: ...
 
 
 class Engine:
@@ -354,15 +343,15 @@ class Engine:
         self._running[run.key] = run
         self._slots_used[run.queue] += 1
         run.stopping = self._stopping.is_set()
-        run.on_settled = self._drop_soon
+        run.on_settled = self._note_settled
         # The task that starts it may be another job's: nothing of that one's context is its.
         run.handle = self._loop.create_task(self._attend(run), context=self._context.copy())
 
-    def _drop_soon(self, lease: Lease) -> None:
+    def _note_settled(self, lease: Lease) -> None:
         """Its own block has settled it; told in the handler's thread."""
         # A loop that has ended before its thread holds nothing any more.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._holdings.drop, lease)
+            self._loop.call_soon_threadsafe(self._holdings.settle, lease)
 
     async def _attend(self, run: Run) -> None:
         """Run one job to its end, and have its outcome written."""

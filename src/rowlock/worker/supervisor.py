@@ -345,7 +345,7 @@ class Supervisor:
             if slot.key not in overdue and (is_ours or slot not in suspected)
         ]
         crashed = [] if is_ours else [slot.lease(child.worker) for slot in suspected]
-        # What had lost its lease is nobody's to settle here, but may have done it.
+        # What lost its lease or settled itself is nobody's to settle here, but may have done it.
         is_alone = len(crashed) + len(child.lost()) == 1
         outcome = Crashed(f"its process died: {how_it_ended(code)}", alone=is_alone)
         self._settle(settlements, crashed, outcome)

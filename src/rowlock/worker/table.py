@@ -3,7 +3,7 @@ the child's death.
 
 1. A slot is written completely before its state says so, and its state is one byte.
 2. `HELD` is claimed and not started, `STARTED` runs, `ENDED` waits for its outcome to be written;
-   `LOST` still runs, and its lease is another's. Only the child writes.
+   `LOST` still runs, and its lease is another's, or over. Only the child writes.
 3. Times are CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
@@ -105,6 +105,14 @@ class LeaseTable:
             self._map[self._offset(place)] = SlotState.STARTED
         else:
             self._write(place, SlotState.STARTED, lease, DeadlineKind.TIMEOUT, deadline)
+
+    def settle(self, lease: Lease) -> None:
+        """Note that a run has settled itself and goes on: a suspect, if it should take the process
+        down, but without a deadline, and nobody's to settle.
+        """
+        place = self._places.get((lease.id, lease.token))
+        if place is not None:
+            self._write(place, SlotState.LOST, lease, DeadlineKind.NONE, 0.0)
 
     def end(self, lease: Lease) -> None:
         """Note that a run is over, and its outcome on its way."""

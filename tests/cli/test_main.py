@@ -110,7 +110,9 @@ def test_errors_become_exit_codes(run_with, error, exit_code):
     assert (exit_code, "", f"error: {error}\n") == (result.exit_code, result.stdout, result.stderr)
 
 
-@pytest.mark.parametrize("spec", ["no_colon", "no_such_module:app", "os:no_such_attribute", ":x"])
+@pytest.mark.parametrize(
+    "spec", ["no_colon", "no_such_module:app", "os:no_such_attribute", ":x", ".x:y"]
+)
 def test_bad_app_is_a_usage_error(spec):
     """An app that can't be found is the user's typing error, not a traceback."""
     with pytest.raises(click.BadParameter):

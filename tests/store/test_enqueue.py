@@ -310,6 +310,10 @@ BAD_OPTIONS = [
     ("id", {"id": "not-a-uuid"}),
     ("id", {"id": 5}),
     ("meta", {"meta": ["no", "mapping"]}),
+    ("meta", {"meta": []}),
+    ("tags", {"tags": ""}),
+    ("key_hold", {"key_hold": "for ever"}),
+    ("key_hold", {"key_hold": -1}),
 ]
 
 

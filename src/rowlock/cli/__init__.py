@@ -163,7 +163,7 @@ def _is_loading(file: str) -> bool:
 def names_of(spec: str) -> tuple[str, str]:
     """The module and the attribute of `module:attribute`."""
     module_name, _, attribute = spec.partition(":")
-    if not module_name or not attribute:
+    if not module_name or not attribute or module_name.startswith("."):
         raise click.BadParameter(f"{spec!r} is not of the form module:app", param_hint="--app")
     return module_name, attribute
 

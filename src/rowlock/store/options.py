@@ -123,6 +123,8 @@ def new_job(
     """Check every option of an enqueue. `payload` is encoded already, `policy` may be."""
     if run_at is not None and delay is not None:
         raise OptionInvalid("delay", "give either delay or run_at, not both")
+    # Checked without a key, too, where it is of no use.
+    held = key_hold_us(key_hold)
     return NewJob(
         id=new_id() if id is None else parse_id(id),
         kind=name(kind, option="kind"),
@@ -130,13 +132,13 @@ def new_job(
         rank=-priority_of(priority),
         tenant=None if tenant is None else name(tenant, option="tenant"),
         key=None if key is None else name(key, option="key"),
-        key_hold=None if key is None else key_hold_us(key_hold),
+        key_hold=None if key is None else held,
         payload=payload,
         max_attempts=None if max_attempts is None else attempts(max_attempts),
         run_at=None if run_at is None else to_us(run_at, option="run_at"),
         delay=0 if delay is None else duration_us(delay, option="delay"),
-        tags=None if not tags else tags_of(tags),
-        meta=None if not meta else _meta_of(meta),
+        tags=None if tags is None else tags_of(tags),
+        meta=None if meta is None else _meta_of(meta),
         policy=policy.encoded() if isinstance(policy, Policy) else policy,
         is_resend=id is not None,
         outing=Outing(),
@@ -225,18 +227,23 @@ def keep_us(value: float | timedelta | None, *, option: str = "keep") -> int | N
     return None if value is None else duration_us(value, option=option)
 
 
-def tags_of(tags: Collection[str]) -> str:
+def tags_of(tags: Collection[str]) -> str | None:
+    """The stored form; None if there are none."""
     if isinstance(tags, str) or not isinstance(tags, Collection):
         raise OptionInvalid("tags", f"must be a list of names, not {_told(tags)}")
     if len(tags) > config.TAGS_MAX:
         raise OptionInvalid("tags", f"must be {config.TAGS_MAX} at most, not {len(tags)}")
     listed = [name(tag, option="tags") for tag in tags]
+    if not listed:
+        return None
     return codec.encode_json(listed, what="tags", bytes_max=config.META_BYTES_MAX)
 
 
-def _meta_of(meta: Mapping[str, object]) -> str:
+def _meta_of(meta: Mapping[str, object]) -> str | None:
     if not isinstance(meta, Mapping):
         raise OptionInvalid("meta", f"must be a mapping, not {type(meta).__name__}")
+    if not meta:
+        return None
     return codec.encode_json(dict(meta), what="meta", bytes_max=config.META_BYTES_MAX)
 
 

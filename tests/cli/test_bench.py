@@ -119,6 +119,7 @@ def test_what_a_killed_run_left_is_told(any_url, run):
         assert [name] == left_behind(any_url)
 
 
+@pytest.mark.direct("logs in as another role")
 def test_without_the_right_to_create_a_schema(postgres_url):
     """It says what is missing and what to do, and has changed nothing."""
     role = f"poor_{uuid.uuid4().hex[:8]}"

@@ -109,6 +109,7 @@ def test_not_there():
     assert "secret" not in str(found)
 
 
+@pytest.mark.direct("knows a server's process by its number")
 def test_oldest_transaction_is_told_without_its_query(postgres_url):
     """Who holds it is shown with control characters escaped; what it asked is not."""
     name = "reports\x1b[2J"

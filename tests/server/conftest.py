@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -86,13 +86,13 @@ def api(running: Running, module_url: str) -> Running:
     return running
 
 
-def empty(url: str) -> None:
+def empty(url: str, *, tables: Collection[str] = EMPTIED) -> None:
     if url.startswith("sqlite"):
         path = Path(url.removeprefix("sqlite:///"))
         with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
-            for table in EMPTIED:
+            for table in tables:
                 connection.execute(f"DELETE FROM rowlock_{table}")
         return
     with psycopg.connect(url, autocommit=True) as connection:
-        for table in EMPTIED:
+        for table in tables:
             connection.execute(f"DELETE FROM rowlock.{table}".encode())

@@ -17,7 +17,9 @@ from rowlock.lifecycle import (
     Failed,
     Finish,
     Held,
+    Interrupted,
     Lost,
+    NotBegun,
     Outcome,
     Parked,
     Released,
@@ -42,6 +44,9 @@ OUTCOMES: dict[str, Outcome] = {
     "failure for good": Failed("E", "boom", permanent=True),
     "release": Released(),
     "release for later": Released(9_000_000),
+    "not begun": NotBegun(),
+    "not begun, for later": NotBegun(9_000_000),
+    "interrupted": Interrupted("stopped"),
     "cancel": CancelSeen(),
     "cancel with a reason": CancelSeen("enough"),
     "lost": Lost("lease expired"),
@@ -63,11 +68,17 @@ TABLE = {
     "failure for good": [("dead", None, None, 0, "E")] * 2,
     "release": [(BACK, RUN_AT, 1, 0, NONE), (BACK, RUN_AT, 4, 0, NONE)],
     "release for later": [(BACK, NOW + 9_000_000, 1, 0, NONE), (BACK, NOW + 9_000_000, 4, 0, NONE)],
+    "not begun": [(BACK, RUN_AT, 1, 0, NONE), (BACK, RUN_AT, 4, 0, NONE)],
+    "not begun, for later": [
+        (BACK, NOW + 9_000_000, 1, 0, NONE),
+        (BACK, NOW + 9_000_000, 4, 0, NONE),
+    ],
+    "interrupted": [(BACK, RUN_AT, 1, 0, "Interrupted"), (BACK, RUN_AT, 4, 0, "Interrupted")],
     "cancel": [("cancelled", None, None, 0, NONE)] * 2,
     "cancel with a reason": [("cancelled", None, None, 0, "Cancelled")] * 2,
-    "lost": [(BACK, RUN_AT, 2, 0, "LeaseLost"), ("dead", None, None, 0, "LeaseLost")],
+    "lost": [(BACK, RUN_AT, 1, 0, "LeaseLost"), (BACK, RUN_AT, 4, 0, "LeaseLost")],
     "parked": [("dead", None, None, 0, "LeaseLost")] * 2,
-    "crash among others": [(BACK, RUN_AT, 2, 1, "Crashed"), (BACK, RUN_AT, 4, 1, "Crashed")],
+    "crash among others": [(BACK, RUN_AT, 1, 1, "Crashed"), (BACK, RUN_AT, 4, 1, "Crashed")],
     "crash alone": [(BACK, RUN_AT, 2, 1, "Crashed"), ("dead", None, None, 1, "Crashed")],
 }
 
@@ -175,12 +186,99 @@ def test_poison(crashes: int, max_crashes: int, alone: bool, state: str | None, 
 
 def test_a_bystander_has_an_attempt_left():
     """A job that crashed among others on its last attempt can still be claimed once more."""
-    for max_attempts in (1, 2, 20):
+    for max_attempts in (2, 20):
         held = replace(HELD, attempt=max_attempts, max_attempts=max_attempts)
         step = decided(held, Crashed("signal 9"))
 
         assert isinstance(step, Return)
         assert step.attempt + 1 <= max_attempts
+
+
+CUT_SHORT = ["interrupted", "lost", "crash among others", "crash alone"]
+
+
+@pytest.mark.parametrize("name", CUT_SHORT)
+def test_at_most_once(name: str):
+    """A job with one attempt that has begun is dead as interrupted, whatever cut it short."""
+    held = replace(HELD, attempt=1, max_attempts=1, begun=True)
+    step = decided(held, OUTCOMES[name])
+
+    assert isinstance(step, Finish)
+    assert step.error is not None
+    assert (step.state, step.error.type) == (JobState.DEAD, "Interrupted")
+
+
+@pytest.mark.parametrize("name", CUT_SHORT)
+@pytest.mark.parametrize(
+    "held",
+    [replace(HELD, attempt=1, max_attempts=1), replace(HELD, attempt=3, losses=2)],
+    ids=["at most once", "suspect"],
+)
+def test_what_is_known_not_to_have_begun(name: str, held: Held):
+    """Without the mark, an at-most-once job and a suspect go back as if nothing had happened."""
+    step = decided(held, OUTCOMES[name])
+
+    assert isinstance(step, Return)
+    assert (step.attempt, step.losses, step.interruptions) == (held.attempt - 1, held.losses, 0)
+    assert (step.crashes, step.error) == (0, None)
+
+
+@pytest.mark.parametrize("outcome", [Released(), NotBegun(), Failed("E", "boom")])
+def test_at_most_once_by_its_own_word(outcome: Outcome):
+    """A release gives an at-most-once job back; an exception of its own is its last."""
+    step = decided(replace(HELD, attempt=1, max_attempts=1, begun=True), outcome)
+
+    assert isinstance(step, Finish) == isinstance(outcome, Failed)
+
+
+def test_losses_in_a_row():
+    """A loss is noted and not counted; only what ends a run that began starts the row again."""
+    lost = decided(replace(HELD, losses=1), Lost("lease expired"))
+    steps = [
+        decided(replace(HELD, losses=1), outcome)
+        for outcome in (NotBegun(), Interrupted("stopped"), Released(), Failed("E", ""))
+    ]
+
+    assert isinstance(lost, Return)
+    assert (lost.attempt, lost.losses, lost.interruptions) == (1, 2, 1)
+    assert [step.losses for step in steps if isinstance(step, Return)] == [1, 1, 0, 0]
+
+
+def test_a_suspect_that_is_lost_alone():
+    """The lost run of a suspect counts as an attempt and as a crash, and at last as poison."""
+    held = replace(HELD, losses=2, begun=True)
+    first = decided(held, Lost("lease expired"))
+    last = decided(replace(held, crashes=2), Lost("lease expired"))
+    used_up = decided(replace(held, attempt=5), Lost("lease expired"))
+
+    assert isinstance(first, Return)
+    assert (first.attempt, first.crashes, first.losses) == (2, 1, 2)
+    assert summary(last) == ("dead", None, None, 3, "Poison")
+    assert summary(used_up) == ("dead", None, None, 1, "LeaseLost")
+
+
+def test_a_claim_that_is_the_beginning():
+    """A lost lease of a run that is known to have begun counts as an attempt, and as no crash."""
+    held = replace(HELD, begun=True)
+    step = decided(held, Lost("lease expired"))
+
+    assert isinstance(step, Return)
+    assert (step.attempt, step.crashes, step.losses, step.interruptions) == (2, 0, 0, 0)
+    assert summary(decided(replace(held, attempt=5), Lost("x")))[0] == "dead"
+
+
+@pytest.mark.parametrize("name", ["interrupted", "lost", "crash among others"])
+def test_interruptions_have_a_bound(name: str):
+    """What isn't counted as an attempt is counted as an interruption, and there is a last one."""
+    last = config.INTERRUPTIONS_MAX - 1
+    steps = [
+        decided(replace(HELD, interruptions=count), OUTCOMES[name]) for count in (last - 1, last)
+    ]
+
+    assert isinstance(steps[0], Return)
+    assert steps[0].interruptions == last
+    assert isinstance(steps[1], Finish)
+    assert steps[1].state is JobState.DEAD
 
 
 def test_a_release_never_counts_below_nothing():
@@ -223,6 +321,9 @@ def test_error_texts_can_be_stored(text: str):
         run_at=st.just(RUN_AT),
         cancel_requested=st.booleans(),
         policy=st.just(DEFAULT_POLICY),
+        begun=st.booleans(),
+        losses=st.integers(0, 4),
+        interruptions=st.integers(0, 25),
     ),
     outcome=st.sampled_from(sorted(OUTCOMES)),
     seed=st.integers(),
@@ -236,4 +337,4 @@ def test_invariants(held, outcome, seed):
         assert not held.cancel_requested
         assert step.run_at >= RUN_AT
         assert step.attempt <= held.attempt
-        assert step.attempt < held.max_attempts or outcome.startswith("release")
+        assert step.attempt < held.max_attempts or not step.is_counted

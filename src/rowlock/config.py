@@ -62,6 +62,16 @@ MAX_ATTEMPTS_LIMIT: Final = 1_000_000
 """And at most."""
 MAX_CRASHES_DEFAULT: Final = 3
 """Deaths of its process, alone in it, after which a job is dead."""
+SUSPECT_LOSSES: Final = 2
+"""Leases lost in a row after which a job runs alone, and its run is marked as begun first."""
+INTERRUPTIONS_MAX: Final = 20
+"""Interrupted runs that were not counted as attempts, after which a job is dead."""
+NOT_BEGUN_SECONDS: Final = 1
+"""Pause after a job was given back because its run could not begin."""
+SUSPECT_WAIT_SECONDS: Final = 2.0
+"""Pause of a suspect while this machine runs another one."""
+SLOT_RETRY_SECONDS: Final = 5.0
+"""Pause of a job whose process slot could not be started."""
 KEEP_SECONDS_DEFAULT: Final = DAY_SECONDS
 """A succeeded or cancelled job is kept for a day, by default."""
 KEEP_DEAD_SECONDS_DEFAULT: Final = 30 * DAY_SECONDS

@@ -178,6 +178,9 @@ class JobRow(NamedTuple):
     tags: str | None
     meta: str | None
     policy: str | None
+    begun: bool
+    losses: int
+    interruptions: int
     state: str | None
     finished_at: int | None
     result: str | None

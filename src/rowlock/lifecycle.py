@@ -4,30 +4,45 @@ A job that is held under a lease, an `Outcome`, and the time give a `Transition`
 it, fenced by the lease's token.
 
 1. With the cancel flag set, every outcome but success ends `cancelled`.
-2. A release never counts the attempt; everything else does.
-3. A job whose worker vanished gets the same number of attempts as one that fails.
-4. A bystander never dies of a neighbour: only a crash of a job that ran alone can be its last.
+2. An attempt is a run that began. A job that was claimed and never began is never counted.
+3. `max_attempts=1` means at most once: once such a run has begun, only its own return, exception
+   or release decides. Anything else ends it `dead` as `Interrupted`.
+4. With more attempts, an interruption that is not the job's own doing isn't counted as an attempt.
+   It is written into the job's errors, and there is a bound on their number.
+5. A lease that was lost twice in a row makes the job a suspect. A suspect runs alone, its run is
+   marked as begun before the handler is called, and a loss of that run counts as a crash.
+6. A bystander never dies because of a neighbour: only a crash of a job that ran alone can be its
+   last.
 
-| outcome                          | transition                                       |
-|----------------------------------|--------------------------------------------------|
-| Succeeded                        | Finish(succeeded)                                |
-| Failed, attempts left            | Return after the policy's backoff                |
-| Failed, none left or permanent   | Finish(dead)                                     |
-| Released                         | Return, attempt not counted                      |
-| CancelSeen                       | Finish(cancelled)                                |
-| Lost (lease expired, orphaned)   | Return at once, or Finish(dead) when used up     |
-| Parked                           | Finish(dead)                                     |
-| Crashed                          | Return at once, or Finish(dead) as poison        |
+| outcome                              | transition                                             |
+|--------------------------------------|--------------------------------------------------------|
+| Succeeded                            | Finish(succeeded)                                      |
+| Failed, attempts left                | Return after the policy's backoff                      |
+| Failed, none left or permanent       | Finish(dead)                                           |
+| Released                             | Return, attempt not counted                            |
+| NotBegun                             | Return, attempt not counted, no trace                  |
+| Interrupted                          | Return, attempt not counted; dead at the bound         |
+| CancelSeen                           | Finish(cancelled)                                      |
+| Lost, not known to have begun        | Return at once, attempt not counted; dead at the bound |
+| Lost, begun                          | Return at once, or Finish(dead) when used up           |
+| Lost, begun, a suspect               | as Crashed, alone                                      |
+| Parked                               | Finish(dead)                                           |
+| Crashed among others                 | Return at once, attempt not counted; dead at the bound |
+| Crashed alone                        | Return at once, or Finish(dead) as poison or used up   |
+| Interrupted, Lost, Crashed: begun and at most once | Finish(dead) as Interrupted              |
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
-from typing import assert_never
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
 
 from rowlock import codec, config, retry
 from rowlock.job import JobError, JobState, Policy
+
+# The type of the error of a run that was ended by us, or of an at-most-once run that was cut short.
+INTERRUPTED: Final = "Interrupted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +66,24 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Given back untried, to its old place in the queue or after `delay` microseconds."""
+    """Given back by its holder, to its old place in the queue or after `delay` microseconds."""
 
     delay: int | None = None
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotBegun:
+    """Claimed, and given back before its handler was called."""
+
+    delay: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """Its run had begun and was ended by us: a shutdown, or a neighbour's end."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +115,9 @@ class Crashed:
     alone: bool = False
 
 
-Outcome = Succeeded | Failed | Released | CancelSeen | Lost | Parked | Crashed
+Outcome = (
+    Succeeded | Failed | Released | NotBegun | Interrupted | CancelSeen | Lost | Parked | Crashed
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +130,25 @@ class Held:
     run_at: int
     cancel_requested: bool
     policy: Policy
+    begun: bool = False
+    """Whether a committed write says that its run has begun."""
+    losses: int = 0
+    """How often in a row its lease was lost without being known to have begun."""
+    interruptions: int = 0
+    """How many of its runs ended without being counted as an attempt."""
+
+    @property
+    def is_at_most_once(self) -> bool:
+        return self.max_attempts == 1
+
+    @property
+    def is_suspect(self) -> bool:
+        return self.losses >= config.SUSPECT_LOSSES
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether its runs are marked as begun, so that the mark's absence is a proof."""
+        return self.is_at_most_once or self.is_suspect
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +159,10 @@ class Return:
     attempt: int
     crashes: int
     error: JobError | None = None
+    losses: int = 0
+    interruptions: int = 0
+    is_counted: bool = False
+    """Whether the run that ended counts as an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +191,13 @@ def decide(held: Held, outcome: Outcome, *, now: int, chance: random.Random) -> 
         case Failed():
             return _fail(held, outcome, now, chance)
         case Released():
-            run_at = held.run_at if outcome.delay is None else now + outcome.delay
-            return Return(run_at, max(0, held.attempt - 1), held.crashes)
-        case Lost():
-            return _come_back(held, _error_of(held, outcome, now))
+            return _give_back(held, _run_at(held, outcome.delay, now), losses=0)
+        case NotBegun():
+            return _give_back(held, _run_at(held, outcome.delay, now))
         case Parked():
             return _finish(held, JobState.DEAD, error=_error_of(held, outcome, now))
-        case Crashed():
-            return _crash(held, outcome, now)
+        case Interrupted() | Lost() | Crashed():
+            return _cut_short(held, outcome, now)
         case _:
             assert_never(outcome)
 
@@ -159,7 +212,7 @@ def _fail(held: Held, outcome: Failed, now: int, chance: random.Random) -> Trans
     if outcome.permanent or held.attempt >= held.max_attempts:
         return _finish(held, JobState.DEAD, error=error)
     delay = outcome.delay if outcome.delay is not None else _backoff(held, chance)
-    return Return(now + delay, held.attempt, held.crashes, error)
+    return replace(_counted(held, error), run_at=now + delay, losses=0)
 
 
 def _backoff(held: Held, chance: random.Random) -> int:
@@ -167,22 +220,86 @@ def _backoff(held: Held, chance: random.Random) -> int:
     return round(policy(held.attempt, None, random=chance) * config.SECOND_US)
 
 
+def _run_at(held: Held, delay: int | None, now: int) -> int:
+    return held.run_at if delay is None else now + delay
+
+
+def _cut_short(held: Held, outcome: Interrupted | Lost | Crashed, now: int) -> Transition:
+    """The run ended by something else than its handler."""
+    if held.is_marked and not held.begun:
+        # It is known that the handler was not called.
+        return _give_back(held, held.run_at)
+    error = _error_of(held, outcome, now)
+    if held.is_at_most_once:
+        crashes = held.crashes + isinstance(outcome, Crashed)
+        return _finish(held, JobState.DEAD, error=error, crashes=crashes)
+    match outcome:
+        case Crashed(alone=True):
+            return _crash(held, error)
+        case Lost() if held.begun:
+            return _crash(held, error) if held.is_suspect else _come_back(held, error)
+        case Lost():
+            return _uncounted(held, outcome, now, losses=held.losses + 1)
+        case Crashed():
+            # Any of those that ran may be the guilty one, so each of them runs alone next.
+            return _uncounted(held, outcome, now, crashes=held.crashes + 1)
+        case Interrupted():
+            return _uncounted(held, outcome, now)
+
+
+def _give_back(held: Held, run_at: int, *, losses: int | None = None) -> Return:
+    """As it was before the claim."""
+    return Return(
+        run_at,
+        max(0, held.attempt - 1),
+        held.crashes,
+        losses=held.losses if losses is None else losses,
+        interruptions=held.interruptions,
+    )
+
+
+def _uncounted(
+    held: Held,
+    outcome: Interrupted | Lost | Crashed,
+    now: int,
+    *,
+    losses: int | None = None,
+    crashes: int | None = None,
+) -> Transition:
+    """The run leaves a trace but isn't counted as an attempt, up to a bound."""
+    count = held.crashes if crashes is None else crashes
+    error = _error_of(held, outcome, now)
+    if held.interruptions + 1 >= config.INTERRUPTIONS_MAX:
+        return _finish(held, JobState.DEAD, crashes=count, error=error)
+    back = _give_back(held, held.run_at, losses=losses)
+    return replace(back, crashes=count, error=error, interruptions=held.interruptions + 1)
+
+
+def _counted(held: Held, error: JobError | None) -> Return:
+    return Return(
+        held.run_at,
+        held.attempt,
+        held.crashes,
+        error,
+        losses=held.losses,
+        interruptions=held.interruptions,
+        is_counted=True,
+    )
+
+
 def _come_back(held: Held, error: JobError | None) -> Transition:
     """The next attempt at once, at its old place in the queue; or none is left."""
     if held.attempt >= held.max_attempts:
         return _finish(held, JobState.DEAD, error=error)
-    return Return(held.run_at, held.attempt, held.crashes, error)
+    return _counted(held, error)
 
 
-def _crash(held: Held, outcome: Crashed, now: int) -> Transition:
-    error = _error_of(held, outcome, now)
+def _crash(held: Held, error: JobError | None) -> Transition:
+    """It took its process down, and nothing else ran there."""
     crashes = held.crashes + 1
-    used_up = held.attempt >= held.max_attempts
-    if outcome.alone and (used_up or crashes >= held.policy.max_crashes):
+    if held.attempt >= held.max_attempts or crashes >= held.policy.max_crashes:
         return _finish(held, JobState.DEAD, crashes=crashes, error=error)
-    # Any of those that ran may be the guilty one, so each gets one more run, alone.
-    attempt = held.max_attempts - 1 if used_up else held.attempt
-    return Return(held.run_at, attempt, crashes, error)
+    return replace(_counted(held, error), crashes=crashes)
 
 
 def _finish(
@@ -208,17 +325,30 @@ def _error_of(held: Held, outcome: Outcome, now: int) -> JobError | None:
             if outcome.reason is None:
                 return None
             kind, message, traceback = "Cancelled", outcome.reason, ""
-        case Released():
+        case Released() | NotBegun():
             return None
-        case Lost() | Parked():
+        case Parked():
             kind, message, traceback = "LeaseLost", outcome.reason, ""
-        case Crashed():
-            poison = outcome.alone and held.crashes + 1 >= held.policy.max_crashes
-            kind, message, traceback = "Poison" if poison else "Crashed", outcome.evidence, ""
+        case Interrupted() | Lost() | Crashed():
+            kind, message, traceback = _name_of(held, outcome), _reason_of(outcome), ""
         case _:
             assert_never(outcome)
     # Whoever wrote them: a failure can always be recorded.
     return JobError(held.attempt, now, _clean(kind), _clean(message), _clean(traceback))
+
+
+def _name_of(held: Held, outcome: Interrupted | Lost | Crashed) -> str:
+    """The type of the error of a run that was cut short."""
+    if isinstance(outcome, Interrupted) or (held.is_at_most_once and held.begun):
+        return INTERRUPTED
+    is_alone = held.is_suspect if isinstance(outcome, Lost) else outcome.alone
+    if is_alone and held.crashes + 1 >= held.policy.max_crashes:
+        return "Poison"
+    return "LeaseLost" if isinstance(outcome, Lost) else "Crashed"
+
+
+def _reason_of(outcome: Interrupted | Lost | Crashed) -> str:
+    return outcome.evidence if isinstance(outcome, Crashed) else outcome.reason
 
 
 def _clean(text: str) -> str:

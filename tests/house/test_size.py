@@ -7,7 +7,7 @@ import re
 
 from tests.house.source import read_modules
 
-FILE_LINES_MAX = 500
+FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 LINE_CHARACTERS_MAX = 100
 # As the linter counts: a comment for a tool must stand on its line, however long that gets.
@@ -15,7 +15,7 @@ PRAGMA = re.compile(r"\s*# (?:type: ignore|noqa|pyright:).*")
 
 
 def test_files_are_short():
-    """No source file is longer than what a reader keeps in mind."""
+    """A file this long has a wall inside it: find it."""
     lengths = {module.place: module.text.count("\n") for module in read_modules()}
 
     assert {} == {place: length for place, length in lengths.items() if length > FILE_LINES_MAX}

@@ -19,6 +19,8 @@ DAY = 86_400 * SECOND
 REMEMBERED = 15 * 60 * SECOND
 ERRORS_KEPT = 20
 MAX_ATTEMPTS = 20
+INTERRUPTIONS_MAX = 20
+LOSSES_OF_A_SUSPECT = 2
 KEPT = "kept"
 SUCCESSES = ("succeed", "unstorable")
 
@@ -26,7 +28,16 @@ UNKNOWN_ID = "00000000-0000-7000-8000-{:012x}"
 
 View = dict[str, Any]
 Ending = Literal[
-    "succeed", "unstorable", "fail", "permanent", "release", "cancelled", "crash", "crash_together"
+    "succeed",
+    "unstorable",
+    "fail",
+    "permanent",
+    "release",
+    "not_begun",
+    "interrupted",
+    "cancelled",
+    "crash",
+    "crash_together",
 ]
 
 
@@ -91,6 +102,7 @@ class Wanted:
     limit: int = 1
     lease: int = 30 * SECOND
     include_expired: bool = True
+    begun: bool = True
     policies: Mapping[str, tuple[Rules, int]] = field(default_factory=dict)
 
 
@@ -129,6 +141,10 @@ class Entry:
     attempt: int = 0
     token: int = 0
     crashes: int = 0
+    # Whether its run is known to have begun; leases lost in a row; runs that were not counted.
+    has_begun: bool = False
+    losses: int = 0
+    interruptions: int = 0
     is_cancelled: bool = False
     # Its last lease was ended by somebody else than its holder.
     is_taken: bool = False
@@ -148,6 +164,15 @@ class Entry:
     @property
     def max_attempts(self) -> int:
         return self.asked.max_attempts or MAX_ATTEMPTS
+
+    @property
+    def is_suspect(self) -> bool:
+        return self.losses >= LOSSES_OF_A_SUSPECT
+
+    @property
+    def never_began(self) -> bool:
+        """Whether it is known that the handler was not called."""
+        return (self.max_attempts == 1 or self.is_suspect) and not self.has_begun
 
     @property
     def is_running(self) -> bool:
@@ -293,6 +318,7 @@ class Model:
         entry.token += 1
         entry.worker, entry.started_at, entry.beat_at = wanted.worker, self.now, self.now
         entry.lease, entry.is_taken = self.now + wanted.lease, False
+        entry.has_begun = wanted.begun
         asked = entry.asked
         if asked.rules is None and asked.kind in wanted.policies:
             rules, attempts = wanted.policies[asked.kind]
@@ -315,6 +341,13 @@ class Model:
             entry.lease, entry.beat_at = self.now + lease, self.now
             beats.append("cancel_requested" if entry.is_cancelled else "kept")
         return beats
+
+    def begin(self, leases: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Mark runs as begun; those that still hold."""
+        held = [lease for lease in set(leases) if self._held(*lease) is not None]
+        for number, _ in held:
+            self.jobs[number].has_begun = True
+        return sorted(held)
 
     def progress(self, number: int, token: int, fraction: float, text: str) -> None:
         self._must_hold(number, token).progress = (fraction, text)
@@ -376,32 +409,62 @@ class Model:
                 self._note(entry, "ResultNotStored", "")
             entry.result = run.result if ending == "succeed" else None
             return self._finish(entry, JobState.SUCCEEDED)
-        if ending in ("crash", "crash_together"):
-            return self._crash(entry, is_alone=ending == "crash")
+        if ending in ("crash", "crash_together", "interrupted"):
+            return self._cut_short(entry, ending)
         if ending in ("fail", "permanent"):
             self._note(entry, "Error", "boom")
         if entry.is_cancelled or ending == "cancelled":
             return self._finish(entry, JobState.CANCELLED)
         if ending == "release":
+            entry.losses = 0
+            return self._release(entry, run.seconds)
+        if ending == "not_begun":
             return self._release(entry, run.seconds)
         if ending == "permanent" or entry.attempt >= entry.max_attempts:
             return self._finish(entry, JobState.DEAD)
+        entry.losses = 0
         seconds = entry.rules.retry if run.seconds is None else run.seconds
         return self._give_back(entry, run_at=self.now + round(seconds * SECOND))
 
-    def _crash(self, entry: Entry, *, is_alone: bool) -> None:
-        """Only a job that ran alone may be given up for a crash; each bystander runs once more."""
-        entry.crashes += 1
-        is_poison = is_alone and entry.crashes >= entry.rules.max_crashes
-        self._note(entry, "Poison" if is_poison else "Crashed", "signal 9")
-        is_used_up = entry.attempt >= entry.max_attempts
+    def _cut_short(self, entry: Entry, ending: str, *, reason: str = "signal 9") -> None:
+        """A run ended by something else than its handler; `ending` may be "lost", too."""
+        is_crash = ending.startswith("crash")
+        is_taken = ending == "lost" or reason == "gave up"
+        if not entry.is_cancelled and entry.never_began:
+            self._release(entry, None)
+            entry.is_taken = is_taken
+            return
+        is_at_most_once = entry.max_attempts == 1
+        is_begun_loss = ending == "lost" and entry.has_begun
+        is_alone = ending == "crash" or (ending == "lost" and entry.is_suspect)
+        is_poison = is_alone and entry.crashes + 1 >= entry.rules.max_crashes
+        kind = "LeaseLost" if ending == "lost" else "Crashed"
+        if ending == "interrupted" or (is_at_most_once and entry.has_begun):
+            kind = "Interrupted"
+        elif is_poison:
+            kind = "Poison"
+        self._note(entry, kind, reason)
         if entry.is_cancelled:
-            self._finish(entry, JobState.CANCELLED)
-        elif is_poison or (is_alone and is_used_up):
-            self._finish(entry, JobState.DEAD)
+            entry.crashes += is_crash
+            self._finish(entry, JobState.CANCELLED, is_taken=is_taken)
+        elif is_at_most_once:
+            entry.crashes += is_crash
+            self._finish(entry, JobState.DEAD, is_taken=is_taken)
+        elif ending == "crash" or is_begun_loss:
+            entry.crashes += is_alone
+            if is_poison or entry.attempt >= entry.max_attempts:
+                self._finish(entry, JobState.DEAD, is_taken=is_taken)
+            else:
+                self._give_back(entry, run_at=entry.run_at, is_taken=is_taken)
         else:
-            entry.attempt = min(entry.attempt, entry.max_attempts - 1)
-            self._give_back(entry, run_at=entry.run_at)
+            entry.crashes += is_crash
+            entry.interruptions += 1
+            entry.losses += ending == "lost"
+            if entry.interruptions >= INTERRUPTIONS_MAX:
+                self._finish(entry, JobState.DEAD, is_taken=is_taken)
+            else:
+                self._release(entry, None)
+                entry.is_taken = is_taken
 
     def _release(self, entry: Entry, seconds: float | None) -> None:
         entry.attempt -= 1
@@ -410,7 +473,7 @@ class Model:
 
     def _give_back(self, entry: Entry, *, run_at: int, is_taken: bool = False) -> None:
         entry.run_at, entry.is_taken = run_at, is_taken
-        entry.lease, entry.worker = None, None
+        entry.lease, entry.worker, entry.has_begun = None, None, False
 
     def _finish(self, entry: Entry, state: JobState, *, is_taken: bool | None = None) -> None:
         entry.state, entry.finished_at, entry.lease = state, self.now, None
@@ -457,19 +520,20 @@ class Model:
 
     def _take(self, entries: list[Entry], reason: str, *, is_parked: bool = False) -> int:
         for entry in entries:
+            if not is_parked:
+                self._cut_short(entry, "lost", reason=reason)
+                continue
             self._note(entry, "LeaseLost", reason)
-            if entry.is_cancelled:
-                self._finish(entry, JobState.CANCELLED, is_taken=True)
-            elif is_parked or entry.attempt >= entry.max_attempts:
-                self._finish(entry, JobState.DEAD, is_taken=True)
-            else:
-                self._give_back(entry, run_at=entry.run_at, is_taken=True)
+            state = JobState.CANCELLED if entry.is_cancelled else JobState.DEAD
+            self._finish(entry, state, is_taken=True)
         return len(entries)
 
     def release_worker(self, worker: str) -> int:
         held = [entry for entry in self._running(None) if entry.worker == worker]
         for entry in held:
-            if entry.is_cancelled:
+            if entry.has_begun and (entry.max_attempts == 1 or entry.is_suspect):
+                self._cut_short(entry, "interrupted", reason="gave up")
+            elif entry.is_cancelled:
                 self._finish(entry, JobState.CANCELLED, is_taken=True)
             else:
                 self._release(entry, None)

@@ -64,12 +64,20 @@ class Claim:
     seconds: float = 30
     include_expired: bool = True
     knows_kinds: bool = False
+    begun: bool = True
 
 
 @dataclass(frozen=True)
 class Beat:
     leases: tuple[int, ...]
     seconds: float = 30
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Mark the runs of these leases as begun."""
+
+    leases: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -167,8 +175,9 @@ class Stats:
 
 
 Operation = (
-    Nothing | Advance | Reopen | Enqueue | Claim | Beat | Tell | Settle | Cancel | Retry | RetryDead
-    | Delete | SetPause | SetOrder | Recover | Adopt | ReleaseWorker | Prune | List | Stats
+    Nothing | Advance | Reopen | Enqueue | Claim | Beat | Begin | Tell | Settle | Cancel | Retry
+    | RetryDead | Delete | SetPause | SetOrder | Recover | Adopt | ReleaseWorker | Prune | List
+    | Stats
 )  # fmt: skip
 Program = Sequence[Operation]
 
@@ -181,6 +190,7 @@ class Subject(Protocol):
     def enqueue(self, asked: Sequence[tuple[int, New]]) -> Any: ...
     def claim(self, wanted: Wanted) -> Any: ...
     def heartbeat(self, leases: Sequence[tuple[int, int]], lease: int) -> Any: ...
+    def begin(self, leases: Sequence[tuple[int, int]]) -> Any: ...
     def progress(self, number: int, token: int, fraction: float, text: str) -> None: ...
     def log(self, number: int, token: int, lines: Sequence[str]) -> None: ...
     def read_log(self, number: int) -> Any: ...
@@ -239,6 +249,10 @@ class Runner:
             case Beat():
                 held = [self._lease(lease) for lease in operation.leases if self.leases]
                 return subject.heartbeat(held, _us(operation.seconds))
+            case Begin():
+                return subject.begin(
+                    [self._lease(each) for each in operation.leases if self.leases]
+                )
             case Tell():
                 return self._tell(operation)
             case Settle():
@@ -295,6 +309,7 @@ class Runner:
             lease=_us(operation.seconds),
             include_expired=operation.include_expired,
             policies=KNOWN if operation.knows_kinds else {},
+            begun=operation.begun,
         )
         views = self.subject.claim(wanted)
         self.leases += [(view["number"], view["token"]) for view in views]
@@ -460,11 +475,12 @@ _claims = st.builds(
     seconds=st.sampled_from([30, 5, 100]),
     include_expired=st.sampled_from([True, True, True, False]),
     knows_kinds=st.booleans(),
+    begun=st.booleans(),
 )
 _endings: SearchStrategy[Any] = st.sampled_from(
     [
         "succeed", "succeed", "fail", "fail", "unstorable", "permanent", "release", "cancelled",
-        "crash", "crash_together",
+        "crash", "crash_together", "not_begun", "interrupted",
     ]
 )  # fmt: skip
 _ends = st.builds(
@@ -492,6 +508,7 @@ _weighted: list[tuple[int, SearchStrategy[Operation]]] = [
     (10, _settles),
     (6, st.builds(Advance, st.sampled_from([1, 0.5, 5, 10, 31, 100, 901, 100_000]))),
     (2, st.builds(Beat, st.lists(_recent, max_size=3).map(tuple), st.sampled_from([30, 5]))),
+    (2, st.builds(Begin, st.lists(_recent, max_size=3).map(tuple))),
     (2, st.builds(Tell, _recent, st.sampled_from([0.0, 0.5]), st.booleans())),
     (3, st.builds(Cancel, _references)),
     (3, st.builds(Retry, _references, _maybe(st.integers(4, 5)))),

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 from rowlock.clock import ManualClock, from_us
 from rowlock.job import Job, Lease, Page, Policy
-from rowlock.lifecycle import CancelSeen, Crashed, Failed, Outcome, Released, Succeeded
+from rowlock.lifecycle import (
+    CancelSeen,
+    Crashed,
+    Failed,
+    Interrupted,
+    NotBegun,
+    Outcome,
+    Released,
+    Succeeded,
+)
 from rowlock.store import JobFilter, KnownPolicy, NewJob, Settlement, Store
+from rowlock.store.ops.claim import claim
+from rowlock.store.ops.hold import begin
+from rowlock.store.ops.recover import GIVEN_UP
 from rowlock.store.options import new_job
+from rowlock.store.steps import Op
 from tests.model.model import KEPT, SECOND, Chosen, New, Rules, Run, View, Wanted, id_of
 
 UNSTORABLE = float("nan")
@@ -43,6 +56,11 @@ class StoreSubject:
         if self._loop is None:
             return getattr(self._store, verb)(*args, **options)
         return self._loop.run(getattr(self._store, f"a{verb}")(*args, **options))
+
+    def _run(self, make: Callable[..., Op[Any]], *args: Any, **options: Any) -> Any:
+        """As `_call`, for what is no verb of the store."""
+        op = make(*args, **options)
+        return self._store.run(op) if self._loop is None else self._loop.run(self._store.arun(op))
 
     def number(self, id: str) -> int:
         return self._numbers[id]
@@ -85,8 +103,8 @@ class StoreSubject:
             kind: KnownPolicy(_policy(rules).encoded(), attempts)
             for kind, (rules, attempts) in wanted.policies.items()
         }
-        leases: list[Lease] = self._call(
-            "claim",
+        leases: list[Lease] = self._run(
+            claim,
             worker=wanted.worker,
             queues=wanted.queues,
             kinds=wanted.kinds,
@@ -95,6 +113,7 @@ class StoreSubject:
             lease=wanted.lease / SECOND,
             include_expired=wanted.include_expired,
             policies=known,
+            begun=wanted.begun,
         )
         for held in leases:
             assert (held.token, held.worker) == (held.job.token, held.job.worker)
@@ -108,6 +127,10 @@ class StoreSubject:
     def heartbeat(self, leases: Sequence[tuple[int, int]], lease: int) -> list[str]:
         held = [self._lease(number, token) for number, token in leases]
         return [beat.value for beat in self._call("heartbeat", held, lease=lease / SECOND)]
+
+    def begin(self, leases: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        held = self._run(begin, [self._lease(number, token) for number, token in leases])
+        return sorted((self._numbers[id], token) for id, token in held)
 
     def progress(self, number: int, token: int, fraction: float, text: str) -> None:
         self._call("progress", self._lease(number, token), fraction=fraction, text=text)
@@ -129,7 +152,7 @@ class StoreSubject:
             self._call("succeed", leases, [_result(run) for run in runs])
         elif endings <= {"crash", "crash_together"} and _is_natural(runs):
             self._call("crash", leases, _EVIDENCE)
-        elif len(runs) > 1 or endings <= {"crash", "crash_together"}:
+        elif len(runs) > 1 or endings <= {"crash", "crash_together", "interrupted", "not_begun"}:
             self._settle_mixed(runs, leases, follow_ups)
         else:
             self._settle_one(runs[0], leases[0])
@@ -319,6 +342,10 @@ def _outcome(run: Run) -> Outcome:
             return Failed("Error", "boom", permanent=run.ending == "permanent", delay=delay)
         case "release":
             return Released(delay or None)
+        case "not_begun":
+            return NotBegun(delay or None)
+        case "interrupted":
+            return Interrupted(_EVIDENCE)
         case "cancelled":
             return CancelSeen()
         case _:
@@ -329,4 +356,6 @@ def _message(error: Any) -> str:
     """The text of an error, without what the contract leaves open."""
     if error.type == "ResultNotStored":
         return ""
+    if error.message == GIVEN_UP.reason:
+        return "gave up"
     return "orphaned" if error.message.startswith("orphaned") else str(error.message)

@@ -7,9 +7,9 @@ The numbers are those of the invariants:
 3.  An id is one job, however often it is enqueued.
 4.  A lease is ended once; and by its own holder only after its run has ended, as the run has ended.
 5.  Nobody changes a job by a lease that is another's, or that was ended.
-6.  Attempts and tokens rise by one with each claim, attempts to their bound; a release takes back
-    what it did not use, and nothing else does. No lease of an id is given twice, even if its job
-    was deleted in between and enqueued again.
+6.  Attempts and tokens rise by one with each claim, attempts to their bound; what is not counted as
+    an attempt is taken back. No lease of an id is given twice, even if its job was deleted in
+    between and enqueued again.
 7.  A lease is not given before the one before it was ended, or has expired by the database's clock.
 8.  A key is held by one live job.
 12. Nothing is claimed before its time.
@@ -17,6 +17,9 @@ The numbers are those of the invariants:
     or knows to be lost is not started.
 14. What was cancelled while it waited is not run, and what was cancelled does not come back.
 16. When nothing goes wrong any more, all jobs end within a bounded time.
+17. A run that is not counted as an attempt has left a trace in the job's errors, or was released by
+    its own handler; and what never began is not counted.
+18. A job with one attempt is run at most once, until somebody retries it.
 20. Each tick of a schedule is enqueued once, and none is left out of one that makes up for all.
 """
 
@@ -34,6 +37,7 @@ from tests.simulation.database import Change
 from tests.simulation.loop import Host, SimulatedLoop
 
 JOURNAL_LINES = 400
+ERRORS_KEPT = 20
 # Those who take what has expired, whoever holds it.
 _SWEEPERS = {"sweep", "recover", "claim"}
 _REVIVERS = {"retry", "retry_dead"}
@@ -62,6 +66,9 @@ class Live:
     worker: str | None = None
     claimed_at: float = 0.0
     state: str = "waiting"
+    is_at_most_once: bool = False
+    # Since it was enqueued or retried.
+    has_run: bool = False
     # By whom each lease was ended.
     ended: dict[int, str] = field(default_factory=dict)
 
@@ -140,6 +147,10 @@ class Checker:
         if (id, token) in self._runs:
             self._refuse(4, f"{id} is run twice with token {token}")
         self._runs[id, token] = Run(host)
+        if job.is_at_most_once:
+            if job.has_run:
+                self._refuse(18, f"{id} has one attempt, and is run again with token {token}")
+            job.has_run = True
         if (id, token) in self._told_lost:
             self._refuse(13, f"{id} is started by {host}, which knows that {token} is lost")
         if (how := job.ended.get(token)) is not None:
@@ -155,6 +166,9 @@ class Checker:
         """A handler has ended."""
         self.note("end", id, token, outcome)
         self._runs[id, token].outcome = outcome
+        if outcome == "Release" and id in self.jobs:
+            # It has asked to be run again.
+            self.jobs[id].has_run = False
 
     def lost(self, id: str, token: int) -> None:
         """A worker was told that its lease is another's."""
@@ -199,6 +213,7 @@ class Checker:
             if dropped is None or change.token != dropped.token or change.attempt:
                 self._refuse(6, f"{id} came back with token {change.token}, from {dropped}")
             self.jobs[id].state = "waiting"
+            self.jobs[id].has_run = False
             # It may be run again, after all.
             self.jobs[id].ended.pop(change.token + 1, None)
             self.counts["revived"] += 1
@@ -209,7 +224,8 @@ class Checker:
         elif id in self.jobs and self.jobs[id].state != "deleted":
             self._refuse(3, f"{id} is there a second time, by {op}; it was {self.jobs[id].state}")
         else:
-            self.jobs[id] = Live(change.kind, change.token)
+            is_at_most_once = change.max_attempts == 1
+            self.jobs[id] = Live(change.kind, change.token, is_at_most_once=is_at_most_once)
             self._tick(change)
         self.live.add(id)
         if change.key is not None:
@@ -313,14 +329,19 @@ class Checker:
             self._refuse(5, f"the lease of {id} was ended by {op} of {host}")
 
     def _check_attempt(self, op: str, change: Change) -> None:
-        allowed = {change.attempt}
-        if op in {"settle", "release_worker", "release_unknown"}:
-            # A release is not counted; who crashed with the last attempt has one more, alone.
-            allowed |= {change.attempt - 1}
-        if op in {"release_worker", "release_unknown"}:
-            allowed = {change.attempt - 1}
-        if change.new_attempt not in allowed:
-            self._refuse(6, f"attempt {change.attempt} of {change.id} became {change.new_attempt}")
+        """A job came back: what was counted, and what was written of it."""
+        id, run = change.id, self._runs.get((change.id, change.token))
+        is_counted = change.new_attempt == change.attempt
+        if change.new_attempt not in {change.attempt, change.attempt - 1}:
+            self._refuse(6, f"attempt {change.attempt} of {id} became {change.new_attempt}")
+        if is_counted and op in {"release_worker", "release_unknown"}:
+            self._refuse(6, f"{op} has counted an attempt of {id}")
+        if is_counted and run is None and not change.begun:
+            self._refuse(17, f"{id} never began with token {change.token}, and {op} has counted it")
+        is_noted = change.new_errors > change.errors or change.errors >= ERRORS_KEPT
+        if run is not None and not is_noted and run.outcome != "Release":
+            # Its own end is settled as what it was; a run that was cut short is written down.
+            self._refuse(17, f"{id} began with token {change.token}, and {op} left no trace of it")
 
     def _is_calm(self, job: Live) -> bool:
         """Whether it was claimed when nothing went wrong any more, by one that lives."""

@@ -58,6 +58,8 @@ class Change(NamedTuple):
     leased_until: int | None
     worker: str | None
     cancel_requested: int
+    errors: int
+    begun: int
     new_token: int
     new_attempt: int
     new_crashes: int
@@ -65,6 +67,8 @@ class Change(NamedTuple):
     new_leased_until: int | None
     new_worker: str | None
     new_cancel_requested: int
+    new_errors: int
+    new_begun: int
 
 
 _JOB = "{0}.id, {0}.kind, {0}.queue, {0}.key, {0}.tenant, {0}.max_attempts, {0}.meta, NULL, NULL"
@@ -74,12 +78,15 @@ _ENDED = (
 )
 _HELD = (
     "{0}.token, {0}.attempt, {0}.crashes, {0}.run_at, {0}.lease_expires_at, {0}.worker, "
-    "{0}.cancel_requested"
+    "{0}.cancel_requested, json_array_length(coalesce({0}.errors, '[]')), {0}.begun"
 )
-_OVER = "{0}.token, {0}.attempt, {0}.crashes, {0}.run_at, NULL, {0}.worker, {0}.cancel_requested"
+_OVER = (
+    "{0}.token, {0}.attempt, {0}.crashes, {0}.run_at, NULL, {0}.worker, {0}.cancel_requested, "
+    "json_array_length(coalesce({0}.errors, '[]')), 0"
+)
 _WATCHED = (
     "token, attempt, crashes, run_at, lease_expires_at, worker, cancel_requested, progress, "
-    "log_lines"
+    "log_lines, begun"
 )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rowlock import config
 from rowlock.errors import StoreUnavailable
 from rowlock.job import Beat, Lease
-from rowlock.lifecycle import Crashed, Released
+from rowlock.lifecycle import Crashed, Interrupted, NotBegun, Outcome
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.settle import settle
 from rowlock.worker.engine import Engine as WorkerEngine
@@ -35,6 +35,8 @@ class Table:
     def __init__(self) -> None:
         self.leases: dict[tuple[str, int], Lease] = {}
         self.started: set[tuple[str, int]] = set()
+        # Runs that are over, and whose outcome is not written yet.
+        self.ended: set[tuple[str, int]] = set()
 
     def hold(self, lease: Lease) -> None:
         self.leases[lease.id, lease.token] = lease
@@ -44,6 +46,7 @@ class Table:
 
     def end(self, lease: Lease) -> None:
         self.started.discard((lease.id, lease.token))
+        self.ended.add((lease.id, lease.token))
 
     def must_end_by(self, lease: Lease, deadline: float) -> None:
         """No handler here refuses to end."""
@@ -54,9 +57,20 @@ class Table:
     def drop(self, lease: Lease) -> None:
         self.leases.pop((lease.id, lease.token), None)
         self.started.discard((lease.id, lease.token))
+        self.ended.discard((lease.id, lease.token))
 
     def count_finished(self, jobs: int) -> None:
         """Nobody asks."""
+
+
+class OnlyChild:
+    """A machine has one child: no other could run a suspect beside it."""
+
+    def take(self) -> bool:
+        return True
+
+    def free(self) -> None:
+        """Nobody waits for it."""
 
 
 class Child:
@@ -177,6 +191,7 @@ class Machine:
             prepare=self._simulation.prepare,
             on_news=household.hear,
             ledger=ledger,
+            suspect_lock=OnlyChild(),
         )
         if self.is_embedded:
             self._spawn_beats(child)
@@ -233,15 +248,19 @@ class Machine:
         self._start_child()
 
     async def _give_back(self, child: Child) -> None:
-        """What had started has crashed, what had not is released; and once more a little later."""
+        """What ran has crashed, what had ended is interrupted, what had not begun goes back."""
         store = Store(Engine(self._simulation.database, self.supervisor))
         by_id = {lease.id: lease for _, lease in sorted(child.table.leases.items())}
         crashed = [lease for lease in by_id.values() if _key(lease) in child.table.started]
-        outcome = Crashed("its process died", alone=len(crashed) == 1)
-        ended = [
-            Settlement(lease, outcome if lease in crashed else Released())
-            for lease in by_id.values()
-        ]
+        crash = Crashed("its process died", alone=len(crashed) == 1)
+
+        def outcome_of(lease: Lease) -> Outcome:
+            if lease in crashed:
+                return crash
+            is_over = _key(lease) in child.table.ended
+            return Interrupted("its outcome was not written") if is_over else NotBegun()
+
+        ended = [Settlement(lease, outcome_of(lease)) for lease in by_id.values()]
         while ended:
             try:
                 await store.arun(settle(ended, chance=self._chance))

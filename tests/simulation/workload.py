@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.simulation.run import Simulation
 
 QUEUES = ("default", "mail", "slow")
-_KINDS = ("work", "work", "plain", "brief", "timed", "threaded")
+_KINDS = ("work", "work", "plain", "brief", "once", "timed", "threaded")
 # A schedule of which no tick is left out.
 CONTIGUOUS = "contiguous"
 # Expressions for the seconds between two ticks.
@@ -64,6 +64,10 @@ def tasks_of(simulation: Simulation) -> Tasks:
 
     @tasks.task(name="brief", keep=0, max_attempts=3, retry=fixed(1))
     async def brief(ctx: rowlock.Context, seconds: float, script: list[str]) -> str:
+        return await acting.run(ctx, seconds, script)
+
+    @tasks.task(name="once", max_attempts=1)
+    async def once(ctx: rowlock.Context, seconds: float, script: list[str]) -> str:
         return await acting.run(ctx, seconds, script)
 
     @tasks.task(name="timed", timeout=3, max_attempts=3, retry=fixed(1))

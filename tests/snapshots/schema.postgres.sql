@@ -115,6 +115,9 @@ TABLE job WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold
     meta text
     progress text
     errors text
+    begun boolean NOT NULL DEFAULT false
+    losses smallint NOT NULL DEFAULT 0
+    interruptions smallint NOT NULL DEFAULT 0
 );
 
 TABLE key_hold (

@@ -115,6 +115,9 @@ TABLE rowlock_job (
     meta text
     progress text
     errors text
+    begun integer NOT NULL DEFAULT 0
+    losses integer NOT NULL DEFAULT 0
+    interruptions integer NOT NULL DEFAULT 0
 );
 
 TABLE rowlock_key_hold (

@@ -181,7 +181,7 @@ def test_a_lost_last_attempt_is_dead(store: Store, clock: ManualClock):
 
     assert [] == claim(store)
     job = stored(store, lease.id)
-    assert (JobState.DEAD, 1, "LeaseLost: lease expired") == (
+    assert (JobState.DEAD, 1, "Interrupted: lease expired") == (
         job.state,
         job.attempt,
         job.last_error,

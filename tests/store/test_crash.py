@@ -13,14 +13,14 @@ from tests.store.jobs import claim, claim_one, enqueue, enqueue_ids, start, stat
 
 
 def test_a_crash_is_counted(store: Store, clock: ManualClock):
-    """Jobs that ran when their process died are ready again, attempt and crash counted."""
+    """Jobs that ran when their process died are ready again; the crash is counted, no attempt."""
     enqueue_ids(store, 2)
     leases = claim(store)
     store.crash(leases, "signal 9 (out of memory)")
 
     for lease in leases:
         job = stored(store, lease.id)
-        assert (JobState.READY, 1, 1) == (job.state, job.attempt, job.crashes)
+        assert (JobState.READY, 0, 1) == (job.state, job.attempt, job.crashes)
         assert "Crashed: signal 9 (out of memory)" == job.last_error
         assert from_us(clock.now_us()) == job.errors[-1].time
     assert [1, 1] == [lease.job.crashes for lease in claim(store)]
@@ -81,7 +81,7 @@ def test_a_crash_alone_on_the_last_attempt_is_dead(store: Store):
     lease = start(store, max_attempts=1)
     store.crash([lease], "exit code 137")
 
-    assert (JobState.DEAD, 1, "Crashed: exit code 137") == (
+    assert (JobState.DEAD, 1, "Interrupted: exit code 137") == (
         state_of(store, lease.id),
         stored(store, lease.id).crashes,
         stored(store, lease.id).last_error,

@@ -10,7 +10,10 @@ from rowlock import config
 from rowlock.clock import ManualClock, from_us
 from rowlock.errors import OptionInvalid
 from rowlock.job import JobState
-from rowlock.store import Store
+from rowlock.lifecycle import Interrupted
+from rowlock.store import Settlement, Store
+from rowlock.store.ops.claim import claim as claim_op
+from rowlock.store.ops.hold import begin
 from rowlock.store.ops.recover import release_unknown, sweep
 from tests.store.jobs import (
     claim,
@@ -200,7 +203,7 @@ def test_more_orphans_than_a_batch(
 def test_a_worker_gives_all_back(store: Store, monkeypatch: pytest.MonkeyPatch):
     """Every lease of a worker is given back uncounted, and those of others are left."""
     monkeypatch.setattr(config, "MAINTENANCE_BATCH_ROWS", 3)
-    ids = enqueue_ids(store, 7, max_attempts=1)
+    ids = enqueue_ids(store, 7, max_attempts=2)
     claim(store, worker="leaving")
     other = start(store, queue="other")
     count = store.release_worker("leaving")
@@ -213,6 +216,79 @@ def test_a_worker_gives_all_back(store: Store, monkeypatch: pytest.MonkeyPatch):
     assert JobState.RUNNING is state_of(store, other.id)
     assert 0 == store.release_worker("leaving")
     assert 0 == store.release_worker("nobody")
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_worker_gives_back_what_runs_at_most_once(store: Store, begun: bool):
+    """Only what is known not to have begun can be run by another."""
+    id = enqueue_ids(store, 1, max_attempts=1)[0]
+    store.run(claim_op(worker="leaving", queues=["default"], begun=begun))
+    count = store.release_worker("leaving")
+
+    job = stored(store, id)
+    assert (count, job.state) == (1, JobState.DEAD if begun else JobState.READY)
+    assert [error.type for error in job.errors] == (["Interrupted"] if begun else [])
+
+
+def test_losses_of_runs_that_may_not_have_begun(store: Store, clock: ManualClock):
+    """They are noted and not counted; after two in a row, the mark tells what has begun."""
+    id = enqueue_ids(store, 1, max_attempts=2)[0]
+    seen = []
+    for marked in (False, False, False, True, True):
+        (lease,) = store.run(claim_op(worker="w", queues=["default"], begun=False))
+        if marked:
+            assert store.run(begin([lease])) == {(id, lease.token)}
+        clock.advance(31)
+        store.recover()
+        job = stored(store, id)
+        seen.append((job.state, job.attempt, job.crashes, len(job.errors)))
+
+    assert seen == [
+        (JobState.READY, 0, 0, 1),
+        (JobState.READY, 0, 0, 2),
+        # A suspect by now, and known not to have begun.
+        (JobState.READY, 0, 0, 2),
+        (JobState.READY, 1, 1, 3),
+        (JobState.DEAD, 2, 2, 4),
+    ]
+    assert not store.run(begin([lease]))
+
+
+def test_at_most_once_and_never_begun(store: Store, clock: ManualClock):
+    """However often its workers vanish, a job whose run never began is not counted."""
+    id = enqueue_ids(store, 1, max_attempts=1)[0]
+    for _ in range(config.INTERRUPTIONS_MAX + 5):
+        store.run(claim_op(worker="w", queues=["default"], begun=False))
+        clock.advance(31)
+        store.recover()
+
+    job = stored(store, id)
+    assert (job.state, job.attempt, job.errors) == (JobState.READY, 0, [])
+
+
+def test_a_mark_is_fenced(store: Store, clock: ManualClock):
+    """Who has lost a lease can't mark its run, whether another has it or nobody does."""
+    enqueue_ids(store, 1)
+    (old,) = store.run(claim_op(worker="w", queues=["default"], begun=False))
+    clock.advance(31)
+    store.recover()
+    nobodys = store.run(begin([old]))
+    (new,) = store.run(claim_op(worker="v", queues=["default"], begun=False))
+
+    assert (nobodys, store.run(begin([old]))) == (set(), set())
+    assert store.run(begin([new, new])) == {(new.id, new.token)}
+
+
+def test_interruptions_have_a_bound(store: Store):
+    """A job that is interrupted again and again ends dead, with all of it in its errors."""
+    id = enqueue_ids(store, 1)[0]
+    for _ in range(config.INTERRUPTIONS_MAX):
+        (lease,) = claim(store)
+        store.settle([Settlement(lease, Interrupted("stopped"))])
+
+    job = stored(store, id)
+    assert (job.state, job.attempt) == (JobState.DEAD, 1)
+    assert [error.type for error in job.errors] == ["Interrupted"] * config.INTERRUPTIONS_MAX
 
 
 def test_a_worker_given_back_is_noticed_once_more(store: Store):

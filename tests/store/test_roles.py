@@ -176,7 +176,9 @@ def test_the_migrator_migrates(fresh_database: FreshDatabase):
             DROP TABLE {realm.schema}.event;
             ALTER TABLE {realm.schema}.finished DROP COLUMN fingerprint;
             ALTER TABLE {realm.schema}.worker DROP COLUMN vitals;
-            ALTER TABLE {realm.schema}.migration DROP COLUMN needs
+            ALTER TABLE {realm.schema}.migration DROP COLUMN needs;
+            ALTER TABLE {realm.schema}.job
+                DROP COLUMN begun, DROP COLUMN losses, DROP COLUMN interruptions
         """)
         with closing(realm.app("migrator")) as app:
             applied = app.migrate()

@@ -44,6 +44,12 @@ def where() -> int:
     return os.getpid()
 
 
+@app.task
+def kill_group() -> None:
+    """Take down the supervisor and all its children, as the end of a container does."""
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
 @app.task(max_attempts=5)
 def kill_myself(signal_number: int = signal.SIGKILL) -> None:
     os.kill(os.getpid(), signal_number)
@@ -52,7 +58,7 @@ def kill_myself(signal_number: int = signal.SIGKILL) -> None:
 @app.task
 def claim_and_die(ctx: rowlock.Context, queue: str) -> None:
     """Lease a job in its worker's name, which nobody here knows of, and die, once."""
-    if ctx.attempt == 1:
+    if ctx.job.crashes == 0:
         assert ctx.job.worker is not None
         assert app.store.claim(worker=ctx.job.worker, queues=[queue], lease=3600)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -206,8 +212,8 @@ _ends: dict[int, threading.Timer] = {}
 def _die_at(place: str, *, ctx: rowlock.Context, number: int, deadly: bool) -> None:
     """Deadly transfers take down their process in their first two runs, each somewhere else."""
     places = ("before", "inside", "after", "somewhere")
-    wanted = places[(number // 10 + ctx.attempt) % 4]
-    if not deadly or ctx.attempt > 2:
+    wanted = places[(number // 10 + ctx.job.crashes) % 4]
+    if not deadly or ctx.job.crashes > 1:
         return
     if wanted == place:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -206,6 +206,24 @@ def test_a_server_without_a_free_connection(server, app, log):
             assert JobState.SUCCEEDED == app.wait(job.id, timeout=30).state
 
 
+def test_a_crash_counts_though_the_server_was_away(server, app, log, tmp_path):
+    """A child that dies while the server is away: its crash is counted when that is back."""
+    job = waiting_job(app, tmp_path)
+    with worker(server.url, log, "--lease", "60") as process:
+        wait_until(lambda: runs(tmp_path), seconds=60)
+        (child,) = children_of(process)
+        crash(server)
+        os.kill(child, signal.SIGKILL)
+        wait_until(lambda: is_gone(child) and "can't be given back" in log.read_text(), seconds=60)
+        server.restart()
+        wait_until(lambda: runs(tmp_path) == 2, seconds=60)
+        (tmp_path / "go-on").touch()
+        found = app.wait(job.id, timeout=60)
+
+    assert (found.state, found.crashes) == (JobState.SUCCEEDED, 1)
+    assert [error.type for error in found.errors] == ["Crashed"]
+
+
 def test_a_stop_while_the_database_is_away(server, app, log, tmp_path):
     """SIGTERM ends the worker within its grace; the job is left to its lease."""
     job = waiting_job(app, tmp_path)

@@ -62,7 +62,14 @@ def of_counts(counts: Counts) -> list[Metric]:
     )
     for queue, number in sorted(counts.lost.items()):
         lost.add_metric([queue], number)
-    return [enqueued, finished, duration, wait, lost]
+    interrupted = CounterMetricFamily(
+        "rowlock_jobs_interrupted",
+        "Runs that were ended by a shutdown, or by the end of a neighbour's process.",
+        labels=["queue"],
+    )
+    for queue, number in sorted(counts.interrupted.items()):
+        interrupted.add_metric([queue], number)
+    return [enqueued, finished, duration, wait, lost, interrupted]
 
 
 def _add(family: HistogramMetricFamily, labels: Sequence[str], spread: Spread) -> None:

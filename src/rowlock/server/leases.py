@@ -20,7 +20,7 @@ from rowlock import codec, config, job
 from rowlock.clock import duration_us
 from rowlock.errors import OptionInvalid
 from rowlock.job import Beat
-from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
+from rowlock.lifecycle import CancelSeen, Failed, NotBegun, Outcome, Released, Succeeded
 from rowlock.server.body import decode_body
 from rowlock.server.enqueue import NewJob, prepare_all
 from rowlock.server.problems import FieldProblem, Refusal
@@ -280,7 +280,7 @@ def _worker(call: Call[LeaseRequest, None]) -> str:
 
 async def _give_back(call: Call[LeaseRequest, None], leases: Sequence[job.Lease]) -> None:
     """Nobody will run these."""
-    back = [Settlement(lease, Released()) for lease in leases]
+    back = [Settlement(lease, NotBegun()) for lease in leases]
     await call.service.store.arun(settle(back, chance=call.service.chance))
     raise ClientDisconnect
 

@@ -53,7 +53,9 @@ _OF_JOBS = """id run_at created_at started_at token key_hold attempt max_attempt
     progress errors"""
 
 TABLES: Final[Mapping[str, Table]] = {
-    "job": Table(_names(_OF_JOBS + " lease_expires_at beat_at"), "moved.id"),
+    "job": Table(
+        _names(_OF_JOBS + " lease_expires_at beat_at begun losses interruptions"), "moved.id"
+    ),
     "finished": Table(
         _names(_OF_JOBS + " finished_at expires_at state result fingerprint"), "moved.id"
     ),

@@ -29,10 +29,12 @@ _LIVE = (
     "job.id{text}, job.kind, job.queue, job.rank, job.tenant, job.key, job.key_hold, job.payload, "
     "job.attempt, job.max_attempts, job.run_at, job.created_at, job.started_at, "
     "job.lease_expires_at, job.worker, job.token, job.crashes, job.cancel_requested, job.errors, "
-    "job.progress, job.tags, job.meta, job.policy, NULL{text}, NULL{number}, NULL{text}"
+    "job.progress, job.tags, job.meta, job.policy, job.begun, job.losses, job.interruptions, "
+    "NULL{text}, NULL{number}, NULL{text}"
 )
 _FINISHED = (
     _LIVE.replace("job.lease_expires_at", "NULL{number}")
+    .replace("job.begun, job.losses, job.interruptions", "false, 0, 0")
     .replace("job.", "finished.")
     .replace(
         "NULL{text}, NULL{number}, NULL{text}",

@@ -28,17 +28,19 @@ _READS_MAX = 5
 
 @dataclass(slots=True)
 class Counts:
-    """What a process did since its start: how runs ended, leases that others took, by queue, and
-    jobs that it enqueued, by queue and kind."""
+    """What a process did since its start: how runs ended, leases that others took and runs that
+    were interrupted, both by queue, and jobs that it enqueued, by queue and kind."""
 
     tally: Tally = field(default_factory=dict[tuple[str, str], Sums])
     lost: Counter[str] = field(default_factory=Counter[str])
     enqueued: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    interrupted: Counter[str] = field(default_factory=Counter[str])
 
     def merge(self, other: Counts) -> None:
         merged(self.tally, other.tally)
         self.lost.update(other.lost)
         self.enqueued.update(other.enqueued)
+        self.interrupted.update(other.interrupted)
 
 
 class _Line(msgspec.Struct, frozen=True, array_like=True):
@@ -55,6 +57,7 @@ class _Written(msgspec.Struct, frozen=True, array_like=True):
     lines: list[_Line]
     lost: dict[str, int]
     enqueued: list[tuple[str, str, int]]
+    interrupted: dict[str, int]
 
 
 _decode = msgspec.json.Decoder(_Written).decode
@@ -66,7 +69,7 @@ def _encoded(counts: Counts) -> bytes:
         for name, s in counts.tally.items()
     ]
     enqueued = [(*name, number) for name, number in counts.enqueued.items()]
-    return msgspec.json.encode(_Written(lines, counts.lost, enqueued))
+    return msgspec.json.encode(_Written(lines, counts.lost, enqueued, counts.interrupted))
 
 
 def _decoded(text: bytes) -> Counts:
@@ -78,7 +81,7 @@ def _decoded(text: bytes) -> Counts:
         for line in written.lines
     }
     enqueued = {(queue, kind): number for queue, kind, number in written.enqueued}
-    return Counts(tally, Counter(written.lost), Counter(enqueued))
+    return Counts(tally, Counter(written.lost), Counter(enqueued), Counter(written.interrupted))
 
 
 class Board:

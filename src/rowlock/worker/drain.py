@@ -20,10 +20,11 @@ from rowlock.context import Context, TransactionBlock
 from rowlock.errors import InvalidTransition, LeaseLost
 from rowlock.ids import new_id
 from rowlock.job import Beat, Lease
-from rowlock.lifecycle import Failed, Outcome, Released
+from rowlock.lifecycle import Failed, Interrupted, NotBegun, Outcome
 from rowlock.store import Settlement, Store
 from rowlock.store.blocks import Blocks
-from rowlock.store.ops.hold import cancel_requests
+from rowlock.store.ops.claim import claim
+from rowlock.store.ops.hold import begin, cancel_requests
 from rowlock.task import Task, Tasks
 from rowlock.worker.beats import Beats
 from rowlock.worker.notes import BlockingNotes, LoopNotes
@@ -102,7 +103,7 @@ class Drain:
     async def arun(self) -> int:
         """As `run`, on the running loop."""
         async with self._beats:
-            while leases := await self._store.aclaim(**self._wanted()):
+            while leases := await self._store.arun(claim(**self._wanted())):
                 held = [self._hold(lease) for lease in leases]
                 try:
                     while held:
@@ -137,21 +138,24 @@ class Drain:
         if run.cause is Cause.LOST:
             return False
         if not self._store.run(cancel_requests([run.lease.id])):
-            return True
+            return not run.must_be_marked or bool(self._store.run(begin([run.lease])))
         # With the flag set, a release ends it as cancelled.
-        _quietly_lost(lambda: self._store.settle([Settlement(run.lease, Released())]))
+        _quietly_lost(lambda: self._store.settle([Settlement(run.lease, NotBegun())]))
         return False
 
     async def _ais_wanted(self, run: Run) -> bool:
         if run.cause is Cause.LOST:
             return False
         if not await self._store.arun(cancel_requests([run.lease.id])):
-            return True
-        await _aquietly_lost(self._store.asettle([Settlement(run.lease, Released())]))
+            if not run.must_be_marked:
+                return True
+            marked = await self._store.arun(begin([run.lease]))
+            return bool(marked)
+        await _aquietly_lost(self._store.asettle([Settlement(run.lease, NotBegun())]))
         return False
 
     def _claim(self) -> list[Lease]:
-        return self._store.claim(**self._wanted())
+        return self._store.run(claim(**self._wanted()))
 
     def _wanted(self) -> dict[str, Any]:
         left = config.DRAIN_BATCH
@@ -165,10 +169,14 @@ class Drain:
             "kinds": kinds,
             "limit": max(1, left),
             "policies": {task.name: task.known_policy() for task in self._tasks},
+            "begun": False,
         }
 
     def _give_back(self, held: list[Run]) -> None:
-        """What was claimed and not run goes back uncounted."""
+        """What was claimed and not run to its end goes back, and isn't counted as an attempt."""
+        if held and held[0].started_at:
+            cut_short = Settlement(held[0].lease, Interrupted("the drain was interrupted"))
+            _quietly_lost(lambda: self._store.settle([cut_short]))
         if held:
             self._store.release_worker(self._worker)
         for run in held:

@@ -25,18 +25,19 @@ from typing import Any
 from rowlock import config
 from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.job import Beat, Lease
-from rowlock.lifecycle import Outcome, Released
+from rowlock.lifecycle import Interrupted, NotBegun, Outcome, Released
 from rowlock.scheduler.service import jittered
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.hold import cancel_requests
 from rowlock.task import Tasks
 from rowlock.worker import wire
+from rowlock.worker.begin import Marker, RunLock, SuspectLock
 from rowlock.worker.bell import listen
 from rowlock.worker.buffer import Buffer
 from rowlock.worker.claimer import Claimer
 from rowlock.worker.holdings import Holdings
 from rowlock.worker.ledger import Ledger
-from rowlock.worker.report import RunSettlement, report_lost, report_settled
+from rowlock.worker.report import RunSettlement, fields_of, report_lost, report_settled
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import Prepare, Runner
 from rowlock.worker.settings import WorkerSettings
@@ -45,6 +46,9 @@ from rowlock.worker.slots import Slots
 from rowlock.worker.trouble import Trouble
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
+
+# Outcomes of runs that did not finish their job's attempt.
+_RETURNED = (Released, NotBegun, Interrupted)
 
 
 class Engine:
@@ -63,6 +67,7 @@ class Engine:
         on_news: Callable[[], None],
         ledger: Ledger,
         app: str | None = None,
+        suspect_lock: RunLock | None = None,
     ) -> None:
         self._store = store
         self._tasks = tasks
@@ -79,6 +84,8 @@ class Engine:
         self._quarantined: set[tuple[str, int]] = set()
         # Whether one of those runs now.
         self._is_alone = False
+        self._marker = Marker(store)
+        self._suspect_lock = SuspectLock(store) if suspect_lock is None else suspect_lock
         self._slots_used: Counter[str] = Counter()
         # Every lease that is ours until its outcome is written; all others under our name are not.
         self._known: set[tuple[str, int]] = set()
@@ -324,10 +331,19 @@ class Engine:
             free -= 1
         # Alone also in the table: whatever else stands there would be a suspect.
         if not self._running and not self.settler.backlog:
-            run = self._buffer.pop_alone()
-            if run is not None:
-                self._is_alone = True
-                self._start(run)
+            self._start_alone()
+
+    def _start_alone(self) -> None:
+        run = self._buffer.next_alone
+        if run is None:
+            return
+        if run.is_suspect and not self._suspect_lock.take():
+            # Another process of this machine runs one: the child is free for other jobs meanwhile.
+            self._give_back(run, delay=config.SUSPECT_WAIT_SECONDS)
+            return
+        self._buffer.remove(run)
+        self._is_alone = True
+        self._start(run)
 
     def _has_slot(self, queue: str) -> bool:
         slots = self._queues.get(queue, 0)
@@ -336,14 +352,14 @@ class Engine:
     def _start(self, run: Run) -> None:
         run.started_at = time.monotonic()
         # A slot is ended by itself, without this process.
-        limit = None if run.in_slot else run.limit
+        limit = None if run.in_slot or run.must_be_marked else run.limit
         # Its own timeout comes first; the deadline is for what does not stop by itself.
-        deadline = None if limit is None else run.started_at + limit + config.TIMEOUT_GRACE_SECONDS
-        self._holdings.start(run.lease, deadline=deadline)
+        self._holdings.start(run.lease, deadline=_deadline(run.started_at, limit))
         self._running[run.key] = run
         self._slots_used[run.queue] += 1
         run.stopping = self._stopping.is_set()
         run.on_settled = self._note_settled
+        run.mark = self._mark if run.must_be_marked else None
         # The task that starts it may be another job's: nothing of that one's context is its.
         run.handle = self._loop.create_task(self._attend(run), context=self._context.copy())
 
@@ -359,12 +375,37 @@ class Engine:
         run.has_begun = True
         try:
             # Told to end before its first line, it has nothing to end.
-            if run.cause is None:
+            if run.cause is None and (run.in_slot or await run.begin()):
                 outcome = await self._runner.run(run)
             else:
-                outcome = run.outcome_of_cause()
+                outcome = run.outcome_before_start()
         finally:
             self._on_ended(run, outcome)
+
+    async def _mark(self, run: Run) -> bool:
+        """Have a run marked as begun; whether its handler may be called."""
+        try:
+            is_held = await self._marker.mark(run.lease)
+        except asyncio.CancelledError:
+            if run.cause is None:
+                raise
+            return False
+        except Exception as error:  # noqa: BLE001  # whatever it is, the handler was not called
+            logger.warning(
+                "job %s is given back: its run can't be marked as begun: %s",
+                run.lease.id,
+                error,
+                extra=fields_of(run.lease),
+            )
+            return False
+        if not is_held:
+            self.lose(run.lease.id, run.lease.token)
+        if run.cause is not None:
+            return False
+        run.started_at = time.monotonic()
+        if not run.in_slot:
+            self._holdings.start(run.lease, deadline=_deadline(run.started_at, run.limit))
+        return True
 
     def _on_ended(self, run: Run, outcome: Outcome | None) -> None:
         lease = run.lease
@@ -372,6 +413,7 @@ class Engine:
         if run.is_quarantined:
             self._quarantined.discard(run.key)
             self._is_alone = False
+            self._suspect_lock.free()
         self._slots_used[run.queue] -= 1
         took = time.monotonic() - run.started_at
         self._duration += 0.1 * (took - self._duration)
@@ -407,7 +449,7 @@ class Engine:
             self._known.discard((lease.id, lease.token))
         # A success may have brought jobs that a claim before it did not see.
         self._settles += 1
-        self._finished += sum(not isinstance(each.outcome, Released) for each in settlements)
+        self._finished += sum(not isinstance(each.outcome, _RETURNED) for each in settlements)
         self._holdings.count_finished(self._finished)
         self._dispatch()
         self._wake.set()
@@ -446,10 +488,11 @@ class Engine:
         """Whether nothing was done here for a lease, not even this: others may have our jobs."""
         return time.monotonic() - self._tidied_at > self._settings.lease_seconds
 
-    def _give_back(self, run: Run) -> None:
+    def _give_back(self, run: Run, *, delay: float | None = None) -> None:
         """Do not start it after all."""
         self._leave_buffer(run)
-        self.settler.put(Settlement(run.lease, Released()))
+        wait = None if delay is None else round(delay * config.SECOND_US)
+        self.settler.put(Settlement(run.lease, NotBegun(wait)))
 
     def _leave_buffer(self, run: Run) -> None:
         self._buffer.remove(run)
@@ -480,6 +523,11 @@ class Engine:
             await self._store.arelease_worker(self._worker)
         except RowlockError as error:
             logger.warning("leases of %s wait to expire: %s", self._worker, error)
+
+
+def _deadline(started_at: float, limit: float | None) -> float | None:
+    """When a run with a time limit that does not stop by itself is ended with its process."""
+    return None if limit is None else started_at + limit + config.TIMEOUT_GRACE_SECONDS
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

@@ -22,7 +22,7 @@ from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.events import Event, EventBox, EventType, event_of
 from rowlock.ids import new_id
 from rowlock.job import Job, Lease
-from rowlock.lifecycle import Succeeded
+from rowlock.lifecycle import INTERRUPTED, Succeeded
 from rowlock.scheduler.service import jittered
 from rowlock.store import NewJob, Settlement, Store
 from rowlock.store.ops.enqueue import Copied
@@ -58,6 +58,7 @@ class Ledger:
         self._news = asyncio.Event()
         self._turn = 0
         self._lost: Counter[str] = Counter()
+        self._interrupted: Counter[str] = Counter()
         self._enqueued: Counter[Name] = Counter()
         self._guard = threading.Lock()
         self._chance = random.Random()
@@ -82,6 +83,8 @@ class Ledger:
             self._box.put(event_of(run))
             sums = counted(self._fresh, (run.queue, run.kind))
             sums.add(run.end)
+            if run.error is not None and (run.end is RunEnd.RELEASED or run.error == INTERRUPTED):
+                self._interrupted[self._label(self._interrupted, run.queue)] += 1
             if run.run_us is not None:
                 sums.run.add(run.run_us)
                 sums.wait.add(run.wait_us)
@@ -91,7 +94,7 @@ class Ledger:
         """Others have taken the jobs of these."""
         for lease in leases:
             if (row := lease.row) is not None:
-                self._lost[row.queue if row.queue in self._lost or self._has_room else OTHER] += 1
+                self._lost[self._label(self._lost, row.queue)] += 1
                 lost = Event(EventType.LOST, row.queue, row.kind, row.tenant, lease.id, row.attempt)
                 self._box.put(lost)
         self._news.set()
@@ -126,9 +129,10 @@ class Ledger:
         parents = (each for each in settlements if each.follow_ups and each.lease.id in done)
         self.enqueued(job for each in parents for job in each.follow_ups)
 
-    @property
-    def _has_room(self) -> bool:
-        return len(self._lost) < config.TALLY_NAMES_MAX
+    @staticmethod
+    def _label(counts: Counter[str], queue: str) -> str:
+        """The queue's name, or the common one of all those beyond the bound."""
+        return queue if queue in counts or len(counts) < config.TALLY_NAMES_MAX else OTHER
 
     def _count_swift(self, swift: Sequence[Settlement]) -> None:
         """Plain successes: the many, so as little as possible for each.
@@ -184,7 +188,7 @@ class Ledger:
             merged(totals, part)
         with self._guard:
             enqueued = Counter(self._enqueued)
-        return Counts(bounded(totals), self._lost, enqueued)
+        return Counts(bounded(totals), self._lost, enqueued, self._interrupted)
 
     # Writing
 

@@ -21,6 +21,8 @@ from rowlock.lifecycle import (
     CancelSeen,
     Crashed,
     Failed,
+    Interrupted,
+    NotBegun,
     Outcome,
     Released,
     Return,
@@ -186,9 +188,11 @@ def _told(run: RunSettlement) -> _Told:
         case CancelSeen():
             return _Told(logging.INFO, "was cancelled", _because(outcome.reason))
         case Released():
-            # One that never started went back because others were faster, or at a stop.
-            level = logging.DEBUG if run.seconds is None else logging.INFO
-            return _Told(level, "was released", _because(outcome.reason))
+            return _Told(logging.INFO, "was released", _because(outcome.reason))
+        case NotBegun():
+            return _Told(logging.DEBUG, "was given back before its run began")
+        case Interrupted():
+            return _Told(logging.WARNING, "was interrupted", _because(outcome.reason))
         case Failed():
             return _told_failure(run, outcome)
         case _:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 from typing import Any
 
+from rowlock import config
 from rowlock.context import Context
 from rowlock.job import Lease, timeout_of
-from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
+from rowlock.lifecycle import CancelSeen, Failed, Interrupted, NotBegun, Outcome, Succeeded
 from rowlock.task import Task
 
 
@@ -37,9 +38,12 @@ class Run:
         "in_slot",
         "is_quarantined",
         "is_settling",
+        "is_suspect",
         "key",
         "lease",
         "limit",
+        "mark",
+        "must_be_marked",
         "news",
         "on_settled",
         "queue",
@@ -60,9 +64,15 @@ class Run:
         self.rank: int = row.rank
         # Its time limit in seconds.
         self.limit: float | None = timeout_of(row)
-        # Whether it was running when a process died: it must run alone now. In a process slot it
-        # does so anyway.
-        self.is_quarantined: bool = row.crashes > 0 and not in_slot
+        # Whether it lost its lease again and again, and is to run with no other suspect beside it.
+        self.is_suspect: bool = row.losses >= config.SUSPECT_LOSSES
+        # Whether it must run alone: it was running when a process died (in a process slot it is
+        # alone anyway), or is a suspect.
+        self.is_quarantined: bool = (row.crashes > 0 and not in_slot) or self.is_suspect
+        # Whether a committed write must say that it has begun before its handler is called.
+        self.must_be_marked: bool = self.is_suspect or row.max_attempts == 1
+        # Marks it; False: its handler must not be called.
+        self.mark: Callable[[Run], Awaitable[bool]] | None = None
         # What its handler sees, once it asks for it.
         self.context: Context | None = None
         self.task: Task[..., Any] = task
@@ -83,6 +93,10 @@ class Run:
         self.in_slot: bool = in_slot
         # Set when there is something to pass on to the slot.
         self.news: asyncio.Event | None = asyncio.Event() if in_slot else None
+
+    async def begin(self) -> bool:
+        """Mark it as begun, if it must be; whether its handler may be called."""
+        return self.mark is None or await self.mark(self)
 
     def stop_soon(self) -> None:
         """The worker shuts down; it may go on for the grace."""
@@ -115,6 +129,18 @@ class Run:
         if self.on_settled is not None:
             self.on_settled(self.lease)
 
+    def outcome_before_start(self) -> Outcome | None:
+        """The outcome of a run whose handler was not called; None if it was lost."""
+        match self.cause:
+            case Cause.CANCEL:
+                return CancelSeen()
+            case Cause.LOST:
+                return None
+            case Cause.STOP | Cause.TIMEOUT:
+                return NotBegun()
+            case None:
+                return NotBegun(config.NOT_BEGUN_SECONDS * config.SECOND_US)
+
     def outcome_of_cause(self) -> Outcome | None:
         """The outcome of a run that was ended from outside; None if it was lost."""
         match self.cause:
@@ -123,6 +149,6 @@ class Run:
             case Cause.TIMEOUT:
                 return Failed("TimeoutError", f"took longer than its limit of {self.limit:g} s")
             case Cause.STOP:
-                return Released()
+                return Interrupted("its worker was stopped, and the run did not end in time")
             case Cause.LOST | None:
                 return None

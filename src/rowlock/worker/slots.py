@@ -31,7 +31,7 @@ import msgspec
 
 from rowlock import config
 from rowlock.context import Context
-from rowlock.lifecycle import CancelSeen, Crashed, Failed, Outcome, Released, Succeeded
+from rowlock.lifecycle import CancelSeen, Crashed, NotBegun, Outcome, Succeeded
 from rowlock.task import Tasks
 from rowlock.worker import signals, wire
 from rowlock.worker.exits import how_it_ended
@@ -87,11 +87,14 @@ class Slots:
         try:
             slot = await self._free_slot()
         except (OSError, SlotNotStartedError) as error:
-            return Failed("SlotNotStarted", f"its process slot did not start: {error}")
+            logger.warning("job %s: its process slot did not start: %s", run.lease.id, error)
+            return NotBegun(round(config.SLOT_RETRY_SECONDS * config.SECOND_US))
         self._busy.add(slot)
         try:
             # It may have been told to end before it began.
-            return run.outcome_of_cause() if run.cause else await slot.run(run, context, notes)
+            if run.cause is not None or not await run.begin():
+                return run.outcome_before_start()
+            return await slot.run(run, context, notes)
         finally:
             self._busy.discard(slot)
             if slot.is_fit:
@@ -253,7 +256,7 @@ class Slot:
         await asyncio.wait({dying}, timeout=config.SLOT_LAST_WORDS_SECONDS)
         code = await self.kill()
         if not self._has_begun:
-            return Released(reason="its process slot had died before")
+            return NotBegun()
         return Crashed(f"its process slot died: {how_it_ended(code)}", alone=True)
 
     async def _hear(self, run: Run, context: Context, notes: LoopNotes) -> Outcome:

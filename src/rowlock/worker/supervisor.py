@@ -34,7 +34,7 @@ from rowlock import config
 from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.ids import new_id
 from rowlock.job import Lease
-from rowlock.lifecycle import Crashed, Released
+from rowlock.lifecycle import Crashed, Interrupted, NotBegun, Outcome
 from rowlock.store import Settlement, Store, open_store
 from rowlock.store.ops.settle import settle
 from rowlock.store.url import hurried
@@ -46,7 +46,7 @@ from rowlock.worker.ledger import Ledger
 from rowlock.worker.reload import SourceWatch
 from rowlock.worker.report import report, report_crashed
 from rowlock.worker.settings import EXIT_LEFT_BEHIND, EXIT_NOT_LOADED, WorkerSettings
-from rowlock.worker.table import LeaseTable
+from rowlock.worker.table import LeaseTable, Slot, SlotState
 from rowlock.worker.title import Title
 from rowlock.worker.trouble import Trouble
 
@@ -269,8 +269,6 @@ class Supervisor:
         if not ended_well:
             pid = child.process.pid
             logger.error("child %d (process %d) died: %s", child.number, pid, how_it_ended(code))
-            for pause in config.GIVE_BACK_AGAIN_SECONDS:
-                self._do_after(pause, functools.partial(self._give_back, child.worker))
         if self._stop_since is not None:
             is_good = ended_well or self._signals > 1 or bool(child.overdue)
             self._failures += not is_good
@@ -327,41 +325,53 @@ class Supervisor:
         # Of two runs of one job the earlier had lost its lease.
         by_token = sorted(child.held(), key=lambda slot: slot.token)
         slots = {slot.id: slot for slot in by_token}.values()
+        is_sudden = not child.ended_well(code)
         if not slots or self._store is None:
+            if is_sudden:
+                self._give_back_later(child.worker)
             return
-        overdue = {slot.key for slot in child.overdue}
         # We ended it, or told it to end: no job of it is to blame.
-        was_told = code == EXIT_LEFT_BEHIND and child.ended_well(code)
-        is_ours = bool(overdue) or was_told or self._stop_since is not None
-        suspected = suspects(slots, code)
-        settlements = [
-            Settlement(slot.lease(child.worker), overdue_outcome(slot))
-            for slot in slots
-            if slot.key in overdue
-        ]
-        settlements += [
-            Settlement(slot.lease(child.worker), Released())
-            for slot in slots
-            if slot.key not in overdue and (is_ours or slot not in suspected)
-        ]
-        crashed = [] if is_ours else [slot.lease(child.worker) for slot in suspected]
+        is_ours = bool(child.overdue) or self._was_told(child, code) or self._stop_since is not None
+        crashed = [] if is_ours else suspects(slots, code)
         # What lost its lease or settled itself is nobody's to settle here, but may have done it.
         is_alone = len(crashed) + len(child.lost()) == 1
-        outcome = Crashed(f"its process died: {how_it_ended(code)}", alone=is_alone)
-        self._settle(settlements, crashed, outcome)
+        crash = Crashed(f"its process died: {how_it_ended(code)}", alone=is_alone)
+        overdue = {slot.key for slot in child.overdue}
+        reason = self._why_ended(child, code)
 
-    def _settle(
-        self, settlements: list[Settlement], crashed: list[Lease], outcome: Crashed
-    ) -> None:
+        def outcome_of(slot: Slot) -> Outcome:
+            if slot.key in overdue:
+                return overdue_outcome(slot)
+            if slot in crashed:
+                return crash
+            return NotBegun() if slot.state is SlotState.HELD else Interrupted(reason)
+
+        ended = [Settlement(slot.lease(child.worker), outcome_of(slot)) for slot in slots]
+        self._settle(ended, worker=child.worker if is_sudden else None)
+
+    def _was_told(self, child: Child, code: int) -> bool:
+        return code == EXIT_LEFT_BEHIND and child.ended_well(code)
+
+    def _why_ended(self, child: Child, code: int) -> str:
+        """Why the process of runs that are not to blame for it has ended."""
+        if child.overdue:
+            return f"its process was ended because job {child.overdue[0].id} did not stop"
+        if self._stop_since is not None or self._was_told(child, code):
+            return "its worker was stopped, and the run did not end in time"
+        return f"its process died before its outcome was written: {how_it_ended(code)}"
+
+    def _settle(self, settlements: list[Settlement], *, worker: str | None) -> None:
+        """Write how the runs of a dead child ended, however long the database is away.
+
+        Only then are claims given back that were still on their way, for a `worker` that died
+        without notice: sooner, what crashed would be given back as well, as if it had not begun.
+        """
         assert self._store is not None
-        ended = [*settlements, *(Settlement(lease, outcome) for lease in crashed)]
         try:
-            missed = self._store.run(settle(ended, chance=self._chance))
+            missed = self._store.run(settle(settlements, chance=self._chance))
         except StoreUnavailable as error:
-            self._do_after(
-                self._giving_back.pause(error),
-                lambda: self._settle(settlements, crashed, outcome),
-            )
+            pause = self._giving_back.pause(error)
+            self._do_after(pause, lambda: self._settle(settlements, worker=worker))
             return
         except RowlockError as error:
             logger.warning("what a dead child held waits for its leases to expire: %s", error)
@@ -370,10 +380,19 @@ class Supervisor:
         self._ledger.ended(missed.ended)
         # Lost to others, or settled in its last moment: then it is theirs.
         gone = {lease.id for lease in (*missed.lost, *missed.repeated)}
-        report([each for each in settlements if each.lease.id not in gone])
-        report_crashed([lease for lease in crashed if lease.id not in gone], outcome.evidence)
+        left = [each for each in settlements if each.lease.id not in gone]
+        report([each for each in left if not isinstance(each.outcome, Crashed)])
+        for each in left:
+            if isinstance(each.outcome, Crashed):
+                report_crashed([each.lease], each.outcome.evidence)
         for id in sorted(gone):
             logger.info("job %s was not its dead child's any more", id, extra={"job_id": id})
+        if worker is not None:
+            self._give_back_later(worker)
+
+    def _give_back_later(self, worker: str) -> None:
+        for pause in config.GIVE_BACK_AGAIN_SECONDS:
+            self._do_after(pause, functools.partial(self._give_back, worker))
 
     def _write_history(self, *, at_once: bool) -> None:
         """What became of the jobs of dead children, now and then."""

@@ -19,7 +19,9 @@ from rowlock.lifecycle import (
     CancelSeen,
     Crashed,
     Failed,
+    Interrupted,
     Lost,
+    NotBegun,
     Outcome,
     Parked,
     Released,
@@ -32,7 +34,17 @@ from rowlock.worker.settings import WorkerSettings
 LENGTH = struct.Struct("!I")
 _OUTCOMES: dict[str, type[Outcome]] = {
     outcome.__name__: outcome
-    for outcome in (Succeeded, Failed, Released, CancelSeen, Lost, Parked, Crashed)
+    for outcome in (
+        Succeeded,
+        Failed,
+        Released,
+        NotBegun,
+        Interrupted,
+        CancelSeen,
+        Lost,
+        Parked,
+        Crashed,
+    )
 }
 
 

@@ -66,6 +66,7 @@ class ClaimRequest:
     lease: int
     include_expired: bool = True
     policies: Mapping[str, KnownPolicy] = field(default_factory=dict[str, KnownPolicy])
+    begun: bool = False
 
 
 def claim(
@@ -78,8 +79,14 @@ def claim(
     lease: float | timedelta = config.LEASE_SECONDS_DEFAULT,
     include_expired: bool = True,
     policies: Mapping[str, KnownPolicy] | None = None,
+    begun: bool = True,
 ) -> Op[list[Lease]]:
-    """Lease up to `limit` due jobs of these queues, first come first."""
+    """Lease up to `limit` due jobs of these queues, first come first.
+
+    Args:
+        begun: Whether the claim is the beginning of each run. Otherwise the caller marks the runs
+            that need it with `begin` before their handlers are called.
+    """
     bound = options.integer(limit, option="limit", low=1, high=config.CLAIM_LIMIT_MAX)
     request = ClaimRequest(
         worker=options.name(worker, option="worker"),
@@ -90,6 +97,7 @@ def claim(
         lease=_lease_us(lease),
         include_expired=include_expired,
         policies=policies or {},
+        begun=begun,
     )
     return writing("claim", lambda: _claim(request), looks_first=True)
 
@@ -300,6 +308,7 @@ def _claim_statement(request: ClaimRequest, lanes: Sequence[Lane], limit: int) -
         "limit": limit,
         "worker": request.worker,
         "lease": request.lease,
+        "begun": request.begun,
     }
     kinds = [lane.kind for lane in lanes]
     if request.tenants is not None:

@@ -37,6 +37,17 @@ def heartbeat(
     return writing("heartbeat", steps, repeat=steps)
 
 
+def begin(leases: Sequence[Lease]) -> Op[set[tuple[str, int]]]:
+    """Mark runs as begun, before their handlers are called; the ids and tokens that still hold."""
+
+    def steps() -> Steps[set[tuple[str, int]]]:
+        rows = sorted({(held.id, held.token) for held in leases})
+        marked = (yield Batch("begin", ("id", "token"), rows)) if rows else []
+        return {(id, token) for id, token in marked}
+
+    return writing("begin", steps, repeat=steps)
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What the holder of a lease tells with its beat."""

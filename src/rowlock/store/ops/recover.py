@@ -20,13 +20,14 @@ from rowlock import config
 from rowlock.clock import duration_us
 from rowlock.errors import OptionInvalid
 from rowlock.job import JobRow
-from rowlock.lifecycle import Lost, Outcome, Parked, Released, decide
+from rowlock.lifecycle import Interrupted, Lost, NotBegun, Outcome, Parked, decide
 from rowlock.store import options
 from rowlock.store.ops.settle import apply, held_of
 from rowlock.store.steps import Begin, Commit, Op, Row, Rows, Statement, Steps, writing
 
 LEASE_EXPIRED = Lost("lease expired")
 ORPHANED = Lost("orphaned: its worker was not heard of")
+GIVEN_UP = Interrupted("its worker gave up its leases")
 PARKED = Parked("orphaned: its worker was not heard of; parked for a look")
 # No outcome of a recovery waits for a backoff, so that chance never plays a part.
 _NO_CHANCE = random.Random(0)
@@ -108,13 +109,16 @@ def adopt_orphans(
 
 
 def release_worker(worker: str) -> Op[int]:
-    """Give back every lease that a worker holds, uncounted; how many."""
+    """Give back every lease that a worker holds; how many.
+
+    Nothing is counted as an attempt. An at-most-once job whose run has begun ends `dead`.
+    """
     values = {"worker": options.name(worker, option="worker")}
-    return _all_batches("release_worker", "lock_worker", values, Released())
+    return _all_batches("release_worker", "lock_worker", values, GIVEN_UP)
 
 
 def release_unknown(worker: str, *, known: Collection[tuple[str, int]]) -> Op[int]:
-    """Give back the leases that a worker holds without knowing of them, uncounted; how many.
+    """Give back the leases that a worker holds without knowing of them; how many.
 
     A claim whose answer was lost leaves such leases. `known` are the ids and tokens of all others;
     the worker must not claim meanwhile.
@@ -131,7 +135,7 @@ def release_unknown(worker: str, *, known: Collection[tuple[str, int]]) -> Op[in
             rows = yield Statement("lock_worker", {**values, "limit": limit})
             jobs = [(JobRow._make(row[:-2]), row) for row in rows]
             unknown = [row for job, row in jobs if (job.id, job.token) not in known]
-            done = yield from _end(unknown, Released())
+            done = yield from _end(unknown, NotBegun())
             if len(rows) < limit:
                 return total + done
             yield Commit()
@@ -172,7 +176,14 @@ def _one_batch(statement: str, values: Mapping[str, object], outcome: Outcome) -
 def _end(rows: Rows, outcome: Outcome) -> Steps[int]:
     """End the runs of rows that this transaction has locked; how many."""
     decided = [
-        (job, decide(held_of(job), outcome, now=now, chance=_NO_CHANCE))
+        (job, decide(held_of(job), _for(job, outcome), now=now, chance=_NO_CHANCE))
         for job, now in ((JobRow._make(row[:-2]), row[-1]) for row in rows)
     ]
     return len((yield from apply(decided, taken=True)))
+
+
+def _for(job: JobRow, outcome: Outcome) -> Outcome:
+    """What giving up all its leases means for a job: an interruption, if its run was marked."""
+    if outcome is not GIVEN_UP:
+        return outcome
+    return outcome if job.begun and held_of(job).is_marked else NotBegun()

@@ -46,7 +46,17 @@ FINISH_COLUMNS = (
     "keep",
     "fingerprint",
 )
-GIVE_BACK_COLUMNS = ("id", "token", "taken", "run_at", "attempt", "crashes", "errors")
+GIVE_BACK_COLUMNS = (
+    "id",
+    "token",
+    "taken",
+    "run_at",
+    "attempt",
+    "crashes",
+    "losses",
+    "interruptions",
+    "errors",
+)
 _REMEMBER_US = int(config.ID_REMEMBERED_SECONDS) * config.SECOND_US
 _FOR_EVER = -1
 
@@ -218,7 +228,7 @@ def ended_of(job: JobRow, step: Transition, *, now: int) -> Ended:
 def _end_of(step: Transition) -> RunEnd:
     if isinstance(step, Finish):
         return RunEnd(step.state.value)
-    return RunEnd.RELEASED if step.error is None else RunEnd.RETRYING
+    return RunEnd.RETRYING if step.is_counted else RunEnd.RELEASED
 
 
 def held_of(job: JobRow) -> Held:
@@ -230,6 +240,9 @@ def held_of(job: JobRow) -> Held:
         run_at=job.run_at,
         cancel_requested=bool(job.cancel_requested),
         policy=decode_policy(job.policy),
+        begun=bool(job.begun),
+        losses=job.losses,
+        interruptions=job.interruptions,
     )
 
 
@@ -279,7 +292,8 @@ def _ending(job: JobRow, step: Finish, *, taken: bool, leased: bool = True) -> _
 
 def _give_back_row(job: JobRow, step: Return, *, taken: bool) -> Row:
     errors = _errors_of(job, step)
-    return (job.id, job.token, taken, step.run_at, step.attempt, step.crashes, errors)
+    counts = (step.attempt, step.crashes, step.losses, step.interruptions)
+    return (job.id, job.token, taken, step.run_at, *counts, errors)
 
 
 def _errors_of(job: JobRow, step: Transition) -> str | None:

@@ -6,7 +6,8 @@ SET attempt = attempt + 1,
     started_at = {now},
     beat_at = {now},
     lease_expires_at = {now} + :lease,
-    lease_taken = 0
+    lease_taken = 0,
+    begun = :begun
 WHERE rowid IN (
     SELECT due.rowid
     FROM rowlock_job AS due

@@ -36,7 +36,8 @@ SET attempt = job.attempt + 1,
     started_at = clock.now,
     beat_at = clock.now,
     lease_expires_at = clock.now + :lease::bigint,
-    lease_taken = false
+    lease_taken = false,
+    begun = :begun::boolean
 FROM clock, picked
 WHERE job.id = picked.id
 RETURNING {job}, clock.now

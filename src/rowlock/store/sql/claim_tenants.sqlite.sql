@@ -7,7 +7,8 @@ SET attempt = attempt + 1,
     started_at = {now},
     beat_at = {now},
     lease_expires_at = {now} + :lease,
-    lease_taken = 0
+    lease_taken = 0,
+    begun = :begun
 WHERE rowid IN (
     SELECT head.rowid
     FROM json_each(:kinds) AS lane JOIN json_each(:tenants) AS owner ON owner.key = lane.key

@@ -224,10 +224,14 @@ LEASE_SECONDS_MIN: Final = 1.0
 """The shortest lease of a worker."""
 ORPHANS_SECONDS_DEFAULT: Final = 300.0
 """Jobs that were not heard of for so long are orphans, by default."""
-# What is claimed ahead should last so long, and never be more than so many jobs.
+# Jobs are leased ahead of free slots only from queues whose own jobs take less than this. They
+# should last about this long, and there are never more of them than the number below.
 PREFETCH_SECONDS: Final = 0.1
+"""Jobs are claimed ahead of free slots only in queues whose jobs take less than this."""
 PREFETCH_MAX: Final = 500
 """Jobs that a child leases ahead."""
+# How many queues a child remembers the duration of; of the others it claims for free slots only.
+PREFETCH_QUEUES_MAX: Final = 1000
 # For so long after jobs of several queues or priorities were seen, fewer are claimed ahead, and
 # looks are more frequent: what comes next shall not wait behind a large batch. With 500, jobs of
 # other queues waited 30 ms in a burst (p50), with 60 it is 9; but a job costs a tenth more.

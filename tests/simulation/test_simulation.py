@@ -74,7 +74,7 @@ def test_other_seeds_do_other_things():
 
 def test_what_is_hard_to_reach_is_reached():
     """A simulation in which nothing was rescued, refused or unknown would show nothing."""
-    counts = simulated(3).counts
+    counts = simulated(17).counts
 
     assert all(counts[name] > 0 for name in ("rescued", "leases lost", "started stale", "failed"))
 

@@ -14,6 +14,7 @@ import rowlock
 from rowlock import config
 from rowlock.clock import from_us
 from rowlock.job import Lease
+from rowlock.worker.capacity import QueueRoom, Room
 from rowlock.worker.claimer import Claimer
 from rowlock.worker.settings import worker_settings
 
@@ -37,7 +38,8 @@ def claimer_of(app: rowlock.App, **options) -> Claimer:
 
 
 async def claim(claimer: Claimer, room: int = 10) -> list[Lease]:
-    return await claimer.claim(room, lambda _: None, known=set(), sleep=asyncio.sleep)
+    every = Room(room, room, lambda _: QueueRoom(room, room))
+    return await claimer.claim(every, known=set(), sleep=asyncio.sleep)
 
 
 async def claim_until(claimer: Claimer, ids: set[str]) -> list[str]:

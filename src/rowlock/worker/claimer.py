@@ -21,11 +21,10 @@ from rowlock.store import Store
 from rowlock.store.ops.claim import ClaimRequest, KnownPolicy, View, claim_seen, look
 from rowlock.store.ops.recover import release_unknown
 from rowlock.task import Tasks
+from rowlock.worker.capacity import Room
 from rowlock.worker.order import shares, weighted
 from rowlock.worker.settings import WorkerSettings
 
-# For a queue: how many more of its jobs this worker may lease, None for no bound of its own.
-RoomOf = Callable[[str], int | None]
 Sleep = Callable[[float], Awaitable[None]]
 Known = set[tuple[str, int]]
 
@@ -59,8 +58,8 @@ class Claimer:
         """Whether jobs of several queues or priorities were waiting, not long ago."""
         return time.monotonic() < self._mixed_until
 
-    async def claim(self, room: int, room_of: RoomOf, *, known: Known, sleep: Sleep) -> list[Lease]:
-        """Lease up to so many jobs.
+    async def claim(self, room: Room, *, known: Known, sleep: Sleep) -> list[Lease]:
+        """Lease jobs for this room.
 
         Args:
             known: The leases that this worker knows of; after a claim without an answer, all
@@ -72,7 +71,7 @@ class Claimer:
             # The answer to the last claim was lost: what it leased is known to nobody.
             self._view, self._looked_at = View(), -math.inf
             await self._store.arun(release_unknown(self._worker, known=known))
-        leases = await self._claim(room, room_of, sleep)
+        leases = await self._claim(room, sleep)
         self._is_unsure = False
         return leases
 
@@ -80,16 +79,16 @@ class Claimer:
         """What was claimed last may be known to nobody: the next claim gives it back first."""
         self._is_unsure = True
 
-    async def _claim(self, room: int, room_of: RoomOf, sleep: Sleep) -> list[Lease]:
+    async def _claim(self, room: Room, sleep: Sleep) -> list[Lease]:
         if self._view.lanes and self._next_look() > time.monotonic():
-            leases = await self._claim_seen(room, room_of)
+            leases = await self._claim_seen(room)
             if leases:
                 return leases
         wait = self._next_look() - time.monotonic()
         if wait > 0:
             await sleep(wait)
         await self._look()
-        return await self._claim_seen(room, room_of)
+        return await self._claim_seen(room)
 
     def _next_look(self) -> float:
         """When to look again; with nothing left to claim, sooner.
@@ -112,8 +111,8 @@ class Claimer:
         if len({(lane.queue, lane.rank) for lane in self._view.lanes}) > 1:
             self._mixed_until = self._looked_at + config.MIXED_SECONDS
 
-    async def _claim_seen(self, room: int, room_of: RoomOf) -> list[Lease]:
-        limits = self._limits(room, room_of)
+    async def _claim_seen(self, room: Room) -> list[Lease]:
+        total, limits = self._limits(room)
         if not limits:
             return []
         request = ClaimRequest(
@@ -121,7 +120,7 @@ class Claimer:
             queues=limits,
             kinds=self._kinds,
             tenants=None,
-            limit=min(room, config.CLAIM_LIMIT_MAX),
+            limit=min(total, config.CLAIM_LIMIT_MAX),
             lease=self._lease_us,
             policies=self._policies,
         )
@@ -129,16 +128,19 @@ class Claimer:
         self._view = claimed.view
         return claimed.leases
 
-    def _limits(self, room: int, room_of: RoomOf) -> dict[str, int]:
-        """How many jobs to take of each queue that has some, in the order of preference."""
+    def _limits(self, room: Room) -> tuple[int, dict[str, int]]:
+        """How many jobs to take, and of each queue that has some, in the order of preference.
+
+        Only for free slots, if one of the queues has none to lease ahead: what is leased ahead of
+        others must not take the place of its jobs.
+        """
         seen = dict.fromkeys(lane.queue for lane in self._view.lanes)
-        bounds = {queue: room_of(queue) for queue in seen}
-        open_queues = [queue for queue in seen if bounds[queue] is None or bounds[queue]]
-        wanted = self._wanted(open_queues, room)
-        return {
-            queue: most if (bound := bounds[queue]) is None else min(most, bound)
-            for queue, most in wanted.items()
-        }
+        rooms = {queue: room.of(queue) for queue in seen}
+        total, bounds = room.total, {queue: each.total for queue, each in rooms.items()}
+        if any(each.free and each.total == each.free for each in rooms.values()):
+            total, bounds = room.free, {queue: each.free for queue, each in rooms.items()}
+        wanted = self._wanted([queue for queue, bound in bounds.items() if bound], total)
+        return total, {queue: min(most, bounds[queue]) for queue, most in wanted.items()}
 
     def _wanted(self, queues: Sequence[str], room: int) -> dict[str, int]:
         if len(queues) < 2:

@@ -2,8 +2,9 @@
 
 1. A lease is in `holdings` from the moment the claim was answered until its outcome is written,
    given back or lost; whoever beats, beats for exactly those.
-2. A job starts only in a free slot, of the child and of its queue. What waits too long in the
-   buffer goes back uncounted; all of it, when this process has stood still for a lease.
+2. A job starts only in a free slot, of the child and of its queue, and is leased only for one, or
+   ahead of short jobs (`capacity`). What waits too long in the buffer goes back uncounted; all of
+   it, when this process has stood still for a lease.
 3. A quarantined job (its process died before) runs alone: nothing starts until it has ended.
 4. The cause of a cancellation decides: released, cancelled, failed, or nobody's business any more.
 """
@@ -13,9 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import math
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -34,6 +33,7 @@ from rowlock.worker import wire
 from rowlock.worker.begin import Marker, RunLock, SuspectLock
 from rowlock.worker.bell import listen
 from rowlock.worker.buffer import Buffer
+from rowlock.worker.capacity import Capacity, Room
 from rowlock.worker.claimer import Claimer
 from rowlock.worker.holdings import Holdings
 from rowlock.worker.ledger import Ledger
@@ -80,13 +80,12 @@ class Engine:
         self._on_news = on_news
         # By id and token: a run that lost its lease may go on while its job is run again here.
         self._running: dict[tuple[str, int], Run] = {}
-        self._queues = settings.queues or {}
+        self._capacity = Capacity(settings, running=self._running, buffer=self._buffer)
         self._quarantined: set[tuple[str, int]] = set()
         # Whether one of those runs now.
         self._is_alone = False
         self._marker = Marker(store)
         self._suspect_lock = SuspectLock(store) if suspect_lock is None else suspect_lock
-        self._slots_used: Counter[str] = Counter()
         # Every lease that is ours until its outcome is written; all others under our name are not.
         self._known: set[tuple[str, int]] = set()
         self._claimer = Claimer(store, tasks, worker=worker, settings=settings)
@@ -101,9 +100,6 @@ class Engine:
         self.is_drained: bool = False
         self._loop = asyncio.get_running_loop()
         self._tidied_at = time.monotonic()
-        self._duration = config.PREFETCH_SECONDS
-        # With so few jobs, another claim is worth its price.
-        self._hungry_below = 0
         self._finished = 0
         self._settles = 0
         self._grace_seconds = settings.grace_seconds
@@ -220,7 +216,7 @@ class Engine:
         while not self._stopping.is_set():
             self._wake.clear()
             room = self._room()
-            if room <= 0:
+            if room is None:
                 if self._is_worn_out():
                     return
                 await self._wake.wait()
@@ -238,26 +234,22 @@ class Engine:
         most = self._settings.max_jobs
         return most is not None and self._finished >= most and self._is_empty()
 
-    def _room(self) -> int:
-        """How many more jobs to lease: free slots, and a buffer that lasts a moment."""
+    def _room(self) -> Room | None:
+        """How many more jobs to lease; None: no more just now."""
         # Outcomes that can't be written must not pile up: that is the back-pressure.
         if self._quarantined or self.settler.backlog > config.SETTLE_BACKLOG_MAX:
-            return 0
-        wanted = self._wanted(self._settings.concurrency)
-        held = len(self._running) + len(self._buffer)
-        room = wanted - held
-        if (most := self._settings.max_jobs) is not None:
-            room = min(room, most - self._finished - self.settler.backlog - held)
-        # With short jobs, a claim for a few free slots of many is not worth its price.
-        worth = wanted // 4 if self._duration < config.SHORT_JOB_SECONDS else 1
-        self._hungry_below = wanted - worth
-        return room if held == 0 or room >= worth else 0
+            return None
+        most = self._settings.max_jobs
+        if most is not None:
+            most -= self._finished + self.settler.backlog + len(self._running) + len(self._buffer)
+        room = self._capacity.room(is_mixed=self._claimer.is_mixed, most=most)
+        return room if room.total > 0 else None
 
-    async def _claim(self, room: int) -> int:
+    async def _claim(self, room: Room) -> int:
         asked_at = self._asked_at = time.monotonic()
         try:
             leases = await self._claimer.claim(
-                room, self._room_of, known=self._known, sleep=partial(_wait, self._stopping)
+                room, known=self._known, sleep=partial(_wait, self._stopping)
             )
             if leases and time.monotonic() - asked_at > self._settings.lease_seconds:
                 leases = await self._still_held(leases)
@@ -280,20 +272,6 @@ class Engine:
         """Of leases that were told of so late that others may have them, those that are ours."""
         beats = await self._store.aheartbeat(leases, lease=self._settings.lease_seconds)
         return [lease for lease, beat in zip(leases, beats, strict=True) if beat is not Beat.LOST]
-
-    def _room_of(self, queue: str) -> int | None:
-        slots = self._queues.get(queue, 0)
-        if not slots:
-            return None
-        return max(0, self._wanted(slots) - self._slots_used[queue] - self._buffer.waiting(queue))
-
-    def _wanted(self, slots: int) -> int:
-        """How many jobs to hold for so many slots: what runs, and what lasts a moment."""
-        if not self._finished:
-            return slots
-        most = config.PREFETCH_MIXED_MAX if self._claimer.is_mixed else config.PREFETCH_MAX
-        lasting = math.ceil(slots * config.PREFETCH_SECONDS / max(self._duration, 1e-5))
-        return slots + min(most, lasting)
 
     def _take(self, lease: Lease) -> None:
         assert lease.row is not None
@@ -325,8 +303,8 @@ class Engine:
             return
         if self._has_stood_still():
             self._tidy()
-        free = self._settings.concurrency - len(self._running)
-        while free > 0 and (run := self._buffer.pop(self._has_slot)) is not None:
+        free = self._capacity.free
+        while free and (run := self._buffer.pop(self._capacity.has_slot)) is not None:
             self._start(run)
             free -= 1
         # Alone also in the table: whatever else stands there would be a suspect.
@@ -345,10 +323,6 @@ class Engine:
         self._is_alone = True
         self._start(run)
 
-    def _has_slot(self, queue: str) -> bool:
-        slots = self._queues.get(queue, 0)
-        return not slots or self._slots_used[queue] < slots
-
     def _start(self, run: Run) -> None:
         run.started_at = time.monotonic()
         # A slot is ended by itself, without this process.
@@ -356,7 +330,7 @@ class Engine:
         # Its own timeout comes first; the deadline is for what does not stop by itself.
         self._holdings.start(run.lease, deadline=_deadline(run.started_at, limit))
         self._running[run.key] = run
-        self._slots_used[run.queue] += 1
+        self._capacity.start(run)
         run.stopping = self._stopping.is_set()
         run.on_settled = self._note_settled
         run.mark = self._mark if run.must_be_marked else None
@@ -414,9 +388,8 @@ class Engine:
             self._quarantined.discard(run.key)
             self._is_alone = False
             self._suspect_lock.free()
-        self._slots_used[run.queue] -= 1
         took = time.monotonic() - run.started_at
-        self._duration += 0.1 * (took - self._duration)
+        self._capacity.end(run, seconds=took)
         if run.success is not None:
             settlement = RunSettlement(lease, run.success, seconds=took)
             self._ledger.settled([settlement])
@@ -440,7 +413,7 @@ class Engine:
         self._dispatch()
         if not self._running:
             self._idle.set()
-        if len(self._running) + len(self._buffer) <= self._hungry_below:
+        if self._capacity.is_hungry():
             self._wake.set()
 
     def _on_settled(self, settlements: list[Settlement]) -> None:
@@ -482,6 +455,7 @@ class Engine:
         kept = None if self._is_alone else self._buffer.next_alone
         for run in list(self._buffer):
             if is_doubtful or (run.claimed_at < stale and run is not kept):
+                self._capacity.distrust(run.queue)
                 self._give_back(run)
 
     def _has_stood_still(self) -> bool:

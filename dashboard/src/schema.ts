@@ -923,13 +923,15 @@ export interface components {
             error: string | null;
             nearest: string[];
             ahead: components["schemas"]["Count"] | null;
+            slots: number | null;
+            workers: number | null;
         };
         /**
          * WhyCode
          * @description What a job waits for.
          * @enum {unknown}
          */
-        WhyCode: "backoff" | "behind" | "finished" | "next" | "no_worker" | "not_due" | "paused" | "running" | "unknown_kind" | "unserved_queue";
+        WhyCode: "backoff" | "behind" | "finished" | "full" | "next" | "no_worker" | "not_due" | "paused" | "running" | "unknown_kind" | "unserved_queue";
         /**
          * RelatedJobs
          * @description The job whose success enqueued this one, and those that its own success enqueued.
@@ -1397,7 +1399,7 @@ export interface components {
         };
         /**
          * Worker
-         * @description A worker that announced itself or holds a lease, and the ids of the jobs that it runs.
+         * @description A worker that announced itself or holds a lease, and the ids of the jobs that it holds.
          */
         Worker: {
             id: string;
@@ -1409,8 +1411,21 @@ export interface components {
             last_beat_at: string | null;
             running: string[];
             slots: number | null;
+            busy: number | null;
+            ahead: number | null;
+            queue_slots: {
+                [key: string]: components["schemas"]["QueueSlots"];
+            };
             memory_bytes: number | null;
             lost: number | null;
+        };
+        /**
+         * QueueSlots
+         * @description The slots that a worker has for one queue, and how many of them are taken.
+         */
+        QueueSlots: {
+            slots: number;
+            busy: number;
         };
         /**
          * System
@@ -2299,7 +2314,9 @@ export interface operations {
                      *       "ahead": {
                      *         "value": 12,
                      *         "exact": true
-                     *       }
+                     *       },
+                     *       "slots": null,
+                     *       "workers": null
                      *     }
                      */
                     "application/json": components["schemas"]["Reason"];
@@ -3517,6 +3534,14 @@ export interface operations {
                      *             "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
                      *           ],
                      *           "slots": 50,
+                     *           "busy": 1,
+                     *           "ahead": 0,
+                     *           "queue_slots": {
+                     *             "mail": {
+                     *               "slots": 20,
+                     *               "busy": 1
+                     *             }
+                     *           },
                      *           "memory_bytes": 80000000,
                      *           "lost": 0
                      *         }

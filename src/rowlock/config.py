@@ -270,6 +270,9 @@ BEAT_RETRY_SECONDS_MAX: Final = 1.5
 # A worker says that it is there so often; one that was silent for so long is taken for dead; and
 # forgotten after so long.
 ANNOUNCE_SECONDS: Final = 10.0
+# One whose slots were taken or became free says so sooner, at most this often.
+ANNOUNCE_CHANGED_SECONDS: Final = 2.0
+"""A worker says how many of its slots are taken at most this often."""
 WORKER_SILENT_SECONDS: Final = 60.0
 """A worker that was silent for so long is taken for dead."""
 WORKER_FORGOTTEN_SECONDS: Final = 600.0

@@ -431,11 +431,24 @@ class QueueStats:
     is_paused: bool
 
 
+class QueueSlots(msgspec.Struct, frozen=True, kw_only=True):
+    """The slots that a worker has for one queue, and how many of them are taken."""
+
+    slots: int
+    busy: int = 0
+
+
 class WorkerVitals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker tells of itself; None: it does not tell, or its system does not."""
 
     slots: int | None = None
     """How many jobs it can run at once."""
+    busy: int | None = None
+    """How many of its slots are taken by runs that have begun."""
+    ahead: int | None = None
+    """How many jobs it has claimed that have not begun: they wait for a slot, for a moment."""
+    queue_slots: dict[str, QueueSlots] = msgspec.field(default_factory=dict[str, QueueSlots])
+    """Of queues with slots of their own (`-q media:6`): their slots."""
     memory_bytes: int | None = None
     """Its resident memory."""
     lost: int | None = None
@@ -453,7 +466,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None = None
     last_beat_at: datetime | None = None
     running: list[str] = msgspec.field(default_factory=list[str])
-    """The ids of the jobs that it runs."""
+    """The ids of the jobs that it holds; `vitals` says how many of them have begun."""
     vitals: WorkerVitals = WorkerVitals()
 
 

@@ -31,6 +31,8 @@ class WhyCode(StrEnum):
     """None that knows its kind serves its queue. `nearest`: such queues."""
     BEHIND = "behind"
     """Others come first: of a higher priority, or earlier. `ahead`; `since`, when it was ready."""
+    FULL = "full"
+    """It is next, and all slots that could take it are taken. `slots`; `workers`; `since`."""
     NEXT = "next"
     """Nothing: it is next. `since`."""
 
@@ -59,6 +61,10 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     """Of a kind or queue that nobody serves: the names most like it that somebody does."""
     ahead: Count | None = None
     """How many jobs come first, exact to 10,000."""
+    slots: int | None = None
+    """If all slots that could take it are taken: how many there are."""
+    workers: int | None = None
+    """The number of live workers that have these slots."""
 
     def __str__(self) -> str:
         return self.text

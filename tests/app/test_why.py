@@ -11,10 +11,22 @@ import pytest
 import rowlock
 from rowlock import Count, WhyCode, config
 from rowlock.clock import from_us
+from rowlock.job import QueueSlots, WorkerVitals
+from rowlock.store.ops import hold
+from rowlock.store.ops.why import why
 
 
-def announce(app: rowlock.App, *, queues: list[str], kinds: list[str], worker: str = "w") -> None:
-    app.store.announce(worker=worker, queues=queues, kinds=kinds, host="h", pid=1)
+def announce(
+    app: rowlock.App,
+    *,
+    queues: list[str],
+    kinds: list[str],
+    worker: str = "w",
+    vitals: WorkerVitals | None = None,
+) -> None:
+    app.store.run(
+        hold.announce(worker=worker, queues=queues, kinds=kinds, host="h", pid=1, vitals=vitals)
+    )
 
 
 def test_each_reason_is_told(app, clock):
@@ -28,6 +40,10 @@ def test_each_reason_is_told(app, clock):
     announce(app, queues=["default"], kinds=["work"])
     told.append(app.why(job.id))
     announce(app, queues=[], kinds=["work"])
+    told.append(app.why(job.id))
+    app.enqueue("work", queue="full")
+    app.store.claim(worker="w", queues=["full"])
+    announce(app, queues=[], kinds=["work"], vitals=WorkerVitals(slots=1))
     told.append(app.why(job.id))
     app.enqueue("work", queue="mail", priority=5)
     told.append(app.why(job.id))
@@ -48,6 +64,7 @@ def test_each_reason_is_told(app, clock):
         "unknown_kind",
         "unserved_queue",
         "next",
+        "full",
         "behind",
         "paused",
         "running",
@@ -160,6 +177,58 @@ def test_what_comes_first_is_counted(app):
 
     assert ("behind", Count(5), job.run_at) == (told.code, told.ahead, told.since)
     assert "jobs are before it: 2 of a higher priority and 3 earlier" == told.text
+
+
+def test_full_slots_are_named(app):
+    """Of the queue alone, or of whole workers; not if one worker that takes it has a slot free."""
+    vitals = WorkerVitals(slots=20, queue_slots={"media": QueueSlots(slots=2)})
+    for worker in ("a", "b"):
+        announce(app, queues=["media"], kinds=["work"], worker=worker, vitals=vitals)
+        app.enqueue_many([{"kind": "work", "queue": "media"} for _ in range(2)])
+        app.store.claim(worker=worker, queues=["media"], limit=2)
+    job, later = app.enqueue("work", queue="media"), app.enqueue("work", queue="media")
+    told, behind = app.why(job.id), app.why(later.id)
+    announce(app, queues=[], kinds=["work"], worker="c", vitals=WorkerVitals(slots=1))
+    free = app.why(job.id)
+    app.enqueue("work", queue="other")
+    app.store.claim(worker="c", queues=["other"])
+    mixed = app.why(job.id)
+
+    assert (told.code, told.slots, told.workers, told.since) == ("full", 4, 2, job.run_at)
+    assert told.text.startswith("all 4 slots of queue 'media' on 2 live workers are taken; it is")
+    assert (behind.code, behind.ahead) == ("behind", Count(1))
+    assert behind.text.endswith("; and all 4 slots of queue 'media' on 2 live workers are taken")
+    assert free.code == "next"
+    assert (mixed.code, mixed.slots, mixed.workers) == ("full", 5, 3)
+    assert mixed.text.startswith("all 5 slots of 3 live workers are taken")
+
+
+def test_full_slots_are_not_counted_for_a_tenant(app):
+    """One who is bound to a tenant learns that no slot is free, not how much runs for others."""
+    announce(app, queues=[], kinds=["work"], vitals=WorkerVitals(slots=1))
+    app.enqueue("work", tenant="other")
+    app.store.claim(worker="w", queues=["default"])
+    job = app.enqueue("work", tenant="acme")
+    told = app.store.run(why(job.id, tenant="acme"))
+
+    assert (told.code, told.slots, told.workers) == ("full", None, None)
+    assert told.text.startswith("no slot is free; it is next of its tenant")
+
+
+def test_a_job_that_may_not_have_begun_is_told(app):
+    """Its worker holds more jobs than it has slots, of its queue or in all."""
+    vitals = WorkerVitals(slots=2, queue_slots={"media": QueueSlots(slots=1)})
+    announce(app, queues=[], kinds=["work"], vitals=vitals)
+    jobs = [app.enqueue("work", queue=queue) for queue in ("media", "other", "media")]
+    texts = []
+    for job in jobs:
+        app.store.claim(worker="w", queues=[job.queue])
+        texts.append(app.why(job.id).text)
+    texts.append(app.why(jobs[1].id).text)
+
+    assert ["may not have begun" in text for text in texts] == [False, False, True, True]
+    assert "it holds 2 jobs of this queue for 1 slots" in texts[2]
+    assert "it holds 3 jobs for 2 slots" in texts[3]
 
 
 def test_a_count_is_bounded(app, monkeypatch):

@@ -13,6 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from rowlock.cli import main
+from rowlock.job import WorkerVitals
+from rowlock.store.ops.hold import announce
 from tests.cli.conftest import documents, kill
 
 
@@ -83,6 +85,14 @@ def test_workers(filled, run):
 
     assert ["w1", "box", "42", "mail", "send", "1"] == row.split()[:6]
     assert ("w1", ["mail"], 1) == (*(document["id"], document["queues"], len(document["running"])),)
+
+
+def test_workers_show_their_slots(app, run):
+    """Those that are taken by runs that have begun, and what is claimed ahead of them."""
+    vitals = WorkerVitals(slots=20, busy=20, ahead=7)
+    app.store.run(announce(worker="w1", queues=["mail"], kinds=[], host="h", pid=1, vitals=vitals))
+
+    assert "20 of 20 +7" in run("workers").stdout
 
 
 def test_nothing_yet(run):

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 import rowlock
-from rowlock.job import WorkerVitals
+from rowlock.job import QueueSlots, WorkerVitals
 from rowlock.store.ops.hold import announce
 
 
@@ -44,14 +44,16 @@ def test_workers_and_what_they_run(api):
 
 def test_workers_tell_how_they_do(api):
     """Slots, memory and lost leases; null of one that does not tell."""
-    vitals = WorkerVitals(slots=50, memory_bytes=2**30, lost=2)
+    queues = {"mail": QueueSlots(slots=20, busy=3)}
+    vitals = WorkerVitals(slots=50, busy=7, ahead=9, queue_slots=queues, memory_bytes=2**30, lost=2)
     op = announce(worker="a", queues=[], kinds=[], host="h", pid=7, vitals=vitals)
     api.app.store.run(op)
     api.app.store.announce(worker="b", queues=[], kinds=[], host="h", pid=8)
     told = api("read").get("/v1/workers").json()["workers"]
 
-    names = ("slots", "memory_bytes", "lost")
-    assert [(50, 2**30, 2), (None, None, None)] == [
+    names = ("slots", "busy", "ahead", "queue_slots", "memory_bytes", "lost")
+    first = (50, 7, 9, {"mail": {"slots": 20, "busy": 3}}, 2**30, 2)
+    assert [first, (None, None, None, {}, None, None)] == [
         tuple(each[name] for name in names) for each in told
     ]
 

@@ -11,7 +11,7 @@ import pytest
 
 import rowlock
 from rowlock import JobState, config
-from rowlock.job import Lease
+from rowlock.job import Lease, WorkerVitals
 from rowlock.worker import engine
 from rowlock.worker.claimer import Claimer
 from rowlock.worker.engine import Engine
@@ -170,6 +170,31 @@ async def test_it_tells_how_it_does(app):
 
     assert (7, 0) == (told.vitals.slots, told.vitals.lost)
     assert told.vitals.memory_bytes is None or told.vitals.memory_bytes > 2**20
+    await app.aclose()
+
+
+async def test_it_tells_which_slots_are_taken(app):
+    """By runs that have begun, in all and per queue, soon after that has changed."""
+    gate = asyncio.Event()
+
+    @app.task(queue="media")
+    async def convert() -> None:
+        await gate.wait()
+
+    jobs = [await convert.aenqueue() for _ in range(5)]
+
+    def load() -> tuple[Any, ...]:
+        (vitals,) = [worker.vitals for worker in app.workers()] or [WorkerVitals()]
+        queues = {name: (each.busy, each.slots) for name, each in vitals.queue_slots.items()}
+        return vitals.busy, vitals.ahead, queues
+
+    async with app.worker({"media": 3, "other": 0}, concurrency=7):
+        await until(lambda: load() == (3, 0, {"media": (3, 3)}))
+        why = await app.awhy(jobs[3].id)
+        gate.set()
+        await until(lambda: load() == (0, 0, {"media": (0, 3)}))
+
+    assert (why.code, why.slots, why.workers) == ("full", 3, 1)
     await app.aclose()
 
 

@@ -26,7 +26,8 @@ async function load(signal: AbortSignal): Promise<Found> {
 export function Workers() {
   const live = useLive(load, EVERY_MS, []);
   const found = live.data;
-  const running = found?.workers.reduce((sum, each) => sum + each.running.length, 0) ?? 0;
+  const running =
+    found?.workers.reduce((sum, each) => sum + (each.busy ?? each.running.length), 0) ?? 0;
   return (
     <>
       <Head
@@ -131,12 +132,14 @@ function Card({ worker, running }: { worker: Worker; running: Map<string, Summar
 }
 
 function Slots({ worker }: { worker: Worker }) {
-  const used = worker.running.length;
-  if (worker.slots == null) return <span>{used} in use</span>;
+  if (worker.slots == null || worker.busy == null) {
+    return <span>{plural(worker.running.length, "job")} held</span>;
+  }
   return (
     <span class="slots">
-      {used} of {worker.slots}
-      <Meter value={used / worker.slots} label="Slots in use" />
+      {worker.busy} of {worker.slots}
+      {worker.ahead ? <span class="soft"> +{worker.ahead} claimed ahead</span> : null}
+      <Meter value={worker.busy / worker.slots} label="Slots in use" />
     </span>
   );
 }

@@ -122,6 +122,7 @@ async def _serve(orders: Orders, app: App) -> int:
         ledger=ledger,
         app=orders.app,
     )
+    household.watch(engine.load)
     _show(engine, orders, Title("rowlock child"))
     board = None if orders.board_descriptor is None else Board(orders.board_descriptor)
     if board is not None:

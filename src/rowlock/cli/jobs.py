@@ -197,6 +197,8 @@ def what_to_do(told: Why) -> str | None:
             return "start one with: rowlock --app MODULE:APP worker"
         case "unknown_kind" | "unserved_queue":
             return "see who serves what with: rowlock workers"
+        case "full":
+            return "see what runs longest with: rowlock top"
         case _:
             return None
 

@@ -21,10 +21,10 @@ NAMES_MAX: Final = 3
 
 
 @click.command()
-@json_option("with the ids of the jobs that they run")
+@json_option("with the ids of the jobs that they hold")
 @click.pass_obj
 def workers(target: Target, *, as_json: bool) -> None:
-    """Show the workers: where they run, what they serve, how many jobs they run.
+    """Show the workers: where they run, what they serve, how many of their slots are taken.
 
     Also when each was last heard of.
     """
@@ -46,8 +46,8 @@ def document(worker: WorkerInfo) -> dict[str, Any]:
 def workers_table(found: Sequence[WorkerInfo], *, now: datetime, title: str = "") -> show.Table:
     """One row a worker."""
     columns = show.columns(
-        *("worker", "host", "pid", "queues", "kinds", "running", "up", "last beat"),
-        right=["pid", "running", "up", "last beat"],
+        *("worker", "host", "pid", "queues", "kinds", "slots", "up", "last beat"),
+        right=["pid", "slots", "up", "last beat"],
         flexible=["host", "queues", "kinds"],
     )
     dropped = ("up", "host", "pid", "kinds")
@@ -61,11 +61,20 @@ def workers_table(found: Sequence[WorkerInfo], *, now: datetime, title: str = ""
             str(worker.pid or "-"),
             names(worker.queues),
             names(worker.kinds),
-            show.number(len(worker.running)),
+            slots(worker),
             show.age(_seconds(worker.started_at, now)),
             show.Cell(f"{show.age(silent)} ago", "bold red" if is_silent else "green"),
         )
     return table
+
+
+def slots(worker: WorkerInfo) -> str:
+    """How many of its slots are taken, of how many, as it last said, and what is claimed ahead."""
+    vitals = worker.vitals
+    if vitals.slots is None or vitals.busy is None:
+        return show.number(len(worker.running))
+    ahead = f" +{vitals.ahead:,}" if vitals.ahead else ""
+    return f"{vitals.busy:,} of {vitals.slots:,}{ahead}"
 
 
 def names(listed: Sequence[str]) -> str:

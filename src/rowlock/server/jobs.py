@@ -80,6 +80,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
     nearest: list[str]
     ahead: Count | None
+    slots: int | None
+    workers: int | None
 
 
 class RelatedJobs(msgspec.Struct, frozen=True, kw_only=True):
@@ -321,6 +323,8 @@ ROUTES: list[AnyRoute] = [
                 error=None,
                 nearest=[],
                 ahead=Count(value=12, exact=True),
+                slots=None,
+                workers=None,
             )
         ),
     ),

@@ -12,7 +12,7 @@ import msgspec
 
 from rowlock import config
 from rowlock.clock import from_us
-from rowlock.job import WorkerInfo
+from rowlock.job import QueueSlots, WorkerInfo
 from rowlock.server.gate import Reach
 from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
 from rowlock.server.service import Service
@@ -52,7 +52,7 @@ class Kinds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that announced itself or holds a lease, and the ids of the jobs that it runs."""
+    """A worker that announced itself or holds a lease, and the ids of the jobs that it holds."""
 
     id: str
     host: str
@@ -64,6 +64,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     running: list[str]
     # What it tells of itself; null: nothing.
     slots: int | None
+    # Slots taken by runs that have begun, and jobs that it has claimed and that have not.
+    busy: int | None
+    ahead: int | None
+    # Of queues with slots of their own.
+    queue_slots: dict[str, QueueSlots]
     memory_bytes: int | None
     lost: int | None
 
@@ -184,7 +189,9 @@ async def list_workers(call: Call[None, None]) -> Answer:
 def _worker_of(found: WorkerInfo) -> Worker:
     vitals = found.vitals
     return copied(
-        found, Worker, slots=vitals.slots, memory_bytes=vitals.memory_bytes, lost=vitals.lost
+        found,
+        Worker,
+        **{name: getattr(vitals, name) for name in vitals.__struct_fields__},
     )
 
 
@@ -275,6 +282,9 @@ _WORKER = Worker(
     last_beat_at=_AT,
     running=["018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"],
     slots=50,
+    busy=1,
+    ahead=0,
+    queue_slots={"mail": QueueSlots(slots=20, busy=1)},
     memory_bytes=80_000_000,
     lost=0,
 )

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from rowlock import config
+from rowlock.job import QueueSlots
 from rowlock.worker.buffer import Buffer
 from rowlock.worker.run import Run
 from rowlock.worker.settings import WorkerSettings
@@ -35,6 +36,14 @@ class Room(NamedTuple):
     free: int
     total: int
     of: Callable[[str], QueueRoom]
+
+
+class Load(NamedTuple):
+    """What a worker does just now: runs that have begun, jobs that wait for a slot, full queues."""
+
+    busy: int
+    ahead: int
+    queues: dict[str, QueueSlots]
 
 
 class Capacity:
@@ -93,6 +102,14 @@ class Capacity:
     def free(self) -> int:
         """How many slots of the child are free."""
         return max(0, self._concurrency - len(self._running))
+
+    def load(self) -> Load:
+        """Which slots are taken, and how many jobs wait for one here."""
+        queues = {
+            queue: QueueSlots(slots=self._slots[queue], busy=used)
+            for queue, used in self._used.items()
+        }
+        return Load(len(self._running), len(self._buffer), queues)
 
     def is_hungry(self) -> bool:
         """Whether so few jobs are left that another claim is worth its price."""

@@ -59,6 +59,7 @@ class EmbeddedWorker:
             ledger=ledger,
             app=find_app(tasks),
         )
+        self._household.watch(self._engine.load)
 
     async def run(self) -> None:
         """Serve until stopped."""

@@ -33,7 +33,7 @@ from rowlock.worker import wire
 from rowlock.worker.begin import Marker, RunLock, SuspectLock
 from rowlock.worker.bell import listen
 from rowlock.worker.buffer import Buffer
-from rowlock.worker.capacity import Capacity, Room
+from rowlock.worker.capacity import Capacity, Load, Room
 from rowlock.worker.claimer import Claimer
 from rowlock.worker.holdings import Holdings
 from rowlock.worker.ledger import Ledger
@@ -167,6 +167,10 @@ class Engine:
     def running(self) -> int:
         """How many jobs run just now."""
         return len(self._running)
+
+    def load(self) -> Load:
+        """Which slots are taken just now."""
+        return self._capacity.load()
 
     @property
     def good_at(self) -> float:

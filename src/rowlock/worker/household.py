@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from random import Random
@@ -23,6 +24,7 @@ from rowlock.store import Store
 from rowlock.store.ops.fitness import check_schema
 from rowlock.store.ops.hold import announce
 from rowlock.task import Tasks
+from rowlock.worker.capacity import Load
 from rowlock.worker.ledger import Ledger
 from rowlock.worker.resident import resident_bytes
 from rowlock.worker.settings import WorkerSettings
@@ -48,9 +50,15 @@ class Household:
         self._tasks = tasks
         self._worker = worker
         self._settings = settings
+        self._load: Callable[[], Load] | None = None
+        self._announced: Load | None = None
         self._scheduler = Scheduler(
             store, tell=lambda fired: ledger.enqueued_by_name(fired.numbers)
         )
+
+    def watch(self, load: Callable[[], Load]) -> None:
+        """Announce this load from now on."""
+        self._load = load
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
@@ -88,13 +96,25 @@ class Household:
                 if self._kinds:
                     await self._announce()
                 trouble.over()
-                await asyncio.sleep(config.ANNOUNCE_SECONDS)
+                await self._until_next_announcement()
             except StoreUnavailable as error:
                 await trouble.wait(error)
 
+    async def _until_next_announcement(self) -> None:
+        """Wait; not so long if the slots that are taken have changed."""
+        end = time.monotonic() + config.ANNOUNCE_SECONDS
+        while (left := end - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, config.ANNOUNCE_CHANGED_SECONDS))
+            if self._load is not None and self._load() != self._announced:
+                return
+
     async def _announce(self) -> None:
+        load = self._announced = None if self._load is None else self._load()
         vitals = WorkerVitals(
             slots=self._settings.concurrency,
+            busy=None if load is None else load.busy,
+            ahead=None if load is None else load.ahead,
+            queue_slots={} if load is None else load.queues,
             memory_bytes=resident_bytes(os.getpid()),
             lost=self._ledger.lost_count,
         )

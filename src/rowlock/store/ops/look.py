@@ -239,11 +239,11 @@ def _announced(row: tuple[object, ...], running: list[str]) -> WorkerInfo:
         started_at=from_us(started_at),
         last_beat_at=from_us(beat_at),
         running=running,
-        vitals=_vitals_of(vitals),
+        vitals=vitals_of(vitals),
     )
 
 
-def _vitals_of(text: object) -> WorkerVitals:
+def vitals_of(text: object) -> WorkerVitals:
     """What a worker of another version wrote may be unknown here: then nothing is told."""
     try:
         return msgspec.json.decode(str(text or "{}"), type=WorkerVitals)

@@ -8,7 +8,7 @@ all: jobs that nobody takes are in nobody's way. Who is bound to a tenant is tol
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -17,7 +17,8 @@ import msgspec
 from rowlock import config
 from rowlock.clock import from_us
 from rowlock.errors import NotFound
-from rowlock.job import Count, Job, JobRow, JobState, job_of
+from rowlock.job import Count, Job, JobRow, JobState, WorkerVitals, job_of
+from rowlock.store.ops.look import vitals_of
 from rowlock.store.ops.manage import is_seen
 from rowlock.store.steps import Batch, Op, Row, Rows, Statement, Steps, reading
 from rowlock.tokens import takes_jobs_of
@@ -37,8 +38,11 @@ def why(id: str, *, tenant: str | None = None) -> Op[Why]:
         if row is None or not is_seen(row.tenant, by=tenant):
             raise NotFound(f"there is no job {id} (any more)")
         job = job_of(row, now=rows[0][-1])
-        if job.state.is_terminal or job.state is JobState.RUNNING:
+        if job.state.is_terminal:
             return _taken(job, now=from_us(rows[0][-1]))
+        if job.state is JobState.RUNNING:
+            told = _taken(job, now=from_us(rows[0][-1]))
+            return told if tenant is not None else (yield from _perhaps_not_begun(told))
         counted = yield Batch("count_queues", ("queue",), [(job.queue,)], {"cap": 1})
         if counted[0][-1]:
             return _why(job, WhyCode.PAUSED, f"its queue {job.queue!r} is paused")
@@ -72,6 +76,32 @@ def _taken(job: Job, *, now: datetime) -> Why:
     return replace(told, worker=job.worker, since=job.started_at, until=until)
 
 
+def _perhaps_not_begun(told: Why) -> Steps[Why]:
+    """Its worker may hold it ahead of a slot: so it is if it holds more jobs than it has slots."""
+    workers = yield Statement("workers")
+    leased = yield Statement("leased", {"limit": config.COUNT_EXACT_MAX})
+    held = _held(leased).get(told.worker or "", {})
+    for vitals in [vitals_of(row[7]) for row in workers if row[0] == told.worker]:
+        own, slots = vitals.queue_slots.get(told.queue), vitals.slots
+        if own is not None and held.get(told.queue, 0) > own.slots:
+            what = f"{held[told.queue]:,} jobs of this queue for {own.slots:,} slots"
+        elif slots is not None and sum(held.values()) > slots:
+            what = f"{sum(held.values()):,} jobs for {slots:,} slots"
+        else:
+            continue
+        text = f"{told.text}; it holds {what}, so this one may not have begun"
+        return msgspec.structs.replace(told, text=text)
+    return told
+
+
+def _held(leased: Rows) -> dict[str, dict[str, int]]:
+    """How many jobs each worker holds of each queue."""
+    held: dict[str, dict[str, int]] = {}
+    for worker, queue, count in leased:
+        held.setdefault(worker, {})[queue] = count
+    return held
+
+
 def _early(job: Job) -> Why:
     """It is not due yet."""
     replace = msgspec.structs.replace
@@ -95,14 +125,32 @@ def _shown(moment: datetime | None) -> str:
 class _Server(NamedTuple):
     """What a worker takes; one that names no kinds, or no queues, takes all."""
 
+    id: str
     kinds: list[str]
     queues: list[str]
+    vitals: WorkerVitals
 
     def knows(self, kind: str) -> bool:
         return not self.kinds or kind in self.kinds
 
     def serves(self, queue: str) -> bool:
         return not self.queues or queue in self.queues
+
+    def full_slots(self, queue: str, held: Mapping[str, int]) -> _Full | None:
+        """Its slots for a queue, if all of them are taken by the jobs that it holds."""
+        own = self.vitals.queue_slots.get(queue)
+        if own is not None and held.get(queue, 0) >= own.slots:
+            return _Full(own.slots, 1, is_queue=True)
+        slots = self.vitals.slots
+        return _Full(slots, 1) if slots is not None and sum(held.values()) >= slots else None
+
+
+class _Full(NamedTuple):
+    """Slots that are all taken: of the queue alone, or of whole workers."""
+
+    slots: int
+    workers: int
+    is_queue: bool = False
 
 
 def _waiting(job: Job, row: JobRow, tenant: str | None) -> Steps[Why]:
@@ -122,13 +170,45 @@ def _waiting(job: Job, row: JobRow, tenant: str | None) -> Steps[Why]:
     )
     same = [(*lane[:3], row.run_at, row.id) for lane in run if lane[1] == row.rank]
     earlier = yield from _count(same, tenant=tenant)
-    return _in_line(job, higher, earlier, is_bound=tenant is not None)
+    leased = yield Statement("leased", {"limit": config.COUNT_EXACT_MAX})
+    told = _in_line(job, higher, earlier, is_bound=tenant is not None)
+    full = _full(serving, job.queue, leased)
+    return told if full is None else _without_slot(told, full, is_bound=tenant is not None)
+
+
+def _full(serving: list[_Server], queue: str, leased: Rows) -> _Full | None:
+    """The slots of all these workers for a queue, if none of them is free."""
+    held = _held(leased)
+    found = [server.full_slots(queue, held.get(server.id, {})) for server in serving]
+    full = [each for each in found if each is not None]
+    if len(full) < len(serving):
+        return None
+    slots = sum(each.slots for each in full)
+    return _Full(slots, len(full), is_queue=all(each.is_queue for each in full))
+
+
+def _without_slot(told: Why, full: _Full, *, is_bound: bool) -> Why:
+    """It could not start, even if nothing were before it."""
+    replace = msgspec.structs.replace
+    workers = f"{full.workers} live worker{'' if full.workers == 1 else 's'}"
+    whose = f"of queue {told.queue!r} on {workers}" if full.is_queue else f"of {workers}"
+    # One who is bound to a tenant is not told how much runs for others.
+    text = "no slot is free" if is_bound else f"all {full.slots:,} slots {whose} are taken"
+    if told.code is WhyCode.BEHIND:
+        return replace(told, text=f"{told.text}; and {text}")
+    counts = {} if is_bound else {"slots": full.slots, "workers": full.workers}
+    since = f"it is next{' of its tenant' if is_bound else ''}, ready since {_shown(told.since)}"
+    return replace(told, code=WhyCode.FULL, text=f"{text}; {since}", **counts)
 
 
 def _alive(workers: Rows, *, now: int) -> Iterable[_Server]:
     decode = msgspec.json.Decoder(list[str]).decode
     silent = now - int(config.WORKER_SILENT_SECONDS) * config.SECOND_US
-    return (_Server(decode(row[6]), decode(row[5])) for row in workers if row[2] >= silent)
+    return (
+        _Server(row[0], decode(row[6]), decode(row[5]), vitals_of(row[7]))
+        for row in workers
+        if row[2] >= silent
+    )
 
 
 def _unserved(job: Job, alive: list[_Server], knowing: list[_Server]) -> Why:

@@ -50,6 +50,9 @@ class DeedClock:
         days = 2 if self.deed >= DEEDS.index(prune) else 0
         return _START_US + self.deed * MINUTE_US + days * 24 * 60 * MINUTE_US
 
+    def monotonic(self) -> float:
+        return self.now_us() / 1_000_000
+
 
 def open_for_deeds(path: Path, clock: DeedClock) -> Store:
     engine = SqliteEngine(f"sqlite:///{path}", schema="rowlock", clock=clock)

@@ -35,6 +35,10 @@ class Clock(Protocol):
         """Microseconds since 1970, UTC."""
         ...
 
+    def monotonic(self) -> float:
+        """Seconds of this process that nobody can set, since any beginning."""
+        ...
+
 
 class SystemClock:
     """This machine's wall clock."""
@@ -42,18 +46,32 @@ class SystemClock:
     def now_us(self) -> int:
         return time.time_ns() // 1000
 
+    def monotonic(self) -> float:
+        # It runs on while the process is stopped, and stands still while the machine is suspended.
+        return time.monotonic()
+
 
 class ManualClock:
     """A clock that stands still until it is moved, for tests."""
 
     def __init__(self, start: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
         self._now_us = to_us(start, option="start")
+        self._passed_us = 0
 
     def now_us(self) -> int:
         return self._now_us
 
     def advance(self, duration: float | timedelta) -> None:
         """Move on by seconds or a timedelta."""
+        passed_us = duration_us(duration, option="duration")
+        self._now_us += passed_us
+        self._passed_us += passed_us
+
+    def monotonic(self) -> float:
+        return self._passed_us / SECOND_US
+
+    def step(self, duration: float | timedelta) -> None:
+        """Set it forward without any time passing, as when a suspended laptop wakes up."""
         self._now_us += duration_us(duration, option="duration")
 
 

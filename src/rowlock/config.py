@@ -148,6 +148,13 @@ SWEEP_STALE_SECONDS: Final = 4.0
 """A look so long after another counts as the first: the database was away, or held."""
 SWEEP_LOOKS_MAX: Final = 4
 """So many looks in a row find it expired: then it is taken, however late they came."""
+# A worker extends its leases when two thirds are left, so a smaller step expires no lease of two
+# seconds or more. Corrections by slewing are far slower than this between two looks.
+CLOCK_STEP_SECONDS: Final = 1.0
+"""The database's clock was set forward by more than this: expired leases wait for a heartbeat."""
+# Beats are sent every third of a lease, and take a moment to arrive.
+CLOCK_STEP_SLACK_SECONDS: Final = 2.0
+"""After such a step, expired leases wait this long in addition to a third of their length."""
 PRUNE_SECONDS: Final = 60.0
 """Between two rounds of retention, about."""
 

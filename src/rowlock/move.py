@@ -163,7 +163,7 @@ class Mover:
     def _sweep(self) -> None:
         """Nobody else may be there to do it; as they would: not at the first sight of a lease."""
         if time.monotonic() >= self._sweep_at:
-            self._seen = self._source.run(sweep(self._seen))
+            self._seen = self._source.run(sweep(self._seen, watch=self._source.clock_watch))
             self._sweep_at = time.monotonic() + config.SWEEP_SECONDS
 
     def _move_waiting(self) -> None:

@@ -9,11 +9,15 @@ import pytest
 
 import rowlock
 from rowlock import config
+from rowlock.clock import SystemClock
 from rowlock.errors import StoreUnavailable
+from rowlock.job import Beat, Lease
 from rowlock.scheduler import Janitor
+from rowlock.store.clock_watch import ClockWatch
 from rowlock.store.ops.manage import prune
 from rowlock.store.ops.recover import Seen
 from rowlock.store.steps import Op
+from rowlock.worker.beats import Beats
 from tests.scheduler.test_fire import eventually, running
 
 
@@ -45,6 +49,7 @@ class FakeStore:
     """Fails the first calls of each kind."""
 
     def __init__(self) -> None:
+        self.clock_watch = ClockWatch()
         self.calls = {
             "sweep": 0,
             "prune": 0,
@@ -110,6 +115,58 @@ async def test_batches_shrink_until_the_server_bears_them(
 
         async with running(Janitor(app.store).run):
             await eventually(is_pruned)
+
+
+class SettableClock(SystemClock):
+    """This machine's clock, which a test may set forward; the monotonic one is as it is."""
+
+    def __init__(self) -> None:
+        self.ahead_us = 0
+
+    def now_us(self) -> int:
+        return super().now_us() + self.ahead_us
+
+
+@pytest.mark.asyncio
+async def test_a_clock_that_is_set_forward_takes_no_job_from_its_worker(
+    any_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    """In real time: a janitor, a worker that beats for twenty jobs, and one that has vanished.
+
+    The janitor looks ten times between two beats. A busy machine may hold up a beat for longer
+    than a worker's usually is.
+    """
+    monkeypatch.setattr(config, "SWEEP_SECONDS", 0.2)
+    monkeypatch.setattr(config, "CLOCK_STEP_SLACK_SECONDS", 6.0)
+    clock = SettableClock()
+    async with rowlock.App(any_url, clock=clock) as app:
+        await app.aenqueue_many([{"kind": "kept"} for _ in range(20)])
+        kept = await app.store.aclaim(worker="alive", queues=None, lease=6, limit=20)
+        lost = await app.aenqueue("lost")
+        await app.store.aclaim(worker="gone", queues=None, lease=6)
+        missed: list[tuple[Lease, Beat]] = []
+        janitor = Janitor(app.store)
+
+        async def has_looked() -> bool:
+            return app.store.clock_watch._last is not None
+
+        async def is_lost() -> bool:
+            return (await app.aget(lost.id)).state is rowlock.JobState.READY
+
+        with Beats(app.store, lease_seconds=6, on_beat=lambda *beat: missed.append(beat)) as beats:
+            for lease in kept:
+                beats.hold(lease)
+            async with running(janitor.run):
+                # The first look is what the next ones are compared with.
+                await eventually(has_looked)
+                clock.ahead_us = 3_600_000_000
+                await eventually(is_lost)
+            found = [await app.aget(lease.id) for lease in kept]
+
+        assert [(job.state, job.token) for job in found] == [
+            (rowlock.JobState.RUNNING, lease.token) for lease in kept
+        ]
+        assert missed == []
 
 
 SLOW = """

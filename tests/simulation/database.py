@@ -154,6 +154,24 @@ class DatabaseClock(Clock):
     def now_us(self) -> int:
         return int((BEGINNING + self._loop.now + self.offset) * 1_000_000)
 
+    def monotonic(self) -> float:
+        return self._loop.now
+
+
+class HostClock(Clock):
+    """What a process sees: the database's time, and its own monotonic clock."""
+
+    def __init__(self, database: DatabaseClock, loop: SimulatedLoop, host: Host) -> None:
+        self._database = database
+        self._loop = loop
+        self._host = host
+
+    def now_us(self) -> int:
+        return self._database.now_us()
+
+    def monotonic(self) -> float:
+        return self._loop.now + self._host.offset
+
 
 class MemorySession(Session):
     """A session on a database in memory, which no file, lock or other process is needed for."""
@@ -194,6 +212,9 @@ def _template() -> sqlite3.Connection:
 class _NoClock(Clock):
     def now_us(self) -> int:
         return 0
+
+    def monotonic(self) -> float:
+        return 0.0
 
 
 class AwayError(Exception):
@@ -384,12 +405,9 @@ class Engine:
     def __init__(self, database: Database, host: Host) -> None:
         self.database = database
         self.host = host
+        self.clock: Clock = HostClock(database.clock, database.loop, host)
         self._rung: set[str] = set()
         self._is_cut = False
-
-    @property
-    def clock(self) -> Clock:
-        return self.database.clock
 
     def run(self, op: Op[T]) -> T:
         for tries in range(1, config.STORE_TRIES_MAX + 1):

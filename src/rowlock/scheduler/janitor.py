@@ -81,7 +81,8 @@ class Janitor:
 
     async def _recover(self) -> float:
         self._seen = await self._sweeps.run(
-            self._store, lambda rows: sweep(self._seen, batch_rows=rows)
+            self._store,
+            lambda rows: sweep(self._seen, batch_rows=rows, watch=self._store.clock_watch),
         )
         return jittered(config.SWEEP_SECONDS, self._chance)
 

@@ -267,6 +267,7 @@ def _claim(call: Call[LeaseRequest, None]) -> Op[list[job.Lease]]:
         limit=asked.limit,
         lease=asked.lease,
         policies=call.service.policies,
+        watch=call.service.store.clock_watch,
     )
 
 

@@ -26,6 +26,7 @@ from rowlock.job import (
 )
 from rowlock.lifecycle import CancelSeen, Crashed, Failed, Released, Succeeded
 from rowlock.store.caller import Callers
+from rowlock.store.clock_watch import ClockWatch
 from rowlock.store.engine import Engine
 from rowlock.store.ops import bulk as _bulk
 from rowlock.store.ops import claim as _claim
@@ -38,7 +39,7 @@ from rowlock.store.ops import stats as _stats
 from rowlock.store.ops.claim import KnownPolicy
 from rowlock.store.ops.enqueue import enqueue as _enqueue
 from rowlock.store.ops.manage import JobFilter
-from rowlock.store.ops.settle import Missed, Settlement
+from rowlock.store.ops.settle import Settlement
 from rowlock.store.options import NewJob
 from rowlock.store.schedules import ScheduleVerbs
 from rowlock.store.steps import Op
@@ -52,6 +53,7 @@ class Store(ScheduleVerbs):
     def __init__(self, engine: Engine, *, chance: random.Random | None = None) -> None:
         self.engine = engine
         self._callers = Callers(engine)
+        self.clock_watch: ClockWatch = ClockWatch(engine.clock)
         # Not seeded by the user's own random.seed(): jitter must differ between processes.
         self._chance = chance or random.Random()
 
@@ -143,6 +145,7 @@ class Store(ScheduleVerbs):
                 lease=lease,
                 include_expired=include_expired,
                 policies=policies,
+                watch=self.clock_watch,
             )
         )
 
@@ -169,6 +172,7 @@ class Store(ScheduleVerbs):
                 lease=lease,
                 include_expired=include_expired,
                 policies=policies,
+                watch=self.clock_watch,
             )
         )
 
@@ -224,16 +228,13 @@ class Store(ScheduleVerbs):
             InvalidTransition: Some were settled by this very run before.
         """
         if settlements:
-            self._settle(settlements).raise_if_any()
+            self.run(_settle.settle(settlements, chance=self._chance)).raise_if_any()
 
     async def asettle(self, settlements: Sequence[Settlement]) -> None:
         """As `settle`."""
         if settlements:
             missed = await self.arun(_settle.settle(settlements, chance=self._chance))
             missed.raise_if_any()
-
-    def _settle(self, settlements: Sequence[Settlement]) -> Missed:
-        return self.run(_settle.settle(settlements, chance=self._chance))
 
     def succeed(self, leases: Sequence[Lease], results: Sequence[Any] | None = None) -> None:
         """These runs are done; `results` is parallel to `leases`. Raises as `settle`."""
@@ -496,5 +497,4 @@ def _release(lease: Lease, delay: float | timedelta) -> Settlement:
 
 def _crashes(leases: Sequence[Lease], evidence: str) -> list[Settlement]:
     text = codec.clean_text(evidence, bytes_max=config.ERROR_BYTES_MAX)
-    outcome = Crashed(text, alone=len(leases) == 1)
-    return [Settlement(lease, outcome) for lease in leases]
+    return [Settlement(lease, Crashed(text, alone=len(leases) == 1)) for lease in leases]

@@ -170,6 +170,7 @@ class Drain:
             "limit": max(1, left),
             "policies": {task.name: task.known_policy() for task in self._tasks},
             "begun": False,
+            "watch": self._store.clock_watch,
         }
 
     def _give_back(self, held: list[Run]) -> None:

@@ -36,10 +36,10 @@ PLUMBING = {
     "Tasks": {"follow", "nearest", "scheduled"},
     "Task": {"bind", "is_async", "known_policy", "prepare", "sender"},
     "TaskCall": set[str](),
-    "Store": {"engine"},
+    "Store": {"clock_watch", "engine"},
     "Lease": {"of_row", "row"},
     "Transaction": {"end"},
-    "ManualClock": {"now_us"},
+    "ManualClock": {"monotonic", "now_us"},
     "JobError": {"time_us"},
     "RowlockPlugin": {"on_app_init", "on_cli_init"},
 }

@@ -17,7 +17,7 @@ beginning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import groupby
@@ -28,6 +28,7 @@ from rowlock.clock import duration_us
 from rowlock.errors import OptionInvalid
 from rowlock.job import JobRow, Lease, resolve_policy
 from rowlock.store import options
+from rowlock.store.clock_watch import ClockWatch, undoubted
 from rowlock.store.ops.recover import recover_once
 from rowlock.store.steps import (
     Batch,
@@ -80,6 +81,7 @@ def claim(
     include_expired: bool = True,
     policies: Mapping[str, KnownPolicy] | None = None,
     begun: bool = True,
+    watch: ClockWatch | None = None,
 ) -> Op[list[Lease]]:
     """Lease up to `limit` due jobs of these queues, first come first.
 
@@ -87,6 +89,7 @@ def claim(
         begun: Whether the claim is the beginning of each run. Otherwise the caller marks the runs
             that need it with `begin` before their handlers are called.
     """
+    since = None if watch is None else watch.monotonic()
     bound = options.integer(limit, option="limit", low=1, high=config.CLAIM_LIMIT_MAX)
     request = ClaimRequest(
         worker=options.name(worker, option="worker"),
@@ -99,7 +102,14 @@ def claim(
         policies=policies or {},
         begun=begun,
     )
-    return writing("claim", lambda: _claim(request), looks_first=True)
+
+    def doubt(now: int) -> Mapping[str, int]:
+        if watch is None or since is None:
+            return undoubted()
+        watch.note(now, since=since)
+        return watch.doubt()
+
+    return writing("claim", lambda: _claim(request, doubt), looks_first=True)
 
 
 def _queue_limits(
@@ -198,16 +208,19 @@ def _behind(lanes: Sequence[Lane], leases: Sequence[Lease]) -> list[Lane]:
     ]
 
 
-def _claim(request: ClaimRequest) -> Steps[list[Lease]]:
+def _claim(request: ClaimRequest, doubt: Callable[[int], Mapping[str, int]]) -> Steps[list[Lease]]:
     queues = request.queues
     if queues is None:
         names = yield Statement("queue_names")
         queues = dict.fromkeys([row[0] for row in names], request.limit)
     rows = yield from _lanes(request, list(queues))
-    if rows and _ends(rows).is_late:
-        yield Begin()
-        yield from recover_once(older_than=0, queues=list(queues))
-        rows = yield from _lanes(request, list(queues))
+    if rows and request.include_expired:
+        end = _ends(rows)
+        doubted = doubt(end.now)
+        if end.is_late:
+            yield Begin()
+            yield from recover_once(queues=list(queues), doubt=doubted)
+            rows = yield from _lanes(request, list(queues))
     lanes = _view(rows).lanes if rows else ()
     return (yield from _claim_lanes(request, lanes, dict(queues), set()))
 

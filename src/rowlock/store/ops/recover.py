@@ -7,6 +7,10 @@ database (it was away, or somebody's transaction held it), nobody could beat eit
 comes first when that is over must not be a sweep: it would take every job from a living worker.
 But where every look is held up, by many writers on a slow disk, it can't be put off for ever: what
 four looks in a row have seen expired is taken as well.
+
+After a step of the database's clock, leases that were last extended before it wait until their
+workers must have sent a heartbeat (`ClockWatch`). Only `recover`, which somebody asks for, does not
+wait.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from rowlock.errors import OptionInvalid
 from rowlock.job import JobRow
 from rowlock.lifecycle import Interrupted, Lost, NotBegun, Outcome, Parked, decide
 from rowlock.store import options
+from rowlock.store.clock_watch import ClockWatch, undoubted
 from rowlock.store.ops.settle import apply, held_of
 from rowlock.store.steps import Begin, Commit, Op, Row, Rows, Statement, Steps, writing
 
@@ -37,7 +42,7 @@ def recover(*, older_than: float | timedelta = 0, queues: Sequence[str] | None =
     """Give back all jobs whose lease expired `older_than` ago or more; how many."""
     age = duration_us(older_than, option="older_than")
     listed = options.names(queues, option="queues")
-    values = {"older_than": age, "queues": listed}
+    values = {"older_than": age, "queues": listed, **undoubted()}
     return _all_batches("recover", "lock_expired", values, LEASE_EXPIRED)
 
 
@@ -52,17 +57,27 @@ class Sight(NamedTuple):
 Seen = Mapping[tuple[str, int], Sight]
 
 
-def sweep(seen: Seen, *, batch_rows: int = config.MAINTENANCE_BATCH_ROWS) -> Op[Seen]:
+def sweep(
+    seen: Seen,
+    *,
+    batch_rows: int = config.MAINTENANCE_BATCH_ROWS,
+    watch: ClockWatch | None = None,
+) -> Op[Seen]:
     """Give back the jobs that expired and were seen so by the sweep before; what is seen now."""
+    since = None if watch is None else watch.monotonic()
 
     def steps() -> Steps[Seen]:
-        found = yield Statement("look_expired", {"limit": config.CLAIM_LIMIT_MAX})
+        doubt = undoubted()
+        if watch is not None and since is not None:
+            watch.note((yield Statement("clock"))[0][0], since=since)
+            doubt = watch.doubt()
+        found = yield Statement("look_expired", {"limit": config.CLAIM_LIMIT_MAX, **doubt})
         expired: dict[tuple[str, int], Sight] = {}
         for id, token, now in found:
             before = seen.get((id, token))
             expired[id, token] = Sight(now, 1 if before is None else before.looks + 1)
         ripe = {lease for lease, sight in expired.items() if _is_ripe(seen.get(lease), sight)}
-        values = {"older_than": 0, "queues": None, "limit": batch_rows}
+        values = {"older_than": 0, "queues": None, "limit": batch_rows, **doubt}
         while ripe:
             yield Begin()
             rows = yield Statement("lock_expired", values)
@@ -144,9 +159,9 @@ def release_unknown(worker: str, *, known: Collection[tuple[str, int]]) -> Op[in
     return writing("release_unknown", steps, repeat=steps)
 
 
-def recover_once(*, older_than: int, queues: list[str] | None) -> Steps[int]:
+def recover_once(*, queues: list[str], doubt: Mapping[str, int]) -> Steps[int]:
     """One batch of expired leases, within the caller's transaction."""
-    values = {"older_than": older_than, "queues": queues}
+    values = {"older_than": 0, "queues": queues, **doubt}
     return (yield from _one_batch("lock_expired", values, LEASE_EXPIRED))
 
 

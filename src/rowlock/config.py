@@ -209,6 +209,8 @@ BELL_ANSWER_SECONDS: Final = 5.0
 
 PROGRESS_SECONDS: Final = 0.5
 """Between two stored progresses of a run."""
+NOTES_LAST_SECONDS: Final = 5.0
+"""A run that has ended waits at most this long to store its last progress and log lines."""
 # So many threads of a worker write it for coroutines and process slots: the loop's own may all be
 # busy with the handlers' work.
 NOTES_THREADS: Final = 2

@@ -11,7 +11,7 @@ from rowlock.clock import duration_us
 from rowlock.config import RELEASE_SECONDS_DEFAULT
 from rowlock.errors import InvalidTransition
 from rowlock.job import Job
-from rowlock.store import NewJob
+from rowlock.store import NewJob, options
 
 
 class Release(Exception):
@@ -172,12 +172,28 @@ class Context:
         return self._signals.stopping
 
     def progress(self, fraction: float, text: str = "") -> None:
-        """Say how far it is, 0 to 1; at most two a second are stored, and the last one."""
-        self._notes.progress(fraction, text)
+        """Say how far it is, 0 to 1; at most two a second are stored, and the last one.
+
+        Numbers beyond 0 and 1 are taken for those, and NaN for 0. Trouble with the database does
+        not fail the job: what could not be stored is kept and tried again, until the run has ended.
+
+        Raises:
+            LeaseLost: In a plain function: another worker has the job now.
+            OptionInvalid: `fraction` is not a number.
+        """
+        self._notes.progress(options.fraction(fraction, option="fraction"), str(text))
 
     def log(self, line: str) -> None:
-        """Add a line to the job's log; at most 1,000 are kept. `app.store.read_log` reads them."""
-        self._notes.log(line)
+        """Add a line to the job's log; at most 1,000 are kept. `app.store.read_log` reads them.
+
+        What is not a string is turned into one. Trouble with the database does not fail the job:
+        lines that could not be stored are kept and tried again, until the run has ended. A line
+        whose answer was lost may be there twice.
+
+        Raises:
+            LeaseLost: In a plain function: another worker has the job now.
+        """
+        self._notes.log(str(line))
 
     def enqueue_on_success(self, task: Any, /, **payload: Any) -> NewJob:
         """Enqueue a job if, and only if, this one succeeds. Checked now, written with the success.

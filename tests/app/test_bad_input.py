@@ -152,7 +152,6 @@ def test_what_a_run_tells_is_checked(app, lease):
         "fraction": [
             lambda: store.progress(lease, fraction="a"),
             lambda: store.progress(lease, fraction=None),
-            lambda: store.progress(lease, fraction=HUGE),
         ],
         "text": [lambda: store.progress(lease, fraction=0.5, text=5)],
         "lines": [

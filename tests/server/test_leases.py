@@ -130,6 +130,20 @@ def test_what_holds_is_settled_beside_what_is_lost(api):
     assert ["already_settled", "settled"] == statuses
 
 
+@pytest.mark.parametrize(("fraction", "kept"), [(1.0000000001, 1.0), (-1, 0.0), (7, 1.0)])
+def test_a_fraction_beyond_its_range_costs_no_lease(api, fraction, kept):
+    """The beats of all leases of the request count; the nearest fraction is stored."""
+    job = api.app.enqueue("big")
+    (held,) = lease(api(), lease=5)
+    before = api.app.get(job.id).lease_expires_at
+    beats = beat(api("work"), named(held, progress={"fraction": fraction}), lease=600)
+    after = api.app.get(job.id)
+
+    assert beats == ["kept"]
+    assert after.progress.fraction == kept
+    assert after.lease_expires_at > before
+
+
 def test_a_heartbeat_extends_and_tells(api):
     """Progress and lines are stored; a request to cancel is told."""
     job = api.app.enqueue("big")
@@ -355,7 +369,7 @@ def test_workers_are_announced(api):
         ("/heartbeat", {"leases": [{"id": UNKNOWN, "token": 2**63}]}, "leases[0].token"),
         (
             "/heartbeat",
-            {"leases": [{"id": UNKNOWN, "token": 1, "progress": {"fraction": 1.5}}]},
+            {"leases": [{"id": UNKNOWN, "token": 1, "progress": {"fraction": "half"}}]},
             "leases[0].progress.fraction",
         ),
         ("/settle", {"settlements": [{"id": UNKNOWN, "token": 1}]}, "settlements[0].outcome"),

@@ -25,7 +25,7 @@ from rowlock.server.body import decode_body
 from rowlock.server.enqueue import NewJob, prepare_all
 from rowlock.server.problems import FieldProblem, Refusal
 from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import Name, Progress, Seconds, Uuid, copied
+from rowlock.server.shapes import Name, Seconds, Uuid, copied
 from rowlock.store import NewJob as CheckedJob
 from rowlock.store import Settlement, options
 from rowlock.store.ops.claim import claim
@@ -98,12 +98,19 @@ class Leases(msgspec.Struct, frozen=True, kw_only=True):
     leases: list[Lease]
 
 
+class Reached(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a running job is; numbers beyond 0 and 1 are taken for those."""
+
+    fraction: float
+    text: str = ""
+
+
 class HeldLease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A lease to be extended, and what there is to tell of its job."""
 
     id: Uuid
     token: LeaseToken
-    progress: Progress | None = None
+    progress: Reached | None = None
     log: Annotated[list[str], Meta(max_length=config.LOG_LINES_MAX)] = []
 
 
@@ -444,7 +451,7 @@ ROUTES: list[AnyRoute] = [
         example=Example(
             Heard(leases=[LeaseBeat(id=_ID, token=1, status=Beat.KEPT)]),
             Heartbeat(
-                leases=[HeldLease(id=_ID, token=1, progress=Progress(fraction=0.4, text="halfway"))]
+                leases=[HeldLease(id=_ID, token=1, progress=Reached(fraction=0.4, text="halfway"))]
             ),
         ),
     ),

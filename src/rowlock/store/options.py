@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, SupportsFloat
 from uuid import UUID
 
 from rowlock import codec, config
@@ -187,6 +188,24 @@ def integer(value: int, *, option: str, low: int, high: int) -> int:
             option, f"must be a whole number from {low} to {high}, not {shown(value)}"
         )
     return value
+
+
+def fraction(value: object, *, option: str) -> float:
+    """How far a run is, from 0 to 1: any number, the nearest one in that range.
+
+    A sum of tenths may be a little more than 1: no job is to fail for that. NaN counts as 0.
+    """
+    if not isinstance(value, SupportsFloat):
+        raise OptionInvalid(option, f"must be a number from 0 to 1, not {shown(value)}")
+    number: Any = value
+    try:
+        number = float(value)
+    except OverflowError:
+        return 1.0 if number > 0 else 0.0
+    except ValueError:
+        # A Decimal can be a NaN that may not be looked at.
+        return 0.0
+    return 0.0 if math.isnan(number) else min(1.0, max(0.0, number))
 
 
 def text(value: str, *, option: str) -> str:

@@ -287,7 +287,7 @@ class Drain:
         except RAISED as error:
             return outcome_of(error, task, attempt=lease.job.attempt)
         finally:
-            await notes.aflush()
+            await notes.aflush(is_last=True)
 
 
 async def _attend(handler: asyncio.Future[Any], run: Run, notes: LoopNotes) -> None:

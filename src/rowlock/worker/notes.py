@@ -1,4 +1,9 @@
-"""Progress and log lines of a run, written without holding up an event loop."""
+"""Progress and log lines of a run, written without holding up an event loop.
+
+1. They never fail a job: what the database does not take is kept, and tried again with a pause.
+2. What is kept is bounded: the last progress, and at most 1,000 lines of at most 4 KiB.
+3. A lost lease ends that: there is nobody left to write for. A plain function hears of it.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,12 @@ import time
 from concurrent.futures import Executor
 from typing import NamedTuple, Protocol
 
-from rowlock import config
+from rowlock import codec, config
+from rowlock.context import Cancel
 from rowlock.errors import LeaseLost
 from rowlock.job import Lease
 from rowlock.store import Store
+from rowlock.worker.trouble import Trouble
 
 
 class Held(NamedTuple):
@@ -60,6 +67,9 @@ class _Notes:
         self._logged = 0
         self._is_held = False
         self._is_over = False
+        self._trouble = Trouble(f"job {lease.id}: progress and log lines are not stored")
+        # Before this, nothing is tried: the database was away a moment ago.
+        self._retry_at = 0.0
 
     def hold(self) -> None:
         self._is_held = True
@@ -96,12 +106,45 @@ class _Notes:
             # What goes beyond a job's bound would be dropped by the store, a call for each.
             if not self._is_over and self._logged < config.LOG_LINES_MAX:
                 self._logged += 1
-                self._lines.append(line)
+                self._lines.append(codec.clean_text(line, bytes_max=config.LOG_LINE_BYTES_MAX))
 
     def _take(self) -> Held:
         with self._guard:
             held, self._pending, self._lines = Held(self._pending, self._lines), None, []
             return held
+
+    @property
+    def is_written(self) -> bool:
+        """Whether nothing is left to be written."""
+        return self._pending is None and not self._lines
+
+    def _is_due(self) -> bool:
+        """Whether it may be written now: by us, and not right after a failure."""
+        return not self._is_held and time.monotonic() >= self._retry_at
+
+    def _write(self, held: Held) -> None:
+        """Write what was taken; what the database does not take is kept for the next time."""
+        progress, lines = held
+        try:
+            if lines:
+                self._store.log(self._lease, lines)
+                lines = []
+            if progress is not None:
+                self._store.progress(self._lease, fraction=progress[0], text=progress[1])
+                progress = None
+            self._trouble.over()
+        except (LeaseLost, Cancel):
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is no failure of the job
+            self._retry_at = time.monotonic() + self._trouble.pause(error)
+            self._keep(Held(progress, lines))
+
+    def _keep(self, held: Held) -> None:
+        with self._guard:
+            if not self._is_over:
+                self._lines[:0] = held.lines
+                # What was said since is newer.
+                self._pending = self._pending or held.progress
 
 
 class BlockingNotes(_Notes):
@@ -113,28 +156,27 @@ class BlockingNotes(_Notes):
 
     def progress(self, fraction: float, text: str) -> None:
         self._note((fraction, text))
-        if not self._is_held and time.monotonic() >= self._next:
-            self._write_progress()
+        if time.monotonic() >= self._next and self._is_due():
+            self._write_all()
 
     def log(self, line: str) -> None:
         self._add(line)
-        if not self._is_held:
-            self._write_lines()
+        if self._is_due():
+            self._write(Held(None, self._take_lines()))
 
     def flush(self) -> None:
-        self._write_lines()
-        self._write_progress()
+        """Write what is left, once, as far as that works; `is_written` tells. Or `LeaseLost`."""
+        if not self.is_written:
+            self._write_all()
 
-    def _write_progress(self) -> None:
-        pending, self._pending = self._pending, None
-        if pending is not None:
-            self._next = time.monotonic() + config.PROGRESS_SECONDS
-            self._store.progress(self._lease, fraction=pending[0], text=pending[1])
+    def _write_all(self) -> None:
+        self._next = time.monotonic() + config.PROGRESS_SECONDS
+        self._write(self._take())
 
-    def _write_lines(self) -> None:
-        lines, self._lines = self._lines, []
-        if lines:
-            self._store.log(self._lease, lines)
+    def _take_lines(self) -> list[str]:
+        with self._guard:
+            lines, self._lines = self._lines, []
+            return lines
 
 
 class LoopNotes(_Notes):
@@ -161,22 +203,18 @@ class LoopNotes(_Notes):
         async with self._writing:
             pass
 
-    async def aflush(self) -> None:
-        """Write what was gathered."""
+    async def aflush(self, *, is_last: bool = False) -> None:
+        """Write what was gathered, as far as that works; the last time also after a failure."""
         async with self._writing:
-            if not self._is_held:
+            if self._is_due() or (is_last and not self._is_held):
                 held = self._take()
                 if held.progress is not None or held.lines:
                     loop = asyncio.get_running_loop()
-                    await loop.run_in_executor(self._threads, self._write, held)
+                    await loop.run_in_executor(self._threads, self._write_quietly, held)
 
-    def _write(self, held: Held) -> None:
+    def _write_quietly(self, held: Held) -> None:
         try:
-            if held.progress is not None:
-                fraction, text = held.progress
-                self._store.progress(self._lease, fraction=fraction, text=text)
-            if held.lines:
-                self._store.log(self._lease, held.lines)
+            self._write(held)
         except LeaseLost:
             # Another runs it now; there is nobody left to write for.
             return

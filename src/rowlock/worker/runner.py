@@ -7,17 +7,19 @@ What comes out of it is an outcome, whatever the handler does; None if the run w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, Self
 
 from rowlock import config
 from rowlock.context import Context
-from rowlock.errors import RowlockError
+from rowlock.errors import LeaseLost
 from rowlock.job import Lease
 from rowlock.lifecycle import Outcome
 from rowlock.store import NewJob, Store
@@ -82,7 +84,13 @@ class Runner:
             notes = BlockingNotes(self._store, run.lease)
             run.context = self._context(run, notes)
         call = functools.partial(copy_context().run, _call, run, notes)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        loop = asyncio.get_running_loop()
+        outcome = await loop.run_in_executor(self._threads, call)
+        if notes is not None and not notes.is_written and run.cause is not Cause.LOST:
+            # Not in the handler's thread, which another may need.
+            flush = functools.partial(loop.run_in_executor, self._writers, _flush, notes)
+            await _flush_last(run, notes, flush)
+        return outcome
 
     async def _run_noted(self, run: Run) -> Outcome | None:
         notes = LoopNotes(self._store, run.lease, threads=self._writers)
@@ -96,7 +104,8 @@ class Runner:
                 outcome = await await_handler(run, context)
         finally:
             self._notes.pop(notes, None)
-            await _flush_last(run, notes)
+            flush = functools.partial(notes.aflush, is_last=True)
+            await _flush_last(run, notes, flush)
         return None if run.cause is Cause.LOST else outcome
 
     def _context(self, run: Run, notes: LoopNotes | BlockingNotes) -> Context:
@@ -115,7 +124,7 @@ class Runner:
         while True:
             await asyncio.sleep(config.PROGRESS_SECONDS)
             for notes in list(self._notes):
-                await _flush(notes)
+                await notes.aflush()
             if self._slots is not None:
                 await self._slots.end_idle()
 
@@ -129,20 +138,35 @@ class Runner:
             await self._slots.aclose()
 
 
-async def _flush_last(run: Run, notes: LoopNotes) -> None:
-    """Write the last of what a run said; told to end now, it has ended, and its outcome counts."""
+async def _flush_last(
+    run: Run, notes: LoopNotes | BlockingNotes, flush: Callable[[], Awaitable[object]]
+) -> None:
+    """Write the last of what a run said; told to end now, it has ended, and its outcome counts.
+
+    A database that is away is waited for a little, but never beyond the run's time limit, and not
+    when the worker is about to end.
+    """
+    end = time.monotonic() + config.NOTES_LAST_SECONDS
+    if run.limit is not None:
+        end = min(end, run.started_at + run.limit)
     try:
-        await _flush(notes)
+        await flush()
+        while not notes.is_written:
+            pause = config.PROGRESS_SECONDS
+            if run.cause is not None or run.stopping or time.monotonic() + pause > end:
+                logger.warning("job %s: its last progress and log lines are lost", run.lease.id)
+                return
+            await asyncio.sleep(pause)
+            await flush()
     except asyncio.CancelledError:
         if run.cause is None:
             raise
 
 
-async def _flush(notes: LoopNotes) -> None:
-    try:
-        await notes.aflush()
-    except RowlockError as error:
-        logger.warning("progress is not stored: %s", error)
+def _flush(notes: BlockingNotes) -> None:
+    # Lost: another runs it now; there is nobody left to write for.
+    with contextlib.suppress(LeaseLost):
+        notes.flush()
 
 
 def _call(run: Run, notes: BlockingNotes | None) -> Outcome | None:
@@ -151,10 +175,7 @@ def _call(run: Run, notes: BlockingNotes | None) -> Outcome | None:
     if run.cause is Cause.LOST:
         return None
     if notes is not None:
-        try:
-            notes.flush()
-        except RowlockError as error:
-            logger.warning("job %s: its last progress is not stored: %s", run.lease.id, error)
+        _flush(notes)
     return outcome
 
 

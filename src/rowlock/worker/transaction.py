@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from rowlock.context import Context, Transaction
-from rowlock.errors import InvalidTransition, OptionInvalid
+from rowlock.errors import InvalidTransition
 from rowlock.lifecycle import Succeeded
 from rowlock.store import Settlement
 from rowlock.store.blocks import AsyncBlock, Block, Blocks, Conclusion
@@ -26,7 +26,6 @@ from rowlock.store.ops.settle import Missed
 from rowlock.store.steps import Op
 from rowlock.worker.notes import BlockNotes, Held
 from rowlock.worker.outcome import success
-from rowlock.worker.report import fields_of
 from rowlock.worker.run import Run
 
 T = TypeVar("T")
@@ -174,10 +173,7 @@ class RunBlock:
         ops: list[Op[Missed]] = []
         if held.progress is not None:
             fraction, text = held.progress
-            try:
-                ops.append(hold.progress(lease, fraction=fraction, text=text))
-            except OptionInvalid as error:
-                logger.warning("progress is not stored: %s", error, extra=fields_of(lease))
+            ops.append(hold.progress(lease, fraction=fraction, text=text))
         if held.lines:
             ops.append(hold.log(lease, held.lines))
         return ops

@@ -10,7 +10,7 @@ import msgspec
 
 from rowlock import codec, config
 from rowlock.clock import duration_us, from_us
-from rowlock.errors import OptionInvalid, shown
+from rowlock.errors import OptionInvalid
 from rowlock.ids import parse_id
 from rowlock.job import Beat, Lease, LogLine, Progress, WorkerVitals
 from rowlock.store import options
@@ -111,12 +111,10 @@ def cancel_requests(ids: Sequence[str]) -> Op[list[str]]:
 
 def progress(lease: Lease, *, fraction: float, text: str = "") -> Op[Missed]:
     """Say how far a running job is."""
-    is_number = isinstance(fraction, int | float) and not isinstance(fraction, bool)
-    if not is_number or not 0 <= fraction <= 1:
-        raise OptionInvalid("fraction", f"must be a number from 0 to 1, not {shown(fraction)}")
+    known = options.fraction(fraction, option="fraction")
     told = options.text(text, option="text")
     cleaned = codec.clean_text(told, bytes_max=config.PROGRESS_TEXT_BYTES_MAX)
-    encoded = msgspec.json.encode(Progress(float(fraction), cleaned)).decode()
+    encoded = msgspec.json.encode(Progress(known, cleaned)).decode()
 
     def steps() -> Steps[Missed]:
         values = {"id": lease.id, "token": lease.token, "progress": encoded}

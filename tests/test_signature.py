@@ -7,11 +7,12 @@ import math
 import subprocess
 import sys
 import typing
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from enum import Enum, StrEnum
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 from uuid import UUID
 
 import msgspec
@@ -313,12 +314,114 @@ def test_extra_fields_have_a_type():
 
 
 def test_unannotated_parameters_take_anything():
-    """No hint is no restriction, beyond what JSON can hold."""
+    """No hint is no restriction, as long as JSON holds it as it is."""
 
     def free(a, b=None): ...
 
     assert {"a": [1, "x"], "b": {}} == round_trip(free, [1, "x"], {})
     assert ["a"] == refused(free, "\0")
+
+
+class Level(StrEnum):
+    LOW = "low"
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: int
+
+
+@dataclass
+class Box:
+    content: Any
+    labels: dict[str, Any] | None = None
+
+
+CHANGED: dict[str, Any] = {
+    "datetime": datetime(2026, 1, 1, tzinfo=UTC),
+    "date": date(2026, 1, 1),
+    "time": time(12, 30),
+    "timedelta": timedelta(seconds=90),
+    "uuid": UUID(int=5),
+    "decimal": Decimal("1.10"),
+    "bytes": b"abc",
+    "bytearray": bytearray(b"abc"),
+    "tuple": (1, 2),
+    "namedtuple": Pair(1, 2),
+    "set": {1},
+    "frozenset": frozenset({1}),
+    "enum": Colour.RED,
+    "dataclass": Item(1.0, "a"),
+    "struct": Point(1),
+    "keys": {1: "a"},
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_would_change_its_type_is_refused(name):
+    """Where no annotation names a type, a value comes back as JSON has it, or it is refused."""
+    value = CHANGED[name]
+    step = '["1"]' if name == "keys" else ""
+
+    def free(a, b: Any = None, **more): ...
+    def bare(a: dict, b: list = []): ...  # type: ignore[type-arg]  # noqa: B006  # bare on purpose
+    def typed(a: dict[str, Any], b: Box | None = None, c: Any | None = None): ...
+
+    assert [f"a{step}", f"b{step}", f"more{step}"] == refused(free, value, value, more=value)
+    assert [f"a[1].x{step}"] == refused(free, [0, {"x": value}])
+    assert [f"a.x{step}", f"b[0]{step}"] == refused(bare, {"x": value}, [value])
+    assert [f"a.x{step}", f"b.content{step}", f"b.labels.x{step}", f"c{step}"] == refused(
+        typed, {"x": value}, Box(value, {"x": value}), value
+    )
+    assert [f"b.content{step}"] == refused(typed, {}, {"content": value})
+
+
+def test_the_refusal_names_the_remedy():
+    """The message says what would arrive, and what to write instead."""
+
+    def free(at, by_id=None): ...
+
+    errors = refusal(lambda: schema_of(free).encode((UUID(int=5), {1: "a"}), {}))
+
+    of_value = (
+        "a value of type UUID would reach the handler as text: annotate the parameter with its "
+        "type, or pass str() of it"
+    )
+    of_key = (
+        "its key, of type int, would reach the handler as text: annotate the parameter with "
+        "dict[int, ...], or pass text as the key"
+    )
+    assert [("at", of_value), ('by_id["1"]', of_key)] == errors
+
+
+def test_what_reads_back_equal_is_accepted():
+    """Subclasses that are equal to what JSON has need no annotation."""
+
+    def free(a, b=None): ...
+
+    ordered = OrderedDict(x=Level.LOW, y=[1, 2.5, None, True])
+
+    assert {"a": ordered, "b": "low"} == round_trip(free, ordered, Level.LOW)
+    assert {"a": 1, "b": {"x": {}}} == round_trip(free, 1, defaultdict(dict, x={}))
+
+
+def test_an_annotation_is_the_remedy():
+    """The same values come back as they were, once their types are named."""
+
+    def typed(a: dict[int, tuple[int, ...]], b: list[bytes], c: Box | set[UUID]): ...
+
+    assert {"a": {1: (1, 2)}, "b": [b"x"], "c": {UUID(int=1)}} == round_trip(
+        typed, {1: (1, 2)}, (b"x",), {UUID(int=1)}
+    )
+
+
+def test_keys_of_another_type_do_not_fit():
+    """A number as a key is refused where the annotation says text, and so would change."""
+
+    def typed(a: dict[str, int]): ...
+
+    assert ["a.x"] == refused(typed, {"x": "1"})
+    assert ['a["1"]'] == refused(typed, {1: 1})
 
 
 def test_partials_methods_and_wrapped_functions_have_signatures():

@@ -12,17 +12,16 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-import re
 import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, NewType, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
-from rowlock import codec
+from rowlock import codec, misfits, roundtrip
 from rowlock.errors import FieldError, OptionInvalid, PayloadInvalid
 
 if sys.version_info >= (3, 14):
@@ -135,7 +134,7 @@ class PayloadSchema:
         except Exception as error:
             raise self._unusable(
                 f"annotation {_annotation_text(parameter.annotation)} of parameter "
-                f"{parameter.name!r} can't be resolved ({_described(error)}); "
+                f"{parameter.name!r} can't be resolved ({misfits.described(error)}); "
                 "define or import it at module level, not only for type checkers"
             ) from error
 
@@ -144,7 +143,7 @@ class PayloadSchema:
             msgspec.json.Decoder(hint)
         except Exception as error:
             text = f"annotation {_annotation_text(hint)} of parameter {name!r} can't be a payload"
-            raise self._unusable(f"{text}: {_described(error)}") from error
+            raise self._unusable(f"{text}: {misfits.described(error)}") from error
 
     def _unusable(self, problem: str) -> OptionInvalid:
         module = getattr(self.function, "__module__", "")
@@ -170,6 +169,7 @@ class PayloadSchema:
             shape.check(text)
             if not is_plain:
                 shape.check_native(fields)
+                shape.check_unchanged(fields)
         except Exception as error:  # noqa: BLE001  # constructors of users' types raise anything
             found = [*errors, *self._refusals(fields, error)]
             # Not chained: pydantic's own message shows the values, ours must not.
@@ -184,7 +184,7 @@ class PayloadSchema:
         found = codec.first_errors(self._field_errors(fields, is_storable=not told))
         named = {misfit.field for misfit in found}
         found = [problem for problem in told if problem.field not in named] + found
-        return found or [FieldError("payload", _described(error))]
+        return found or [FieldError("payload", misfits.described(error))]
 
     def _misfits(self, payload_text: str, error: Exception) -> list[FieldError]:
         try:
@@ -200,7 +200,7 @@ class PayloadSchema:
         shape = self._shape
         for name, hint in shape.hints.items():
             if name in fields:
-                yield from _value_errors(fields[name], hint, name, is_storable=is_storable)
+                yield from misfits.value_errors(fields[name], hint, name, is_storable=is_storable)
             elif name in shape.required:
                 yield FieldError(name, "required")
         for key, value in fields.items():
@@ -208,7 +208,9 @@ class PayloadSchema:
                 continue
             name = codec.key_name(key)
             if shape.takes_extra and name != shape.context_parameter:
-                yield from _value_errors(value, shape.extra_hint, name, is_storable=is_storable)
+                yield from misfits.value_errors(
+                    value, shape.extra_hint, name, is_storable=is_storable
+                )
             else:
                 yield FieldError(codec.join_path("", name), self._unexpected(name))
 
@@ -231,6 +233,9 @@ class _Shape:
     takes_extra: bool
     extra_hint: Any
     context_parameter: str | None
+    # Those whose annotations leave open what a value may be, None for the others.
+    open_types: dict[str, msgspec.inspect.Type | None]
+    open_extra: msgspec.inspect.Type | None
     struct: type[msgspec.Struct]
     decoder: msgspec.json.Decoder[Any]
 
@@ -261,8 +266,10 @@ class _Shape:
             takes_extra=bool(extra),
             extra_hint=extra[0] if extra else None,
             context_parameter=context_parameter,
+            open_types={p.name: roundtrip.open_type(hints[p.name]) for p in named},
+            open_extra=roundtrip.open_type(extra[0]) if extra else None,
             struct=struct,
-            decoder=msgspec.json.Decoder(struct, dec_hook=_from_plain),
+            decoder=msgspec.json.Decoder(struct, dec_hook=misfits.from_plain),
         )
 
     def check(self, text: str) -> None:
@@ -273,10 +280,18 @@ class _Shape:
 
     def check_native(self, fields: dict[str, Any]) -> None:
         """Raise anything if a value only fits once written as text: bytes for a `str`, say."""
-        native = _native(fields)
-        _converted(native, self.struct)
+        native = misfits.native(fields)
+        misfits.converted(native, self.struct)
         if self.takes_extra:
             self._extra(native)
+
+    def check_unchanged(self, fields: dict[str, Any]) -> None:
+        """Raise if a value would come back as another type, because no annotation names its own."""
+        for name, value in fields.items():
+            type_info = self.open_types.get(name, self.open_extra)
+            if type_info is not None:
+                for change in roundtrip.changes(value, type_info, name):
+                    raise ValueError(change.error().message)
 
     def arguments(self, text: str) -> dict[str, Any]:
         values = msgspec.structs.asdict(self._decoded(text))
@@ -289,22 +304,17 @@ class _Shape:
             return self.decoder.decode(text)
         except msgspec.ValidationError:
             # Slower, but `codec` reads the negative integers of 4,300 digits that msgspec refuses.
-            return _converted(codec.decode(text), self.struct)
+            return misfits.converted(codec.decode(text), self.struct)
 
     def _extra(self, fields: dict[str, Any]) -> dict[str, Any]:
         if self.context_parameter in fields:
             raise ValueError("the context is not part of the payload")
         extra = {name: part for name, part in fields.items() if name not in self.hints}
-        converted = _converted(extra, dict[str, self.extra_hint])  # type: ignore[name-defined]  # made at run time
+        converted = misfits.converted(extra, dict[str, self.extra_hint])  # type: ignore[name-defined]  # made at run time
         return typing.cast("dict[str, Any]", converted)
 
 
-_Parts: TypeAlias = "Iterator[tuple[object, Any, str]]"
-
-_MISSING: Final = object()
 _NAME_COMPARED: Final = 200
-_MESSAGE_BYTES_MAX: Final = 1024
-_WHERE: Final = re.compile(r" - at (?:`key` in )?`\$([^`]*)`\Z")
 _UNNAMED: Final[dict[object, str]] = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but payloads have names: drop the `/`",
     inspect.Parameter.VAR_POSITIONAL: "takes values without names: take one list instead",
@@ -340,142 +350,6 @@ def _annotation_text(annotation: object) -> str:
     return repr(annotation.__qualname__ if isinstance(annotation, type) else str(annotation))
 
 
-def _native(value: object) -> Any:
-    """Builtins, with the scalars kept that have no JSON type of their own."""
-    kept = codec.SCALARS_WRITTEN_AS_TEXT
-    return msgspec.to_builtins(value, builtin_types=kept, str_keys=True, enc_hook=codec.to_exchange)
-
-
-def _plain(value: object) -> Any:
-    return msgspec.to_builtins(value, str_keys=True, enc_hook=codec.to_exchange)
-
-
-def _converted(value: object, hint: Any) -> object:
-    return msgspec.convert(value, hint, dec_hook=_from_plain, str_keys=True)
-
-
-def _from_plain(target: Any, value: object) -> object:
-    """The hook for types that msgspec does not know: pydantic's models, and nothing else."""
-    if not hasattr(target, "model_validate"):
-        name = getattr(target, "__qualname__", str(target))
-        raise TypeError(f"{name} can't be made from JSON; take a dataclass or a builtin type")
-    try:
-        # As JSON, because a strict model takes a date as text from JSON only.
-        return target.model_validate_json(msgspec.json.encode(value))
-    except ValueError:
-        raise
-    except Exception as error:
-        raise ValueError(f"{type(error).__name__} in its validator: {error}") from error
-
-
-def _value_errors(
-    value: object, hint: Any, name: str, *, is_storable: bool
-) -> Iterator[FieldError]:
-    path = codec.join_path("", name)
-    try:
-        is_fitting = True
-        for error in _type_errors(_native(value), hint, path):
-            is_fitting = False
-            yield error
-        # A Decimal for a float fits as it is, but not any more once it is text.
-        if is_fitting:
-            yield from _type_errors(_plain(value), hint, path)
-    except Exception as error:  # noqa: BLE001  # the value's own code may raise anything
-        # What can't be stored can't always be opened either, and is told already.
-        if is_storable:
-            yield FieldError(path, _described(error))
-
-
-def _type_errors(value: object, hint: Any, path: str) -> Iterator[FieldError]:
-    """Descend as deep as the hint can be followed."""
-    if value is _MISSING:
-        yield FieldError(path, "required")
-        return
-    hint = _bare(hint, value)
-    try:
-        _converted(value, hint)
-    except Exception as error:  # noqa: BLE001  # a type's own constructor may raise anything
-        is_inside = False
-        for part, part_hint, part_path in _parts(value, hint, path):
-            for found in _type_errors(part, part_hint, part_path):
-                is_inside = True
-                yield found
-        if not is_inside:
-            yield from _located(error, path)
-
-
-def _bare(hint: Any, value: object) -> Any:
-    """Strip what stands around a type: Required, NotRequired, and Optional of a given value."""
-    origin = typing.get_origin(hint)
-    if origin in (typing.Required, typing.NotRequired):
-        return _bare(typing.get_args(hint)[0], value)
-    if origin in (typing.Union, types.UnionType) and value is not None:
-        arms = [arm for arm in typing.get_args(hint) if arm is not type(None)]
-        return arms[0] if len(arms) == 1 else hint
-    return hint
-
-
-def _parts(value: object, hint: Any, path: str) -> _Parts:
-    """The parts of a value that have hints of their own, each with its path."""
-    while typing.get_origin(hint) is Annotated or isinstance(hint, NewType):
-        hint = getattr(hint, "__supertype__", None) or typing.get_args(hint)[0]
-    origin, args = typing.get_origin(hint) or hint, typing.get_args(hint)
-    if isinstance(value, (list, tuple)):
-        hints = _item_hints(origin, args, len(value))
-        for index, (part, part_hint) in enumerate(zip(value, hints, strict=False)):
-            yield part, part_hint, codec.join_path(path, index)
-    elif isinstance(value, dict) and len(args) == 2 and _is_mapping(origin):
-        for key, part in value.items():
-            yield part, args[1], codec.join_path(path, str(key))
-    elif isinstance(value, dict) and isinstance(origin, type):
-        yield from _object_parts(value, origin, path)
-
-
-def _is_mapping(origin: Any) -> bool:
-    is_class = isinstance(origin, type) and not typing.is_typeddict(origin)
-    return is_class and issubclass(origin, Mapping)
-
-
-def _item_hints(origin: Any, args: tuple[Any, ...], count: int) -> tuple[Any, ...]:
-    if origin is tuple and args[1:] != (...,):
-        return args if len(args) == count else ()
-    return (args[0],) * count if args else ()
-
-
-def _object_parts(value: dict[str, Any], cls: type, path: str) -> _Parts:
-    fields = getattr(msgspec.inspect.type_info(cls), "fields", ())
-    hints = typing.get_type_hints(cls, include_extras=True) if fields else {}
-    for field in fields:
-        if field.encode_name in value or field.required:
-            part = value.get(field.encode_name, _MISSING)
-            yield part, hints[field.name], codec.join_path(path, field.encode_name)
-
-
-def _located(error: Exception, path: str) -> list[FieldError]:
-    """The fields that an error of msgspec, or of pydantic inside it, speaks of."""
-    where = _WHERE.search(str(error))
-    path += where.group(1) if where else ""
-    listed = getattr(error.__cause__, "errors", None)
-    if not callable(listed):
-        return [FieldError(path, _described(error))]
-    items = listed(include_url=False, include_context=False, include_input=False)
-    return [
-        FieldError(functools.reduce(codec.join_path, e["loc"], path), _short(e["msg"]))
-        for e in items
-    ]
-
-
-def _described(error: Exception) -> str:
-    text = _WHERE.sub("", codec.error_record(error).message)
-    if not isinstance(error, (msgspec.MsgspecError, ValueError, TypeError, NameError)):
-        text = f"{type(error).__name__}: {text}"
-    return _short(text)
-
-
-def _short(message: str) -> str:
-    return codec.clean_text(message, bytes_max=_MESSAGE_BYTES_MAX)
-
-
 def _schema_of(target: Any, *, definitions: dict[str, Any]) -> dict[str, Any]:
     """The schema of a type that msgspec does not know; its definitions move to the document's."""
     if not hasattr(target, "model_json_schema"):
@@ -489,6 +363,6 @@ def _schema_of(target: Any, *, definitions: dict[str, Any]) -> dict[str, Any]:
 
 def _note_default(schema: dict[str, Any], default: object) -> None:
     try:
-        schema["default"] = _plain(default)
+        schema["default"] = misfits.plain(default)
     except Exception:  # noqa: BLE001  # a default that is no JSON is the function's business
         schema.pop("default", None)

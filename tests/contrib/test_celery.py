@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -121,6 +123,31 @@ def test_payloads_are_those_of_rowlock(app: Celery):
         note.delay("five")
     with pytest.raises(rowlock.OptionInvalid, match="UUID"):
         note.apply_async(task_id="report-42")
+
+
+def test_what_would_change_its_type_is_refused(app: Celery):
+    """Without an annotation nothing comes back as another type; with one it comes as it was."""
+    got: list[object] = []
+
+    @app.task
+    def free(at):
+        got.append(at)
+
+    @app.task
+    def typed(at: datetime):
+        got.append(at)
+
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    for changed in (moment, UUID(int=1), Decimal("1.5"), b"a", (1, 2), {1}):
+        with pytest.raises(rowlock.PayloadInvalid, match=r"at: .* annotate the parameter"):
+            free.delay(changed)
+        with pytest.raises(rowlock.PayloadInvalid, match=r"at: .* annotate the parameter"):
+            free.apply_async(kwargs={"at": changed})
+    typed.delay(moment)
+    free.delay([1, 2])
+    app.drain()
+
+    assert [moment, [1, 2]] == got
 
 
 def test_a_dead_job_has_the_errors_own_name(app: Celery):

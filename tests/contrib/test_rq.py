@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -101,6 +103,13 @@ def test_what_rq_refuses_too(queue: Queue):
         Retry(max=0)
     with pytest.raises(ValueError, match="negative"):
         Retry(max=1, interval=[1, -1])
+
+
+def test_what_would_change_its_type_is_refused(queue: Queue):
+    """RQ pickles arguments; here one without an annotation is JSON, or it is refused."""
+    for changed in (datetime(2026, 1, 1, tzinfo=UTC), UUID(int=1), Decimal("1.5"), b"a", (1, 2)):
+        with pytest.raises(rowlock.PayloadInvalid, match=r"x: .* annotate the parameter"):
+            queue.enqueue(functions.add, changed)
 
 
 def test_a_stored_path_runs_nothing(app: rowlock.App, queue: Queue):

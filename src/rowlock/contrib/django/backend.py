@@ -14,7 +14,9 @@ from typing import Any, ClassVar
 
 from django.apps import apps
 from django.core.checks import CheckMessage, Error
+from msgspec.inspect import AnyType
 
+from rowlock import roundtrip
 from rowlock.context import Context
 from rowlock.contrib.django import chosen
 from rowlock.contrib.django.executing import Executing
@@ -73,14 +75,17 @@ class RowlockBackend(BaseTaskBackend):
         """Enqueue a job, as part of the transaction that is open, if one is.
 
         Raises:
-            TypeError: The task's function can't be called with these arguments.
+            TypeError: The task's function can't be called with these arguments, or JSON would
+                change one of them: a tuple would arrive as a list.
             PayloadInvalid: They can't be stored, by their size or what is in them.
         """
         self.validate_task(task)
         _check_arguments(task, args, kwargs)
+        payload = {"args": list(args), "kwargs": dict(kwargs)}
+        _check_unchanged(task, payload)
         job = project_app().enqueue(
             task.module_path,
-            {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs))},
+            payload,
             queue=task.queue_name,
             priority=int(task.priority),
             run_at=aware(task.run_after),
@@ -130,6 +135,25 @@ def _check_arguments(task: Any, args: Any, kwargs: Any) -> None:
         inspect.signature(task.func).bind(*given, **kwargs)
     except TypeError as error:
         raise TypeError(f"{task.module_path}: {error}") from None
+
+
+def _check_unchanged(task: Any, payload: dict[str, Any]) -> None:
+    """Refuse what would not come back as it is. Django asks for that, but lets tuples and bytes by.
+
+    Django's tasks get their arguments as JSON has them, annotated or not.
+    """
+    problem = None
+    try:
+        normalize_json(payload)
+    except (TypeError, ValueError) as error:
+        problem = error
+    for change in roundtrip.changes(payload, AnyType(), ""):
+        raise TypeError(
+            f"{task.module_path}: {change.path}: {change.what} would not come back from JSON as "
+            f"it is: pass {change.instead}"
+        ) from None
+    if problem is not None:
+        raise problem
 
 
 def _function(backend: type[RowlockBackend], path: str) -> Any:

@@ -46,16 +46,43 @@ def test_a_million_attempts_reach_the_cap():
     """Exponential growth stops at the cap without overflow."""
     assert 2**20 == retry.exponential()(1_000_000)
     assert 3600 == retry.doubling()(1_000_000)
+    assert 5400 <= retry.jitter()(1_000_000) <= 10_800
 
 
-@given(st.integers(), st.integers(0, 100))
-def test_jitter_is_the_documented_walk(seed, attempt):
-    """Jitter replays d0 = base, then min(cap, uniform(base, 3 * d)), at most 32 times."""
-    random, delay = Random(seed), 1.0
-    for _ in range(min(attempt, 32)):
-        delay = min(3600.0, random.uniform(1.0, 3 * delay))
+@given(st.integers(), st.integers(-2, 100))
+def test_jitter_is_the_documented_range(seed, attempt):
+    """Jitter lies between half of base * 3**n and all of it, at most the cap, at least the base."""
+    longest = min(10_800.0, 3.0 ** max(0, attempt))
+    delay = retry.jitter()(attempt, random=Random(seed))
 
-    assert delay == retry.jitter()(attempt, random=Random(seed))
+    assert max(1.0, longest / 2) <= delay <= longest
+    assert 60 == retry.jitter(60, 60)(attempt, random=Random(seed))
+
+
+@given(st.integers(), st.integers())
+def test_waits_of_jitter_do_not_shrink(one, other):
+    """Whatever is drawn, each wait is longer than the one before; at the cap, half the cap."""
+    policy = retry.jitter()
+
+    for attempt in range(1, 8):
+        shorter = policy(attempt, random=Random(one))
+        longer = policy(attempt + 1, random=Random(other))
+        assert shorter < longer
+    assert all(5400 <= policy(attempt, random=Random(one)) for attempt in range(9, 20))
+
+
+def test_the_default_lasts_longer_than_a_day():
+    """Twenty attempts of the default policy outlast an outage of a day, however chance falls."""
+    shortest = sum(max(1.0, min(10_800, 3.0**attempt) / 2) for attempt in range(1, 20))
+    chance = Random(7)
+    totals = sorted(
+        sum(retry.jitter()(attempt, random=chance) for attempt in range(1, 20)) / 3600
+        for _ in range(2_000)
+    )
+
+    assert [25.0, 26.8, 28.7] == pytest.approx([totals[200], totals[1_000], totals[1_800]], abs=0.2)
+    assert shortest / 3600 > 17
+    assert totals[0] > 20
 
 
 def test_jitter_without_a_seed_differs():
@@ -85,10 +112,10 @@ def test_durations_may_be_timedeltas():
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("jitter", retry.Jitter(1, 3600)),
+        ("jitter", retry.Jitter(1, 10_800)),
         ("exponential", retry.Exponential(1, 2**20)),
         ("doubling", retry.Doubling(60, 3600)),
-        (retry.jitter, retry.Jitter(1, 3600)),
+        (retry.jitter, retry.Jitter(1, 10_800)),
         (retry.fixed(3), retry.Fixed(3)),
     ],
 )
@@ -126,7 +153,7 @@ def test_a_callable_is_stored_as_the_default():
     """Where the handler did not run, a user's callable counts as jitter."""
     stored = retry.to_stored(retry.resolve(lambda attempt, error: 5))
 
-    assert ["jitter", 1.0, 3600.0] == stored
+    assert ["jitter", 1.0, 10_800.0] == stored
 
 
 @pytest.mark.parametrize(
@@ -177,6 +204,6 @@ def test_a_bad_answer_falls_back_to_jitter(function):
     """A callable that fails or answers nonsense is replaced by jitter, and the problem told."""
     answer = retry.ask(retry.resolve(function), 4)
 
-    assert 1 <= answer.seconds <= 3600
+    assert 40.5 <= answer.seconds <= 81
     assert answer.problem
     assert "\0" not in answer.problem

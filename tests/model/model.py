@@ -57,16 +57,20 @@ def _lease_of(number: int, token: int) -> Lease:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A job's policy. `retry` is the fixed wait in seconds."""
+    """A job's policy. `retry` is the fixed wait in seconds; None is jitter, at its shortest."""
 
-    retry: float = 5.0
+    retry: float | None = 5.0
     keep: int | None = DAY
     keep_dead: int | None = 30 * DAY
     max_crashes: int = 3
 
+    def wait(self, attempt: int) -> float:
+        """Seconds after a failed attempt."""
+        return 3**attempt / 2 if self.retry is None else self.retry
 
-# What holds for a job whose kind nobody knew yet; the waits of its jitter are pinned to 1 s.
-UNRESOLVED = Rules(retry=1.0)
+
+# What holds for a job whose kind nobody knew yet; the waits of its jitter are the shortest ones.
+UNRESOLVED = Rules(retry=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +427,7 @@ class Model:
         if ending == "permanent" or entry.attempt >= entry.max_attempts:
             return self._finish(entry, JobState.DEAD)
         entry.losses = 0
-        seconds = entry.rules.retry if run.seconds is None else run.seconds
+        seconds = entry.rules.wait(entry.attempt) if run.seconds is None else run.seconds
         return self._give_back(entry, run_at=self.now + round(seconds * SECOND))
 
     def _cut_short(self, entry: Entry, ending: str, *, reason: str = "signal 9") -> None:

@@ -34,7 +34,7 @@ _EVIDENCE = "signal 9"
 
 
 class LowestChance(random.Random):
-    """Chance that always draws the lowest number, so that the waits of jitter are its base."""
+    """Chance that always draws the lowest number, so that the waits of jitter are known."""
 
     def uniform(self, a: float, b: float) -> float:
         return min(a, b)

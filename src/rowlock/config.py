@@ -60,6 +60,10 @@ MAX_ATTEMPTS_DEFAULT: Final = 20
 """Attempts of a job, by default."""
 MAX_ATTEMPTS_LIMIT: Final = 1_000_000
 """And at most."""
+# A rolling deployment may have workers of both versions for some minutes; after that, no further
+# attempt can help.
+MISFIT_RETRY_SECONDS: Final = (60, 240, 600)
+"""Waits of a job whose payload does not fit its task's parameters; after the last it is dead."""
 MAX_CRASHES_DEFAULT: Final = 3
 """Deaths of its process, alone in it, after which a job is dead."""
 SUSPECT_LOSSES: Final = 2

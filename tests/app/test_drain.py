@@ -350,6 +350,69 @@ def test_stored_payload_that_no_longer_fits_is_a_failure(app):
     assert JobState.SUCCEEDED == app.get(good.id).state
 
 
+def test_payload_that_does_not_fit_is_retried_for_a_deployments_time(app, clock):
+    """Three more attempts within a quarter of an hour, then dead; a manual retry begins anew."""
+    job = app.enqueue("grown", {"name": "Ada"})
+
+    @app.task(retry=rowlock.retry.fixed(5))
+    def grown(name: str, email: str) -> None: ...
+
+    def run_until_dead() -> list[float]:
+        waits = []
+        while app.drain() and (found := app.get(job.id)).state is JobState.RETRYING:
+            waits.append((found.run_at - found.errors[-1].time).total_seconds())
+            clock.advance(waits[-1])
+        return waits
+
+    waits = run_until_dead()
+    dead = app.get(job.id)
+    app.retry(job.id)
+
+    assert [60, 240, 600] == waits == run_until_dead()
+    assert (JobState.DEAD, 4, 20) == (dead.state, dead.attempt, dead.max_attempts)
+    assert {"PayloadMisfit"} == {error.type for error in dead.errors}
+    assert [1, 2, 3, 4] * 2 == [error.attempt for error in app.get(job.id).errors]
+
+
+def test_other_failures_between_do_not_hide_misfits(app, clock):
+    """Workers of two versions take turns: the misfits are counted, whatever lies between."""
+    asked = app.enqueue("grown", {"name": "Ada"})
+    old, new = rowlock.Tasks(), rowlock.Tasks()
+
+    @old.task(name="grown")
+    def fails(name: str) -> None:
+        raise ValueError("boom")
+
+    @new.task(name="grown")
+    def misfits(email: str) -> None: ...
+
+    for number in range(7):
+        with rowlock.App(app.url, clock=clock) as other:
+            other.include(old if number % 2 else new)
+            assert 1 == other.drain()
+        clock.advance(86_400)
+
+    types = [error.type for error in app.get(asked.id).errors]
+    assert ["PayloadMisfit", "ValueError"] * 3 + ["PayloadMisfit"] == types
+    assert JobState.DEAD is app.get(asked.id).state
+
+
+def test_payloads_that_a_handler_gets_wrong_are_its_own_failures(app, clock):
+    """Only the job's own payload is meant: one that the handler enqueues is like any error."""
+
+    @app.task
+    def child(number: int) -> None: ...
+
+    @app.task(retry=rowlock.retry.fixed(5))
+    def parent() -> None:
+        child.enqueue("one")
+
+    job = run(app, parent)
+
+    assert "rowlock.errors.PayloadInvalid" == job.errors[0].type
+    assert 5 == (job.run_at - job.errors[0].time).total_seconds()
+
+
 def test_damaged_payload_is_a_failure(app, any_url):
     """A row whose payload is garbage fails like any other; nothing else is held up."""
 

@@ -80,6 +80,16 @@ def test_jobs_run_in_warm_processes_of_their_own(app):
     assert is_gone(first)
 
 
+def test_a_payload_that_does_not_fit_waits_in_a_slot_too(app):
+    """The slot sees it, and the job is retried as by any other worker."""
+    job = app.enqueue("slot_pid", {"extra": 1})
+    with worker(app):
+        found = wait_until(lambda: (each := app.get(job.id)).state is JobState.RETRYING and each)
+
+    assert ["PayloadMisfit"] == [error.type for error in found.errors]
+    assert 60 == (found.run_at - found.errors[0].time).total_seconds()
+
+
 def test_what_a_slot_says_is_stored(app):
     """Result, progress, log lines and follow-up jobs come back, whatever the handler prints."""
     job = app.enqueue("talk")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
 from typing import Any
 
-from rowlock import codec, retry
+from rowlock import codec, config, retry
 from rowlock.config import SECOND_US
 from rowlock.context import Cancel, Fail, Release
+from rowlock.errors import PayloadInvalid
+from rowlock.job import JobError
 from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
 from rowlock.task import Task
 
@@ -48,6 +51,32 @@ def is_last(error: BaseException, *, attempt: int, max_attempts: int) -> bool:
             return attempt >= max_attempts
 
 
+class PayloadMisfit(Exception):
+    """The stored payload does not fit the parameters of this worker's function.
+
+    `misfits` is how often that happened to the job before.
+    """
+
+    def __init__(self, invalid: PayloadInvalid, *, misfits: int) -> None:
+        self.misfits = misfits
+        super().__init__(str(invalid))
+
+
+def count_misfits(errors: Sequence[JobError], *, attempt: int) -> int:
+    """How many attempts before this one found that the payload did not fit.
+
+    A job that was taken back by `retry` begins again with its first attempt, and keeps its errors:
+    those of its earlier life are not counted.
+    """
+    count = 0
+    for error in reversed(errors):
+        if error.attempt > attempt:
+            break
+        attempt = error.attempt
+        count += error.type == PayloadMisfit.__name__
+    return count
+
+
 def outcome_of(error: BaseException, task: Task[..., Any], *, attempt: int) -> Outcome:
     """The outcome of a run that ended by an exception."""
     match error:
@@ -59,8 +88,19 @@ def outcome_of(error: BaseException, task: Task[..., Any], *, attempt: int) -> O
             return CancelSeen()
         case Fail():
             return _failed(error, permanent=True)
+        case PayloadMisfit():
+            return _misfit(error)
         case _:
             return _failed(error, delay=_asked_delay(error, task, attempt))
+
+
+def _misfit(error: PayloadMisfit) -> Failed:
+    """Tried again for as long as a deployment may take, and not as often as other failures."""
+    waits = config.MISFIT_RETRY_SECONDS
+    name = type(error).__name__
+    if error.misfits >= len(waits):
+        return Failed(name, str(error), permanent=True)
+    return Failed(name, str(error), delay=waits[error.misfits] * SECOND_US)
 
 
 def _failed(error: BaseException, *, permanent: bool = False, delay: int | None = None) -> Failed:

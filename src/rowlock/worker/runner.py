@@ -19,14 +19,14 @@ from typing import Any, Self
 
 from rowlock import config
 from rowlock.context import Context
-from rowlock.errors import LeaseLost
+from rowlock.errors import LeaseLost, PayloadInvalid
 from rowlock.job import Lease
 from rowlock.lifecycle import Outcome
 from rowlock.store import NewJob, Store
 from rowlock.store.blocks import Blocks
 from rowlock.task import Task
 from rowlock.worker.notes import BlockingNotes, LoopNotes
-from rowlock.worker.outcome import RAISED, outcome_of, success
+from rowlock.worker.outcome import RAISED, PayloadMisfit, count_misfits, outcome_of, success
 from rowlock.worker.report import note_limit, note_running
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.slots import Slots, take_as_is
@@ -257,10 +257,19 @@ def _end_if_forked(home: int, run: Run) -> None:
 
 
 def arguments_of(task: Task[..., Any], lease: Lease, context: Context | None) -> dict[str, Any]:
-    """The handler's typed arguments, from the stored payload; `context` if it takes one."""
+    """The handler's typed arguments, from the stored payload; `context` if it takes one.
+
+    Raises:
+        PayloadMisfit: The payload does not fit the parameters.
+    """
     assert lease.row is not None
     schema = task.schema
-    arguments = schema.arguments(lease.row.payload)
+    try:
+        arguments = schema.arguments(lease.row.payload)
+    except PayloadInvalid as error:
+        job = lease.job
+        misfits = count_misfits(job.errors, attempt=job.attempt)
+        raise PayloadMisfit(error, misfits=misfits) from None
     if schema.context_parameter is not None:
         assert context is not None
         arguments[schema.context_parameter] = context

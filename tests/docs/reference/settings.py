@@ -42,5 +42,7 @@ def _limits() -> str:
     )
 
 
-def _number(value: float) -> str:
+def _number(value: float | tuple[float, ...]) -> str:
+    if isinstance(value, tuple):
+        return " / ".join(map(_number, value))
     return f"{value:,}".removesuffix(".0")

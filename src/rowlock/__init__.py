@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rowlock import retry
     from rowlock.app import App
     from rowlock.clock import ManualClock
-    from rowlock.context import Cancel, Context, Fail, Release
+    from rowlock.context import Cancel, Context, Fail, Release, TimedOut
     from rowlock.errors import (
         FieldError,
         Forbidden,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "rowlock.app": ("App",),
     "rowlock.clock": ("ManualClock",),
-    "rowlock.context": ("Cancel", "Context", "Fail", "Release"),
+    "rowlock.context": ("Cancel", "Context", "Fail", "Release", "TimedOut"),
     "rowlock.errors": (
         "FieldError",
         "Forbidden",
@@ -137,6 +137,7 @@ __all__ = [
     "Task",
     "TaskCall",
     "Tasks",
+    "TimedOut",
     "UnsupportedStore",
     "Why",
     "WhyCode",

@@ -296,6 +296,17 @@ RESPAWN_SECONDS_MAX: Final = 30.0
 GIVE_BACK_AGAIN_SECONDS: Final = (1.0, 3.0)
 TIMEOUT_GRACE_SECONDS: Final = 2.0
 """A run may go on for so long past its limit before its process is ended."""
+# A plain function that can't be interrupted just now, because it logs, imports or is in a call of
+# ours, is tried again so often.
+INTERRUPT_SECONDS: Final = 0.01
+CANCEL_SEEN_SECONDS: Final = 5.0
+"""`Cancel` is raised so much later in a plain function that looks at `ctx.cancel_requested`."""
+# A child that must leave because a run of it does not stop says within this time that it has
+# heard: otherwise its loop is blocked, so none of its other jobs can end either.
+LEAVE_HEARD_SECONDS: Final = 5.0
+"""A child whose loop is blocked by a run past its limit is ended after so long."""
+# One that leaves has a successor at once, but not a third one: its grace may outlast several.
+CHILDREN_OF_PLACE_MAX: Final = 2
 # How long cancelled coroutines get to clean up when a worker ends.
 STOP_SECONDS: Final = 2.0
 # Process slots. The app must be loaded within this time; a slot without work is ended after so

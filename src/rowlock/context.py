@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from rowlock.clock import duration_us
 from rowlock.config import RELEASE_SECONDS_DEFAULT
 from rowlock.errors import InvalidTransition
+from rowlock.interrupts import shielded
 from rowlock.job import Job
 from rowlock.store import NewJob, options
 
@@ -30,7 +31,22 @@ class Fail(Exception):
 
 
 class Cancel(Exception):
-    """Raise to end the job as cancelled."""
+    """Raise to end the job as cancelled.
+
+    It is also raised in a plain function when somebody cancels its job, once, at any line. One
+    that catches it and returns has succeeded.
+    """
+
+
+class TimedOut(BaseException):
+    """Raised in a plain function that has passed its `timeout`, once, at any line.
+
+    Clean up and let it go on: the run has failed, whatever the function does. It is no `Exception`
+    and no `TimeoutError`, so that code that goes on after the errors of others does not catch it.
+    """
+
+    def __init__(self, message: str = "the run has passed its time limit") -> None:
+        super().__init__(message)
 
 
 class Notes(Protocol):
@@ -137,6 +153,8 @@ class Context:
         self._prepare = prepare
         self._block = block
         self._follow_ups: list[NewJob] = []
+        # Whether its handler looks out for a request to cancel.
+        self.has_looked: bool = False
 
     @property
     def job(self) -> Job:
@@ -162,8 +180,11 @@ class Context:
     def cancel_requested(self) -> bool:
         """Whether somebody asked to stop this job: clean up and raise `Cancel`.
 
-        A run that returns all the same has succeeded. A coroutine gets `CancelledError` as well.
+        A run that returns all the same has succeeded. A coroutine gets `CancelledError` as well,
+        a plain function `Cancel`, but for one that has looked here: if it does not stop, it gets
+        that 5 s later.
         """
+        self.has_looked = True
         return self._signals.cancel_requested
 
     @property
@@ -181,7 +202,9 @@ class Context:
             LeaseLost: In a plain function: another worker has the job now.
             OptionInvalid: `fraction` is not a number.
         """
-        self._notes.progress(options.fraction(fraction, option="fraction"), str(text))
+        share = options.fraction(fraction, option="fraction")
+        with shielded():
+            self._notes.progress(share, str(text))
 
     def log(self, line: str) -> None:
         """Add a line to the job's log; at most 1,000 are kept. `app.store.read_log` reads them.
@@ -193,7 +216,9 @@ class Context:
         Raises:
             LeaseLost: In a plain function: another worker has the job now.
         """
-        self._notes.log(str(line))
+        text = str(line)
+        with shielded():
+            self._notes.log(text)
 
     def enqueue_on_success(self, task: Any, /, **payload: Any) -> NewJob:
         """Enqueue a job if, and only if, this one succeeds. Checked now, written with the success.
@@ -210,8 +235,9 @@ class Context:
                 self._job.id,
                 "its success is committed already: call enqueue_on_success inside the block",
             )
-        job = self._prepare(task, payload)
-        self._follow_ups.append(job)
+        with shielded():
+            job = self._prepare(task, payload)
+            self._follow_ups.append(job)
         return job
 
     def transaction(self) -> TransactionBlock:
@@ -244,5 +270,5 @@ class Context:
 
 
 # Stored as the type of an error: under the name that users know.
-for _public in (Release, Fail, Cancel):
+for _public in (Release, Fail, Cancel, TimedOut):
     _public.__module__ = "rowlock"

@@ -357,7 +357,7 @@ class Tasks:
             max_attempts: How often it is tried before it is dead, the first run included.
             retry: How long to wait after a failure: a name, one of `rowlock.retry`, or a callable
                 of (attempt, error).
-            timeout: A run that takes longer has failed; a drain can end coroutines only. None: no
+            timeout: A run that takes longer has failed; a drain can stop coroutines only. None: no
                 limit.
             keep: How long a succeeded or cancelled job is kept, a day by default; 0 not at all,
                 None for ever.

@@ -19,7 +19,7 @@ SERVING = {"bench", "move", "observe", "server", "testing"}
 LAYERS = (
     {"version", "errors", "chance", "clock", "ids", "job", "retry", "lifecycle", "codec"}
     | {"signature", "events", "config", "cron", "schedule", "tokens", "tally", "fingerprint"}
-    | {"why", "misfits", "roundtrip"},
+    | {"why", "misfits", "roundtrip", "interrupts"},
     {"store"},
     {"task", "task_options", "context"},
     {"worker", "scheduler"},

@@ -253,6 +253,9 @@ class Server:
             if task.is_async:
                 outcome = asyncio.run(self._await(run, context))
             else:
+                run.context = context
+                run.guard_function()
+                run.started_at = time.monotonic()
                 self._begin(run)
                 outcome = call_handler(run, context)
         self._finish()

@@ -26,6 +26,7 @@ from rowlock.chance import CHANCE
 from rowlock.clock import Clock
 from rowlock.errors import Forbidden, RowlockError, StoreUnavailable
 from rowlock.ids import new_id
+from rowlock.interrupts import shielded
 from rowlock.store import drive
 from rowlock.store import migrate as migrations
 from rowlock.store.bell import Bell
@@ -93,6 +94,10 @@ class PostgresEngine:
     # Blocking
 
     def run(self, op: Op[T]) -> T:
+        with shielded():
+            return self._run(op)
+
+    def _run(self, op: Op[T]) -> T:
         steps = op.start
         for tries in range(1, config.STORE_TRIES_MAX + 1):
             connection = self._pool.take()

@@ -19,6 +19,7 @@ from typing import TypeVar
 from rowlock import config
 from rowlock.clock import Clock, SystemClock
 from rowlock.errors import StoreUnavailable
+from rowlock.interrupts import shielded
 from rowlock.store import drive
 from rowlock.store import migrate as migrations
 from rowlock.store.group import CommitGroup
@@ -70,7 +71,8 @@ class SqliteEngine:
         self._group = CommitGroup(self.new_session, run_apart=self.run)
 
     def run(self, op: Op[T]) -> T:
-        return self._session().run(op)
+        with shielded():
+            return self._session().run(op)
 
     async def arun(self, op: Op[T]) -> T:
         if self._pid != os.getpid():

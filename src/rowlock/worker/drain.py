@@ -1,7 +1,8 @@
 """Drain: run what is ready in this process, one job after the other, and return.
 
 For tests and scripts. Plain functions run in the calling thread (`drain`) or in a thread
-(`adrain`), coroutines on a loop. A time limit ends coroutines only: here nobody can end a thread.
+(`adrain`), coroutines on a loop. A time limit ends coroutines only: a plain function that takes
+longer has failed as well, but only once it returns.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ class Drain:
         else:
             blocking = BlockingNotes(self._store, run.lease)
             context = self._context(run, blocking)
-            outcome = self._call(task, run.lease, context)
+            outcome = self._call(run, context)
             self._reached("after-handler", run)
             _quietly_lost(blocking.flush)
         self._done += 1
@@ -223,7 +224,7 @@ class Drain:
         else:
             blocking = BlockingNotes(self._store, run.lease)
             context = self._context(run, blocking)
-            outcome = await asyncio.to_thread(self._call, task, run.lease, context)
+            outcome = await asyncio.to_thread(self._call, run, context)
             self._reached("after-handler", run)
             await asyncio.to_thread(_quietly_lost, blocking.flush)
         self._done += 1
@@ -256,10 +257,14 @@ class Drain:
         """What makes the handler's `ctx.transaction()`; None where there is none."""
         return functools.partial(RunBlock, run, notes=notes, blocks=self._blocks)
 
-    def _call(self, task: Task[..., Any], lease: Lease, context: Context) -> Outcome:
+    def _call(self, run: Run, context: Context) -> Outcome:
+        task, lease = run.task, run.lease
         try:
             with running(lease):
-                return success(task.function(**arguments_of(task, lease, context)))
+                result = task.function(**arguments_of(task, lease, context))
+            if run.is_late:
+                raise run.limit_error()
+            return success(result)
         except RAISED as error:
             return outcome_of(error, task, attempt=lease.job.attempt)
 

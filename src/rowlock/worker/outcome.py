@@ -9,7 +9,7 @@ from typing import Any
 
 from rowlock import codec, config, retry
 from rowlock.config import SECOND_US
-from rowlock.context import Cancel, Fail, Release
+from rowlock.context import Cancel, Fail, Release, TimedOut
 from rowlock.errors import PayloadInvalid
 from rowlock.job import JobError
 from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
@@ -17,7 +17,7 @@ from rowlock.task import Task
 
 # What a coroutine of a handler may raise: any of it is its job's outcome, `sys.exit()` too. A
 # KeyboardInterrupt is not: it comes from the terminal of the process that the worker lives in.
-RAISED = (Exception, SystemExit, GeneratorExit)
+RAISED = (Exception, SystemExit, GeneratorExit, TimedOut)
 # The modules between the worker's loop and the handler.
 _OURS = ("rowlock.worker.", "rowlock.contrib.")
 _NOT_RUN = (CoroutineType, GeneratorType, AsyncGeneratorType)

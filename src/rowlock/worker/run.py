@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Protocol
 
 from rowlock import config
-from rowlock.context import Context
+from rowlock.context import Cancel, Context, TimedOut
+from rowlock.interrupts import Guard
 from rowlock.job import Lease, timeout_of
 from rowlock.lifecycle import CancelSeen, Failed, Interrupted, NotBegun, Outcome, Succeeded
 from rowlock.task import Task
@@ -24,17 +25,26 @@ class Cause(Enum):
     LOST = auto()
 
 
+class OpenBlock(Protocol):
+    """A block of `ctx.transaction()` that was begun and is not over."""
+
+    def abandon(self) -> None:
+        """Undo it: its function has ended without it."""
+        ...
+
+
 class Run:
     """A leased job on its way through this process, or through a process slot of it."""
 
     __slots__ = (
+        "block",
         "cancel_requested",
         "cause",
         "claimed_at",
         "context",
+        "guard",
         "handle",
         "has_begun",
-        "has_block",
         "in_slot",
         "is_quarantined",
         "is_settling",
@@ -85,11 +95,13 @@ class Run:
         # A task that is cancelled before its first line never runs any, its last ones included.
         self.has_begun: bool = False
         # Of `ctx.transaction()`: a block is open, is being committed, was committed.
-        self.has_block: bool = False
+        self.block: OpenBlock | None = None
         self.is_settling: bool = False
         self.success: Succeeded | None = None
         # Called once it was, in the handler's thread.
         self.on_settled: Callable[[Lease], object] | None = None
+        # Around a plain function in this process.
+        self.guard: Guard | None = None
         self.in_slot: bool = in_slot
         # Set when there is something to pass on to the slot.
         self.news: asyncio.Event | None = asyncio.Event() if in_slot else None
@@ -105,9 +117,11 @@ class Run:
             self.news.set()
 
     def end(self, cause: Cause) -> None:
-        """Ask a coroutine to stop; a thread can only see the flag. The first cause counts.
+        """Ask it to stop. The first cause counts.
 
-        A run in a slot is not cancelled here: whoever attends the slot passes it on.
+        A coroutine is cancelled. Only a request to cancel is raised in a plain function; of the
+        rest it can see the flag. A run in a slot is not ended here: who attends the slot passes it
+        on.
         """
         if self.cause is None:
             self.cause = cause
@@ -115,8 +129,34 @@ class Run:
             self.cancel_requested = True
         if self.news is not None:
             self.news.set()
-        elif self.handle is not None and self.has_begun and self.task.is_async:
-            self.handle.cancel()
+        elif self.task.is_async:
+            if self.handle is not None and self.has_begun:
+                self.handle.cancel()
+        elif cause is Cause.CANCEL and self.guard is not None:
+            looks = self.context is not None and self.context.has_looked
+            self.guard.interrupt(Cancel, after=config.CANCEL_SEEN_SECONDS if looks else 0.0)
+
+    def guard_function(self) -> None:
+        """Let it be interrupted from now on; for a plain function in this process."""
+        self.guard = Guard(is_spared=lambda: self.is_settled)
+
+    def time_out(self) -> None:
+        """Its limit has passed, and it is a plain function in this process."""
+        if self.cause is None and not self.is_settled:
+            self.cause = Cause.TIMEOUT
+            assert self.guard is not None
+            self.guard.interrupt(TimedOut)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its limit has passed, and nothing of it is committed."""
+        if self.limit is None or self.is_settled:
+            return False
+        return time.monotonic() - self.started_at >= self.limit
+
+    def limit_error(self) -> TimeoutError:
+        """What a run that has passed its limit has failed of."""
+        return TimeoutError(f"took longer than its limit of {self.limit:g} s")
 
     @property
     def is_settled(self) -> bool:
@@ -147,7 +187,7 @@ class Run:
             case Cause.CANCEL:
                 return CancelSeen()
             case Cause.TIMEOUT:
-                return Failed("TimeoutError", f"took longer than its limit of {self.limit:g} s")
+                return Failed("TimeoutError", str(self.limit_error()))
             case Cause.STOP:
                 return Interrupted("its worker was stopped, and the run did not end in time")
             case Cause.LOST | None:

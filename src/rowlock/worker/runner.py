@@ -11,6 +11,7 @@ import contextlib
 import functools
 import logging
 import os
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +19,8 @@ from contextvars import copy_context
 from typing import Any, Self
 
 from rowlock import config
-from rowlock.context import Context
-from rowlock.errors import LeaseLost, PayloadInvalid
+from rowlock.context import Context, TimedOut
+from rowlock.errors import LeaseLost, PayloadInvalid, RowlockError
 from rowlock.job import Lease
 from rowlock.lifecycle import Outcome
 from rowlock.store import NewJob, Store
@@ -83,9 +84,15 @@ class Runner:
         if run.task.schema.context_parameter is not None:
             notes = BlockingNotes(self._store, run.lease)
             run.context = self._context(run, notes)
-        call = functools.partial(copy_context().run, _call, run, notes)
+        run.guard_function()
         loop = asyncio.get_running_loop()
-        outcome = await loop.run_in_executor(self._threads, call)
+        alarm = None if run.limit is None else loop.call_later(run.limit, run.time_out)
+        call = functools.partial(copy_context().run, _call, run, notes)
+        try:
+            outcome = await loop.run_in_executor(self._threads, call)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
         if notes is not None and not notes.is_written and run.cause is not Cause.LOST:
             # Not in the handler's thread, which another may need.
             flush = functools.partial(loop.run_in_executor, self._writers, _flush, notes)
@@ -230,16 +237,47 @@ def _raised(error: BaseException, run: Run) -> Outcome:
 
 
 def call_handler(run: Run, context: Context | None) -> Outcome | None:
-    """Run a plain function, in a thread or process of its own: no signal interrupts it there."""
+    """Run a plain function, in a thread or process of its own: no signal interrupts it there.
+
+    But its guard may; by the time that this returns, it can't any more.
+    """
+    assert run.guard is not None
     home = os.getpid()
     try:
-        return success(run.task.function(**arguments_of(run.task, run.lease, context)))
+        arguments = arguments_of(run.task, run.lease, context)
+        result = run.guard.call(run.task.function, arguments)
+        return _raised(run.limit_error(), run) if run.is_late else success(result)
+    except TimedOut as error:
+        return _raised(_limit_passed(error, run), run)
     except asyncio.CancelledError:
         return _cancelled(run)
     except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its outcome
         return _raised(error, run)
     finally:
         _end_if_forked(home, run)
+        _abandon_block(run)
+
+
+def _abandon_block(run: Run) -> None:
+    """Undo a block that its function could not end: it was interrupted at the end's first line."""
+    if run.block is None:
+        return
+    try:
+        run.block.abandon()
+    except (RowlockError, OSError, sqlite3.Error) as error:
+        logger.warning("job %s: its block is not undone well: %s", run.lease.id, error)
+
+
+def _limit_passed(error: TimedOut, run: Run) -> BaseException:
+    """What it is to the job, with the place in the function where it came; unless the function
+    has raised it by itself.
+    """
+    if run.cause is not Cause.TIMEOUT:
+        return error
+    limit = run.limit_error().with_traceback(error.__traceback__)
+    # What a tool around the function has noted on it goes along.
+    limit.__dict__.update(error.__dict__)
+    return limit
 
 
 def _end_if_forked(home: int, run: Run) -> None:

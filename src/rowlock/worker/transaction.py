@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from rowlock.context import Context, Transaction
 from rowlock.errors import InvalidTransition
+from rowlock.interrupts import shielded
 from rowlock.lifecycle import Succeeded
 from rowlock.store import Settlement
 from rowlock.store.blocks import AsyncBlock, Block, Blocks, Conclusion
@@ -50,11 +51,14 @@ class RunBlock:
     def __enter__(self) -> Transaction:
         self._check(is_async=False)
         try:
-            if self._blocks.is_only_writer:
-                self._notes.hold()
-            self._block = self._blocks.block()
-            return self._open(self._block.begin())
+            with shielded(raises=False):
+                if self._blocks.is_only_writer:
+                    self._notes.hold()
+                self._block = self._blocks.block()
+                return self._open(self._block.begin())
         except BaseException:
+            if self._run.block is self:
+                self.abandon()
             self._notes.let_go()
             raise
 
@@ -65,15 +69,26 @@ class RunBlock:
         traceback: TracebackType | None,
     ) -> None:
         assert self._block is not None
-        transaction = self._close()
-        try:
-            if error is not None:
+        with shielded(raises=False):
+            transaction = self._close()
+            try:
+                if error is not None:
+                    self._block.undo()
+                    _raise_overdue(self._block, error)
+                    return
+                self._conclude(self._block, transaction)
+            finally:
+                self._notes.let_go()
+
+    def abandon(self) -> None:
+        """Undo it: its function has ended, or goes on, without it."""
+        assert self._block is not None
+        with shielded(raises=False):
+            self._close()
+            try:
                 self._block.undo()
-                _raise_overdue(self._block, error)
-                return
-            self._conclude(self._block, transaction)
-        finally:
-            self._notes.let_go()
+            finally:
+                self._notes.let_go()
 
     def _conclude(self, block: Block, transaction: Transaction) -> None:
         try:
@@ -148,19 +163,19 @@ class RunBlock:
                 "its run has committed a block of ctx.transaction(), and is settled by it: "
                 "a run has one",
             )
-        if self._run.has_block:
+        if self._run.block is not None:
             raise InvalidTransition(
                 self._run.lease.id, "a block of ctx.transaction() is open already"
             )
 
     def _open(self, connection: object) -> Transaction:
-        self._run.has_block = True
+        self._run.block = self
         self._transaction = Transaction(self._run.lease.id, connection)
         return self._transaction
 
     def _close(self) -> Transaction:
         assert self._transaction is not None
-        self._run.has_block = False
+        self._run.block = None
         self._transaction.end()
         return self._transaction
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from rowlock.app import App
-from rowlock.context import Context
+from rowlock.context import Context, TimedOut
 from rowlock.contrib.compat import Unsupported, handler_for
 from rowlock.contrib.rq.job import RETRY, Job, current
 from rowlock.task import Task
@@ -80,7 +80,7 @@ def _run(
     before = current.set(Job(context.job, connection=app))
     try:
         result = function(**arguments)
-    except Exception as error:
+    except (Exception, TimedOut) as error:
         setattr(error, _DELAY, _interval(context))
         raise
     finally:

@@ -66,6 +66,22 @@ def test_served_and_paused(app, run, any_url):
     assert ("warn", "paused: still") == found["queues"]
 
 
+def test_limits_in_threads(sqlite_url):
+    """Plain functions with a limit are named, with the executor that ends one alone."""
+    words = ["--app", "tests.worker.jobs_app:app", "--database-url", sqlite_url, "doctor"]
+    App(sqlite_url).migrate()
+    result = CliRunner().invoke(main, [*words, "--json"])
+    found = {each["check"]: each for each in json.loads(result.stdout)["findings"]}
+
+    assert ("ok", 'executor="process"' in found["limits"]["advice"]) == (
+        found["limits"]["level"],
+        True,
+    )
+    assert "never_ends" in found["limits"]["text"]
+    assert "block_the_loop" not in found["limits"]["text"]
+    assert findings.limits_in_threads([]).advice == ""
+
+
 def test_expired_leases(app, any_url):
     """A lease that is over and that nobody took is told."""
     app.enqueue("send")

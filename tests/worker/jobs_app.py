@@ -193,6 +193,26 @@ def never_ends() -> None:
         time.sleep(0.1)
 
 
+@app.task(timeout=1, max_attempts=1)
+def hang(note: str) -> None:
+    """Sit in one call, where no exception reaches it, for longer than any test."""
+    with Path(note).open("a") as notes:
+        notes.write(f"{os.getpid()}\n")
+    time.sleep(3600)
+
+
+@app.task(max_attempts=1)
+def hang_without_limit(note: str) -> None:
+    """As `hang`; only a request to cancel ends it."""
+    hang.function(note)
+
+
+@app.task(timeout=1, max_attempts=1)
+async def block_the_loop(note: str) -> None:
+    """As `hang`, where all coroutines of its child wait for it."""
+    hang.function(note)
+
+
 @app.task
 def hold_the_interpreter(seconds: float, note: str) -> None:
     """Sleep without giving up the interpreter lock."""

@@ -127,7 +127,7 @@ async def _serve(orders: Orders, app: App) -> int:
     board = None if orders.board_descriptor is None else Board(orders.board_descriptor)
     if board is not None:
         _count_on(board, engine, ledger)
-    hearing = Hearing(orders.hear_descriptor, engine, patience=orders.settings.lease_seconds)
+    hearing = Hearing(orders.hear_descriptor, engine, table, patience=orders.settings.lease_seconds)
     hearing.start()
     try:
         async with household.kept():
@@ -166,10 +166,13 @@ def _introduce(orders: Orders, message: dict[str, Any]) -> None:
 class Hearing:
     """The words of the supervisor, turned into calls of the engine."""
 
-    def __init__(self, descriptor: int, engine: Engine, *, patience: float) -> None:
+    def __init__(
+        self, descriptor: int, engine: Engine, table: LeaseTable, *, patience: float
+    ) -> None:
         """`patience`: how long this process may go on after its supervisor, beside its stop."""
         self._descriptor = descriptor
         self._engine = engine
+        self._table = table
         self._patience = patience + 2 * config.STOP_SECONDS
         self._rest = b""
 
@@ -204,6 +207,7 @@ class Hearing:
         for id, token in word.get("lost", []):
             self._engine.lose(id, token)
         if word.get("stop"):
+            self._table.begin_to_leave()
             self._engine.stop()
 
 

@@ -13,6 +13,7 @@ from rowlock.cli.findings import Finding, Level
 from rowlock.errors import RowlockError
 
 if TYPE_CHECKING:
+    from rowlock.app import App
     from rowlock.store import Store
 
 _STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.BAD: "bold red"}
@@ -57,8 +58,21 @@ def examine(target: Target) -> Iterator[Finding]:
         store = app.store
         try:
             yield from _examine_store(store, repr(app).removeprefix("<App ").removesuffix(">"))
+            if any(app):
+                yield findings.limits_in_threads(_limited_in_threads(app))
         except RowlockError as error:
             yield Finding("store", Level.BAD, str(error))
+
+
+def _limited_in_threads(app: App) -> list[str]:
+    """The kinds whose function, in a thread beside others, may not stop at its limit."""
+    return sorted(
+        task.name
+        for task in app
+        if not task.is_async
+        and task.settings.executor != "process"
+        and task.settings.timeout_us is not None
+    )
 
 
 def _examine_store(store: Store, shown_url: str) -> Iterator[Finding]:

@@ -201,6 +201,18 @@ def paused_queues(paused: Sequence[str]) -> Finding:
     return Finding("queues", Level.WARN, f"paused: {names(paused)}", hint)
 
 
+def limits_in_threads(kinds: Sequence[str]) -> Finding:
+    """Whether a run that does not stop at its limit would end more than itself."""
+    if not kinds:
+        return Finding("limits", Level.OK, "no plain function with a timeout shares its process")
+    hint = (
+        'give long ones executor="process": a run that does not stop at its limit is then ended '
+        "alone, and not together with its child"
+    )
+    text = f"plain functions with a timeout, in threads: {names(kinds)}"
+    return Finding("limits", Level.OK, text, hint)
+
+
 def unserved(lanes: Sequence[DueLane], workers: Sequence[WorkerInfo]) -> Finding:
     """Whether every kind with ready jobs has a worker that takes it."""
     alone = [lane for lane in lanes if not any(_serves(worker, lane) for worker in workers)]

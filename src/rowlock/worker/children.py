@@ -36,10 +36,13 @@ class Child:
     started_at: float
     # What it has counted, where anybody wants to know.
     board: Board | None = None
-    # Why it was killed, if we did it: the slot that was past its deadline.
+    # The runs that are past their deadline; why it was killed, if we did it.
     overdue: list[Slot] = field(default_factory=list[Slot])
+    is_retired: bool = False
+    is_killed: bool = False
     told: bytes = b""
-    is_leaving: bool = False
+    # Since when it is to end, once its jobs have.
+    leaving_since: float | None = None
     # Since when it takes no more jobs, as it has run enough.
     spent_since: float | None = None
     is_relieved: bool = False
@@ -69,6 +72,26 @@ class Child:
     def lost(self) -> list[Slot]:
         """The runs that go on without their leases."""
         return [slot for slot in self.table.slots() if slot.state is SlotState.LOST]
+
+    def leave(self) -> None:
+        """Have it claim nothing more, and end once its jobs have, or its grace is over."""
+        if self.leaving_since is None:
+            self.leaving_since = time.monotonic()
+        self.tell({"stop": True})
+
+    def must_be_killed(self, settings: WorkerSettings) -> bool:
+        """Whether nothing is won by waiting any longer, for one that leaves with a stuck run.
+
+        Its other jobs have ended, or had their grace; or it does not hear, so that none can end.
+        """
+        assert self.leaving_since is not None
+        seconds = time.monotonic() - self.leaving_since
+        stuck = {slot.key for slot in self.overdue}
+        if all(slot.key in stuck for slot in self.table.slots()):
+            return True
+        if not self.table.is_leaving() and seconds > config.LEAVE_HEARD_SECONDS:
+            return True
+        return seconds > settings.grace_seconds + 2 * config.STOP_SECONDS
 
     def tell(self, word: dict[str, object]) -> None:
         # It may be dying, which is noticed elsewhere, or too busy to read: it is told again.

@@ -5,7 +5,8 @@ them. It runs no user code itself, so no handler can stop its beats.
    stopped: such a child could not keep its side.
 2. A child's leases are given back only when the child is dead: what had started has crashed, what
    had not is released; and once more a little later, for a claim that was still on its way.
-3. A child past a run's deadline is killed; then that run has failed, its neighbours are released.
+3. A child with a run past its deadline claims nothing more, and another takes its place. It is
+   killed when its other jobs have ended, or had their grace; then that run has failed.
 4. It ends when all children have ended, and its exit code says whether that went well.
 """
 
@@ -141,7 +142,7 @@ class Supervisor:
             logger.info("stopping: %s", signal.Signals(number).name)
             self._stop_since = time.monotonic()
             for child in self._children.values():
-                child.tell({"stop": True})
+                child.leave()
         else:
             self._kill_all()
 
@@ -225,7 +226,7 @@ class Supervisor:
         self._selector.register(hear, selectors.EVENT_READ, lambda: self._on_told(child))
         if self._stop_since is not None:
             # The signal came while it was being started: nobody has told it.
-            child.tell({"stop": True})
+            child.leave()
         logger.info("child %d started: process %d, worker %s", number, process.pid, worker)
 
     def _on_told(self, child: Child) -> None:
@@ -284,7 +285,7 @@ class Supervisor:
             self._stop_since = time.monotonic()
         self._failures += 1
         for child in self._children.values():
-            child.tell({"stop": True})
+            child.leave()
 
     def _replace(self, child: Child, *, is_fit: bool) -> None:
         """Start another: at once if this one could work, else after a growing pause.
@@ -444,29 +445,51 @@ class Supervisor:
             action()
 
     def _end_overdue(self) -> None:
-        """Kill a child with a run past its deadline; replace one that is too large, or spent."""
+        """Retire a child with a run past its deadline; replace one that is too large, or spent."""
         now = time.monotonic()
         for child in self._children.values():
-            if child.overdue:
+            if child.is_killed:
                 continue
             child.overdue = [slot for slot in child.table.slots() if slot.is_overdue(now)]
             if child.overdue:
-                job, fields = child.overdue[0].id, {"job_id": child.overdue[0].id}
-                logger.error(
-                    "child %d is killed: job %s does not stop", child.number, job, extra=fields
-                )
-                child.process.kill()
+                self._retire(child)
             elif self._is_too_large(child):
                 logger.info("child %d is replaced: it uses too much memory", child.number)
-                child.is_leaving = True
-                child.tell({"stop": True})
+                child.leave()
             elif child.needs_relief(self._settings):
                 child.is_relieved = True
                 self._next_start.setdefault(child.number, 0.0)
 
+    def _retire(self, child: Child) -> None:
+        """Let the neighbours of a run that does not stop finish; then kill the child.
+
+        Another child takes its place meanwhile.
+        """
+        job, fields = child.overdue[0].id, {"job_id": child.overdue[0].id}
+        if not child.is_retired:
+            child.is_retired = True
+            logger.error(
+                "child %d takes no more jobs: job %s does not stop",
+                child.number,
+                job,
+                extra=fields,
+            )
+            child.leave()
+            if self._count_of(child.number) < config.CHILDREN_OF_PLACE_MAX:
+                self._next_start.setdefault(child.number, 0.0)
+        if child.must_be_killed(self._settings):
+            logger.error(
+                "child %d is killed: job %s does not stop", child.number, job, extra=fields
+            )
+            child.is_killed = True
+            child.process.kill()
+
+    def _count_of(self, number: int) -> int:
+        return sum(each.number == number for each in self._children.values())
+
     def _has_successor(self, child: Child) -> bool:
-        alive = (each.number for each in self._children.values())
-        return child.number in {*alive, *self._next_start}
+        staying = (each.number for each in self._children.values() if each.leaving_since is None)
+        return child.number in {*staying, *self._next_start}
 
     def _reload_changed(self) -> None:
         """Replace all children when a source file has changed."""
@@ -474,15 +497,16 @@ class Supervisor:
             return
         logger.info("a source file has changed: the children are replaced")
         for child in self._children.values():
-            child.is_leaving = True
-            child.tell({"stop": True})
+            child.leave()
         # Those that failed to start may do better now.
         self._fruitless.clear()
         self._next_start = dict.fromkeys(self._next_start, 0.0)
 
     def _is_too_large(self, child: Child) -> bool:
         # One that has done nothing yet is as large as any other would be.
-        if self._max_memory_mb is None or child.is_leaving or not child.table.finished():
+        if self._max_memory_mb is None or child.leaving_since is not None:
+            return False
+        if not child.table.finished():
             return False
         return child.memory_mb() > self._max_memory_mb
 

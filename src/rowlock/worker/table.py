@@ -21,9 +21,11 @@ from enum import IntEnum
 from rowlock.job import Lease
 
 _SLOT = struct.Struct("=B B 6x 16s q d 24x")
-# Before the slots: how many jobs have ended, and a byte for whether the child has left, and why.
+# Before the slots: how many jobs have ended, a byte for whether the child has left, and why, and
+# one for whether it is about to.
 _FINISHED = struct.Struct("=Q")
 _LEFT = _FINISHED.size
+_LEAVING = _LEFT + 1
 _TOLD, _DRAINED = 1, 2
 _HEADER_BYTES = 64
 assert _SLOT.size == 64
@@ -148,6 +150,10 @@ class LeaseTable:
         """Say how many jobs this child has finished since its start."""
         self._map[: _FINISHED.size] = _FINISHED.pack(jobs)
 
+    def begin_to_leave(self) -> None:
+        """Say that this child has heard that it is to end: its loop is not blocked."""
+        self._map[_LEAVING] = 1
+
     def leave(self, *, is_drained: bool) -> None:
         """Say that this child ends because it was told to, has run enough, or drained the queue.
 
@@ -174,6 +180,10 @@ class LeaseTable:
         """How many jobs the child has finished."""
         count: int = _FINISHED.unpack(self._map[: _FINISHED.size])[0]
         return count
+
+    def is_leaving(self) -> bool:
+        """Whether the child has heard that it is to end."""
+        return bool(self._map[_LEAVING])
 
     def has_left(self) -> bool:
         """Whether the child has ended by itself."""

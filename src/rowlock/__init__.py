@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         OptionInvalid,
         PayloadInvalid,
         RowlockError,
+        StoreRefused,
         StoreUnavailable,
         UnsupportedStore,
     )
@@ -72,6 +73,7 @@ _HOMES = {
         "OptionInvalid",
         "PayloadInvalid",
         "RowlockError",
+        "StoreRefused",
         "StoreUnavailable",
         "UnsupportedStore",
     ),
@@ -133,6 +135,7 @@ __all__ = [
     "Schedule",
     "ScheduleSource",
     "Store",
+    "StoreRefused",
     "StoreUnavailable",
     "Task",
     "TaskCall",

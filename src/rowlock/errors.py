@@ -6,7 +6,8 @@
     ├── NotFound            not_found            no such job, queue, schedule
     ├── InvalidTransition   invalid_transition   the job's state does not allow it
     ├── LeaseLost           lease_lost           somebody else holds the job now
-    ├── StoreUnavailable    store_unavailable    the database can't be reached, or refuses
+    ├── StoreUnavailable    store_unavailable    the database can't be reached, or is busy or full
+    ├── StoreRefused        store_refused        the database refuses this very row
     ├── UnsupportedStore    unsupported_store    a URL, version or place that can't hold a queue
     ├── MigrationNeeded     migration_needed     the schema is not the one this version works on
     └── Forbidden           forbidden            the credential does not reach that far
@@ -113,6 +114,24 @@ class StoreUnavailable(RowlockError):
     """
 
     code = "store_unavailable"
+
+
+class StoreRefused(RowlockError):
+    """The database refuses what it was asked to store, and would refuse it again.
+
+    A trigger or a constraint of yours, or a limit of the database: `reason` is what the database
+    said. Nothing was written. Change the row or the rule; trying again does not help.
+    """
+
+    code = "store_refused"
+
+    def __init__(self, place: str, reason: str) -> None:
+        self.place = place
+        self.reason = reason
+        super().__init__(place, reason)
+
+    def __str__(self) -> str:
+        return f"{self.place} refused it: {self.reason}"
 
 
 class UnsupportedStore(RowlockError):

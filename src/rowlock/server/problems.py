@@ -77,6 +77,12 @@ KINDS: Final[Mapping[str, Kind]] = {
     "store_unavailable": Kind(
         503, "The database is away", AWAY, when="`Retry-After` says when to try."
     ),
+    "store_refused": Kind(
+        422,
+        "The database refuses it",
+        "a rule of the database is against it; the server's log says which",
+        when="A trigger, a constraint or a limit; the same request would be refused again.",
+    ),
     "migration_needed": Kind(
         503,
         "The schema does not fit",

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rowlock import config
-from rowlock.errors import MigrationNeeded, StoreUnavailable, UnsupportedStore
+from rowlock.errors import MigrationNeeded, StoreRefused, StoreUnavailable, UnsupportedStore
 from rowlock.store import drive
 from rowlock.store.steps import Commit, Op, Rows, Step
 
@@ -126,6 +126,14 @@ class _Owner:
             with self.session.transaction(writes=writes):
                 for request in batch:
                     _run_one(self.session, request)
+        except StoreRefused as error:
+            # One of them was refused in a way that undid all: each gets a transaction of its own.
+            if len(batch) == 1:
+                batch[0].error = _error_for_one(error)
+            else:
+                for request in batch:
+                    request.result = request.error = None
+                    self._run_together([request])
         except BaseException as error:  # noqa: BLE001  # nobody above could answer the callers
             # The transaction is gone, and with it everybody's work.
             for request in batch:
@@ -157,7 +165,7 @@ def _without_commit(session: Session) -> Callable[[Step], Rows]:
 
 def _error_for_one(error: BaseException) -> Exception:
     """An exception of each caller's own: their tracebacks must not grow into each other."""
-    if isinstance(error, StoreUnavailable | UnsupportedStore | MigrationNeeded):
+    if isinstance(error, StoreUnavailable | StoreRefused | UnsupportedStore | MigrationNeeded):
         own: Exception = type(error)(*error.args)
     else:
         own = StoreUnavailable(f"nothing was written: {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""What an error of PostgreSQL means for us: try again, say that it is away, or let it through."""
+"""What an error of PostgreSQL means for us: try again, say that it is away, or that it refuses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from typing import Final
 
 import psycopg
 
-from rowlock.errors import Forbidden, MigrationNeeded, RowlockError, StoreUnavailable
+from rowlock import config
+from rowlock.errors import (
+    Forbidden,
+    MigrationNeeded,
+    RowlockError,
+    StoreRefused,
+    StoreUnavailable,
+)
 from rowlock.store.deadline import CallTimeout
 
 
@@ -25,6 +32,9 @@ class Meaning(Enum):
     UNCOPIED = auto()
     # The role that we connect as may not do that.
     FORBIDDEN = auto()
+    # The server is there, and can't do it now: it is full, or it took too long.
+    BUSY = auto()
+    # It will not store that: a trigger, a constraint or a limit is against it.
     REFUSED = auto()
     UNMIGRATED = auto()
     OURS = auto()
@@ -63,8 +73,10 @@ def meaning_of(error: psycopg.Error, *, is_closed: bool) -> Meaning:
         return meaning
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         # 53xxx: disk full, too many connections; 57014: a timeout; 55P03: a lock not to be had.
-        return Meaning.REFUSED
-    return Meaning.OURS
+        # 54xxx: the row is too large for the server, which the driver counts among them.
+        return Meaning.REFUSED if state.startswith("54") else Meaning.BUSY
+    # The driver itself refuses text that no column takes, without asking the server.
+    return Meaning.REFUSED if state or isinstance(error, psycopg.DataError) else Meaning.OURS
 
 
 def mapped(error: psycopg.Error, meaning: Meaning, *, shown_url: str) -> RowlockError | None:
@@ -77,7 +89,15 @@ def mapped(error: psycopg.Error, meaning: Meaning, *, shown_url: str) -> Rowlock
         )
     if meaning is Meaning.FORBIDDEN:
         return Forbidden(f"{shown_url}: {_first_line(error)}", by_database=True)
+    if meaning is Meaning.REFUSED:
+        return StoreRefused(shown_url, _reason(error))
     return StoreUnavailable(f"{shown_url}: {_first_line(error)}")
+
+
+def _reason(error: psycopg.Error) -> str:
+    """The server's first sentence. What comes after it may show the whole row."""
+    said = error.diag.message_primary or type(error).__name__
+    return said[: config.LOGGED_ERROR_CHARACTERS_MAX]
 
 
 def _first_line(error: psycopg.Error) -> str:

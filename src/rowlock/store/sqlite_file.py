@@ -32,7 +32,7 @@ from urllib.parse import quote
 
 from rowlock import config
 from rowlock.chance import CHANCE
-from rowlock.errors import RowlockError, StoreUnavailable, UnsupportedStore
+from rowlock.errors import RowlockError, StoreRefused, StoreUnavailable, UnsupportedStore
 
 Version = tuple[int, int, int]
 
@@ -184,12 +184,25 @@ class SqliteFile:
         code = getattr(error, "sqlite_errorname", None) or ""
         if code.startswith("SQLITE_NOTADB"):
             return UnsupportedStore(f"{self.path} is not a SQLite database (or is encrypted)")
+        if code.startswith(_REFUSALS) and not str(error).startswith(_MISSING):
+            reason = str(error)[: config.LOGGED_ERROR_CHARACTERS_MAX]
+            return StoreRefused(str(self.path), reason)
         hint = next((text for start, text in _HINTS.items() if code.startswith(start)), "")
         if code.startswith("SQLITE_BUSY"):
             hint = f"for {self.busy_seconds:g} s; {hint}"
         return StoreUnavailable(f"{self.path}: {error}{hint and f' ({hint})'}")
 
 
+# The row, or a trigger of the user's, is to blame. All other errors lie with the file, the disk or
+# other processes, and may be over at the next try. A missing table may come back.
+_REFUSALS = (
+    "SQLITE_CONSTRAINT",
+    "SQLITE_ERROR",
+    "SQLITE_MISMATCH",
+    "SQLITE_RANGE",
+    "SQLITE_TOOBIG",
+)
+_MISSING = ("no such table", "no such column")
 _HINTS = {
     "SQLITE_BUSY": (
         "if your own transaction holds it, commit it first, or enqueue on that connection with "

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rowlock import config
-from rowlock.errors import RowlockError, StoreUnavailable
+from rowlock.errors import RowlockError, StoreRefused, StoreUnavailable
 from rowlock.events import Event, EventBox, EventType, event_of
 from rowlock.ids import new_id
 from rowlock.job import Job, Lease
@@ -254,6 +254,8 @@ def _harmless() -> Iterator[None]:
     """Whatever the database says, counting must not end what it counts."""
     try:
         yield
+    except StoreRefused as error:
+        raise StoreUnavailable(str(error)) from error
     except RowlockError:
         raise
     except Exception as error:

@@ -286,4 +286,6 @@ def _ours(
 ) -> Exception:
     """Our error for the driver's; what it says of the handler's own data stays as it is."""
     meaning = meaning_of(error, is_closed=connection.closed)
+    if meaning is Meaning.REFUSED:
+        return error
     return mapped(error, meaning, shown_url=engine.url.shown) or error

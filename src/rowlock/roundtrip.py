@@ -2,12 +2,14 @@
 
 JSON has text, numbers, lists and objects. Where an annotation names a type, the stored text is
 decoded to that type. Where it names none (no annotation, `Any`, a bare `dict` or `list`), the
-handler gets what JSON has: a datetime would arrive as text, a tuple as a list. Such a value is
-refused when the job is enqueued.
+handler gets what JSON has: a datetime would arrive as text, a key that is a number as text. Such a
+value is refused when the job is enqueued.
 
 1. A value is accepted in such a place if it reads back equal: a `StrEnum` is equal to its text, an
    `OrderedDict` to a dict.
-2. Only values that a codec has written already are walked, so their depth is bounded.
+2. A plain tuple is accepted and arrives as a list: everybody who uses JSON expects that, and code
+   that calls with tuples is common. A named tuple would lose its names, and is refused.
+3. Only values that a codec has written already are walked, so their depth is bounded.
 """
 
 from __future__ import annotations
@@ -112,7 +114,7 @@ def _inner_types(type_info: inspect.Type) -> list[inspect.Type]:
 def _changes_of_any(value: object, path: str) -> Iterator[Change]:
     if isinstance(value, dict):
         yield from _changes_of_mapping(value, inspect.AnyType(), inspect.AnyType(), path)
-    elif isinstance(value, list):
+    elif isinstance(value, list) or type(value) is tuple:
         for index, part in enumerate(value):
             yield from _changes_of_any(part, codec.join_path(path, index))
     elif value is not None and not isinstance(value, (str, int, float)):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
 import rowlock
-from rowlock import JobState
+from rowlock import JobState, config
 from tests.worker.test_supervisor import LEASE_SECONDS, runners, worker
 from tests.worker.waiting import wait_until
 
@@ -138,3 +139,25 @@ def test_poison_that_takes_the_whole_container_down(app, tmp_path):
     assert (found.state, found.errors[-1].type) == (JobState.DEAD, "Poison")
     assert found.crashes == found.max_crashes
     assert {app.get(job.id).state for job in others} == {JobState.SUCCEEDED}
+
+
+def test_at_most_once_jobs_are_held_for_a_free_slot_only(app, tmp_path):
+    """Quick jobs are leased ahead; those that run at most once wait in the queue, untouched."""
+    note, go_on = tmp_path / "note", tmp_path / "go-on"
+    with worker(app, "-c", "2"):
+        app.enqueue_many([{"kind": "noop", "payload": {"number": n}} for n in range(300)])
+        values = {"path": str(go_on), "note": str(note)}
+        jobs = app.enqueue_many(
+            [{"kind": "wait_for_file", "payload": values, "max_attempts": 1}] * 20
+        )
+        wait_until(lambda: started(note) == 2 and running(app) == 2, seconds=60)
+        before = [app.get(job.id).token for job in jobs]
+        # As long as it takes to give back what waits too long for a slot, and to claim again.
+        threading.Event().wait(3 * config.PREFETCH_STALE_SECONDS)
+        after = [app.get(job.id).token for job in jobs]
+        go_on.touch()
+        states = {app.wait(job.id, timeout=60).state for job in jobs}
+
+    assert after == before
+    assert states == {JobState.SUCCEEDED}
+    assert started(note) == 20

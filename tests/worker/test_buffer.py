@@ -20,7 +20,7 @@ def run_of(name: str, *, queue: str = "q", priority: int = 0, crashes: int = 0) 
     """A run that is told by its worker's name."""
     fields = dict.fromkeys(JobRow._fields)
     fields |= {"id": name, "kind": "step", "queue": queue, "rank": -priority, "token": 1}
-    row = JobRow(**fields | {"payload": "{}", "attempt": 1, "crashes": crashes})  # type: ignore[arg-type]  # columns that nobody reads
+    row = JobRow(**fields | {"payload": "{}", "attempt": 1, "crashes": crashes, "losses": 0})  # type: ignore[arg-type]  # columns that nobody reads
     return Run(Lease.of_row(row, now=0), step)
 
 

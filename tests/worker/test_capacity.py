@@ -41,7 +41,7 @@ class Child:
     def _run(self, queue: str) -> Run:
         fields: dict[str, object] = dict.fromkeys(JobRow._fields)
         fields |= {"id": f"job-{next(self._numbers)}", "kind": "step", "queue": queue, "rank": 0}
-        fields |= {"token": 1, "payload": "{}", "attempt": 1, "crashes": 0}
+        fields |= {"token": 1, "payload": "{}", "attempt": 1, "crashes": 0, "losses": 0}
         return Run(Lease.of_row(JobRow(**fields), now=0), step)  # type: ignore[arg-type]  # columns that nobody reads
 
     def run(self, queue: str, *, since_seconds: float = 0.0) -> Run:

@@ -6,6 +6,7 @@
    into looks while there is work, a quarter while there is none, and two seconds pass at most.
    What came back, was committed late, or has a higher priority is found by then.
 3. After trouble with the database nothing that was seen counts.
+4. Of a queue with jobs that run at most once, no job is leased ahead of its slot.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rowlock.store import Store
 from rowlock.store.ops.claim import ClaimRequest, KnownPolicy, View, claim_seen, look
 from rowlock.store.ops.recover import release_unknown
 from rowlock.task import Tasks
-from rowlock.worker.capacity import Room
+from rowlock.worker.capacity import QueueRoom, Room
 from rowlock.worker.order import shares, weighted
 from rowlock.worker.settings import WorkerSettings
 
@@ -40,6 +41,8 @@ class Claimer:
         self._settings = settings
         self._kinds = settings.kinds_of(tasks.kinds)
         self._policies: dict[str, KnownPolicy] = {task.name: task.known_policy() for task in tasks}
+        # Kinds with jobs that run at most once: none of those is leased ahead of its slot.
+        self._once = {kind for kind, known in self._policies.items() if known.max_attempts == 1}
         self._lease_us = round(settings.lease_seconds * config.SECOND_US)
         self._view = View()
         # When the last look ended; never, at first and after trouble.
@@ -78,6 +81,10 @@ class Claimer:
     def doubt(self) -> None:
         """What was claimed last may be known to nobody: the next claim gives it back first."""
         self._is_unsure = True
+
+    def lease_for_slots_only(self, kind: str) -> None:
+        """Jobs of this kind run at most once, though its task does not say so."""
+        self._once.add(kind)
 
     async def _claim(self, room: Room, sleep: Sleep) -> list[Lease]:
         if self._view.lanes and self._next_look() > time.monotonic():
@@ -136,6 +143,10 @@ class Claimer:
         """
         seen = dict.fromkeys(lane.queue for lane in self._view.lanes)
         rooms = {queue: room.of(queue) for queue in seen}
+        for lane in self._view.lanes:
+            if lane.kind in self._once:
+                free = rooms[lane.queue].free
+                rooms[lane.queue] = QueueRoom(free, free)
         total, bounds = room.total, {queue: each.total for queue, each in rooms.items()}
         if any(each.free and each.total == each.free for each in rooms.values()):
             total, bounds = room.free, {queue: each.free for queue, each in rooms.items()}

@@ -270,7 +270,15 @@ class Engine:
         if self._rung_at >= asked_at:
             self._rung.set()  # It may have been for one of these, before it was known here.
         self._dispatch()
+        if any(lease.row is not None and lease.row.max_attempts == 1 for lease in leases):
+            self._return_leased_ahead()
         return len(leases)
+
+    def _return_leased_ahead(self) -> None:
+        """Jobs that run at most once are held for a free slot only."""
+        for run in [each for each in self._buffer if each.is_at_most_once]:
+            self._claimer.lease_for_slots_only(run.task.name)
+            self._give_back(run)
 
     async def _still_held(self, leases: list[Lease]) -> list[Lease]:
         """Of leases that were told of so late that others may have them, those that are ours."""

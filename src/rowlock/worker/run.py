@@ -46,6 +46,7 @@ class Run:
         "handle",
         "has_begun",
         "in_slot",
+        "is_at_most_once",
         "is_quarantined",
         "is_settling",
         "is_suspect",
@@ -80,7 +81,8 @@ class Run:
         # alone anyway), or is a suspect.
         self.is_quarantined: bool = (row.crashes > 0 and not in_slot) or self.is_suspect
         # Whether a committed write must say that it has begun before its handler is called.
-        self.must_be_marked: bool = self.is_suspect or row.max_attempts == 1
+        self.is_at_most_once: bool = row.max_attempts == 1
+        self.must_be_marked: bool = self.is_suspect or self.is_at_most_once
         # Marks it; False: its handler must not be called.
         self.mark: Callable[[Run], Awaitable[bool]] | None = None
         # What its handler sees, once it asks for it.

@@ -76,7 +76,7 @@ class RowlockBackend(BaseTaskBackend):
 
         Raises:
             TypeError: The task's function can't be called with these arguments, or JSON would
-                change one of them: a tuple would arrive as a list.
+                change one of them: a UUID would arrive as text.
             PayloadInvalid: They can't be stored, by their size or what is in them.
         """
         self.validate_task(task)
@@ -138,7 +138,7 @@ def _check_arguments(task: Any, args: Any, kwargs: Any) -> None:
 
 
 def _check_unchanged(task: Any, payload: dict[str, Any]) -> None:
-    """Refuse what would not come back as it is. Django asks for that, but lets tuples and bytes by.
+    """Refuse what would not come back as it is. Django asks for that, but lets bytes by.
 
     Django's tasks get their arguments as JSON has them, annotated or not.
     """

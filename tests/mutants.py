@@ -161,13 +161,13 @@ def settle_given_up() -> Iterator[None]:
     """An outcome that can't be written at once is forgotten."""
     write = Settler._write
 
-    async def write_once(settler: Settler, batch: list[Settlement]) -> None:
+    async def write_once(settler: Settler, batch: list[Settlement], **rest: Any) -> None:
         async def give_up(error: Exception) -> None:
             raise _GivenUpError from error
 
         with mock.patch.object(settler._trouble, "wait", give_up):
             try:
-                await write(settler, batch)
+                await write(settler, batch, **rest)
             except _GivenUpError:
                 settler._writing -= len(batch)
 

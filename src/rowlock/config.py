@@ -262,8 +262,14 @@ PREFETCH_STALE_SECONDS: Final = 1.0
 # Outcomes are written together, at the latest after so long.
 SETTLE_SECONDS: Final = 0.003
 SETTLE_BATCH: Final = 500
-# Outcomes that wait to be written: when there are more, nothing is claimed.
+# Results, payloads and follow-ups of one batch: a statement of this size takes well under a second,
+# and a server's `statement_timeout` is seldom shorter.
+SETTLE_BYTES: Final = 4 * 1024 * 1024
+"""Results, payloads and follow-up jobs that a worker writes in one transaction."""
+# Outcomes that wait to be written: when there are more, or they are larger, nothing is claimed.
 SETTLE_BACKLOG_MAX: Final = 1_500
+SETTLE_BACKLOG_BYTES: Final = 32 * 1024 * 1024
+"""Results and payloads that wait in a child to be written; beyond, it claims nothing."""
 LOOK_SECONDS: Final = 0.01
 """Between two looks for due jobs while there is work, at least."""
 LOOK_SECONDS_MAX: Final = 2.0

@@ -27,7 +27,9 @@ def counts() -> Counts:
     for time in (90, 900_000, 3_000_000, 5_000_000_000_000):
         sums.run.add(time)
     sums.wait.add(2_000, 6)
-    return Counts({(HOSTILE, "send"): sums}, Counter({"mail": 2}), Counter({("mail", "send"): 7}))
+    return Counts(
+        {(HOSTILE, "send"): sums}, Counter({"mail": 2}), Counter({("mail", "send"): 7}), 3
+    )
 
 
 def stats(name: str, ready: int = 1) -> QueueStats:
@@ -67,6 +69,7 @@ def test_numbers_come_through():
     assert 5_000_003.90009 == of(f"{duration}_sum", **name)
     assert 6 == of("rowlock_job_wait_seconds_bucket", **name, le="0.003")
     assert 2 == of("rowlock_leases_lost_total", queue="mail")
+    assert 3 == of("rowlock_settles_refused_total")
     assert 7 == of("rowlock_jobs_enqueued_total", queue="mail", kind="send")
     assert 1 == of("rowlock_queue_jobs", queue="mail", state="ready")
     assert 1.5 == of("rowlock_queue_oldest_ready_seconds", queue="mail")

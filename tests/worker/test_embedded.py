@@ -421,7 +421,7 @@ async def test_polls_do_not_stay_in_step(app, monkeypatch):
     """Workers that were started together ask at different times after a while."""
     monkeypatch.setattr(config, "POLL_SECONDS", 1000)
     monkeypatch.setattr(config, "POLL_SECONDS_WITH_BELL", 1000)
-    polls, enough, real = set(), asyncio.Event(), engine._wait
+    polls, enough, real = set(), asyncio.Event(), engine.pause_for
 
     async def wait(event, seconds):
         if seconds < 100 or enough.is_set():
@@ -431,7 +431,7 @@ async def test_polls_do_not_stay_in_step(app, monkeypatch):
             enough.set()
         return await real(event, 0.001)
 
-    monkeypatch.setattr(engine, "_wait", wait)
+    monkeypatch.setattr(engine, "pause_for", wait)
 
     @app.task
     async def work() -> None: ...

@@ -35,7 +35,7 @@ _SHOWN: Final = [
 
 
 def of_counts(counts: Counts) -> list[Metric]:
-    """What one process has done: runs, times, lost leases, enqueued jobs."""
+    """What one process has done: runs, times, lost leases, enqueued jobs, refused outcomes."""
     enqueued = CounterMetricFamily(
         "rowlock_jobs_enqueued", "Jobs that this process enqueued.", labels=["queue", "kind"]
     )
@@ -69,7 +69,12 @@ def of_counts(counts: Counts) -> list[Metric]:
     )
     for queue, number in sorted(counts.interrupted.items()):
         interrupted.add_metric([queue], number)
-    return [enqueued, finished, duration, wait, lost, interrupted]
+    refused = CounterMetricFamily(
+        "rowlock_settles_refused",
+        "Outcomes that the database refused to store as they were.",
+    )
+    refused.add_metric([], counts.refused)
+    return [enqueued, finished, duration, wait, lost, interrupted, refused]
 
 
 def _add(family: HistogramMetricFamily, labels: Sequence[str], spread: Spread) -> None:

@@ -29,18 +29,21 @@ _READS_MAX = 5
 @dataclass(slots=True)
 class Counts:
     """What a process did since its start: how runs ended, leases that others took and runs that
-    were interrupted, both by queue, and jobs that it enqueued, by queue and kind."""
+    were interrupted, both by queue, jobs that it enqueued, by queue and kind, and outcomes that the
+    database refused."""
 
     tally: Tally = field(default_factory=dict[tuple[str, str], Sums])
     lost: Counter[str] = field(default_factory=Counter[str])
     enqueued: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     interrupted: Counter[str] = field(default_factory=Counter[str])
+    refused: int = 0
 
     def merge(self, other: Counts) -> None:
         merged(self.tally, other.tally)
         self.lost.update(other.lost)
         self.enqueued.update(other.enqueued)
         self.interrupted.update(other.interrupted)
+        self.refused += other.refused
 
 
 class _Line(msgspec.Struct, frozen=True, array_like=True):
@@ -58,6 +61,7 @@ class _Written(msgspec.Struct, frozen=True, array_like=True):
     lost: dict[str, int]
     enqueued: list[tuple[str, str, int]]
     interrupted: dict[str, int]
+    refused: int
 
 
 _decode = msgspec.json.Decoder(_Written).decode
@@ -69,7 +73,8 @@ def _encoded(counts: Counts) -> bytes:
         for name, s in counts.tally.items()
     ]
     enqueued = [(*name, number) for name, number in counts.enqueued.items()]
-    return msgspec.json.encode(_Written(lines, counts.lost, enqueued, counts.interrupted))
+    written = _Written(lines, counts.lost, enqueued, counts.interrupted, counts.refused)
+    return msgspec.json.encode(written)
 
 
 def _decoded(text: bytes) -> Counts:
@@ -81,7 +86,13 @@ def _decoded(text: bytes) -> Counts:
         for line in written.lines
     }
     enqueued = {(queue, kind): number for queue, kind, number in written.enqueued}
-    return Counts(tally, Counter(written.lost), Counter(enqueued), Counter(written.interrupted))
+    return Counts(
+        tally,
+        Counter(written.lost),
+        Counter(enqueued),
+        Counter(written.interrupted),
+        written.refused,
+    )
 
 
 class Board:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from rowlock import config
 from rowlock.context import Context, TransactionBlock
-from rowlock.errors import InvalidTransition, LeaseLost
+from rowlock.errors import InvalidTransition, LeaseLost, StoreRefused
 from rowlock.ids import new_id
 from rowlock.job import Beat, Lease
 from rowlock.lifecycle import Failed, Interrupted, NotBegun, Outcome
@@ -28,6 +28,7 @@ from rowlock.store.ops.claim import claim
 from rowlock.store.ops.hold import begin, cancel_requests
 from rowlock.task import Task, Tasks
 from rowlock.worker.beats import Beats
+from rowlock.worker.fallback import fallback
 from rowlock.worker.notes import BlockingNotes, LoopNotes
 from rowlock.worker.outcome import RAISED, outcome_of, success
 from rowlock.worker.report import RunSettlement, report, report_settled, running
@@ -208,9 +209,30 @@ class Drain:
         self._reached("before-settle", run)
         if run.success is not None:
             report_settled(replace(settlement, outcome=run.success), outcome)
-        elif _quietly_lost(lambda: self._store.settle([settlement])):
-            report([settlement])
+        else:
+            _quietly_lost(lambda: self._settle(settlement))
         self._reached("after-settle", run)
+
+    def _settle(self, settlement: Settlement) -> None:
+        """Store an outcome, or what the database takes of it."""
+        try:
+            self._store.settle([settlement])
+        except StoreRefused as error:
+            if (less := fallback(settlement, error)) is None:
+                raise
+            self._settle(less)
+            return
+        report([settlement])
+
+    async def _asettle(self, settlement: Settlement) -> None:
+        try:
+            await self._store.asettle([settlement])
+        except StoreRefused as error:
+            if (less := fallback(settlement, error)) is None:
+                raise
+            await self._asettle(less)
+            return
+        report([settlement])
 
     async def _arun_one(self, run: Run) -> None:
         task = run.task
@@ -232,8 +254,8 @@ class Drain:
         self._reached("before-settle", run)
         if run.success is not None:
             report_settled(replace(settlement, outcome=run.success), outcome)
-        elif await _aquietly_lost(self._store.asettle([settlement])):
-            report([settlement])
+        else:
+            await _aquietly_lost(self._asettle(settlement))
         self._reached("after-settle", run)
 
     def _task_of(self, lease: Lease) -> Task[..., Any]:

@@ -28,6 +28,7 @@ from rowlock.lifecycle import Interrupted, NotBegun, Outcome, Released
 from rowlock.scheduler.service import jittered
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.hold import cancel_requests
+from rowlock.store.ops.recover import release_unknown
 from rowlock.task import Tasks
 from rowlock.worker import wire
 from rowlock.worker.begin import Marker, RunLock, SuspectLock
@@ -43,7 +44,7 @@ from rowlock.worker.runner import Prepare, Runner
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.settler import Settler
 from rowlock.worker.slots import Slots
-from rowlock.worker.trouble import Trouble
+from rowlock.worker.trouble import Trouble, pause_for
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
@@ -103,8 +104,14 @@ class Engine:
         self._finished = 0
         self._settles = 0
         self._grace_seconds = settings.grace_seconds
+        self._winding_since = 0.0
         self._ledger = ledger
-        self.settler: Settler = Settler(store, ledger=ledger, on_settled=self._on_settled)
+        self.settler: Settler = Settler(
+            store,
+            ledger=ledger,
+            lease_seconds=settings.lease_seconds,
+            on_settled=self._on_settled,
+        )
         self._runner = Runner(
             store,
             state=state,
@@ -196,7 +203,7 @@ class Engine:
             await self._wind_down()
             flushing.cancel()
             cancelling.cancel()
-            self.settler.close()
+            self.settler.close(patience_seconds=self._grace_left())
             await settling
         if not self._running:
             await self._give_all_back()
@@ -236,16 +243,18 @@ class Engine:
     def _is_worn_out(self) -> bool:
         """Whether it has run enough; nobody has asked it to stop, so that its last jobs end."""
         most = self._settings.max_jobs
-        return most is not None and self._finished >= most and self._is_empty()
+        done = self._finished + self.settler.refused
+        return most is not None and done >= most and self._is_empty()
 
     def _room(self) -> Room | None:
         """How many more jobs to lease; None: no more just now."""
         # Outcomes that can't be written must not pile up: that is the back-pressure.
-        if self._quarantined or self.settler.backlog > config.SETTLE_BACKLOG_MAX:
+        if self._quarantined or self.settler.is_behind:
             return None
         most = self._settings.max_jobs
         if most is not None:
-            most -= self._finished + self.settler.backlog + len(self._running) + len(self._buffer)
+            unwritten = self.settler.backlog + self.settler.refused
+            most -= self._finished + unwritten + len(self._running) + len(self._buffer)
         room = self._capacity.room(is_mixed=self._claimer.is_mixed, most=most)
         return room if room.total > 0 else None
 
@@ -253,7 +262,7 @@ class Engine:
         asked_at = self._asked_at = time.monotonic()
         try:
             leases = await self._claimer.claim(
-                room, known=self._known, sleep=partial(_wait, self._stopping)
+                room, known=self._known, sleep=partial(pause_for, self._stopping)
             )
             if leases and time.monotonic() - asked_at > self._settings.lease_seconds:
                 leases = await self._still_held(leases)
@@ -303,11 +312,11 @@ class Engine:
         """Wait until there may be something to claim."""
         poll = config.POLL_SECONDS_WITH_BELL if self._has_bell else config.POLL_SECONDS
         poll, due = jittered(poll, self._chance), self._claimer.due_in
-        await _wait(self._wake, poll if due is None else min(poll, due))
+        await pause_for(self._wake, poll if due is None else min(poll, due))
 
     async def _pause(self, error: Exception) -> None:
         """Wait before the next try, but not past a stop."""
-        await _wait(self._stopping, self._trouble.pause(error))
+        await pause_for(self._stopping, self._trouble.pause(error))
 
     def _dispatch(self) -> None:
         """Start what has a slot."""
@@ -490,23 +499,29 @@ class Engine:
         """Give back what has not started; let the rest finish for the grace; then end it."""
         for run in list(self._buffer):
             self._give_back(run)
-        start = time.monotonic()
+        self._winding_since = time.monotonic()
         # Asked for again and again: it may be cut short.
-        await self._wait_idle(lambda: start + self._grace_seconds)
+        await self._wait_idle(lambda: self._winding_since + self._grace_seconds)
         for run in self._running.values():
             run.end(Cause.STOP)
         end = time.monotonic() + config.STOP_SECONDS
         await self._wait_idle(lambda: end)
 
+    def _grace_left(self) -> float:
+        return max(0.0, self._winding_since + self._grace_seconds - time.monotonic())
+
     async def _wait_idle(self, until: Callable[[], float]) -> None:
         while self._running and (left := until() - time.monotonic()) > 0:
             self._idle.clear()
-            await _wait(self._idle, left)
+            await pause_for(self._idle, left)
 
     async def _give_all_back(self) -> None:
-        """What is left under this worker's name was claimed by a call that was never answered."""
+        """What is left under this worker's name was claimed by a call that was never answered.
+
+        The leases of runs whose outcome could not be stored expire, which leaves a trace.
+        """
         try:
-            await self._store.arelease_worker(self._worker)
+            await self._store.arun(release_unknown(self._worker, known=self.settler.given_up))
         except RowlockError as error:
             logger.warning("leases of %s wait to expire: %s", self._worker, error)
 
@@ -514,10 +529,3 @@ class Engine:
 def _deadline(started_at: float, limit: float | None) -> float | None:
     """When a run with a time limit that does not stop by itself is ended with its process."""
     return None if limit is None else started_at + limit + config.TIMEOUT_GRACE_SECONDS
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event, or until the time is over."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()

@@ -59,6 +59,7 @@ class Ledger:
         self._turn = 0
         self._lost: Counter[str] = Counter()
         self._interrupted: Counter[str] = Counter()
+        self._refused = 0
         self._enqueued: Counter[Name] = Counter()
         self._guard = threading.Lock()
         self._chance = random.Random()
@@ -98,6 +99,10 @@ class Ledger:
                 lost = Event(EventType.LOST, row.queue, row.kind, row.tenant, lease.id, row.attempt)
                 self._box.put(lost)
         self._news.set()
+
+    def refused(self) -> None:
+        """The database refused to store an outcome as it was."""
+        self._refused += 1
 
     @property
     def lost_count(self) -> int:
@@ -188,7 +193,7 @@ class Ledger:
             merged(totals, part)
         with self._guard:
             enqueued = Counter(self._enqueued)
-        return Counts(bounded(totals), self._lost, enqueued, self._interrupted)
+        return Counts(bounded(totals), self._lost, enqueued, self._interrupted, self._refused)
 
     # Writing
 

@@ -1,9 +1,13 @@
 """Settler: gathers the outcomes of runs and writes them together, every few milliseconds.
 
 1. An outcome is kept until it is written or its lease is lost; until then the lease is held.
-2. A database that is away is waited for, until that is given up. One that refuses a batch gets its
-   halves, down to the one row that it does not like, and that one at last with a minimal text.
-3. A run that is settled already stays as it is: by a try of ours whose answer was lost, or by its
+2. A batch is bounded by rows and by bytes. A database that is away is waited for, until that is
+   given up. If a batch fails twice and the database takes a small write in between, the batch is
+   halved, down to one row; one that the database refuses is halved at once.
+3. A row that is refused alone is stored without what may be to blame: see `fallback`. If even that
+   is refused, it is set aside: its lease is held, it is tried again with growing pauses, and it
+   holds up no other.
+4. A run that is settled already stays as it is: by a try of ours whose answer was lost, or by its
    own block of `ctx.transaction()`, of whose COMMIT nobody could tell.
 """
 
@@ -12,96 +16,168 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rowlock import config
-from rowlock.errors import RowlockError, StoreUnavailable
+from rowlock.errors import Forbidden, MigrationNeeded, StoreRefused
 from rowlock.job import JobState, Lease
-from rowlock.lifecycle import Failed, Succeeded
+from rowlock.lifecycle import Succeeded
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.settle import Missed, settle
+from rowlock.worker.fallback import fallback
 from rowlock.worker.ledger import Ledger
 from rowlock.worker.report import fields_of, report, report_lost, report_settled
-from rowlock.worker.trouble import Trouble
+from rowlock.worker.trouble import Trouble, pause_after, pause_for
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 Settled = Callable[[list[Settlement]], None]
 
 
+@dataclass(slots=True)
+class _Aside:
+    """A row that failed alone, and when it is tried again: at once, at first."""
+
+    settlement: Settlement
+    due: float = 0.0
+    tries: int = 0
+    failure: Exception | None = None
+    is_refused: bool = False
+    is_reported: bool = False
+
+
 class Settler:
     """Takes settlements one by one, writes them in batches."""
 
-    def __init__(self, store: Store, *, ledger: Ledger, on_settled: Settled) -> None:
+    def __init__(
+        self, store: Store, *, ledger: Ledger, lease_seconds: float, on_settled: Settled
+    ) -> None:
         self._store = store
         self._ledger = ledger
+        self._lease_seconds = lease_seconds
         self._on_settled = on_settled
         self._chance = random.Random()
         self._waiting: list[Settlement] = []
+        # Of those that wait, about; and their sum.
+        self._sizes: list[int] = []
+        self._bytes = 0
         self._writing = 0
+        self._rows_max = config.SETTLE_BATCH
+        self._aside: list[_Aside] = []
+        self._aside_news = asyncio.Event()
+        self._aside_until = 0.0
         self._news = asyncio.Event()
         self._is_closing = False
+        self._has_ended = False
         self._is_giving_up = False
         self._trouble = Trouble("outcomes can't be written")
+        # The leases of outcomes that were given up: they are left to expire.
+        self.given_up: set[tuple[str, int]] = set()
 
     def put(self, settlement: Settlement) -> None:
         """Have an outcome written soon."""
+        size = size_of(settlement)
         self._waiting.append(settlement)
+        self._sizes.append(size)
+        self._bytes += size
         self._news.set()
 
     @property
     def backlog(self) -> int:
-        """How many outcomes are not written yet."""
-        return len(self._waiting) + self._writing
+        """How many outcomes are not written yet, without those that are refused."""
+        return len(self._waiting) + self._writing + len(self._aside) - self.refused
 
-    def close(self) -> None:
-        """Write what is there, then end `run`."""
+    @property
+    def refused(self) -> int:
+        """How many outcomes the database refuses."""
+        return sum(aside.is_refused for aside in self._aside)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much is not written that no more jobs should be run."""
+        rows = len(self._waiting) + self._writing + len(self._aside)
+        return rows > config.SETTLE_BACKLOG_MAX or self._bytes > config.SETTLE_BACKLOG_BYTES
+
+    def close(self, patience_seconds: float = 0.0) -> None:
+        """Write what is there, then end `run`; refused rows are tried for so long."""
         self._is_closing = True
+        self._aside_until = time.monotonic() + patience_seconds
         self._news.set()
 
     def give_up(self) -> None:
-        """Wait no longer for a database that is away."""
+        """Wait no longer for a database that is away, or that refuses a row."""
         self._is_giving_up = True
+        self._aside_news.set()
 
     async def run(self) -> None:
         """Write outcomes until closed."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._write_aside())
+            await self._write_waiting()
+            self._has_ended = True
+            for aside in self._aside:
+                aside.due = 0.0
+            self._aside_news.set()
+
+    async def _write_waiting(self) -> None:
         while True:
             await self._news.wait()
             if not self._is_closing and len(self._waiting) < config.SETTLE_BATCH:
                 # The longer the batch, the fewer the commits; the shorter, the sooner it is seen.
                 await asyncio.sleep(config.SETTLE_SECONDS)
-            batch = self._waiting[: config.SETTLE_BATCH]
-            del self._waiting[: len(batch)]
+            batch = self._next()
             if not self._waiting:
                 self._news.clear()
             self._writing = len(batch)
             if batch:
                 await self._write(batch)
+                self._rows_max = min(config.SETTLE_BATCH, 2 * self._rows_max)
             if self._is_closing and not self._waiting:
                 return
 
-    async def _write(self, batch: list[Settlement]) -> None:
+    def _next(self) -> list[Settlement]:
+        """What waits, as far as one statement should take it."""
+        count = min(len(self._waiting), self._rows_max)
+        if self._bytes > config.SETTLE_BYTES:
+            count = max(1, rows_within(self._sizes[:count], config.SETTLE_BYTES))
+        batch = self._waiting[:count]
+        self._bytes -= sum(self._sizes[:count])
+        del self._waiting[:count]
+        del self._sizes[:count]
+        return batch
+
+    async def _write(self, batch: list[Settlement], *, tries: int = 0) -> None:
+        """Write a batch that was tried so often, alone or within a larger one."""
         while True:
             try:
-                missed = await self._store.arun(settle(batch, chance=self._chance))
-                by_block = await self._settled_by_block(batch, missed)
-            except StoreUnavailable as error:
-                if not self._is_giving_up:
-                    await self._trouble.wait(error)
-                    continue
-                what = "the outcomes of %d jobs are not written, which wait for their leases: %s"
-                logger.warning(what, len(batch), error)
-                self._done(batch)
+                await self._settle(batch, is_again=tries > 0)
+            except StoreRefused:
+                await self._write_apart(batch)
                 return
-            except Exception as error:  # noqa: BLE001  # one row must not hold up the others
-                await self._write_apart(batch, error)
-                return
-            self._ledger.settled(batch, missed)
-            report(self._report_missed(batch, missed, by_block))
-            self._trouble.over()
-            self._done(batch)
+            except Exception as error:  # noqa: BLE001  # whatever it is, outcomes are not lost
+                if self._is_giving_up:
+                    self._give_up(batch, error)
+                    return
+                tries += 1
+                if tries > 1 and await self._answers(batch[0].lease):
+                    # The next batches are smaller too, until one of them works.
+                    self._rows_max = max(1, len(batch) // 4)
+                    await self._write_apart(batch)
+                    return
+                await self._trouble.wait(error)
+                continue
+            self._writing -= len(batch)
+            self._on_settled(batch)
             return
+
+    async def _settle(self, batch: Sequence[Settlement], *, is_again: bool) -> None:
+        missed = await self._store.arun(settle(batch, chance=self._chance))
+        by_block = await self._settled_by_block(batch, missed)
+        self._ledger.settled(batch, missed)
+        report(self._report_missed(batch, missed, by_block, is_again=is_again))
+        self._trouble.over()
 
     async def _settled_by_block(self, batch: Sequence[Settlement], missed: Missed) -> set[str]:
         """Of those settled before, the ids of jobs that have succeeded in spite of their outcome.
@@ -118,7 +194,7 @@ class Settler:
         return found
 
     def _report_missed(
-        self, batch: Sequence[Settlement], missed: Missed, by_block: set[str]
+        self, batch: Sequence[Settlement], missed: Missed, by_block: set[str], *, is_again: bool
     ) -> Sequence[Settlement]:
         """Log what became otherwise than the batch says; the rest of it."""
         if not missed.lost and not missed.repeated:
@@ -130,32 +206,155 @@ class Settler:
             lease = settlement.lease
             if lease.id in by_block:
                 report_settled(replace(settlement, outcome=Succeeded()), settlement.outcome)
-            elif not self._trouble.is_on:
-                # In trouble it was a try of ours that was written, and only its answer lost.
+            elif not is_again:
+                # Otherwise it was a try of ours that was written, and only its answer lost.
                 gone.add(lease.id)
                 fields = fields_of(lease)
                 logger.warning("job %s: this run is settled already", lease.id, extra=fields)
         return [settlement for settlement in batch if settlement.lease.id not in gone]
 
-    def _done(self, batch: list[Settlement]) -> None:
+    def _give_up(self, batch: list[Settlement], error: Exception) -> None:
+        what = "the outcomes of %d jobs are not written, which wait for their leases: %s"
+        logger.warning(what, len(batch), error)
         self._writing -= len(batch)
-        self._on_settled(batch)
+        self._abandon(batch)
 
-    async def _write_apart(self, batch: list[Settlement], error: Exception) -> None:
+    def _abandon(self, batch: list[Settlement]) -> None:
+        self.given_up.update((each.lease.id, each.lease.token) for each in batch)
+        if batch:
+            self._on_settled(batch)
+
+    # What fails while the database is there
+
+    async def _write_apart(self, batch: list[Settlement]) -> None:
         if len(batch) > 1:
             middle = len(batch) // 2
-            await self._write(batch[:middle])
-            await self._write(batch[middle:])
+            await self._write(batch[:middle], tries=1)
+            await self._write(batch[middle:], tries=1)
             return
-        lease = batch[0].lease
-        name, fields = type(error).__name__, fields_of(lease)
-        logger.error("job %s: its outcome was refused: %s", lease.id, name, extra=fields)
-        minimal = Settlement(lease, Failed("Unrecordable", name))
+        self._writing -= 1
+        self._aside.append(_Aside(batch[0]))
+        self._aside_news.set()
+
+    async def _write_aside(self) -> None:
+        """Try rows that failed alone, until closed and out of patience."""
+        while True:
+            now = time.monotonic()
+            for aside in [each for each in self._aside if each.due <= now]:
+                await self._try_aside(aside)
+            if self._is_over():
+                break
+            await pause_for(self._aside_news, self._aside_wait())
+            self._aside_news.clear()
+        for aside in self._aside:
+            lease = aside.settlement.lease
+            what = "job %s: its outcome could not be stored, it waits for its lease to expire: %s"
+            logger.error(what, lease.id, aside.failure, extra=fields_of(lease))
+        left = [aside.settlement for aside in self._aside]
+        self._aside.clear()
+        self._abandon(left)
+
+    def _is_over(self) -> bool:
+        if not self._has_ended or not self._aside:
+            return self._has_ended
+        return self._is_giving_up or time.monotonic() >= self._aside_until
+
+    def _aside_wait(self) -> float | None:
+        """How long until something is due; None: nothing is."""
+        times = [aside.due for aside in self._aside]
+        if self._has_ended:
+            times.append(self._aside_until)
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    async def _try_aside(self, aside: _Aside) -> None:
+        failure = await self._write_row(aside)
+        if failure is None:
+            self._aside.remove(aside)
+            self._on_settled([aside.settlement])
+            return
+        aside.failure = failure
+        aside.tries += 1
+        aside.due = time.monotonic() + pause_after(aside.tries)
+
+    async def _write_row(self, aside: _Aside) -> Exception | None:
+        """Write a row whole, or what the database takes of it; why that failed.
+
+        A database that is away and a lock of somebody's make any write fail. So the row is to blame
+        only if a small write for the same job works before and after a failure.
+        """
+        settlement = aside.settlement
+        failure = await self._try(settlement)
+        if failure is not None and not isinstance(failure, StoreRefused):
+            if not await self._answers(settlement.lease):
+                return failure
+            failure = await self._try(settlement)
+            if failure is not None and not await self._answers(settlement.lease):
+                return failure
+        if failure is None:
+            return None
+        if not aside.is_refused:
+            aside.is_refused = True
+            self._ledger.refused()
+        # Tables or rights that are missing are missing for all of it.
+        is_of_row = not isinstance(failure, MigrationNeeded | Forbidden)
+        if is_of_row and await self._write_less(settlement, failure):
+            return None
+        if not aside.is_reported:
+            aside.is_reported = True
+            lease = settlement.lease
+            what = "job %s stays leased, to be tried again: the database refuses its outcome: %s"
+            logger.error(what, lease.id, failure, extra=fields_of(lease))
+        return failure
+
+    async def _write_less(self, settlement: Settlement, failure: Exception) -> bool:
+        """Write what the database takes of an outcome; whether it takes any."""
+        lease, less = settlement.lease, fallback(settlement, failure)
+        while less is not None:
+            if await self._try(less) is None:
+                what = "job %s: the database refused its outcome, %s is not stored: %s"
+                part = "its result" if isinstance(less.outcome, Succeeded) else "its text"
+                logger.error(what, lease.id, part, failure, extra=fields_of(lease))
+                return True
+            less = fallback(less, failure)
+        return False
+
+    async def _try(self, settlement: Settlement) -> Exception | None:
+        """Write one row; why that failed."""
         try:
-            await self._store.asettle([minimal])
-        except RowlockError as last:
-            logger.warning("job %s waits for its lease to expire: %s", lease.id, last, extra=fields)
-        self._done(batch)
+            await self._settle([settlement], is_again=True)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the outcome is not lost
+            return error
+        return None
+
+    async def _answers(self, lease: Lease) -> bool:
+        """Whether the database takes a small write for this job."""
+        try:
+            await self._store.aheartbeat([lease], lease=self._lease_seconds)
+        except Exception as error:  # noqa: BLE001  # any error is the answer
+            logger.debug("a beat fails as well: %s", error)
+            return False
+        return True
+
+
+def size_of(settlement: Settlement) -> int:
+    """About how many bytes it writes; the payload is copied when a job ends."""
+    row, outcome = settlement.lease.row, settlement.outcome
+    size = 0 if row is None else len(row.payload)
+    if isinstance(outcome, Succeeded) and outcome.result is not None:
+        size += len(outcome.result)
+    for job in settlement.follow_ups:
+        size += len(job.payload)
+    return size
+
+
+def rows_within(sizes: Sequence[int], bytes_max: int) -> int:
+    """How many of the first rows have so many bytes together."""
+    total = 0
+    for rows, size in enumerate(sizes):
+        total += size
+        if total > bytes_max:
+            return rows
+    return len(sizes)
 
 
 def _of(batch: Sequence[Settlement], leases: Sequence[Lease]) -> list[Settlement]:

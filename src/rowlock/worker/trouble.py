@@ -6,10 +6,24 @@ import asyncio
 import logging
 import random
 import time
+from contextlib import suppress
 
 from rowlock import config
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
+
+
+def pause_after(tries: int) -> float:
+    """How long to wait after so many tries in a row that went wrong."""
+    longest = min(config.TROUBLE_SECONDS_MAX, config.TROUBLE_SECONDS * 2.0 ** min(tries, 16))
+    return random.uniform(longest / 2, longest)
+
+
+async def pause_for(event: asyncio.Event, seconds: float | None) -> None:
+    """Wait for an event, or until the time is over."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 class Trouble:
@@ -30,9 +44,8 @@ class Trouble:
         if self._since is None:
             self._since = time.monotonic()
             logger.warning("%s, trying again until it works: %s", self._what, error)
-        self._tries = min(self._tries + 1, 16)
-        longest = min(config.TROUBLE_SECONDS_MAX, config.TROUBLE_SECONDS * 2.0**self._tries)
-        return random.uniform(longest / 2, longest)
+        self._tries += 1
+        return pause_after(self._tries)
 
     async def wait(self, error: Exception) -> None:
         """Note that it went wrong, and wait."""

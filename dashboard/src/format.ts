@@ -14,9 +14,9 @@ export interface Counted {
   exact: boolean;
 }
 
-/** A count that may be an estimate, which is marked. */
+/** A count; one that is not exact is a lower bound: 10,000+. */
 export function counted(value: Counted): string {
-  return value.exact ? count(value.value) : `~${count(value.value)}`;
+  return value.exact ? count(value.value) : `${count(value.value)}+`;
 }
 
 export function plural(value: number, one: string, many = `${one}s`): string {

@@ -846,7 +846,7 @@ export interface components {
         };
         /**
          * Count
-         * @description A number of jobs; where it is not `exact` it is an estimate.
+         * @description A number of jobs; where it is not `exact` there are at least this many.
          */
         Count: {
             value: number;

@@ -49,10 +49,10 @@ test("the exact time has its zone, and its milliseconds", () => {
   assert.match(exact(at, "Asia/Kolkata"), /^2030-07-01 18:04:56\.789 /);
 });
 
-test("counts and rates are short, and estimates are marked", () => {
+test("counts and rates are short, and lower bounds are marked", () => {
   assert.equal(count(12345), "12,345");
   assert.equal(count(1_234_567), "1.23 M");
-  assert.equal(counted({ value: 10_000, exact: false }), "~10,000");
+  assert.equal(counted({ value: 10_000, exact: false }), "10,000+");
   assert.equal(plural(1, "job"), "1 job");
   assert.equal(plural(2, "retry", "retries"), "2 retries");
   assert.equal(rate(0.05), "3/min");

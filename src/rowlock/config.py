@@ -458,7 +458,14 @@ BOARD_BYTES: Final = 1024 * 1024
 READY_SECONDS: Final = 15.0
 """A child of a worker that could not claim for so long is not ready."""
 METRICS_KNOWN_SECONDS: Final = 10.0
-"""Gauges of queues come from one look, which serves all who ask for so long."""
+"""Gauges of queues come from one look at the database, which is repeated after this long."""
+# A count of all rows is exact, and reads both tables to their ends. Of a count that takes long, the
+# next one waits for a multiple of that time: it takes at most 5 % of one connection.
+METRICS_COUNT_SECONDS: Final = 60.0
+"""Gauges beyond 10,000 jobs come from a count of all rows, made at most this often."""
+METRICS_COUNT_SHARE: Final = 0.05
+METRICS_COUNT_OLD_SECONDS: Final = 300.0
+"""A count of all rows is not shown any more after this long."""
 
 DEAD_GROUPS_MAX: Final = 500
 """Groups of dead jobs, by what they died of."""

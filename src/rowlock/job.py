@@ -413,11 +413,11 @@ class BulkRetry:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A number of jobs; beyond 10,000 it is an estimate and says so."""
+    """A number of jobs. Counting stops at 10,000: a count that is not exact is a lower bound."""
 
     value: int
     exact: bool = True
-    """False: it is an estimate."""
+    """False: there are at least this many."""
 
 
 @dataclass(frozen=True, slots=True)

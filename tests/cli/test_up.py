@@ -195,7 +195,7 @@ def test_up_greets_and_counts_until_interrupted(tmp_path, sqlite_url):
 
 
 def test_counts_are_told_as_a_line():
-    """What ended since the start, and what waits; estimates are marked."""
+    """What ended since the start, and what waits; lower bounds are marked."""
     before = pulse.summed([{JobState.SUCCEEDED: Count(5), JobState.DEAD: Count(2)}])
     now = pulse.summed(
         [
@@ -205,7 +205,13 @@ def test_counts_are_told_as_a_line():
     )
 
     assert "nothing has ended yet; nothing waits" == pulse.told(pulse.summed([]), pulse.summed([]))
-    assert "4 succeeded; waiting: 1 running, ~20,000 ready" == pulse.told(before, now)
+    assert "4 succeeded; waiting: 1 running, 20,000+ ready" == pulse.told(before, now)
+
+    many = pulse.summed([{JobState.SUCCEEDED: Count(10_000, exact=False)}])
+    assert "10,000+ succeeded in all; nothing waits" == pulse.told(many, many)
+    assert "9,995+ succeeded; nothing waits" == pulse.told(
+        pulse.summed([{JobState.SUCCEEDED: Count(5)}]), many
+    )
 
 
 def test_help_names_the_variables():

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
+from rowlock import config
+from rowlock.errors import StoreUnavailable
+from rowlock.server import gauges
 from rowlock.server.gauges import Gauges
 from rowlock.store.ops.schedule import new_schedule
+from rowlock.store.ops.stats import Exact, exact_counts
 from rowlock.store.options import new_job
+from rowlock.store.steps import Op, Statement, Steps, reading
 from tests.observe.test_metrics import samples
 from tests.server.running import Running
 from tests.server.test_history import lease, settle
@@ -80,3 +87,68 @@ def test_queues_are_looked_at_once_in_a_while(api: Running):
     answer = api("read").get("/metrics")
 
     assert key("rowlock_queue_jobs", queue="later", state="ready") not in samples(answer.content)
+
+
+def test_gauges_are_exact_beyond_the_bound_of_stats(api: Running, monkeypatch: pytest.MonkeyPatch):
+    """What `stats` gives as "10,000+" is counted; a queue of which all has succeeded, too."""
+    monkeypatch.setattr(config, "COUNT_EXACT_MAX", 3)
+    store = api.app.store
+    for queue, count in (("once", 2), ("done", 20), ("ready", 30)):
+        store.enqueue([new_job(kind="ping", payload="{}", queue=queue) for _ in range(count)])
+        if queue != "ready":
+            store.succeed(store.claim(worker="w", queues=[queue], limit=count))
+    told = read(api)
+
+    def jobs(queue: str, state: str) -> float:
+        return told[key("rowlock_queue_jobs", queue=queue, state=state)]
+
+    assert (2, 20, 30) == (
+        jobs("once", "succeeded"),
+        jobs("done", "succeeded"),
+        jobs("ready", "ready"),
+    )
+
+
+def test_a_count_that_fails_leaves_a_gap(
+    api: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Numbers that nobody knows are left out; the small ones are there."""
+    monkeypatch.setattr(config, "COUNT_EXACT_MAX", 3)
+    jobs = [new_job(kind="ping", payload="{}", queue="gap") for _ in range(9)]
+    api.app.store.enqueue(jobs)
+
+    def refused() -> Op[Exact]:
+        def steps() -> Steps[Exact]:
+            yield Statement("clock")
+            raise StoreUnavailable("too slow")
+
+        return reading("exact_counts", steps)
+
+    monkeypatch.setattr(gauges, "exact_counts", refused)
+    told = read(api)
+
+    assert key("rowlock_queue_jobs", queue="gap", state="ready") not in told
+    assert 0 == told[key("rowlock_queue_jobs", queue="gap", state="running")]
+    assert "counting them failed: too slow" in caplog.text
+
+
+def test_all_rows_are_counted_once_a_minute(api: Running, monkeypatch: pytest.MonkeyPatch):
+    """However often the queues are looked at; in between, the last count is shown."""
+    monkeypatch.setattr(config, "COUNT_EXACT_MAX", 3)
+    monkeypatch.setattr(config, "METRICS_KNOWN_SECONDS", 0.0)
+    counted: list[Op[Exact]] = []
+    monkeypatch.setattr(
+        gauges, "exact_counts", lambda: counted.append(exact_counts()) or counted[-1]
+    )
+    ready = key("rowlock_queue_jobs", queue="minute", state="ready")
+
+    def grow() -> None:
+        jobs = [new_job(kind="ping", payload="{}", queue="minute") for _ in range(9)]
+        api.app.store.enqueue(jobs)
+
+    grow()
+    told = [read(api)[ready]]
+    grow()
+    told.append(samples(api("read").get("/metrics").content)[ready])
+
+    assert ([9, 9], 1) == (told, len(counted))

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rowlock import config
-from rowlock.ids import new_id
+from rowlock.ids import id_at, new_id
+from rowlock.job import Policy
 from rowlock.store.ops.history import (
+    Flow,
     History,
     HistoryQuery,
     fold_history,
+    read_flow,
     read_history,
     sample_depth,
     write_history,
 )
 from rowlock.tally import OTHER, RunEnd, Sums, Tally
-from tests.store.jobs import enqueue, start
+from tests.store.jobs import enqueue, made, start
 
 HOUR = 3_600 * config.SECOND_US
 
@@ -178,3 +183,89 @@ def test_queues_are_sampled_once_a_minute(store, clock):
 
     assert (1, 1, 1, 0) == depth.counts
     assert 65 * config.SECOND_US == depth.oldest_us
+
+
+def test_an_empty_queue_is_a_zero_and_no_sample_is_a_gap(store, clock):
+    """A queue that became empty is shown as 0; a minute in which nobody looked is left out."""
+    clock.advance(60 - clock.now_us() // config.SECOND_US % 60)
+    lease = start(store, queue="mail")
+    enqueue(store, queue="other")
+    store.run(sample_depth())
+    clock.advance(60)
+    store.succeed([lease])
+    store.run(sample_depth())
+    clock.advance(180)
+    store.run(sample_depth())
+
+    minute = 60 * config.SECOND_US
+    for asked in ({"by_queue": True}, {"queue": "mail"}):
+        found = read(store, 10 * minute, step=minute, **asked)
+        depths = found.depths["mail" if "by_queue" in asked else ""]
+        first = min(depths)
+        assert [0, 1, 4] == [place - first for place in sorted(depths)]
+        assert [1, 0, 0] == [depths[place].counts[2] for place in sorted(depths)]
+    (together,) = read(store, 10 * minute, step=minute).depths.values()
+    assert [1, 1, 1] == [together[place].counts[0] for place in sorted(together)]
+
+
+def test_an_idle_store_is_sampled_as_empty(store):
+    """Nothing waits, which is not the same as that nobody knows."""
+    assert store.run(sample_depth())
+    (depth,) = read(store, HOUR, step=HOUR).depths[""].values()
+
+    assert ((0, 0, 0, 0), None) == (depth.counts, depth.oldest_us)
+
+
+def test_a_sample_stands_for_its_minute(store, clock):
+    """In steps of ten seconds there is no gap between the samples of two minutes."""
+    clock.advance(60 - clock.now_us() // config.SECOND_US % 60)
+    enqueue(store)
+    store.run(sample_depth())
+    clock.advance(75)
+    store.run(sample_depth())
+    (depths,) = read(store, HOUR // 12, step=10 * config.SECOND_US).depths.values()
+    places = sorted(depths)
+
+    assert list(range(places[0], places[0] + len(places))) == places
+    assert len(places) == 8
+    assert {1} == {depth.counts[0] for depth in depths.values()}
+
+
+def test_a_large_backlog_is_sampled_exactly(store, monkeypatch):
+    """The bound of `stats` is not drawn as a plateau."""
+    monkeypatch.setattr(config, "COUNT_EXACT_MAX", 3)
+    for delay in (0, 60):
+        store.enqueue([made(queue="mail", delay=delay) for _ in range(20)])
+    store.run(sample_depth())
+    (depth,) = read(store, HOUR, step=HOUR, queue="mail").depths[""].values()
+
+    assert (20, 20, 0, 0) == depth.counts
+
+
+def test_flow_is_what_comes_and_goes(store, clock):
+    """Jobs per second over the last half minute, by their ids and by the history."""
+    clock.advance(10 - clock.now_us() // config.SECOND_US % 10)
+    at = clock.now_us() // 1_000
+    kept = [made(id=id_at(at + number)) for number in range(60)]
+    gone = [made(id=id_at(at + 60 + number), policy=Policy(keep=0)) for number in range(30)]
+    store.enqueue([*kept, *gone])
+    store.succeed(store.claim(worker="w", queues=["default"], limit=90))
+    clock.advance(6)
+    write(store, {("mail", "send"): sums(72), ("mail", "spam"): sums(3, end=RunEnd.DEAD)})
+    clock.advance(21)
+    flow = store.run(read_flow())
+    clock.advance(60)
+
+    assert Flow(enqueued=3.0, finished=2.5, succeeded=2.4) == flow
+    assert Flow(0, 0, 0) == store.run(read_flow())
+
+
+def test_a_fast_flow_is_read_off_the_newest_ids(store, clock, monkeypatch):
+    """Of more jobs than are read, the rate is that of the newest."""
+    monkeypatch.setattr(config, "LIST_SCAN_ROWS_MAX", 50)
+    clock.advance(10 - clock.now_us() // config.SECOND_US % 10)
+    at = clock.now_us() // 1_000
+    store.enqueue([made(id=id_at(at + 10 * number)) for number in range(200)])
+    clock.advance(20)
+
+    assert 50 / (10 - 1.5) == pytest.approx(store.run(read_flow()).enqueued, rel=0.01)

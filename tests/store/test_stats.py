@@ -1,4 +1,4 @@
-"""Counts per queue and state: exact to a bound, then estimates that say so."""
+"""Counts per queue and state: exact to a bound, then lower bounds that say so."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlock.clock import ManualClock
 from rowlock.errors import OptionInvalid
 from rowlock.job import Count, JobState, QueueStats
 from rowlock.store import Store, open_store
-from rowlock.store.ops.stats import stats, tenant_stats
+from rowlock.store.ops.stats import exact_counts, stats, tenant_stats
 from rowlock.store.steps import Steps, reading
 from tests.store.jobs import (
     claim,
@@ -152,23 +152,75 @@ def test_beyond_the_bound_counts_are_marked(
     beyond = stats_of(store, "q").counts[JobState(state)]
 
     assert Count(3, exact=True) == exact
-    assert not beyond.exact
-    assert beyond.value >= 3
+    assert Count(3, exact=False) == beyond
 
 
-def test_beyond_the_bound_successes_are_estimated(store: Store, monkeypatch: pytest.MonkeyPatch):
-    """Of many successes each queue's number is estimated by its share of the newest."""
+def test_lanes_beyond_the_bound_are_added_up(store: Store, monkeypatch: pytest.MonkeyPatch):
+    """What is known of each lane is known of the queue: at least as many, and no guess."""
+    monkeypatch.setattr(config, "COUNT_EXACT_MAX", 3)
+    store.enqueue([made(queue="q", kind=kind) for kind in ["a"] * 50 + ["b"] * 2 + ["c"] * 9])
+
+    assert Count(8, exact=False) == stats_of(store, "q").counts[JobState.READY]
+
+
+def test_nothing_is_known_of_what_is_scheduled_beside_many_retries(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    """Both wait in the same lanes; a difference of lower bounds would be a guess."""
+    monkeypatch.setattr(config, "COUNT_EXACT_MAX", 3)
+    fill(store, JobState.RETRYING, 5)
+    fill(store, JobState.SCHEDULED, 1)
+
+    counts = stats_of(store, "q").counts
+    assert Count(3, exact=False) == counts[JobState.RETRYING]
+    assert Count(0, exact=False) == counts[JobState.SCHEDULED]
+
+
+def test_beyond_the_bound_successes_are_at_least_those_seen(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    """A queue's number is what was counted among the newest, never a share of the whole."""
     monkeypatch.setattr(config, "COUNT_EXACT_MAX", 10)
-    enqueue_ids(store, 8, queue="a")
-    store.succeed(claim(store, queues=["a"]))
-    exact = stats_of(store, "a").counts[JobState.SUCCEEDED]
-    enqueue_ids(store, 30, queue="a")
-    store.succeed(claim(store, queues=["a"]))
-    estimate = stats_of(store, "a").counts[JobState.SUCCEEDED]
+    for queue, count in (("old", 4), ("a", 6)):
+        enqueue_ids(store, count, queue=queue)
+        store.succeed(claim(store, queues=[queue]))
+    exact = [stats_of(store, queue).counts[JobState.SUCCEEDED] for queue in ("old", "a", "none")]
+    enqueue_ids(store, 30, queue="b")
+    store.succeed(claim(store, queues=["b"]))
+    seen = [stats_of(store, queue).counts[JobState.SUCCEEDED] for queue in ("old", "b", "none")]
 
-    assert Count(8, exact=True) == exact
-    assert not estimate.exact
-    assert estimate.value >= 10
+    assert [Count(4), Count(6), Count(0)] == exact
+    assert [Count(0, exact=False), Count(10, exact=False), Count(0, exact=False)] == seen
+
+
+def test_exact_counts_have_no_bound(store: Store, monkeypatch: pytest.MonkeyPatch):
+    """Of every queue and state, whatever `stats` stops at."""
+    monkeypatch.setattr(config, "COUNT_EXACT_MAX", 2)
+    one_in_each_state(store)
+    enqueue_ids(store, 30, queue="b")
+    store.succeed(claim(store, queues=["b"]))
+    enqueue_ids(store, 20, queue="b")
+    found = store.run(exact_counts())
+
+    assert dict.fromkeys(JobState, 1) == {
+        state: number for (queue, state), number in found.items() if queue == "default"
+    }
+    assert (30, 20) == (found["b", JobState.SUCCEEDED], found["b", JobState.READY])
+
+
+def test_a_tenants_counts_say_when_they_are_cut(store: Store, monkeypatch: pytest.MonkeyPatch):
+    """Of more jobs than are read, the counts are lower bounds, whatever their state."""
+    monkeypatch.setattr(config, "LIST_SCAN_ROWS_MAX", 5)
+    store.enqueue([made(queue="q", tenant="acme") for _ in range(9)])
+    (waiting,) = store.run(tenant_stats("acme", ["q"]))
+    claim(store, queues=["q"], limit=9)
+    (running,) = store.run(tenant_stats("acme", ["q"]))
+
+    assert Count(5, exact=False) == waiting.counts[JobState.READY]
+    assert Count(0, exact=False) == waiting.counts[JobState.SCHEDULED]
+    assert Count(0) == waiting.counts[JobState.RUNNING]
+    assert Count(5, exact=False) == running.counts[JobState.RUNNING]
+    assert Count(0) == running.counts[JobState.READY]
 
 
 @pytest.mark.parametrize("tenant", [None, "acme"])

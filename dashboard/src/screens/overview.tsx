@@ -333,7 +333,7 @@ function Charts({ history }: { history: History | undefined }) {
         />
       </Panel>
       <Panel title="Depth">
-        <Chart times={times} lines={depth(history)} format={count} label="Depth" spans />
+        <Chart times={times} lines={depth(history)} format={count} label="Depth" />
       </Panel>
       <Panel title="Age of the oldest ready job">
         <Chart
@@ -341,7 +341,6 @@ function Charts({ history }: { history: History | undefined }) {
           lines={oldest(history)}
           format={duration}
           label="Age of the oldest ready job"
-          spans
         />
       </Panel>
     </div>

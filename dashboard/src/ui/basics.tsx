@@ -45,7 +45,7 @@ export function Age({ since }: { since: string }) {
 
 export function Count({ value }: { value: Counted }) {
   if (value.value === 0) return <span class="zero">0</span>;
-  const title = value.exact ? undefined : "an estimate: counted exactly only to 10,000";
+  const title = value.exact ? undefined : "at least this many: counting stops at 10,000";
   return <span title={title}>{counted(value)}</span>;
 }
 

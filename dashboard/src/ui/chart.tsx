@@ -21,8 +21,6 @@ interface Props {
   format: (value: number) => string;
   label: string;
   height?: number;
-  /** Whether a line goes on over steps that have no value. */
-  spans?: boolean;
 }
 
 export function Chart(props: Props) {
@@ -100,7 +98,8 @@ function options(props: Props, element: HTMLElement): uPlot.Options {
         label: line.label,
         stroke: color(line.color),
         width: 1.75,
-        spanGaps: props.spans ?? false,
+        // Where nobody looked, nobody knows: a line over it would be a guess.
+        spanGaps: false,
         ...(line.isFilled ? { fill: `${color(line.color)}22` } : {}),
         ...(line.dash ? { dash: line.dash } : {}),
         points: { show: false },

@@ -74,14 +74,22 @@ def summed(counts: Sequence[dict[JobState, Count]]) -> dict[JobState, Count]:
 
 def told(before: dict[JobState, Count], now: dict[JobState, Count]) -> str:
     """What ended since `before`, and what waits, as a line for people."""
+    # Of a count that was not exact before, nobody knows what has been added since.
+    since = [state for state in _ENDED if before[state].exact]
     ended = {
         # Retention may have removed some that were there before.
         state: Count(max(0, now[state].value - before[state].value), exact=now[state].exact)
-        for state in _ENDED
+        for state in since
     }
+    ever = _listed({state: now[state] for state in _ENDED if state not in since})
     waiting = {state: now[state] for state in _WAITING}
-    done = _listed(ended) or "nothing has ended yet"
-    hint = " (`rowlock dead list` says why)" if ended[JobState.DEAD].value else ""
+    parts = [_listed(ended), f"{ever} in all" if ever else ""]
+    done = ", ".join(filter(None, parts)) or "nothing has ended yet"
+    hint = (
+        " (`rowlock dead list` says why)"
+        if now[JobState.DEAD].value > before[JobState.DEAD].value
+        else ""
+    )
     rest = _listed(waiting)
     return f"{done}{hint}; {f'waiting: {rest}' if rest else 'nothing waits'}"
 

@@ -366,8 +366,8 @@ def short_age(seconds: float) -> str:
 
 
 def number(value: int, *, exact: bool = True) -> str:
-    """A count; an estimate is marked."""
-    return f"{value:,}" if exact else f"~{value:,}"
+    """A count; one that is not exact is a lower bound: 10,000+."""
+    return f"{value:,}" if exact else f"{value:,}+"
 
 
 def plural(count: int, noun: str) -> str:

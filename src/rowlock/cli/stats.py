@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 def stats(target: Target, *, queues: tuple[str, ...], as_json: bool) -> None:
     """Count the jobs of queues by state; of all queues, if none is named.
 
-    Named queues are listed also when they are empty. Counts beyond 10,000 are estimates and
-    marked with ~.
+    Named queues are listed also when they are empty. Counting stops at 10,000:
+    "10,000+" means that there are more. Succeeded jobs are counted among the newest 10,000 that
+    have ended.
     """
     with target.open_app() as app:
         found = app.stats(list(queues) or None)
@@ -33,7 +34,7 @@ def stats(target: Target, *, queues: tuple[str, ...], as_json: bool) -> None:
 
 
 def document(queue: QueueStats) -> dict[str, Any]:
-    """A queue as JSON; `exact` is false where a count is an estimate."""
+    """A queue as JSON; `exact` is false where there are at least `value`."""
     return {
         "queue": queue.queue,
         "is_paused": queue.is_paused,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from rowlock.app import App
     from rowlock.job import Job, QueueStats, WorkerInfo
+    from rowlock.store.ops.history import Flow
 
 # A screen has no room for more.
 QUEUES_MAX: Final = 10
@@ -34,14 +34,14 @@ INTERVAL_SECONDS_MAX: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What is seen at one moment; `succeeded_per_second` None: not known (yet)."""
+    """What is seen at one moment."""
 
     at: datetime
     database: str
     queues: Sequence[QueueStats]
     workers: Sequence[WorkerInfo]
     running: Sequence[Job]
-    succeeded_per_second: float | None
+    flow: Flow
 
 
 @click.command()
@@ -60,7 +60,8 @@ def top(target: Target, *, once: bool, interval: float, as_json: bool) -> None:
     """Watch queues, workers and the jobs that run longest until interrupted.
 
     On a terminal the frame is refreshed; in a pipe frames follow each other. Of more than ten
-    queues, those with most to do are shown; the sums are of all.
+    queues, those with most to do are shown; the sums are of all. "in/s" and "out/s" are the jobs
+    enqueued and ended per second, over the last half minute.
     """
     if interval > INTERVAL_SECONDS_MAX:
         raise click.BadParameter("must be a day or less", param_hint="--interval")
@@ -83,37 +84,22 @@ def top(target: Target, *, once: bool, interval: float, as_json: bool) -> None:
 
 
 def _frames(app: App, *, once: bool, interval: float, over: threading.Event) -> Iterator[Frame]:
-    before: tuple[float, int] | None = None
+    from rowlock.store.ops.history import read_flow
+
     while True:
-        queues, moment = app.stats(), time.monotonic()
-        done = _succeeded(queues)
-        rate = None
-        if before is not None and done is not None:
-            rate = max(0, done - before[1]) / (moment - before[0])
-        yield _frame(app, queues, rate)
-        if once:
-            return
-        before = None if done is None else (moment, done)
-        if over.wait(interval):
+        yield _frame(app, app.stats(), app.store.run(read_flow()))
+        if once or over.wait(interval):
             return
 
 
-def _frame(app: App, queues: Sequence[QueueStats], rate: float | None) -> Frame:
+def _frame(app: App, queues: Sequence[QueueStats], flow: Flow) -> Frame:
     from rowlock.cli.workers import now
 
     at = now()
     running = app.list(state="running", limit=LOOKED_AT_MAX).jobs
     longest = sorted(running, key=lambda job: job.started_at or at)[:RUNNING_MAX]
     name = repr(app).removeprefix("<App ").removesuffix(">")
-    return Frame(at, name, queues, app.workers(), longest, rate)
-
-
-def _succeeded(queues: Sequence[QueueStats]) -> int | None:
-    """How many jobs have succeeded; None where that is an estimate, which jumps."""
-    from rowlock.job import JobState
-
-    counts = [queue.counts[JobState.SUCCEEDED] for queue in queues]
-    return sum(count.value for count in counts) if all(count.exact for count in counts) else None
+    return Frame(at, name, queues, app.workers(), longest, flow)
 
 
 def _show(frames: Iterator[Frame], *, is_live: bool, as_json: bool) -> None:
@@ -149,12 +135,16 @@ def _show_live(frames: Iterator[Frame]) -> None:
 
 def header(frame: Frame) -> str:
     """One line on the whole: where, when, how fast."""
-    rate = frame.succeeded_per_second
-    speed = "-" if rate is None else f"{rate:,.0f}"
     return (
         f"{show.escaped(frame.database)}  {frame.at:%H:%M:%S}Z  "
-        f"{show.plural(len(frame.workers), 'worker')}  {speed} succeeded/s"
+        f"{show.plural(len(frame.workers), 'worker')}  "
+        f"{_rate(frame.flow.enqueued)} in/s  {_rate(frame.flow.finished)} out/s"
     )
+
+
+def _rate(per_second: float) -> str:
+    """Two digits of a slow one, so that a job a minute is not shown as none."""
+    return f"{per_second:,.0f}" if per_second >= 10 or not per_second else f"{per_second:.2g}"
 
 
 def tables(frame: Frame) -> tuple[show.Table, ...]:
@@ -179,7 +169,9 @@ def document(frame: Frame) -> dict[str, object]:
     return {
         "at": frame.at,
         "database": frame.database,
-        "succeeded_per_second": frame.succeeded_per_second,
+        "enqueued_per_second": frame.flow.enqueued,
+        "finished_per_second": frame.flow.finished,
+        "succeeded_per_second": frame.flow.succeeded,
         "queues": [stats.document(queue) for queue in frame.queues],
         "workers": [workers.document(worker) for worker in frame.workers],
         "running": [show.job_document(job) for job in frame.running],

@@ -104,7 +104,7 @@ def of_queues(queues: Sequence[QueueStats], *, workers: int) -> list[Metric]:
     """What is in the database."""
     jobs = GaugeMetricFamily(
         "rowlock_queue_jobs",
-        "Jobs by state; estimated beyond 10,000.",
+        "Jobs by state; beyond 10,000 as they were a minute ago.",
         labels=["queue", "state"],
     )
     oldest = GaugeMetricFamily(
@@ -113,8 +113,8 @@ def of_queues(queues: Sequence[QueueStats], *, workers: int) -> list[Metric]:
         labels=["queue"],
     )
     for name, counts, age in _bounded(queues):
-        for state in JobState:
-            jobs.add_metric([name, state.value], counts[state])
+        for state, number in counts.items():
+            jobs.add_metric([name, state.value], number)
         oldest.add_metric([name], age)
     live = GaugeMetricFamily("rowlock_workers", "Worker processes that were heard of lately.")
     live.add_metric([], workers)
@@ -129,7 +129,7 @@ def _bounded(queues: Sequence[QueueStats]) -> list[_Queue]:
     plain: list[_Queue] = [
         (
             each.queue,
-            {state: each.counts[state].value for state in JobState},
+            {state: count.value for state, count in each.counts.items()},
             each.oldest_ready_seconds or 0.0,
         )
         for each in queues
@@ -139,7 +139,9 @@ def _bounded(queues: Sequence[QueueStats]) -> list[_Queue]:
         return plain
     plain.sort(key=lambda each: -sum(each[1].values()))
     kept, rest = plain[: most - 1], plain[most - 1 :]
-    counts = {state: sum(each[1][state] for each in rest) for state in JobState}
+    # The others as one are known only where each of them is.
+    known = [state for state in JobState if all(state in each[1] for each in rest)]
+    counts = {state: sum(each[1][state] for each in rest) for state in known}
     return [*kept, (OTHER, counts, max(each[2] for each in rest))]
 
 

@@ -1,29 +1,44 @@
-"""What is in the database, as metrics: asked for once in a while, for all who ask."""
+"""What is in the database, as metrics: asked for once in a while, for all who ask.
+
+1. Every number is exact. Small counts come from a look that is repeated every ten seconds; where
+   that look stops at its bound, the number comes from a count of all rows.
+2. That count runs in the background, at most once a minute. Only a scrape that finds no count, or
+   an old one, waits for it.
+3. A number that is not known, because the count failed, is left out: a gap is better than a guess.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from prometheus_client.metrics_core import Metric
 
 from rowlock import config
 from rowlock.clock import to_us
+from rowlock.errors import RowlockError
+from rowlock.job import Count, JobState, QueueStats
 from rowlock.observe.metrics import of_queues
 from rowlock.store import Store
 from rowlock.store.ops.health import server
 from rowlock.store.ops.look import workers
-from rowlock.store.ops.stats import stats
+from rowlock.store.ops.stats import Exact, exact_counts, is_exact, stats
+
+logger: logging.Logger = logging.getLogger("rowlock.server")
 
 
 class Gauges:
-    """What is in the database, as it was seconds ago at most."""
+    """What is in the database, as it was seconds ago; large counts as they were a minute ago."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: list[Metric] = []
         self._until = 0.0
         self._look: asyncio.Task[list[Metric]] | None = None
+        self._counts = _Counts(store)
 
     async def read(self) -> list[Metric]:
         """One look at a time, however many ask."""
@@ -37,6 +52,8 @@ class Gauges:
 
     async def _ask(self) -> list[Metric]:
         queues = await self._store.arun(stats())
+        if not is_exact(queues, JobState):
+            queues = exactly(queues, await self._counts.read())
         found = await self._store.arun(workers())
         now = (await self._store.arun(server())).now
         silent = now - int(config.WORKER_SILENT_SECONDS) * config.SECOND_US
@@ -47,3 +64,77 @@ class Gauges:
         self._known = of_queues(queues, workers=live)
         self._until = time.monotonic() + config.METRICS_KNOWN_SECONDS
         return self._known
+
+
+class _Counts:
+    """The last count of all rows."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: Exact | None = None
+        self._at = 0.0
+        self._next_at = 0.0
+        self._counting: asyncio.Task[None] | None = None
+
+    async def read(self) -> Exact | None:
+        """The last count; None if there is none that is not too old."""
+        now = time.monotonic()
+        if now >= self._next_at:
+            self._begin()
+        if self._is_old(now) and self._counting is not None and not self._counting.done():
+            await asyncio.shield(self._counting)
+        return None if self._is_old(time.monotonic()) else self._known
+
+    def _is_old(self, now: float) -> bool:
+        return self._known is None or now - self._at > config.METRICS_COUNT_OLD_SECONDS
+
+    def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
+        counting = self._counting
+        if counting is None or counting.done() or counting.get_loop() is not loop:
+            self._counting = loop.create_task(self._count())
+
+    async def _count(self) -> None:
+        begun = time.monotonic()
+        try:
+            self._known = await self._store.arun(exact_counts())
+            self._at = begun
+        except RowlockError as error:
+            logger.warning(
+                "the metrics leave out counts beyond %s jobs: counting them failed: %s",
+                f"{config.COUNT_EXACT_MAX:,}",
+                error,
+            )
+        finally:
+            took = time.monotonic() - begun
+            pause = max(config.METRICS_COUNT_SECONDS, took / config.METRICS_COUNT_SHARE)
+            self._next_at = time.monotonic() + pause
+
+
+_NOTHING: Final = dict.fromkeys(JobState, Count(0, exact=False))
+
+
+def exactly(queues: Sequence[QueueStats], counts: Exact | None) -> list[QueueStats]:
+    """The same queues with exact counts; without those that nobody knows."""
+    names = {each.queue for each in queues}
+    # A queue whose jobs have all succeeded long ago has no other trace.
+    unseen = sorted({queue for queue, _ in counts or {}} - names)
+    queues = [*queues, *(QueueStats(name, _NOTHING, None, False) for name in unseen)]
+    return [
+        QueueStats(
+            queue=each.queue,
+            counts=_exact_counts_of(each.queue, each.counts, counts),
+            oldest_ready_seconds=each.oldest_ready_seconds,
+            is_paused=each.is_paused,
+        )
+        for each in queues
+    ]
+
+
+def _exact_counts_of(
+    queue: str, seen: Mapping[JobState, Count], counts: Exact | None
+) -> dict[JobState, Count]:
+    exact = {state: count for state, count in seen.items() if count.exact}
+    if counts is None:
+        return exact
+    return {state: exact.get(state) or Count(counts.get((queue, state), 0)) for state in seen}

@@ -28,7 +28,7 @@ JsonObject = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """A number of jobs; where it is not `exact` it is an estimate."""
+    """A number of jobs; where it is not `exact` there are at least this many."""
 
     value: int
     exact: bool

@@ -18,9 +18,9 @@ import msgspec
 
 from rowlock import config
 from rowlock.clock import from_us
-from rowlock.ids import new_id
+from rowlock.ids import id_at, new_id
 from rowlock.job import JobState, QueueStats
-from rowlock.store.ops.stats import all_stats
+from rowlock.store.ops.stats import Exact, all_stats, count_live, is_exact
 from rowlock.store.steps import (
     Batch,
     Begin,
@@ -33,7 +33,7 @@ from rowlock.store.steps import (
     reading,
     writing,
 )
-from rowlock.tally import OTHER, Name, Spread, Sums, Tally, bounded, merged
+from rowlock.tally import OTHER, Name, RunEnd, Spread, Sums, Tally, bounded, merged
 
 _COLUMNS: Final = ("part", "at", "queue", "kind", "sums")
 _DEPTH_COLUMNS: Final = ("queue", "ready", "scheduled", "running", "retrying", "oldest_us")
@@ -41,6 +41,8 @@ _SAMPLED: Final = (JobState.READY, JobState.SCHEDULED, JobState.RUNNING, JobStat
 _WRITE_US: Final = int(config.HISTORY_WRITE_SECONDS) * config.SECOND_US
 _KEPT: Final = {"kept": int(config.HISTORY_KEEP_SECONDS) * config.SECOND_US}
 _MINUTE_US: Final = 60 * config.SECOND_US
+# The name under which all queues together are sampled; no queue has it.
+_ALL: Final = ""
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
@@ -131,26 +133,35 @@ def sample_depth() -> Op[bool]:
         now, is_there = (yield Statement("depth_last"))[0]
         if is_there:
             return False
-        rows = _sampled((yield from all_stats()))
+        queues = yield from all_stats()
+        # A backlog beyond the bound of those counts must not be drawn as a plateau.
+        exact = {} if is_exact(queues, _SAMPLED) else (yield from count_live())
+        rows = _sampled(queues, exact)
         # A look is read-only: what it saw is written after it.
         yield Commit()
-        if rows:
-            yield Begin()
-            at = now // _MINUTE_US * _MINUTE_US
-            yield Batch("depth_write", _DEPTH_COLUMNS, rows, {"at": at})
-        return bool(rows)
+        yield Begin()
+        at = now // _MINUTE_US * _MINUTE_US
+        yield Batch("depth_write", _DEPTH_COLUMNS, rows, {"at": at})
+        return True
 
     return writing("sample_depth", steps, repeat=steps)
 
 
-def _sampled(queues: list[QueueStats]) -> list[Row]:
-    depths = {each.queue: _depth_of(each) for each in queues}
+def _sampled(queues: list[QueueStats], exact: Exact) -> list[Row]:
+    """A row for all queues together, under no name, and one for each queue that is not empty.
+
+    The first says that there was a sample: a queue without a row was empty then. A minute without
+    any row is one in which nobody looked.
+    """
+    depths = {each.queue: _depth_of(each, exact) for each in queues}
+    total = _joined(list(depths.values())) if depths else _EMPTY
     waiting = {name: depth for name, depth in depths.items() if any(depth.counts)}
     if len(waiting) >= config.TALLY_NAMES_MAX:
         by_size = sorted(waiting, key=lambda name: sum(waiting[name].counts))
         others = [waiting.pop(name) for name in by_size[: -config.TALLY_NAMES_MAX + 1]]
         waiting[OTHER] = _joined(others)
-    return [(name, *depth.counts, depth.oldest_us) for name, depth in sorted(waiting.items())]
+    rows = [(_ALL, total), *sorted(waiting.items())]
+    return [(name, *depth.counts, depth.oldest_us) for name, depth in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +172,14 @@ class Depth:
     oldest_us: int | None
 
 
-def _depth_of(stats: QueueStats) -> Depth:
-    ready, scheduled, running, retrying = (stats.counts[state].value for state in _SAMPLED)
+_EMPTY: Final = Depth((0, 0, 0, 0), None)
+
+
+def _depth_of(stats: QueueStats, exact: Exact) -> Depth:
+    ready, scheduled, running, retrying = (
+        exact.get((stats.queue, state), 0) if exact else stats.counts[state].value
+        for state in _SAMPLED
+    )
     oldest = stats.oldest_ready_seconds
     age = None if oldest is None else round(oldest * config.SECOND_US)
     return Depth((ready, scheduled, running, retrying), age)
@@ -241,7 +258,9 @@ def read_history(asked: HistoryQuery) -> Op[History]:
             "limit": config.HISTORY_ROWS_MAX,
         }
         rows = yield Statement("history_read", {**values, "kind": asked.kind})
-        depths = yield Statement("depth_read", values)
+        # A sample stands for its whole minute, which may have begun before.
+        since = window.since - _MINUTE_US + 1
+        depths = yield Statement("depth_read", {**values, "since": since})
         series = _series(rows, asked, window)
         most = config.HISTORY_SERIES_MAX
         is_cut = max(len(rows), len(depths)) >= config.HISTORY_ROWS_MAX or len(series) > most
@@ -258,6 +277,52 @@ def read_history(asked: HistoryQuery) -> Op[History]:
 
 
 @dataclass(frozen=True, slots=True)
+class Flow:
+    """How many jobs come and go in a second, over the last half minute that is complete."""
+
+    enqueued: float
+    finished: float
+    succeeded: float
+
+
+def read_flow() -> Op[Flow]:
+    """The rates at which jobs are enqueued, by their ids, and end, by the history.
+
+    Jobs with ids that are no UUIDv7 are not seen, nor are runs that are settled by `store.succeed`
+    and the like, which write no history.
+    """
+
+    def steps() -> Steps[Flow]:
+        now: int = (yield Statement("clock"))[0][0]
+        # Workers write the slot that has just passed, within some seconds.
+        until = (now - _WRITE_US) // _WRITE_US * _WRITE_US
+        since = until - _FLOW_US
+        cap = config.LIST_SCAN_ROWS_MAX
+        low, high = (id_at(at // 1_000) for at in (since, until))
+        count, first = (yield Statement("count_new", {"low": low, "high": high, "cap": cap}))[0]
+        if count >= cap:
+            since_ids = int(first.replace("-", "")[:12], 16) * 1_000
+            enqueued = count / max(until - since_ids, 1_000)
+        else:
+            enqueued = count / _FLOW_US
+        values = {"since": since, "until": until, "queue": None, "kind": None}
+        rows = yield Statement("history_read", {**values, "limit": config.HISTORY_ROWS_MAX})
+        total = Sums()
+        for *_, text in rows:
+            total.merge(_decoded(text))
+        second = config.SECOND_US
+        finished = sum(total.of(end) for end in _FINAL) * second / _FLOW_US
+        succeeded = total.of(RunEnd.SUCCEEDED) * second / _FLOW_US
+        return Flow(enqueued * second, finished, succeeded)
+
+    return reading("read_flow", steps)
+
+
+_FLOW_US: Final = 3 * _WRITE_US
+_FINAL: Final = (RunEnd.SUCCEEDED, RunEnd.DEAD, RunEnd.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
 class _Window:
     since: int
     until: int
@@ -265,6 +330,12 @@ class _Window:
 
     def place(self, at: int) -> int:
         return (at - self.since) // self.step
+
+    def places(self, at: int, length: int) -> range:
+        """The steps that begin within a stretch of time, or the one that it begins in."""
+        first = max(0, self.place(at))
+        last = max(first, self.place(min(at + length, self.until) - 1))
+        return range(first, last + 1)
 
 
 def _window(asked: HistoryQuery, now: int) -> _Window:
@@ -305,17 +376,27 @@ def _series(rows: Rows, asked: HistoryQuery, window: _Window) -> list[Series]:
 
 
 def _depths(rows: Rows, asked: HistoryQuery, window: _Window) -> dict[str, dict[int, Depth]]:
-    """By queue, or under an empty name all together; the highest of each step."""
-    seen: dict[str, dict[int, list[Depth]]] = {}
+    """By queue, or under an empty name all together; the highest of each step.
+
+    A step without a sample is left out, so that a line over it has a gap. A sample stands for its
+    whole minute, which may be several steps.
+    """
+    samples: dict[int, dict[str, Depth]] = {}
     for at, queue, *counts, oldest in rows:
         ready, scheduled, running, retrying = counts
-        depth = Depth((ready, scheduled, running, retrying), oldest)
-        name = queue if asked.by_queue else ""
-        seen.setdefault(name, {}).setdefault(at, []).append(depth)
+        samples.setdefault(at, {})[queue] = Depth((ready, scheduled, running, retrying), oldest)
+    if len(rows) >= config.HISTORY_ROWS_MAX:
+        # Of the oldest minute some rows may be missing.
+        samples.pop(min(samples))
+    names = {queue for sample in samples.values() for queue in sample}
+    wanted = names - {_ALL} if asked.by_queue else {asked.queue or _ALL}
     depths: dict[str, dict[int, Depth]] = {}
-    for name, samples in sorted(seen.items()):
+    for name in sorted(wanted):
         steps: dict[int, list[Depth]] = {}
-        for at, together in samples.items():
-            steps.setdefault(window.place(at), []).append(_joined(together))
-        depths[name] = {place: _highest(each) for place, each in steps.items()}
+        for at, sample in samples.items():
+            for place in window.places(at, _MINUTE_US):
+                steps.setdefault(place, []).append(sample.get(name, _EMPTY))
+        if steps:
+            shown = name if asked.by_queue else _ALL
+            depths[shown] = {place: _highest(each) for place, each in steps.items()}
     return depths

@@ -1,7 +1,9 @@
-"""Stats: counts per queue and state. Exact to a bound; beyond it estimated, and marked so.
+"""Stats: counts per queue and state. Exact to a bound; beyond it "at least", and marked so.
 
-Ready and waiting jobs are counted lane by lane on the index alone. A lane longer than the bound
-shares, with the others that are, what the whole table holds beyond what was counted.
+Ready and waiting jobs are counted lane by lane on the index alone, up to the bound in each lane.
+Succeeded jobs have no index by queue: they are counted among the newest finished rows. What was not
+counted is never guessed: a share of a sample was wrong by a factor of eight where queues finish
+jobs at different times, and the planner's number of rows is wrong until ANALYZE.
 
 All statements of a look see one moment, and one time: a job that is claimed, settled or due in
 between is counted once.
@@ -10,11 +12,15 @@ between is counted once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from rowlock import config
 from rowlock.job import TERMINAL_STATES, Count, JobState, QueueStats
 from rowlock.store import options
 from rowlock.store.steps import Batch, Begin, Op, Rows, Statement, Steps, reading
+
+_WAITING: Final = frozenset({JobState.READY, JobState.SCHEDULED, JobState.RETRYING})
 
 
 def stats(queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
@@ -26,8 +32,8 @@ def stats(queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
 def tenant_stats(tenant: str, queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
     """As `stats`, of one tenant's jobs: counted among a bounded number of rows of each table.
 
-    What has ended is looked for among the newest; where there are more, the counts are of those,
-    and marked.
+    What has ended is looked for among the newest. Where there are more rows, the counts are of
+    those that were read, and marked.
     """
     asked = options.names(queues, option="queues")
     scan = {"scan": config.LIST_SCAN_ROWS_MAX}
@@ -36,26 +42,74 @@ def tenant_stats(tenant: str, queues: Sequence[str] | None = None) -> Op[list[Qu
         yield Begin(is_look=True)
         now: int = (yield Statement("clock"))[0][0]
         rows = yield Statement("count_tenant", {**scan, "tenant": tenant, "now": now})
-        is_cut = bool((yield Statement("finished_beyond", scan))[0][0])
+        is_beyond = bool((yield Statement("finished_beyond", scan))[0][0])
+        cut = _cut_states(rows) | (TERMINAL_STATES if is_beyond else frozenset())
         paused = {row[0] for row in (yield Statement("paused_queues"))}
         names = sorted({row[0] for row in rows}) if asked is None else sorted(asked)
         return [
-            _tenant_queue(name, rows, now=now, is_paused=name in paused, is_cut=is_cut)
-            for name in names
+            _tenant_queue(name, rows, now=now, is_paused=name in paused, cut=cut) for name in names
         ]
 
     return reading("tenant_stats", steps)
 
 
-def _tenant_queue(name: str, rows: Rows, *, now: int, is_paused: bool, is_cut: bool) -> QueueStats:
+def _cut_states(rows: Rows) -> frozenset[JobState]:
+    """The states of which only a part was read: a tenant may have more jobs than the bound."""
+    cut: set[JobState] = set()
+    for together in (_WAITING, {JobState.RUNNING}):
+        if sum(row[2] for row in rows if row[1] in together) >= config.LIST_SCAN_ROWS_MAX:
+            cut |= together
+    return frozenset(cut)
+
+
+def _tenant_queue(
+    name: str, rows: Rows, *, now: int, is_paused: bool, cut: frozenset[JobState]
+) -> QueueStats:
     found = {state: (number, oldest) for queue, state, number, oldest in rows if queue == name}
     counts = {
-        state: Count(found.get(state, (0, 0))[0], exact=not (is_cut and state in TERMINAL_STATES))
-        for state in JobState
+        state: Count(found.get(state, (0, 0))[0], exact=state not in cut) for state in JobState
     }
     ready = found.get(JobState.READY)
     oldest = None if ready is None else (now - ready[1]) / config.SECOND_US
     return QueueStats(name, counts, oldest, is_paused)
+
+
+Exact = dict[tuple[str, JobState], int]
+"""The number of jobs of each queue and state; what is not in it has none."""
+
+
+def exact_counts() -> Op[Exact]:
+    """The number of jobs of every queue and state. Reads both tables to their ends.
+
+    For a look in the background, once in a while: on millions of rows it takes seconds.
+    """
+
+    def steps() -> Steps[Exact]:
+        yield Begin(is_look=True)
+        live = yield from count_live()
+        rows = yield Statement("count_finished")
+        return live | {(queue, JobState(state)): number for queue, state, number in rows}
+
+    return reading("exact_counts", steps)
+
+
+def count_live() -> Steps[Exact]:
+    """The number of live jobs of every queue, within another verb."""
+    now: int = (yield Statement("clock"))[0][0]
+    counts: Exact = {}
+    for queue, ready, later, back, running in (yield Statement("count_live", {"now": now})):
+        # PostgreSQL sums to decimals.
+        counts[queue, JobState.READY] = int(ready)
+        counts[queue, JobState.SCHEDULED] = int(later) - int(back)
+        counts[queue, JobState.RETRYING] = int(back)
+        counts[queue, JobState.RUNNING] = int(running)
+    return counts
+
+
+def is_exact(queues: Iterable[QueueStats], states: Iterable[JobState]) -> bool:
+    """Whether the counts of these states are exact in all of the queues."""
+    wanted = list(states)
+    return all(queue.counts[state].exact for queue in queues for state in wanted)
 
 
 def all_stats() -> Steps[list[QueueStats]]:
@@ -70,7 +124,7 @@ def _seen_at_once(asked: list[str] | None) -> Steps[list[QueueStats]]:
 
 def _stats(asked: list[str] | None) -> Steps[list[QueueStats]]:
     now: int = (yield Statement("clock"))[0][0]
-    succeeded = yield Statement("count_succeeded", {"scan": config.COUNT_EXACT_MAX})
+    succeeded = yield Statement("count_succeeded", {"scan": config.COUNT_EXACT_MAX + 1})
     names = asked
     if names is None:
         found = yield Statement("queue_names")
@@ -78,14 +132,12 @@ def _stats(asked: list[str] | None) -> Steps[list[QueueStats]]:
     if not names:
         return []
     lanes, counted = yield from _lanes(names, now)
-    if any(map(_is_cut, counted)):
-        counted = yield from _estimated(counted, names, now)
     asked_rows = [(name,) for name in names]
     queues = yield Batch("count_queues", ("queue",), asked_rows, _bounds(now))
     heads = _oldest(lanes, now)
-    estimates = _succeeded(succeeded)
+    done = _succeeded(succeeded)
     return [
-        _queue_stats(row, [lane for lane in counted if lane[0] == row[0]], estimates, heads)
+        _queue_stats(row, [lane for lane in counted if lane[0] == row[0]], done, heads)
         for row in sorted(queues)
     ]
 
@@ -104,26 +156,6 @@ def _lanes(names: list[str], now: int) -> Steps[tuple[Rows, Rows]]:
     return lanes, [row[:3] for row in counted]
 
 
-def _is_cut(lane: tuple[str, int, int]) -> bool:
-    return max(lane[1:]) > config.COUNT_EXACT_MAX
-
-
-def _estimated(counted: Rows, names: list[str], now: int) -> Steps[Rows]:
-    """The same counts, those that were cut short raised to their share of the whole table."""
-    every = yield Statement("queue_names")
-    others = [row[0] for row in every if row[0] not in names]
-    beside = (yield from _lanes(others, now))[1] if others else []
-    total: int = (yield Statement("live_rows"))[0][0]
-    numbers = [number for row in [*counted, *beside] for number in row[1:]]
-    cut = sum(number > config.COUNT_EXACT_MAX for number in numbers)
-    more = max(0, total - sum(numbers)) // cut
-
-    def raised(number: int) -> int:
-        return number + more if number > config.COUNT_EXACT_MAX else number
-
-    return [(queue, raised(due), raised(later)) for queue, due, later in counted]
-
-
 def _oldest(lanes: Rows, now: int) -> dict[str, float]:
     ages: dict[str, float] = {}
     for queue, _, _, run_at in lanes:
@@ -133,21 +165,27 @@ def _oldest(lanes: Rows, now: int) -> dict[str, float]:
     return ages
 
 
-def _succeeded(rows: Rows) -> dict[str, Count]:
-    """Exact where all rows were read; else the share of each queue among the newest."""
-    estimates: dict[str, Count] = {}
-    for queue, share, read, total in rows:
-        if read < config.COUNT_EXACT_MAX:
-            estimates[queue] = Count(share)
-        else:
-            estimates[queue] = Count(round(share * max(total, read) / read), exact=False)
-    return estimates
+@dataclass(frozen=True, slots=True)
+class _Succeeded:
+    """Succeeded jobs by queue, among the rows that were read; `exact` if those are all."""
+
+    found: dict[str, int]
+    exact: bool
+
+    def of(self, queue: str) -> Count:
+        number = self.found.get(queue, 0)
+        return Count(min(number, config.COUNT_EXACT_MAX), exact=self.exact)
+
+
+def _succeeded(rows: Rows) -> _Succeeded:
+    found = {queue: number for queue, number, _ in rows}
+    return _Succeeded(found, exact=all(read <= config.COUNT_EXACT_MAX for _, _, read in rows))
 
 
 def _queue_stats(
     row: tuple[object, ...],
     lanes: Rows,
-    succeeded: dict[str, Count],
+    succeeded: _Succeeded,
     oldest: dict[str, float],
 ) -> QueueStats:
     queue, retrying, running, dead, cancelled, is_paused = row
@@ -155,11 +193,11 @@ def _queue_stats(
     waiting = _summed(lane[2] for lane in lanes)
     back = _capped(retrying)
     counts = {
-        JobState.SCHEDULED: Count(max(0, waiting.value - back.value), waiting.exact and back.exact),
+        JobState.SCHEDULED: _less(waiting, back),
         JobState.READY: _summed(lane[1] for lane in lanes),
         JobState.RUNNING: _capped(running),
         JobState.RETRYING: back,
-        JobState.SUCCEEDED: succeeded.get(name, Count(0)),
+        JobState.SUCCEEDED: succeeded.of(name),
         JobState.DEAD: _capped(dead),
         JobState.CANCELLED: _capped(cancelled),
     }
@@ -172,5 +210,12 @@ def _capped(number: object) -> Count:
 
 
 def _summed(numbers: Iterable[int]) -> Count:
-    listed = list(numbers)
-    return Count(sum(listed), exact=all(number <= config.COUNT_EXACT_MAX for number in listed))
+    counts = [_capped(number) for number in numbers]
+    return Count(sum(count.value for count in counts), all(count.exact for count in counts))
+
+
+def _less(waiting: Count, back: Count) -> Count:
+    """What waits without those that wait for another attempt; nobody knows how many of these."""
+    if not back.exact:
+        return Count(0, exact=False)
+    return Count(max(0, waiting.value - back.value), waiting.exact)

@@ -1,5 +1,5 @@
--- Succeeded jobs a queue among the newest rows, how many rows that were, and how many there are
--- by the planner's estimate. Walks finished_pkey from its end, up to a bound.
+-- Succeeded jobs by queue among the newest rows, and how many rows were read.
+-- Walks finished_pkey from its end, up to a bound.
 WITH newest AS MATERIALIZED (
     SELECT finished.queue, finished.state
     FROM rowlock.finished AS finished
@@ -7,7 +7,6 @@ WITH newest AS MATERIALIZED (
     LIMIT :scan
 )
 SELECT newest.queue, count(*) FILTER (WHERE newest.state = 'succeeded'),
-    (SELECT count(*) FROM newest),
-    (SELECT reltuples::bigint FROM pg_class WHERE oid = 'rowlock.finished'::regclass)
+    (SELECT count(*) FROM newest)
 FROM newest
 GROUP BY newest.queue

@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from rowlock import lifecycle
 from rowlock.ids import new_id
-from rowlock.job import Job, Lease
-from rowlock.lifecycle import Held, Succeeded
+from rowlock.job import Job, JobError, Lease
+from rowlock.lifecycle import Held, Lost, Outcome, Succeeded
 from rowlock.store import NewJob, Settlement, text
 from rowlock.store.blocks import Conclusion
 from rowlock.store.ops import enqueue, manage, recover, settle
@@ -330,6 +331,36 @@ def success_dropped_with_last_words() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def handler_before_its_mark() -> Iterator[None]:
+    """A handler that may run once is called before it is written that it has begun."""
+
+    async def begin(_: Run) -> bool:
+        return True
+
+    with mock.patch.object(Run, "begin", begin):
+        yield
+
+
+@contextmanager
+def loss_without_a_trace() -> Iterator[None]:
+    """A lease that was lost is not written into the job's errors."""
+    error_of = lifecycle._error_of
+
+    def forgetful(held: Held, outcome: Outcome, now: int) -> JobError | None:
+        return None if isinstance(outcome, Lost) else error_of(held, outcome, now)
+
+    with mock.patch.object(lifecycle, "_error_of", forgetful):
+        yield
+
+
+def claim_is_the_beginning() -> AbstractContextManager[None]:
+    """What a worker claims counts as begun, also if it never was."""
+    changes = dict.fromkeys(("claim", "claim_mixed"), ("begun = :begun", "begun = 1"))
+    first = dict.fromkeys(("claim", "claim_mixed"), ("begun = :begun::boolean", "begun = true"))
+    return _with_sql(changes, first)
+
+
 # Those that a simulation on SQLite can find.
 SIMULATED: dict[str, Mutant] = {
     "settle without token": settle_without_token,
@@ -344,6 +375,9 @@ SIMULATED: dict[str, Mutant] = {
     "ended ids forgotten": ended_ids_forgotten,
     "lost is started": lost_is_started,
     "success dropped with last words": success_dropped_with_last_words,
+    "handler before its mark": handler_before_its_mark,
+    "loss without a trace": loss_without_a_trace,
+    "claim is the beginning": claim_is_the_beginning,
 }
 MUTANTS: dict[str, Mutant] = {
     **SIMULATED,

@@ -354,7 +354,8 @@ class Tasks:
                 moving a file does not orphan stored jobs.
             queue: Where its jobs wait.
             priority: -100 to 100, higher first.
-            max_attempts: How often it is tried before it is dead, the first run included.
+            max_attempts: How many runs may begin before it is dead, the first included. 1 means at
+                most once: a run that is cut short after it began is dead as `Interrupted`.
             retry: How long to wait after a failure: a name, one of `rowlock.retry`, or a callable
                 of (attempt, error).
             timeout: A run that takes longer has failed; a drain can stop coroutines only. None: no

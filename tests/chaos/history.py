@@ -64,7 +64,7 @@ class History:
         self.say(Word.END, job, token, how)
 
     def give_back(self, job: str = "a", token: int = 1, **rest: Any) -> None:
-        held = {"was_token": token, "was_attempt": token, "lease": self.now}
+        held = {"was_token": token, "was_attempt": token, "lease": self.now, "is_noted": True}
         self.note(What.RETURNED, job, token, **{**held, **rest})
 
     def finish(self, job: str = "a", token: int = 1, state: str = "succeeded", **rest: Any) -> None:

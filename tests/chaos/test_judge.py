@@ -66,6 +66,71 @@ def its_key_is_another_s(history: History) -> None:
 
 
 @good
+def interrupted_with_a_trace(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start()
+    history.give_back(attempt=0)
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@good
+def given_back_before_it_began(history: History) -> None:
+    history.make()
+    history.claim()
+    history.give_back(attempt=0, is_noted=False)
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@good
+def marked_and_lost_before_its_first_line(history: History) -> None:
+    history.make()
+    history.claim()
+    history.give_back(is_begun=True)
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@good
+def once_and_interrupted(history: History) -> None:
+    history.make(kind="once")
+    history.claim(kind="once")
+    history.start(told="once -")
+    history.finish(state="dead", kind="once")
+
+
+@breaks(21)
+def run_and_given_back_without_a_trace(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start()
+    history.give_back(attempt=0, is_noted=False)
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@breaks(21)
+def counted_though_it_never_began(history: History) -> None:
+    history.make()
+    history.claim()
+    history.give_back()
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@breaks(22)
+def once_and_again(history: History) -> None:
+    history.make(kind="once")
+    history.claim(kind="once")
+    history.start(told="once -")
+    history.give_back(kind="once", attempt=0)
+    history.run(token=2, kind="once")
+    history.finish(token=2, kind="once")
+
+
+@good
 def killed_and_run_again(history: History) -> None:
     history.make()
     history.claim()

@@ -17,10 +17,10 @@ The numbers are those of the invariants:
     or knows to be lost is not started.
 14. What was cancelled while it waited is not run, and what was cancelled does not come back.
 16. When nothing goes wrong any more, all jobs end within a bounded time.
-17. A run that is not counted as an attempt has left a trace in the job's errors, or was released by
-    its own handler; and what never began is not counted.
-18. A job with one attempt is run at most once, until somebody retries it.
 20. Each tick of a schedule is enqueued once, and none is left out of one that makes up for all.
+21. A run that is cut short leaves a trace in the job's errors; and what never began is not counted
+    as an attempt.
+22. A job with one attempt is run at most once, until somebody retries it.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Checker:
         self._runs[id, token] = Run(host)
         if job.is_at_most_once:
             if job.has_run:
-                self._refuse(18, f"{id} has one attempt, and is run again with token {token}")
+                self._refuse(22, f"{id} has one attempt, and is run again with token {token}")
             job.has_run = True
         if (id, token) in self._told_lost:
             self._refuse(13, f"{id} is started by {host}, which knows that {token} is lost")
@@ -337,11 +337,11 @@ class Checker:
         if is_counted and op in {"release_worker", "release_unknown"}:
             self._refuse(6, f"{op} has counted an attempt of {id}")
         if is_counted and run is None and not change.begun:
-            self._refuse(17, f"{id} never began with token {change.token}, and {op} has counted it")
+            self._refuse(21, f"{id} never began with token {change.token}, and {op} has counted it")
         is_noted = change.new_errors > change.errors or change.errors >= ERRORS_KEPT
         if run is not None and not is_noted and run.outcome != "Release":
             # Its own end is settled as what it was; a run that was cut short is written down.
-            self._refuse(17, f"{id} began with token {change.token}, and {op} left no trace of it")
+            self._refuse(21, f"{id} began with token {change.token}, and {op} left no trace of it")
 
     def _is_calm(self, job: Live) -> bool:
         """Whether it was claimed when nothing went wrong any more, by one that lives."""

@@ -106,7 +106,7 @@ class Simulation:
             "known": len(engine._known),
             "quarantined": len(engine._quarantined),
             "unwritten": engine.settler.backlog,
-            "slots": sum(engine._slots_used.values()),
+            "slots": sum(engine._capacity._used.values()),
             "table": len(child.table.leases),
         }
         if any(left.values()):

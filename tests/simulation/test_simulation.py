@@ -29,6 +29,9 @@ THEME = {
     "ended ids forgotten": "again",
     "lost is started": "alone",
     "success dropped with last words": "last words",
+    "handler before its mark": "zombies",
+    "loss without a trace": "zombies",
+    "claim is the beginning": "zombies",
 }
 SEEDS_MAX = 20
 

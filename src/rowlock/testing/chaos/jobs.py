@@ -31,6 +31,8 @@ JOURNALS: Final = "journals"
 EFFECTS: Final = "chaos_effect"
 
 PATIENT: Final = 1_000
+# Innocent jobs may use up no more of them than this, whatever is killed around them.
+INNOCENT: Final = 5
 DOOMED_ATTEMPTS: Final = 2
 LINGER_SECONDS: Final = 4.0
 _LOOK_SECONDS: Final = 0.02
@@ -53,7 +55,7 @@ def _end(ctx: Context, how: str = "ok") -> None:
     journal().note(Word.END, ctx.job.id, ctx.token, how)
 
 
-@tasks.task(max_attempts=PATIENT, max_crashes=PATIENT)
+@tasks.task(max_attempts=INNOCENT, max_crashes=PATIENT)
 async def brief(ctx: Context, seconds: float) -> None:
     """Most jobs."""
     _begin(ctx)
@@ -61,7 +63,7 @@ async def brief(ctx: Context, seconds: float) -> None:
     _end(ctx)
 
 
-@tasks.task(max_attempts=PATIENT, max_crashes=PATIENT)
+@tasks.task(max_attempts=INNOCENT, max_crashes=PATIENT)
 def plain(ctx: Context, seconds: float) -> None:
     """As `brief`, in a thread."""
     _begin(ctx)
@@ -69,7 +71,15 @@ def plain(ctx: Context, seconds: float) -> None:
     _end(ctx)
 
 
-@tasks.task(max_attempts=PATIENT, max_crashes=PATIENT, keep=0)
+@tasks.task(max_attempts=1)
+async def once(ctx: Context, seconds: float) -> None:
+    """At most once."""
+    _begin(ctx)
+    await asyncio.sleep(seconds)
+    _end(ctx)
+
+
+@tasks.task(max_attempts=INNOCENT, max_crashes=PATIENT, keep=0)
 async def fleeting(ctx: Context, seconds: float) -> None:
     """As `brief`, and not kept."""
     _begin(ctx)

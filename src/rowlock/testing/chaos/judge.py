@@ -23,6 +23,9 @@ The numbers are those of the invariants, as the simulation has them:
 19. What a handler writes in the transaction of its success is there once, and only with it.
 20. Each tick of a schedule is enqueued once, and none is left out of one that makes up for all;
     and they go on coming.
+21. A run that is cut short leaves a trace in the job's errors; and what never began is not counted
+    as an attempt.
+22. A job with one attempt is run at most once, and not given up before it was run.
 
 First it is told every line of the journals, then every event of the witness, then what is stored
 in the end. It keeps a record a job, and looks at each line once.
@@ -45,7 +48,8 @@ from rowlock.testing.chaos.witness import Event, Settled, What
 # Two clocks of one machine, of which one counts milliseconds.
 SLACK_US: Final = 5_000
 SLACK_NS: Final = 50_000_000
-MORTAL: Final = ("doom", "poison")
+ONCE: Final = "once"
+MORTAL: Final = ("doom", "poison", ONCE)
 TICK: Final = "tick"
 # A scheduler may be late: all of them are lost now and then.
 TICK_NS_MAX: Final = 60_000_000_000
@@ -208,7 +212,7 @@ class Judge:
         job = event.job
         self._check_held(story, event, "given back")
         was = event.was_attempt or 0
-        is_lost = event.is_taken and event.attempt == was
+        is_lost = event.is_taken and event.is_noted
         if not is_lost:
             self._check_actor(story, event, "gave back")
         story.is_held = False
@@ -217,6 +221,12 @@ class Judge:
             run.returned = self._to_monotonic(event.at)
         if event.attempt not in (was, max(0, was - 1)):
             self.findings.add(6, f"attempt {was} of {job} became {event.attempt}")
+        if run is not None and not event.is_noted:
+            self.findings.add(21, f"{job} was run with token {event.token}, and left no trace")
+        if run is None and event.attempt == was and not event.is_begun:
+            self.findings.add(21, f"{job} never began with token {event.token}, and was counted")
+        if run is not None and event.attempt < was:
+            self.counts["interrupted"] += 1
         if event.is_cancelled:
             self.findings.add(14, f"{job} was asked to cancel, and came back")
         if not is_lost:
@@ -342,6 +352,8 @@ class Judge:
                     self.findings.add(20, f"{name} was fired at {before} and next at {after}")
 
     def _check_end(self, job: str, story: Story) -> None:
+        if story.kind == ONCE:
+            self._check_once(job, story)
         if story.is_again:
             self.findings.add(3, f"{job} is there a second time")
         if story.told is Acknowledged.OWN and not story.inserted:
@@ -359,6 +371,14 @@ class Judge:
             if story.delay and run.start < story.asked_at + story.delay * 1_000_000:
                 early = story.asked_at + story.delay * 1_000_000 - run.start
                 self.findings.add(12, f"{job} started {early / 1e6:.0f} ms too early ({token})")
+
+    def _check_once(self, job: str, story: Story) -> None:
+        if len(story.runs) > 1:
+            self.findings.add(22, f"{job} has one attempt, and was run {len(story.runs)} times")
+        if story.state == "dead":
+            self.counts["once and interrupted"] += 1
+            # Marked as begun, and killed before its first line: a moment of some microseconds.
+            self.counts["once and never run"] += not story.runs
 
     def _check_follow(self, job: str, parent: str, token: int) -> None:
         leader = self._story(parent)

@@ -36,9 +36,10 @@ class Fault(StrEnum):
 
 # Of the processes that are killed, so many of a hundred are of each kind.
 _KILLS: Final[Mapping[Fault, int]] = {
-    Fault.KILL_CHILD: 74,
+    Fault.KILL_CHILD: 54,
     Fault.KILL_SUPERVISOR: 8,
-    Fault.KILL_WORKER: 8,
+    # All its processes at once, as the end of a container does.
+    Fault.KILL_WORKER: 28,
     Fault.KILL_PRODUCER: 10,
 }
 _PAUSES: Final[Mapping[Fault, int]] = {Fault.PAUSE_CHILD: 50, Fault.PAUSE_WORKER: 50}
@@ -155,13 +156,14 @@ _RARE: Final = (
     ("lead", 30),
     ("plain", 60),
     ("fleeting", 60),
+    ("once", 60),
 )
 
 
 def _wish(chance: random.Random, shares: Shares) -> Wish:
     kind = "poison" if chance.random() < shares.poison else _kind(chance.randrange(1000))
     payload: dict[str, object] = {}
-    if kind in ("brief", "plain", "fleeting", "lead", "book"):
+    if kind in ("brief", "plain", "fleeting", "once", "lead", "book"):
         # There are few of the last two, and whoever is struck shall run one now and then.
         long = _RARELY_BRIEF if kind in ("lead", "book") else shares.long
         payload["seconds"] = round(chance.uniform(*_duration(chance, long)), 4)

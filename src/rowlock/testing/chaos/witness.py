@@ -53,6 +53,9 @@ class Event(NamedTuple):
     run_at: int | None = None
     lease: int | None = None
     is_taken: bool = False
+    # Of a job that came back: whether its errors have changed, and whether its run was marked.
+    is_noted: bool = False
+    is_begun: bool = False
     is_cancelled: bool = False
     state: str | None = None
     kind: str = ""
@@ -72,6 +75,8 @@ class Settled(NamedTuple):
 _COLUMNS: Final = Event._fields
 _NOTED: Final = ", ".join(_COLUMNS)
 _NULL: Final = "NULL"
+_FALSE: Final = "false"
+_IS_NOTED: Final = "coalesce(NEW.errors, '') <> coalesce(OLD.errors, '')"
 
 # For each change: of which table, after what, and when; then which row tells, and what it was.
 _LEASED: Final = "OLD.lease_expires_at IS NOT NULL"
@@ -130,8 +135,8 @@ def _postgres(schema: str) -> Iterator[str]:
         f"CREATE TABLE {schema}.chaos_witness (number bigserial PRIMARY KEY, at bigint, "
         "actor text, what text, job uuid, token bigint, attempt integer, was_token bigint, "
         "was_attempt integer, max_attempts integer, run_at bigint, lease bigint, "
-        "is_taken boolean, is_cancelled boolean, state text, kind text, tenant text, key text, "
-        "meta text)"
+        "is_taken boolean, is_noted boolean, is_begun boolean, is_cancelled boolean, state text, "
+        "kind text, tenant text, key text, meta text)"
     )
     yield f"CREATE TABLE {schema}.{EFFECTS} (job uuid, token bigint)"
     for each in (*_WATCHED, _BEATEN):
@@ -168,6 +173,8 @@ def _insert(table: str, watch: _Watch, *, now: str, actor: str) -> str:
         "run_at": "OLD.run_at" if has_old else f"{row}.run_at",
         "lease": lease if is_live else _NULL,
         "is_taken": f"{row}.lease_taken",
+        "is_noted": _IS_NOTED if has_old else _FALSE,
+        "is_begun": "OLD.begun" if has_old else _FALSE,
         "is_cancelled": f"{row}.cancel_requested",
         "state": _NULL if is_live else f"{row}.state",
         "kind": f"{row}.kind",

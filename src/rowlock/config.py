@@ -313,6 +313,10 @@ LEAVE_HEARD_SECONDS: Final = 5.0
 """A child whose loop is blocked by a run past its limit is ended after so long."""
 # One that leaves has a successor at once, but not a third one: its grace may outlast several.
 CHILDREN_OF_PLACE_MAX: Final = 2
+# `timeout` of the coreutils signals a process and then its group, and so do some terminals and
+# service managers. A person takes longer to press Ctrl-C again.
+SECOND_SIGNAL_SECONDS: Final = 1.0
+"""A second signal counts as "end at once" if it comes at least so long after the first."""
 # How long cancelled coroutines get to clean up when a worker ends.
 STOP_SECONDS: Final = 2.0
 # Process slots. The app must be loaded within this time; a slot without work is ended after so

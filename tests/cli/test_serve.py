@@ -12,6 +12,11 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
+import rowlock
+from rowlock import config
+from rowlock.server.run import HttpServer
+from rowlock.worker import signals
+
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -106,3 +111,21 @@ def test_without_the_extra(command, tmp_path):
         process.stdout.read()
 
     assert "needs starlette" in told
+
+
+def test_two_signals_within_a_moment_are_one(sqlite_url, monkeypatch):
+    """Requests have their time to end in, though `timeout` sends two; a later one ends it."""
+    now = [100.0]
+    monkeypatch.setattr(signals.time, "monotonic", lambda: now[0])
+    with rowlock.App(sqlite_url) as app:
+        app.migrate()
+        listening = HttpServer(app, host="127.0.0.1", port=0)
+        listening._socket.close()
+        server = listening._server
+        told = []
+        for pause in (0.0, 0.1, config.SECOND_SIGNAL_SECONDS):
+            now[0] += pause
+            server.handle_exit(signal.SIGTERM, None)
+            told.append((server.should_exit, server.force_exit))
+
+    assert told == [(True, False), (True, False), (True, True)]

@@ -84,6 +84,8 @@ def test_the_neighbours_have_no_more_than_the_grace(app, tmp_path):
 
     assert (ended.state, ended.errors[-1].type) == (JobState.DEAD, "TimeoutError")
     assert (found.state, found.attempt, found.crashes) == (JobState.SUCCEEDED, 1, 0)
+    # What ran twice says so.
+    assert [stuck.id in error.message for error in found.errors] == [True]
 
 
 def test_one_alone_is_ended_at_once(app, tmp_path):

@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 
 import pytest
 
 from rowlock import JobState
+from rowlock.config import SECOND_SIGNAL_SECONDS
 from rowlock.worker import signals
 from tests.worker.test_supervisor import ROOT, app, children_of, runners, worker
 from tests.worker.waiting import wait_until
@@ -79,12 +81,61 @@ def test_a_second_signal_ends_the_grace(app, tmp_path, number):
             wait_until((tmp_path / "note-running").exists)
             process.send_signal(number)
             wait_until((tmp_path / "note-stopping").exists)
+            time.sleep(SECOND_SIGNAL_SECONDS)
             process.send_signal(number)
 
             assert 0 == process.wait(30)
         finally:
             process.kill()
     assert (JobState.READY, 0) == (app.get(job.id).state, app.get(job.id).attempt)
+
+
+def test_two_signals_within_a_moment_are_one(app, tmp_path):
+    """As `timeout` of the coreutils sends them: the job has its grace, and the end is good."""
+    note, go_on = tmp_path / "note", tmp_path / "go-on"
+    job = app.enqueue("wait_for_file", {"path": str(go_on), "note": str(note)})
+    with worker(app, "--grace", "50") as process:
+        wait_until(lambda: runners(note), seconds=60)
+        for _ in range(2):
+            process.send_signal(signal.SIGTERM)
+            # So that they are not delivered as one.
+            time.sleep(SECOND_SIGNAL_SECONDS / 20)
+        go_on.touch()
+        code = process.wait(60)
+
+    assert (code, app.get(job.id).state) == (0, JobState.SUCCEEDED)
+
+
+def test_two_signals_within_a_moment_to_a_worker_inside(app, tmp_path):
+    """The same for `app.run_worker()`."""
+    app.enqueue("endless", {"note": str(tmp_path / "note")})
+    command = [sys.executable, "-c", EMBEDDED, app.url]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_until((tmp_path / "note-running").exists, seconds=60)
+            process.send_signal(signal.SIGTERM)
+            time.sleep(SECOND_SIGNAL_SECONDS / 20)
+            process.send_signal(signal.SIGTERM)
+            wait_until((tmp_path / "note-stopping").exists, seconds=60)
+            # It would give the job back at once, and end.
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(3 * SECOND_SIGNAL_SECONDS)
+        finally:
+            process.kill()
+
+
+def test_what_a_signal_means(monkeypatch):
+    """The first asks to stop; what follows at once is its echo; a later one means it."""
+    now = [100.0]
+    monkeypatch.setattr(signals.time, "monotonic", lambda: now[0])
+    wishes = signals.Wishes()
+    heard = []
+    for pause in (0.0, 0.0, 0.9, 0.1, 5.0):
+        now[0] += pause
+        heard.append(wishes.hear())
+
+    wish = signals.Wish
+    assert heard == [wish.STOP, wish.ECHO, wish.ECHO, wish.STOP_AT_ONCE, wish.STOP_AT_ONCE]
 
 
 def test_whom_nohup_started_goes_on_after_a_hangup():

@@ -330,8 +330,8 @@ def test_a_job_that_comes_back_to_the_child_that_lost_it(app, tmp_path):
     assert 1 == len(set(runners(note)))
 
 
-def test_a_plain_function_past_its_limit_is_ended_with_its_process(app, tmp_path):
-    """Its attempts are used up as failures; a neighbour in the same child runs again uncounted."""
+def test_a_plain_function_past_its_limit_is_stopped_in_its_thread(app, tmp_path):
+    """Its attempts are used up as failures; a neighbour in the same child notices nothing."""
     note, go_on = tmp_path / "note", tmp_path / "go-on"
     neighbour = app.enqueue("wait_for_file", {"path": str(go_on), "note": str(note)})
     with worker(app):
@@ -344,6 +344,7 @@ def test_a_plain_function_past_its_limit_is_ended_with_its_process(app, tmp_path
     assert (JobState.DEAD, 2, 0) == (found.state, found.attempt, found.crashes)
     assert "longer than its limit" in found.last_error
     assert (JobState.SUCCEEDED, 1, []) == (beside.state, beside.attempt, beside.errors)
+    assert 1 == len(runners(note))
 
 
 def test_holding_the_interpreter_does_not_lose_the_lease(app, tmp_path):

@@ -20,6 +20,7 @@ from rowlock.server.gate import Openness
 from rowlock.server.protocol import BoundedProtocol
 from rowlock.server.service import Service
 from rowlock.store.ops.tokens import TokenState, token_state
+from rowlock.worker.signals import Wish, Wishes
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
 
@@ -129,14 +130,15 @@ class _Server(uvicorn.Server):
             )
         )
         self._api = api
+        self._wishes = Wishes()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal ends it politely, and with exit code 0; a second one at once."""
-        if self.should_exit:
-            self.force_exit = True
-        else:
+        wish = self._wishes.hear()
+        if wish is Wish.STOP:
             logger.info("stopping: %s", signal.Signals(sig).name)
         self.should_exit = True
+        self.force_exit = wish is Wish.STOP_AT_ONCE
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Those who wait for news would hold up the end.

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -103,26 +103,25 @@ class EmbeddedWorker:
 
     async def run_until_signalled(self) -> None:
         """Serve until a signal asks to stop; a second one ends the grace, a third one all."""
-        heeded = signals.heeded()
-
-        def handle(act: Callable[[], None]) -> None:
-            for number in heeded:
-                self._loop.add_signal_handler(number, act)
+        heeded, wishes = signals.heeded(), signals.Wishes()
 
         def let_go() -> None:
             for number in heeded:
                 self._loop.remove_signal_handler(number)
 
-        def first() -> None:
-            self.stop()
-            handle(second)
+        def hear() -> None:
+            match wishes.hear():
+                case signals.Wish.STOP:
+                    self.stop()
+                case signals.Wish.STOP_AT_ONCE:
+                    self.stop_at_once()
+                    # Whatever a third one does to any program.
+                    let_go()
+                case signals.Wish.ECHO:
+                    pass
 
-        def second() -> None:
-            self.stop_at_once()
-            # Whatever a third one does to any program.
-            let_go()
-
-        handle(first)
+        for number in heeded:
+            self._loop.add_signal_handler(number, hear)
         try:
             await self.run()
         finally:

@@ -8,14 +8,43 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum, auto
 from types import FrameType
+
+from rowlock import config
 
 Handler = Callable[[int, FrameType | None], object]
 
 # A terminal that is closed asks no less politely than one whose user presses Ctrl-C.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Wish(Enum):
+    """What a signal means to a process that stops politely, and then at once."""
+
+    STOP = auto()
+    ECHO = auto()
+    STOP_AT_ONCE = auto()
+
+
+class Wishes:
+    """Tells what each of the signals that ask to stop means."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+
+    def hear(self) -> Wish:
+        """Another one has come."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now
+            return Wish.STOP
+        # Within a moment it is the same wish, sent to the process and to its group.
+        is_new = now - self._first >= config.SECOND_SIGNAL_SECONDS
+        return Wish.STOP_AT_ONCE if is_new else Wish.ECHO
 
 
 def heeded() -> list[signal.Signals]:

@@ -91,7 +91,8 @@ class Supervisor:
         self._must_look_again = False
         self._fruitless: dict[int, int] = {}
         self._later: list[tuple[float, Callable[[], None]]] = []
-        self._signals = 0
+        self._wishes = signals.Wishes()
+        self._is_hurried = False
         self._stop_since: float | None = None
         self._ledger = Ledger()
         self._write_at = 0.0
@@ -137,13 +138,14 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
-        self._signals += 1
+        wish = self._wishes.hear()
         if self._stop_since is None:
             logger.info("stopping: %s", signal.Signals(number).name)
             self._stop_since = time.monotonic()
             for child in self._children.values():
                 child.leave()
-        else:
+        elif wish is signals.Wish.STOP_AT_ONCE:
+            self._is_hurried = True
             self._kill_all()
 
     def _drain_wake(self) -> None:
@@ -271,7 +273,7 @@ class Supervisor:
             pid = child.process.pid
             logger.error("child %d (process %d) died: %s", child.number, pid, how_it_ended(code))
         if self._stop_since is not None:
-            is_good = ended_well or self._signals > 1 or bool(child.overdue)
+            is_good = ended_well or self._is_hurried or bool(child.overdue)
             self._failures += not is_good
         elif not (ended_well and is_drained) and not self._has_successor(child):
             self._replace(child, is_fit=ended_well or has_worked)
@@ -332,7 +334,7 @@ class Supervisor:
                 self._give_back_later(child.worker)
             return
         # We ended it, or told it to end: no job of it is to blame.
-        is_ours = bool(child.overdue) or self._was_told(child, code) or self._stop_since is not None
+        is_ours = child.is_killed or self._was_told(child, code) or self._stop_since is not None
         crashed = [] if is_ours else suspects(slots, code)
         # What lost its lease or settled itself is nobody's to settle here, but may have done it.
         is_alone = len(crashed) + len(child.lost()) == 1

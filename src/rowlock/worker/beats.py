@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rowlock import config
 from rowlock.chance import CHANCE
@@ -38,6 +38,7 @@ class Beats:
         self._trouble = Trouble("leases can't be extended")
         self._guard = threading.Lock()
         self._over = threading.Event()
+        self._outlives = False
         self._thread = threading.Thread(target=self._serve, name="rowlock-beats", daemon=True)
 
     def __enter__(self) -> Beats:
@@ -48,9 +49,24 @@ class Beats:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self._store.close()
+        if not self._outlives:
+            self._over.set()
+            self._thread.join()
+
+    @property
+    def store(self) -> Store:
+        """The one that the beats use; for as long as anything is held."""
+        return self._store
+
+    def outlive(self, leases: Sequence[Lease]) -> None:
+        """Beat for these, and no others, also after the end of the block, until all are dropped."""
+        with self._guard:
+            self._leases = {
+                (lease.id, lease.token): lease
+                for lease in leases
+                if (lease.id, lease.token) in self._leases
+            }
+            self._outlives = bool(self._leases)
 
     async def __aenter__(self) -> Beats:
         return self.__enter__()
@@ -85,11 +101,19 @@ class Beats:
         """Beat for it no more."""
         with self._guard:
             self._leases.pop((lease.id, lease.token), None)
+            if self._outlives and not self._leases:
+                self._over.set()
 
     def count_finished(self, jobs: int) -> None:
         """Nobody asks."""
 
     def _serve(self) -> None:
+        try:
+            self._beat_on()
+        finally:
+            self._store.close()
+
+    def _beat_on(self) -> None:
         pause = third = self._lease_seconds / 3
         # Many that were started together must not stay together.
         while not self._over.wait(CHANCE.uniform(0.8, 1.0) * pause):

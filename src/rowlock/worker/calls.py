@@ -68,7 +68,8 @@ class WorkerCalls(Tasks, ABC):
         """Run jobs on this loop for as long as the block lasts: for a server's lifespan.
 
         Without the protection of `rowlock worker`: a handler that takes down its process takes
-        this one, and one that holds the interpreter for longer than a lease loses it.
+        this one, and one that holds the interpreter for longer than a lease loses it. A plain
+        function that outlasts the grace goes on after the block, and is settled when it ends.
 
         Args:
             queues: Only these; a mapping gives each its own number of slots. None: all.

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from typing import Any
 
 from rowlock import config
@@ -20,6 +21,7 @@ from rowlock.worker.beats import Beats
 from rowlock.worker.engine import Engine
 from rowlock.worker.household import Household
 from rowlock.worker.ledger import Ledger
+from rowlock.worker.leftovers import Leftovers
 from rowlock.worker.runner import Prepare
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.slots import find_app
@@ -47,6 +49,9 @@ class EmbeddedWorker:
         self.id: str = f"{socket.gethostname()[:60]}-{os.getpid()}-{new_id()[-12:]}"
         ledger = Ledger()
         self._household = Household(store, tasks, worker=self.id, settings=settings, ledger=ledger)
+        self._leftovers = Leftovers(
+            self._beats, ledger=ledger, patience=settings.lease_seconds + config.STOP_SECONDS
+        )
         self._engine = Engine(
             store,
             tasks,
@@ -58,18 +63,45 @@ class EmbeddedWorker:
             on_news=self._household.hear,
             ledger=ledger,
             app=find_app(tasks),
+            leftovers=self._leftovers,
         )
         self._household.watch(self._engine.load)
 
     async def run(self) -> None:
-        """Serve until stopped."""
+        """Serve until stopped.
+
+        Cancelled, however often, it stops as politely: what runs has its grace, and is settled.
+        """
+        serving = asyncio.ensure_future(self._serve())
+        cancelled: asyncio.CancelledError | None = None
+        while not serving.done():
+            try:
+                with _calm():
+                    await asyncio.wait({serving})
+            except asyncio.CancelledError as error:
+                if cancelled is None:
+                    self.stop()
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled from (None if serving.cancelled() else serving.exception())
+        serving.result()
+
+    async def _serve(self) -> None:
         logger.info("worker %s runs in this process, without a supervisor", self.id)
         async with self._beats, self._household.kept():
-            left = await self._engine.run()
+            try:
+                await self._engine.run()
+            finally:
+                self._leave()
+
+    def _leave(self) -> None:
+        """Have those that did not stop beaten for and settled; this worker is over."""
+        self._engine.leave_behind()
+        left = self._leftovers.leases
+        self._beats.outlive(left)
         if left:
-            logger.warning(
-                "%d jobs did not stop: they go on in their threads, and nobody beats for them", left
-            )
+            what = "%d jobs did not stop: they go on, and are settled when they end"
+            logger.warning(what, len(left))
 
     def stop(self) -> None:
         """Claim nothing more; `run` ends when the running jobs have, or the grace is over."""
@@ -85,10 +117,14 @@ class EmbeddedWorker:
         self._engine.settler.give_up()
 
     def _on_beat(self, lease: Lease, beat: Beat) -> None:
-        if beat is Beat.CANCEL_REQUESTED:
-            self._loop.call_soon_threadsafe(self._engine.cancel, lease.id)
-        else:
-            self._loop.call_soon_threadsafe(self._engine.lose, lease.id, lease.token)
+        if self._leftovers.hear(lease, beat):
+            return
+        # A loop that is closed has no more runs to end.
+        with suppress(RuntimeError):
+            if beat is Beat.CANCEL_REQUESTED:
+                self._loop.call_soon_threadsafe(self._engine.cancel, lease.id)
+            else:
+                self._loop.call_soon_threadsafe(self._engine.lose, lease.id, lease.token)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[EmbeddedWorker]:
@@ -99,7 +135,8 @@ class EmbeddedWorker:
             yield self
         finally:
             self.stop()
-            await service
+            with _calm():
+                await service
 
     async def run_until_signalled(self) -> None:
         """Serve until a signal asks to stop; a second one ends the grace, a third one all."""
@@ -126,6 +163,16 @@ class EmbeddedWorker:
             await self.run()
         finally:
             let_go()
+
+
+def _calm() -> AbstractContextManager[object]:
+    """A block that anyio does not cancel.
+
+    Its scopes cancel a task in every turn of the loop until it ends: without this, a worker that
+    has its grace would spend it spinning.
+    """
+    anyio: Any = sys.modules.get("anyio")
+    return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
 
 
 def _tell_failure(service: asyncio.Task[None]) -> None:

@@ -38,6 +38,7 @@ from rowlock.worker.capacity import Capacity, Load, Room
 from rowlock.worker.claimer import Claimer
 from rowlock.worker.holdings import Holdings
 from rowlock.worker.ledger import Ledger
+from rowlock.worker.leftovers import Leftovers
 from rowlock.worker.report import RunSettlement, fields_of, report_lost, report_settled
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import Prepare, Runner
@@ -69,6 +70,7 @@ class Engine:
         ledger: Ledger,
         app: str | None = None,
         suspect_lock: RunLock | None = None,
+        leftovers: Leftovers | None = None,
     ) -> None:
         self._store = store
         self._tasks = tasks
@@ -105,6 +107,8 @@ class Engine:
         self._settles = 0
         self._grace_seconds = settings.grace_seconds
         self._winding_since = 0.0
+        # Where runs go that do not end with this engine; without, their process is ended.
+        self._leftovers = leftovers
         self._ledger = ledger
         self.settler: Settler = Settler(
             store,
@@ -201,6 +205,7 @@ class Engine:
             tidying.cancel()
             bell.cancel()
             await self._wind_down()
+            self.leave_behind()
             flushing.cancel()
             cancelling.cancel()
             self.settler.close(patience_seconds=self._grace_left())
@@ -374,8 +379,17 @@ class Engine:
                 outcome = await self._runner.run(run)
             else:
                 outcome = run.outcome_before_start()
+        except asyncio.CancelledError:
+            # The loop ends, and with it this task; but no thread does.
+            if self._leftovers is not None and run.guard is not None and run.keeper is None:
+                self._leftovers.keep(run)
+            raise
         finally:
-            self._on_ended(run, outcome)
+            if run.keeper is None:
+                self._on_ended(run, outcome)
+            elif run.guard is None:
+                # A coroutine, or one in a process slot.
+                run.keeper.settle_soon(run, outcome)
 
     async def _mark(self, run: Run) -> bool:
         """Have a run marked as begun; whether its handler may be called."""
@@ -421,16 +435,7 @@ class Engine:
             self._known.discard((lease.id, lease.token))
         else:
             self._holdings.end(lease)
-            follow_ups = () if run.context is None else run.context.follow_ups
-            self.settler.put(
-                RunSettlement(
-                    lease,
-                    outcome,
-                    follow_ups,
-                    seconds=took,
-                    cancel_requested=run.cancel_requested,
-                )
-            )
+            self.settler.put(run.settlement(outcome))
         self._dispatch()
         if not self._running:
             self._idle.set()
@@ -509,6 +514,13 @@ class Engine:
 
     def _grace_left(self) -> float:
         return max(0.0, self._winding_since + self._grace_seconds - time.monotonic())
+
+    def leave_behind(self) -> None:
+        """Hand over the runs that go on: nothing here settles them any more."""
+        if self._leftovers is not None:
+            for run in self._running.values():
+                if run.keeper is None:
+                    self._leftovers.keep(run)
 
     async def _wait_idle(self, until: Callable[[], float]) -> None:
         while self._running and (left := until() - time.monotonic()) > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
@@ -14,6 +15,7 @@ from rowlock.interrupts import Guard
 from rowlock.job import Lease, timeout_of
 from rowlock.lifecycle import CancelSeen, Failed, Interrupted, NotBegun, Outcome, Succeeded
 from rowlock.task import Task
+from rowlock.worker.report import RunSettlement
 
 
 class Cause(Enum):
@@ -23,6 +25,13 @@ class Cause(Enum):
     TIMEOUT = auto()
     STOP = auto()
     LOST = auto()
+
+
+class Keeper(Protocol):
+    """Who settles a run that its worker has left behind."""
+
+    def settle(self, run: Run, outcome: Outcome | None) -> None: ...
+    def settle_soon(self, run: Run, outcome: Outcome | None) -> None: ...
 
 
 class OpenBlock(Protocol):
@@ -37,6 +46,7 @@ class Run:
     """A leased job on its way through this process, or through a process slot of it."""
 
     __slots__ = (
+        "_ending",
         "block",
         "cancel_requested",
         "cause",
@@ -45,11 +55,13 @@ class Run:
         "guard",
         "handle",
         "has_begun",
+        "has_ended",
         "in_slot",
         "is_at_most_once",
         "is_quarantined",
         "is_settling",
         "is_suspect",
+        "keeper",
         "key",
         "lease",
         "limit",
@@ -57,6 +69,7 @@ class Run:
         "must_be_marked",
         "news",
         "on_settled",
+        "outcome",
         "queue",
         "rank",
         "started_at",
@@ -100,6 +113,11 @@ class Run:
         self.block: OpenBlock | None = None
         self.is_settling: bool = False
         self.success: Succeeded | None = None
+        # Who settles it instead of its worker; whether it has ended, and how: under the lock.
+        self.keeper: Keeper | None = None
+        self.has_ended: bool = False
+        self.outcome: Outcome | None = None
+        self._ending = threading.Lock()
         # Called once it was, in the handler's thread.
         self.on_settled: Callable[[Lease], object] | None = None
         # Around a plain function in this process.
@@ -144,10 +162,38 @@ class Run:
 
     def time_out(self) -> None:
         """Its limit has passed, and it is a plain function in this process."""
-        if self.cause is None and not self.is_settled:
+        # One that was asked to stop with its worker goes on, and has its limit all the same.
+        if self.cause in (None, Cause.STOP) and not self.is_settled:
             self.cause = Cause.TIMEOUT
             assert self.guard is not None
             self.guard.interrupt(TimedOut)
+
+    def leave_to(self, keeper: Keeper) -> bool:
+        """Have it settled by another from now on; whether it has ended already."""
+        with self._ending:
+            self.keeper = keeper
+            return self.has_ended
+
+    def note_end(self, outcome: Outcome | None) -> Keeper | None:
+        """A plain function has ended, in its thread; who settles it, if not its worker."""
+        with self._ending:
+            self.has_ended, self.outcome = True, outcome
+            return self.keeper
+
+    @property
+    def seconds(self) -> float:
+        """How long it has run."""
+        return time.monotonic() - self.started_at
+
+    def settlement(self, outcome: Outcome) -> RunSettlement:
+        """What is to be written of its end."""
+        return RunSettlement(
+            self.lease,
+            outcome,
+            () if self.context is None else self.context.follow_ups,
+            seconds=self.seconds,
+            cancel_requested=self.cancel_requested,
+        )
 
     @property
     def is_late(self) -> bool:

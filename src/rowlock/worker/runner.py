@@ -180,9 +180,12 @@ def _call(run: Run, notes: BlockingNotes | None) -> Outcome | None:
     """Run a plain function, in its thread."""
     outcome = call_handler(run, run.context)
     if run.cause is Cause.LOST:
-        return None
-    if notes is not None:
+        outcome = None
+    elif notes is not None:
         _flush(notes)
+    keeper = run.note_end(outcome)
+    if keeper is not None:
+        keeper.settle(run, outcome)
     return outcome
 
 

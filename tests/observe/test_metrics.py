@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -15,6 +16,7 @@ from rowlock.job import Count, JobState, QueueStats
 from rowlock.observe.metrics import exposition, of_counts, of_queues, of_slots
 from rowlock.tally import OTHER, RunEnd, Sums
 from rowlock.worker.board import Board, Counts
+from rowlock.worker.ledger import Ledger
 
 DOCS = Path(__file__).parents[2] / "docs"
 HOSTILE = 'qu"eue\n\\{}'
@@ -28,7 +30,11 @@ def counts() -> Counts:
         sums.run.add(time)
     sums.wait.add(2_000, 6)
     return Counts(
-        {(HOSTILE, "send"): sums}, Counter({"mail": 2}), Counter({("mail", "send"): 7}), 3
+        {(HOSTILE, "send"): sums},
+        lost=Counter({"mail": 2}),
+        enqueued=Counter({("mail", "send"): 7}),
+        interrupted=Counter({"mail": 4}),
+        refused=3,
     )
 
 
@@ -69,6 +75,7 @@ def test_numbers_come_through():
     assert 5_000_003.90009 == of(f"{duration}_sum", **name)
     assert 6 == of("rowlock_job_wait_seconds_bucket", **name, le="0.003")
     assert 2 == of("rowlock_leases_lost_total", queue="mail")
+    assert 4 == of("rowlock_jobs_interrupted_total", queue="mail")
     assert 3 == of("rowlock_settles_refused_total")
     assert 7 == of("rowlock_jobs_enqueued_total", queue="mail", kind="send")
     assert 1 == of("rowlock_queue_jobs", queue="mail", state="ready")
@@ -131,6 +138,104 @@ def test_the_alerts_name_what_there_is():
         used = used_in(rule["expr"])
         assert used and used <= names()
         assert rule["annotations"]["summary"] and rule["labels"]["severity"]
+
+
+class Query:
+    """A query of the few words that the alert needs, over series without labels, by PromQL's rules.
+
+    `or` binds less than `and` and `unless`; a comparison keeps a value or leaves nothing.
+    """
+
+    def __init__(self, text: str, series: dict[str, list[float]]) -> None:
+        self._words = re.findall(r"\w+|==|>|[()]", text)
+        self._series = series
+
+    def value(self) -> float | None:
+        found = self._or()
+        assert not self._words
+        return found
+
+    def _or(self) -> float | None:
+        left = self._and()
+        while self._take("or"):
+            right = self._and()
+            left = right if left is None else left
+        return left
+
+    def _and(self) -> float | None:
+        left = self._compared()
+        while self._words and self._words[0] in ("and", "unless"):
+            keeps = self._words.pop(0) == "and"
+            right = self._compared()
+            left = left if (right is not None) == keeps else None
+        return left
+
+    def _compared(self) -> float | None:
+        left = self._term()
+        if self._take("=="):
+            return left if left == float(self._words.pop(0)) else None
+        if self._take(">"):
+            limit = float(self._words.pop(0))
+            return left if left is not None and left > limit else None
+        return left
+
+    def _term(self) -> float | None:
+        if self._take("("):
+            found = self._or()
+            assert self._take(")")
+            return found
+        function = self._words.pop(0)
+        assert self._take("(")
+        values = self._series.get(self._words.pop(0), [])
+        assert self._take(")")
+        if function == "absent":
+            return None if values else 1.0
+        return {"max": max, "sum": sum}[function](values) if values else None
+
+    def _take(self, word: str) -> bool:
+        is_next = self._words[:1] == [word]
+        if is_next:
+            self._words.pop(0)
+        return is_next
+
+
+@pytest.mark.parametrize(
+    ("series", "fires"),
+    [
+        ({}, True),
+        ({"rowlock_workers": [0]}, True),
+        ({"rowlock_workers": [0, 0], "rowlock_worker_slots": []}, True),
+        ({"rowlock_worker_slots": [0, 0]}, True),
+        ({"rowlock_worker_slots": [0, 10]}, False),
+        ({"rowlock_workers": [2]}, False),
+        ({"rowlock_workers": [2], "rowlock_worker_slots": [0, 0]}, False),
+        ({"rowlock_workers": [1], "rowlock_worker_slots": [3, 7]}, False),
+    ],
+    ids=str,
+)
+def test_the_alert_for_no_workers_needs_no_server(series, fires):
+    """Scraped from servers, from workers or from both; also when all of them are gone."""
+    (group,) = yaml.safe_load((DOCS / "assets/monitoring/alerts.yml").read_text())["groups"]
+    (rule,) = (rule for rule in group["rules"] if rule["alert"] == "RowlockNoWorkers")
+
+    assert fires == (Query(rule["expr"], series).value() is not None)
+
+
+def test_every_counter_is_there_from_the_start():
+    """With a zero for each name that is known, or without names."""
+    counters = {"rowlock_jobs_enqueued_total", "rowlock_jobs_finished_total",
+                "rowlock_leases_lost_total", "rowlock_jobs_interrupted_total",
+                "rowlock_settles_refused_total"}  # fmt: skip
+    nothing = samples(exposition(of_counts(Counts())))
+    known = samples(exposition(of_counts(Ledger([("mail", "send"), ("mail", "post")]).counts)))
+
+    for found in (nothing, known):
+        assert counters <= {name for (name, _), value in found.items() if value == 0}
+    labels = (("kind", "send"), ("outcome", "dead"), ("queue", "mail"))
+    assert 0 == known["rowlock_jobs_finished_total", labels]
+    assert 0 == known["rowlock_leases_lost_total", (("queue", "mail"),)]
+    assert 0 == known["rowlock_jobs_interrupted_total", (("queue", "mail"),)]
+    assert 0 == known["rowlock_jobs_enqueued_total", (("kind", "post"), ("queue", "mail"))]
 
 
 def test_a_board_shows_the_last_counts():

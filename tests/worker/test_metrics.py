@@ -48,9 +48,12 @@ class Asking:
             return 0
 
     def number(self, metric: str, **labels: str) -> float:
+        return self.number_or_none(metric, **labels) or 0
+
+    def number_or_none(self, metric: str, **labels: str) -> float | None:
         answer = self._client.get("/metrics")
         assert answer.headers["content-type"].startswith("text/plain")
-        return samples(answer.content).get((metric, tuple(sorted(labels.items()))), 0)
+        return samples(answer.content).get((metric, tuple(sorted(labels.items()))))
 
     def finished(self, kind: str, outcome: str) -> float:
         labels = {"queue": "default", "kind": kind, "outcome": outcome}
@@ -63,6 +66,7 @@ def test_a_worker_tells_of_itself(app, port, tmp_path):
     with worker(app, "-p", "2", "-c", "5", "--metrics-port", str(port)) as process:
         wait_until(lambda: 200 == asking.status("/readyz"), seconds=60)
         assert 200 == asking.status("/healthz") and 404 == asking.status("/nothing")
+        wait_until(lambda: 0 == asking.number_or_none("rowlock_leases_lost_total", queue="default"))
         app.enqueue_many([{"kind": "noop", "payload": {"number": n}} for n in range(100)])
         wait_until(lambda: 100 == asking.finished("noop", "succeeded"))
         note = tmp_path / "note"

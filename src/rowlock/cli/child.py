@@ -27,7 +27,7 @@ from rowlock.worker import signals
 from rowlock.worker.board import Board
 from rowlock.worker.engine import Engine
 from rowlock.worker.household import Household
-from rowlock.worker.ledger import Ledger
+from rowlock.worker.ledger import Ledger, names_of
 from rowlock.worker.settings import EXIT_LEFT_BEHIND, EXIT_NOT_LOADED, WorkerSettings
 from rowlock.worker.table import LeaseTable
 from rowlock.worker.title import Title
@@ -105,7 +105,7 @@ def leave(code: int) -> NoReturn:
 async def _serve(orders: Orders, app: App) -> int:
     table = LeaseTable(orders.table_descriptor, orders.table_slots)
     _introduce(orders, {"url": app.store.engine.address, "schema": app.store.engine.schema})
-    ledger = Ledger()
+    ledger = Ledger(names_of(app, orders.settings.queues))
     app.on_enqueued = ledger.sent
     household = Household(
         app.store, app, worker=orders.worker, settings=orders.settings, ledger=ledger

@@ -22,10 +22,13 @@ from prometheus_client.registry import Collector
 
 from rowlock import config
 from rowlock.job import JobState, QueueStats
-from rowlock.tally import BOUNDS_US, ENDS, OTHER, Spread
+from rowlock.tally import BOUNDS_US, ENDS, OTHER, Spread, Sums
 from rowlock.worker.board import Counts
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+# For Prometheus an empty label is none. Before any name is known, each counter has this one sample,
+# so that a query or an alert finds the metric from the first scrape on.
+_NO_NAME: Final = ("", "")
 # Two bounds a decade, of those that times are counted by.
 _SHOWN: Final = [
     bucket
@@ -39,7 +42,7 @@ def of_counts(counts: Counts) -> list[Metric]:
     enqueued = CounterMetricFamily(
         "rowlock_jobs_enqueued", "Jobs that this process enqueued.", labels=["queue", "kind"]
     )
-    for (queue, kind), number in sorted(counts.enqueued.items()):
+    for (queue, kind), number in sorted(counts.enqueued.items()) or [(_NO_NAME, 0)]:
         enqueued.add_metric([queue, kind], number)
     finished = CounterMetricFamily(
         "rowlock_jobs_finished",
@@ -52,7 +55,7 @@ def of_counts(counts: Counts) -> list[Metric]:
     wait = HistogramMetricFamily(
         "rowlock_job_wait_seconds", "From due to claimed.", labels=["queue", "kind"]
     )
-    for (queue, kind), sums in sorted(counts.tally.items()):
+    for (queue, kind), sums in sorted(counts.tally.items()) or [(_NO_NAME, Sums())]:
         for end in ENDS:
             finished.add_metric([queue, kind, end.value], sums.of(end))
         _add(duration, [queue, kind], sums.run)
@@ -60,15 +63,16 @@ def of_counts(counts: Counts) -> list[Metric]:
     lost = CounterMetricFamily(
         "rowlock_leases_lost", "Runs whose job another had taken.", labels=["queue"]
     )
-    for queue, number in sorted(counts.lost.items()):
-        lost.add_metric([queue], number)
     interrupted = CounterMetricFamily(
         "rowlock_jobs_interrupted",
         "Runs that were ended by a shutdown, or by the end of a neighbour's process.",
         labels=["queue"],
     )
-    for queue, number in sorted(counts.interrupted.items()):
-        interrupted.add_metric([queue], number)
+    # A queue whose jobs have run here may lose one: its counters begin with 0.
+    queues = counts.lost.keys() | counts.interrupted.keys() | {queue for queue, _ in counts.tally}
+    for queue in sorted(queues) or [""]:
+        lost.add_metric([queue], counts.lost[queue])
+        interrupted.add_metric([queue], counts.interrupted[queue])
     refused = CounterMetricFamily(
         "rowlock_settles_refused",
         "Outcomes that the database refused to store as they were.",

@@ -27,7 +27,7 @@ from rowlock.server.readiness import Readiness
 from rowlock.server.roster import Roster
 from rowlock.store import KnownPolicy, Store
 from rowlock.tally import Ended
-from rowlock.worker.ledger import Ledger
+from rowlock.worker.ledger import Ledger, names_of
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
 
@@ -59,7 +59,7 @@ class Service:
         # How many streams of events are open.
         self.streams: int = 0
         # Of runs that were settled here.
-        self.ledger: Ledger = Ledger()
+        self.ledger: Ledger = Ledger(names_of(app))
         # Of backoffs with jitter.
         self.chance: Random = Random()
         # Resolved now, so that a task that can't be described is known at the start.

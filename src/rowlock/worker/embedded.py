@@ -20,7 +20,7 @@ from rowlock.worker import signals
 from rowlock.worker.beats import Beats
 from rowlock.worker.engine import Engine
 from rowlock.worker.household import Household
-from rowlock.worker.ledger import Ledger
+from rowlock.worker.ledger import Ledger, names_of
 from rowlock.worker.leftovers import Leftovers
 from rowlock.worker.runner import Prepare
 from rowlock.worker.settings import WorkerSettings
@@ -47,7 +47,7 @@ class EmbeddedWorker:
         self._patience = settings.grace_seconds + settings.lease_seconds + 2 * config.STOP_SECONDS
         self._beats = Beats(store, lease_seconds=settings.lease_seconds, on_beat=self._on_beat)
         self.id: str = f"{socket.gethostname()[:60]}-{os.getpid()}-{new_id()[-12:]}"
-        ledger = Ledger()
+        ledger = Ledger(names_of(tasks, settings.queues))
         self._household = Household(store, tasks, worker=self.id, settings=settings, ledger=ledger)
         self._leftovers = Leftovers(
             self._beats, ledger=ledger, patience=settings.lease_seconds + config.STOP_SECONDS

@@ -13,9 +13,11 @@ import logging
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from rowlock import config
 from rowlock.errors import RowlockError, StoreRefused, StoreUnavailable
@@ -30,13 +32,23 @@ from rowlock.store.ops.events import write_events
 from rowlock.store.ops.history import write_history
 from rowlock.store.ops.settle import Missed
 from rowlock.store.steps import Op
-from rowlock.tally import OTHER, Ended, Name, RunEnd, Tally, bounded, counted, merged
+from rowlock.tally import OTHER, Ended, Name, RunEnd, Sums, Tally, bounded, counted, merged
+from rowlock.task import Task
 from rowlock.worker.board import Counts
 from rowlock.worker.report import RunSettlement
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 _NONE = Missed()
+
+
+def names_of(
+    tasks: Iterable[Task[..., Any]], queues: Collection[str] | None = None
+) -> Iterator[Name]:
+    """The queue and kind of each task; only of these queues, if some are named."""
+    for task in tasks:
+        if queues is None or task.settings.queue in queues:
+            yield task.settings.queue, task.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +60,24 @@ class _Part:
 
 
 class Ledger:
-    """The sums of one process. Not for several threads at once."""
+    """The sums of one process. Not for several threads at once.
 
-    def __init__(self) -> None:
+    Of the names that are known from the start, its counts have zeros: a counter that begins with
+    its first event hides that event from `increase()`.
+    """
+
+    def __init__(self, known: Iterable[Name] = ()) -> None:
+        self._known = tuple(islice(dict.fromkeys(known), config.TALLY_NAMES_MAX))
         self._fresh: Tally = {}
         self._written: Tally = {}
         self._part: _Part | None = None
         self._box = EventBox()
         self._news = asyncio.Event()
         self._turn = 0
-        self._lost: Counter[str] = Counter()
-        self._interrupted: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter({queue: 0 for queue, _ in self._known})
+        self._interrupted: Counter[str] = Counter(self._lost)
         self._refused = 0
-        self._enqueued: Counter[Name] = Counter()
+        self._enqueued: Counter[Name] = Counter(dict.fromkeys(self._known, 0))
         self._guard = threading.Lock()
         self._chance = random.Random()
 
@@ -188,7 +205,7 @@ class Ledger:
     def counts(self) -> Counts:
         """All that was counted since the start."""
         parts = [self._fresh] if self._part is None else [self._part.tally, self._fresh]
-        totals = merged({}, self._written)
+        totals = merged({name: Sums() for name in self._known}, self._written)
         for part in parts:
             merged(totals, part)
         with self._guard:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ from rowlock.store.text import Dialect
 from rowlock.worker import runner
 from rowlock.worker.claimer import Claimer
 from rowlock.worker.engine import Engine
-from rowlock.worker.notes import LoopNotes
+from rowlock.worker.notes import BlockingNotes, LoopNotes
 from rowlock.worker.report import RunSettlement
 from rowlock.worker.run import Run
 from rowlock.worker.settler import Settler
@@ -324,10 +324,12 @@ def lost_is_started() -> Iterator[None]:
 def success_dropped_with_last_words() -> Iterator[None]:
     """A cancel that comes while the last lines are written goes past the outcome."""
 
-    async def flush(_: Run, notes: LoopNotes) -> None:
-        await notes.aflush()
+    async def flush_last(
+        _: Run, __: LoopNotes | BlockingNotes, flush: Callable[[], Awaitable[object]]
+    ) -> None:
+        await flush()
 
-    with mock.patch.object(runner, "_flush_last", flush):
+    with mock.patch.object(runner, "_flush_last", flush_last):
         yield
 
 

@@ -88,7 +88,8 @@ def given_back_before_it_began(history: History) -> None:
 def marked_and_lost_before_its_first_line(history: History) -> None:
     history.make()
     history.claim()
-    history.give_back(is_begun=True)
+    history.note(What.MARKED, token=1)
+    history.give_back()
     history.run(token=2)
     history.finish(token=2)
 

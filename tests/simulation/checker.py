@@ -91,6 +91,8 @@ class Checker:
         self._workers: dict[Host, set[str]] = {}
         self._homes: dict[str, Host] = {}
         self._given: set[tuple[str, int]] = set()
+        # Whose runs were marked as begun.
+        self._marked: set[tuple[str, int]] = set()
         self._told_lost: set[tuple[str, int]] = set()
         self._ticks: dict[str, set[int]] = {}
         # When the faults ended, if they have.
@@ -256,6 +258,9 @@ class Checker:
             self._refuse(7, f"{change.id} was claimed over a lease until {change.leased_until}")
         if change.new_leased_until is None:
             self._ended(host, op, now, change, state=None)
+        elif op == "begin":
+            self._check_holder(host, op, change)
+            self._marked.add((change.id, change.token))
         elif op in {"heartbeat", "progress", "log", "report"}:
             self._check_holder(host, op, change)
             if op == "heartbeat" and change.new_leased_until < now:
@@ -336,7 +341,7 @@ class Checker:
             self._refuse(6, f"attempt {change.attempt} of {id} became {change.new_attempt}")
         if is_counted and op in {"release_worker", "release_unknown"}:
             self._refuse(6, f"{op} has counted an attempt of {id}")
-        if is_counted and run is None and not change.begun:
+        if is_counted and run is None and (id, change.token) not in self._marked:
             self._refuse(21, f"{id} never began with token {change.token}, and {op} has counted it")
         is_noted = change.new_errors > change.errors or change.errors >= ERRORS_KEPT
         if run is not None and not is_noted and run.outcome != "Release":

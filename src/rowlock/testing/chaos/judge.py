@@ -147,6 +147,8 @@ class Judge:
                 self._claimed(story, event)
             case What.BEATEN:
                 self._check_actor(story, event, "beat for")
+            case What.MARKED:
+                story.marked.add(event.token)
             case What.FLAGGED:
                 story.is_flagged = event.is_cancelled
             case What.RETURNED:
@@ -223,7 +225,7 @@ class Judge:
             self.findings.add(6, f"attempt {was} of {job} became {event.attempt}")
         if run is not None and not event.is_noted:
             self.findings.add(21, f"{job} was run with token {event.token}, and left no trace")
-        if run is None and event.attempt == was and not event.is_begun:
+        if run is None and event.attempt == was and event.token not in story.marked:
             self.findings.add(21, f"{job} never began with token {event.token}, and was counted")
         if run is not None and event.attempt < was:
             self.counts["interrupted"] += 1

@@ -45,6 +45,8 @@ class Story:
     told: Acknowledged = Acknowledged.NOTHING
     cancel: str | None = None
     runs: dict[int, Run] = field(default_factory=dict[int, Run])
+    # The tokens of runs that were marked as begun.
+    marked: set[int] = field(default_factory=set[int])
     # As it was committed: how often it was inserted, but for those that were withdrawn at once.
     inserted: int = 0
     token: int = 0

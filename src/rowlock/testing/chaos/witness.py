@@ -23,6 +23,8 @@ class What(StrEnum):
     CLAIMED = "claimed"
     # A lease was extended.
     BEATEN = "beaten"
+    # Its run was marked as begun.
+    MARKED = "marked"
     # Somebody asked to cancel it.
     FLAGGED = "flagged"
     # A running job went back into the queue: released, failed, crashed or lost.
@@ -53,9 +55,8 @@ class Event(NamedTuple):
     run_at: int | None = None
     lease: int | None = None
     is_taken: bool = False
-    # Of a job that came back: whether its errors have changed, and whether its run was marked.
+    # Of a job that came back: whether its errors have changed.
     is_noted: bool = False
-    is_begun: bool = False
     is_cancelled: bool = False
     state: str | None = None
     kind: str = ""
@@ -98,6 +99,7 @@ _WATCHED: Final = (
     _Watch(What.CLAIMED, "job", "UPDATE", _TAKES),
     _Watch(What.FLAGGED, "job", "UPDATE", "NEW.cancel_requested <> OLD.cancel_requested"),
     _Watch(What.RETURNED, "job", "UPDATE", f"{_LEASED} AND NEW.lease_expires_at IS NULL"),
+    _Watch(What.MARKED, "job", "UPDATE", f"{_KEEPS} AND NEW.begun AND NOT OLD.begun"),
     _Watch(What.DELETED, "job", "DELETE"),
     _Watch(What.FINISHED, "finished", "INSERT"),
     _Watch(What.CHANGED, "finished", _FINISHED_CHANGES),
@@ -135,7 +137,7 @@ def _postgres(schema: str) -> Iterator[str]:
         f"CREATE TABLE {schema}.chaos_witness (number bigserial PRIMARY KEY, at bigint, "
         "actor text, what text, job uuid, token bigint, attempt integer, was_token bigint, "
         "was_attempt integer, max_attempts integer, run_at bigint, lease bigint, "
-        "is_taken boolean, is_noted boolean, is_begun boolean, is_cancelled boolean, state text, "
+        "is_taken boolean, is_noted boolean, is_cancelled boolean, state text, "
         "kind text, tenant text, key text, meta text)"
     )
     yield f"CREATE TABLE {schema}.{EFFECTS} (job uuid, token bigint)"
@@ -174,7 +176,6 @@ def _insert(table: str, watch: _Watch, *, now: str, actor: str) -> str:
         "lease": lease if is_live else _NULL,
         "is_taken": f"{row}.lease_taken",
         "is_noted": _IS_NOTED if has_old else _FALSE,
-        "is_begun": "OLD.begun" if has_old else _FALSE,
         "is_cancelled": f"{row}.cancel_requested",
         "state": _NULL if is_live else f"{row}.state",
         "kind": f"{row}.kind",

@@ -1,7 +1,8 @@
 """Connections kept for the next call: a bounded stack, blocking and async.
 
 Small on purpose: a caller connects itself, so it sees at once and in full why that failed, and no
-thread works in the background. The last one used is the first one reused.
+thread works in the background. The last one used is the first one reused, unless the server has
+closed it meanwhile: then nothing must be sent on it, or nobody knows whether it was done.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ def _exhausted() -> StoreUnavailable:
 class Pool(Generic[C]):
     """For threads."""
 
-    def __init__(self, connect: Callable[[], C]) -> None:
+    def __init__(self, connect: Callable[[], C], *, is_alive: Callable[[C], bool]) -> None:
         self._connect = connect
+        self._is_alive = is_alive
         self._idle: list[C] = []
         # Not a semaphore, which is written in Python: an interrupt inside of it could leave its
         # lock taken for ever.
@@ -56,7 +58,11 @@ class Pool(Generic[C]):
         except queue.Empty:
             raise _exhausted() from None
         try:
-            return self._pop() or self._connect()
+            while (connection := self._pop()) is not None:
+                if self._is_alive(connection):
+                    return connection
+                connection.close()
+            return self._connect()
         except BaseException:
             self._slots.put(None)
             raise
@@ -85,8 +91,11 @@ class Pool(Generic[C]):
 class AsyncPool(Generic[A]):
     """For the tasks of one event loop."""
 
-    def __init__(self, connect: Callable[[], Awaitable[A]]) -> None:
+    def __init__(
+        self, connect: Callable[[], Awaitable[A]], *, is_alive: Callable[[A], bool]
+    ) -> None:
         self._connect = connect
+        self._is_alive = is_alive
         self._idle: list[A] = []
         self._slots = asyncio.BoundedSemaphore(config.POSTGRES_POOL_MAX)
 
@@ -97,7 +106,12 @@ class AsyncPool(Generic[A]):
         except TimeoutError:
             raise _exhausted() from None
         try:
-            return self._idle.pop() if self._idle else await self._connect()
+            while self._idle:
+                connection = self._idle.pop()
+                if self._is_alive(connection):
+                    return connection
+                await connection.close()
+            return await self._connect()
         except BaseException:
             self._slots.release()
             raise

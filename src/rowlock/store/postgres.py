@@ -4,8 +4,9 @@
 2. Nothing needs session state: qualified names. Statements are prepared, and sequential scans left
    out, only where nothing stands between us and the server, or where the URL asks for it; and no
    longer once that turns out to be wrong.
-3. A transaction that lost a race is run again. After a lost connection a verb is repeated only in
-   the form that is safe when the first try may have been committed.
+3. A transaction that lost a race is run again, and so is one that lost its connection before its
+   COMMIT was sent. After that a verb is repeated only in the form that is safe when the first try
+   may have been committed.
 4. Every call has a deadline; when it has passed, nothing is tried again.
 """
 
@@ -35,6 +36,7 @@ from rowlock.store.deadline import (
     BoundedConnection,
     Footing,
     connecting,
+    is_alive,
 )
 from rowlock.store.pool import AsyncPool, Pool
 from rowlock.store.postgres_errors import Meaning, mapped, meaning_of
@@ -75,7 +77,7 @@ class PostgresEngine:
 
     def _make_own(self) -> None:
         """What belongs to this process only: made anew after a fork."""
-        self._pool: Pool[Connection] = Pool(self._connect)
+        self._pool: Pool[Connection] = Pool(self._connect, is_alive=is_alive)
         self._async_pools: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, AsyncPool[AsyncConnection]
         ] = weakref.WeakKeyDictionary()
@@ -198,7 +200,7 @@ class PostgresEngine:
         if tries < config.STORE_TRIES_MAX:
             if meaning in (Meaning.RACE, Meaning.UNPREPARED, Meaning.UNCOPIED):
                 return op.start
-            if meaning is Meaning.AWAY and op.looks_first and session.is_at_start:
+            if meaning is Meaning.AWAY and session.fate.is_undone(looks_first=op.looks_first):
                 return op.start
             if meaning is Meaning.AWAY and op.repeat is not None:
                 return op.repeat
@@ -277,7 +279,7 @@ class PostgresEngine:
             pool = self._async_pools.get(loop)
             if pool is None:
                 self._leave_closed_loops()
-                pool = self._async_pools[loop] = AsyncPool(self._aconnect)
+                pool = self._async_pools[loop] = AsyncPool(self._aconnect, is_alive=is_alive)
             return pool
 
     def _leave_closed_loops(self) -> None:

@@ -35,6 +35,27 @@ _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_LOOK = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
+class Fate:
+    """Whether a verb can be begun anew after its connection was lost.
+
+    What was sent inside a transaction is undone with the connection, unless COMMIT was sent; of a
+    statement outside of one, and of a COMMIT, nobody knows. What a COMMIT that was answered has
+    made stand is not begun anew (see `Op`).
+    """
+
+    def __init__(self) -> None:
+        # Statements that each were a transaction of their own.
+        self._alone = 0
+        self.is_committing: bool = False
+
+    def note_sent(self, *, is_begun: bool) -> None:
+        self._alone += not is_begun
+
+    def is_undone(self, *, looks_first: int) -> bool:
+        """Whether nothing of it stands; its first statements, so many, change nothing."""
+        return not self.is_committing and self._alone <= looks_first
+
+
 class Session:
     """One verb on one blocking connection."""
 
@@ -43,8 +64,7 @@ class Session:
         self._engine = engine
         self._rung: frozenset[str] = frozenset()
         self._is_begun = False
-        # Nothing was answered yet.
-        self.is_at_start: bool = True
+        self.fate: Fate = Fate()
 
     @property
     def is_closed(self) -> bool:
@@ -71,22 +91,24 @@ class Session:
             case Copy() if not self._engine.may_copy:
                 return self.perform(step.instead)
             case Copy():
+                self.fate.note_sent(is_begun=self._is_begun)
                 with self._connection.cursor().copy(_copy_sql(step, self._engine.schema)) as copy:
                     for row in step.instead.rows:
                         copy.write_row(row)
                 return COPIED
             case _:
+                self.fate.note_sent(is_begun=self._is_begun)
                 sql, values = self._engine.binder.bind(step, now=self._engine.now())
                 cursor = self._connection.execute(
                     sql, values, prepare=None if step.statement in PREPARED else False
                 )
-                self.is_at_start = False
                 return cursor.fetchall() if _has_rows(cursor) else []
 
     def _commit(self) -> None:
         if self._is_begun:
+            self.fate.is_committing = True
             self._connection.execute("COMMIT")
-            self._is_begun = False
+            self._is_begun = self.fate.is_committing = False
         if self._rung:
             self._engine.ring(self._rung)
             self._rung = frozenset()
@@ -109,8 +131,7 @@ class AsyncSession:
         self._engine = engine
         self._rung: frozenset[str] = frozenset()
         self._is_begun = False
-        # Nothing was answered yet.
-        self.is_at_start: bool = True
+        self.fate: Fate = Fate()
 
     @property
     def is_closed(self) -> bool:
@@ -137,23 +158,25 @@ class AsyncSession:
             case Copy() if not self._engine.may_copy:
                 return await self.perform(step.instead)
             case Copy():
+                self.fate.note_sent(is_begun=self._is_begun)
                 text = _copy_sql(step, self._engine.schema)
                 async with self._connection.cursor().copy(text) as copy:
                     for row in step.instead.rows:
                         await copy.write_row(row)
                 return COPIED
             case _:
+                self.fate.note_sent(is_begun=self._is_begun)
                 sql, values = self._engine.binder.bind(step, now=self._engine.now())
                 cursor = await self._connection.execute(
                     sql, values, prepare=None if step.statement in PREPARED else False
                 )
-                self.is_at_start = False
                 return await cursor.fetchall() if _has_rows(cursor) else []
 
     async def _commit(self) -> None:
         if self._is_begun:
+            self.fate.is_committing = True
             await self._connection.execute("COMMIT")
-            self._is_begun = False
+            self._is_begun = self.fate.is_committing = False
         if self._rung:
             self._engine.ring(self._rung)
             self._rung = frozenset()

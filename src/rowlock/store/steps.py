@@ -97,8 +97,8 @@ class Op(Generic[T]):
 
     `start` begins it anew each time, so that a transaction that lost a race can be run again;
     `repeat` is for when the database may or may not have done it already, None where that is not
-    safe. `looks_first`: its first statement changes nothing, so that one lost there can be begun
-    anew all the same.
+    safe. `looks_first`: so many of its first statements change nothing, though they are not in a
+    transaction: an op that is lost there can be begun anew all the same.
 
     What a `Commit` has made stand is not begun anew: work of several transactions keeps its count
     and its place beside its steps, and moves them once that was answered. A commit whose answer was
@@ -109,7 +109,7 @@ class Op(Generic[T]):
     writes: bool
     start: Callable[[], Steps[T]]
     repeat: Callable[[], Steps[T]] | None = None
-    looks_first: bool = False
+    looks_first: int = 0
 
 
 def reading(name: str, start: Callable[[], Steps[T]]) -> Op[T]:
@@ -122,7 +122,7 @@ def writing(
     start: Callable[[], Steps[T]],
     *,
     repeat: Callable[[], Steps[T]] | None = None,
-    looks_first: bool = False,
+    looks_first: int = 0,
 ) -> Op[T]:
     """An op that changes something."""
     return Op(name, True, start, repeat, looks_first)

@@ -102,6 +102,8 @@ def claim(
         policies=policies or {},
         begun=begun,
     )
+    # The names of the queues, and the lanes.
+    looks = 2 if queues is None else 1
 
     def doubt(now: int) -> Mapping[str, int]:
         if watch is None or since is None:
@@ -109,7 +111,7 @@ def claim(
         watch.note(now, since=since)
         return watch.doubt()
 
-    return writing("claim", lambda: _claim(request, doubt), looks_first=True)
+    return writing("claim", lambda: _claim(request, doubt), looks_first=looks)
 
 
 def _queue_limits(

@@ -256,6 +256,8 @@ def delete_schedule(name: str) -> Op[None]:
     name = options.name(name, option="name")
 
     def steps() -> Steps[None]:
+        # Not as a statement of its own, of which nobody knows what became when its answer is lost.
+        yield Begin()
         if not (yield Statement("drop_schedule", {"name": name})):
             raise _unknown(name)
 

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 import rowlock
-from rowlock import JobState
+from rowlock import JobState, config
 from rowlock.contrib.rq import Queue, Retry, Unsupported, Worker, register
 from rowlock.contrib.rq.decorators import job
 from rowlock.contrib.rq.job import Job, JobStatus
@@ -110,6 +110,15 @@ def test_what_would_change_its_type_is_refused(queue: Queue):
     for changed in (datetime(2026, 1, 1, tzinfo=UTC), UUID(int=1), Decimal("1.5"), b"a", (1, 2)):
         with pytest.raises(rowlock.PayloadInvalid, match=r"x: .* annotate the parameter"):
             queue.enqueue(functions.add, changed)
+
+
+def test_the_count_of_a_queue_is_exact(queue: Queue, monkeypatch: pytest.MonkeyPatch):
+    """As RQ's is, also beyond what `stats` counts."""
+    monkeypatch.setattr(config, "COUNT_EXACT_MAX", 3)
+    for number in range(7):
+        queue.enqueue(functions.add, number)
+
+    assert (7, 7, False) == (queue.count, len(queue), queue.is_empty())
 
 
 def test_a_stored_path_runs_nothing(app: rowlock.App, queue: Queue):

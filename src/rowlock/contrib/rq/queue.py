@@ -22,6 +22,7 @@ from rowlock.contrib.rq.functions import (
 )
 from rowlock.contrib.rq.job import RETRY, Job, app_of
 from rowlock.job import JobState, Policy, decode_policy
+from rowlock.store.ops.stats import exact_live_counts
 
 _AT_FRONT_PRIORITY = 100
 _ADVICE: Final[Mapping[str, str]] = {
@@ -140,7 +141,10 @@ class Queue:
     @property
     def count(self) -> int:
         """How many jobs wait in it; those that wait for their time not counted."""
-        return self.connection.stats([self.name])[0].counts[JobState.READY].value
+        ready = self.connection.stats([self.name])[0].counts[JobState.READY]
+        if ready.exact:
+            return ready.value
+        return self.connection.store.run(exact_live_counts()).get((self.name, JobState.READY), 0)
 
     def __len__(self) -> int:
         return self.count

@@ -93,6 +93,16 @@ def exact_counts() -> Op[Exact]:
     return reading("exact_counts", steps)
 
 
+def exact_live_counts() -> Op[Exact]:
+    """The number of live jobs of every queue and state. Reads the indexes to their ends."""
+
+    def steps() -> Steps[Exact]:
+        yield Begin(is_look=True)
+        return (yield from count_live())
+
+    return reading("exact_live_counts", steps)
+
+
 def count_live() -> Steps[Exact]:
     """The number of live jobs of every queue, within another verb."""
     now: int = (yield Statement("clock"))[0][0]

@@ -113,6 +113,11 @@ class App(WorkerCalls, ScheduleCalls):
         for task in tasks:
             self._register(task)
 
+    @property
+    def migrate_command(self) -> str:
+        """What to type so that the schema is brought up to date."""
+        return "rowlock migrate"
+
     def migrate(self) -> builtins.list[int]:
         """Bring the database's schema up to date; returns the numbers of what was applied.
 

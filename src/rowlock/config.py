@@ -139,10 +139,6 @@ SCHEDULER_SLEEP_SECONDS_MAX: Final = 30.0
 # With a bell no more often than this: in SQLite every write rings it.
 SCHEDULER_REST_SECONDS: Final = 1.0
 """And no more often than this when the bell rings."""
-SERVICE_RETRY_SECONDS: Final = 0.5
-"""While the database is away, a service looks again after so long, at first."""
-SERVICE_RETRY_SECONDS_MAX: Final = 30.0
-"""And at last."""
 # Expired leases are given back after two looks in a row, so within twice this. A look that comes so
 # long after the one before counts as the first, but not for ever: a look itself may take seconds
 # where many write to a slow disk. Finished jobs need not go to the second.
@@ -233,6 +229,10 @@ WORKER_CONCURRENCY_MAX: Final = 1_000
 """And at most."""
 WORKER_GRACE_SECONDS_DEFAULT: Final = 25.0
 """Running jobs may go on for so long after a signal, by default."""
+WORKER_START_SECONDS_DEFAULT: Final = 60.0
+"""At its start a worker waits this long for a migration, a role or its rights, by default."""
+START_LOOK_SECONDS: Final = 1.0
+"""A worker that waits to start looks at the database this often."""
 LEASE_SECONDS_MIN: Final = 1.0
 """The shortest lease of a worker."""
 ORPHANS_SECONDS_DEFAULT: Final = 300.0
@@ -281,7 +281,7 @@ CANCEL_GRACE_SECONDS: Final = 10.0
 """A run may go on for so long after a request to cancel before its process is ended."""
 # A bell may tell of a request to cancel: that is looked for at most this often.
 CANCEL_LOOK_SECONDS: Final = 0.2
-# Trouble with the database is met with pauses between these, with jitter.
+# A service that fails tries again after pauses that grow between these, with jitter.
 TROUBLE_SECONDS: Final = 0.1
 TROUBLE_SECONDS_MAX: Final = 10.0
 # A beat that failed is tried again within this: sooner than two sweeps take.

@@ -110,10 +110,14 @@ class StoreUnavailable(RowlockError):
     """The database can't be reached or can't take the work now.
 
     Try again later; an enqueue with an id of your own, or of the same items, can be
-    repeated safely.
+    repeated safely. `refused_login`: the server answers, but refuses the URL's user or password.
     """
 
     code = "store_unavailable"
+
+    def __init__(self, message: str, *, refused_login: bool = False) -> None:
+        super().__init__(message)
+        self.refused_login = refused_login
 
 
 class StoreRefused(RowlockError):
@@ -146,10 +150,16 @@ class UnsupportedStore(RowlockError):
 class MigrationNeeded(RowlockError):
     """The schema is older or newer than this version of rowlock works on.
 
-    Run `rowlock migrate`; or, if the schema is newer, upgrade rowlock.
+    Run `rowlock migrate` if it `is_behind`; if it is newer, upgrade rowlock. `problem` is the
+    message without the cure.
     """
 
     code = "migration_needed"
+
+    def __init__(self, problem: str, cure: str = "", *, is_behind: bool = False) -> None:
+        super().__init__(f"{problem}: {cure}" if cure else problem)
+        self.problem = problem
+        self.is_behind = is_behind
 
 
 class Forbidden(RowlockError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
 from typing import Any
@@ -16,6 +15,7 @@ from rowlock import config
 from rowlock.errors import StoreUnavailable
 from rowlock.schedule import Fired
 from rowlock.scheduler import Scheduler
+from rowlock.worker.trouble import ServiceErrors
 
 SECOND_TICKS = "* * * * * *"
 
@@ -104,15 +104,16 @@ async def test_it_outlives_the_database(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     """While the database is away it tries again and says so once; then that it is back."""
-    monkeypatch.setattr(config, "SERVICE_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(config, "TROUBLE_SECONDS", 0.001)
     away = StoreUnavailable("gone")
     store = FakeStore(nothing(), away, away, away, nothing(), away, nothing())
-    caplog.set_level(logging.INFO, "rowlock.scheduler")
     async with running(Scheduler(store, chance=Random(1)).run), asyncio.timeout(20):
         await store.is_done.wait()
 
-    assert ["WARNING", "INFO", "WARNING", "INFO"] == [record.levelname for record in caplog.records]
-    assert "3 tries" in caplog.messages[1]
+    told = "schedules are not fired"
+    assert [told in message for message in caplog.messages] == [True] * 4
+    assert ["over" in message for message in caplog.messages] == [False, True] * 2
+    assert "3 errors" in caplog.messages[1]
 
 
 @pytest.mark.asyncio
@@ -127,11 +128,19 @@ async def test_an_unreadable_schedule_is_told_once(caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.asyncio
-async def test_a_mistake_of_ours_is_not_hidden():
-    """Any other error ends the service, for whoever runs it to see."""
-    store = FakeStore(nothing(), ZeroDivisionError())
-    with pytest.raises(ZeroDivisionError):
-        await Scheduler(store).run()
+async def test_a_mistake_of_ours_is_survived(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Whatever the error is, the service goes on; it is counted, and logged with its traceback."""
+    monkeypatch.setattr(config, "TROUBLE_SECONDS", 0.001)
+    errors = ServiceErrors()
+    store = FakeStore(nothing(), ZeroDivisionError(), KeyError("a"), nothing())
+    async with running(Scheduler(store, errors=errors).run), asyncio.timeout(20):
+        await store.is_done.wait()
+
+    assert errors.counts == {"schedules": 2}
+    assert [record.levelname for record in caplog.records[:2]] == ["ERROR"] * 2
+    assert all(record.exc_info for record in caplog.records[:2])
 
 
 @pytest.mark.asyncio

@@ -20,6 +20,7 @@ from rowlock.server.background import Background
 from rowlock.server.feed import Feed, Heard, Listener
 from rowlock.store.ops.events import last_event, prune_events, read_events, write_events
 from rowlock.store.ops.tokens import new_token
+from rowlock.worker.trouble import ServiceErrors
 from tests.server.running import Running
 from tests.server.test_history import lease, settle
 from tests.worker.waiting import wait_until
@@ -281,7 +282,7 @@ async def test_who_begins_second_takes_no_news_for_old(any_url: str, monkeypatch
     """Two begin at once, and a job comes when the first is answered: it is told."""
     async with rowlock.App(any_url) as app:
         await app.amigrate()
-        feed = Feed(app.store, Background())
+        feed = Feed(app.store, Background(ServiceErrors()))
         looked, may_end = asyncio.Event(), asyncio.Event()
         arun = app.store.arun
 

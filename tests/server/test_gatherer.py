@@ -14,12 +14,13 @@ from rowlock.server import gatherer as module
 from rowlock.server.background import Background
 from rowlock.server.gatherer import Gatherer
 from rowlock.store import NewJob
+from rowlock.worker.trouble import ServiceErrors
 from tests.store.jobs import made
 
 
 async def enqueued(app: rowlock.App, jobs: list[NewJob]) -> list[object]:
     """What each caller gets, all asking at once."""
-    background = Background()
+    background = Background(ServiceErrors())
     gatherer = Gatherer(app.store, background)
     answers = await asyncio.gather(*map(gatherer.enqueue, jobs), return_exceptions=True)
     await background.aclose()

@@ -21,7 +21,7 @@ from rowlock.worker.engine import Engine as WorkerEngine
 from rowlock.worker.household import Household
 from rowlock.worker.ledger import Ledger
 from rowlock.worker.settings import WorkerSettings
-from rowlock.worker.trouble import Trouble
+from rowlock.worker.trouble import ServiceName, Trouble
 from tests.simulation.database import Engine
 from tests.simulation.loop import Host
 
@@ -210,7 +210,7 @@ class Machine:
         """As `Beats` does in its thread, and a supervisor in its loop."""
         host = child.host if self.is_embedded else self.supervisor
         store = Store(Engine(self._simulation.database, host))
-        trouble = Trouble("leases can't be extended")
+        trouble = Trouble("leases can't be extended", ServiceName.HEARTBEAT)
         pause = third = self._settings.lease_seconds / 3
         while not child.host.is_dead:
             await asyncio.sleep(pause)

@@ -16,11 +16,14 @@ from typing import Any
 from unittest import mock
 
 from rowlock import config, ids
+from rowlock.errors import StoreUnavailable
+from rowlock.worker.trouble import Trouble
 from tests.simulation.loop import SimulatedLoop
 
 # 2030-01-01, in seconds since 1970.
 BEGINNING = 1_893_456_000
 _seed = Random.seed
+_pause = Trouble.pause
 
 
 @contextmanager
@@ -33,6 +36,7 @@ def seeded(loop: SimulatedLoop, chance: Random, bounds: Mapping[str, float]) -> 
         mock.patch.object(os, "urandom", chance.randbytes),
         mock.patch.object(Random, "seed", _seed_from(chance)),
         mock.patch.multiple(config, **bounds),
+        mock.patch.object(Trouble, "pause", _pause_for(loop)),
         _without_collections(),
         _without_logs(),
     ):
@@ -56,6 +60,17 @@ def _seed_from(chance: Random) -> Callable[..., None]:
         _seed(self, chance.getrandbits(64) if a is None else a, version)
 
     return seed
+
+
+def _pause_for(loop: SimulatedLoop) -> Callable[[Trouble, Exception], float]:
+    """A service survives every error; here, one that is not the database's is a mistake of ours."""
+
+    def pause(self: Trouble, error: Exception) -> float:
+        if not isinstance(error, StoreUnavailable):
+            loop.failures.append(error)
+        return _pause(self, error)
+
+    return pause
 
 
 @contextmanager

@@ -33,6 +33,14 @@ def run_worker(tmp_path):
     return run
 
 
+_SCHEDULED = """
+import rowlock
+app = rowlock.App("sqlite:///jobs.db")
+@app.task(cron="{cron}", timezone="{zone}")
+def report(): ...
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -42,8 +50,10 @@ def run_worker(tmp_path):
         ("app = 1", "odd_app:app is not a rowlock.App"),
         ("import sys; sys.exit(0)", "SystemExit: 0"),
         ("import rowlock; app = rowlock.App('sqlite:////not/there.db')", "create it first"),
+        (_SCHEDULED.format(cron="61 * * * *", zone="UTC"), "'61 * * * *' is no cron expression"),
+        (_SCHEDULED.format(cron="@daily", zone="Nowhere/City"), "Nowhere/City"),
     ],
-    ids=["import", "syntax", "no-app", "no-rowlock-app", "exit", "no-store"],
+    ids=["import", "syntax", "no-app", "no-rowlock-app", "exit", "no-store", "cron", "zone"],
 )
 def test_an_app_that_can_not_be_loaded_ends_the_worker(run_worker, text, told):
     """It would never do better: the reason is told, and the exit code says that it failed."""

@@ -65,4 +65,4 @@ def test_a_worker_waits_for_its_tables(empty_postgres_url):
 
 
 def is_told(line: bytes) -> bool:
-    return b"the child can't work: the database has no rowlock tables yet" in line
+    return b"the worker waits to start: the database has no rowlock tables yet" in line

@@ -28,7 +28,14 @@ from rowlock.worker.board import Board
 from rowlock.worker.engine import Engine
 from rowlock.worker.household import Household
 from rowlock.worker.ledger import Ledger, names_of
-from rowlock.worker.settings import EXIT_LEFT_BEHIND, EXIT_NOT_LOADED, WorkerSettings
+from rowlock.worker.settings import (
+    EXIT_ENGINE_FAILED,
+    EXIT_LEFT_BEHIND,
+    EXIT_NOT_LOADED,
+    EXIT_UNFIT,
+    WorkerSettings,
+)
+from rowlock.worker.start import advice, is_ready
 from rowlock.worker.table import LeaseTable
 from rowlock.worker.title import Title
 
@@ -123,6 +130,7 @@ async def _serve(orders: Orders, app: App) -> int:
         app=orders.app,
     )
     household.watch(engine.load)
+    household.on_unfit = engine.leave
     _show(engine, orders, Title("rowlock child"))
     board = None if orders.board_descriptor is None else Board(orders.board_descriptor)
     if board is not None:
@@ -130,8 +138,17 @@ async def _serve(orders: Orders, app: App) -> int:
     hearing = Hearing(orders.hear_descriptor, engine, table, patience=orders.settings.lease_seconds)
     hearing.start()
     try:
+        if not await _is_ready(orders, app, engine, ledger):
+            table.leave(is_drained=False)
+            return 0
         async with household.kept():
             left = await engine.run()
+    except Unfit as unfit:
+        return _leave_unfit(orders, app, table, unfit.error)
+    except Exception as error:  # noqa: BLE001  # it is ours: what handlers raise is their outcome
+        _tell(error)
+        table.leave(is_drained=False)
+        leave(EXIT_ENGINE_FAILED)
     finally:
         hearing.stop()
     if board is not None:
@@ -141,8 +158,45 @@ async def _serve(orders: Orders, app: App) -> int:
         logger.warning("%d jobs did not stop; their process is ended", left)
         # Their slots stay as they are: the supervisor gives the jobs back once we are dead.
         leave(EXIT_LEFT_BEHIND)
+    if engine.unfit is not None:
+        return _leave_unfit(orders, app, table, engine.unfit)
     await app.aclose()
     return 0
+
+
+class Unfit(Exception):
+    """The database is not one that this worker can start on."""
+
+    def __init__(self, error: RowlockError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+async def _is_ready(orders: Orders, app: App, engine: Engine, ledger: Ledger) -> bool:
+    """Wait until this child can start. The supervisor logs why it can't: once for all of them."""
+    seconds = orders.settings.start_seconds
+
+    def tell(error: RowlockError) -> None:
+        text = advice(error, migrate_command=app.migrate_command)
+        _introduce(orders, {"waiting": f"{text}; waiting for it, up to {seconds:g} s"})
+
+    try:
+        return await is_ready(
+            app.store,
+            start_seconds=seconds,
+            stopping=engine.stopping,
+            errors=ledger.errors,
+            tell=tell,
+        )
+    except RowlockError as error:
+        raise Unfit(error) from error
+
+
+def _leave_unfit(orders: Orders, app: App, table: LeaseTable, error: RowlockError) -> int:
+    """Tell why this worker can't work here; the exit code."""
+    _introduce(orders, {"unfit": advice(error, migrate_command=app.migrate_command)})
+    table.leave(is_drained=False)
+    return EXIT_UNFIT
 
 
 def _show(engine: Engine, orders: Orders, title: Title) -> None:

@@ -55,6 +55,15 @@ if TYPE_CHECKING:
     help="How long running jobs may go on after a signal.",
 )
 @click.option(
+    "--start-timeout",
+    type=float,
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait at the start for a database that is not migrated yet, or refuses"
+    " the role; then exit with 5.",
+)
+@click.option(
     "--orphans",
     type=click.Choice(["leave", "retry", "park"]),
     default="leave",
@@ -117,6 +126,7 @@ def worker(
     kinds: str | None,
     lease: float,
     grace: float,
+    start_timeout: float,
     orphans: str,
     orphans_older_than: float,
     no_cron: bool,
@@ -132,7 +142,8 @@ def worker(
 ) -> None:
     """Run jobs until interrupted: SIGTERM or Ctrl-C ends it politely, a second one at once.
 
-    Needs --app. Exit code 0 if all children ended well. Each option can also be given in the
+    Needs --app. Exit code 0 if all children ended well, 5 if the database is not one that this
+    worker can work on, else 1. Each option can also be given in the
     environment, as ROWLOCK_ and its name: ROWLOCK_CONCURRENCY=50.
     """
     from rowlock.worker.settings import parse_queues, worker_settings
@@ -146,6 +157,7 @@ def worker(
         concurrency=concurrency,
         lease=lease,
         grace=grace,
+        start_timeout=start_timeout,
         orphans=orphans,  # type: ignore[arg-type]  # click has checked the choice
         orphans_older_than=orphans_older_than,
         drain=drain,

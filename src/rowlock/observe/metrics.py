@@ -24,6 +24,7 @@ from rowlock import config
 from rowlock.job import JobState, QueueStats
 from rowlock.tally import BOUNDS_US, ENDS, OTHER, Spread, Sums
 from rowlock.worker.board import Counts
+from rowlock.worker.trouble import ServiceName
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 # For Prometheus an empty label is none. Before any name is known, each counter has this one sample,
@@ -38,7 +39,9 @@ _SHOWN: Final = [
 
 
 def of_counts(counts: Counts) -> list[Metric]:
-    """What one process has done: runs, times, lost leases, enqueued jobs, refused outcomes."""
+    """What one process has done: runs, times, lost leases, enqueued jobs, refused outcomes, and
+    errors of its own services.
+    """
     enqueued = CounterMetricFamily(
         "rowlock_jobs_enqueued", "Jobs that this process enqueued.", labels=["queue", "kind"]
     )
@@ -78,7 +81,14 @@ def of_counts(counts: Counts) -> list[Metric]:
         "Outcomes that the database refused to store as they were.",
     )
     refused.add_metric([], counts.refused)
-    return [enqueued, finished, duration, wait, lost, interrupted, refused]
+    errors = CounterMetricFamily(
+        "rowlock_service_errors",
+        "Errors of rowlock's own services, which try again.",
+        labels=["service"],
+    )
+    for service in ServiceName:
+        errors.add_metric([service.value], counts.service_errors[service.value])
+    return [enqueued, finished, duration, wait, lost, interrupted, refused, errors]
 
 
 def _add(family: HistogramMetricFamily, labels: Sequence[str], spread: Spread) -> None:

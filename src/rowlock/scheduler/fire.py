@@ -10,6 +10,7 @@ from rowlock import config
 from rowlock.schedule import Fired
 from rowlock.scheduler.service import logger, repeat
 from rowlock.store import Store
+from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble
 
 
 class Scheduler:
@@ -26,10 +27,13 @@ class Scheduler:
         *,
         chance: Random | None = None,
         tell: Callable[[Fired], object] | None = None,
+        errors: ServiceErrors | None = None,
     ) -> None:
         self._store = store
         self._tell = tell
-        self._chance = chance or Random()
+        self._trouble = Trouble(
+            "schedules are not fired", ServiceName.SCHEDULES, errors, chance=chance
+        )
         self._woken = asyncio.Event()
         self._complained: frozenset[str] = frozenset()
 
@@ -37,9 +41,8 @@ class Scheduler:
         """Fire until cancelled."""
         await repeat(
             self._fire,
-            what="schedules are not fired",
+            self._trouble,
             woken=self._woken,
-            chance=self._chance,
             rest_seconds=config.SCHEDULER_REST_SECONDS,
         )
 

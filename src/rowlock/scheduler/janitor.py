@@ -11,14 +11,14 @@ from random import Random
 from typing import TypeVar
 
 from rowlock import config
-from rowlock.errors import StoreUnavailable
-from rowlock.scheduler.service import jittered, repeat
+from rowlock.scheduler.service import Act, jittered, repeat
 from rowlock.store import Store
 from rowlock.store.ops.events import prune_events
 from rowlock.store.ops.history import fold_history, sample_depth
 from rowlock.store.ops.manage import prune
 from rowlock.store.ops.recover import Seen, sweep
 from rowlock.store.steps import Op
+from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble
 
 T = TypeVar("T")
 
@@ -32,8 +32,14 @@ class Janitor:
     """
 
     def __init__(
-        self, store: Store, *, has_retention: bool = True, chance: Random | None = None
+        self,
+        store: Store,
+        *,
+        has_retention: bool = True,
+        chance: Random | None = None,
+        errors: ServiceErrors | None = None,
     ) -> None:
+        self._errors = errors
         self._store = store
         self._has_retention = has_retention
         self._chance = chance or Random()
@@ -43,41 +49,34 @@ class Janitor:
 
     async def run(self) -> None:
         """Keep house until cancelled."""
+        # Each by itself: one that fails for long must not keep the others from their work.
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._recover_on())
-            group.create_task(self._record_on())
-            if self._has_retention:
-                group.create_task(self._prune_on())
+            for act, service, what in self._services():
+                trouble = Trouble(what, service, self._errors, chance=self._chance)
+                group.create_task(repeat(act, trouble))
 
-    async def _recover_on(self) -> None:
-        await repeat(
-            self._recover,
-            what="lost jobs are not given back",
-            woken=asyncio.Event(),
-            chance=self._chance,
-        )
+    def _services(self) -> list[tuple[Act, ServiceName, str]]:
+        services: list[tuple[Act, ServiceName, str]] = [
+            (self._recover, ServiceName.RECOVER, "lost jobs are not given back"),
+            (self._sample, ServiceName.DEPTH, "the depths of queues are not recorded"),
+            (self._fold, ServiceName.FOLD, "the history is not folded"),
+            (self._prune_events, ServiceName.PRUNE_EVENTS, "old events are not removed"),
+        ]
+        if self._has_retention:
+            services.append((self._prune, ServiceName.PRUNE, "old jobs are not removed"))
+        return services
 
-    async def _record_on(self) -> None:
-        await repeat(
-            self._record,
-            what="the history is not kept",
-            woken=asyncio.Event(),
-            chance=self._chance,
-        )
-
-    async def _record(self) -> float:
+    async def _sample(self) -> float:
         await self._store.arun(sample_depth())
-        await self._store.arun(fold_history())
-        await self._store.arun(prune_events())
         return jittered(config.HISTORY_FOLD_SECONDS, self._chance)
 
-    async def _prune_on(self) -> None:
-        await repeat(
-            self._prune,
-            what="old jobs are not removed",
-            woken=asyncio.Event(),
-            chance=self._chance,
-        )
+    async def _fold(self) -> float:
+        await self._store.arun(fold_history())
+        return jittered(config.HISTORY_FOLD_SECONDS, self._chance)
+
+    async def _prune_events(self) -> float:
+        await self._store.arun(prune_events())
+        return jittered(config.HISTORY_FOLD_SECONDS, self._chance)
 
     async def _recover(self) -> float:
         self._seen = await self._sweeps.run(
@@ -103,7 +102,7 @@ class Batches:
     async def run(self, store: Store, op: Callable[[int], Op[T]]) -> T:
         try:
             done = await store.arun(op(self._rows))
-        except StoreUnavailable:
+        except Exception:
             self._rows = max(1, self._rows // 2)
             raise
         self._rows = min(config.MAINTENANCE_BATCH_ROWS, self._rows * 2)

@@ -1,69 +1,57 @@
-"""Something done again and again for as long as a worker lives, whatever happens to the database.
+"""Services: what is done again and again for as long as a process lives, whatever goes wrong.
 
-A service is cancelled to stop it. It has no leader and needs none: what it does is safe to be done
-by many at once.
+1. A service ends only when it is cancelled. Every error is logged when it begins and when it is
+   over, counted, and followed by a growing pause.
+2. It has no leader and needs none: what it does is safe to be done by many at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from random import Random
+from typing import TypeVar
 
-from rowlock import config
-from rowlock.errors import StoreUnavailable
+from rowlock.worker.trouble import Trouble, pause_for
+
+T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger("rowlock.scheduler")
 
 Act = Callable[[], Awaitable[float]]
 
 
-async def repeat(
-    act: Act, *, what: str, woken: asyncio.Event, chance: Random, rest_seconds: float = 0.0
-) -> None:
-    """Do something for ever; it returns in how many seconds it is to be done again.
+async def persist(act: Callable[[], Awaitable[T]], trouble: Trouble) -> T:
+    """Do something until it succeeds, with growing pauses between the tries."""
+    while True:
+        try:
+            done = await act()
+        except Exception as error:  # noqa: BLE001  # a service survives all but cancellation
+            await trouble.wait(error)
+        else:
+            trouble.over()
+            return done
 
-    While the database is away it is tried less and less often, and said once.
+
+async def repeat(
+    act: Act, trouble: Trouble, *, woken: asyncio.Event | None = None, rest_seconds: float = 0.0
+) -> None:
+    """Do something forever; it returns in how many seconds it is to be done again.
 
     Args:
-        what: For the log: "schedules are not fired".
         woken: Once set, it is done at once.
-        rest_seconds: But so long after the last time, however often it is woken.
+        rest_seconds: The least time between two times, however often it is woken.
     """
-    failures = 0
+    woken = woken or asyncio.Event()
     while True:
         woken.clear()
-        try:
-            pause = await act()
-        except StoreUnavailable as error:
-            failures += 1
-            if failures == 1:
-                logger.warning("%s while the database is away: %s", what, error)
-            pause = _backoff(failures, chance)
-        else:
-            if failures:
-                logger.info("the database is back after %d tries", failures)
-            failures = 0
+        pause = await persist(act, trouble)
         rest = min(pause, rest_seconds)
         await asyncio.sleep(rest)
-        await _sleep(pause - rest, woken)
+        await pause_for(woken, pause - rest)
 
 
 def jittered(seconds: float, chance: Random) -> float:
-    """About so long: many that were started together must not stay together."""
+    """About this long: many that were started together must not stay together."""
     return seconds * chance.uniform(0.8, 1.2)
-
-
-def _backoff(failures: int, chance: Random) -> float:
-    longest = min(
-        config.SERVICE_RETRY_SECONDS * 2.0 ** min(failures, 16), config.SERVICE_RETRY_SECONDS_MAX
-    )
-    return chance.uniform(longest / 2, longest)
-
-
-async def _sleep(seconds: float, woken: asyncio.Event) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await woken.wait()

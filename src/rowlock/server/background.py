@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from rowlock import config
-from rowlock.errors import RowlockError
+from rowlock.scheduler.service import persist
+from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
 
@@ -18,7 +18,9 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 class Background:
     """The tasks of one server."""
 
-    def __init__(self) -> None:
+    def __init__(self, errors: ServiceErrors) -> None:
+        # Of all that runs here; services count theirs themselves.
+        self.errors: ServiceErrors = errors
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def ensure(self, name: str, work: Work) -> None:
@@ -26,9 +28,13 @@ class Background:
         task = self._tasks.get(name)
         loop = asyncio.get_running_loop()
         if task is None or task.done() or task.get_loop() is not loop:
-            task = loop.create_task(_kept_up(name, work), name=f"rowlock-{name}")
+            task = loop.create_task(self._keep_up(name, work), name=f"rowlock-{name}")
             task.add_done_callback(_complain)
             self._tasks[name] = task
+
+    async def _keep_up(self, name: str, work: Work) -> None:
+        """Begin anew after an error that the work itself has not survived."""
+        await persist(work, Trouble(f"{name} has failed", ServiceName.BACKGROUND, self.errors))
 
     async def aclose(self) -> None:
         """End all of it."""
@@ -36,17 +42,6 @@ class Background:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _kept_up(name: str, work: Work) -> None:
-    """Begin anew after trouble that may pass: a database that is being migrated, say."""
-    while True:
-        try:
-            await work()
-            return
-        except* RowlockError as group:
-            logger.warning("%s begins anew in a while: %s", name, group.exceptions[0])
-        await asyncio.sleep(config.TROUBLE_SECONDS_MAX)
 
 
 def _complain(task: asyncio.Task[None]) -> None:

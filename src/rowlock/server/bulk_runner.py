@@ -12,6 +12,7 @@ from rowlock.scheduler.service import jittered, repeat
 from rowlock.server.background import Background
 from rowlock.store import Store
 from rowlock.store.ops.bulk_work import advance_bulk, fail_bulk, running_bulks
+from rowlock.worker.trouble import ServiceName, Trouble
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
 
@@ -33,9 +34,9 @@ class BulkRunner:
     async def _run(self) -> None:
         # Of this loop: a mounted application may be run by another one each time, in tests.
         self._woken = asyncio.Event()
-        await repeat(
-            self._advance, what="bulk work stands still", woken=self._woken, chance=self._chance
-        )
+        errors = self._background.errors
+        trouble = Trouble("bulk work stands still", ServiceName.BULK, errors, chance=self._chance)
+        await repeat(self._advance, trouble, woken=self._woken)
 
     async def _advance(self) -> float:
         """One step of each; in how many seconds to look again."""

@@ -58,7 +58,7 @@ class Doorbell:
             rung.set()
 
     async def _listen(self) -> None:
-        await listen(self._store, self._ring, self._on_state)
+        await listen(self._store, self._ring, self._on_state, self._background.errors)
 
     def _ring(self, queue: str) -> None:
         """At once, but not more often than looking is worth."""

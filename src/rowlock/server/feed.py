@@ -14,7 +14,6 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from random import Random
 
 from rowlock import config
 from rowlock.events import Event, EventName, EventType
@@ -22,6 +21,7 @@ from rowlock.scheduler.service import repeat
 from rowlock.server.background import Background
 from rowlock.store import Store
 from rowlock.store.ops.events import NewJob, Told, last_event, newest_jobs, read_events
+from rowlock.worker.trouble import ServiceName, Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +120,9 @@ class Feed:
 
     async def _read_on(self) -> None:
         self._last = None
+        errors = self._background.errors
         await repeat(
-            self._read_while_heard,
-            what="events are not read",
-            woken=asyncio.Event(),
-            chance=Random(),
+            self._read_while_heard, Trouble("events are not read", ServiceName.FEED, errors)
         )
 
     async def _read_while_heard(self) -> float:

@@ -13,7 +13,6 @@ from random import Random
 from typing import Any
 
 from rowlock.app import App
-from rowlock.errors import RowlockError
 from rowlock.scheduler import Janitor
 from rowlock.scheduler.service import repeat
 from rowlock.server.background import Background
@@ -28,6 +27,7 @@ from rowlock.server.roster import Roster
 from rowlock.store import KnownPolicy, Store
 from rowlock.tally import Ended
 from rowlock.worker.ledger import Ledger, names_of
+from rowlock.worker.trouble import ServiceName, Trouble
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
 
@@ -49,7 +49,9 @@ class Service:
         self.readiness: Readiness = Readiness(app.store)
         # Set once the server is told to stop: what waits for news answers at once.
         self.stopping: asyncio.Event = asyncio.Event()
-        self.background: Background = Background()
+        # Of runs that were settled here, and of the errors of what runs beside requests.
+        self.ledger: Ledger = Ledger(names_of(app))
+        self.background: Background = Background(self.ledger.errors)
         self.doorbell: Doorbell = Doorbell(app.store, self.background)
         self.gatherer: Gatherer = Gatherer(app.store, self.background)
         self.bulk: BulkRunner = BulkRunner(app.store, self.background)
@@ -58,8 +60,6 @@ class Service:
         self.feed: Feed = Feed(app.store, self.background)
         # How many streams of events are open.
         self.streams: int = 0
-        # Of runs that were settled here.
-        self.ledger: Ledger = Ledger(names_of(app))
         # Of backoffs with jitter.
         self.chance: Random = Random()
         # Resolved now, so that a task that can't be described is known at the start.
@@ -79,12 +79,9 @@ class Service:
         self.background.ensure("telling", self._tell)
 
     async def _write_history(self) -> None:
-        await repeat(
-            lambda: self.ledger.write_on(self.store),
-            what="the history is not written",
-            woken=asyncio.Event(),
-            chance=self.chance,
-        )
+        what = "the history is not written"
+        trouble = Trouble(what, ServiceName.HISTORY, self.ledger.errors, chance=self.chance)
+        await repeat(lambda: self.ledger.write_on(self.store), trouble)
 
     async def _tell(self) -> None:
         await self.ledger.tell_on(self.store)
@@ -95,7 +92,7 @@ class Service:
         It gives back expired leases and removes what is over: where all workers speak HTTP, nobody
         else would. And it goes on with bulk work that another server has left.
         """
-        self.background.ensure("janitor", Janitor(self.store).run)
+        self.background.ensure("janitor", Janitor(self.store, errors=self.ledger.errors).run)
         self.bulk.wake()
 
     def stop(self) -> None:
@@ -111,6 +108,6 @@ class Service:
         try:
             await self.ledger.atell(self.store)
             await self.ledger.awrite(self.store)
-        except RowlockError as error:
+        except Exception as error:  # noqa: BLE001  # it ends in any case
             logger.info("the last seconds of the history are not written: %s", error)
         await self.store.engine.aclose_loop()

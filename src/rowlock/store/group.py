@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import queue
 import sqlite3
 import threading
@@ -166,7 +167,7 @@ def _without_commit(session: Session) -> Callable[[Step], Rows]:
 def _error_for_one(error: BaseException) -> Exception:
     """An exception of each caller's own: their tracebacks must not grow into each other."""
     if isinstance(error, StoreUnavailable | StoreRefused | UnsupportedStore | MigrationNeeded):
-        own: Exception = type(error)(*error.args)
+        own: Exception = copy.copy(error)
     else:
         own = StoreUnavailable(f"nothing was written: {type(error).__name__}: {error}")
     own.__cause__ = error

@@ -97,7 +97,9 @@ def pending(dialect: Dialect, applied: Applied) -> tuple[Migration, ...]:
             raise MigrationNeeded(
                 f"migration {migration.number:04} ({migration.name}) was applied with other "
                 "content than this version's; the schema was made by something else than a "
-                "released rowlock: restore it from a backup, or start with an empty one"
+                "released rowlock",
+                "restore it from a backup, or start with an empty one",
+                is_behind=False,
             )
     return known[newest:]
 
@@ -105,8 +107,9 @@ def pending(dialect: Dialect, applied: Applied) -> tuple[Migration, ...]:
 def too_new(newest: int, known: int) -> MigrationNeeded:
     """The schema has something that this version would have to know."""
     return MigrationNeeded(
-        f"the schema is at {newest}, this rowlock knows only {known}, and can't work on it: "
-        "it was migrated by a newer version; upgrade rowlock here as well"
+        f"the schema is at {newest}, this rowlock knows only {known}, and can't work on it",
+        "it was migrated by a newer version; upgrade rowlock here as well",
+        is_behind=False,
     )
 
 
@@ -116,8 +119,9 @@ def check(dialect: Dialect, applied: Applied) -> None:
     if missing:
         state = "has no rowlock tables yet" if not applied else f"is at {max(applied)}"
         raise MigrationNeeded(
-            f"the database {state}, this version needs {missing[-1].number}: "
-            "run `rowlock migrate` (or app.migrate()) once, with a role that may create tables"
+            f"the database {state}, this version needs {missing[-1].number}",
+            "run `rowlock migrate` (or app.migrate()) once, with a role that may create tables",
+            is_behind=True,
         )
 
 

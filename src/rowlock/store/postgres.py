@@ -39,7 +39,7 @@ from rowlock.store.deadline import (
     is_alive,
 )
 from rowlock.store.pool import AsyncPool, Pool
-from rowlock.store.postgres_errors import Meaning, mapped, meaning_of
+from rowlock.store.postgres_errors import Meaning, is_login_refused, mapped, meaning_of
 from rowlock.store.postgres_migrate import apply_missing, migrate_patiently
 from rowlock.store.postgres_session import AsyncSession, Session
 from rowlock.store.steps import Op, Statement, Steps, writing
@@ -181,6 +181,9 @@ class PostgresEngine:
         if meaning is Meaning.FORBIDDEN:
             return Forbidden(f"{self.url.shown}: {error}", by_database=True)
         problem = self.url.mask(" ".join(str(error).split()))
+        if is_login_refused(error):
+            text = f"{self.url.shown} refuses the user or the password: {problem}"
+            return StoreUnavailable(text, refused_login=True)
         return StoreUnavailable(f"{self.url.shown} can't be reached: {problem}")
 
     def _again(

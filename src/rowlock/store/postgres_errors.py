@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from enum import Enum, auto
 from typing import Final
@@ -85,7 +86,9 @@ def mapped(error: psycopg.Error, meaning: Meaning, *, shown_url: str) -> Rowlock
         return None
     if meaning is Meaning.UNMIGRATED:
         return MigrationNeeded(
-            f"the tables at {shown_url} are missing or of another version: run `rowlock migrate`"
+            f"the tables at {shown_url} are missing or of another version",
+            "run `rowlock migrate`",
+            is_behind=True,
         )
     if meaning is Meaning.FORBIDDEN:
         return Forbidden(f"{shown_url}: {_first_line(error)}", by_database=True)
@@ -98,6 +101,25 @@ def _reason(error: psycopg.Error) -> str:
     """The server's first sentence. What comes after it may show the whole row."""
     said = error.diag.message_primary or type(error).__name__
     return said[: config.LOGGED_ERROR_CHARACTERS_MAX]
+
+
+def is_login_refused(error: psycopg.Error) -> bool:
+    """Whether every host that was tried has answered, and refused the user or the password.
+
+    libpq passes no code on, so it is read from the message, if that is in English.
+    """
+    text = str(error)
+    return len(_REFUSED_LOGIN.findall(text)) >= max(1, text.count("connection to server at"))
+
+
+_REFUSED_LOGIN: Final = re.compile(
+    r"authentication failed for user"
+    r"|role \"[^\"]*\" does not exist"
+    r"|role \"[^\"]*\" is not permitted to log in"
+    r"|no pg_hba\.conf entry"
+    r"|no password supplied"
+    r"|permission denied for database"
+)
 
 
 def _first_line(error: psycopg.Error) -> str:

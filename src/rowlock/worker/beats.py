@@ -18,7 +18,7 @@ from rowlock.chance import CHANCE
 from rowlock.job import Beat, Lease
 from rowlock.store import Store, open_store
 from rowlock.store.url import hurried
-from rowlock.worker.trouble import Trouble
+from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble
 
 
 class Beats:
@@ -29,13 +29,18 @@ class Beats:
     """
 
     def __init__(
-        self, store: Store, *, lease_seconds: float, on_beat: Callable[[Lease, Beat], None]
+        self,
+        store: Store,
+        *,
+        lease_seconds: float,
+        on_beat: Callable[[Lease, Beat], None],
+        errors: ServiceErrors | None = None,
     ) -> None:
         self._engine = store.engine
         self._lease_seconds = lease_seconds
         self._on_beat = on_beat
         self._leases: dict[tuple[str, int], Lease] = {}
-        self._trouble = Trouble("leases can't be extended")
+        self._trouble = Trouble("leases can't be extended", ServiceName.HEARTBEAT, errors)
         self._guard = threading.Lock()
         self._over = threading.Event()
         self._outlives = False

@@ -29,14 +29,15 @@ _READS_MAX = 5
 @dataclass(slots=True)
 class Counts:
     """What a process did since its start: how runs ended, leases that others took and runs that
-    were interrupted, both by queue, jobs that it enqueued, by queue and kind, and outcomes that the
-    database refused."""
+    were interrupted, both by queue, jobs that it enqueued, by queue and kind, outcomes that the
+    database refused, and errors of its own services, by name."""
 
     tally: Tally = field(default_factory=dict[tuple[str, str], Sums])
     lost: Counter[str] = field(default_factory=Counter[str])
     enqueued: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     interrupted: Counter[str] = field(default_factory=Counter[str])
     refused: int = 0
+    service_errors: Counter[str] = field(default_factory=Counter[str])
 
     def merge(self, other: Counts) -> None:
         merged(self.tally, other.tally)
@@ -44,6 +45,7 @@ class Counts:
         self.enqueued.update(other.enqueued)
         self.interrupted.update(other.interrupted)
         self.refused += other.refused
+        self.service_errors.update(other.service_errors)
 
 
 class _Line(msgspec.Struct, frozen=True, array_like=True):
@@ -62,6 +64,7 @@ class _Written(msgspec.Struct, frozen=True, array_like=True):
     enqueued: list[tuple[str, str, int]]
     interrupted: dict[str, int]
     refused: int
+    service_errors: dict[str, int]
 
 
 _decode = msgspec.json.Decoder(_Written).decode
@@ -73,7 +76,14 @@ def _encoded(counts: Counts) -> bytes:
         for name, s in counts.tally.items()
     ]
     enqueued = [(*name, number) for name, number in counts.enqueued.items()]
-    written = _Written(lines, counts.lost, enqueued, counts.interrupted, counts.refused)
+    written = _Written(
+        lines,
+        counts.lost,
+        enqueued,
+        counts.interrupted,
+        counts.refused,
+        counts.service_errors,
+    )
     return msgspec.json.encode(written)
 
 
@@ -92,6 +102,7 @@ def _decoded(text: bytes) -> Counts:
         Counter(enqueued),
         Counter(written.interrupted),
         written.refused,
+        Counter(written.service_errors),
     )
 
 

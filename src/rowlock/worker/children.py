@@ -1,5 +1,5 @@
 """One child of a supervisor: its process, its pipes, its table of leases; and who is to blame when
-it dies. Pure but for the pipes and what the system tells of a process.
+it dies. Pure but for the start, the pipes and what the system tells of a process.
 """
 
 from __future__ import annotations
@@ -9,18 +9,29 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from rowlock import config
 from rowlock.job import Beat, Lease
 from rowlock.lifecycle import CancelSeen, Failed, Outcome
+from rowlock.worker import signals
 from rowlock.worker.board import Board
 from rowlock.worker.resident import resident_bytes
-from rowlock.worker.settings import EXIT_LEFT_BEHIND, WorkerSettings
+from rowlock.worker.settings import (
+    EXIT_ENGINE_FAILED,
+    EXIT_LEFT_BEHIND,
+    EXIT_UNFIT,
+    WorkerSettings,
+)
 from rowlock.worker.table import DeadlineKind, LeaseTable, Slot, SlotState
+
+CHILD_MODULE = "rowlock.cli.child"
 
 
 @dataclass(slots=True)
@@ -124,7 +135,15 @@ class Child:
 
     def ended_well(self, code: int) -> bool:
         """Whether it has ended by itself: a handler, too, can end its process with a good code."""
-        return code in (0, EXIT_LEFT_BEHIND) and self.table.has_left()
+        return code in (0, EXIT_LEFT_BEHIND, EXIT_UNFIT) and self.table.has_left()
+
+    def is_unfit(self, code: int) -> bool:
+        """Whether it has ended because it can't work on the database as that is."""
+        return code == EXIT_UNFIT and self.table.has_left()
+
+    def has_failed(self, code: int) -> bool:
+        """Whether its own machinery has failed: then no job is to blame."""
+        return code == EXIT_ENGINE_FAILED and self.table.has_left()
 
     def close(self) -> None:
         self.table.close()
@@ -132,6 +151,54 @@ class Child:
             self.board.close()
         os.close(self.say)
         os.close(self.hear)
+
+
+def start_child(
+    number: int, *, app: str, worker: str, settings: WorkerSettings, has_board: bool
+) -> Child:
+    """Start a process that runs an app's jobs.
+
+    Raises:
+        OSError: The system has no process, descriptor or memory to give; nothing is left of it.
+    """
+    slots = settings.concurrency + config.PREFETCH_MAX + config.SETTLE_BATCH * 4
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+
+        def opened(descriptor: int, stack: contextlib.ExitStack) -> int:
+            stack.callback(os.close, descriptor)
+            return descriptor
+
+        memory = opened(LeaseTable.make_descriptor(slots), theirs)
+        board = opened(Board.make_descriptor(), theirs) if has_board else None
+        child_hears, say = os.pipe()
+        opened(child_hears, theirs)
+        opened(say, ours)
+        hear, child_tells = os.pipe()
+        opened(hear, ours)
+        opened(child_tells, theirs)
+        orders = {
+            "app": app,
+            "worker": worker,
+            "settings": msgspec.to_builtins(settings),
+            "table_descriptor": memory,
+            "table_slots": slots,
+            "hear_descriptor": child_hears,
+            "tell_descriptor": child_tells,
+            "board_descriptor": board,
+        }
+        table = LeaseTable(memory, slots)
+        ours.callback(table.close)
+        shown = None if board is None else Board(board)
+        with signals.held_back():
+            process = subprocess.Popen(
+                [sys.executable, "-m", CHILD_MODULE, json.dumps(orders)],
+                pass_fds=(memory, child_hears, child_tells, *([] if board is None else [board])),
+                stdin=subprocess.DEVNULL,
+            )
+        ours.pop_all()
+        os.set_blocking(hear, False)
+        os.set_blocking(say, False)
+        return Child(number, worker, process, table, say, hear, time.monotonic(), shown)
 
 
 def suspects(slots: Collection[Slot], code: int) -> list[Slot]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 from rowlock import config
+from rowlock.errors import RowlockError
 from rowlock.ids import new_id
 from rowlock.job import Beat, Lease
 from rowlock.store import Store
@@ -25,6 +28,7 @@ from rowlock.worker.leftovers import Leftovers
 from rowlock.worker.runner import Prepare
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.slots import find_app
+from rowlock.worker.start import is_ready
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
@@ -45,13 +49,20 @@ class EmbeddedWorker:
         # As long as the jobs may go on, and what they did may be written: by then their leases are
         # lost, if the database is away.
         self._patience = settings.grace_seconds + settings.lease_seconds + 2 * config.STOP_SECONDS
-        self._beats = Beats(store, lease_seconds=settings.lease_seconds, on_beat=self._on_beat)
-        self.id: str = f"{socket.gethostname()[:60]}-{os.getpid()}-{new_id()[-12:]}"
         ledger = Ledger(names_of(tasks, settings.queues))
+        self._beats = Beats(
+            store,
+            lease_seconds=settings.lease_seconds,
+            on_beat=self._on_beat,
+            errors=ledger.errors,
+        )
+        self.id: str = f"{socket.gethostname()[:60]}-{os.getpid()}-{new_id()[-12:]}"
         self._household = Household(store, tasks, worker=self.id, settings=settings, ledger=ledger)
         self._leftovers = Leftovers(
             self._beats, ledger=ledger, patience=settings.lease_seconds + config.STOP_SECONDS
         )
+        self._start_seconds = settings.start_seconds
+        self._is_ready = partial(is_ready, store, errors=ledger.errors)
         self._engine = Engine(
             store,
             tasks,
@@ -66,11 +77,15 @@ class EmbeddedWorker:
             leftovers=self._leftovers,
         )
         self._household.watch(self._engine.load)
+        self._household.on_unfit = self._engine.leave
 
     async def run(self) -> None:
         """Serve until stopped.
 
         Cancelled, however often, it stops as politely: what runs has its grace, and is settled.
+
+        Raises:
+            RowlockError: It can't work on the database as that is; the message says why.
         """
         serving = asyncio.ensure_future(self._serve())
         cancelled: asyncio.CancelledError | None = None
@@ -88,11 +103,17 @@ class EmbeddedWorker:
 
     async def _serve(self) -> None:
         logger.info("worker %s runs in this process, without a supervisor", self.id)
+        if not await self._is_ready(
+            stopping=self._engine.stopping, tell=_tell_to_wait, start_seconds=self._start_seconds
+        ):
+            return
         async with self._beats, self._household.kept():
             try:
                 await self._engine.run()
             finally:
                 self._leave()
+        if self._engine.unfit is not None:
+            raise self._engine.unfit
 
     def _leave(self) -> None:
         """Have those that did not stop beaten for and settled; this worker is over."""
@@ -128,7 +149,11 @@ class EmbeddedWorker:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[EmbeddedWorker]:
-        """Serve beside the block; its end stops the worker and waits for it."""
+        """Serve beside the block; its end stops the worker and waits for it.
+
+        However long it takes until the database can be used: nobody would start it again.
+        """
+        self._start_seconds = math.inf
         service = asyncio.create_task(self.run())
         service.add_done_callback(_tell_failure)
         try:
@@ -173,6 +198,10 @@ def _calm() -> AbstractContextManager[object]:
     """
     anyio: Any = sys.modules.get("anyio")
     return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
+
+
+def _tell_to_wait(error: RowlockError) -> None:
+    logger.error("the worker in this process waits: %s", error)
 
 
 def _tell_failure(service: asyncio.Task[None]) -> None:

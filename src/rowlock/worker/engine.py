@@ -22,17 +22,16 @@ from random import Random
 from typing import Any
 
 from rowlock import config
-from rowlock.errors import RowlockError, StoreUnavailable
+from rowlock.errors import Forbidden, RowlockError
 from rowlock.job import Beat, Lease
 from rowlock.lifecycle import Interrupted, NotBegun, Outcome, Released
-from rowlock.scheduler.service import jittered
+from rowlock.scheduler.service import Act, jittered, repeat
 from rowlock.store import Settlement, Store
-from rowlock.store.ops.hold import cancel_requests
 from rowlock.store.ops.recover import release_unknown
 from rowlock.task import Tasks
 from rowlock.worker import wire
 from rowlock.worker.begin import Marker, RunLock, SuspectLock
-from rowlock.worker.bell import listen
+from rowlock.worker.bell import listen, look_for_cancels
 from rowlock.worker.buffer import Buffer
 from rowlock.worker.capacity import Capacity, Load, Room
 from rowlock.worker.claimer import Claimer
@@ -45,7 +44,7 @@ from rowlock.worker.runner import Prepare, Runner
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.settler import Settler
 from rowlock.worker.slots import Slots
-from rowlock.worker.trouble import Trouble, pause_for
+from rowlock.worker.trouble import ServiceName, Trouble, pause_for
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
@@ -97,10 +96,12 @@ class Engine:
         self._chance = Random()
         self._rung, self._rung_at = asyncio.Event(), 0.0
         self._idle = asyncio.Event()
-        self._stopping = asyncio.Event()
+        self.stopping: asyncio.Event = asyncio.Event()
         self._has_bell = False
         # A drain has found that nothing is left to be run.
         self.is_drained: bool = False
+        # Why it has left, if it can't work on its database.
+        self.unfit: RowlockError | None = None
         self._loop = asyncio.get_running_loop()
         self._tidied_at = time.monotonic()
         self._finished = 0
@@ -124,8 +125,10 @@ class Engine:
             # Without a name for its app, a process slot could not load it.
             slots=None if app is None else Slots(app, wire.home_of(store, settings)),
             lease_seconds=settings.lease_seconds,
+            errors=ledger.errors,
         )
-        self._trouble = Trouble("jobs can't be claimed")
+        self._trouble = Trouble("jobs can't be claimed", ServiceName.CLAIM, ledger.errors)
+        self._failing = Trouble("the engine has failed", ServiceName.ENGINE, ledger.errors)
         self._claimed_at = 0.0
         self._asked_at: float | None = None
 
@@ -133,10 +136,16 @@ class Engine:
 
     def stop(self) -> None:
         """Claim nothing more; end when the running jobs have, or when the grace is over."""
-        self._stopping.set()
+        self.stopping.set()
         self._wake.set()
         for run in self._running.values():
             run.stop_soon()
+
+    def leave(self, error: RowlockError) -> None:
+        """As `stop`, because this worker can't work on its database any more."""
+        if self.unfit is None:
+            self.unfit = error
+            self.stop()
 
     def stop_at_once(self) -> None:
         """As `stop`, without any grace."""
@@ -196,12 +205,16 @@ class Engine:
         Returns how many plain functions still run: they stop only with their process.
         """
         async with asyncio.TaskGroup() as services, self._runner:
+            errors = self._ledger.errors
             settling = services.create_task(self.settler.run())
-            bell = services.create_task(listen(self._store, self._ring, self._bell_state))
-            tidying = services.create_task(self._tidy_buffer())
-            cancelling = services.create_task(self._look_for_cancels())
-            flushing = services.create_task(self._runner.flush_notes())
-            await self._claim_until_stopped()
+            bell = services.create_task(listen(self._store, self._ring, self._bell_state, errors))
+            what = "jobs that wait for a slot are not given back"
+            tidying = services.create_task(self._repeat(self._tidy_on, what, ServiceName.BUFFER))
+            looking = look_for_cancels(self._store, self._rung, self._asked, self.cancel, errors)
+            cancelling = services.create_task(looking)
+            flush, what = self._runner.flush_notes, "progress of running jobs is not written"
+            flushing = services.create_task(self._repeat(flush, what, ServiceName.PROGRESS))
+            await self._serve_until_stopped()
             tidying.cancel()
             bell.cancel()
             await self._wind_down()
@@ -228,8 +241,18 @@ class Engine:
         # What happened while nobody listened is found by looking.
         self._ring("")
 
+    async def _serve_until_stopped(self) -> None:
+        """Claim until stopped, whatever goes wrong: what runs goes on meanwhile."""
+        while True:
+            try:
+                return await self._claim_until_stopped()
+            except Exception as error:  # noqa: BLE001  # an odd error must not end what runs
+                # What was claimed last may be known only in part.
+                self._claimer.doubt()
+                await pause_for(self.stopping, self._failing.pause(error))
+
     async def _claim_until_stopped(self) -> None:
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             self._wake.clear()
             room = self._room()
             if room is None:
@@ -267,13 +290,14 @@ class Engine:
         asked_at = self._asked_at = time.monotonic()
         try:
             leases = await self._claimer.claim(
-                room, known=self._known, sleep=partial(pause_for, self._stopping)
+                room, known=self._known, sleep=partial(pause_for, self.stopping)
             )
             if leases and time.monotonic() - asked_at > self._settings.lease_seconds:
                 leases = await self._still_held(leases)
-        except StoreUnavailable as error:
+        except Exception as error:  # noqa: BLE001  # whatever the database or a driver says
             self._claimer.doubt()
-            await self._pause(error)
+            await pause_for(self.stopping, self._trouble.pause(error))
+            self._leave_if_forbidden(error)
             return -1
         finally:
             self._asked_at = None
@@ -284,6 +308,7 @@ class Engine:
         if self._rung_at >= asked_at:
             self._rung.set()  # It may have been for one of these, before it was known here.
         self._dispatch()
+        self._failing.over()
         if any(lease.row is not None and lease.row.max_attempts == 1 for lease in leases):
             self._return_leased_ahead()
         return len(leases)
@@ -319,13 +344,15 @@ class Engine:
         poll, due = jittered(poll, self._chance), self._claimer.due_in
         await pause_for(self._wake, poll if due is None else min(poll, due))
 
-    async def _pause(self, error: Exception) -> None:
-        """Wait before the next try, but not past a stop."""
-        await pause_for(self._stopping, self._trouble.pause(error))
+    def _leave_if_forbidden(self, error: Exception) -> None:
+        """A role that could never claim anything won't learn it; somebody has to see that."""
+        has_waited = self._trouble.seconds >= self._settings.start_seconds
+        if isinstance(error, Forbidden) and has_waited and not (self._finished or self._known):
+            self.leave(error)
 
     def _dispatch(self) -> None:
         """Start what has a slot."""
-        if self._stopping.is_set() or not self._buffer or self._is_alone:
+        if self.stopping.is_set() or not self._buffer or self._is_alone:
             return
         if self._has_stood_still():
             self._tidy()
@@ -357,7 +384,7 @@ class Engine:
         self._holdings.start(run.lease, deadline=_deadline(run.started_at, limit))
         self._running[run.key] = run
         self._capacity.start(run)
-        run.stopping = self._stopping.is_set()
+        run.stopping = self.stopping.is_set()
         run.on_settled = self._note_settled
         run.mark = self._mark if run.must_be_marked else None
         # The task that starts it may be another job's: nothing of that one's context is its.
@@ -453,25 +480,17 @@ class Engine:
         self._dispatch()
         self._wake.set()
 
-    async def _look_for_cancels(self) -> None:
-        """A cancel rings the bell of its job's queue: look at once, instead of at the next beat."""
-        while True:
-            await self._rung.wait()
-            self._rung.clear()
-            ids = [run.key[0] for run in (*self._running.values(), *self._buffer) if not run.cause]
-            if ids:
-                try:
-                    for id in await self._store.arun(cancel_requests(ids)):
-                        self.cancel(id)
-                except StoreUnavailable as error:
-                    logger.info("requests to cancel wait for the next beat: %s", error)
-            await asyncio.sleep(config.CANCEL_LOOK_SECONDS)
+    def _asked(self) -> list[str]:
+        """The jobs that somebody may have asked to cancel."""
+        return [run.key[0] for run in (*self._running.values(), *self._buffer) if not run.cause]
 
-    async def _tidy_buffer(self) -> None:
+    async def _repeat(self, act: Act, what: str, service: ServiceName) -> None:
+        await repeat(act, Trouble(what, service, self._ledger.errors))
+
+    async def _tidy_on(self) -> float:
         """Give back what waits for a slot for too long."""
-        while True:
-            await asyncio.sleep(config.PREFETCH_STALE_SECONDS / 2)
-            self._tidy()
+        self._tidy()
+        return config.PREFETCH_STALE_SECONDS / 2
 
     def _tidy(self) -> None:
         is_doubtful = self._has_stood_still()
@@ -534,7 +553,7 @@ class Engine:
         """
         try:
             await self._store.arun(release_unknown(self._worker, known=self.settler.given_up))
-        except RowlockError as error:
+        except Exception as error:  # noqa: BLE001  # its jobs have ended well all the same
             logger.warning("leases of %s wait to expire: %s", self._worker, error)
 
 

@@ -10,16 +10,15 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from random import Random
 from typing import Any
 
 from rowlock import config
-from rowlock.errors import RowlockError, StoreUnavailable
+from rowlock.errors import MigrationNeeded, RowlockError, StoreUnavailable
 from rowlock.job import WorkerVitals
 from rowlock.scheduler import Janitor, Scheduler, adeclare_schedules
-from rowlock.scheduler.service import repeat
+from rowlock.scheduler.service import persist, repeat
 from rowlock.store import Store
 from rowlock.store.ops.fitness import check_schema
 from rowlock.store.ops.hold import announce
@@ -28,7 +27,7 @@ from rowlock.worker.capacity import Load
 from rowlock.worker.ledger import Ledger
 from rowlock.worker.resident import resident_bytes
 from rowlock.worker.settings import WorkerSettings
-from rowlock.worker.trouble import Trouble, logger
+from rowlock.worker.trouble import ServiceName, Trouble, logger
 
 Service = Callable[[], Coroutine[Any, Any, None]]
 
@@ -52,8 +51,13 @@ class Household:
         self._settings = settings
         self._load: Callable[[], Load] | None = None
         self._announced: Load | None = None
+        self._announce_at = 0.0
+        # Called when a newer version has migrated: this one must leave.
+        self.on_unfit: Callable[[RowlockError], None] = lambda _: None
         self._scheduler = Scheduler(
-            store, tell=lambda fired: ledger.enqueued_by_name(fired.numbers)
+            store,
+            tell=lambda fired: ledger.enqueued_by_name(fired.numbers),
+            errors=ledger.errors,
         )
 
     def watch(self, load: Callable[[], Load]) -> None:
@@ -79,36 +83,41 @@ class Household:
     def _services(self) -> list[Service]:
         services: list[Service] = [self._announce_on, self._count_on, self._tell_on]
         if self._settings.is_first:
-            services += [self._adopt_orphans, Janitor(self._store).run]
+            services += [self._adopt_orphans, Janitor(self._store, errors=self._ledger.errors).run]
             if self._settings.has_cron:
                 services.append(self._fire_on)
         return services
 
     async def _announce_on(self) -> None:
-        trouble = Trouble("the worker can't announce itself")
         if not self._kinds:
             logger.warning("there is no task to run: nothing will be claimed")
-        while True:
-            try:
-                # A newer version may have migrated; what this one can't work on, it must leave.
-                await self._store.arun(check_schema(self._store.engine.dialect))
-                # Nobody is to count on one without tasks; and who names no kinds takes all.
-                if self._kinds:
-                    await self._announce()
-                trouble.over()
-                await self._until_next_announcement()
-            except StoreUnavailable as error:
-                await trouble.wait(error)
+        what = "the worker can't announce itself"
+        await repeat(self._announce, self._trouble(what, ServiceName.ANNOUNCE))
 
-    async def _until_next_announcement(self) -> None:
-        """Wait; not so long if the slots that are taken have changed."""
-        end = time.monotonic() + config.ANNOUNCE_SECONDS
-        while (left := end - time.monotonic()) > 0:
-            await asyncio.sleep(min(left, config.ANNOUNCE_CHANGED_SECONDS))
-            if self._load is not None and self._load() != self._announced:
-                return
+    def _trouble(self, what: str, service: ServiceName) -> Trouble:
+        return Trouble(what, service, self._ledger.errors)
 
-    async def _announce(self) -> None:
+    async def _announce(self) -> float:
+        """Announce the worker if it is time, or if the slots that are taken have changed."""
+        now = time.monotonic()
+        has_changed = self._load is not None and self._load() != self._announced
+        if now < self._announce_at and not has_changed:
+            return min(config.ANNOUNCE_CHANGED_SECONDS, self._announce_at - now)
+        try:
+            await self._store.arun(check_schema(self._store.engine.dialect))
+        except MigrationNeeded as error:
+            if error.is_behind:
+                raise
+            # A newer version has migrated; what this one can't work on, it must leave.
+            self.on_unfit(error)
+            return config.ANNOUNCE_SECONDS
+        # Nobody is to count on one without tasks; and who names no kinds takes all.
+        if self._kinds:
+            await self._announce_now()
+        self._announce_at = time.monotonic() + config.ANNOUNCE_SECONDS
+        return min(config.ANNOUNCE_CHANGED_SECONDS, config.ANNOUNCE_SECONDS)
+
+    async def _announce_now(self) -> None:
         load = self._announced = None if self._load is None else self._load()
         vitals = WorkerVitals(
             slots=self._settings.concurrency,
@@ -136,52 +145,45 @@ class Household:
     async def _count_on(self) -> None:
         await repeat(
             lambda: self._ledger.write_on(self._store),
-            what="the history is not written",
-            woken=asyncio.Event(),
-            chance=Random(),
+            self._trouble("the history is not written", ServiceName.HISTORY),
         )
 
     async def _tell_on(self) -> None:
         await self._ledger.tell_on(self._store)
 
     async def _depart(self) -> None:
-        try:
-            await self._ledger.atell(self._store)
-            await self._ledger.awrite(self._store)
-            await self._store.adepart(self._worker)
-        except RowlockError as error:
-            logger.info("the worker left without a goodbye: %s", error)
+        last: list[Callable[[], Coroutine[Any, Any, None]]] = [
+            lambda: self._ledger.atell(self._store),
+            lambda: self._ledger.awrite(self._store),
+            lambda: self._store.adepart(self._worker),
+        ]
+        for leave in last:
+            try:
+                await leave()
+            except StoreUnavailable as error:
+                logger.info("the worker leaves without signing off: %s", error)
+                return
+            except Exception as error:  # noqa: BLE001  # its jobs have ended well all the same
+                logger.warning("the worker leaves without signing off: %s", error)
 
     async def _adopt_orphans(self) -> None:
         """At the start, by choice, and only for the queues that were named."""
         action = self._settings.orphans
         if action == "leave" or not self._settings.queues:
             return
-        adopted = await self._insist(
+        adopted = await persist(
             lambda: self._store.aadopt_orphans(
                 list(self._settings.queues or []),
                 action=action,
                 older_than=self._settings.orphans_older_than,
             ),
-            "orphans can't be adopted",
+            self._trouble("orphans can't be adopted", ServiceName.ORPHANS),
         )
         logger.info("%d orphaned jobs: %s", adopted, action)
 
     async def _fire_on(self) -> None:
-        await self._insist(
-            lambda: adeclare_schedules(self._store, self._tasks), "schedules can't be declared"
+        await persist(
+            lambda: adeclare_schedules(self._store, self._tasks),
+            self._trouble("schedules can't be declared", ServiceName.SCHEDULES),
         )
         await self._scheduler.run()
-
-    @staticmethod
-    async def _insist(act: Callable[[], Awaitable[object]], what: str) -> object:
-        """Do something once, however long the database is away."""
-        trouble = Trouble(what)
-        while True:
-            try:
-                done = await act()
-            except StoreUnavailable as error:
-                await trouble.wait(error)
-                continue
-            trouble.over()
-            return done

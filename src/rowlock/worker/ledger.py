@@ -9,18 +9,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from rowlock import config
-from rowlock.errors import RowlockError, StoreRefused, StoreUnavailable
 from rowlock.events import Event, EventBox, EventType, event_of
 from rowlock.ids import new_id
 from rowlock.job import Job, Lease
@@ -36,8 +33,7 @@ from rowlock.tally import OTHER, Ended, Name, RunEnd, Sums, Tally, bounded, coun
 from rowlock.task import Task
 from rowlock.worker.board import Counts
 from rowlock.worker.report import RunSettlement
-
-logger: logging.Logger = logging.getLogger("rowlock.worker")
+from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble
 
 _NONE = Missed()
 
@@ -80,6 +76,8 @@ class Ledger:
         self._enqueued: Counter[Name] = Counter(dict.fromkeys(self._known, 0))
         self._guard = threading.Lock()
         self._chance = random.Random()
+        # Of the services of this process.
+        self.errors: ServiceErrors = ServiceErrors()
 
     def settled(self, settlements: Sequence[Settlement], missed: Missed = _NONE) -> None:
         """A batch was written, but for those that were missed."""
@@ -210,7 +208,14 @@ class Ledger:
             merged(totals, part)
         with self._guard:
             enqueued = Counter(self._enqueued)
-        return Counts(bounded(totals), self._lost, enqueued, self._interrupted, self._refused)
+        return Counts(
+            bounded(totals),
+            self._lost,
+            enqueued,
+            self._interrupted,
+            self._refused,
+            self.errors.counts,
+        )
 
     # Writing
 
@@ -221,6 +226,7 @@ class Ledger:
 
     async def tell_on(self, store: Store) -> None:
         """Tell what happens until cancelled."""
+        trouble = Trouble("events are not written", ServiceName.EVENTS, self.errors)
         # Of this loop: a mounted server may be run by another one each time.
         self._news = asyncio.Event()
         if self._box:
@@ -228,36 +234,39 @@ class Ledger:
         while True:
             await self._news.wait()
             self._news.clear()
-            await self.atell(store)
+            try:
+                await self.atell(store)
+            except Exception as error:  # noqa: BLE001  # a service survives all but cancellation
+                await trouble.wait(error)
+            else:
+                trouble.over()
             await asyncio.sleep(config.EVENTS_SECONDS)
+
+    @property
+    def has_events(self) -> bool:
+        """Whether there is something to tell."""
+        return bool(self._box)
 
     async def atell(self, store: Store) -> None:
         """Tell what has happened. What can't be told now is not told."""
         if events := self._box.take():
-            try:
-                with _harmless():
-                    await store.arun(write_events(events))
-            except StoreUnavailable as error:
-                logger.info("%d events are not told: %s", len(events), error)
+            await store.arun(write_events(events))
 
     def tell(self, store: Store) -> None:
         """As `atell`."""
         if events := self._box.take():
-            with _harmless():
-                store.run(write_events(events))
+            store.run(write_events(events))
 
     async def awrite(self, store: Store) -> None:
         """Write what there is. What could not be written is there for the next try."""
         if (op := self._next()) is not None:
-            with _harmless():
-                await store.arun(op)
+            await store.arun(op)
             self._done()
 
     def write(self, store: Store) -> None:
         """As `awrite`."""
         if (op := self._next()) is not None:
-            with _harmless():
-                store.run(op)
+            store.run(op)
             self._done()
 
     def _next(self) -> Op[None] | None:
@@ -269,19 +278,6 @@ class Ledger:
         assert self._part is not None
         self._written = bounded(merged(self._written, self._part.tally))
         self._part = None
-
-
-@contextmanager
-def _harmless() -> Iterator[None]:
-    """Whatever the database says, counting must not end what it counts."""
-    try:
-        yield
-    except StoreRefused as error:
-        raise StoreUnavailable(str(error)) from error
-    except RowlockError:
-        raise
-    except Exception as error:
-        raise StoreUnavailable(f"not taken: {type(error).__name__}: {error}") from error
 
 
 def _success_of(settlement: Settlement) -> Event:

@@ -25,7 +25,7 @@ from rowlock.worker.beats import Beats
 from rowlock.worker.ledger import Ledger
 from rowlock.worker.report import RunSettlement, fields_of, report, report_lost, report_settled
 from rowlock.worker.run import Cause, Run
-from rowlock.worker.trouble import Trouble
+from rowlock.worker.trouble import ServiceName, Trouble
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
@@ -121,7 +121,8 @@ class Leftovers:
             self._count(settlement)
 
     def _send(self, settlement: RunSettlement) -> Missed:
-        trouble = Trouble("the outcome of a job that outlasted its worker can't be written")
+        what = "the outcome of a job that outlasted its worker can't be written"
+        trouble = Trouble(what, ServiceName.SETTLE, self._ledger.errors)
         pause, end = threading.Event(), time.monotonic() + self._patience
         while True:
             try:
@@ -140,5 +141,5 @@ class Leftovers:
             try:
                 self._ledger.tell(self._beats.store)
                 self._ledger.write(self._beats.store)
-            except RowlockError as error:
+            except Exception as error:  # noqa: BLE001  # its outcome is written all the same
                 logger.info("the history of a job that outlasted its worker: %s", error)

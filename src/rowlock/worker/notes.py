@@ -18,7 +18,7 @@ from rowlock.context import Cancel
 from rowlock.errors import LeaseLost
 from rowlock.job import Lease
 from rowlock.store import Store
-from rowlock.worker.trouble import Trouble
+from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble
 
 
 class Held(NamedTuple):
@@ -57,7 +57,7 @@ class _Notes:
     is dropped: the job has succeeded, and takes no more of it.
     """
 
-    def __init__(self, store: Store, lease: Lease) -> None:
+    def __init__(self, store: Store, lease: Lease, errors: ServiceErrors | None) -> None:
         self._store = store
         self._lease = lease
         self._guard = threading.Lock()
@@ -67,7 +67,8 @@ class _Notes:
         self._logged = 0
         self._is_held = False
         self._is_over = False
-        self._trouble = Trouble(f"job {lease.id}: progress and log lines are not stored")
+        what = f"job {lease.id}: progress and log lines are not stored"
+        self._trouble = Trouble(what, ServiceName.PROGRESS, errors)
         # Before this, nothing is tried: the database was away a moment ago.
         self._retry_at = 0.0
 
@@ -150,8 +151,8 @@ class _Notes:
 class BlockingNotes(_Notes):
     """For handlers in a thread: written at once, progress at most twice a second."""
 
-    def __init__(self, store: Store, lease: Lease) -> None:
-        super().__init__(store, lease)
+    def __init__(self, store: Store, lease: Lease, *, errors: ServiceErrors | None = None) -> None:
+        super().__init__(store, lease, errors)
         self._next = 0.0
 
     def progress(self, fraction: float, text: str) -> None:
@@ -186,8 +187,15 @@ class LoopNotes(_Notes):
     loop's own.
     """
 
-    def __init__(self, store: Store, lease: Lease, *, threads: Executor | None = None) -> None:
-        super().__init__(store, lease)
+    def __init__(
+        self,
+        store: Store,
+        lease: Lease,
+        *,
+        threads: Executor | None = None,
+        errors: ServiceErrors | None = None,
+    ) -> None:
+        super().__init__(store, lease, errors)
         self._threads = threads
         self._writing = asyncio.Lock()
 

@@ -32,6 +32,7 @@ from rowlock.worker.report import note_limit, note_running
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.slots import Slots, take_as_is
 from rowlock.worker.transaction import RunBlock
+from rowlock.worker.trouble import ServiceErrors
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
@@ -50,8 +51,10 @@ class Runner:
         threads: int,
         slots: Slots | None = None,
         lease_seconds: float = config.LEASE_SECONDS_DEFAULT,
+        errors: ServiceErrors | None = None,
     ) -> None:
         self._store = store
+        self._errors = errors
         self._state = state
         self._prepare = prepare
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rowlock-run")
@@ -82,7 +85,7 @@ class Runner:
     async def _run_in_thread(self, run: Run) -> Outcome | None:
         notes = None
         if run.task.schema.context_parameter is not None:
-            notes = BlockingNotes(self._store, run.lease)
+            notes = BlockingNotes(self._store, run.lease, errors=self._errors)
             run.context = self._context(run, notes)
         run.guard_function()
         loop = asyncio.get_running_loop()
@@ -100,7 +103,7 @@ class Runner:
         return outcome
 
     async def _run_noted(self, run: Run) -> Outcome | None:
-        notes = LoopNotes(self._store, run.lease, threads=self._writers)
+        notes = LoopNotes(self._store, run.lease, threads=self._writers, errors=self._errors)
         self._notes[notes] = None
         context = run.context = self._context(run, notes)
         try:
@@ -126,14 +129,13 @@ class Runner:
             block=functools.partial(RunBlock, run, notes=notes, blocks=self._blocks),
         )
 
-    async def flush_notes(self) -> None:
-        """Write what coroutines say of their progress while they run; for ever."""
-        while True:
-            await asyncio.sleep(config.PROGRESS_SECONDS)
-            for notes in list(self._notes):
-                await notes.aflush()
-            if self._slots is not None:
-                await self._slots.end_idle()
+    async def flush_notes(self) -> float:
+        """Write what coroutines say of their progress while they run; in how many seconds again."""
+        for notes in list(self._notes):
+            await notes.aflush()
+        if self._slots is not None:
+            await self._slots.end_idle()
+        return config.PROGRESS_SECONDS
 
     async def __aenter__(self) -> Self:
         return self

@@ -17,6 +17,11 @@ from rowlock.store import options
 EXIT_LEFT_BEHIND = 3
 # A child whose app could not be loaded.
 EXIT_NOT_LOADED = 4
+# A child, and the whole worker, that can't work on its database as that is: not migrated, or
+# migrated by a newer version, or its role is refused.
+EXIT_UNFIT = 5
+# A child whose own machinery has failed: no job of it is to blame.
+EXIT_ENGINE_FAILED = 6
 
 OrphanAction = Literal["leave", "retry", "park"]
 QueueOrder = Literal["strict", "weighted"]
@@ -34,6 +39,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = config.WORKER_CONCURRENCY_DEFAULT
     lease_seconds: float = config.LEASE_SECONDS_DEFAULT
     grace_seconds: float = config.WORKER_GRACE_SECONDS_DEFAULT
+    start_seconds: float = config.WORKER_START_SECONDS_DEFAULT
     orphans: OrphanAction = "leave"
     orphans_older_than: float = config.ORPHANS_SECONDS_DEFAULT
     is_drain: bool = False
@@ -54,6 +60,7 @@ def worker_settings(
     concurrency: int = config.WORKER_CONCURRENCY_DEFAULT,
     lease: float | timedelta = config.LEASE_SECONDS_DEFAULT,
     grace: float | timedelta = config.WORKER_GRACE_SECONDS_DEFAULT,
+    start_timeout: float | timedelta = config.WORKER_START_SECONDS_DEFAULT,
     orphans: OrphanAction = "leave",
     orphans_older_than: float | timedelta = config.ORPHANS_SECONDS_DEFAULT,
     drain: bool = False,
@@ -79,6 +86,7 @@ def worker_settings(
         ),
         lease_seconds=lease_seconds,
         grace_seconds=duration_us(grace, option="grace") / config.SECOND_US,
+        start_seconds=duration_us(start_timeout, option="start_timeout") / config.SECOND_US,
         orphans=orphans,
         orphans_older_than=duration_us(orphans_older_than, option="orphans_older_than")
         / config.SECOND_US,

@@ -29,7 +29,7 @@ from rowlock.store.ops.settle import Missed, settle
 from rowlock.worker.fallback import fallback
 from rowlock.worker.ledger import Ledger
 from rowlock.worker.report import fields_of, report, report_lost, report_settled
-from rowlock.worker.trouble import Trouble, pause_after, pause_for
+from rowlock.worker.trouble import ServiceName, Trouble, pause_after, pause_for
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
@@ -72,7 +72,7 @@ class Settler:
         self._is_closing = False
         self._has_ended = False
         self._is_giving_up = False
-        self._trouble = Trouble("outcomes can't be written")
+        self._trouble = Trouble("outcomes can't be written", ServiceName.SETTLE, ledger.errors)
         # The leases of outcomes that were given up: they are left to expire.
         self.given_up: set[tuple[str, int]] = set()
 
@@ -130,7 +130,6 @@ class Settler:
             batch = self._next()
             if not self._waiting:
                 self._news.clear()
-            self._writing = len(batch)
             if batch:
                 await self._write(batch)
                 self._rows_max = min(config.SETTLE_BATCH, 2 * self._rows_max)

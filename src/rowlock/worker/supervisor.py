@@ -21,8 +21,6 @@ import random
 import selectors
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -32,7 +30,7 @@ from types import FrameType
 import msgspec
 
 from rowlock import config
-from rowlock.errors import RowlockError, StoreUnavailable
+from rowlock.errors import StoreUnavailable
 from rowlock.ids import new_id
 from rowlock.job import Lease
 from rowlock.lifecycle import Crashed, Interrupted, NotBegun, Outcome
@@ -40,21 +38,28 @@ from rowlock.store import Settlement, Store, open_store
 from rowlock.store.ops.settle import settle
 from rowlock.store.url import hurried
 from rowlock.worker import signals
-from rowlock.worker.board import Board, Counts, Snapshot
-from rowlock.worker.children import Child, overdue_outcome, suspects
+from rowlock.worker.board import Counts, Snapshot
+from rowlock.worker.children import Child, overdue_outcome, start_child, suspects
 from rowlock.worker.exits import how_it_ended
+from rowlock.worker.later import Later
 from rowlock.worker.ledger import Ledger
 from rowlock.worker.reload import SourceWatch
 from rowlock.worker.report import report, report_crashed
-from rowlock.worker.settings import EXIT_LEFT_BEHIND, EXIT_NOT_LOADED, WorkerSettings
-from rowlock.worker.table import LeaseTable, Slot, SlotState
+from rowlock.worker.settings import (
+    EXIT_LEFT_BEHIND,
+    EXIT_NOT_LOADED,
+    EXIT_UNFIT,
+    WorkerSettings,
+)
+from rowlock.worker.table import Slot, SlotState
 from rowlock.worker.title import Title
-from rowlock.worker.trouble import Trouble
+from rowlock.worker.trouble import ServiceName, Trouble
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
-CHILD_MODULE = "rowlock.cli.child"
 _TICK_SECONDS = 0.2
+# What children tell of their database.
+_PROBLEMS = {"waiting": "waits to start", "unfit": "can't work here"}
 # A drain whose children die so often in a row without running anything has failed.
 _FRUITLESS_MAX = 5
 
@@ -86,17 +91,27 @@ class Supervisor:
         self._guard = threading.Lock()
         self._over = threading.Event()
         self._failures = 0
+        self._exit_code = 0
+        # What children have told, and was logged.
+        self._logged: set[str] = set()
         self._next_start: dict[int, float] = {}
         self._chance = random.Random()
         self._must_look_again = False
         self._fruitless: dict[int, int] = {}
-        self._later: list[tuple[float, Callable[[], None]]] = []
+        self._later = Later()
         self._wishes = signals.Wishes()
         self._is_hurried = False
         self._stop_since: float | None = None
         self._ledger = Ledger()
-        self._write_at = 0.0
-        self._giving_back = Trouble("what dead children held can't be given back")
+        self._write_at = self._tell_at = 0.0
+        errors = self._ledger.errors
+        self._starting = Trouble("children can't be started", ServiceName.START, errors)
+        what = "what dead children held can't be given back"
+        self._giving_back = Trouble(what, ServiceName.SETTLE, errors)
+        self._releasing = Trouble(what, ServiceName.RECOVER, errors)
+        what = "the history of dead children is not written"
+        self._writing = Trouble(what, ServiceName.HISTORY, errors)
+        self._telling = Trouble("the end of dead children is not told", ServiceName.EVENTS, errors)
         self._beating = threading.Thread(target=self._beat_for_ever, daemon=True)
         self._wake, self._waker = socket.socketpair()
         self._selector = selectors.DefaultSelector()
@@ -114,7 +129,7 @@ class Supervisor:
                 self._bury_dead()
                 self._end_overdue()
                 self._reload_changed()
-                self._do_later()
+                self._later.do_due(all_of_them=self._stop_since is not None)
                 self._write_history(at_once=False)
                 self._push_stop()
         finally:
@@ -125,7 +140,7 @@ class Supervisor:
                 self._beating.join(config.STOP_SECONDS)
             if self._store is not None:
                 self._store.close()
-        return 1 if self._failures else 0
+        return self._exit_code or min(1, self._failures)
 
     # Signals and waiting
 
@@ -189,43 +204,22 @@ class Supervisor:
                 self._start(number)
 
     def _start(self, number: int) -> None:
-        slots = self._settings.concurrency + config.PREFETCH_MAX + config.SETTLE_BATCH * 4
-        memory = LeaseTable.make_descriptor(slots)
-        board = Board.make_descriptor() if self._has_metrics else None
-        child_hears, say = os.pipe()
-        hear, child_tells = os.pipe()
         # Short: it lies in two rows of every job. Process ids come again, but not so soon.
         worker = f"{self._name}-{number}-{new_id()[-8:]}"
-        orders = {
-            "app": self._app,
-            "worker": worker,
-            "settings": {**msgspec.to_builtins(self._settings), "is_first": number == 0},
-            "table_descriptor": memory,
-            "table_slots": slots,
-            "hear_descriptor": child_hears,
-            "tell_descriptor": child_tells,
-            "board_descriptor": board,
-        }
-        passed = (memory, child_hears, child_tells, *([] if board is None else [board]))
-        with signals.held_back():
-            process = subprocess.Popen(
-                [sys.executable, "-m", CHILD_MODULE, json.dumps(orders)],
-                pass_fds=passed,
-                stdin=subprocess.DEVNULL,
+        settings = msgspec.structs.replace(self._settings, is_first=number == 0)
+        try:
+            child = start_child(
+                number, app=self._app, worker=worker, settings=settings, has_board=self._has_metrics
             )
-        os.close(child_hears)
-        os.close(child_tells)
-        table = LeaseTable(memory, slots)
-        os.close(memory)
-        child = Child(number, worker, process, table, say, hear, time.monotonic())
-        if board is not None:
-            child.board = Board(board)
-            os.close(board)
-        os.set_blocking(hear, False)
-        os.set_blocking(say, False)
+        except OSError as error:
+            # No more processes, descriptors or memory to be had: those that run go on.
+            self._next_start[number] = time.monotonic() + self._starting.pause(error)
+            return
+        self._starting.over()
+        process = child.process
         with self._guard:
             self._children[process.pid] = child
-        self._selector.register(hear, selectors.EVENT_READ, lambda: self._on_told(child))
+        self._selector.register(child.hear, selectors.EVENT_READ, lambda: self._on_told(child))
         if self._stop_since is not None:
             # The signal came while it was being started: nobody has told it.
             child.leave()
@@ -238,7 +232,17 @@ class Supervisor:
             return
         *lines, child.told = (child.told + told).split(b"\n")
         for line in lines:
-            self._on_hello(json.loads(line))
+            self._on_word(json.loads(line))
+
+    def _on_word(self, word: dict[str, str]) -> None:
+        if "url" in word:
+            self._on_hello(word)
+            return
+        # All children find the same: it is logged once for all of them.
+        for name, text in word.items():
+            if text not in self._logged:
+                self._logged.add(text)
+                logger.error("the worker %s: %s", _PROBLEMS[name], text)
 
     def _on_hello(self, word: dict[str, str]) -> None:
         """The first child tells which database it is: the supervisor never imports the app."""
@@ -258,6 +262,11 @@ class Supervisor:
 
     def _on_death(self, child: Child, code: int) -> None:
         ended_well, is_drained = child.ended_well(code), child.table.is_drained()
+        has_failed, is_unfit = child.has_failed(code), child.is_unfit(code)
+        with contextlib.suppress(BlockingIOError, KeyError):
+            # Its last words.
+            os.set_blocking(child.hear, False)
+            self._on_told(child)
         self._clean_up(child, code)
         with contextlib.suppress(KeyError):
             self._selector.unregister(child.hear)
@@ -267,24 +276,32 @@ class Supervisor:
                 self._buried.merge(child.board.read())
             child.close()
         if code == EXIT_NOT_LOADED and self._store is None and self._watch is None:
-            self._give_up()
+            self._give_up(f"{self._app} can't be loaded: nothing was started", code=1)
             return
+        if is_unfit and self._watch is None:
+            self._give_up("the worker ends: it can't work on this database", code=EXIT_UNFIT)
+            return
+        if has_failed:
+            self._ledger.errors.count(ServiceName.ENGINE)
         if not ended_well:
             pid = child.process.pid
-            logger.error("child %d (process %d) died: %s", child.number, pid, how_it_ended(code))
+            how = "its engine has failed" if has_failed else how_it_ended(code)
+            logger.error("child %d (process %d) died: %s", child.number, pid, how)
         if self._stop_since is not None:
             is_good = ended_well or self._is_hurried or bool(child.overdue)
             self._failures += not is_good
         elif not (ended_well and is_drained) and not self._has_successor(child):
-            self._replace(child, is_fit=ended_well or has_worked)
+            is_fit = (ended_well or has_worked) and not (has_failed or is_unfit)
+            self._replace(child, is_fit=is_fit)
         else:
             self._look_again()
 
-    def _give_up(self) -> None:
-        """No child has ever loaded the app: so it would go on, and the user should know."""
+    def _give_up(self, reason: str, *, code: int) -> None:
+        """No child can work: so it would go on, and the user should know."""
         if self._stop_since is None:
-            logger.error("%s can't be loaded: nothing was started", self._app)
+            logger.error("%s", reason)
             self._stop_since = time.monotonic()
+            self._exit_code = code
         self._failures += 1
         for child in self._children.values():
             child.leave()
@@ -298,6 +315,8 @@ class Supervisor:
             self._fruitless.pop(child.number, None)
             self._next_start[child.number] = 0.0
             return
+        if time.monotonic() - child.started_at > config.RESPAWN_SECONDS_MAX:
+            self._fruitless.pop(child.number, None)
         count = self._fruitless[child.number] = self._fruitless.get(child.number, 0) + 1
         if self._settings.is_drain and count >= _FRUITLESS_MAX:
             self._failures += 1
@@ -334,7 +353,8 @@ class Supervisor:
                 self._give_back_later(child.worker)
             return
         # We ended it, or told it to end: no job of it is to blame.
-        is_ours = child.is_killed or self._was_told(child, code) or self._stop_since is not None
+        was_told = self._was_told(child, code) or child.has_failed(code)
+        is_ours = child.is_killed or was_told or self._stop_since is not None
         crashed = [] if is_ours else suspects(slots, code)
         # What lost its lease or settled itself is nobody's to settle here, but may have done it.
         is_alone = len(crashed) + len(child.lost()) == 1
@@ -353,7 +373,7 @@ class Supervisor:
         self._settle(ended, worker=child.worker if is_sudden else None)
 
     def _was_told(self, child: Child, code: int) -> bool:
-        return code == EXIT_LEFT_BEHIND and child.ended_well(code)
+        return code in (EXIT_LEFT_BEHIND, EXIT_UNFIT) and child.ended_well(code)
 
     def _why_ended(self, child: Child, code: int) -> str:
         """Why the process of runs that are not to blame for it has ended."""
@@ -361,6 +381,8 @@ class Supervisor:
             return f"its process was ended because job {child.overdue[0].id} did not stop"
         if self._stop_since is not None or self._was_told(child, code):
             return "its worker was stopped, and the run did not end in time"
+        if child.has_failed(code):
+            return "the engine of its worker has failed"
         return f"its process died before its outcome was written: {how_it_ended(code)}"
 
     def _settle(self, settlements: list[Settlement], *, worker: str | None) -> None:
@@ -372,12 +394,9 @@ class Supervisor:
         assert self._store is not None
         try:
             missed = self._store.run(settle(settlements, chance=self._chance))
-        except StoreUnavailable as error:
-            pause = self._giving_back.pause(error)
-            self._do_after(pause, lambda: self._settle(settlements, worker=worker))
-            return
-        except RowlockError as error:
-            logger.warning("what a dead child held waits for its leases to expire: %s", error)
+        except Exception as error:  # noqa: BLE001  # until then nobody knows what became of them
+            again = functools.partial(self._settle, settlements, worker=worker)
+            self._try_later(again, self._giving_back, error)
             return
         self._giving_back.over()
         self._ledger.ended(missed.ended)
@@ -395,34 +414,28 @@ class Supervisor:
 
     def _give_back_later(self, worker: str) -> None:
         for pause in config.GIVE_BACK_AGAIN_SECONDS:
-            self._do_after(pause, functools.partial(self._give_back, worker))
+            self._later.add(pause, functools.partial(self._give_back, worker))
 
     def _write_history(self, *, at_once: bool) -> None:
         """What became of the jobs of dead children, now and then."""
-        now = time.monotonic()
-        if self._store is None:
+        now, store = time.monotonic(), self._store
+        if store is None:
             return
-        is_due = at_once or now >= self._write_at
-        try:
-            self._ledger.tell(self._store)
-            if is_due:
-                self._write_at = now + config.HISTORY_WRITE_SECONDS
-                self._ledger.write(self._store)
-        except RowlockError as error:
-            logger.info("the history of dead children is not written: %s", error)
+        if self._ledger.has_events and (at_once or now >= self._tell_at):
+            self._tell_at = now + self._telling.attempt(lambda: self._ledger.tell(store))
+        if at_once or now >= self._write_at:
+            pause = self._writing.attempt(lambda: self._ledger.write(store))
+            self._write_at = now + (pause or config.HISTORY_WRITE_SECONDS)
 
     def _give_back(self, worker: str) -> None:
         if self._store is None:
             return
         try:
             released = self._store.release_worker(worker)
-        except StoreUnavailable:
-            self._do_after(config.GIVE_BACK_AGAIN_SECONDS[-1], lambda: self._give_back(worker))
+        except Exception as error:  # noqa: BLE001  # until then its leases are known to nobody
+            self._try_later(lambda: self._give_back(worker), self._releasing, error)
             return
-        except RowlockError as error:
-            # It is not migrated, say: nothing can be held there.
-            logger.info("nothing of a dead child is given back: %s", error)
-            return
+        self._releasing.over()
         if released and self._settings.is_drain:
             # The others may have looked for the last time by now.
             self._must_look_again = True
@@ -434,17 +447,13 @@ class Supervisor:
             self._must_look_again = False
             self._next_start.setdefault(0, 0.0)
 
-    def _do_after(self, seconds: float, action: Callable[[], None]) -> None:
-        self._later.append((time.monotonic() + seconds, action))
-
-    def _do_later(self) -> None:
-        now = time.monotonic()
-        due = [action for at, action in self._later if at <= now or self._stop_since is not None]
-        self._later = [
-            (at, action) for at, action in self._later if at > now and self._stop_since is None
-        ]
-        for action in due:
-            action()
+    def _try_later(self, action: Callable[[], None], trouble: Trouble, error: Exception) -> None:
+        """Do it again after a pause; at a stop only what a database that is back would take."""
+        pause = trouble.pause(error)
+        if self._stop_since is None or isinstance(error, StoreUnavailable):
+            self._later.add(pause, action)
+        else:
+            logger.warning("what dead children held waits for its leases to expire: %s", error)
 
     def _end_overdue(self) -> None:
         """Retire a child with a run past its deadline; replace one that is too large, or spent."""
@@ -513,7 +522,7 @@ class Supervisor:
         return child.memory_mb() > self._max_memory_mb
 
     def _beat_for_ever(self) -> None:
-        trouble = Trouble("leases can't be extended")
+        trouble = Trouble("leases can't be extended", ServiceName.HEARTBEAT, self._ledger.errors)
         pause = third = self._settings.lease_seconds / 3
         while not self._over.wait(random.uniform(0.8, 1.0) * pause):
             try:

@@ -1,22 +1,31 @@
-"""Trouble with the database: said once when it begins and once when it is over, met with pauses."""
+"""Errors of our own services: logged when they begin and when they end, counted, met with pauses.
+
+A service never ends because of an error. `Trouble` is what all of them share; `scheduler.service`
+has the loops around it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
+import threading
 import time
+from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
+from enum import StrEnum
 
 from rowlock import config
+from rowlock.errors import RowlockError
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 
-def pause_after(tries: int) -> float:
+def pause_after(tries: int, chance: random.Random | None = None) -> float:
     """How long to wait after so many tries in a row that went wrong."""
     longest = min(config.TROUBLE_SECONDS_MAX, config.TROUBLE_SECONDS * 2.0 ** min(tries, 16))
-    return random.uniform(longest / 2, longest)
+    return (chance or random).uniform(longest / 2, longest)
 
 
 async def pause_for(event: asyncio.Event, seconds: float | None) -> None:
@@ -26,26 +35,116 @@ async def pause_for(event: asyncio.Event, seconds: float | None) -> None:
             await event.wait()
 
 
-class Trouble:
-    """One kind of trouble of one service."""
+class ServiceName(StrEnum):
+    """What runs beside the jobs, as metrics name it."""
 
-    def __init__(self, what: str) -> None:
+    START = "start"
+    ENGINE = "engine"
+    CLAIM = "claim"
+    SETTLE = "settle"
+    HEARTBEAT = "heartbeat"
+    LISTEN = "listen"
+    CANCEL = "cancel"
+    BUFFER = "buffer"
+    PROGRESS = "progress"
+    ANNOUNCE = "announce"
+    EVENTS = "events"
+    HISTORY = "history"
+    DEPTH = "depth"
+    FOLD = "fold"
+    PRUNE = "prune"
+    PRUNE_EVENTS = "prune_events"
+    RECOVER = "recover"
+    ORPHANS = "orphans"
+    SCHEDULES = "schedules"
+    FEED = "feed"
+    BULK = "bulk"
+    BACKGROUND = "background"
+
+
+class ServiceErrors:
+    """How often each service of one process has failed. From any thread."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._guard = threading.Lock()
+
+    def count(self, service: ServiceName) -> None:
+        """Note one more error."""
+        with self._guard:
+            self._counts[service.value] += 1
+
+    @property
+    def counts(self) -> Counter[str]:
+        """The errors of each service so far."""
+        with self._guard:
+            return Counter(self._counts)
+
+
+class Trouble:
+    """One kind of trouble of one service.
+
+    Args:
+        what: What does not work meanwhile, for the log: "jobs can't be claimed".
+        errors: Where its errors are counted, if anywhere.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        service: ServiceName,
+        errors: ServiceErrors | None = None,
+        *,
+        chance: random.Random | None = None,
+    ) -> None:
         self._what = what
+        self._service = service
+        self._errors = errors
+        self._chance = chance
         self._since: float | None = None
         self._tries = 0
+        # The kinds of errors that were logged since it began.
+        self._logged: set[type[Exception]] = set()
 
     @property
     def is_on(self) -> bool:
         """Whether the last try went wrong."""
         return self._since is not None
 
+    @property
+    def seconds(self) -> float:
+        """How long it has lasted; 0 if the last try went well."""
+        return 0.0 if self._since is None else time.monotonic() - self._since
+
     def pause(self, error: Exception) -> float:
         """Note that it went wrong (again); how long to wait before the next try."""
+        if self._errors is not None:
+            self._errors.count(self._service)
         if self._since is None:
             self._since = time.monotonic()
-            logger.warning("%s, trying again until it works: %s", self._what, error)
+        if type(error) not in self._logged:
+            self._logged.add(type(error))
+            self._log(error)
         self._tries += 1
-        return pause_after(self._tries)
+        return pause_after(self._tries, self._chance)
+
+    def _log(self, error: Exception) -> None:
+        # Of an error that nobody foresaw, the message alone may say nothing.
+        if isinstance(error, RowlockError):
+            logger.warning("%s, trying again until it works: %s", self._what, error)
+        else:
+            name = type(error).__name__
+            what = "%s, trying again until it works: %s: %s"
+            logger.error(what, self._what, name, error, exc_info=error)
+
+    def attempt(self, act: Callable[[], None]) -> float:
+        """Do something; after which pause to try again, 0 if it went well."""
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001  # a service survives every error
+            return self.pause(error)
+        self.over()
+        return 0.0
 
     async def wait(self, error: Exception) -> None:
         """Note that it went wrong, and wait."""
@@ -54,6 +153,8 @@ class Trouble:
     def over(self) -> None:
         """Note that it works."""
         if self._since is not None:
-            seconds = time.monotonic() - self._since
-            logger.warning("%s: over after %.1f s", self._what, seconds)
+            logger.warning(
+                "%s: over after %.1f s and %d errors", self._what, self.seconds, self._tries
+            )
             self._since, self._tries = None, 0
+            self._logged.clear()

@@ -22,6 +22,8 @@ from rowlock.store import Store
 from rowlock.task import Task, prepare_follow_up
 from rowlock.worker.drain import Drain
 
+MIGRATE_COMMAND = "python manage.py migrate"
+
 
 class DjangoApp(App):
     """An app on one of `DATABASES`, by Django's own connections.
@@ -49,6 +51,11 @@ class DjangoApp(App):
     def url(self) -> str:
         """The URL by which workers open the database, with its password: not for logs."""
         return database_url(connections[self._settings.database])
+
+    @property
+    def migrate_command(self) -> str:
+        """What to type so that the schema is brought up to date."""
+        return MIGRATE_COMMAND
 
     def use_database(self, url: str) -> None:
         """What the settings name is used, and no other."""
@@ -86,6 +93,11 @@ class _Apart(App):
         )
         self.state = home.state
         self._tasks = home._tasks
+
+    @property
+    def migrate_command(self) -> str:
+        """What to type so that the schema is brought up to date."""
+        return MIGRATE_COMMAND
 
 
 _guard = threading.RLock()

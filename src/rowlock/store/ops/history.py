@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -33,7 +34,9 @@ from rowlock.store.steps import (
     reading,
     writing,
 )
-from rowlock.tally import OTHER, Name, RunEnd, Spread, Sums, Tally, bounded, merged
+from rowlock.tally import ENDS, OTHER, Name, RunEnd, Spread, Sums, Tally, bounded, merged
+
+logger: logging.Logger = logging.getLogger("rowlock.store")
 
 _COLUMNS: Final = ("part", "at", "queue", "kind", "sums")
 _DEPTH_COLUMNS: Final = ("queue", "ready", "scheduled", "running", "retrying", "oldest_us")
@@ -65,8 +68,14 @@ def _encoded(sums: Sums) -> str:
     return msgspec.json.encode(stored).decode()
 
 
-def _decoded(text: str) -> Sums:
-    stored = _decode(text)
+def _decoded(text: str) -> Sums | None:
+    """The sums of a row; None if it can't be read, which must not cost the others."""
+    try:
+        stored = _decode(text)
+    except msgspec.DecodeError:
+        return None
+    if len(stored.ends) != len(ENDS):
+        return None
     return Sums(stored.ends, Spread(stored.run, stored.run_us), Spread(stored.wait, stored.wait_us))
 
 
@@ -112,12 +121,19 @@ def _fold(age: int, width: int) -> Steps[int]:
     if not rows:
         return 0
     slots: dict[int, Tally] = {}
-    for _, at, queue, kind, sums in rows:
-        merged(slots.setdefault(at // slot * slot, {}), {(queue, kind): _decoded(sums)})
+    unreadable = 0
+    for _, at, queue, kind, text in rows:
+        if (sums := _decoded(text)) is None:
+            unreadable += 1
+        else:
+            merged(slots.setdefault(at // slot * slot, {}), {(queue, kind): sums})
+    if unreadable:
+        logger.warning("%d unreadable rows of the history are dropped", unreadable)
     gone = [(part, queue, kind) for part, _, queue, kind, _ in rows]
     yield Batch("history_drop", ("part", "queue", "kind"), gone)
     new = [row for at, tally in slots.items() for row in _folded(at, tally)]
-    yield Batch("history_write", _COLUMNS, new, {"back": 0, "slot": slot, "width": width})
+    if new:
+        yield Batch("history_write", _COLUMNS, new, {"back": 0, "slot": slot, "width": width})
     return len(rows)
 
 
@@ -309,7 +325,8 @@ def read_flow() -> Op[Flow]:
         rows = yield Statement("history_read", {**values, "limit": config.HISTORY_ROWS_MAX})
         total = Sums()
         for *_, text in rows:
-            total.merge(_decoded(text))
+            if (sums := _decoded(text)) is not None:
+                total.merge(sums)
         second = config.SECOND_US
         finished = sum(total.of(end) for end in _FINAL) * second / _FLOW_US
         succeeded = total.of(RunEnd.SUCCEEDED) * second / _FLOW_US
@@ -369,9 +386,11 @@ def _series(rows: Rows, asked: HistoryQuery, window: _Window) -> list[Series]:
     if not (asked.by_queue or asked.by_kind):
         found[None, None] = Series(None, None)
     for at, queue, kind, text in rows:
+        if (sums := _decoded(text)) is None:
+            continue
         name = queue if asked.by_queue else None, kind if asked.by_kind else None
         series = found.setdefault(name, Series(*name))
-        series.steps.setdefault(window.place(at), Sums()).merge(_decoded(text))
+        series.steps.setdefault(window.place(at), Sums()).merge(sums)
     return sorted(found.values(), key=lambda each: -sum(s.total for s in each.steps.values()))
 
 

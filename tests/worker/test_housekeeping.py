@@ -1,0 +1,195 @@
+"""What goes on beside the jobs fails, and no job dies, crashes or runs twice because of it."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import rowlock
+from rowlock import JobState
+from rowlock.ids import new_id
+from rowlock.store.text import Dialect
+from tests.worker.test_database_trouble import reports, worker
+from tests.worker.test_metrics import Asking, port
+from tests.worker.test_supervisor import children_of
+from tests.worker.waiting import wait_until
+
+__all__ = ["port"]
+
+INNOCENT = 10
+# Tables that jobs don't need, and the service that does.
+SERVICES = {"event": "events", "depth": "depth", "history": "history"}
+# Everything that housekeeping and jobs use.
+TABLES = ("job", "finished", "worker", "event", "history", "depth", "migration", "schedule")
+
+
+@pytest.fixture
+def app(any_url: str) -> Iterator[rowlock.App]:
+    with rowlock.App(any_url) as app:
+        app.migrate()
+        yield app
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "worker.log"
+
+
+@pytest.fixture
+def role_url(postgres_url: str, table: str) -> Iterator[str]:
+    """Of somebody who may do all that a worker does, but for one table."""
+    role = sql.Identifier(name := f"rowlock_test_{uuid.uuid4().hex[:12]}")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for statement in (
+            "CREATE ROLE {} LOGIN",
+            "GRANT USAGE ON SCHEMA rowlock TO {}",
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA rowlock TO {}",
+            "GRANT USAGE ON ALL SEQUENCES IN SCHEMA rowlock TO {}",
+        ):
+            connection.execute(sql.SQL(statement).format(role))
+        revoked = sql.SQL("REVOKE ALL ON {} FROM {}")
+        connection.execute(revoked.format(sql.Identifier("rowlock", table), role))
+    parts = urlsplit(postgres_url)
+    yield parts._replace(netloc=f"{name}@{parts.netloc.rpartition('@')[2]}").geturl()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP OWNED BY {}").format(role))
+        connection.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
+def waiting_jobs(app: rowlock.App, place: Path) -> list[rowlock.Job]:
+    """Jobs that run until `place / "go-on"` is there."""
+    paths = {"path": str(place / "go-on"), "note": str(place / "note")}
+    return app.enqueue_many([{"kind": "wait_for_file", "payload": paths} for _ in range(INNOCENT)])
+
+
+def begun(place: Path) -> int:
+    note = place / "note"
+    return len(note.read_text().split()) if note.exists() else 0
+
+
+def finish(app: rowlock.App, jobs: list[rowlock.Job], place: Path) -> None:
+    """Let them go on, and see that each ran once, to its end, and that nobody was blamed."""
+    (place / "go-on").touch()
+    found = [app.wait(job.id, timeout=60) for job in jobs]
+
+    assert {(job.state, job.attempt, job.crashes) for job in found} == {(JobState.SUCCEEDED, 1, 0)}
+    assert [job.errors for job in found] == [[]] * len(jobs)
+    assert begun(place) == len(jobs)
+
+
+def ended_well(process: subprocess.Popen[bytes], log: Path) -> None:
+    """It stops when asked to, and no child has died before that."""
+    process.terminate()
+
+    assert process.wait(60) == 0
+    assert " died" not in log.read_text()
+    assert log.read_text().count(" started: process ") == 1
+
+
+@pytest.mark.owner("makes roles")
+@pytest.mark.direct("logs in as a role that no pooler knows")
+@pytest.mark.parametrize("table", SERVICES)
+def test_a_table_that_the_role_may_not_use(table, role_url, port, log, tmp_path):
+    """An upgrade that adds a table leaves this: the service fails, the jobs don't."""
+    asking = Asking(port)
+
+    def errors(service: str) -> float:
+        return asking.number("rowlock_service_errors_total", service=service)
+
+    def has_failed_again() -> bool:
+        # So that there is something to tell and to write.
+        app.enqueue("noop")
+        return errors(SERVICES[table]) >= 3
+
+    words = ("--metrics-port", str(port))
+    with rowlock.App(role_url) as app, worker(role_url, log, *words) as process:
+        wait_until(lambda: asking.status("/readyz") == 200, seconds=60)
+        children = children_of(process)
+        jobs = waiting_jobs(app, tmp_path)
+        wait_until(lambda: begun(tmp_path) == INNOCENT, seconds=60)
+        wait_until(has_failed_again, seconds=60)
+
+        assert errors("claim") == errors("settle") == errors("engine") == 0
+        assert children_of(process) == children
+        finish(app, jobs, tmp_path)
+        ended_well(process, log)
+    assert f"permission denied for table {table}" in log.read_text()
+    assert set(reports(log).values()) == {1}
+
+
+@pytest.mark.owner("writes to the tables")
+def test_one_unreadable_row_of_the_history(app, log, tmp_path):
+    """It is dropped when it is folded, and the rest is folded as ever."""
+    old = 1_000_000 * (int(time.time()) - 7200)
+    unreadable = (new_id(), old, 10, "default", "noop", "{unreadable")
+    columns = "(part, at, width, queue, kind, sums)"
+    execute(app, f"INSERT INTO rowlock.history {columns} VALUES (?, ?, ?, ?, ?, ?)", unreadable)
+    jobs = waiting_jobs(app, tmp_path)
+    with worker(app.url, log) as process:
+        wait_until(lambda: begun(tmp_path) == INNOCENT, seconds=60)
+        wait_until(lambda: "unreadable" in log.read_text(), seconds=60)
+        finish(app, jobs, tmp_path)
+        ended_well(process, log)
+
+    assert execute(app, "SELECT count(*) FROM rowlock.history WHERE sums = '{unreadable'") == [(0,)]
+
+
+@pytest.mark.owner("renames tables")
+def test_tables_that_are_away_for_a_moment(app, log, tmp_path):
+    """Somebody's DDL: jobs run on, and their outcomes are written when the tables are back."""
+    jobs = waiting_jobs(app, tmp_path)
+    with worker(app.url, log) as process:
+        wait_until(lambda: begun(tmp_path) == INNOCENT, seconds=60)
+        children = children_of(process)
+        rename(app, lambda table: (table, f"{table}_away"))
+        (tmp_path / "go-on").touch()
+        wait_until(lambda: "outcomes can't be written" in log.read_text(), seconds=60)
+        wait_until(lambda: len(reports(log)) >= 3, seconds=60)
+        rename(app, lambda table: (f"{table}_away", table))
+
+        finish(app, jobs, tmp_path)
+        app.wait(app.enqueue("noop").id, timeout=60)
+        assert children_of(process) == children
+        ended_well(process, log)
+
+
+def rename(app: rowlock.App, names: Callable[[str], tuple[str, str]]) -> None:
+    """Rename all tables at once."""
+    renamed = [names(table) for table in TABLES]
+    if app.store.engine.dialect is Dialect.POSTGRES:
+        with psycopg.connect(app.url) as connection:
+            for old, new in renamed:
+                statement = sql.SQL("ALTER TABLE {} RENAME TO {}")
+                connection.execute(
+                    statement.format(sql.Identifier("rowlock", old), sql.Identifier(new))
+                )
+        return
+    with closing(sqlite3.connect(path_of(app), isolation_level=None, timeout=60)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        for old, new in renamed:
+            connection.execute(f"ALTER TABLE rowlock_{old} RENAME TO rowlock_{new}")
+        connection.execute("COMMIT")
+
+
+def execute(app: rowlock.App, statement: str, values: tuple[object, ...] = ()) -> list[tuple]:
+    """Run a statement past the store, in the words of SQLite but for the schema."""
+    if app.store.engine.dialect is Dialect.POSTGRES:
+        with psycopg.connect(app.url, autocommit=True) as connection:
+            cursor = connection.execute(statement.replace("?", "%s").encode(), values)
+            return cursor.fetchall() if cursor.description else []
+    with closing(sqlite3.connect(path_of(app), isolation_level=None, timeout=60)) as connection:
+        return connection.execute(statement.replace("rowlock.", "rowlock_"), values).fetchall()
+
+
+def path_of(app: rowlock.App) -> str:
+    return app.url.removeprefix("sqlite:///")

@@ -295,6 +295,13 @@ ANNOUNCE_CHANGED_SECONDS: Final = 2.0
 WORKER_SILENT_SECONDS: Final = 60.0
 """A worker that was silent for so long is taken for dead."""
 WORKER_FORGOTTEN_SECONDS: Final = 600.0
+# A child's event loop says that it turns this often. One that has not for the time below is
+# stalled: what it holds and has not begun is given back, after a pause that lets both processes
+# see what the other has written.
+PULSE_SECONDS: Final = 0.25
+STALL_SECONDS: Final = 2.0
+"""A handler that blocks its child's event loop for this long: other jobs of the child go back."""
+REVOKE_SECONDS: Final = 0.1
 # A child that dies before it ran anything is replaced after a pause between these.
 RESPAWN_SECONDS: Final = 0.1
 RESPAWN_SECONDS_MAX: Final = 30.0

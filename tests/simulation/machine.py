@@ -41,8 +41,12 @@ class Table:
     def hold(self, lease: Lease) -> None:
         self.leases[lease.id, lease.token] = lease
 
-    def start(self, lease: Lease, *, deadline: float | None = None) -> None:
+    def start(self, lease: Lease, *, deadline: float | None = None) -> bool:
         self.started.add((lease.id, lease.token))
+        return True
+
+    def is_revoked(self, lease: Lease) -> bool:
+        return False
 
     def end(self, lease: Lease) -> None:
         self.started.discard((lease.id, lease.token))

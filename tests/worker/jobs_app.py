@@ -156,11 +156,27 @@ def start_and_terminate(how: str) -> int | None:
 @app.task
 def wait_for_file(path: str, note: str) -> str:
     """Say that it runs, and wait until a file is there."""
-    with Path(note).open("a") as notes:
-        notes.write(f"{os.getpid()}\n")
+    _note_process(note)
     while not Path(path).exists():
         time.sleep(0.01)
     return "seen"
+
+
+@app.task
+async def block_loop(path: str, note: str) -> None:
+    """As `wait_for_file`, and keep the event loop from doing anything meanwhile."""
+    wait_for_file.function(path, note)
+
+
+@app.task
+async def note_process(note: str) -> None:
+    """Say where it runs."""
+    _note_process(note)
+
+
+def _note_process(note: str) -> None:
+    with Path(note).open("a") as notes:
+        notes.write(f"{os.getpid()}\n")
 
 
 @app.task

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -102,3 +104,121 @@ def test_a_run_that_lost_its_lease_is_seen_until_it_ends(
     assert SlotState.LOST in {slot.state for slot in supervisor.slots()}
     child.drop(running)
     assert [ended.id] == [slot.id for slot in supervisor.slots()]
+
+
+class Interrupted:
+    """The memory of a table; before a chosen access to it somebody else does something."""
+
+    def __init__(self, memory: Any, interruptions: dict[int, list[Callable[[], object]]]) -> None:
+        self._memory = memory
+        self._interruptions = interruptions
+        self.accesses = 0
+
+    def _interrupt(self) -> None:
+        for act in self._interruptions.get(self.accesses, []):
+            act()
+        self.accesses += 1
+
+    def __getitem__(self, place: Any) -> Any:
+        self._interrupt()
+        return self._memory[place]
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        self._interrupt()
+        self._memory[place] = value
+
+    def close(self) -> None:
+        self._memory.close()
+
+
+# More than a start needs, so that both steps of the supervisor also come after it.
+ACCESSES = 12
+
+
+@pytest.mark.parametrize("deadline", [None, 5.0])
+def test_no_revoked_lease_is_begun_whatever_comes_first(
+    sides: tuple[LeaseTable, LeaseTable], deadline: float | None
+) -> None:
+    """The supervisor marks and reads, the child starts: in every order of their steps, a job that
+    the supervisor gives back is not begun, and one that began before the mark is not given back.
+    """
+    child, supervisor = sides
+    memory = child._map
+    seen: set[tuple[bool, bool]] = set()
+    for marked in range(ACCESSES):
+        for read in range(marked, ACCESSES):
+            (lease,) = leases(1)
+            child.hold(lease)
+            given_back: set[str] = set()
+
+            def give_back(given_back: set[str] = given_back) -> None:
+                given_back |= {slot.id for slot in supervisor.slots() if slot.is_revoked}
+
+            interruptions: dict[int, list[Callable[[], object]]] = {}
+            interruptions.setdefault(marked, []).append(supervisor.revoke)
+            interruptions.setdefault(read, []).append(give_back)
+            child._map = interrupted = Interrupted(memory, interruptions)  # type: ignore[assignment]  # it does what a map does
+            is_begun = child.start(lease, deadline=deadline)
+            child._map = memory
+            for place in range(interrupted.accesses, ACCESSES):
+                for act in interruptions.get(place, []):
+                    act()
+            is_given_back = lease.id in given_back
+
+            assert not (is_begun and is_given_back), (marked, read)
+            if marked >= interrupted.accesses:
+                assert is_begun
+            if read == 0:
+                assert is_given_back
+            assert is_begun or child.is_revoked(lease)
+            seen.add((is_begun, is_given_back))
+            child.drop(lease)
+
+    assert seen == {(True, False), (False, True), (False, False)}
+
+
+def test_what_is_held_after_the_mark_is_not_revoked(
+    sides: tuple[LeaseTable, LeaseTable],
+) -> None:
+    """A child that goes on may claim and begin other jobs, though the old ones go back."""
+    child, supervisor = sides
+    old, running, new = leases(3)
+    child.hold(old)
+    child.hold(running)
+    assert child.start(running)
+    supervisor.revoke()
+    child.hold(new)
+
+    revoked = {slot.id for slot in supervisor.slots() if slot.is_revoked}
+
+    assert revoked == {old.id}
+    assert [child.is_revoked(lease) for lease in (old, running, new)] == [True, False, False]
+    assert [child.start(lease) for lease in (old, running, new)] == [False, True, True]
+
+
+def test_the_pulse_changes_and_is_never_nothing(
+    sides: tuple[LeaseTable, LeaseTable],
+) -> None:
+    """Nothing is what it was before the loop ran."""
+    child, supervisor = sides
+    assert supervisor.last_pulse() == 0
+
+    pulses = []
+    for _ in range(600):
+        child.pulse()
+        pulses.append(supervisor.last_pulse())
+
+    assert 0 not in pulses
+    assert all(before != after for before, after in pairwise(pulses))
+
+
+def test_a_cancelled_run_that_has_not_begun_gets_no_deadline(
+    sides: tuple[LeaseTable, LeaseTable],
+) -> None:
+    """It never will: it must not look as if it had."""
+    child, supervisor = sides
+    (lease,) = leases(1)
+    child.hold(lease)
+    child.must_end_by(lease, 5.0)
+
+    assert [slot.state for slot in supervisor.slots()] == [SlotState.HELD]

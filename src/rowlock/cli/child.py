@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NoReturn
 
 import msgspec
@@ -135,7 +136,14 @@ async def _serve(orders: Orders, app: App) -> int:
     board = None if orders.board_descriptor is None else Board(orders.board_descriptor)
     if board is not None:
         _count_on(board, engine, ledger)
-    hearing = Hearing(orders.hear_descriptor, engine, table, patience=orders.settings.lease_seconds)
+    hearing = Hearing(
+        orders.hear_descriptor,
+        engine,
+        household,
+        table,
+        patience=orders.settings.lease_seconds,
+    )
+    _pulse_on(table, engine, mark=table.pulse())
     hearing.start()
     try:
         if not await _is_ready(orders, app, engine, ledger):
@@ -213,20 +221,36 @@ def _count_on(board: Board, engine: Engine, ledger: Ledger) -> None:
     loop.call_later(config.BOARD_SECONDS, _count_on, board, engine, ledger)
 
 
+def _pulse_on(table: LeaseTable, engine: Engine, *, mark: int) -> None:
+    """Show the supervisor that the loop turns, and give back what it has revoked if it did not."""
+    seen = table.pulse()
+    if seen != mark:
+        engine.give_back_revoked()
+    loop = asyncio.get_running_loop()
+    loop.call_later(config.PULSE_SECONDS, partial(_pulse_on, table, engine, mark=seen))
+
+
 def _introduce(orders: Orders, message: dict[str, Any]) -> None:
     os.write(orders.tell_descriptor, json.dumps(message).encode() + b"\n")
 
 
 class Hearing:
-    """The words of the supervisor, turned into calls of the engine."""
+    """The words of the supervisor, turned into calls of the engine and the household."""
 
     def __init__(
-        self, descriptor: int, engine: Engine, table: LeaseTable, *, patience: float
+        self,
+        descriptor: int,
+        engine: Engine,
+        household: Household,
+        table: LeaseTable,
+        *,
+        patience: float,
     ) -> None:
         """`patience`: how long this process may go on after its supervisor, beside its stop."""
         self._descriptor = descriptor
         self._engine = engine
         self._table = table
+        self._household = household
         self._patience = patience + 2 * config.STOP_SECONDS
         self._rest = b""
 
@@ -260,6 +284,8 @@ class Hearing:
             self._engine.cancel(id)
         for id, token in word.get("lost", []):
             self._engine.lose(id, token)
+        if "house" in word:
+            self._household.keep_house(bool(word["house"]))
         if word.get("stop"):
             self._table.begin_to_leave()
             self._engine.stop()

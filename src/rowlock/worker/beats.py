@@ -85,8 +85,13 @@ class Beats:
         with self._guard:
             self._leases[lease.id, lease.token] = lease
 
-    def start(self, lease: Lease, *, deadline: float | None = None) -> None:
-        """It has begun; here only its own time limit ends it."""
+    def start(self, lease: Lease, *, deadline: float | None = None) -> bool:
+        """It begins; here only its own time limit ends it."""
+        return True
+
+    def is_revoked(self, lease: Lease) -> bool:
+        """Nobody revokes it here."""
+        return False
 
     def settle(self, lease: Lease) -> None:
         """It has settled itself, and goes on."""

@@ -73,11 +73,13 @@ class Capacity:
         if run.queue in self._used:
             self._used[run.queue] += 1
 
-    def end(self, run: Run, *, seconds: float) -> None:
-        """A run has left its slot, after this time."""
+    def end(self, run: Run, *, seconds: float | None) -> None:
+        """A run has left its slot, after this time; None if it had not begun."""
         queue = run.queue
         if queue in self._used:
             self._used[queue] -= 1
+        if seconds is None:
+            return
         average = self._seconds.get(queue)
         if average is None:
             if len(self._seconds) >= config.PREFETCH_QUEUES_MAX:

@@ -38,7 +38,13 @@ from rowlock.worker.claimer import Claimer
 from rowlock.worker.holdings import Holdings
 from rowlock.worker.ledger import Ledger
 from rowlock.worker.leftovers import Leftovers
-from rowlock.worker.report import RunSettlement, fields_of, report_lost, report_settled
+from rowlock.worker.report import (
+    RevokedSettlement,
+    RunSettlement,
+    fields_of,
+    report_lost,
+    report_settled,
+)
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import Prepare, Runner
 from rowlock.worker.settings import WorkerSettings
@@ -378,10 +384,6 @@ class Engine:
 
     def _start(self, run: Run) -> None:
         run.started_at = time.monotonic()
-        # A slot is ended by itself, without this process.
-        limit = None if run.in_slot or run.must_be_marked else run.limit
-        # Its own timeout comes first; the deadline is for what does not stop by itself.
-        self._holdings.start(run.lease, deadline=_deadline(run.started_at, limit))
         self._running[run.key] = run
         self._capacity.start(run)
         run.stopping = self.stopping.is_set()
@@ -402,7 +404,8 @@ class Engine:
         run.has_begun = True
         try:
             # Told to end before its first line, it has nothing to end.
-            if run.cause is None and (run.in_slot or await run.begin()):
+            is_free = run.cause is None and self._begin(run)
+            if is_free and (run.in_slot or await run.begin()):
                 outcome = await self._runner.run(run)
             else:
                 outcome = run.outcome_before_start()
@@ -443,6 +446,18 @@ class Engine:
             self._holdings.start(run.lease, deadline=_deadline(run.started_at, run.limit))
         return True
 
+    def _begin(self, run: Run) -> bool:
+        """Note that a run begins; False if it must not, since another may have its job by now."""
+        # It may have waited for a neighbour that blocked the loop.
+        run.started_at = time.monotonic()
+        # A slot is ended by itself, without this process; the deadline of one that must be marked
+        # as begun counts from then on.
+        limit = None if run.in_slot or run.must_be_marked else run.limit
+        # Its own timeout comes first; the deadline is for what does not stop by itself.
+        deadline = _deadline(run.started_at, limit)
+        run.is_begun = self._holdings.start(run.lease, deadline=deadline)
+        return run.is_begun
+
     def _on_ended(self, run: Run, outcome: Outcome | None) -> None:
         lease = run.lease
         del self._running[run.key]
@@ -450,13 +465,15 @@ class Engine:
             self._quarantined.discard(run.key)
             self._is_alone = False
             self._suspect_lock.free()
-        took = time.monotonic() - run.started_at
+        took = time.monotonic() - run.started_at if run.is_begun else None
         self._capacity.end(run, seconds=took)
         if run.success is not None:
             settlement = RunSettlement(lease, run.success, seconds=took)
             self._ledger.settled([settlement])
             report_settled(settlement, outcome)
             self._on_settled([settlement])
+        elif not run.is_begun and isinstance(outcome, NotBegun):
+            self._release(run)
         elif outcome is None:
             self._holdings.drop(lease)
             self._known.discard((lease.id, lease.token))
@@ -510,8 +527,19 @@ class Engine:
     def _give_back(self, run: Run, *, delay: float | None = None) -> None:
         """Do not start it after all."""
         self._leave_buffer(run)
+        self._release(run, delay=delay)
+
+    def _release(self, run: Run, *, delay: float | None = None) -> None:
         wait = None if delay is None else round(delay * config.SECOND_US)
-        self.settler.put(Settlement(run.lease, NotBegun(wait)))
+        is_revoked = self._holdings.is_revoked(run.lease)
+        kind = RevokedSettlement if is_revoked else Settlement
+        self.settler.put(kind(run.lease, NotBegun(wait)))
+
+    def give_back_revoked(self) -> None:
+        """Don't start what the supervisor has given back while the loop was blocked."""
+        for run in list(self._buffer):
+            if self._holdings.is_revoked(run.lease):
+                self._give_back(run)
 
     def _leave_buffer(self, run: Run) -> None:
         self._buffer.remove(run)

@@ -1,7 +1,7 @@
 """What goes on beside the jobs of a worker: it announces itself, recovers, prunes, fires schedules.
 
-Every child announces itself; the first one of a supervisor does the rest. Any number of them may
-do it on one database, and none is needed in particular.
+Every child announces itself; one child of a supervisor at a time does the rest. Any number of them
+may do it on one database, and none is needed in particular.
 """
 
 from __future__ import annotations
@@ -49,6 +49,10 @@ class Household:
         self._tasks = tasks
         self._worker = worker
         self._settings = settings
+        self._group: asyncio.TaskGroup | None = None
+        # Whether it keeps house, once it has begun; and what it does then.
+        self._is_keeper = settings.is_first
+        self._house: list[asyncio.Task[None]] = []
         self._load: Callable[[], Load] | None = None
         self._announced: Load | None = None
         self._announce_at = 0.0
@@ -68,13 +72,26 @@ class Household:
     async def kept(self) -> AsyncIterator[None]:
         """Keep house for as long as the block lasts."""
         async with asyncio.TaskGroup() as group:
-            services = [group.create_task(service()) for service in self._services()]
+            own = [group.create_task(service()) for service in self._services()]
+            self._group = group
+            self.keep_house(self._is_keeper)
             try:
                 yield
             finally:
-                for service in services:
+                self._group = None
+                for service in (*own, *self._house):
                     service.cancel()
         await self._depart()
+
+    def keep_house(self, is_ours: bool) -> None:
+        """Begin or end what one child at a time does for all: the supervisor says which."""
+        self._is_keeper = is_ours
+        if self._group is None or is_ours == bool(self._house):
+            return
+        for service in self._house:
+            service.cancel()
+        services = self._house_services() if is_ours else []
+        self._house = [self._group.create_task(service()) for service in services]
 
     def hear(self) -> None:
         """The bell rang for nobody in particular: schedules may have changed."""
@@ -83,9 +100,13 @@ class Household:
     def _services(self) -> list[Service]:
         services: list[Service] = [self._announce_on, self._count_on, self._tell_on]
         if self._settings.is_first:
-            services += [self._adopt_orphans, Janitor(self._store, errors=self._ledger.errors).run]
-            if self._settings.has_cron:
-                services.append(self._fire_on)
+            services.append(self._adopt_orphans)
+        return services
+
+    def _house_services(self) -> list[Service]:
+        services: list[Service] = [Janitor(self._store, errors=self._ledger.errors).run]
+        if self._settings.has_cron:
+            services.append(self._fire_on)
         return services
 
     async def _announce_on(self) -> None:

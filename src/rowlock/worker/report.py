@@ -53,6 +53,11 @@ class RunSettlement(Settlement):
     cancel_requested: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class RevokedSettlement(Settlement):
+    """Gives back a job that has not begun, and that the supervisor gives back as well."""
+
+
 def note_running(lease: Lease) -> None:
     """Records made from here on in this context, its tasks and its copies, are of this job."""
     _running.set(lease)

@@ -58,6 +58,7 @@ class Run:
         "has_ended",
         "in_slot",
         "is_at_most_once",
+        "is_begun",
         "is_quarantined",
         "is_settling",
         "is_suspect",
@@ -109,6 +110,8 @@ class Run:
         self.handle: asyncio.Task[Any] | None = None
         # A task that is cancelled before its first line never runs any, its last ones included.
         self.has_begun: bool = False
+        # Whether its handler was called, or is about to be.
+        self.is_begun: bool = False
         # Of `ctx.transaction()`: a block is open, is being committed, was committed.
         self.block: OpenBlock | None = None
         self.is_settling: bool = False

@@ -28,7 +28,7 @@ from rowlock.store import Settlement, Store
 from rowlock.store.ops.settle import Missed, settle
 from rowlock.worker.fallback import fallback
 from rowlock.worker.ledger import Ledger
-from rowlock.worker.report import fields_of, report, report_lost, report_settled
+from rowlock.worker.report import RevokedSettlement, fields_of, report, report_lost, report_settled
 from rowlock.worker.trouble import ServiceName, Trouble, pause_after, pause_for
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
@@ -185,7 +185,9 @@ class Settler:
         """
         found: set[str] = set()
         for settlement in _of(batch, missed.repeated):
-            if not isinstance(settlement.outcome, Succeeded):
+            if not isinstance(settlement, RevokedSettlement) and not isinstance(
+                settlement.outcome, Succeeded
+            ):
                 job = await self._store.aget(settlement.lease.id)
                 # A job that is not kept leaves no row when it succeeds.
                 if job is None or job.state is JobState.SUCCEEDED:
@@ -198,14 +200,18 @@ class Settler:
         """Log what became otherwise than the batch says; the rest of it."""
         if not missed.lost and not missed.repeated:
             return batch
-        report_lost(missed.lost)
-        self._ledger.lost(missed.lost)
+        # What was given back by the supervisor has lost nothing.
+        revoked = {each.lease.id for each in batch if isinstance(each, RevokedSettlement)}
+        lost = [lease for lease in missed.lost if lease.id not in revoked]
+        report_lost(lost)
+        self._ledger.lost(lost)
         gone = {lease.id for lease in missed.lost} | by_block
+        gone |= {lease.id for lease in missed.repeated if lease.id in revoked}
         for settlement in _of(batch, missed.repeated):
             lease = settlement.lease
             if lease.id in by_block:
                 report_settled(replace(settlement, outcome=Succeeded()), settlement.outcome)
-            elif not is_again:
+            elif lease.id not in revoked and not is_again:
                 # Otherwise it was a try of ours that was written, and only its answer lost.
                 gone.add(lease.id)
                 fields = fields_of(lease)

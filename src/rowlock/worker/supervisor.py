@@ -2,7 +2,7 @@
 them. It runs no user code itself, so no handler can stop its beats.
 
 1. It beats for exactly the leases that its children's tables show, but not for a child that is
-   stopped: such a child could not keep its side.
+   stopped: such a child could not keep its side. Nor for leases that it has revoked (`stalls`).
 2. A child's leases are given back only when the child is dead: what had started has crashed, what
    had not is released; and once more a little later, for a claim that was still on its way.
 3. A child with a run past its deadline claims nothing more, and another takes its place. It is
@@ -35,6 +35,7 @@ from rowlock.ids import new_id
 from rowlock.job import Lease
 from rowlock.lifecycle import Crashed, Interrupted, NotBegun, Outcome
 from rowlock.store import Settlement, Store, open_store
+from rowlock.store.ops.recover import Seen, sweep
 from rowlock.store.ops.settle import settle
 from rowlock.store.url import hurried
 from rowlock.worker import signals
@@ -51,6 +52,7 @@ from rowlock.worker.settings import (
     EXIT_UNFIT,
     WorkerSettings,
 )
+from rowlock.worker.stalls import Stalls
 from rowlock.worker.table import Slot, SlotState
 from rowlock.worker.title import Title
 from rowlock.worker.trouble import ServiceName, Trouble
@@ -103,12 +105,17 @@ class Supervisor:
         self._is_hurried = False
         self._stop_since: float | None = None
         self._ledger = Ledger()
+        self._stalls = Stalls(self._give_back_revoked)
+        self._seen: Seen = {}
         self._write_at = self._tell_at = 0.0
         errors = self._ledger.errors
         self._starting = Trouble("children can't be started", ServiceName.START, errors)
         what = "what dead children held can't be given back"
         self._giving_back = Trouble(what, ServiceName.SETTLE, errors)
         self._releasing = Trouble(what, ServiceName.RECOVER, errors)
+        what = "what a stalled child has not begun can't be given back"
+        self._revoking = Trouble(what, ServiceName.SETTLE, errors)
+        self._sweeping = Trouble("expired leases are not found", ServiceName.RECOVER, errors)
         what = "the history of dead children is not written"
         self._writing = Trouble(what, ServiceName.HISTORY, errors)
         self._telling = Trouble("the end of dead children is not told", ServiceName.EVENTS, errors)
@@ -127,6 +134,7 @@ class Supervisor:
                 self._start_missing()
                 self._wait()
                 self._bury_dead()
+                self._stalls.look(self._children.values())
                 self._end_overdue()
                 self._reload_changed()
                 self._later.do_due(all_of_them=self._stop_since is not None)
@@ -204,9 +212,10 @@ class Supervisor:
                 self._start(number)
 
     def _start(self, number: int) -> None:
+        is_first = self._stalls.needs_keeper
         # Short: it lies in two rows of every job. Process ids come again, but not so soon.
         worker = f"{self._name}-{number}-{new_id()[-8:]}"
-        settings = msgspec.structs.replace(self._settings, is_first=number == 0)
+        settings = msgspec.structs.replace(self._settings, is_first=is_first)
         try:
             child = start_child(
                 number, app=self._app, worker=worker, settings=settings, has_board=self._has_metrics
@@ -219,6 +228,8 @@ class Supervisor:
         process = child.process
         with self._guard:
             self._children[process.pid] = child
+        if is_first:
+            self._stalls.appoint(child)
         self._selector.register(child.hear, selectors.EVENT_READ, lambda: self._on_told(child))
         if self._stop_since is not None:
             # The signal came while it was being started: nobody has told it.
@@ -385,6 +396,19 @@ class Supervisor:
             return "the engine of its worker has failed"
         return f"its process died before its outcome was written: {how_it_ended(code)}"
 
+    def _give_back_revoked(self, child: Child, slots: list[Slot]) -> None:
+        """Give back what a stalled child will not begin."""
+        if self._store is None:
+            return
+        ended = [Settlement(slot.lease(child.worker), NotBegun()) for slot in slots]
+        try:
+            self._store.run(settle(ended, chance=self._chance))
+        except Exception as error:  # noqa: BLE001  # until then nobody else can run these jobs
+            again = functools.partial(self._give_back_revoked, child, slots)
+            self._try_later(again, self._revoking, error)
+            return
+        self._revoking.over()
+
     def _settle(self, settlements: list[Settlement], *, worker: str | None) -> None:
         """Write how the runs of a dead child ended, however long the database is away.
 
@@ -528,9 +552,18 @@ class Supervisor:
             try:
                 self._beat()
                 trouble.over()
-                pause = third
+                pause = min(third, config.SWEEP_SECONDS) if self._stalls.needs_keeper else third
             except Exception as error:  # noqa: BLE001  # without beats every lease would be lost
                 pause = min(third, config.BEAT_RETRY_SECONDS_MAX, trouble.pause(error))
+            self._sweeping.attempt(self._sweep)
+
+    def _sweep(self) -> None:
+        """Find expired leases while no child does, because all of them are stalled or dead."""
+        assert self._store is not None
+        if self._stalls.needs_keeper:
+            self._seen = self._store.run(sweep(self._seen, watch=self._store.clock_watch))
+        else:
+            self._seen = {}
 
     def _beat(self) -> None:
         assert self._store is not None
@@ -538,7 +571,8 @@ class Supervisor:
         with self._guard:
             for child in list(self._children.values()):
                 if not child.is_stopped():
-                    held += [(child, slot.lease(child.worker)) for slot in child.held()]
+                    kept = [slot for slot in child.held() if not slot.is_revoked]
+                    held += [(child, slot.lease(child.worker)) for slot in kept]
         if not held:
             return
         leases = [lease for _, lease in held]

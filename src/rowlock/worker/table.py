@@ -2,9 +2,28 @@
 the child's death.
 
 1. A slot is written completely before its state says so, and its state is one byte.
-2. `HELD` is claimed and not started, `STARTED` runs, `ENDED` waits for its outcome to be written;
-   `LOST` still runs, and its lease is another's, or over. Only the child writes.
+2. `HELD` is claimed and not begun, `STARTED` has begun: its handler is called after that was
+   written, never before. `ENDED` waits for its outcome to be written; `LOST` still runs, and its
+   lease is another's, or over. Only the child writes slots.
 3. Times are CLOCK_MONOTONIC, which all processes of a machine share.
+
+A child whose event loop is blocked can't start what it holds, nor give it back. Its supervisor
+does that, and a child that goes on at this very moment must not start any of it:
+
+4. The child's loop changes its pulse a few times a second. The supervisor alone writes the mark.
+5. A slot carries the mark that was there when its lease was noted. A lease is revoked if it is
+   `HELD` and its mark is not the one that is there now.
+6. The child, to begin a run, writes `STARTED` first and reads the mark second. If the lease is
+   revoked, it writes `HELD` again and never calls the handler: it gives the job back.
+7. The supervisor writes a new mark first and reads the slots second, after a while that is long
+   enough for both writes to be seen by both sides, whatever the processors' store buffers do.
+   It gives back what is `HELD` and revoked at that read, nothing else.
+
+So of the two at least one sees what the other wrote. If the supervisor read `HELD`, its mark was
+there before the child's `STARTED`, and the child sees the mark. If the child saw the old mark, its
+`STARTED` was there before the new one, and the supervisor sees that. Both may give a job back; the
+lease's token lets only one of them. That the child asks the database whether a revoked lease is
+still its own would not do: the supervisor's settle may be on its way.
 """
 
 from __future__ import annotations
@@ -20,13 +39,17 @@ from enum import IntEnum
 
 from rowlock.job import Lease
 
-_SLOT = struct.Struct("=B B 6x 16s q d 24x")
+_SLOT = struct.Struct("=B B B 5x 16s q d 24x")
+_SLOT_MARK = 2
 # Before the slots: how many jobs have ended, a byte for whether the child has left, and why, and
 # one for whether it is about to.
 _FINISHED = struct.Struct("=Q")
 _LEFT = _FINISHED.size
 _LEAVING = _LEFT + 1
 _TOLD, _DRAINED = 1, 2
+# The pulse is 0 until the loop runs. One byte each: no reader can see half of a write.
+_PULSE = 16
+_MARK = 17
 _HEADER_BYTES = 64
 assert _SLOT.size == 64
 # Found by a pattern: a loop over thousands of empty slots, five times a second, was most of what an
@@ -61,6 +84,7 @@ class Slot:
     state: SlotState
     deadline_kind: DeadlineKind
     deadline: float
+    is_revoked: bool = False
 
     @property
     def key(self) -> tuple[str, int]:
@@ -98,15 +122,39 @@ class LeaseTable:
         """Note a lease that was claimed."""
         place = self._free.pop()
         self._places[lease.id, lease.token] = place
+        self._map[self._offset(place) + _SLOT_MARK] = self._map[_MARK]
         self._write(place, SlotState.HELD, lease, DeadlineKind.NONE, 0.0)
 
-    def start(self, lease: Lease, *, deadline: float | None = None) -> None:
-        """Note that a run has begun; past its deadline the process may be ended."""
+    def start(self, lease: Lease, *, deadline: float | None = None) -> bool:
+        """Note that a run begins; past its deadline the process may be ended.
+
+        False: its lease is revoked, and its handler must not be called. What has begun goes on.
+        """
         place = self._places[lease.id, lease.token]
+        offset = self._offset(place)
+        has_begun = self._map[offset] == SlotState.STARTED
         if deadline is None:
-            self._map[self._offset(place)] = SlotState.STARTED
+            self._map[offset] = SlotState.STARTED
         else:
             self._write(place, SlotState.STARTED, lease, DeadlineKind.TIMEOUT, deadline)
+        if has_begun or self._map[_MARK] == self._map[offset + _SLOT_MARK]:
+            return True
+        self._map[offset] = SlotState.HELD
+        return False
+
+    def is_revoked(self, lease: Lease) -> bool:
+        """Whether the supervisor gives it back, or did, because it had not begun."""
+        place = self._places.get((lease.id, lease.token))
+        if place is None:
+            return False
+        offset = self._offset(place)
+        is_held = self._map[offset] == SlotState.HELD
+        return is_held and self._map[_MARK] != self._map[offset + _SLOT_MARK]
+
+    def pulse(self) -> int:
+        """Say that the loop turns; the mark that is there now."""
+        self._map[_PULSE] = self._map[_PULSE] % 255 + 1
+        return self._map[_MARK]
 
     def settle(self, lease: Lease) -> None:
         """Note that a run has settled itself and goes on: a suspect, if it should take the process
@@ -136,7 +184,8 @@ class LeaseTable:
     def must_end_by(self, lease: Lease, deadline: float) -> None:
         """Note that a run was cancelled, and until when it may go on."""
         place = self._places.get((lease.id, lease.token))
-        if place is not None:
+        # One that has not begun never will: it needs no deadline.
+        if place is not None and self._map[self._offset(place)] == SlotState.STARTED:
             self._write(place, SlotState.STARTED, lease, DeadlineKind.CANCEL, deadline)
 
     def drop(self, lease: Lease) -> None:
@@ -166,7 +215,8 @@ class LeaseTable:
     ) -> None:
         offset = self._offset(place)
         raw = bytes.fromhex(lease.id.replace("-", ""))
-        packed = _SLOT.pack(0, kind, raw, lease.token, deadline)
+        mark = self._map[offset + _SLOT_MARK]
+        packed = _SLOT.pack(0, kind, mark, raw, lease.token, deadline)
         self._map[offset + 1 : offset + _SLOT.size] = packed[1:]
         self._map[offset] = state
 
@@ -193,6 +243,14 @@ class LeaseTable:
         """Whether it has because nothing was left to be run."""
         return self._map[_LEFT] == _DRAINED
 
+    def last_pulse(self) -> int:
+        """What the loop has last changed; 0 before it runs."""
+        return self._map[_PULSE]
+
+    def revoke(self) -> None:
+        """Have the child begin nothing that it holds now; see the head of this module."""
+        self._map[_MARK] = (self._map[_MARK] + 1) % 256
+
     def started(self) -> int:
         """How many runs are under way."""
         return self._states().count(SlotState.STARTED)
@@ -206,12 +264,13 @@ class LeaseTable:
         """The leases that the child holds, and those of runs that have lost theirs."""
         for taken in _TAKEN.finditer(self._states()):
             offset = self._offset(taken.start())
-            state, kind, raw, token, deadline = _SLOT.unpack(
+            state, kind, mark, raw, token, deadline = _SLOT.unpack(
                 self._map[offset : offset + _SLOT.size]
             )
             if state != SlotState.EMPTY:
                 id = str(uuid.UUID(bytes=raw))
-                yield Slot(id, token, SlotState(state), DeadlineKind(kind), deadline)
+                is_revoked = state == SlotState.HELD and mark != self._map[_MARK]
+                yield Slot(id, token, SlotState(state), DeadlineKind(kind), deadline, is_revoked)
 
     def _states(self) -> bytes:
         return self._map[_HEADER_BYTES :: _SLOT.size]

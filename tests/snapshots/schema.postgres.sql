@@ -221,7 +221,7 @@ CREATE UNIQUE INDEX job_key ON rowlock.job USING btree (COALESCE(tenant, ''::tex
 CREATE INDEX job_lane ON rowlock.job USING btree (queue, rank, kind, run_at, id) WHERE (lease_expires_at IS NULL);
 CREATE INDEX job_lease ON rowlock.job USING btree (lease_expires_at) WHERE (lease_expires_at IS NOT NULL);
 CREATE UNIQUE INDEX job_pkey ON rowlock.job USING btree (id);
-CREATE INDEX job_retried ON rowlock.job USING btree (queue, run_at) WHERE ((lease_expires_at IS NULL) AND (attempt > 0));
+CREATE INDEX job_retried ON rowlock.job USING btree (queue, run_at) WHERE ((lease_expires_at IS NULL) AND (attempt > 0) AND (run_at > created_at));
 CREATE INDEX job_tenant_lane ON rowlock.job USING btree (tenant, queue, rank, kind, run_at, id) WHERE ((lease_expires_at IS NULL) AND (tenant IS NOT NULL));
 CREATE INDEX key_hold_expiry ON rowlock.key_hold USING btree (until);
 CREATE INDEX key_hold_key ON rowlock.key_hold USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key_until IS NOT NULL);

@@ -213,7 +213,7 @@ CREATE INDEX rowlock_history_width ON rowlock_history (width, at);
 CREATE UNIQUE INDEX rowlock_job_key ON rowlock_job (coalesce(tenant, ''), kind, key) WHERE key IS NOT NULL;
 CREATE INDEX rowlock_job_lane ON rowlock_job (queue, rank, kind, run_at, id) WHERE lease_expires_at IS NULL;
 CREATE INDEX rowlock_job_lease ON rowlock_job (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
-CREATE INDEX rowlock_job_retried ON rowlock_job (queue, run_at) WHERE lease_expires_at IS NULL AND attempt > 0;
+CREATE INDEX rowlock_job_retried ON rowlock_job (queue, run_at) WHERE lease_expires_at IS NULL AND attempt > 0 AND run_at > created_at;
 CREATE INDEX rowlock_job_tenant_lane ON rowlock_job (tenant, queue, rank, kind, run_at, id) WHERE lease_expires_at IS NULL AND tenant IS NOT NULL;
 CREATE INDEX rowlock_key_hold_expiry ON rowlock_key_hold (until);
 CREATE INDEX rowlock_key_hold_key ON rowlock_key_hold (coalesce(tenant, ''), kind, key) WHERE key_until IS NOT NULL;

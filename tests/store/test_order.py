@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rowlock import config
 from rowlock.clock import ManualClock
 from rowlock.errors import OptionInvalid
 from rowlock.store import Store
@@ -120,6 +121,24 @@ def test_creation_order_compares_ages_of_retries(store: Store, clock: ManualCloc
     clock.advance(30)
 
     assert [older.id, younger.id] == [each.id for each in claim(store)]
+
+
+def test_creation_order_among_more_retries_than_a_batch(
+    store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
+    """They are promoted in several transactions, and claimed by age, though due the other way."""
+    monkeypatch.setattr(config, "MAINTENANCE_BATCH_ROWS", 3)
+    store.set_order("default", "created")
+    ids = []
+    for number in range(10):
+        lease = start(store)
+        ids.append(lease.id)
+        store.fail(lease, "boom", delay=100 - number)
+        clock.advance(1)
+    clock.advance(100)
+
+    assert [each.id for each in claim(store, limit=4)] == ids[:4]
+    assert [each.id for each in claim(store, limit=10)] == ids[4:]
 
 
 def test_the_order_can_be_set_back(store: Store, clock: ManualClock):

@@ -33,6 +33,7 @@ from rowlock.store.ops.recover import recover_once
 from rowlock.store.steps import (
     Batch,
     Begin,
+    Commit,
     Op,
     Row,
     Rows,
@@ -279,11 +280,26 @@ def _claim_lanes(
     """Claim from lanes; `spent` is told which queues and ranks gave less than they were asked."""
     aged = sorted({lane.queue for lane in lanes if lane.by_age})
     groups = _groups(lanes, list(left))
-    if len(groups) > 1 or aged:
-        yield Begin()
     if aged:
-        yield Statement("promote", {"queues": aged})
+        yield from _promote(aged)
+    elif len(groups) > 1:
+        yield Begin()
     return (yield from _claim_groups(request, groups, left, spent))
+
+
+def _promote(queues: Sequence[str]) -> Steps[None]:
+    """Give all due retries the places of their age; the claim goes on in the last transaction.
+
+    All of them, since the oldest may be the last to have become due. A hundred thousand of them in
+    one transaction would hold up SQLite's other writers for a second.
+    """
+    values = {"queues": queues, "limit": config.MAINTENANCE_BATCH_ROWS}
+    while True:
+        yield Begin()
+        promoted = yield Statement("promote", values)
+        if len(promoted) < config.MAINTENANCE_BATCH_ROWS:
+            return
+        yield Commit()
 
 
 def _groups(lanes: Sequence[Lane], queues: list[str]) -> list[list[Lane]]:

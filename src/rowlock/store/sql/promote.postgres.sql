@@ -1,4 +1,5 @@
--- In queues ordered by age, a retry that is due goes back to its age's place. Uses job_retried.
+-- In queues ordered by age, due retries go back to the places of their age. Uses job_retried, which
+-- holds only those that did not yet.
 UPDATE rowlock.job
 SET run_at = created_at
 WHERE id IN (
@@ -9,5 +10,7 @@ WHERE id IN (
         AND job.attempt > 0
         AND job.run_at <= (SELECT {now})
         AND job.run_at > job.created_at
+    LIMIT :limit
     FOR UPDATE SKIP LOCKED
 )
+RETURNING 1

@@ -1,8 +1,15 @@
--- In queues ordered by age, a retry that is due goes back to its age's place. Uses job_retried.
+-- In queues ordered by age, due retries go back to the places of their age. Uses job_retried, which
+-- holds only those that did not yet.
 UPDATE rowlock_job
 SET run_at = created_at
-WHERE queue IN (SELECT value FROM json_each(:queues))
-    AND lease_expires_at IS NULL
-    AND attempt > 0
-    AND run_at <= {now}
-    AND run_at > created_at
+WHERE id IN (
+    SELECT job.id
+    FROM rowlock_job AS job
+    WHERE job.queue IN (SELECT value FROM json_each(:queues))
+        AND job.lease_expires_at IS NULL
+        AND job.attempt > 0
+        AND job.run_at <= {now}
+        AND job.run_at > job.created_at
+    LIMIT :limit
+)
+RETURNING 1

@@ -1,4 +1,4 @@
-"""rowlock's tables, as of its migration 9; and the right to see the dashboard."""
+"""rowlock's tables, as of its migration 10; and the right to see the dashboard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
     initial: bool | None = True
     dependencies: Sequence[tuple[str, str]] = ()
     operations: Sequence[Operation] = (
-        RowlockSchema(newest=9),
+        RowlockSchema(newest=10),
         migrations.CreateModel(
             name="Dashboard",
             fields=[("id", models.AutoField(primary_key=True, serialize=False))],

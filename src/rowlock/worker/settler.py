@@ -130,6 +130,7 @@ class Settler:
             batch = self._next()
             if not self._waiting:
                 self._news.clear()
+            self._writing = len(batch)
             if batch:
                 await self._write(batch)
                 self._rows_max = min(config.SETTLE_BATCH, 2 * self._rows_max)

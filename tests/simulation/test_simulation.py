@@ -77,9 +77,10 @@ def test_other_seeds_do_other_things():
 
 def test_what_is_hard_to_reach_is_reached():
     """A simulation in which nothing was rescued, refused or unknown would show nothing."""
-    counts = simulated(17).counts
+    reports = [simulated(seed) for seed in (3, 10, 38)]
+    names = ("rescued", "leases lost", "started stale", "failed")
 
-    assert all(counts[name] > 0 for name in ("rescued", "leases lost", "started stale", "failed"))
+    assert [name for name in names if not any(each.counts[name] for each in reports)] == []
 
 
 def test_seeds_are_run_in_several_processes():

@@ -13,6 +13,7 @@ import copy
 import queue
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -61,12 +62,18 @@ class CommitGroup:
         future: asyncio.Future[T] = loop.create_future()
         with self._guard:
             if self._owner is None:
-                self._owner = _Owner.started(self._new_session)
+                self._owner = _Owner.started(self)
+                # Of a group that nobody has any more, nobody needs the thread.
+                weakref.finalize(self, self._owner.requests.put, None).atexit = False
             self._owner.requests.put(_Request(op, loop, future))
         try:
             return await future
         except _NeedsCommitError:
             return await asyncio.to_thread(self._run_apart, op)
+
+    def new_session(self) -> Session:
+        """For the thread of this group."""
+        return self._new_session()
 
     def close(self) -> None:
         """Finish what was asked for, then end the thread; a later call starts a new one."""
@@ -81,14 +88,15 @@ class CommitGroup:
 class _Owner:
     """The thread with the connection, and what it was asked; None is the last it is asked."""
 
-    new_session: Callable[[], Session]
+    # Weak: the thread must not keep an engine that nobody else has.
+    group: weakref.ref[CommitGroup]
     requests: queue.SimpleQueue[_Request | None] = field(default_factory=queue.SimpleQueue)
     thread: threading.Thread = field(init=False)
     session: Session | None = None
 
     @classmethod
-    def started(cls, new_session: Callable[[], Session]) -> _Owner:
-        owner = cls(new_session)
+    def started(cls, group: CommitGroup) -> _Owner:
+        owner = cls(weakref.ref(group))
         owner.thread = threading.Thread(target=owner.serve, name="rowlock-sqlite", daemon=True)
         owner.thread.start()
         return owner
@@ -103,6 +111,12 @@ class _Owner:
         if self.session is not None:
             with self.session.busy:
                 self.session.dispose()
+
+    def _opened(self) -> Session:
+        group = self.group()
+        if group is None:
+            raise StoreUnavailable("nothing was written: the store was dropped meanwhile")
+        return group.new_session()
 
     def _gather(self) -> tuple[list[_Request], bool]:
         """Wait for a request, and take what else is waiting; whether that was the last."""
@@ -123,7 +137,7 @@ class _Owner:
         writes = any(request.op.writes for request in batch)
         try:
             if self.session is None:
-                self.session = self.new_session()
+                self.session = self._opened()
             with self.session.transaction(writes=writes):
                 for request in batch:
                     _run_one(self.session, request)

@@ -45,7 +45,8 @@ class Pool(Generic[C]):
     def __init__(self, connect: Callable[[], C], *, is_alive: Callable[[C], bool]) -> None:
         self._connect = connect
         self._is_alive = is_alive
-        self._idle: list[C] = []
+        # Always the same list: it may outlive the pool, for whoever closes what is kept.
+        self.idle: list[C] = []
         # Not a semaphore, which is written in Python: an interrupt inside of it could leave its
         # lock taken for ever.
         self._slots: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -70,22 +71,22 @@ class Pool(Generic[C]):
     def _pop(self) -> C | None:
         # Another thread may take the last one between a look and a pop.
         try:
-            return self._idle.pop()
+            return self.idle.pop()
         except IndexError:
             return None
 
     def give(self, connection: C, *, is_sound: bool) -> None:
         try:
             if is_sound:
-                self._idle.append(connection)
+                self.idle.append(connection)
             else:
                 connection.close()
         finally:
             self._slots.put(None)
 
     def close(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+        while self.idle:
+            self.idle.pop().close()
 
 
 class AsyncPool(Generic[A]):
@@ -96,7 +97,8 @@ class AsyncPool(Generic[A]):
     ) -> None:
         self._connect = connect
         self._is_alive = is_alive
-        self._idle: list[A] = []
+        # Always the same list, as above.
+        self.idle: list[A] = []
         self._slots = asyncio.BoundedSemaphore(config.POSTGRES_POOL_MAX)
 
     async def take(self) -> A:
@@ -106,8 +108,8 @@ class AsyncPool(Generic[A]):
         except TimeoutError:
             raise _exhausted() from None
         try:
-            while self._idle:
-                connection = self._idle.pop()
+            while self.idle:
+                connection = self.idle.pop()
                 if self._is_alive(connection):
                     return connection
                 await connection.close()
@@ -119,17 +121,18 @@ class AsyncPool(Generic[A]):
     async def give(self, connection: A, *, is_sound: bool) -> None:
         try:
             if is_sound:
-                self._idle.append(connection)
+                self.idle.append(connection)
             else:
                 await connection.close()
         finally:
             self._slots.release()
 
     async def close(self) -> None:
-        while self._idle:
-            await self._idle.pop().close()
+        while self.idle:
+            await self.idle.pop().close()
 
     def emptied(self) -> list[A]:
         """What was kept, for whoever closes it now; its loop can't any more."""
-        idle, self._idle = self._idle, []
-        return idle
+        kept = self.idle[:]
+        self.idle.clear()
+        return kept

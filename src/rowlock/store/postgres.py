@@ -83,9 +83,15 @@ class PostgresEngine:
         ] = weakref.WeakKeyDictionary()
         self._guard = threading.Lock()
         self._bell = Bell(self._notify)
+        # What is closed with an engine that nobody has any more. Lists, because a pool knows its
+        # engine, which would then never be collected.
+        self._kept: list[list[Any]] = [self._pool.idle]
+        self._closing = weakref.finalize(self, _close_kept, self._kept)
+        self._closing.atexit = False
 
     def after_fork(self) -> None:
         """In the child: the parent's connections are left alone, not even closed."""
+        self._closing.detach()
         _inherited.append((self._pool, self._async_pools))
         self._make_own()
 
@@ -283,13 +289,19 @@ class PostgresEngine:
             if pool is None:
                 self._leave_closed_loops()
                 pool = self._async_pools[loop] = AsyncPool(self._aconnect, is_alive=is_alive)
+                self._kept.append(pool.idle)
             return pool
 
     def _leave_closed_loops(self) -> None:
         """A pool that was once waited for knows its loop, so neither would ever be collected."""
         for loop in [loop for loop in self._async_pools if loop.is_closed()]:
-            for connection in self._async_pools.pop(loop).emptied():
+            pool = self._async_pools.pop(loop)
+            for connection in pool.emptied():
                 connection.pgconn.finish()
+            self._forget(pool)
+
+    def _forget(self, pool: AsyncPool[AsyncConnection]) -> None:
+        self._kept[:] = [idle for idle in self._kept if idle is not pool.idle]
 
     def async_pool(self) -> AsyncPool[AsyncConnection]:
         """As `pool`, for the running loop."""
@@ -366,6 +378,7 @@ class PostgresEngine:
             pool = self._async_pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.close()
+            self._forget(pool)
 
 
 async def _until_readable(descriptor: int, seconds: float) -> None:
@@ -381,6 +394,12 @@ async def _until_readable(descriptor: int, seconds: float) -> None:
         return
     finally:
         loop.remove_reader(descriptor)
+
+
+def _close_kept(kept: list[list[Any]]) -> None:
+    """Close the connections that a pool has kept, of either colour."""
+    for connection in [connection for idle in kept for connection in idle]:
+        connection.pgconn.finish()
 
 
 def _pause(tries: int) -> float:

@@ -297,8 +297,12 @@ class Session:
 
     def __del__(self) -> None:
         # The thread has ended, and its session with it: the engine holds a weak reference only.
-        with fork_gate:
-            self.dispose()
+        # Not for ever: a thread that was cut off by the interpreter's end may have the gate.
+        if fork_gate.acquire(timeout=config.SQLITE_FORK_WAIT_SECONDS):
+            try:
+                self.dispose()
+            finally:
+                fork_gate.release()
 
 
 class Transaction:

@@ -58,6 +58,13 @@ class Beats:
             self._over.set()
             self._thread.join()
 
+    def wait_over(self) -> None:
+        """Wait for the end of beats that outlive their block, once nothing is held."""
+        with self._guard:
+            is_over = self._outlives and not self._leases
+        if is_over:
+            self._thread.join()
+
     @property
     def store(self) -> Store:
         """The one that the beats use; for as long as anything is held."""

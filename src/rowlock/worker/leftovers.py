@@ -14,14 +14,14 @@ import random
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
 
 from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.job import Beat, Lease
-from rowlock.lifecycle import Outcome, Succeeded
+from rowlock.lifecycle import Outcome
 from rowlock.store import Settlement
 from rowlock.store.ops.settle import Missed, settle
 from rowlock.worker.beats import Beats
+from rowlock.worker.fallback import fallback
 from rowlock.worker.ledger import Ledger
 from rowlock.worker.report import RunSettlement, fields_of, report, report_lost, report_settled
 from rowlock.worker.run import Cause, Run
@@ -101,26 +101,30 @@ class Leftovers:
         finally:
             self._runs.pop(run.key, None)
             self._beats.drop(run.lease)
+            if not self._runs:
+                # The process waits for this thread, not for that of the beats; which must not be
+                # cut off in the middle of closing its connections.
+                self._beats.wait_over()
 
-    def _write(self, settlement: RunSettlement) -> None:
-        try:
-            missed = self._send(settlement)
-        except StoreUnavailable:
-            raise
-        except RowlockError as error:
-            if not isinstance(settlement.outcome, Succeeded):
+    def _write(self, settlement: Settlement) -> None:
+        missed: Missed | None = None
+        while missed is None:
+            try:
+                missed = self._send(settlement)
+            except StoreUnavailable:
                 raise
-            # What was done is done, though its result is refused.
-            bare = Succeeded(problem=f"the database refused it: {type(error).__name__}")
-            settlement = replace(settlement, outcome=bare)
-            missed = self._send(settlement)
+            except RowlockError as error:
+                less = fallback(settlement, error)
+                if less is None:
+                    raise
+                settlement = less
         if missed.lost:
             report_lost(missed.lost)
         else:
             report([settlement])
             self._count(settlement)
 
-    def _send(self, settlement: RunSettlement) -> Missed:
+    def _send(self, settlement: Settlement) -> Missed:
         what = "the outcome of a job that outlasted its worker can't be written"
         trouble = Trouble(what, ServiceName.SETTLE, self._ledger.errors)
         pause, end = threading.Event(), time.monotonic() + self._patience

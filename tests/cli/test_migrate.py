@@ -6,12 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from rowlock.cli import main
 from rowlock.store import Store
 from rowlock.store import open_store as make_store
+from tests.conftest import drop_database, with_database
 from tests.worker.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +50,33 @@ def test_migrate_makes_the_tables(empty_postgres_url):
     assert (0, True) == (done.returncode, "applied 0001" in done.stdout)
     assert (0, "up to date") == (again.returncode, again.stdout.strip())
     assert 0 == after.returncode
+
+
+@pytest.fixture(params=["LATIN1", "SQL_ASCII"])
+def badly_encoded_url(request: pytest.FixtureRequest, postgres_server: str) -> Iterator[str]:
+    """A database that can't hold every text."""
+    name = f"rowlock_test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        make = f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{request.param}' LOCALE 'C'"
+        connection.execute(make.encode())
+    yield with_database(postgres_server, name)
+    drop_database(postgres_server, name)
+
+
+@pytest.mark.owner("makes a database")
+@pytest.mark.parametrize("words", [["migrate"], ["migrate", "--check"], ["doctor"]], ids=" ".join)
+def test_a_database_of_another_encoding_is_refused(badly_encoded_url, words):
+    """With one line, which says what to do; nothing is made there."""
+    done = CliRunner().invoke(main, ["--database-url", badly_encoded_url, *words])
+    with psycopg.connect(badly_encoded_url) as connection:
+        made = connection.execute("SELECT to_regnamespace('rowlock') IS NULL").fetchone()
+
+    told = [line for line in done.output.splitlines() if "encoded in" in line]
+    assert done.exit_code == 1
+    assert len(told) == 1
+    assert "CREATE DATABASE name TEMPLATE template0 ENCODING 'UTF8'" in told[0]
+    assert isinstance(done.exception, SystemExit)
+    assert made == (True,)
 
 
 def test_roles_are_printed(empty_postgres_url, tmp_path):

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from rowlock.errors import MigrationNeeded
+from rowlock.errors import MigrationNeeded, UnsupportedStore
 from rowlock.store.text import Dialect, in_schema
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
@@ -122,6 +122,19 @@ def check(dialect: Dialect, applied: Applied) -> None:
             f"the database {state}, this version needs {missing[-1].number}",
             "run `rowlock migrate` (or app.migrate()) once, with a role that may create tables",
             is_behind=True,
+        )
+
+
+def check_encoding(encoding: str | None, *, shown: str = "PostgreSQL") -> None:
+    """Refuse a database that can't hold every text. `None`: a pooler does not say.
+
+    LATIN1 refuses most of the world's letters, one job at a time; SQL_ASCII takes any bytes, and
+    gives back what no reader can decode.
+    """
+    if encoding not in (None, "UTF8"):
+        raise UnsupportedStore(
+            f"{shown}: the database is encoded in {encoding}, and rowlock needs UTF8. Create "
+            "another database for it: CREATE DATABASE name TEMPLATE template0 ENCODING 'UTF8'"
         )
 
 

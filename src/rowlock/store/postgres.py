@@ -222,6 +222,7 @@ class PostgresEngine:
         """Apply what is missing, in one transaction; the numbers of what was applied."""
         try:
             with self._open() as connection:
+                self._check_encoding(connection)
                 return migrate_patiently(connection, self._apply, schema=self.schema)
         except psycopg.Error as error:
             raise self._unreachable(error) from error
@@ -234,9 +235,14 @@ class PostgresEngine:
         """The migrations that this database has; none if it was never migrated."""
         try:
             with self._open() as connection:
+                self._check_encoding(connection)
                 return Session(connection, self).run(_applied(self.schema))
         except psycopg.Error as error:
             raise self._unreachable(error) from error
+
+    def _check_encoding(self, connection: Connection) -> None:
+        encoding = connection.info.parameter_status("server_encoding")
+        migrations.check_encoding(encoding, shown=self.url.shown)
 
     def ring(self, queues: frozenset[str]) -> None:
         self._bell.ring(queues)

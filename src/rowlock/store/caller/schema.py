@@ -46,6 +46,8 @@ class BorrowedSchema:
     def migrate(self, *, newest: int | None = None) -> list[int]:
         """Apply what is missing, up to a number; the numbers of what was applied."""
         if self._dialect is Dialect.POSTGRES:
+            ((encoding,),) = self._execute("SHOW server_encoding", None)
+            migrations.check_encoding(encoding)
             # As `rowlock migrate` does: of many that start at once, one does it.
             self._execute("SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": migrations.LOCK})
         missing = [

@@ -158,6 +158,24 @@ def test_worker(manage, environment, tmp_path):
     assert "shop.tasks.confirm" in manage("rowlock", "jobs", "list").stdout
 
 
+@pytest.mark.parametrize("environment", ["postgres"], indirect=True)
+def test_worker_without_tables(environment, tmp_path):
+    """It names the command of a Django project, and ends with the code for that."""
+    done = subprocess.run(
+        [PYTHON, str(MANAGE), "rowlock", "worker", "--start-timeout", "0"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+
+    assert done.returncode == 5, done.stderr
+    assert "no rowlock tables yet" in done.stderr
+    assert "run `python manage.py migrate`" in done.stderr
+
+
 @pytest.mark.parametrize("environment", ["sqlite"], indirect=True)
 def test_dashboard(manage, environment, tmp_path):
     """The staff is let in by Django's login, others are sent there or refused."""

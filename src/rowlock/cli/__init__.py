@@ -254,6 +254,7 @@ class LazyGroup(click.Group):
 def main(ctx: click.Context, app: str | None, database_url: str | None) -> None:
     """Durable background jobs on SQLite or PostgreSQL.
 
-    Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid input or transition.
+    Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid input or transition, 5 a worker
+    can't work on its database.
     """
     ctx.obj = Target(app_spec=app, database_url=database_url)

@@ -64,7 +64,8 @@ def queues_table(found: Sequence[QueueStats], *, title: str = "") -> show.Table:
 def pause(target: Target, *, names: tuple[str, ...]) -> None:
     """Let nothing of these queues be claimed until they are resumed.
 
-    Enqueues go on, and what runs already runs to its end.
+    Enqueues go on, and jobs that workers have already claimed run to their end. A few of these may
+    begin after this command has returned: usually within 0.1 seconds, rarely up to 3.
     """
     with target.open_app() as app:
         each(names, _told(app.pause, done="paused"))

@@ -365,7 +365,7 @@ class Store(ScheduleVerbs):
         await self.arun(_manage.delete(id))
 
     def pause(self, queue: str) -> None:
-        """Claim nothing of a queue until it is resumed."""
+        """Claim nothing of a queue until it is resumed; what was claimed before is run."""
         self.run(_manage.set_pause(queue, is_paused=True))
 
     async def apause(self, queue: str) -> None:

@@ -69,7 +69,7 @@ def outlive(ctx: rowlock.Context, journal: str, fate: str, way: str) -> str:
     """
     note(journal, "start", ctx)
     place = Path(journal).parent
-    if ctx.attempt == 1:
+    if ctx.token == 1:
         wait_for(place / "resumed")
         return _end_late(ctx, way)
     while not (place / f"end-{fate}").exists():

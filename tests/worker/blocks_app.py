@@ -13,6 +13,7 @@ import random
 import signal
 import threading
 import time
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import rowlock
@@ -96,14 +97,14 @@ def act(word: str, *, ctx: rowlock.Context, place: str, note: str) -> bool:
         case "linger":
             time.sleep(1)
             Path(note).write_text("it went on")
-        case "wait" | "cancel":
+        case "wait" | "cancel" | "defy":
             with Path(note).open("a") as notes:
                 notes.write(f"{os.getpid()}\n")
-    return word in ("wait", "see_cancel", "cancel")
+    return word in ("wait", "see_cancel", "cancel", "defy")
 
 
 def is_waiting(word: str, *, ctx: rowlock.Context, note: str) -> bool:
-    if word == "wait":
+    if word in ("wait", "defy"):
         return not Path(f"{note}.go").exists()
     if ctx.cancel_requested and word == "cancel":
         raise rowlock.Cancel("as you wish")
@@ -114,7 +115,8 @@ def do(words: str, *, ctx: rowlock.Context, place: str, note: str) -> None:
     for word in words.split():
         if act(word, ctx=ctx, place=place, note=note):
             while is_waiting(word, ctx=ctx, note=note):
-                time.sleep(0.01)
+                with suppress(rowlock.Cancel) if word == "defy" else nullcontext():
+                    time.sleep(0.01)
 
 
 async def ado(words: str, *, ctx: rowlock.Context, place: str, note: str) -> None:

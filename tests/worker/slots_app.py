@@ -52,7 +52,7 @@ def talk(ctx: rowlock.Context) -> str:
 @app.task(executor="process", max_attempts=1)
 def log_a_number(ctx: rowlock.Context) -> None:
     ctx.log("long " * config.SLOT_FRAME_BYTES_MAX)
-    ctx.log(5)  # type: ignore[arg-type]  # that is the mistake
+    ctx.log(5)  # type: ignore[arg-type]  # it is turned into text
 
 
 @app.task(executor="process")

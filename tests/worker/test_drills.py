@@ -20,11 +20,11 @@ def scene(any_url, tmp_path) -> Iterator[Scene]:
 
 
 ENDS = {
-    "running": ("succeeded", 2, "second", ["lease expired"]),
-    "succeeded": ("succeeded", 2, "second", ["lease expired"]),
-    "retrying": ("retrying", 2, None, ["lease expired", "second"]),
-    "dead": ("dead", 2, None, ["lease expired", "second"]),
-    "cancelled": ("cancelled", 2, None, ["lease expired", "second"]),
+    "running": ("succeeded", 1, "second", ["lease expired"]),
+    "succeeded": ("succeeded", 1, "second", ["lease expired"]),
+    "retrying": ("retrying", 1, None, ["lease expired", "second"]),
+    "dead": ("dead", 1, None, ["lease expired", "second"]),
+    "cancelled": ("cancelled", 1, None, ["lease expired", "second"]),
     "forgotten": None,
     "pruned": None,
 }

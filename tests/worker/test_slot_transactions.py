@@ -206,11 +206,11 @@ async def test_a_cancel_inside_the_block(postgres_app, tmp_path, kind, inside):
         assert "Cancelled: as you wish" == found.last_error
 
 
-async def test_a_cancel_that_is_not_seen_inside_the_block(postgres_app, tmp_path, monkeypatch):
+async def test_a_cancel_that_is_not_heeded_inside_the_block(postgres_app, tmp_path, monkeypatch):
     """The slot is killed after the grace: nothing of the block stays."""
     monkeypatch.setattr(config, "CANCEL_GRACE_SECONDS", 0.2)
     app, note = postgres_app, tmp_path / "note"
-    job = enqueue(app, "work", 1, inside="wait", note=str(note))
+    job = enqueue(app, "work", 1, inside="defy", note=str(note))
     async with app.worker():
         (slot,) = await until(lambda: pids(note))
         await app.acancel(job.id)
@@ -226,7 +226,7 @@ async def test_a_cancel_that_came_before_the_commit(app, tmp_path, monkeypatch):
     """A run that commits in spite of it has succeeded, and what it does after that is its own."""
     monkeypatch.setattr(config, "CANCEL_GRACE_SECONDS", 0.5)
     note = tmp_path / "note"
-    job = enqueue(app, "work", 1, before="wait see_cancel", after="linger", note=str(note))
+    job = enqueue(app, "work", 1, before="defy see_cancel", after="linger", note=str(note))
     async with app.worker():
         await until(lambda: pids(note))
         await app.acancel(job.id)

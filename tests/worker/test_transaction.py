@@ -237,7 +237,7 @@ def test_a_lost_lease_undoes_it(app, colour):
     def before(ctx):
         assert 1 == app.store.release_worker(ctx.job.worker)
 
-    task = make_task(app, colour, before=before)
+    task = make_task(app, colour, before=before, max_attempts=2)
     function = task.function
 
     if colour == "plain":
@@ -275,7 +275,7 @@ def test_a_lease_lost_inside_the_block(postgres_url, colour):
             app.store.release_worker(ctx.job.worker)
             assert 1 == len(app.store.claim(worker="another", queues=None))
 
-        job = run(app, make_task(app, colour, inside=inside))
+        job = run(app, make_task(app, colour, inside=inside, max_attempts=2))
 
         assert (JobState.RUNNING, "another") == (job.state, job.worker)
         assert [] == transfers(app)

@@ -25,7 +25,6 @@ def test_a_new_worker_refuses_an_old_schema(postgres_url):
         job = app.enqueue("noop")
         with psycopg.connect(postgres_url, autocommit=True) as connection:
             connection.execute("DELETE FROM rowlock.migration WHERE number = %s", [NEWEST])
-            connection.execute("ALTER TABLE rowlock.migration DROP COLUMN needs")
         with worker(app, capture=True) as process:
             said = _said_until(process, "run `rowlock migrate`")
             waiting = app.get(job.id)

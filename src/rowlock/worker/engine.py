@@ -82,8 +82,7 @@ class Engine:
         self._worker = worker
         self._settings = settings
         self._holdings = holdings
-        is_strict = settings.order == "strict" and settings.queues is not None
-        self._buffer = Buffer(strict=list(settings.queues or {}) if is_strict else None)
+        self._buffer = Buffer(strict=settings.strict_queues)
         # Called when the bell rings for no queue in particular.
         self._on_news = on_news
         # By id and token: a run that lost its lease may go on while its job is run again here.
@@ -118,18 +117,14 @@ class Engine:
         self._leftovers = leftovers
         self._ledger = ledger
         self.settler: Settler = Settler(
-            store,
-            ledger=ledger,
-            lease_seconds=settings.lease_seconds,
-            on_settled=self._on_settled,
+            store, ledger=ledger, lease=settings.lease_seconds, on_settled=self._on_settled
         )
         self._runner = Runner(
             store,
             state=state,
             prepare=prepare,
             threads=settings.concurrency,
-            # Without a name for its app, a process slot could not load it.
-            slots=None if app is None else Slots(app, wire.home_of(store, settings)),
+            slots=Slots.for_app(app, wire.home_of(store, settings)),
             lease_seconds=settings.lease_seconds,
             errors=ledger.errors,
         )

@@ -48,6 +48,11 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     has_cron: bool = True
     order: QueueOrder = "weighted"
 
+    @property
+    def strict_queues(self) -> list[str] | None:
+        """The queues in the order in which they are served, if that is strict."""
+        return list(self.queues or {}) if self.order == "strict" and self.queues else None
+
     def kinds_of(self, known: Sequence[str]) -> list[str]:
         """Of the kinds that an app has, those that this worker takes."""
         return [kind for kind in known if self.kinds is None or kind in self.kinds]

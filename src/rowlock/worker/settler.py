@@ -51,12 +51,10 @@ class _Aside:
 class Settler:
     """Takes settlements one by one, writes them in batches."""
 
-    def __init__(
-        self, store: Store, *, ledger: Ledger, lease_seconds: float, on_settled: Settled
-    ) -> None:
+    def __init__(self, store: Store, *, ledger: Ledger, lease: float, on_settled: Settled) -> None:
         self._store = store
         self._ledger = ledger
-        self._lease_seconds = lease_seconds
+        self._lease_seconds = lease
         self._on_settled = on_settled
         self._chance = random.Random()
         self._waiting: list[Settlement] = []

@@ -82,6 +82,11 @@ class Slots:
         self._idle: list[Slot] = []
         self._busy: set[Slot] = set()
 
+    @classmethod
+    def for_app(cls, app: str | None, home: wire.Home) -> Slots | None:
+        """None without a name for the app: a process slot could not load it."""
+        return None if app is None else cls(app, home)
+
     async def run(self, run: Run, context: Context, notes: LoopNotes) -> Outcome | None:
         """Run a job in a slot to its end; None if it was lost."""
         try:

@@ -151,3 +151,24 @@ def test_a_worker_that_stops_keeps_its_grace(app, tmp_path):
     assert {(job.state, job.token) for job in found} == {(JobState.SUCCEEDED, 1)}
     assert app.get(stuck.id).state is JobState.DEAD
     assert code == 0
+
+
+def test_a_child_that_is_too_large_keeps_its_grace(app, tmp_path):
+    """Nor does a limit that passes in a child that is being replaced for its memory."""
+    note, stuck_note, go_on = tmp_path / "note", tmp_path / "stuck", tmp_path / "go-on"
+    with worker(app, "--grace", "50", "--max-memory", "1", capture=True) as process:
+        log = Log(process)
+        jobs = enqueue_neighbours(app, go_on, note)
+        wait_until(lambda: len(runners(note)) == NEIGHBOURS, seconds=PATIENCE_SECONDS)
+        stuck = app.enqueue("hang", {"note": str(stuck_note)})
+        wait_until(lambda: runners(stuck_note), seconds=PATIENCE_SECONDS)
+        app.enqueue("noop")
+        wait_until(lambda: log.has("it uses too much memory"), seconds=PATIENCE_SECONDS)
+        wait_until(lambda: log.has(f"job {stuck.id} does not stop"), seconds=PATIENCE_SECONDS)
+        go_on.touch()
+        found = [app.wait(job.id, timeout=PATIENCE_SECONDS) for job in jobs]
+        ended = app.wait(stuck.id, timeout=PATIENCE_SECONDS)
+        after = app.wait(app.enqueue("where").id, timeout=PATIENCE_SECONDS)
+
+    assert {(job.state, job.token) for job in found} == {(JobState.SUCCEEDED, 1)}
+    assert (ended.state, after.state) == (JobState.DEAD, JobState.SUCCEEDED)

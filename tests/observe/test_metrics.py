@@ -133,7 +133,8 @@ def test_the_alerts_name_what_there_is():
     alerts = {rule["alert"]: rule for rule in group["rules"]}
 
     assert {"RowlockQueueStuck", "RowlockReadyJobsOld", "RowlockDeadLettersRising",
-            "RowlockLeasesLost", "RowlockNoWorkers", "RowlockServiceFailing"} == alerts.keys()  # fmt: skip
+            "RowlockLeasesLost", "RowlockNoWorkers",
+            "RowlockServiceFailing"} == alerts.keys()  # fmt: skip
     for rule in alerts.values():
         used = used_in(rule["expr"])
         assert used and used <= names()

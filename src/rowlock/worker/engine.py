@@ -109,8 +109,7 @@ class Engine:
         self.unfit: RowlockError | None = None
         self._loop = asyncio.get_running_loop()
         self._tidied_at = time.monotonic()
-        self._finished = 0
-        self._settles = 0
+        self._finished = self._settles = 0
         self._grace_seconds = settings.grace_seconds
         self._winding_since = 0.0
         # Where runs go that do not end with this engine; without, their process is ended.

@@ -106,7 +106,10 @@ class Stalls:
                 self._give_back(child, revoked)
 
     def _move_house(self, alive: dict[int, Child]) -> None:
-        fit = [pid for pid, pulse in self._pulses.items() if pulse.value and not pulse.is_stalled]
+        # Not one that is about to end, as all of them are at a stop.
+        staying = [pid for pid, child in alive.items() if child.leaving_since is None]
+        fit = [pid for pid in staying if self._pulses[pid].value]
+        fit = [pid for pid in fit if not self._pulses[pid].is_stalled]
         if not fit:
             return
         before = None if self._keeper is None else alive.get(self._keeper)

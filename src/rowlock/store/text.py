@@ -2,7 +2,8 @@
 
 A file holds one statement (SQLite: or several, run in order; the last one's rows count). Values
 are named `:value`. Macros: `{now}` the clock, `{job}` and `{finished}` the columns of a `JobRow`
-(`{row}` the same unqualified, for SQLite's RETURNING), `{shared}` those that both tables share,
+(`{row}` the same unqualified, for SQLite's RETURNING; `{held}` and `{ended}` the same without what
+can be large and decides nothing, such as payloads), `{shared}` those that both tables share,
 `{schedule}` the columns of a `ScheduleRow`. In a batch's statement for SQLite, `{rows id, token}`
 is a query of all its rows, with these columns: without it, the statement is run once a row. The
 first one names all columns, others as many of them as they need, from the first on.
@@ -40,6 +41,18 @@ _FINISHED = (
         "NULL{text}, NULL{number}, NULL{text}",
         "finished.state, finished.finished_at, finished.result",
     )
+)
+# Hundreds of jobs are locked at a time, and a payload may have a mebibyte.
+_HELD = _LIVE.replace("job.payload", "''").replace(
+    "job.progress, job.tags, job.meta", "NULL{text}, NULL{text}, NULL{text}"
+)
+_ENDED = (
+    _FINISHED.replace("finished.payload", "''")
+    .replace(
+        "finished.progress, finished.tags, finished.meta", "NULL{text}, NULL{text}, NULL{text}"
+    )
+    .replace("finished.errors", "NULL{text}")
+    .replace("finished.result", "NULL{text}")
 )
 _SCHEDULE = (
     "schedule.name, schedule.kind, schedule.queue, schedule.rank, schedule.tenant, schedule.key, "
@@ -132,6 +145,8 @@ def source(name: str, dialect: Dialect, schema: str) -> str:
         body.replace("{job}", _LIVE.format(**casts))
         .replace("{row}", _LIVE.format(**casts).replace("job.", ""))
         .replace("{finished}", _FINISHED.format(**casts))
+        .replace("{held}", _HELD.format(**casts))
+        .replace("{ended}", _ENDED.format(**casts))
         .replace("{shared}", _SHARED)
         .replace("{schedule}", _SCHEDULE.format(**casts))
         .replace("{now}", _NOW[dialect])

@@ -1,6 +1,6 @@
 -- Running jobs whose lease expired so long ago, the longest first. Uses job_lease.
 -- After a step of the clock, those last extended before it wait for one beat: `ClockWatch`.
-SELECT {job}, job.lease_taken, {now}
+SELECT {held}, job.lease_taken, {now}
 FROM rowlock_job AS job
 WHERE job.lease_expires_at <= {now} - :older_than
     AND (job.beat_at > :stepped_at OR job.lease_expires_at - job.beat_at <= 3 * :waited)

@@ -1,5 +1,5 @@
 -- Finished jobs by id, held until the transaction ends, in one order. Uses finished_pkey.
-SELECT {finished}, {now}
+SELECT {ended}, {now}
 FROM rowlock.finished AS finished
 WHERE finished.id = ANY (:ids::uuid[])
 ORDER BY finished.id

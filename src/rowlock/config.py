@@ -155,6 +155,10 @@ CLOCK_STEP_SECONDS: Final = 1.0
 # Beats are sent every third of a lease, and take a moment to arrive.
 CLOCK_STEP_SLACK_SECONDS: Final = 2.0
 """After such a step, expired leases wait this long in addition to a third of their length."""
+# A lease whose end the database refuses is left alone for this long, so that it holds up no other.
+SWEEP_REFUSED_SECONDS: Final = 60.0
+# Enough halvings to find a few refused rows among 500.
+SWEEP_REFUSALS_MAX: Final = 50
 PRUNE_SECONDS: Final = 60.0
 """Between two rounds of retention, about."""
 
@@ -305,6 +309,8 @@ REVOKE_SECONDS: Final = 0.1
 # A child that dies before it ran anything is replaced after a pause between these.
 RESPAWN_SECONDS: Final = 0.1
 RESPAWN_SECONDS_MAX: Final = 30.0
+# How many outcomes of a dead child's jobs are written in one transaction, at first.
+BURY_ROWS: Final = 100
 # After a child's death its leases are given back again: a claim may still have been on its way.
 GIVE_BACK_AGAIN_SECONDS: Final = (1.0, 3.0)
 TIMEOUT_GRACE_SECONDS: Final = 2.0

@@ -19,6 +19,7 @@ from rowlock.store.ops.recover import Seen
 from rowlock.store.steps import Op
 from rowlock.worker.beats import Beats
 from tests.scheduler.test_fire import eventually, running
+from tests.store.triggers import refuse
 
 
 @pytest.mark.asyncio
@@ -175,3 +176,27 @@ SLOW = """
         AS $$ BEGIN PERFORM pg_sleep(0.005); RETURN old; END $$;
     CREATE TRIGGER slow BEFORE DELETE ON rowlock.finished FOR EACH ROW EXECUTE FUNCTION slow()
 """
+
+
+@pytest.mark.owner("puts a trigger on our table")
+@pytest.mark.asyncio
+async def test_a_lease_that_cannot_be_ended_holds_up_no_other(
+    any_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """The database refuses to bury one of many jobs: the others are buried all the same."""
+    for name in ("TROUBLE_SECONDS", "SWEEP_SECONDS"):
+        monkeypatch.setattr(config, name, 0.001)
+    clock = rowlock.ManualClock()
+    async with rowlock.App(any_url, clock=clock) as app:
+        jobs = await app.aenqueue_many([{"kind": "lost", "max_attempts": 1} for _ in range(20)])
+        await app.store.aclaim(worker="w", queues=None, limit=20)
+        refuse(any_url, table="finished", when=f"NEW.id = '{jobs[3].id}'")
+        clock.advance(60)
+        async with running(Janitor(app.store).run), asyncio.timeout(60):
+            others = [job.id for job in jobs if job is not jobs[3]]
+            for id in others:
+                await app.await_(id, timeout=60)
+        refused = await app.aget(jobs[3].id)
+
+    assert refused is not None and refused.state is rowlock.JobState.RUNNING
+    assert f"job {jobs[3].id} can't be given back" in caplog.text

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -26,6 +28,8 @@ from rowlock.worker.fallback import fallback
 from rowlock.worker.settler import rows_within, size_of
 from tests.store.jobs import made, start
 from tests.store.triggers import SAID, allow, refuse, sleep_by_size
+from tests.worker.test_supervisor import children_of, runners, worker
+from tests.worker.waiting import wait_until
 
 pytestmark = pytest.mark.owner("puts a trigger on our table")
 
@@ -295,3 +299,26 @@ def test_what_is_stored_instead(outcome, chain):
         found.append(settlement.outcome)
 
     assert chain == found
+
+
+def test_a_job_that_cannot_be_buried_holds_up_no_other(any_url, tmp_path):
+    """A child is killed with at-most-once jobs; the database refuses the end of one of them."""
+    with rowlock.App(any_url) as app:
+        jobs = [
+            app.enqueue(
+                "wait_for_file",
+                {"path": str(tmp_path / "never"), "note": str(tmp_path / f"note{number}")},
+                max_attempts=1,
+            )
+            for number in range(4)
+        ]
+        refuse(any_url, table="finished", when=f"NEW.id = '{jobs[1].id}'")
+        with worker(app, "--lease", "60") as process:
+            places = [tmp_path / f"note{number}" for number in range(4)]
+            wait_until(lambda: all(map(runners, places)), seconds=60)
+            os.kill(children_of(process)[0], signal.SIGKILL)
+            found = [app.wait(job.id, timeout=60) for job in (jobs[0], jobs[2], jobs[3])]
+
+        assert {job.state for job in found} == {JobState.DEAD}
+        assert not app.get(jobs[1].id).state.is_terminal
+        assert [len(runners(place)) for place in places] == [1] * 4

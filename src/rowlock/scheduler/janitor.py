@@ -6,21 +6,25 @@ It also keeps the history: it samples the queues once a minute, and folds what i
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
 from rowlock import config
+from rowlock.errors import StoreRefused
 from rowlock.scheduler.service import Act, jittered, repeat
 from rowlock.store import Store
 from rowlock.store.ops.events import prune_events
 from rowlock.store.ops.history import fold_history, sample_depth
 from rowlock.store.ops.manage import prune
-from rowlock.store.ops.recover import Seen, sweep
+from rowlock.store.ops.recover import Seen, SetAside, sweep
 from rowlock.store.steps import Op
 from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble
 
 T = TypeVar("T")
+
+logger: logging.Logger = logging.getLogger("rowlock.scheduler")
 
 
 class Janitor:
@@ -44,6 +48,7 @@ class Janitor:
         self._has_retention = has_retention
         self._chance = chance or Random()
         self._seen: Seen = {}
+        self._aside = SetAside()
         self._sweeps = Batches()
         self._prunes = Batches()
 
@@ -79,11 +84,24 @@ class Janitor:
         return jittered(config.HISTORY_FOLD_SECONDS, self._chance)
 
     async def _recover(self) -> float:
+        for _ in range(config.SWEEP_REFUSALS_MAX):
+            try:
+                await self._sweep()
+                break
+            except StoreRefused as error:
+                # Found by halving: with a batch of one it is that one.
+                if len(self._aside.trying) == 1:
+                    (lease,) = self._aside.trying
+                    self._aside.add(lease)
+                    logger.warning("job %s can't be given back: %s", lease[0], error)
+        return jittered(config.SWEEP_SECONDS, self._chance)
+
+    async def _sweep(self) -> None:
+        watch = self._store.clock_watch
         self._seen = await self._sweeps.run(
             self._store,
-            lambda rows: sweep(self._seen, batch_rows=rows, watch=self._store.clock_watch),
+            lambda rows: sweep(self._seen, batch_rows=rows, watch=watch, aside=self._aside),
         )
-        return jittered(config.SWEEP_SECONDS, self._chance)
 
     async def _prune(self) -> float:
         await self._prunes.run(self._store, lambda rows: prune(batch_rows=rows))

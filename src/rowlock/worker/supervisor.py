@@ -30,13 +30,13 @@ from types import FrameType
 import msgspec
 
 from rowlock import config
-from rowlock.errors import StoreUnavailable
+from rowlock.errors import StoreRefused, StoreUnavailable
 from rowlock.ids import new_id
 from rowlock.job import Lease
 from rowlock.lifecycle import Crashed, Interrupted, NotBegun, Outcome
 from rowlock.store import Settlement, Store, open_store
 from rowlock.store.ops.recover import Seen, sweep
-from rowlock.store.ops.settle import settle
+from rowlock.store.ops.settle import Missed, settle
 from rowlock.store.url import hurried
 from rowlock.worker import signals
 from rowlock.worker.board import Counts, Snapshot
@@ -381,7 +381,9 @@ class Supervisor:
             return NotBegun() if slot.state is SlotState.HELD else Interrupted(reason)
 
         ended = [Settlement(slot.lease(child.worker), outcome_of(slot)) for slot in slots]
-        self._settle(ended, worker=child.worker if is_sudden else None)
+        rows = config.BURY_ROWS
+        batches = [ended[at : at + rows] for at in range(0, len(ended), rows)]
+        self._settle(batches, worker=child.worker if is_sudden else None)
 
     def _was_told(self, child: Child, code: int) -> bool:
         return code in (EXIT_LEFT_BEHIND, EXIT_UNFIT) and child.ended_well(code)
@@ -409,32 +411,48 @@ class Supervisor:
             return
         self._revoking.over()
 
-    def _settle(self, settlements: list[Settlement], *, worker: str | None) -> None:
+    def _settle(
+        self, batches: list[list[Settlement]], *, worker: str | None, tries: int = 0
+    ) -> None:
         """Write how the runs of a dead child ended, however long the database is away.
 
         Only then are claims given back that were still on their way, for a `worker` that died
         without notice: sooner, what crashed would be given back as well, as if it had not begun.
         """
         assert self._store is not None
-        try:
-            missed = self._store.run(settle(settlements, chance=self._chance))
-        except Exception as error:  # noqa: BLE001  # until then nobody knows what became of them
-            again = functools.partial(self._settle, settlements, worker=worker)
-            self._try_later(again, self._giving_back, error)
-            return
-        self._giving_back.over()
+        while batches:
+            batch, *rest = batches
+            try:
+                missed = self._store.run(settle(batch, chance=self._chance))
+            except StoreRefused as error:
+                if len(batch) == 1:
+                    lease = batch[0].lease
+                    logger.warning("job %s waits for its lease to expire: %s", lease.id, error)
+                batches = [*(_halves(batch) if len(batch) > 1 else []), *rest]
+                continue
+            except Exception as error:  # noqa: BLE001  # until then nobody knows what became of them
+                # What fails twice is halved, and goes behind the others: it may be too large.
+                left = [*rest, *(_halves(batch) if tries else [batch])]
+                again = functools.partial(self._settle, left, worker=worker, tries=tries + 1)
+                self._try_later(again, self._giving_back, error)
+                return
+            self._giving_back.over()
+            self._report_buried(batch, missed)
+            batches = rest
+        if worker is not None:
+            self._give_back_later(worker)
+
+    def _report_buried(self, batch: list[Settlement], missed: Missed) -> None:
         self._ledger.ended(missed.ended)
         # Lost to others, or settled in its last moment: then it is theirs.
         gone = {lease.id for lease in (*missed.lost, *missed.repeated)}
-        left = [each for each in settlements if each.lease.id not in gone]
+        left = [each for each in batch if each.lease.id not in gone]
         report([each for each in left if not isinstance(each.outcome, Crashed)])
         for each in left:
             if isinstance(each.outcome, Crashed):
                 report_crashed([each.lease], each.outcome.evidence)
         for id in sorted(gone):
             logger.info("job %s was not its dead child's any more", id, extra={"job_id": id})
-        if worker is not None:
-            self._give_back_later(worker)
 
     def _give_back_later(self, worker: str) -> None:
         for pause in config.GIVE_BACK_AGAIN_SECONDS:
@@ -582,3 +600,9 @@ class Supervisor:
                 # One that died meanwhile has no pipe and no table any more.
                 if self._children.get(child.process.pid) is child:
                     child.tell_of(lease, beat)
+
+
+def _halves(batch: list[Settlement]) -> list[list[Settlement]]:
+    """A batch as two, or one that has no halves as it is."""
+    middle = len(batch) // 2
+    return [batch[:middle], batch[middle:]] if middle else [batch]

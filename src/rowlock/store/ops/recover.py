@@ -16,7 +16,8 @@ wait.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Literal, NamedTuple
 
@@ -53,8 +54,32 @@ class Sight(NamedTuple):
     looks: int
 
 
-# The leases that a sweep saw expired, by id and token.
-Seen = Mapping[tuple[str, int], Sight]
+# By id and token.
+_Lease = tuple[str, int]
+# The leases that a sweep saw expired.
+Seen = Mapping[_Lease, Sight]
+
+
+class SetAside:
+    """Expired leases whose end the database refuses: sweeps leave them out for a while.
+
+    `trying` are those that the last transaction of a sweep was about to end.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.trying: list[_Lease] = []
+        self._monotonic = monotonic
+        self._until: dict[_Lease, float] = {}
+
+    @property
+    def leases(self) -> Collection[_Lease]:
+        now = self._monotonic()
+        self._until = {lease: until for lease, until in self._until.items() if until > now}
+        return self._until.keys()
+
+    def add(self, lease: _Lease) -> None:
+        """Leave it out from now on."""
+        self._until[lease] = self._monotonic() + config.SWEEP_REFUSED_SECONDS
 
 
 def sweep(
@@ -62,9 +87,12 @@ def sweep(
     *,
     batch_rows: int = config.MAINTENANCE_BATCH_ROWS,
     watch: ClockWatch | None = None,
+    aside: SetAside | None = None,
 ) -> Op[Seen]:
     """Give back the jobs that expired and were seen so by the sweep before; what is seen now."""
     since = None if watch is None else watch.monotonic()
+    aside = SetAside() if aside is None else aside
+    left_out = set(aside.leases)
 
     def steps() -> Steps[Seen]:
         doubt = undoubted()
@@ -77,15 +105,18 @@ def sweep(
             before = seen.get((id, token))
             expired[id, token] = Sight(now, 1 if before is None else before.looks + 1)
         ripe = {lease for lease, sight in expired.items() if _is_ripe(seen.get(lease), sight)}
-        values = {"older_than": 0, "queues": None, "limit": batch_rows, **doubt}
+        ripe -= left_out
+        limit = batch_rows + len(left_out)
+        values = {"older_than": 0, "queues": None, "limit": limit, **doubt}
         while ripe:
             yield Begin()
             rows = yield Statement("lock_expired", values)
-            mine = [row for row in rows if _lease_of(row) in ripe]
+            mine = [row for row in rows if _lease_of(row) in ripe][:batch_rows]
+            aside.trying = [_lease_of(row) for row in mine]
             yield from _end(mine, LEASE_EXPIRED)
             if not mine:
                 break
-            ripe.difference_update(_lease_of(row) for row in mine)
+            ripe.difference_update(aside.trying)
             yield Commit()
         return expired
 

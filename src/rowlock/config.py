@@ -247,6 +247,9 @@ PREFETCH_SECONDS: Final = 0.1
 """Jobs are claimed ahead of free slots only in queues whose jobs take less than this."""
 PREFETCH_MAX: Final = 500
 """Jobs that a child leases ahead."""
+# Payloads of 16 KiB still fit 500 times.
+PREFETCH_BYTES: Final = 8 * 1024 * 1024
+"""Payloads that a child leases ahead, by the average size of the last ones."""
 # How many queues a child remembers the duration of; of the others it claims for free slots only.
 PREFETCH_QUEUES_MAX: Final = 1000
 # For so long after jobs of several queues or priorities were seen, fewer are claimed ahead, and

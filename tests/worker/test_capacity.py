@@ -38,6 +38,12 @@ class Child:
         self.capacity = Capacity(settings, running=self.running, buffer=self.buffer)
         self._numbers = count()
 
+    def lease(self, times: int, *, payload_bytes: int) -> None:
+        """Lease jobs with payloads of this size."""
+        rows = [self._run("mail").lease.row for _ in range(times)]
+        large = [row._replace(payload="x" * payload_bytes) for row in rows if row is not None]
+        self.capacity.lease([Lease.of_row(row, now=0) for row in large])
+
     def _run(self, queue: str) -> Run:
         fields: dict[str, object] = dict.fromkeys(JobRow._fields)
         fields |= {"id": f"job-{next(self._numbers)}", "kind": "step", "queue": queue, "rank": 0}
@@ -75,6 +81,22 @@ def test_an_unknown_queue_gets_free_slots_only() -> None:
 
     assert room.of("media") == QueueRoom(free=6, total=6)
     assert room.of("mail") == QueueRoom(CONCURRENCY, CONCURRENCY + config.PREFETCH_MAX)
+
+
+def test_large_payloads_are_leased_ahead_by_their_bytes() -> None:
+    """Large ones count at once, and small ones make room again after a while."""
+    child = Child(mail=0)
+    child.finish("mail", 100, seconds=SHORT_SECONDS)
+    child.lease(100, payload_bytes=config.PREFETCH_BYTES // 4)
+    large = child.room().of("mail")
+    child.lease(100, payload_bytes=10)
+    soon = child.room().of("mail")
+    for _ in range(30):
+        child.lease(100, payload_bytes=10)
+
+    assert large == QueueRoom(CONCURRENCY, CONCURRENCY + 4)
+    assert soon == QueueRoom(CONCURRENCY, CONCURRENCY + 7)
+    assert child.room().of("mail") == QueueRoom(CONCURRENCY, CONCURRENCY + config.PREFETCH_MAX)
 
 
 def test_a_queue_of_long_jobs_gets_free_slots_only() -> None:

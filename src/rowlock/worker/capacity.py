@@ -7,17 +7,18 @@
 3. A job that was leased ahead and had to be given back makes its queue a long one at once. It
    takes a number of short runs to make it short again, so that no queue leases and returns its
    first job over and over.
+4. What is leased ahead is bounded by bytes too, by the size of the payloads that were leased last.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rowlock import config
-from rowlock.job import QueueSlots
+from rowlock.job import Lease, QueueSlots
 from rowlock.worker.buffer import Buffer
 from rowlock.worker.run import Run
 from rowlock.worker.settings import WorkerSettings
@@ -67,6 +68,15 @@ class Capacity:
         self._stuck: Counter[str] = Counter()
         self._counted_at = 0.0
         self._hungry_below = 0
+        # About how many bytes the payload of a job has.
+        self._payload_bytes = 0.0
+
+    def lease(self, leases: Sequence[Lease]) -> None:
+        """These jobs were leased: large payloads count at once, small ones after a while."""
+        if leases:
+            rows = [lease.row for lease in leases if lease.row is not None]
+            average = sum([len(row.payload) for row in rows]) / len(leases)
+            self._payload_bytes = max(average, (self._payload_bytes + average) / 2)
 
     def start(self, run: Run) -> None:
         """A run takes a slot."""
@@ -125,6 +135,7 @@ class Capacity:
         """
         self._count_stuck()
         ahead_max = config.PREFETCH_MIXED_MAX if is_mixed else config.PREFETCH_MAX
+        ahead_max = min(ahead_max, int(config.PREFETCH_BYTES / max(1.0, self._payload_bytes)))
         turning = self._concurrency - self._stuck.total()
         ahead = _ahead(self._mixed_seconds, turning, ahead_max)
         wanted = self._concurrency + ahead

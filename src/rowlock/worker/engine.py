@@ -303,6 +303,7 @@ class Engine:
             self._asked_at = None
         self._claimed_at = time.monotonic()
         self._trouble.over()
+        self._capacity.lease(leases)
         for lease in leases:
             self._take(lease)
         if self._rung_at >= asked_at:

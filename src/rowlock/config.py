@@ -104,8 +104,12 @@ COPY_ROWS_MIN: Final = 200
 COPY_ROWS_MAX: Final = 10_000
 MAINTENANCE_BATCH_ROWS: Final = 500
 """Rows after which recovery, retention and bulk retries commit."""
+BULK_BYTES: Final = 16 * 1024 * 1024
+"""Payloads and results of the jobs that a step of bulk work cancels or retries."""
 MOVE_BATCH_ROWS: Final = 200
 """Jobs that `rowlock move` holds at a time."""
+MOVE_BATCH_BYTES: Final = 16 * 1024 * 1024
+"""Payloads and results of those jobs, by the average size of the last ones."""
 MOVE_STATEMENT_BYTES: Final = 4 * 2**20
 """Of the jobs that one statement of a move inserts, as JSON."""
 MOVE_LOOK_SECONDS: Final = 0.5

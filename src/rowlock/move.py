@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rowlock import config
@@ -45,6 +45,23 @@ class Moved:
     waiting_for: int = 0
 
 
+class BatchRows:
+    """How many jobs to move at a time: few at first, then as many as rows and bytes allow."""
+
+    def __init__(self) -> None:
+        self.limit: int = max(1, config.MOVE_BATCH_ROWS // 10)
+
+    def note(self, jobs: Sequence[move.Record]) -> None:
+        """A batch of these was read."""
+        if jobs:
+            parts = (
+                job.get(name) or "" for job in jobs for name in ("payload", "result", "errors")
+            )
+            average = max(1, sum(len(part) for part in parts) // len(jobs))
+            most = min(config.MOVE_BATCH_ROWS, config.MOVE_BATCH_BYTES // average)
+            self.limit = max(1, min(2 * self.limit, most))
+
+
 class Mover:
     """Moves everything from `source` to `target`.
 
@@ -69,6 +86,8 @@ class Mover:
         self._name = ""
         self._target_name = ""
         self._is_copied = False
+        self._rows = BatchRows()
+        self._ended_rows = BatchRows()
         self._revoked: set[str] = set()
         self._seen: Seen = {}
         self._sweep_at = 0.0
@@ -170,8 +189,9 @@ class Mover:
         after: str | None = move.FIRST_ID
         while after is not None:
             hold = move.Hold(new_id(), self._target_name)
-            limit = config.MOVE_BATCH_ROWS
+            limit = self._rows.limit
             jobs = self._source.run(move.take(hold, after=after, limit=limit))
+            self._rows.note(jobs)
             if jobs:
                 self._is_copied = False
                 self._put(hold, jobs)
@@ -238,15 +258,16 @@ class Mover:
             self._source.run(move.drop("history", list(rows)))
 
     def _move_ended(self) -> None:
-        while rows := self._page("finished"):
+        while rows := self._page("finished", limit=self._ended_rows.limit):
             jobs = list(rows.values())
+            self._ended_rows.note(jobs)
             self._target.run(move.add_ended(jobs, self._logs_of(jobs)))
             self._source.run(move.drop_ended(jobs))
             self.moved.finished += len(rows)
             self._tell(self.moved)
 
-    def _page(self, table: str) -> dict[str, move.Record]:
-        return self._source.run(move.page(table, after=None, limit=config.MOVE_BATCH_ROWS))
+    def _page(self, table: str, *, limit: int = config.MOVE_BATCH_ROWS) -> dict[str, move.Record]:
+        return self._source.run(move.page(table, after=None, limit=limit))
 
     @staticmethod
     def _pages(store: Store, table: str) -> Iterator[dict[str, move.Record]]:

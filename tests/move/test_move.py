@@ -15,7 +15,7 @@ from rowlock import cli, config
 from rowlock.errors import OptionInvalid, StoreUnavailable
 from rowlock.ids import new_id
 from rowlock.job import JobState
-from rowlock.move import Mover
+from rowlock.move import BatchRows, Mover
 from rowlock.store.ops import move
 from rowlock.store.ops.audit import list_audit
 from rowlock.store.tables import TABLES
@@ -361,3 +361,18 @@ def test_told_as_json(urls: tuple[str, str]):
 
     assert 0 == done.exit_code, done.output
     assert 1 == json.loads(done.stdout)["jobs"]
+
+
+def test_batches_are_bounded_by_bytes(apps: tuple[rowlock.App, rowlock.App]) -> None:
+    """Few at first, more while they are small, fewer when they are large; at least one."""
+    rows, limits = BatchRows(), []
+    for size, times in ((10, 5), (config.MOVE_BATCH_BYTES // 4, 1), (config.MOVE_BATCH_BYTES, 2)):
+        for _ in range(times):
+            rows.note([{"payload": "x" * size, "result": None}] * 3)
+            limits.append(rows.limit)
+
+    assert limits == [40, 80, 160, 200, 200, 4, 1, 1]
+    old, new = apps
+    jobs = old.enqueue_many([{"kind": "large", "payload": {"t": "x" * 9}} for _ in range(450)])
+    Mover(old.store, new.store).run()
+    assert {new.get(job.id).state for job in jobs} == {JobState.READY}

@@ -16,6 +16,7 @@ from rowlock.job import JobState
 from rowlock.server.enqueue import prepare_all
 from tests.server.conftest import make_app
 from tests.server.running import Running
+from tests.store.triggers import allow, refuse
 
 UNKNOWN = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
 
@@ -418,3 +419,28 @@ def test_a_result_that_can_not_be_kept(api):
     assert (200, 1) == (answer.status_code, answer.json()["settled"])
     assert (JobState.SUCCEEDED, None) == (done.state, done.result)
     assert "ResultNotStored" == done.errors[0].type
+
+
+@pytest.mark.owner("puts a trigger on our table")
+def test_a_settlement_that_is_refused_fails_no_other(api):
+    """A result that the database refuses is left out; what is refused whole is named last."""
+    jobs = [api.app.enqueue("big", {"n": number}) for number in range(6)]
+    held = lease(api("work"), limit=6)
+    when = f"NEW.result = '\"bad\"' OR NEW.id = '{jobs[4].id}'"
+    refuse(api.app.url, table="finished", when=when)
+    results = ["good", "bad", "good", "good", "good", "good"]
+    settlements = [
+        named(each, outcome="succeeded", result=result)
+        for each, result in zip(held, results, strict=True)
+    ]
+    body = {"settlements": settlements}
+    answer = api("work").post("/v1/leases/settle", json=body)
+    allow(api.app.url, table="finished")
+    found = [api.app.get(job.id) for job in jobs]
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "store_refused")
+    assert [job.result for job in found] == ["good", None, "good", "good", None, "good"]
+    assert [job.state for job in found if job is not found[4]] == [JobState.SUCCEEDED] * 5
+    assert found[4].state is JobState.RUNNING
+    again = settle(api("work"), *settlements[4:5])
+    assert again == ["settled"]

@@ -1,4 +1,4 @@
-"""Whoever gives back, buries, cancels or retries many jobs does not read their payloads."""
+"""Work on many jobs is bounded by bytes, and does not read payloads that it has no use for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rowlock import config
 from rowlock.clock import ManualClock
 from rowlock.job import JobState, Lease
 from rowlock.lifecycle import Crashed, Failed
@@ -40,7 +41,10 @@ def recover(store: Store, _: list[Lease]) -> None:
 
 def cancel_many(store: Store, _: list[Lease]) -> None:
     store.release_worker("w1")
-    store.run(bulk_step(selection(BulkAction.CANCEL, None, job_filter())))
+    wanted = selection(BulkAction.CANCEL, None, job_filter())
+    step = store.run(bulk_step(wanted))
+    while step.next is not None:
+        step = store.run(bulk_step(wanted, step.next))
 
 
 def retry_dead(store: Store, leases: list[Lease]) -> None:
@@ -70,3 +74,25 @@ def test_payloads_stay_where_they_are(
     assert peak < PEAK_BYTES
     assert {job.state for job in found} == {states.get(act.__name__, JobState.READY)}
     assert {len(job.payload["text"]) for job in found} == {900_000}
+
+
+@pytest.mark.parametrize("action", [BulkAction.CANCEL, BulkAction.RETRY, BulkAction.DELETE])
+def test_steps_of_bulk_work_are_bounded_by_bytes(store: Store, monkeypatch, action: BulkAction):
+    """They copy jobs from table to table, but for a delete; none is left out."""
+    monkeypatch.setattr(config, "BULK_BYTES", 3_000)
+    ids = enqueue_ids(store, 10, payload='{"text":"' + "x" * 1_000 + '"}')
+    if action is not BulkAction.CANCEL:
+        dead = Failed("E", "m", permanent=True)
+        store.settle([Settlement(lease, dead) for lease in claim(store)])
+    state = None if action is BulkAction.CANCEL else JobState.DEAD
+    done, place = [], None
+    while True:
+        step = store.run(bulk_step(selection(action, state, job_filter()), place))
+        done.append(step.done)
+        if (place := step.next) is None:
+            break
+
+    states = {BulkAction.CANCEL: JobState.CANCELLED, BulkAction.RETRY: JobState.READY}
+    found = [store.get(id) for id in ids]
+    assert done == ([10] if action is BulkAction.DELETE else [2] * 5)
+    assert {job and job.state for job in found} == {states.get(action)}

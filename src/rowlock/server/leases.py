@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 
 from rowlock import codec, config, job
 from rowlock.clock import duration_us
-from rowlock.errors import OptionInvalid
+from rowlock.errors import OptionInvalid, StoreRefused
 from rowlock.job import Beat
 from rowlock.lifecycle import CancelSeen, Failed, NotBegun, Outcome, Released, Succeeded
 from rowlock.server.body import decode_body
@@ -30,9 +30,10 @@ from rowlock.store import NewJob as CheckedJob
 from rowlock.store import Settlement, options
 from rowlock.store.ops.claim import claim
 from rowlock.store.ops.hold import Report, report
-from rowlock.store.ops.settle import settle
+from rowlock.store.ops.settle import Missed, settle
 from rowlock.store.steps import Op
 from rowlock.tokens import Scope, worker_of
+from rowlock.worker.fallback import fallback
 
 LeaseSeconds = Annotated[float, Meta(ge=config.LEASE_SECONDS_MIN, le=config.HTTP_LEASE_SECONDS_MAX)]
 LeaseToken = Annotated[int, Meta(ge=0, le=2**53, description="The token of the lease.")]
@@ -328,8 +329,7 @@ def _held(items: Sequence[Any], *, within: str) -> Iterator[tuple[Any, job.Lease
 async def settle_leases(call: Call[Settlements, None]) -> Answer:
     # Thousands of results and jobs take a while to check, and others are waiting for this loop.
     settlements = await asyncio.to_thread(_settlements, call)
-    op = settle(settlements, chance=call.service.chance, tenant=call.caller.tenant)
-    missed = await call.service.store.arun(op)
+    missed = await _settle(call, settlements)
     call.service.count(missed.ended)
     call.service.ledger.followed(settlements, missed.ended)
     lost = {lease.id for lease in missed.lost}
@@ -339,6 +339,38 @@ async def settle_leases(call: Call[Settlements, None]) -> Answer:
         for lease in (settlement.lease for settlement in settlements)
     ]
     return Answer(Settled(settled=len(ends) - len(lost) - len(repeated), leases=ends))
+
+
+async def _settle(call: Call[Settlements, None], settlements: Sequence[Settlement]) -> Missed:
+    """Settle all that the database takes: of what it refuses, what it takes of it.
+
+    Raises:
+        StoreRefused: One of them is refused whatever it holds; all others are settled.
+    """
+    op = settle(settlements, chance=call.service.chance, tenant=call.caller.tenant)
+    try:
+        return await call.service.store.arun(op)
+    except StoreRefused as error:
+        if len(settlements) == 1:
+            less = fallback(settlements[0], error)
+            if less is None:
+                raise
+            return await _settle(call, [less])
+    middle = len(settlements) // 2
+    refused: StoreRefused | None = None
+    parts: list[Missed] = []
+    for half in (settlements[:middle], settlements[middle:]):
+        try:
+            parts.append(await _settle(call, half))
+        except StoreRefused as error:
+            refused = error
+    if refused is not None:
+        raise refused
+    return Missed(
+        [lease for part in parts for lease in part.lost],
+        [lease for part in parts for lease in part.repeated],
+        [run for part in parts for run in part.ended],
+    )
 
 
 def _settlements(call: Call[Settlements, None]) -> list[Settlement]:

@@ -842,7 +842,7 @@ export interface components {
          */
         Progress: {
             fraction: number;
-            text?: string;
+            text: string;
         };
         /**
          * Count
@@ -1246,8 +1246,16 @@ export interface components {
             id: string;
             /** @description The token of the lease. */
             token: number;
-            progress?: components["schemas"]["Progress"] | null;
+            progress?: components["schemas"]["Reached"] | null;
             log?: string[];
+        };
+        /**
+         * Reached
+         * @description How far a running job is; numbers beyond 0 and 1 are taken for those.
+         */
+        Reached: {
+            fraction: number;
+            text?: string;
         };
         /**
          * Heard
@@ -1808,7 +1816,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `payload_invalid`: The payload does not fit. It does not fit its task, or can't be stored; `errors` names every bad field. `option_invalid`: A value is out of range, or of the wrong kind. Any field or parameter but those of a payload; `errors` names it. */
+        /** @description `payload_invalid`: The payload does not fit. It does not fit its task, or can't be stored; `errors` names every bad field. `option_invalid`: A value is out of range, or of the wrong kind. Any field or parameter but those of a payload; `errors` names it. `store_refused`: The database refuses it. A trigger, a constraint or a limit; the same request would be refused again. */
         Problem422: {
             headers: {
                 [name: string]: unknown;

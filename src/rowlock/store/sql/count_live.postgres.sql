@@ -10,7 +10,8 @@ FROM (
     UNION ALL
     SELECT job.queue, 0, 0, count(*), 0
     FROM rowlock.job AS job
-    WHERE job.lease_expires_at IS NULL AND job.attempt > 0 AND job.run_at > (SELECT {now})
+    WHERE job.lease_expires_at IS NULL AND job.attempt > 0 AND job.run_at > job.created_at
+        AND job.run_at > (SELECT {now})
     GROUP BY job.queue
     UNION ALL
     SELECT job.queue, 0, 0, 0, count(*)

@@ -7,6 +7,7 @@ SELECT asked.queue,
             SELECT
             FROM rowlock.job AS job
             WHERE job.queue = asked.queue AND job.lease_expires_at IS NULL AND job.attempt > 0
+                AND job.run_at > job.created_at
                 AND job.run_at > (SELECT {now})
             LIMIT :cap
         ) AS capped

@@ -8,6 +8,7 @@ SELECT :queue,
             SELECT 1
             FROM rowlock_job AS job
             WHERE job.queue = :queue AND job.lease_expires_at IS NULL AND job.attempt > 0
+                AND job.run_at > job.created_at
                 AND job.run_at > {now}
             LIMIT :cap
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -13,6 +13,8 @@ from rowlock.job import JobState
 from rowlock.server import asgi
 from tests.dashboard.screens import Dashboard, enqueue, job_of, kill
 from tests.server.running import served_plainly
+
+KEY_TRIES = 10
 
 
 def test_below_a_prefix(page, app):
@@ -35,6 +37,22 @@ def test_below_a_prefix(page, app):
     assert [] == [url for url in asked if not url.startswith((ours, "about:"))]
 
 
+def go_to_jobs(page: Page) -> None:
+    """By two keys, which count together for a second and a half: on a busy machine the second may
+    come later, and a person would press them again.
+    """
+    heading = page.get_by_role("heading", level=1)
+    for _ in range(KEY_TRIES):
+        page.keyboard.press("g")
+        page.keyboard.press("j")
+        try:
+            expect(heading).to_have_text("Jobs", timeout=3000)
+        except AssertionError:
+            continue
+        return
+    expect(heading).to_have_text("Jobs")
+
+
 def test_by_keyboard_alone(dashboard):
     """From the first Tab to a job that is retried."""
     job = kill(dashboard.app)
@@ -46,9 +64,7 @@ def test_by_keyboard_alone(dashboard):
     expect(page.get_by_role("heading", name="Keyboard shortcuts")).to_be_visible()
     keys.press("Escape")
     expect(page.get_by_role("heading", name="Keyboard shortcuts")).to_have_count(0)
-    keys.press("g")
-    keys.press("j")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")
+    go_to_jobs(page)
     expect(page.locator("tr[data-id]")).to_have_count(1)
     keys.press("j")
     keys.press("x")

@@ -95,6 +95,15 @@ def marked_and_lost_before_its_first_line(history: History) -> None:
 
 
 @good
+def lost_before_it_began_and_taken_by_another(history: History) -> None:
+    history.make(kind="once")
+    history.claim(kind="once")
+    history.give_back(kind="once", attempt=0, is_noted=False, is_taken=True, actor=OTHER)
+    history.run(token=2, kind="once")
+    history.finish(token=2, kind="once")
+
+
+@good
 def once_and_interrupted(history: History) -> None:
     history.make(kind="once")
     history.claim(kind="once")

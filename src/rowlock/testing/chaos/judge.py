@@ -214,7 +214,9 @@ class Judge:
         job = event.job
         self._check_held(story, event, "given back")
         was = event.was_attempt or 0
-        is_lost = event.is_taken and event.is_noted
+        # What is known not to have begun comes back without a trace, too.
+        is_expired = event.lease is not None and event.lease <= event.at
+        is_lost = event.is_taken and (event.is_noted or is_expired)
         if not is_lost:
             self._check_actor(story, event, "gave back")
         story.is_held = False

@@ -65,9 +65,10 @@ class Buffer:
             places = self._strict
             self._queues = dict(sorted(self._queues.items(), key=lambda item: places[item[0]]))
 
-    def pop(self, has_slot: Callable[[str], bool]) -> Run | None:
-        """The next run of a queue that has a slot free; None if there is none."""
-        queue = next(filter(has_slot, self._queues), None)
+    def pop(self, has_slot: Callable[[str], bool] | None = None) -> Run | None:
+        """The next run, of a queue that has a slot free; None if there is none."""
+        queues = self._queues if has_slot is None else filter(has_slot, self._queues)
+        queue = next(iter(queues), None)
         if queue is None:
             return None
         ranks = self._queues[queue]

@@ -15,13 +15,16 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rowlock import config
 from rowlock.job import Lease, QueueSlots
 from rowlock.worker.buffer import Buffer
 from rowlock.worker.run import Run
 from rowlock.worker.settings import WorkerSettings
+
+# As much as one run counts among all.
+_LONG_SECONDS: Final = 2 * config.PREFETCH_SECONDS
 
 
 class QueueRoom(NamedTuple):
@@ -60,6 +63,7 @@ class Capacity:
         self._running = running
         # Of queues with slots of their own, how many are taken.
         self._used = {queue: 0 for queue, slots in self._slots.items() if slots}
+        self.is_per_queue: bool = bool(self._used)
         # Moving averages: of each queue of which a job has ended, and of all jobs, for which long
         # ones count as if they were just not short.
         self._seconds: dict[str, float] = {}
@@ -67,7 +71,8 @@ class Capacity:
         # How many slots have runs that are not short any more, by queue, and when that was counted.
         self._stuck: Counter[str] = Counter()
         self._counted_at = 0.0
-        self._hungry_below = 0
+        # With so few jobs left, another claim is worth its price.
+        self.hungry_below: int = 0
         # About how many bytes the payload of a job has.
         self._payload_bytes = 0.0
 
@@ -95,9 +100,9 @@ class Capacity:
             if len(self._seconds) >= config.PREFETCH_QUEUES_MAX:
                 del self._seconds[next(iter(self._seconds))]
             # A few short ones are no proof yet: the first that ends may be one that failed at once.
-            average = 2 * config.PREFETCH_SECONDS
+            average = _LONG_SECONDS
         self._seconds[queue] = average + 0.1 * (seconds - average)
-        bounded = min(seconds, 2 * config.PREFETCH_SECONDS)
+        bounded = min(_LONG_SECONDS, seconds)
         self._mixed_seconds += 0.1 * (bounded - self._mixed_seconds)
 
     def distrust(self, queue: str) -> None:
@@ -123,10 +128,6 @@ class Capacity:
         }
         return Load(len(self._running), len(self._buffer), queues)
 
-    def is_hungry(self) -> bool:
-        """Whether so few jobs are left that another claim is worth its price."""
-        return len(self._running) + len(self._buffer) <= self._hungry_below
-
     def room(self, *, is_mixed: bool, most: int | None) -> Room:
         """How many jobs to lease now, `most` at the most.
 
@@ -146,7 +147,7 @@ class Capacity:
         # With short jobs, a claim for a few free slots of many is not worth its price.
         is_short = self._mixed_seconds < config.SHORT_JOB_SECONDS
         worth = max(1, (turning + ahead) // 4) if is_short else 1
-        self._hungry_below = wanted - worth
+        self.hungry_below = wanted - worth
         if held and total < worth:
             total = 0
         free = max(0, min(self.free, total))

@@ -357,8 +357,9 @@ class Engine:
             return
         if self._has_stood_still():
             self._tidy()
-        free = self._capacity.free
-        while free and (run := self._buffer.pop(self._capacity.has_slot)) is not None:
+        free = self._settings.concurrency - len(self._running)
+        has_slot = self._capacity.has_slot if self._capacity.is_per_queue else None
+        while free > 0 and (run := self._buffer.pop(has_slot)) is not None:
             self._start(run)
             free -= 1
         # Alone also in the table: whatever else stands there would be a suspect.
@@ -380,7 +381,8 @@ class Engine:
     def _start(self, run: Run) -> None:
         run.started_at = time.monotonic()
         self._running[run.key] = run
-        self._capacity.start(run)
+        if self._capacity.is_per_queue:
+            self._capacity.start(run)
         run.stopping = self.stopping.is_set()
         run.on_settled = self._note_settled
         run.mark = self._mark if run.must_be_marked else None
@@ -400,7 +402,7 @@ class Engine:
         try:
             # Told to end before its first line, it has nothing to end.
             is_free = run.cause is None and self._begin(run)
-            if is_free and (run.in_slot or await run.begin()):
+            if is_free and (run.mark is None or run.in_slot or await run.mark(run)):
                 outcome = await self._runner.run(run)
             else:
                 outcome = run.outcome_before_start()
@@ -445,6 +447,9 @@ class Engine:
         """Note that a run begins; False if it must not, since another may have its job by now."""
         # It may have waited for a neighbour that blocked the loop.
         run.started_at = time.monotonic()
+        if run.limit is None:
+            run.is_begun = self._holdings.start(run.lease)
+            return run.is_begun
         # A slot is ended by itself, without this process; the deadline of one that must be marked
         # as begun counts from then on.
         limit = None if run.in_slot or run.must_be_marked else run.limit
@@ -478,7 +483,7 @@ class Engine:
         self._dispatch()
         if not self._running:
             self._idle.set()
-        if self._capacity.is_hungry():
+        if len(self._running) + len(self._buffer) <= self._capacity.hungry_below:
             self._wake.set()
 
     def _on_settled(self, settlements: list[Settlement]) -> None:

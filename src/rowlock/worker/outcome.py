@@ -20,6 +20,7 @@ from rowlock.task import Task
 RAISED = (Exception, SystemExit, GeneratorExit, TimedOut)
 # The modules between the worker's loop and the handler.
 _OURS = ("rowlock.worker.", "rowlock.contrib.")
+_NO_RESULT = Succeeded(*codec.encode_result(None))
 _NOT_RUN = (CoroutineType, GeneratorType, AsyncGeneratorType)
 
 
@@ -29,6 +30,8 @@ def success(result: object) -> Succeeded:
     Raises:
         TypeError: It returned what would have to be run first: nothing has been done.
     """
+    if result is None:
+        return _NO_RESULT
     if isinstance(result, _NOT_RUN):
         if isinstance(result, CoroutineType):
             result.close()

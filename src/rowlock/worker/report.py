@@ -45,7 +45,7 @@ _CHANCE = random.Random(0)
 FIELDS = ("job_id", "kind", "queue", "attempt", "worker", "duration_seconds", "error")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunSettlement(Settlement):
     """A settlement, and what else is known of the run: nothing of one that never started."""
 
@@ -53,7 +53,7 @@ class RunSettlement(Settlement):
     cancel_requested: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RevokedSettlement(Settlement):
     """Gives back a job that has not begun, and that the supervisor gives back as well."""
 

@@ -45,39 +45,32 @@ class OpenBlock(Protocol):
 class Run:
     """A leased job on its way through this process, or through a process slot of it."""
 
-    __slots__ = (
-        "_ending",
-        "block",
-        "cancel_requested",
-        "cause",
-        "claimed_at",
-        "context",
-        "guard",
-        "handle",
-        "has_begun",
-        "has_ended",
-        "in_slot",
-        "is_at_most_once",
-        "is_begun",
-        "is_quarantined",
-        "is_settling",
-        "is_suspect",
-        "keeper",
-        "key",
-        "lease",
-        "limit",
-        "mark",
-        "must_be_marked",
-        "news",
-        "on_settled",
-        "outcome",
-        "queue",
-        "rank",
-        "started_at",
-        "stopping",
-        "success",
-        "task",
-    )
+    # Defaults are the class's: one is made for every job, and most change few of them.
+    # Marks it as begun; False: its handler must not be called.
+    mark: Callable[[Run], Awaitable[bool]] | None = None
+    # What its handler sees, once it asks for it.
+    context: Context | None = None
+    started_at: float = 0.0
+    cause: Cause | None = None
+    cancel_requested: bool = False
+    stopping: bool = False
+    handle: asyncio.Task[Any] | None = None
+    # A task that is cancelled before its first line never runs any, its last ones included.
+    has_begun: bool = False
+    # Whether its handler was called, or is about to be.
+    is_begun: bool = False
+    # Of `ctx.transaction()`: a block is open, is being committed, was committed.
+    block: OpenBlock | None = None
+    is_settling: bool = False
+    success: Succeeded | None = None
+    # Who settles it instead of its worker; whether it has ended, and how: under the lock.
+    keeper: Keeper | None = None
+    has_ended: bool = False
+    outcome: Outcome | None = None
+    # Called once its own block has settled it, in the handler's thread.
+    on_settled: Callable[[Lease], object] | None = None
+    # Around a plain function in this process.
+    guard: Guard | None = None
 
     def __init__(self, lease: Lease, task: Task[..., Any], *, in_slot: bool = False) -> None:
         row = lease.row
@@ -97,34 +90,9 @@ class Run:
         # Whether a committed write must say that it has begun before its handler is called.
         self.is_at_most_once: bool = row.max_attempts == 1
         self.must_be_marked: bool = self.is_suspect or self.is_at_most_once
-        # Marks it; False: its handler must not be called.
-        self.mark: Callable[[Run], Awaitable[bool]] | None = None
-        # What its handler sees, once it asks for it.
-        self.context: Context | None = None
         self.task: Task[..., Any] = task
         self.claimed_at: float = time.monotonic()
-        self.started_at: float = 0.0
-        self.cause: Cause | None = None
-        self.cancel_requested: bool = False
-        self.stopping: bool = False
-        self.handle: asyncio.Task[Any] | None = None
-        # A task that is cancelled before its first line never runs any, its last ones included.
-        self.has_begun: bool = False
-        # Whether its handler was called, or is about to be.
-        self.is_begun: bool = False
-        # Of `ctx.transaction()`: a block is open, is being committed, was committed.
-        self.block: OpenBlock | None = None
-        self.is_settling: bool = False
-        self.success: Succeeded | None = None
-        # Who settles it instead of its worker; whether it has ended, and how: under the lock.
-        self.keeper: Keeper | None = None
-        self.has_ended: bool = False
-        self.outcome: Outcome | None = None
         self._ending = threading.Lock()
-        # Called once it was, in the handler's thread.
-        self.on_settled: Callable[[Lease], object] | None = None
-        # Around a plain function in this process.
-        self.guard: Guard | None = None
         self.in_slot: bool = in_slot
         # Set when there is something to pass on to the slot.
         self.news: asyncio.Event | None = asyncio.Event() if in_slot else None
@@ -189,13 +157,13 @@ class Run:
         return time.monotonic() - self.started_at
 
     def settlement(self, outcome: Outcome) -> RunSettlement:
-        """What is to be written of its end."""
+        """What is to be written of its end, now."""
         return RunSettlement(
             self.lease,
             outcome,
             () if self.context is None else self.context.follow_ups,
-            seconds=self.seconds,
-            cancel_requested=self.cancel_requested,
+            time.monotonic() - self.started_at,
+            self.cancel_requested,
         )
 
     @property

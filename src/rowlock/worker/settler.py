@@ -346,8 +346,8 @@ def size_of(settlement: Settlement) -> int:
     size = 0 if row is None else len(row.payload)
     if isinstance(outcome, Succeeded) and outcome.result is not None:
         size += len(outcome.result)
-    for job in settlement.follow_ups:
-        size += len(job.payload)
+    if settlement.follow_ups:
+        size += sum(len(job.payload) for job in settlement.follow_ups)
     return size
 
 

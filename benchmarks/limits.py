@@ -27,8 +27,8 @@ from rowlock.store.ops.claim import claim
 from rowlock.store.ops.settle import Settlement, settle
 from rowlock.store.options import new_job
 from rowlock.store.postgres import PostgresEngine
+from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Batch, Rows, Statement, Step
-from rowlock.store.text import Dialect, ParameterStyle
 
 BATCH = 100
 BULK = 1_000

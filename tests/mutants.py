@@ -13,14 +13,14 @@ from rowlock import lifecycle
 from rowlock.ids import new_id
 from rowlock.job import Job, JobError, Lease
 from rowlock.lifecycle import Held, Lost, Outcome, Succeeded
-from rowlock.store import NewJob, Settlement, text
+from rowlock.store import NewJob, Settlement, statements
 from rowlock.store.blocks import Conclusion
 from rowlock.store.ops import enqueue, manage, recover, settle
 from rowlock.store.ops.claim import Floor, Lane
 from rowlock.store.ops.settle import Missed
 from rowlock.store.postgres import PostgresEngine
+from rowlock.store.statements import Dialect
 from rowlock.store.steps import Op, Steps, writing
-from rowlock.store.text import Dialect
 from rowlock.worker import runner
 from rowlock.worker.claimer import Claimer
 from rowlock.worker.engine import Engine
@@ -41,7 +41,7 @@ def _with_sql(
     """Statements with some of their text replaced."""
     with ExitStack() as stack:
         for dialect, changes in ((Dialect.SQLITE, sqlite), (Dialect.POSTGRES, postgres)):
-            texts = text._texts(dialect)
+            texts = statements._texts(dialect)
             for name, (old, _) in (changes or {}).items():
                 assert old in texts[name], f"{name} of {dialect} has no {old!r} any more"
             changed = {
@@ -55,8 +55,8 @@ def _with_sql(
 
 
 def _forget_texts() -> None:
-    text.source.cache_clear()
-    text.compiled.cache_clear()
+    statements.source.cache_clear()
+    statements.compiled.cache_clear()
 
 
 def settle_without_token() -> AbstractContextManager[None]:

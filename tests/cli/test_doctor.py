@@ -21,7 +21,7 @@ from rowlock.store.ops.health import (
     OldestTransaction,
 )
 from rowlock.store.pooler import Pooler
-from rowlock.store.text import Dialect
+from rowlock.store.statements import Dialect
 from tests.cli.conftest import on_terminal
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

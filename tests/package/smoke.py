@@ -61,7 +61,7 @@ def check_version() -> str:
 
 def check_files() -> None:
     package = files("rowlock")
-    for name in ("py.typed", "dashboard/index.html", "store/sql/claim.postgres.sql"):
+    for name in ("py.typed", "dashboard/index.html", "store/sql/claim.sql"):
         assert package.joinpath(name).is_file(), f"{name} is not in the wheel"
     assert "site-packages" in str(package), f"{package} is not what was installed"
 

@@ -28,8 +28,8 @@ from rowlock.store import drive
 from rowlock.store.sqlite import _migrate
 from rowlock.store.sqlite_file import SqliteFile
 from rowlock.store.sqlite_session import Session
+from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Begin, Commit, Op, Ring, Rows, Step, Steps
-from rowlock.store.text import Dialect, ParameterStyle
 from tests.simulation.loop import Host, SimulatedLoop
 from tests.simulation.world import BEGINNING
 

@@ -14,7 +14,7 @@ import pytest
 from rowlock.errors import MigrationNeeded, OptionInvalid
 from rowlock.store import open_store
 from rowlock.store.migrate import migrations, pending
-from rowlock.store.text import Dialect
+from rowlock.store.statements import Dialect
 from tests.store.jobs import UNKNOWN_ID, claim_one, enqueue, state_of
 from tests.store.schema import SNAPSHOTS, dump_postgres, dump_sqlite
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from rowlock.ids import new_id
-from rowlock.store.text import Dialect, ParameterStyle, compiled
+from rowlock.store.statements import Dialect, ParameterStyle, compiled
 
 pytestmark = [
     pytest.mark.owner("writes statistics"),

@@ -17,7 +17,7 @@ from rowlock.store.ops.schedule import new_schedule
 from rowlock.store.ops.tokens import new_token
 from rowlock.store.options import new_job
 from rowlock.store.roles import roles, row_security
-from rowlock.store.text import Dialect
+from rowlock.store.statements import Dialect
 from tests.conftest import FreshDatabase
 
 pytestmark = pytest.mark.direct("logs in as several roles, and our pooler as one")

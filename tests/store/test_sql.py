@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from rowlock.store import statements
+from rowlock.store.statements import Dialect, ParameterStyle, compiled, source
 from rowlock.store.tables import TABLES
-from rowlock.store.text import Dialect, ParameterStyle, compiled, source
 from tests.house.source import PACKAGE
 
 SQL = PACKAGE / "store" / "sql"
@@ -37,12 +38,13 @@ SQLITE_ONLY = {"attached", "recognise", "health_journal"}
 
 
 def names_of(dialect: Dialect) -> set[str]:
-    """All statements; one for any table under the name that it has for each."""
+    """All statements, those with variants under the name of each."""
     names: set[str] = set()
-    for path in SQL.glob(f"*.{dialect}.sql"):
-        name = path.name.partition(".")[0]
-        is_for_tables = "{table}" in path.read_text("utf-8")
-        names |= {f"{name}/{table}" for table in TABLES} if is_for_tables else {name}
+    for name, text in statements._texts(dialect).items():
+        variants = {*TABLES} if "{table}" in text else {*re.findall(r"\{(\w+)\?", text)}
+        names |= {f"{name}/{variant}" for variant in variants}
+        if "{table}" not in text:
+            names.add(name)
     return names
 
 
@@ -80,10 +82,35 @@ def test_both_dialects_take_the_same_values(name: str):
 
 
 @pytest.mark.parametrize("path", sorted(SQL.iterdir()), ids=lambda path: path.name)
-def test_a_file_opens_with_its_promise(path: Path):
+def test_a_statement_opens_with_its_promise(path: Path):
     """The first line says what the statement promises."""
-    assert re.fullmatch(r"\w+\.(sqlite|postgres)\.sql", path.name)
-    assert re.match(r"-- [A-Z].{10,}", path.read_text("utf-8"))
+    text = path.read_text("utf-8")
+
+    assert re.fullmatch(r"\w+\.sql", path.name)
+    assert re.match(r"-- (name|fragment): ", text)
+    for section in re.split(r"^-- name: .*\n", text, flags=re.MULTILINE)[1:]:
+        assert re.match(r"-- [A-Z].{10,}", section), section
+
+
+def test_no_section_is_overlooked():
+    """A heading that is misspelt would make its statement a part of the one above."""
+    headings = re.compile(r"^-- (?:name|fragment) *[:;(].*$", re.MULTILINE)
+    known = re.compile(r"-- (?:name|fragment): \w+(?: \((?:sqlite|postgres)\))?")
+
+    found = [line for path in SQL.iterdir() for line in headings.findall(path.read_text("utf-8"))]
+
+    assert [line for line in found if not known.fullmatch(line)] == []
+
+
+def test_a_text_for_both_is_turned_into_the_dialect_of_sqlite():
+    """The rules are few and mechanical."""
+    text = "SELECT job.id::text FROM rowlock.job AS job WHERE job.id = ANY (:ids::uuid[])"
+    text += " AND job.run_at <= (SELECT {now}) FOR UPDATE OF job SKIP LOCKED"
+
+    assert statements._for_sqlite(text).rstrip() == (
+        "SELECT job.id FROM rowlock_job AS job WHERE job.id IN (SELECT value FROM json_each(:ids))"
+        " AND job.run_at <= {now}"
+    )
 
 
 def test_every_statement_is_used():

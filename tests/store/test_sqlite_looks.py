@@ -11,7 +11,7 @@ import pytest
 
 from rowlock import Fail
 from rowlock.store import Store, open_store
-from rowlock.store.text import Dialect, ParameterStyle, compiled
+from rowlock.store.statements import Dialect, ParameterStyle, compiled
 from tests.store.jobs import claim, enqueue_ids
 from tests.store.sqlite_processes import url_of
 
@@ -66,7 +66,7 @@ def bury(store: Store, count: int) -> None:
     enqueue_ids(store, count, kind="mine")
 
 
-@pytest.mark.parametrize("name", ["lanes", "all_lanes", "lanes_anywhere", "tenant_lanes"])
+@pytest.mark.parametrize("name", ["lanes", "all_lanes", "lanes_anywhere", "lanes/tenant"])
 def test_a_look_probes_each_lane_once(tmp_path, name):
     """A comparison of rows would use the first column of the index only, and walk the lanes."""
     path = tmp_path / "jobs.db"

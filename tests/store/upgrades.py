@@ -11,7 +11,7 @@ import pytest
 from rowlock.store import Store, open_store
 from rowlock.store import migrate as migrations
 from rowlock.store.migrate import Migration
-from rowlock.store.text import Dialect
+from rowlock.store.statements import Dialect
 
 NEWEST = len(migrations.migrations(Dialect.SQLITE))
 ADDS = "ALTER TABLE rowlock.job ADD COLUMN later text;"

@@ -14,7 +14,7 @@ import pytest
 
 import rowlock
 from rowlock import JobState
-from rowlock.store.text import Dialect
+from rowlock.store.statements import Dialect
 from rowlock.worker.engine import Engine
 from rowlock.worker.settings import EXIT_ENGINE_FAILED, EXIT_LEFT_BEHIND, EXIT_UNFIT
 from tests.worker.test_housekeeping import execute

@@ -18,7 +18,7 @@ from psycopg import sql
 import rowlock
 from rowlock import JobState
 from rowlock.ids import new_id
-from rowlock.store.text import Dialect
+from rowlock.store.statements import Dialect
 from tests.worker.test_database_trouble import reports, worker
 from tests.worker.test_metrics import Asking, port
 from tests.worker.test_supervisor import children_of

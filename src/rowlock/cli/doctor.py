@@ -76,7 +76,7 @@ def _limited_in_threads(app: App) -> list[str]:
 
 
 def _examine_store(store: Store, shown_url: str) -> Iterator[Finding]:
-    from rowlock.store.text import Dialect
+    from rowlock.store.statements import Dialect
 
     is_sqlite = store.engine.dialect is Dialect.SQLITE
     applied = store.engine.applied()

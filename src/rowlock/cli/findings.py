@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         OldestTransaction,
     )
     from rowlock.store.pooler import Pooler
-    from rowlock.store.text import Dialect
+    from rowlock.store.statements import Dialect
 
 # Libraries before this may corrupt a file when a checkpoint runs beside a writer.
 SQLITE_WAL_RESET_FIXED: Final = (3, 51, 3)

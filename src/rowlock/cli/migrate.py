@@ -73,7 +73,7 @@ def migrate(
 def _rights(engine: Engine, *, row_security: bool) -> str:
     """Who may do what, in a transaction of its own."""
     from rowlock.store import roles
-    from rowlock.store.text import Dialect
+    from rowlock.store.statements import Dialect
 
     if engine.dialect is not Dialect.POSTGRES:
         raise click.UsageError("SQLite has no roles: whoever can open the file can do all")

@@ -10,7 +10,7 @@ from rowlock.store.ops.manage import JobFilter
 from rowlock.store.ops.schedule import NewSchedule
 from rowlock.store.ops.settle import Settlement
 from rowlock.store.options import NewJob
-from rowlock.store.text import check_schema
+from rowlock.store.statements import check_schema
 from rowlock.store.url import scheme_of
 from rowlock.store.verbs import Store
 

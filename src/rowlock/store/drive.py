@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from rowlock.store.statements import Dialect, ParameterStyle, compiled
 from rowlock.store.steps import Batch, Rows, Statement, Step, Steps
-from rowlock.store.text import Dialect, ParameterStyle, compiled
 
 T = TypeVar("T")
 

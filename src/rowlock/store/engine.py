@@ -7,8 +7,8 @@ from typing import Protocol, TypeVar
 
 from rowlock.clock import Clock
 from rowlock.store.drive import Binder
+from rowlock.store.statements import Dialect
 from rowlock.store.steps import Op
-from rowlock.store.text import Dialect
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 
 from rowlock.errors import MigrationNeeded, UnsupportedStore
-from rowlock.store.text import Dialect, in_schema
+from rowlock.store.statements import Dialect, in_schema
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
 _NEEDS = re.compile(r"^-- needs (\d{4})$", re.MULTILINE)

@@ -17,7 +17,7 @@ import psycopg
 from rowlock.errors import StoreUnavailable
 from rowlock.store.deadline import connecting
 from rowlock.store.postgres import Connection
-from rowlock.store.text import Dialect, ParameterStyle, compiled
+from rowlock.store.statements import Dialect, ParameterStyle, compiled
 from rowlock.store.url import PostgresUrl
 
 

@@ -42,8 +42,8 @@ from rowlock.store.pool import AsyncPool, Pool
 from rowlock.store.postgres_errors import Meaning, is_login_refused, mapped, meaning_of
 from rowlock.store.postgres_migrate import apply_missing, migrate_patiently
 from rowlock.store.postgres_session import AsyncSession, Session
+from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Op, Statement, Steps, writing
-from rowlock.store.text import Dialect, ParameterStyle
 from rowlock.store.url import PostgresUrl
 
 T = TypeVar("T")

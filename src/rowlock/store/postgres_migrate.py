@@ -21,7 +21,7 @@ from rowlock import config
 from rowlock.chance import CHANCE
 from rowlock.errors import StoreUnavailable
 from rowlock.store import migrate as migrations
-from rowlock.store.text import Dialect
+from rowlock.store.statements import Dialect
 
 if TYPE_CHECKING:
     from rowlock.store.deadline import BoundedConnection as Connection

@@ -11,7 +11,7 @@ import psycopg
 from rowlock.errors import Forbidden, StoreUnavailable
 from rowlock.store.pooler import connect_plainly
 from rowlock.store.postgres import Connection
-from rowlock.store.text import Dialect, ParameterStyle, check_schema, compiled
+from rowlock.store.statements import Dialect, ParameterStyle, check_schema, compiled
 from rowlock.store.url import PostgresUrl
 
 

@@ -26,8 +26,8 @@ from rowlock.store.group import CommitGroup
 from rowlock.store.sqlite_file import SqliteFile, path_of
 from rowlock.store.sqlite_session import Session
 from rowlock.store.sqlite_watch import watch
+from rowlock.store.statements import Dialect, ParameterStyle, compiled
 from rowlock.store.steps import Op
-from rowlock.store.text import Dialect, ParameterStyle, compiled
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from typing import Any
 from rowlock import config
 from rowlock.errors import OptionInvalid
 from rowlock.store import options
-from rowlock.store.text import check_schema
+from rowlock.store.statements import check_schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ from rowlock.store.caller.django import borrow_django
 from rowlock.store.caller.schema import BorrowedSchema
 from rowlock.store.caller.visit import Calls, Visit, visit
 from rowlock.store.drive import Binder
+from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Begin, Commit, Op, Rows, Statement, Step, Steps, writing
-from rowlock.store.text import Dialect, ParameterStyle
 
 T = TypeVar("T")
 

@@ -22,8 +22,8 @@ from rowlock import config
 from rowlock.job import Lease
 from rowlock.store.caller import Callers
 from rowlock.store.ops.settle import Missed, Settlement, explain_missed, settle
+from rowlock.store.statements import Dialect
 from rowlock.store.steps import Op, Steps, reading, writing
-from rowlock.store.text import Dialect
 
 if TYPE_CHECKING:
     from rowlock.store.postgres import PostgresEngine

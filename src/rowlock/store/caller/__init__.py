@@ -21,7 +21,7 @@ from rowlock.errors import OptionInvalid
 from rowlock.store.caller.kinds import aborrow, borrow
 from rowlock.store.caller.visit import Known, Visit, avisit, visit
 from rowlock.store.ops.instance import instance
-from rowlock.store.text import Dialect
+from rowlock.store.statements import Dialect
 
 if TYPE_CHECKING:
     from rowlock.store.caller.borrowed import Borrowed

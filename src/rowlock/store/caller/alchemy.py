@@ -15,8 +15,8 @@ from rowlock.store.caller.borrowed import (
     postgres_standing,
     sqlite_standing,
 )
+from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Rows
-from rowlock.store.text import Dialect, ParameterStyle
 
 _DRIVERS = {
     "pysqlite": (Dialect.SQLITE, ParameterStyle.NAMED),

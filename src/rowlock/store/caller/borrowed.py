@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Generic, TypeVar
 
-from rowlock.store.text import Dialect, ParameterStyle
+from rowlock.store.statements import Dialect, ParameterStyle
 
 # `Rows` for a blocking connection, an awaitable of them for an async one.
 A_co = TypeVar("A_co", covariant=True)

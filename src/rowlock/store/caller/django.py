@@ -11,8 +11,8 @@ from rowlock.store.caller.borrowed import (
     postgres_standing,
     sqlite_standing,
 )
+from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Rows
-from rowlock.store.text import Dialect, ParameterStyle
 
 _VENDORS = {
     "sqlite": (Dialect.SQLITE, sqlite_standing),

@@ -9,8 +9,8 @@ import re
 
 from rowlock.store import migrate as migrations
 from rowlock.store.caller.borrowed import Borrowed
+from rowlock.store.statements import Dialect, ParameterStyle, compiled, in_schema
 from rowlock.store.steps import Rows
-from rowlock.store.text import Dialect, ParameterStyle, compiled, in_schema
 
 _MADE = re.compile(r"^CREATE (?:UNLOGGED )?(TABLE|SEQUENCE) ([\w.]+)", re.MULTILINE)
 

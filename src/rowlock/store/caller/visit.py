@@ -20,8 +20,8 @@ from rowlock.errors import OptionInvalid
 from rowlock.store.bell import bell_text
 from rowlock.store.caller.borrowed import Borrowed, Standing
 from rowlock.store.drive import Binder
+from rowlock.store.statements import Dialect
 from rowlock.store.steps import Batch, Begin, Commit, Copy, Op, Ring, Rows, Statement, Step, Steps
-from rowlock.store.text import Dialect
 
 if TYPE_CHECKING:
     from rowlock.store.engine import Engine

@@ -43,7 +43,7 @@ class Source(StrEnum):
     LIVE = "scan_live"
     FINISHED = "scan_finished"
     DEAD = "scan_dead"
-    GROUP = "scan_group"
+    GROUP = "scan_dead/group"
 
 
 ALLOWED: Final[Mapping[BulkAction, frozenset[JobState]]] = {

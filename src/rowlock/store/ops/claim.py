@@ -235,7 +235,7 @@ def _lanes(request: ClaimRequest, queues: list[str]) -> Steps[Rows]:
     values = {"queues": queues, "kinds": request.kinds, "expired": request.include_expired}
     if request.tenants is None:
         return (yield Statement("lanes", values))
-    return (yield Statement("tenant_lanes", {**values, "tenants": request.tenants}))
+    return (yield Statement("lanes/tenant", {**values, "tenants": request.tenants}))
 
 
 class _Look(NamedTuple):

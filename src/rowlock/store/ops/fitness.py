@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rowlock.store import migrate
+from rowlock.store.statements import Dialect
 from rowlock.store.steps import Op, Statement, Steps, reading
-from rowlock.store.text import Dialect
 
 
 def check_schema(dialect: Dialect) -> Op[None]:

@@ -235,7 +235,7 @@ def _count(places: list[Row], *, tenant: str | None) -> Steps[Count]:
     values: dict[str, object] = {"cap": most + 1}
     name = "count_before"
     if tenant is not None:
-        name, values["tenant"] = "count_before_tenant", tenant
+        name, values["tenant"] = "count_before/tenant", tenant
     columns = ("queue", "rank", "kind", "run_at", "id")
     for start in range(0, len(places), _LANES):
         batch = places[start : start + _LANES]

@@ -1,2 +1,0 @@
--- What time it is here.
-SELECT {now}

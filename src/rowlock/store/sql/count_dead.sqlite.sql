@@ -1,8 +1,0 @@
--- How many dead jobs there are, up to a bound. Uses rowlock_finished_dead.
-SELECT count(*)
-FROM (
-    SELECT 1
-    FROM rowlock_finished AS finished
-    WHERE finished.state = 'dead'
-    LIMIT :cap
-) AS counted

@@ -1,3 +1,0 @@
--- A worker says goodbye.
-DELETE FROM rowlock.worker
-WHERE id = :worker

@@ -1,4 +1,0 @@
--- Remove a schedule; its jobs stay. Uses the primary key.
-DELETE FROM rowlock.schedule
-WHERE name = :name
-RETURNING name

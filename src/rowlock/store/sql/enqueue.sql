@@ -1,0 +1,184 @@
+-- name: enqueue (postgres)
+-- Insert jobs; those whose id or key is in flight are left out. Uses job_pkey, job_key.
+-- The clock is read after the transaction has its xid: a row then never lies below what a claimer
+-- that saw a later xid has passed already.
+-- An id that was given may have been another job's: its tokens start where no old one can be.
+WITH clock AS MATERIALIZED (
+    SELECT pg_current_xact_id() AS xid, {now} AS now
+)
+INSERT INTO rowlock.job (
+    id, kind, queue, rank, tenant, key, key_hold, payload, max_attempts, run_at, created_at,
+    tags, meta, policy, token
+)
+SELECT
+    fresh.id, fresh.kind, fresh.queue, fresh.rank, fresh.tenant, fresh.key, fresh.key_hold,
+    fresh.payload, fresh.max_attempts,
+    greatest(coalesce(fresh.run_at, clock.now + fresh.delay), clock.now), clock.now,
+    fresh.tags, fresh.meta, fresh.policy,
+    CASE WHEN :is_given::boolean THEN clock.now ELSE 0 END
+FROM clock, unnest(
+    :id::uuid[], :kind::text[], :queue::text[], :rank::smallint[], :tenant::text[], :key::text[],
+    :key_hold::bigint[], :payload::text[], :max_attempts::integer[], :run_at::bigint[],
+    :delay::bigint[], :tags::text[], :meta::text[], :policy::text[]
+) AS fresh (
+    id, kind, queue, rank, tenant, key, key_hold, payload, max_attempts, run_at, delay, tags,
+    meta, policy
+)
+ON CONFLICT DO NOTHING
+RETURNING id::text, run_at, created_at
+
+-- name: enqueue (sqlite)
+-- Insert a job; one whose id or key is in flight is left out. Uses the primary key, job_key.
+-- An id that was given may have been another job's: its tokens start where no old one can be.
+INSERT INTO rowlock_job (
+    id, kind, queue, rank, tenant, key, key_hold, payload, max_attempts, run_at, created_at,
+    tags, meta, policy, token
+)
+VALUES (
+    :id, :kind, :queue, :rank, :tenant, :key, :key_hold, :payload, :max_attempts,
+    max(coalesce(:run_at, {now} + :delay), {now}), {now},
+    :tags, :meta, :policy, CASE WHEN :is_given THEN {now} ELSE 0 END
+)
+ON CONFLICT DO NOTHING
+RETURNING id, run_at, created_at
+
+-- name: enqueue_one (postgres)
+-- As enqueue, for a single job: two thirds of the time. Uses job_pkey, job_key.
+WITH clock AS MATERIALIZED (
+    SELECT pg_current_xact_id() AS xid, {now} AS now
+)
+INSERT INTO rowlock.job (
+    id, kind, queue, rank, tenant, key, key_hold, payload, max_attempts, run_at, created_at,
+    tags, meta, policy, token
+)
+SELECT
+    :id::uuid, :kind::text, :queue::text, :rank::smallint, :tenant::text, :key::text,
+    :key_hold::bigint, :payload::text, :max_attempts::integer,
+    greatest(coalesce(:run_at::bigint, clock.now + :delay::bigint), clock.now), clock.now,
+    :tags::text, :meta::text, :policy::text,
+    CASE WHEN :is_given::boolean THEN clock.now ELSE 0 END
+FROM clock
+ON CONFLICT DO NOTHING
+RETURNING id::text, run_at, created_at
+
+-- name: find_live (postgres)
+-- The live jobs that stand in the way of an enqueue, by id or by key. Uses job_pkey, job_key.
+SELECT asked.id::text, {job}, clock.now
+FROM (SELECT {now} AS now) AS clock,
+    unnest(:id::uuid[], :tenant::text[], :kind::text[], :key::text[])
+        AS asked (id, tenant, kind, key)
+    JOIN rowlock.job AS job ON job.id = asked.id
+UNION ALL
+SELECT asked.id::text, {job}, clock.now
+FROM (SELECT {now} AS now) AS clock,
+    unnest(:id::uuid[], :tenant::text[], :kind::text[], :key::text[])
+        AS asked (id, tenant, kind, key)
+    JOIN rowlock.job AS job
+        ON coalesce(job.tenant, '') = coalesce(asked.tenant, '')
+        AND job.kind = asked.kind
+        AND job.key = asked.key
+WHERE job.id <> asked.id
+
+-- name: find_live (sqlite)
+-- The live jobs that stand in the way of an enqueue, by id or by key. Uses the key, job_key.
+SELECT :id, {job}, {now}
+FROM rowlock_job AS job
+WHERE job.id = :id
+UNION ALL
+SELECT :id, {job}, {now}
+FROM rowlock_job AS job
+WHERE coalesce(job.tenant, '') = coalesce(:tenant, '')
+    AND job.kind = :kind
+    AND job.key = :key
+    AND job.id <> :id
+
+-- name: find_settled (postgres)
+-- Jobs that ended, but whose id or key still answers an enqueue: (asked id, its holder).
+-- A statement of its own after the insert, which may have waited for that very end.
+-- Uses finished_pkey, finished_key, key_hold_pkey, key_hold_key: by a probe for each asked,
+-- whatever the planner thinks of the tables' sizes (that is what OFFSET 0 is for).
+WITH asked AS MATERIALIZED (
+    SELECT asked.*, {now} AS now
+    FROM unnest(:id::uuid[], :tenant::text[], :kind::text[], :key::text[])
+        AS asked (id, tenant, kind, key)
+)
+SELECT asked.id::text, holder.id::text, holder.kind, holder.queue, holder.tenant, holder.key,
+    holder.state, holder.token, asked.now
+FROM asked CROSS JOIN LATERAL (
+    SELECT finished.id, finished.kind, finished.queue, finished.tenant, finished.key,
+        finished.state, finished.token
+    FROM rowlock.finished AS finished
+    WHERE finished.id = asked.id
+    OFFSET 0
+) AS holder
+UNION ALL
+SELECT asked.id::text, holder.id::text, holder.kind, holder.queue, holder.tenant, holder.key,
+    holder.state, holder.token, asked.now
+FROM asked CROSS JOIN LATERAL (
+    SELECT finished.id, finished.kind, finished.queue, finished.tenant, finished.key,
+        finished.state, finished.token
+    FROM rowlock.finished AS finished
+    WHERE finished.key_hold = -1
+        AND coalesce(finished.tenant, '') = coalesce(asked.tenant, '')
+        AND finished.kind = asked.kind
+        AND finished.key = asked.key
+    OFFSET 0
+) AS holder
+WHERE asked.key IS NOT NULL
+UNION ALL
+SELECT asked.id::text, holder.holder::text, holder.kind, holder.queue, holder.tenant, holder.key,
+    holder.state, holder.token, asked.now
+FROM asked CROSS JOIN LATERAL (
+    SELECT held.*
+    FROM rowlock.key_hold AS held
+    WHERE held.holder = asked.id
+    OFFSET 0
+) AS holder
+WHERE holder.until > asked.now
+UNION ALL
+SELECT asked.id::text, holder.holder::text, holder.kind, holder.queue, holder.tenant, holder.key,
+    holder.state, holder.token, asked.now
+FROM asked CROSS JOIN LATERAL (
+    SELECT held.*
+    FROM rowlock.key_hold AS held
+    WHERE held.key_until IS NOT NULL
+        AND coalesce(held.tenant, '') = coalesce(asked.tenant, '')
+        AND held.kind = asked.kind
+        AND held.key = asked.key
+    OFFSET 0
+) AS holder
+WHERE asked.key IS NOT NULL AND holder.key_until > asked.now
+
+-- name: find_settled (sqlite)
+-- Jobs that ended, but whose id or key still answers an enqueue: (asked id, its holder).
+-- Uses the primary keys, finished_key, key_hold_key.
+SELECT :id, finished.id, finished.kind, finished.queue, finished.tenant, finished.key,
+    finished.state, finished.token, {now}
+FROM rowlock_finished AS finished
+WHERE finished.id = :id
+UNION ALL
+SELECT :id, finished.id, finished.kind, finished.queue, finished.tenant, finished.key,
+    finished.state, finished.token, {now}
+FROM rowlock_finished AS finished
+WHERE finished.key_hold = -1
+    AND coalesce(finished.tenant, '') = coalesce(:tenant, '')
+    AND finished.kind = :kind
+    AND finished.key = :key
+UNION ALL
+SELECT :id, held.holder, held.kind, held.queue, held.tenant, held.key, held.state, held.token,
+    {now}
+FROM rowlock_key_hold AS held
+WHERE held.holder = :id AND held.until > {now}
+UNION ALL
+SELECT :id, held.holder, held.kind, held.queue, held.tenant, held.key, held.state, held.token,
+    {now}
+FROM rowlock_key_hold AS held
+WHERE held.key_until > {now}
+    AND coalesce(held.tenant, '') = coalesce(:tenant, '')
+    AND held.kind = :kind
+    AND held.key = :key
+
+-- name: withdraw
+-- Take back jobs inserted in this transaction, which nobody else has seen. Uses job_pkey.
+DELETE FROM rowlock.job
+WHERE id = ANY (:ids::uuid[])

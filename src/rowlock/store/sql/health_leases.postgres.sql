@@ -1,9 +1,0 @@
--- How many leases are over, up to a cap, and when the oldest ended. Uses job_lease.
-SELECT count(*), min(late.lease_expires_at), {now}
-FROM (
-    SELECT job.lease_expires_at
-    FROM rowlock.job AS job
-    WHERE job.lease_expires_at <= (SELECT {now})
-    ORDER BY job.lease_expires_at
-    LIMIT :cap
-) AS late

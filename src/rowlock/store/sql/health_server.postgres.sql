@@ -1,2 +1,0 @@
--- The server's version, and its clock.
-SELECT current_setting('server_version'), {now}

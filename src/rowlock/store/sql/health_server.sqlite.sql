@@ -1,2 +1,0 @@
--- The library's version, and the clock.
-SELECT sqlite_version(), {now}

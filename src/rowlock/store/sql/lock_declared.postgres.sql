@@ -1,6 +1,0 @@
--- The schedules that came from code, held until the transaction ends, in one order.
-SELECT schedule.name
-FROM rowlock.schedule AS schedule
-WHERE schedule.source = 'code'
-ORDER BY schedule.name
-FOR UPDATE OF schedule

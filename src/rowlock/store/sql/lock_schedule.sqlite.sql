@@ -1,4 +1,0 @@
--- A schedule, held until the transaction ends. Uses the primary key.
-SELECT {schedule}, {now}
-FROM rowlock_schedule AS schedule
-WHERE schedule.name = :name

@@ -1,0 +1,154 @@
+-- name: set_pause
+-- Pause or resume a queue.
+INSERT INTO rowlock.queue (name, is_paused)
+VALUES (:queue, :is_paused)
+ON CONFLICT (name) DO UPDATE SET is_paused = excluded.is_paused
+
+-- name: set_order
+-- Order a queue's retries by their age, or by the time they are due.
+INSERT INTO rowlock.queue (name, by_age)
+VALUES (:queue, :by_age)
+ON CONFLICT (name) DO UPDATE SET by_age = excluded.by_age
+
+-- name: delete_live
+-- Remove jobs that nobody runs. Uses job_pkey.
+DELETE FROM rowlock.job
+WHERE id = ANY (:ids::uuid[]) AND lease_expires_at IS NULL
+RETURNING id::text
+
+-- name: request_cancel (postgres)
+-- Ask the workers of running jobs to end them. Uses job_pkey.
+UPDATE rowlock.job
+SET cancel_requested = true
+WHERE id = ANY (:ids::uuid[]) AND lease_expires_at IS NOT NULL
+RETURNING id::text
+
+-- name: request_cancel (sqlite)
+-- Ask the workers of running jobs to end them. Uses the primary key.
+UPDATE rowlock_job
+SET cancel_requested = 1
+WHERE id IN (SELECT value FROM json_each(:ids)) AND lease_expires_at IS NOT NULL
+RETURNING id
+
+-- name: lock_finished
+-- Finished jobs by id, held until the transaction ends, in one order. Uses finished_pkey.
+SELECT {ended}, {now}
+FROM rowlock.finished AS finished
+WHERE finished.id = ANY (:ids::uuid[])
+ORDER BY finished.id
+FOR UPDATE OF finished
+
+-- name: revive (postgres)
+-- Put finished jobs back into the queue, as new; those whose key is in flight are left out.
+-- Uses finished_pkey, job_pkey, job_key.
+WITH clock AS MATERIALIZED (
+    SELECT pg_current_xact_id() AS xid, {now} AS now
+)
+INSERT INTO rowlock.job (
+    id, run_at, created_at, token, key_hold, max_attempts, log_lines, rank, kind, queue, tenant,
+    key, payload, policy, tags, meta, errors, lease_taken
+)
+SELECT
+    finished.id, clock.now, finished.created_at, finished.token, finished.key_hold,
+    finished.max_attempts, finished.log_lines, finished.rank, finished.kind, finished.queue,
+    finished.tenant, finished.key, coalesce(back.payload, finished.payload), finished.policy,
+    finished.tags, finished.meta, finished.errors, finished.lease_taken
+FROM clock, unnest(:id::uuid[], :payload::text[]) AS back (id, payload)
+    JOIN rowlock.finished AS finished ON finished.id = back.id
+ON CONFLICT DO NOTHING
+RETURNING id::text, queue
+
+-- name: revive (sqlite)
+-- Put a finished job back into the queue, as new; one whose key is in flight is left out.
+-- Uses the primary keys, job_key.
+INSERT INTO rowlock_job (
+    id, run_at, created_at, token, key_hold, max_attempts, log_lines, rank, kind, queue, tenant,
+    key, payload, policy, tags, meta, errors, lease_taken
+)
+SELECT
+    finished.id, {now}, finished.created_at, finished.token, finished.key_hold,
+    finished.max_attempts, finished.log_lines, finished.rank, finished.kind, finished.queue,
+    finished.tenant, finished.key, coalesce(:payload, finished.payload), finished.policy,
+    finished.tags, finished.meta, finished.errors, finished.lease_taken
+FROM rowlock_finished AS finished
+WHERE finished.id = :id
+ON CONFLICT DO NOTHING
+RETURNING id, queue
+
+-- name: forget (postgres)
+-- Remove finished jobs, and what their keys hold. Uses finished_pkey, key_hold_pkey.
+WITH free AS (
+    DELETE FROM rowlock.key_hold
+    WHERE holder = ANY (:ids::uuid[])
+)
+DELETE FROM rowlock.finished
+WHERE id = ANY (:ids::uuid[])
+RETURNING id::text
+
+-- name: forget (sqlite)
+-- Remove finished jobs, and what their keys hold. Uses the primary keys.
+DELETE FROM rowlock_key_hold
+WHERE holder IN (SELECT value FROM json_each(:ids));
+
+DELETE FROM rowlock_finished
+WHERE id IN (SELECT value FROM json_each(:ids))
+RETURNING id
+
+-- name: unlog
+-- Remove the logs of jobs. Uses log_pkey.
+DELETE FROM rowlock.log
+WHERE job_id = ANY (:ids::uuid[])
+
+-- name: expired
+-- Finished jobs whose time is over, the oldest first. Uses finished_expiry.
+SELECT finished.id::text, finished.log_lines
+FROM rowlock.finished AS finished
+WHERE finished.expires_at <= (SELECT {now})
+ORDER BY finished.expires_at
+LIMIT :limit
+FOR UPDATE OF finished SKIP LOCKED
+
+-- name: drop_finished
+-- Remove finished jobs; keys that outlive their row stay held. Uses finished_pkey.
+DELETE FROM rowlock.finished
+WHERE id = ANY (:ids::uuid[])
+RETURNING id::text
+
+-- name: drop_holds
+-- Forget ids and keys that need not be remembered any more. Uses key_hold_expiry.
+DELETE FROM rowlock.key_hold
+WHERE holder IN (
+    SELECT held.holder
+    FROM rowlock.key_hold AS held
+    WHERE held.until <= (SELECT {now})
+    ORDER BY held.until
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING holder::text
+
+-- name: drop_bulk
+-- Remove records of work on many jobs that has ended long ago. A small table, read as a whole.
+DELETE FROM rowlock.bulk
+WHERE id IN (
+    SELECT id
+    FROM rowlock.bulk
+    WHERE finished_at < (SELECT {now}) - :bulk_kept::bigint
+    ORDER BY id
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING id::text
+
+-- name: drop_audit
+-- Remove lines of the audit whose time is over. Uses audit_expiry.
+DELETE FROM rowlock.audit
+WHERE id IN (
+    SELECT id
+    FROM rowlock.audit
+    WHERE at < (SELECT {now}) - :audit_kept::bigint
+    ORDER BY at
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING id::text

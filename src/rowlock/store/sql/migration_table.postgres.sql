@@ -1,2 +1,0 @@
--- Whether this database was ever migrated.
-SELECT to_regclass(:table) IS NOT NULL

@@ -1,0 +1,244 @@
+-- name: move_counts
+-- How many jobs are live, and how many have ended. Reads them all.
+SELECT (SELECT count(*) FROM rowlock.job), (SELECT count(*) FROM rowlock.finished)
+
+-- name: move_take (postgres)
+-- Hold waiting jobs for a move, whoever else looks, until it is known where they are: the lease
+-- does not expire. Skips locked rows. Uses job_pkey.
+WITH picked AS MATERIALIZED (
+    SELECT job.ctid
+    FROM rowlock.{table} AS job
+    WHERE job.id > :after::uuid AND job.lease_expires_at IS NULL
+    ORDER BY job.id
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE rowlock.{table} AS moved
+SET token = moved.token + 1,
+    worker = :worker,
+    lease_expires_at = :for_ever::bigint,
+    beat_at = :for_ever::bigint
+WHERE moved.ctid = ANY (ARRAY(SELECT picked.ctid FROM picked))
+RETURNING to_json(moved)::text
+
+-- name: move_take (sqlite)
+-- Hold waiting jobs for a move, whoever else looks, until it is known where they are: the lease
+-- does not expire. Uses the primary key.
+UPDATE rowlock_{table}
+SET token = token + 1,
+    worker = :worker,
+    lease_expires_at = :for_ever,
+    beat_at = :for_ever
+WHERE id IN (
+    SELECT job.id
+    FROM rowlock_{table} AS job
+    WHERE job.id > :after AND job.lease_expires_at IS NULL
+    ORDER BY job.id
+    LIMIT :limit
+)
+RETURNING {own_object}
+
+-- name: move_batch (postgres)
+-- The jobs of one batch, as JSON. Uses job_lease.
+SELECT to_json(moved)::text
+FROM rowlock.{table} AS moved
+WHERE moved.lease_expires_at = :for_ever::bigint AND moved.worker = :worker
+
+-- name: move_batch (sqlite)
+-- The jobs of one batch, as JSON. Uses job_lease.
+SELECT {object}
+FROM rowlock_{table} AS moved
+WHERE moved.lease_expires_at = :for_ever AND moved.worker = :worker
+
+-- name: move_batches
+-- The batches of moves that were not brought to an end. Uses job_lease.
+SELECT DISTINCT job.worker
+FROM rowlock.job AS job
+WHERE job.lease_expires_at = :for_ever::bigint
+ORDER BY 1
+
+-- name: move_log (postgres)
+-- The logs of jobs, each line as JSON. Uses log_pkey.
+SELECT to_json(moved)::text
+FROM rowlock.{table} AS moved
+WHERE moved.job_id = ANY (:ids::uuid[])
+
+-- name: move_log (sqlite)
+-- The logs of jobs, each line as JSON. Uses the primary key.
+SELECT {object}
+FROM rowlock_{table} AS moved
+WHERE moved.job_id IN (SELECT value FROM json_each(:ids))
+
+-- name: move_mark (postgres)
+-- Note that a batch is here, once for ever; nothing is returned if it was noted before.
+-- Uses audit_pkey.
+INSERT INTO rowlock.audit (id, at, actor, action, target, detail)
+SELECT :id::uuid, clock.now, :actor, :action, :target, :detail
+FROM (SELECT {now} AS now) AS clock
+ON CONFLICT (id) DO NOTHING
+RETURNING id::text
+
+-- name: move_mark (sqlite)
+-- Note that a batch is here, once for ever; nothing is returned if it was noted before.
+-- Uses the primary key.
+INSERT INTO rowlock_audit (id, at, actor, action, target, detail)
+VALUES (:id, {now}, :actor, :action, :target, :detail)
+ON CONFLICT (id) DO NOTHING
+RETURNING id
+
+-- name: move_marked
+-- What was noted of a batch: that it is here, or that it never will be. Uses audit_pkey.
+SELECT audit.action
+FROM rowlock.audit AS audit
+WHERE audit.id = :id::uuid
+
+-- name: move_remember (postgres)
+-- Remember for a while the ids of new jobs that are about to go to the other database, so that an
+-- enqueue that is sent again finds them. Uses job_lease.
+INSERT INTO rowlock.key_hold (holder, until, token, lease_taken, state, kind, queue, tenant, key)
+SELECT job.id, clock.now + :remember::bigint, job.token, job.lease_taken, 'ready', job.kind,
+    job.queue, job.tenant, job.key
+FROM rowlock.job AS job CROSS JOIN (SELECT {now} AS now) AS clock
+WHERE job.lease_expires_at = :for_ever::bigint AND job.worker = :worker
+    AND job.created_at > clock.now - :remember::bigint
+ON CONFLICT (holder) DO NOTHING
+
+-- name: move_remember (sqlite)
+-- Remember for a while the ids of new jobs that are about to go to the other database, so that an
+-- enqueue that is sent again finds them. Uses job_lease.
+INSERT INTO rowlock_key_hold (holder, until, token, lease_taken, state, kind, queue, tenant, key)
+SELECT job.id, {now} + :remember, job.token, job.lease_taken, 'ready', job.kind, job.queue,
+    job.tenant, job.key
+FROM rowlock_job AS job
+WHERE job.lease_expires_at = :for_ever AND job.worker = :worker
+    AND job.created_at > {now} - :remember
+ON CONFLICT (holder) DO NOTHING
+
+-- name: move_gone (postgres)
+-- Remove the jobs of a batch that is in the other database; one that somebody asked to cancel only
+-- when the other database knows of it. Uses job_lease.
+DELETE FROM rowlock.job AS job
+WHERE job.lease_expires_at = :for_ever::bigint AND job.worker = :worker
+    AND (NOT job.cancel_requested OR job.id = ANY (:cancelled::uuid[]))
+RETURNING job.id::text
+
+-- name: move_gone (sqlite)
+-- Remove the jobs of a batch that is in the other database; one that somebody asked to cancel only
+-- when the other database knows of it. Uses job_lease.
+DELETE FROM rowlock_job
+WHERE lease_expires_at = :for_ever AND worker = :worker
+    AND (NOT cancel_requested OR id IN (SELECT value FROM json_each(:cancelled)))
+RETURNING id
+
+-- name: move_release (postgres)
+-- Let the jobs of a batch wait here again: it will never be in the other database. Uses job_lease.
+UPDATE rowlock.job AS job
+SET worker = NULL, lease_expires_at = NULL, beat_at = NULL
+WHERE job.lease_expires_at = :for_ever::bigint AND job.worker = :worker
+RETURNING job.id::text, job.queue, job.cancel_requested
+
+-- name: move_release (sqlite)
+-- Let the jobs of a batch wait here again: it will never be in the other database. Uses job_lease.
+UPDATE rowlock_job
+SET worker = NULL, lease_expires_at = NULL, beat_at = NULL
+WHERE lease_expires_at = :for_ever AND worker = :worker
+RETURNING id, queue, cancel_requested
+
+-- name: move_freeze
+-- Put off all schedules beyond any time, so that none fires while it is in two places.
+UPDATE rowlock.schedule
+SET next_at = next_at + :beyond::bigint
+WHERE next_at < :beyond::bigint
+RETURNING name
+
+-- name: move_arrived
+-- Remove schedules that were put off and are in the other database. Uses schedule_pkey.
+DELETE FROM rowlock.schedule
+WHERE name = ANY (:names::text[]) AND next_at >= :beyond::bigint
+
+-- name: move_thaw
+-- Let schedules that were put off go on here.
+UPDATE rowlock.schedule
+SET next_at = next_at - :beyond::bigint
+WHERE next_at >= :beyond::bigint
+RETURNING name
+
+-- name: move_rows (postgres)
+-- A page of a table's rows in the order of its key, each as JSON with all its columns.
+SELECT {key}::text, to_json(moved)::text
+FROM rowlock.{table} AS moved
+WHERE {key} > :after::{key_type}
+ORDER BY {key}
+LIMIT :limit
+
+-- name: move_rows (sqlite)
+-- A page of a table's rows in the order of its key, each as JSON with all its columns.
+SELECT {key}, {object}
+FROM rowlock_{table} AS moved
+WHERE {key} > :after
+ORDER BY {key}
+LIMIT :limit
+
+-- name: move_drop (postgres)
+-- Remove rows that are in another database now. Uses the primary key.
+DELETE FROM rowlock.{table} AS moved
+WHERE {key} = ANY (:keys::{key_type}[])
+
+-- name: move_drop (sqlite)
+-- Remove rows that are in another database now. Uses the primary key.
+DELETE FROM rowlock_{table}
+WHERE {own_key} IN (SELECT value FROM json_each(:keys))
+
+-- name: move_remember_ended (postgres)
+-- As move_remember, for jobs that have ended. Uses finished_pkey.
+INSERT INTO rowlock.key_hold (holder, until, token, lease_taken, state, kind, queue, tenant, key)
+SELECT finished.id, clock.now + :remember::bigint, finished.token, finished.lease_taken,
+    finished.state, finished.kind, finished.queue, finished.tenant, finished.key
+FROM unnest(:id::uuid[], :token::bigint[]) AS moved (id, token)
+    JOIN rowlock.finished AS finished ON finished.id = moved.id AND finished.token = moved.token
+    CROSS JOIN (SELECT {now} AS now) AS clock
+WHERE finished.created_at > clock.now - :remember::bigint
+ON CONFLICT (holder) DO NOTHING
+
+-- name: move_remember_ended (sqlite)
+-- As move_remember, for jobs that have ended. Uses the primary key.
+INSERT INTO rowlock_key_hold (holder, until, token, lease_taken, state, kind, queue, tenant, key)
+SELECT finished.id, {now} + :remember, finished.token, finished.lease_taken, finished.state,
+    finished.kind, finished.queue, finished.tenant, finished.key
+FROM rowlock_finished AS finished
+WHERE finished.id = :id AND finished.token = :token
+    AND finished.created_at > {now} - :remember
+ON CONFLICT (holder) DO NOTHING
+
+-- name: move_drop_ended (postgres)
+-- Remove jobs that ended and are in another database now; one that was retried since and ended
+-- again has another token. Uses finished_pkey.
+DELETE FROM rowlock.finished AS finished
+USING unnest(:id::uuid[], :token::bigint[]) AS moved (id, token)
+WHERE finished.id = moved.id AND finished.token = moved.token
+RETURNING finished.id::text
+
+-- name: move_drop_ended (sqlite)
+-- Remove jobs that ended and are in another database now; one that was retried since and ended
+-- again has another token. Uses the primary key.
+DELETE FROM rowlock_finished
+WHERE id = :id AND token = :token
+RETURNING id
+
+-- name: move_put (postgres)
+-- Insert rows that another database has given as JSON; those that are there already are left out.
+INSERT INTO rowlock.{table} AS moved ({columns})
+SELECT {columns}
+FROM json_populate_recordset(NULL::rowlock.{table}, :moved::json)
+ON CONFLICT DO NOTHING
+RETURNING {key}::text
+
+-- name: move_put (sqlite)
+-- Insert rows that another database has given as JSON; those that are there already are left out.
+-- (WHERE true: without it SQLite takes ON for a part of the query.)
+INSERT INTO rowlock_{table} ({columns})
+SELECT {fields}
+FROM json_each(:moved)
+WHERE true
+ON CONFLICT DO NOTHING
+RETURNING {own_key}

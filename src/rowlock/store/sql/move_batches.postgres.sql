@@ -1,5 +1,0 @@
--- The batches of moves that were not brought to an end. Uses job_lease.
-SELECT DISTINCT job.worker
-FROM rowlock.job AS job
-WHERE job.lease_expires_at = :for_ever::bigint
-ORDER BY 1

@@ -1,4 +1,0 @@
--- The queues that are paused.
-SELECT queue.name
-FROM rowlock.queue AS queue
-WHERE queue.is_paused

@@ -1,0 +1,49 @@
+-- name: look_expired
+-- Leases that have expired, the longest ago first. Uses job_lease.
+-- After a step of the clock, those last extended before it wait for one beat: `ClockWatch`.
+SELECT job.id::text, job.token, {now}
+FROM rowlock.job AS job
+WHERE job.lease_expires_at <= (SELECT {now})
+    AND (
+        job.beat_at > :stepped_at::bigint
+        OR job.lease_expires_at - job.beat_at <= 3 * :waited::bigint
+    )
+ORDER BY job.lease_expires_at, job.id
+LIMIT :limit
+FOR UPDATE OF job SKIP LOCKED
+
+-- name: lock_expired
+-- Running jobs whose lease expired so long ago, the longest first. Uses job_lease.
+-- After a step of the clock, those last extended before it wait for one beat: `ClockWatch`.
+SELECT {held}, job.lease_taken, {now}
+FROM rowlock.job AS job
+WHERE job.lease_expires_at <= (SELECT {now}) - :older_than::bigint
+    AND (
+        job.beat_at > :stepped_at::bigint
+        OR job.lease_expires_at - job.beat_at <= 3 * :waited::bigint
+    )
+    AND (:queues::text[] IS NULL OR job.queue = ANY (:queues::text[]))
+ORDER BY job.lease_expires_at, job.id
+LIMIT :limit
+FOR UPDATE OF job SKIP LOCKED
+
+-- name: lock_orphans
+-- Running jobs of these queues that were not heard of for so long. Walks job_lease: the running.
+SELECT {held}, job.lease_taken, {now}
+FROM rowlock.job AS job
+WHERE job.lease_expires_at IS NOT NULL
+    AND job.beat_at <= (SELECT {now}) - :older_than::bigint
+    AND job.queue = ANY (:queues::text[])
+ORDER BY job.lease_expires_at, job.id
+LIMIT :limit
+FOR UPDATE OF job SKIP LOCKED
+
+-- name: lock_worker
+-- Running jobs that a worker holds. Walks job_lease: the running.
+SELECT {held}, job.lease_taken, {now}
+FROM rowlock.job AS job
+WHERE job.lease_expires_at IS NOT NULL
+    AND job.worker = :worker
+ORDER BY job.lease_expires_at, job.id
+LIMIT :limit
+FOR UPDATE OF job

@@ -1,5 +1,0 @@
--- Workers that announced themselves.
-SELECT worker.id, worker.started_at, worker.beat_at, worker.pid, worker.host, worker.queues,
-    worker.kinds, worker.vitals
-FROM rowlock.worker AS worker
-ORDER BY worker.id

@@ -1,0 +1,239 @@
+"""The SQL files: read once, their macros expanded, in the parameter style of the driver.
+
+A file in `sql/` holds the statements of one verb module, in sections:
+
+    -- name: claim (postgres)       one statement, in PostgreSQL's dialect
+    -- name: claim (sqlite)         the same in SQLite's; several statements run in order, and the
+                                    rows of the last one are returned
+    -- name: token_list             one text for both dialects, written for PostgreSQL
+    -- fragment: fits (sqlite)      text that statements use as `{fits job}`, where `{of}` is `job`
+
+A text for both is turned into SQLite's by a few mechanical rules: see `_for_sqlite`.
+
+Values are named `:value`. Macros: `{now}` is the clock, `{job}` and `{finished}` the columns of a
+`JobRow` (`{row}` the same unqualified, for SQLite's RETURNING; `{held}` and `{ended}` the same
+without the columns that can be large and decide nothing, such as payloads), `{shared}` those that
+both tables share, `{schedule}` the columns of a `ScheduleRow`. In a batch's statement for SQLite,
+`{rows id, token}` is a query of all its rows, with these columns. Without it, the statement runs
+once per row. The first one names all columns, others as many of them as they need, from the first
+on.
+
+A statement can have variants, which are named with a slash. `lanes/tenant` keeps the first part of
+`{tenant? this | that}`, plain `lanes` the second. `move_put/finished` is the variant for one of the
+tables of `tables.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+from rowlock.errors import OptionInvalid
+from rowlock.store.tables import TABLES
+
+_SHARED = (
+    "id, run_at, created_at, started_at, token, key_hold, attempt, max_attempts, crashes, "
+    "log_lines, rank, cancel_requested, lease_taken, kind, queue, tenant, key, worker, payload, "
+    "policy, tags, meta, progress, errors"
+)
+_LIVE = (
+    "job.id{text}, job.kind, job.queue, job.rank, job.tenant, job.key, job.key_hold, job.payload, "
+    "job.attempt, job.max_attempts, job.run_at, job.created_at, job.started_at, "
+    "job.lease_expires_at, job.worker, job.token, job.crashes, job.cancel_requested, job.errors, "
+    "job.progress, job.tags, job.meta, job.policy, job.begun, job.losses, job.interruptions, "
+    "NULL{text}, NULL{number}, NULL{text}"
+)
+_FINISHED = (
+    _LIVE.replace("job.lease_expires_at", "NULL{number}")
+    .replace("job.begun, job.losses, job.interruptions", "false, 0, 0")
+    .replace("job.", "finished.")
+    .replace(
+        "NULL{text}, NULL{number}, NULL{text}",
+        "finished.state, finished.finished_at, finished.result",
+    )
+)
+# Hundreds of jobs are locked at a time, and a payload may have a mebibyte.
+_HELD = _LIVE.replace("job.payload", "''").replace(
+    "job.progress, job.tags, job.meta", "NULL{text}, NULL{text}, NULL{text}"
+)
+_ENDED = (
+    _FINISHED.replace("finished.payload", "''")
+    .replace(
+        "finished.progress, finished.tags, finished.meta", "NULL{text}, NULL{text}, NULL{text}"
+    )
+    .replace("finished.errors", "NULL{text}")
+    .replace("finished.result", "NULL{text}")
+)
+_SCHEDULE = (
+    "schedule.name, schedule.kind, schedule.queue, schedule.rank, schedule.tenant, schedule.key, "
+    "schedule.key_hold, schedule.payload, schedule.max_attempts, schedule.tags, schedule.meta, "
+    "schedule.policy, schedule.cron, schedule.timezone, schedule.missed, schedule.source, "
+    "schedule.is_paused, schedule.next_at, schedule.last_at, schedule.last_job_id{text}"
+)
+_SECTION = re.compile(r"^-- (name|fragment): (\w+)(?: \((sqlite|postgres)\))?\n", re.MULTILINE)
+_FRAGMENT = re.compile(r"\{(\w+) (\w+)\}")
+_CHOICE = re.compile(r"\{(\w+)\? ([^{}|]*)(?:\| ([^{}]*))?\}")
+_ROWS = re.compile(r"\{rows ([a-z_, \n]+)\}")
+_PARAMETER = re.compile(r"'(?:[^']|'')*'|--[^\n]*|(?<!:):([a-z][a-z_]*)")
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
+
+
+class Dialect(StrEnum):
+    """Which database a statement is written for."""
+
+    SQLITE = "sqlite"
+    POSTGRES = "postgres"
+
+
+class ParameterStyle(StrEnum):
+    """How a driver wants its parameters written."""
+
+    NAMED = "named"
+    PYFORMAT = "pyformat"
+    NUMERIC = "numeric"
+
+
+_NOW = {
+    Dialect.SQLITE: ":now",
+    Dialect.POSTGRES: (
+        "coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A statement in one driver's parameter style; `parameters` are its names, in order.
+
+    `columns` are those of `{rows}`, if it takes the rows of a batch all at once, as JSON.
+    """
+
+    parts: tuple[str, ...]
+    parameters: tuple[str, ...]
+    columns: tuple[str, ...] | None = None
+
+
+def check_schema(schema: str) -> str:
+    """The schema's name, if it is one that needs no quoting; `OptionInvalid` otherwise."""
+    if not _SCHEMA.fullmatch(schema):
+        raise OptionInvalid(
+            "schema", f"{schema!r} must be lower-case letters, digits and _, 40 at most"
+        )
+    return schema
+
+
+def in_schema(sql: str, *, dialect: Dialect, schema: str) -> str:
+    """The same SQL for a schema (SQLite: a prefix of table names) of another name."""
+    if schema == "rowlock":
+        return sql
+    if dialect is Dialect.SQLITE:
+        return re.sub(r"\browlock_(?=[a-z])", f"{schema}_", sql)
+    return re.sub(r"\browlock\.(?=[a-z])", f"{schema}.", sql)
+
+
+@cache
+def _texts(dialect: Dialect) -> dict[str, str]:
+    """Every statement of a dialect by its name: without comments, with its fragments in place.
+
+    Read all at once, with the first one: a process that runs for weeks must not read one of another
+    version after an upgrade, nor need a file when it has no descriptor left.
+    """
+    texts: dict[str, dict[str, str]] = {"name": {}, "fragment": {}}
+    for file in sorted(Path(__file__).with_name("sql").glob("*.sql")):
+        parts = _SECTION.split(file.read_text(encoding="utf-8"))
+        for sort, name, own_dialect, section in zip(*(iter(parts[1:]),) * 4, strict=True):
+            if own_dialect in (None, dialect):
+                text = "\n".join(
+                    line for line in section.splitlines() if not line.lstrip().startswith("--")
+                )
+                assert name not in texts[sort], f"{file.name} has {name} twice"
+                is_theirs = own_dialect is None and dialect is Dialect.SQLITE
+                texts[sort][name] = _for_sqlite(text) if is_theirs else text
+    fragments = texts["fragment"]
+
+    def fill(match: re.Match[str]) -> str:
+        fragment = fragments.get(match.group(1))
+        return match.group(0) if fragment is None else fragment.replace("{of}", match.group(2))
+
+    for inner in (fragments, texts["name"]):
+        for name, text in inner.items():
+            inner[name] = _FRAGMENT.sub(fill, text)
+    return texts["name"]
+
+
+def _for_sqlite(sql: str) -> str:
+    """SQLite's form of a text that is written for PostgreSQL."""
+    sql = re.sub(r"\browlock\.(?=[a-z{])", "rowlock_", sql)
+    sql = re.sub(r"= ANY ?\((:[a-z_]+)::[a-z]+\[\]\)", r"IN (SELECT value FROM json_each(\1))", sql)
+    # A writer has the whole file, so there is nothing else to lock.
+    sql = re.sub(r"\bFOR UPDATE(?: OF [a-z]+)?(?: SKIP LOCKED)?", "", sql)
+    sql = re.sub(r"::[a-z_]+(?:\[\])?", "", sql)
+    return sql.replace("(SELECT {now})", "{now}")
+
+
+@cache
+def source(name: str, dialect: Dialect, schema: str) -> str:
+    """A statement's text with its macros expanded."""
+    name, _, variant = name.partition("/")
+    is_postgres = dialect is Dialect.POSTGRES
+    casts = {"text": "::text", "number": "::bigint"} if is_postgres else {"text": "", "number": ""}
+    body = _CHOICE.sub(
+        lambda match: match.group(2 if match.group(1) == variant else 3) or "",
+        _texts(dialect)[name],
+    )
+    expanded = (
+        body.replace("{job}", _LIVE.format(**casts))
+        .replace("{row}", _LIVE.format(**casts).replace("job.", ""))
+        .replace("{finished}", _FINISHED.format(**casts))
+        .replace("{held}", _HELD.format(**casts))
+        .replace("{ended}", _ENDED.format(**casts))
+        .replace("{shared}", _SHARED)
+        .replace("{schedule}", _SCHEDULE.format(**casts))
+        .replace("{now}", _NOW[dialect])
+    )
+    if variant in TABLES:
+        for macro, text in TABLES[variant].macros(variant).items():
+            expanded = expanded.replace(f"{{{macro}}}", text)
+    return in_schema(expanded, dialect=dialect, schema=schema)
+
+
+def _rows(match: re.Match[str]) -> str:
+    """Many rows in one statement: Python runs once, and lets go of its lock meanwhile."""
+    fields = [
+        f"json_extract(value, '$[{place}]') AS {name}"
+        for place, name in enumerate(_names(match.group(1)))
+    ]
+    return " ".join(["SELECT", ", ".join(fields), "FROM json_each(:rows)"])
+
+
+def _names(listed: str) -> tuple[str, ...]:
+    return tuple(listed.replace(",", " ").split())
+
+
+@cache
+def compiled(name: str, dialect: Dialect, schema: str, style: ParameterStyle) -> Compiled:
+    """A statement ready for a driver."""
+    text = source(name, dialect, schema)
+    found = _ROWS.search(text)
+    columns = _names(found.group(1)) if found else None
+    text = _ROWS.sub(_rows, text)
+    names = tuple(dict.fromkeys(match for match in _PARAMETER.findall(text) if match))
+    parts = tuple(part.strip() for part in text.split(";") if part.strip())
+    return Compiled(tuple(_styled(part, style, names) for part in parts), names, columns)
+
+
+def _styled(sql: str, style: ParameterStyle, names: tuple[str, ...]) -> str:
+    if style is ParameterStyle.NAMED:
+        return sql
+
+    def placeholder(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name is None:
+            return match.group(0)
+        return f"%({name})s" if style is ParameterStyle.PYFORMAT else f"${names.index(name) + 1}"
+
+    doubled = sql.replace("%", "%%") if style is ParameterStyle.PYFORMAT else sql
+    return _PARAMETER.sub(placeholder, doubled)

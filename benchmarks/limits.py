@@ -18,8 +18,9 @@ from typing import Any
 import psycopg
 
 from benchmarks.places import Database, PostgresDatabase, SqliteDatabase
+from rowlock.columns import JobRow
 from rowlock.ids import new_id
-from rowlock.job import JobRow, Policy
+from rowlock.job import Policy
 from rowlock.lifecycle import Succeeded
 from rowlock.store import NewJob, Store, open_store
 from rowlock.store.drive import Binder, run

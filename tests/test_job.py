@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock.job import JobRow, JobState, Policy, decode_errors, decode_policy, job_of
+from rowlock.columns import JobRow
+from rowlock.job import (
+    JobError,
+    JobState,
+    Policy,
+    decode_errors,
+    decode_policy,
+    encode_errors,
+    job_of,
+    listed_job_of,
+    state_of,
+)
 from rowlock.store.ops.enqueue import _row_of
 from rowlock.store.options import new_job
 
 
 def row(**columns) -> JobRow:
-    made = _row_of(new_job(kind="task", payload="{}"), id="x", run_at=10, created_at=5)
+    made = _row_of(new_job(kind="task", payload="{}"), run_at=10, created_at=5)
     return made._replace(**columns)
 
 
@@ -27,6 +38,25 @@ def test_a_damaged_column_does_not_hide_the_job(column, garbage):
     assert isinstance(decode_errors(garbage), list)
 
 
+@pytest.mark.parametrize("garbage", ["", "{", "[]", '"x"', "\x00", '[{"attempt":', "[[1]]"])
+def test_damaged_errors_do_not_hide_a_listed_job(garbage):
+    """A list shows the last error, and reads only the end of them."""
+    assert listed_job_of(row(errors=garbage), now=20).id
+
+
+def test_a_listed_job_has_its_last_error_and_no_payload():
+    """What was not read is not there; asking for it says how to get it."""
+    errors = encode_errors([JobError(1, 5, "A", 'first {"attempt":'), JobError(2, 6, "B", "last")])
+    whole = listed_job_of(row(errors=errors), now=20)
+    cut = listed_job_of(row(errors=errors[30:]), now=20)
+
+    assert whole.last_error == cut.last_error == "B: last"
+    assert listed_job_of(row(), now=20).last_error is None
+    for field in ("payload", "result", "meta", "errors"):
+        with pytest.raises(AttributeError, match=f"{field}: .*full=True"):
+            getattr(whole, field)
+
+
 @pytest.mark.parametrize(
     ("columns", "now", "state"),
     [
@@ -40,7 +70,7 @@ def test_a_damaged_column_does_not_hide_the_job(column, garbage):
 )
 def test_the_state_is_told_by_lease_time_and_attempt(columns, now, state):
     """Three of the states are one in the table, and differ by time and attempt."""
-    assert state == row(**columns).state_at(now)
+    assert state == state_of(row(**columns), now=now)
 
 
 def test_a_policy_is_stored_without_what_is_the_default():

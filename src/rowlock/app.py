@@ -289,6 +289,7 @@ class App(WorkerCalls, ScheduleCalls):
         state: str | JobState | None = None,
         limit: int = config.LIST_LIMIT_DEFAULT,
         cursor: str | None = None,
+        full: bool = False,
         **chosen: Unpack[FilterOptions],
     ) -> Page:
         """A page of jobs that fit: dead ones newest failure first, others newest first.
@@ -297,9 +298,13 @@ class App(WorkerCalls, ScheduleCalls):
             state: One of the seven; None for all.
             limit: At most so many on this page, and at most 1,000.
             cursor: The `next` of the page before.
+            full: Read payloads, results, meta and errors, too. By default they are left out,
+                because they can be large: asking such a job for them raises `AttributeError`.
             chosen: Which jobs: the fields of `FilterOptions`.
         """
-        return self.store.list(job_filter(**chosen), state=state, limit=limit, cursor=cursor)
+        return self.store.list(
+            job_filter(**chosen), state=state, limit=limit, cursor=cursor, full=full
+        )
 
     async def alist(
         self,
@@ -307,10 +312,13 @@ class App(WorkerCalls, ScheduleCalls):
         state: str | JobState | None = None,
         limit: int = config.LIST_LIMIT_DEFAULT,
         cursor: str | None = None,
+        full: bool = False,
         **chosen: Unpack[FilterOptions],
     ) -> Page:
         """As `list`."""
-        return await self.store.alist(job_filter(**chosen), state=state, limit=limit, cursor=cursor)
+        return await self.store.alist(
+            job_filter(**chosen), state=state, limit=limit, cursor=cursor, full=full
+        )
 
     def stats(self, queues: Sequence[str] | None = None) -> builtins.list[QueueStats]:
         """Counts by queue and state, and the age of each oldest ready job; also of empty names."""

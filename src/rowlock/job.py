@@ -7,16 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
 from rowlock import codec, config
 from rowlock.clock import from_us, maybe_from_us
+from rowlock.columns import JobRow
 from rowlock.errors import OptionInvalid, shown
 from rowlock.ids import parse_id
 
 T = TypeVar("T")
+
+# How the stored form of an error begins; inside its texts, quotes are escaped.
+_ERROR_BEGINS: Final = '{"attempt":'
 
 
 class JobState(StrEnum):
@@ -152,48 +156,15 @@ def encode_errors(errors: Sequence[JobError]) -> str:
     return msgspec.json.encode(errors[-config.ERRORS_KEPT :]).decode()
 
 
-class JobRow(NamedTuple):
-    """A job as every statement returns it, live or finished, in this order of columns."""
-
-    id: str
-    kind: str
-    queue: str
-    rank: int
-    tenant: str | None
-    key: str | None
-    key_hold: int | None
-    payload: str
-    attempt: int
-    max_attempts: int | None
-    run_at: int
-    created_at: int
-    started_at: int | None
-    lease_expires_at: int | None
-    worker: str | None
-    token: int
-    crashes: int
-    cancel_requested: bool
-    errors: str | None
-    progress: str | None
-    tags: str | None
-    meta: str | None
-    policy: str | None
-    begun: bool
-    losses: int
-    interruptions: int
-    state: str | None
-    finished_at: int | None
-    result: str | None
-
-    def state_at(self, now: int) -> JobState:
-        """The state users see: a live row's is told by its lease, time and attempt."""
-        if self.state is not None:
-            return JobState(self.state)
-        if self.lease_expires_at is not None:
-            return JobState.RUNNING
-        if self.run_at <= now:
-            return JobState.READY
-        return JobState.SCHEDULED if self.attempt == 0 else JobState.RETRYING
+def state_of(row: JobRow, *, now: int) -> JobState:
+    """The state users see: a live row's follows from its lease, time and attempt."""
+    if row.state is not None:
+        return JobState(row.state)
+    if row.lease_expires_at is not None:
+        return JobState.RUNNING
+    if row.run_at <= now:
+        return JobState.READY
+    return JobState.SCHEDULED if row.attempt == 0 else JobState.RETRYING
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,6 +218,58 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.errors[-1]) if self.errors else None
 
 
+class ListedJob(Job, frozen=True, kw_only=True):
+    """A job on a page that leaves out what may be large.
+
+    Its `payload`, `result`, `meta` and `errors` were not read, and asking for them is an error: an
+    empty one would look like the job's own. `last_error` is there.
+    """
+
+    LEFT_OUT: ClassVar = frozenset({"payload", "result", "meta", "errors"})
+
+    last_error_line: str | None = None
+
+    def __repr__(self) -> str:
+        return f"ListedJob(id={self.id!r}, kind={self.kind!r}, state={self.state.value!r})"
+
+    @property
+    def last_error(self) -> str | None:
+        """The latest error as one line, `Type: message`."""
+        return self.last_error_line
+
+    @property  # type: ignore[misc]  # hides the field, which was not read
+    def payload(self) -> dict[str, Any]:
+        raise _left_out("payload")
+
+    @property  # type: ignore[misc]  # hides the field, which was not read
+    def result(self) -> Any:
+        raise _left_out("result")
+
+    @property  # type: ignore[misc]  # hides the field, which was not read
+    def meta(self) -> dict[str, Any]:
+        raise _left_out("meta")
+
+    @property  # type: ignore[misc]  # hides the field, which was not read
+    def errors(self) -> list[JobError]:
+        raise _left_out("errors")
+
+
+def _left_out(field: str) -> AttributeError:
+    return AttributeError(
+        f"{field}: list() leaves out payload, result, meta and errors; call list(..., full=True), "
+        "or get(job.id) for one job"
+    )
+
+
+def listed_job_of(row: JobRow, *, now: int) -> ListedJob:
+    """The user's view of a row of which only the end of its errors was read."""
+    errors = row.errors and row.errors[max(0, row.errors.rfind(_ERROR_BEGINS)) :]
+    last = decode_errors(errors and f"[{errors.lstrip('[')}")
+    shown = job_of(row._replace(payload="{}", errors=None), now=now)
+    line = str(last[-1]) if last else None
+    return ListedJob(**msgspec.structs.asdict(shown), last_error_line=line)
+
+
 def _payload_of(text: str) -> dict[str, Any]:
     """A stored payload; one that is no JSON object (it was damaged) is shown under one name."""
     payload: Any = _read(codec.decode, text, damaged=None)
@@ -261,7 +284,7 @@ def job_of(row: JobRow, *, now: int, created: bool = False) -> Job:
         kind=row.kind,
         payload=_payload_of(row.payload),
         queue=row.queue,
-        state=row.state_at(now),
+        state=state_of(row, now=now),
         priority=-row.rank,
         tenant=row.tenant,
         key=row.key,

@@ -293,7 +293,9 @@ def test_follow_ups_appear_only_on_success(app, succeeds):
 
     parent.enqueue()
     app.drain(limit=1)
-    children = sorted((job.payload["number"], job.priority) for job in app.list(kind="child"))
+    children = sorted(
+        (job.payload["number"], job.priority) for job in app.list(kind="child", full=True)
+    )
 
     assert ([(1, 0), (2, 3)] if succeeds else []) == children
 

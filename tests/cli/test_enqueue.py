@@ -75,7 +75,7 @@ def test_many_with_their_own_kinds(app, run):
     ]
     text = "\n\n".join(map(json.dumps, lines))
     result = run("enqueue", "--many", "-", "--queue", "common", "--json", input=text)
-    found = {job.kind: job for job in app.list()}
+    found = {job.kind: job for job in app.list(full=True)}
 
     assert {"enqueued": 2, "existing": 1} == json.loads(result.stdout)
     assert ("own", {"n": 1}, ["t"]) == (*(found["a"].queue, found["a"].payload, found["a"].tags),)
@@ -91,7 +91,7 @@ def test_many_payloads_of_one_kind(app, run, tmp_path, monkeypatch):
 
     assert "enqueued 5 jobs, 0 existed already\n" == result.stdout
     assert "enqueuing: 2 jobs\n" == result.stderr
-    assert [{"kind": n} for n in (4, 3, 2, 1, 0)] == [job.payload for job in app.list()]
+    assert [{"kind": n} for n in (4, 3, 2, 1, 0)] == [job.payload for job in app.list(full=True)]
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ async def test_a_blocking_session(sqlite_url: str):
     answers = await ask(api, "/orders/1", "/orders/-1")
     engine.dispose()
     with queue:
-        numbers = [job.payload["number"] for job in queue.list()]
+        numbers = [job.payload["number"] for job in queue.list(full=True)]
 
     assert [200, 402] == [answer.status_code for answer in answers]
     assert [1] == numbers

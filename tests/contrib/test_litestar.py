@@ -148,7 +148,7 @@ async def test_a_blocking_session_and_another_name(sqlite_url: str):
     answers = await ask(app, "/orders/1", "/orders/0")
     engine.dispose()
     with queue:
-        numbers = [job.payload["number"] for job in queue.list()]
+        numbers = [job.payload["number"] for job in queue.list(full=True)]
 
     assert [200, 500] == [answer.status_code for answer in answers]
     assert [1] == numbers

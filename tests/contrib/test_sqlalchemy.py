@@ -44,7 +44,7 @@ def job(number: int):
 
 
 def numbers(queue: rowlock.App) -> list[int]:
-    return sorted(each.payload["number"] for each in queue.list())
+    return sorted(each.payload["number"] for each in queue.list(full=True))
 
 
 def buy(session: Session, number: int) -> None:
@@ -158,7 +158,7 @@ async def test_async_sessions(queue, engine, tmp_path):
     await scoped.commit()
     await scoped.remove()
     await async_engine.dispose()
-    found = sorted(each.payload["number"] for each in await queue.alist())
+    found = sorted(each.payload["number"] for each in await queue.alist(full=True))
     await queue.aclose()
 
     assert [1, 3] == found

@@ -243,7 +243,7 @@ def test_schedules_are_told_in_words_run_and_paused(dashboard):
     dashboard.button("Run now: weekly").click()
     page.get_by_role("link", name="Show").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("report")
-    assert {"month": "May"} == app.list(kind="report").jobs[0].payload
+    assert {"month": "May"} == app.list(kind="report", full=True).jobs[0].payload
 
     dashboard.show("schedules", "Schedules")
     dashboard.button("Pause weekly").click()
@@ -264,7 +264,7 @@ def test_a_form_is_made_from_the_schema(dashboard):
     dashboard.button("Enqueue").click()
     expect(page.get_by_text("send_email is enqueued")).to_be_visible()
 
-    (job,) = dashboard.app.list().jobs
+    (job,) = dashboard.app.list(full=True).jobs
     assert ({"to": "ada@example.com", "copies": BIG, "subject": ""}, "k-1") == (
         {"subject": "", **job.payload}, job.key,
     )  # fmt: skip

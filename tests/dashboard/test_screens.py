@@ -176,7 +176,7 @@ def test_a_token_that_only_enqueues_gets_the_forms(dashboard, running):
 
     menu = page.get_by_role("navigation", name="Main")
     assert ["Kinds"] == [text.strip() for text in menu.locator("li").all_inner_texts()]
-    assert {"month": "May"} == dashboard.app.list(kind="report").jobs[0].payload
+    assert {"month": "May"} == dashboard.app.list(kind="report", full=True).jobs[0].payload
 
 
 def test_a_tenant_sees_its_own(dashboard, running):

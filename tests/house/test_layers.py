@@ -17,7 +17,8 @@ SURFACES = 5
 SERVING = {"bench", "move", "observe", "server", "testing"}
 # Low to high; a room of the package belongs to exactly one layer.
 LAYERS = (
-    {"version", "errors", "chance", "clock", "ids", "job", "retry", "lifecycle", "codec"}
+    {"version", "errors", "chance", "clock", "ids", "columns", "job", "retry", "lifecycle"}
+    | {"codec"}
     | {"signature", "events", "config", "cron", "schedule", "tokens", "tally", "fingerprint"}
     | {"why", "misfits", "roundtrip", "interrupts"},
     {"store"},

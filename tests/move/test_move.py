@@ -25,7 +25,7 @@ from tests.move.killing import Stopped, stop_at
 def everything(app: rowlock.App) -> dict[str, dict[str, Any]]:
     """All jobs as users see them, but for what a move must change."""
     shown = {}
-    for job in app.list(limit=config.LIST_LIMIT_MAX):
+    for job in app.list(limit=config.LIST_LIMIT_MAX, full=True):
         fields = {name: getattr(job, name) for name in job.__struct_fields__}
         # It has held them, so that no earlier lease can count.
         del fields["token"]

@@ -23,7 +23,7 @@ def test_a_task_is_scheduled(app: rowlock.App, clock: rowlock.ManualClock, task)
     schedule = app.schedule("s", task, cron="@hourly", payload={"day": "monday"})
     clock.advance(3600)
     app.store.fire_due()
-    (job,) = app.list()
+    (job,) = app.list(full=True)
 
     assert ("report", {"day": "monday"}, "UTC") == (job.kind, job.payload, schedule.timezone)
     assert (20, 86_400.0, "s") == (job.max_attempts, job.keep, job.meta["schedule"])

@@ -76,7 +76,7 @@ async def test_schedulers_fire_real_ticks(any_url: str):
         services = [Scheduler(each.store) for each in (app, *others)]
         async with running(services[0].run), running(services[1].run), running(services[2].run):
             await eventually(lambda: has_jobs(app, 3))
-        ticks = sorted(job.meta["tick"] for job in (await app.alist()).jobs)
+        ticks = sorted(job.meta["tick"] for job in (await app.alist(full=True)).jobs)
         for other in others:
             await other.aclose()
 

@@ -230,7 +230,7 @@ def test_many_sweepers(shared: Store):
     counts = together(*[shared.recover] * THREADS)
 
     assert 300 == sum(counts)
-    assert {1} == {len(job.errors) for job in shared.list(EVERY_JOB, limit=1_000)}
+    assert {1} == {len(job.errors) for job in shared.list(EVERY_JOB, limit=1_000, full=True)}
 
 
 def test_retry_against_enqueue_of_the_key(shared: Store):

@@ -44,7 +44,7 @@ def find(store: Store, name: str = "s") -> Schedule:
 
 
 def jobs_of(store: Store) -> list[Job]:
-    return sorted(store.list(EVERY_JOB, limit=1000).jobs, key=lambda job: job.id)
+    return sorted(store.list(EVERY_JOB, limit=1000, full=True).jobs, key=lambda job: job.id)
 
 
 def ticks_of(store: Store) -> list[str]:

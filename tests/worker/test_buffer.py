@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock.job import JobRow, Lease
+from rowlock.columns import JobRow
+from rowlock.job import Lease
 from rowlock.task import Tasks
 from rowlock.worker.buffer import Buffer
 from rowlock.worker.run import Run

@@ -11,7 +11,8 @@ import pytest
 
 import rowlock
 from rowlock import JobState, config
-from rowlock.job import JobRow, Lease
+from rowlock.columns import JobRow
+from rowlock.job import Lease
 from rowlock.task import Tasks
 from rowlock.worker.buffer import Buffer
 from rowlock.worker.capacity import Capacity, QueueRoom, Room

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rowlock import config
+from rowlock.columns import JobRow
 from rowlock.events import EventType
-from rowlock.job import JobRow, Lease
+from rowlock.job import Lease
 from rowlock.lifecycle import Failed, Outcome, Released, Succeeded
 from rowlock.store import Settlement
 from rowlock.store.ops.settle import Missed

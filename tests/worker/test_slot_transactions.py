@@ -110,7 +110,7 @@ async def test_committed_together(app, caplog):
         assert ["line before", "line inside"] == lines
         (line,) = said(caplog, job)
         assert "succeeded after" in line
-    numbers = sorted(job.payload["number"] for job in app.list(kind="follow_up"))
+    numbers = sorted(job.payload["number"] for job in app.list(kind="follow_up", full=True))
     assert [1, 1, 2, 2, 4, 4] == numbers
 
 
@@ -316,7 +316,7 @@ async def test_the_database_is_the_workers(sqlite_app, tmp_path, monkeypatch):
 
     assert {JobState.SUCCEEDED} == {job.state for job in found}
     assert [0, 1] == transfers(sqlite_app)
-    numbers = sorted(job.payload["number"] for job in sqlite_app.list(kind="follow_up"))
+    numbers = sorted(job.payload["number"] for job in sqlite_app.list(kind="follow_up", full=True))
     assert [2, 2, 4, 4, 5, 5] == numbers
 
 

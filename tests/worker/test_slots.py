@@ -95,7 +95,9 @@ def test_what_a_slot_says_is_stored(app):
     job = app.enqueue("talk")
     with worker(app):
         found = app.wait(job.id, timeout=30)
-        (follow_up,) = wait_until(lambda: app.list(kind="follow_up", state="succeeded").jobs)
+        (follow_up,) = wait_until(
+            lambda: app.list(kind="follow_up", state="succeeded", full=True).jobs
+        )
 
     assert (JobState.SUCCEEDED, "1 talk") == (found.state, found.result)
     assert rowlock.Progress(1.0, "all") == found.progress

@@ -443,7 +443,7 @@ def test_workers_announce_themselves(app):
 def test_schedules_in_the_code_are_fired(app):
     """A task with `cron` is enqueued by a worker, without any call."""
     with worker(app, cron=True):
-        found = wait_until(lambda: app.list(kind="every_second", state="succeeded").jobs)
+        found = wait_until(lambda: app.list(kind="every_second", state="succeeded", full=True).jobs)
 
     assert "every_second" == found[0].meta["schedule"]
 

@@ -223,7 +223,7 @@ def test_jobs_enqueued_in_the_block(app, colour, inside):
     run(app, make_task(app, colour, before=before, inside=on_connection))
 
     expected = [] if inside else [1, 2]
-    assert expected == sorted(job.payload["number"] for job in app.list(kind="child"))
+    assert expected == sorted(job.payload["number"] for job in app.list(kind="child", full=True))
 
 
 def test_a_lost_lease_undoes_it(app, colour):

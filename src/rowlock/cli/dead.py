@@ -65,7 +65,7 @@ def list_dead(
                 raise click.UsageError("--groups takes no --cursor: there is one page of them")
             _print_groups(app, chosen, limit=limit, as_json=as_json)
             return
-        page = app.list(state="dead", limit=limit, cursor=cursor, **chosen)
+        page = app.list(state="dead", limit=limit, cursor=cursor, full=as_json, **chosen)
     print_page(page, as_json=as_json, has_state=False)
 
 
@@ -250,7 +250,7 @@ def _export(app: App, file: IO[str], chosen: FilterOptions) -> int:
     count, cursor = 0, None
     with progress("exporting", noun="job") as moved:
         while True:
-            page = app.list(state="dead", limit=PAGE_JOBS, cursor=cursor, **chosen)
+            page = app.list(state="dead", limit=PAGE_JOBS, cursor=cursor, full=True, **chosen)
             file.writelines(f"{show.as_json(show.job_document(job))}\n" for job in page)
             count, cursor = count + len(page), page.next
             if cursor is None:

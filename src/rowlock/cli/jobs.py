@@ -69,7 +69,7 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first; dead ones by their failure."""
     with target.open_app() as app:
-        page = app.list(state=state, limit=limit, cursor=cursor, **chosen)
+        page = app.list(state=state, limit=limit, cursor=cursor, full=as_json, **chosen)
     print_page(page, as_json=as_json)
 
 

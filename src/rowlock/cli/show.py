@@ -400,7 +400,14 @@ def give_up_output() -> None:
 
 
 def job_document(job: Any) -> dict[str, object]:
-    """A job as JSON: its fields by their names, times as ISO 8601."""
+    """A job as JSON: its fields by their names, times as ISO 8601; of a listed one those it has."""
+    from rowlock.job import Job, ListedJob
+
+    progress = job.progress and {"fraction": job.progress.fraction, "text": job.progress.text}
+    common = {"progress": progress, "last_error": job.last_error}
+    if isinstance(job, ListedJob):
+        known = [name for name in Job.__struct_fields__ if name not in ListedJob.LEFT_OUT]
+        return {**{name: getattr(job, name) for name in known}, **common}
     fields = {name: getattr(job, name) for name in job.__struct_fields__}
     errors = [
         {
@@ -412,5 +419,4 @@ def job_document(job: Any) -> dict[str, object]:
         }
         for error in job.errors
     ]
-    progress = job.progress and {"fraction": job.progress.fraction, "text": job.progress.text}
-    return {**fields, "progress": progress, "last_error": job.last_error, "errors": errors}
+    return {**fields, **common, "errors": errors}

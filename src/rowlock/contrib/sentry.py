@@ -23,9 +23,10 @@ from sentry_sdk.utils import event_from_exception
 
 from rowlock import config
 from rowlock.app import App
+from rowlock.columns import JobRow
 from rowlock.context import Cancel, Release
 from rowlock.contrib.around import install, texts_of
-from rowlock.job import JobRow, Lease
+from rowlock.job import Lease
 from rowlock.store import NewJob
 from rowlock.worker.outcome import is_last
 from rowlock.worker.report import fields_of

@@ -12,8 +12,10 @@ A text for both is turned into SQLite's by a few mechanical rules: see `_for_sql
 
 Values are named `:value`. Macros: `{now}` is the clock, `{job}` and `{finished}` the columns of a
 `JobRow` (`{row}` the same unqualified, for SQLite's RETURNING; `{held}` and `{ended}` the same
-without the columns that can be large and decide nothing, such as payloads), `{shared}` those that
-both tables share, `{schedule}` the columns of a `ScheduleRow`. In a batch's statement for SQLite,
+without the columns that can be large and decide nothing, such as payloads; `{listed_job}` and
+`{listed_finished}` the same with the end of the errors), `{shared}` those that both tables share,
+`{schedule}` the columns of a `ScheduleRow`. More are in `columns.py`.
+In a batch's statement for SQLite,
 `{rows id, token}` is a query of all its rows, with these columns. Without it, the statement runs
 once per row. The first one names all columns, others as many of them as they need, from the first
 on.
@@ -31,42 +33,10 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
+from rowlock.columns import macros
 from rowlock.errors import OptionInvalid
 from rowlock.store.tables import TABLES
 
-_SHARED = (
-    "id, run_at, created_at, started_at, token, key_hold, attempt, max_attempts, crashes, "
-    "log_lines, rank, cancel_requested, lease_taken, kind, queue, tenant, key, worker, payload, "
-    "policy, tags, meta, progress, errors"
-)
-_LIVE = (
-    "job.id{text}, job.kind, job.queue, job.rank, job.tenant, job.key, job.key_hold, job.payload, "
-    "job.attempt, job.max_attempts, job.run_at, job.created_at, job.started_at, "
-    "job.lease_expires_at, job.worker, job.token, job.crashes, job.cancel_requested, job.errors, "
-    "job.progress, job.tags, job.meta, job.policy, job.begun, job.losses, job.interruptions, "
-    "NULL{text}, NULL{number}, NULL{text}"
-)
-_FINISHED = (
-    _LIVE.replace("job.lease_expires_at", "NULL{number}")
-    .replace("job.begun, job.losses, job.interruptions", "false, 0, 0")
-    .replace("job.", "finished.")
-    .replace(
-        "NULL{text}, NULL{number}, NULL{text}",
-        "finished.state, finished.finished_at, finished.result",
-    )
-)
-# Hundreds of jobs are locked at a time, and a payload may have a mebibyte.
-_HELD = _LIVE.replace("job.payload", "''").replace(
-    "job.progress, job.tags, job.meta", "NULL{text}, NULL{text}, NULL{text}"
-)
-_ENDED = (
-    _FINISHED.replace("finished.payload", "''")
-    .replace(
-        "finished.progress, finished.tags, finished.meta", "NULL{text}, NULL{text}, NULL{text}"
-    )
-    .replace("finished.errors", "NULL{text}")
-    .replace("finished.result", "NULL{text}")
-)
 _SCHEDULE = (
     "schedule.name, schedule.kind, schedule.queue, schedule.rank, schedule.tenant, schedule.key, "
     "schedule.key_hold, schedule.payload, schedule.max_attempts, schedule.tags, schedule.meta, "
@@ -75,7 +45,8 @@ _SCHEDULE = (
 )
 _SECTION = re.compile(r"^-- (name|fragment): (\w+)(?: \((sqlite|postgres)\))?\n", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{(\w+) (\w+)\}")
-_CHOICE = re.compile(r"\{(\w+)\? ([^{}|]*)(?:\| ([^{}]*))?\}")
+_CHOICE = re.compile(r"\{(\w+)\? ((?:[^{}|]|\{\w+\})*)(?:\| ((?:[^{}]|\{\w+\})*))?\}")
+_MACRO = re.compile(r"\{(\w+)\}")
 _ROWS = re.compile(r"\{rows ([a-z_, \n]+)\}")
 _PARAMETER = re.compile(r"'(?:[^']|'')*'|--[^\n]*|(?<!:):([a-z][a-z_]*)")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
@@ -178,26 +149,22 @@ def _for_sqlite(sql: str) -> str:
 def source(name: str, dialect: Dialect, schema: str) -> str:
     """A statement's text with its macros expanded."""
     name, _, variant = name.partition("/")
-    is_postgres = dialect is Dialect.POSTGRES
-    casts = {"text": "::text", "number": "::bigint"} if is_postgres else {"text": "", "number": ""}
     body = _CHOICE.sub(
         lambda match: match.group(2 if match.group(1) == variant else 3) or "",
         _texts(dialect)[name],
     )
-    expanded = (
-        body.replace("{job}", _LIVE.format(**casts))
-        .replace("{row}", _LIVE.format(**casts).replace("job.", ""))
-        .replace("{finished}", _FINISHED.format(**casts))
-        .replace("{held}", _HELD.format(**casts))
-        .replace("{ended}", _ENDED.format(**casts))
-        .replace("{shared}", _SHARED)
-        .replace("{schedule}", _SCHEDULE.format(**casts))
-        .replace("{now}", _NOW[dialect])
-    )
+    known = _macros(dialect)
     if variant in TABLES:
-        for macro, text in TABLES[variant].macros(variant).items():
-            expanded = expanded.replace(f"{{{macro}}}", text)
+        known = {**known, **TABLES[variant].macros(variant)}
+    expanded = _MACRO.sub(lambda match: known[match.group(1)], body)
     return in_schema(expanded, dialect=dialect, schema=schema)
+
+
+@cache
+def _macros(dialect: Dialect) -> dict[str, str]:
+    is_postgres = dialect is Dialect.POSTGRES
+    schedule = _SCHEDULE.format(text="::text" if is_postgres else "")
+    return {**macros(is_postgres=is_postgres), "schedule": schedule, "now": _NOW[dialect]}
 
 
 def _rows(match: re.Match[str]) -> str:

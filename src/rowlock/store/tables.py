@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rowlock import columns
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -48,17 +50,9 @@ def _names(listed: str) -> tuple[str, ...]:
     return tuple(listed.split())
 
 
-_OF_JOBS = """id run_at created_at started_at token key_hold attempt max_attempts crashes log_lines
-    rank cancel_requested lease_taken kind queue tenant key worker payload policy tags meta
-    progress errors"""
-
 TABLES: Final[Mapping[str, Table]] = {
-    "job": Table(
-        _names(_OF_JOBS + " lease_expires_at beat_at begun losses interruptions"), "moved.id"
-    ),
-    "finished": Table(
-        _names(_OF_JOBS + " finished_at expires_at state result fingerprint"), "moved.id"
-    ),
+    "job": Table(columns.columns_of(columns.Table.LIVE), "moved.id"),
+    "finished": Table(columns.columns_of(columns.Table.FINISHED), "moved.id"),
     # Read and removed by the job they are of.
     "log": Table(_names("job_id line at text"), "moved.job_id"),
     "key_hold": Table(

@@ -413,9 +413,10 @@ class Store(ScheduleVerbs):
         state: str | JobState | None = None,
         limit: int = config.LIST_LIMIT_DEFAULT,
         cursor: str | None = None,
+        full: bool = False,
     ) -> Page:
         """A page of jobs: dead ones newest failure first, all others newest first."""
-        return self.run(_look.list_jobs(chosen, state=state, limit=limit, cursor=cursor))
+        return self.run(_look.list_jobs(chosen, state=state, limit=limit, cursor=cursor, full=full))
 
     async def alist(
         self,
@@ -424,9 +425,11 @@ class Store(ScheduleVerbs):
         state: str | JobState | None = None,
         limit: int = config.LIST_LIMIT_DEFAULT,
         cursor: str | None = None,
+        full: bool = False,
     ) -> Page:
         """As `list`."""
-        return await self.arun(_look.list_jobs(chosen, state=state, limit=limit, cursor=cursor))
+        op = _look.list_jobs(chosen, state=state, limit=limit, cursor=cursor, full=full)
+        return await self.arun(op)
 
     def stats(self, queues: Sequence[str] | None = None) -> builtins.list[QueueStats]:
         """Counts per queue and state; with names, zeros for those that are empty."""

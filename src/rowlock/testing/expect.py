@@ -178,7 +178,7 @@ def _jobs_of(app: AppUnderTest, kind: str | None) -> list[Job]:
     found: dict[str, Job] = {}
     cursor = None
     while True:
-        page = app.list(kind=kind, limit=_PAGE, cursor=cursor)
+        page = app.list(kind=kind, limit=_PAGE, cursor=cursor, full=True)
         found.update((job.id, job) for job in page)
         if (cursor := page.next) is None:
             break

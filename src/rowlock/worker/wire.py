@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from rowlock import config
-from rowlock.job import JobRow, Lease
+from rowlock.columns import JobRow
+from rowlock.job import Lease
 from rowlock.lifecycle import (
     CancelSeen,
     Crashed,

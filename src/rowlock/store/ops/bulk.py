@@ -18,8 +18,9 @@ from typing import Final
 import msgspec
 
 from rowlock import config
+from rowlock.columns import JobRow
 from rowlock.errors import OptionInvalid
-from rowlock.job import TERMINAL_STATES, BulkRetry, Count, JobRow, JobState, decode_policy
+from rowlock.job import TERMINAL_STATES, BulkRetry, Count, JobState, decode_policy, state_of
 from rowlock.lifecycle import Finish
 from rowlock.store.ops.manage import JobFilter
 from rowlock.store.ops.settle import Waiting, finish_waiting
@@ -69,7 +70,7 @@ class Selection:
 
     def holds(self, job: JobRow, *, now: int) -> bool:
         """Whether a job is still in the state that was asked for."""
-        return self.state is None or job.state_at(now) is self.state
+        return self.state is None or state_of(job, now=now) is self.state
 
 
 def selection(action: BulkAction, state: JobState | None, chosen: JobFilter) -> Selection:

@@ -25,8 +25,9 @@ from typing import NamedTuple
 
 from rowlock import config
 from rowlock.clock import duration_us
+from rowlock.columns import JobRow
 from rowlock.errors import OptionInvalid
-from rowlock.job import JobRow, Lease, resolve_policy
+from rowlock.job import Lease, resolve_policy
 from rowlock.store import options
 from rowlock.store.clock_watch import ClockWatch, undoubted
 from rowlock.store.ops.recover import recover_once

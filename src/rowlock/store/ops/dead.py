@@ -7,8 +7,9 @@ from datetime import datetime
 
 from rowlock import config
 from rowlock.clock import from_us
+from rowlock.columns import JobRow
 from rowlock.fingerprint import place_of
-from rowlock.job import Count, Job, JobRow, job_of
+from rowlock.job import Count, Job, job_of
 from rowlock.store import options
 from rowlock.store.steps import Op, Row, Rows, Statement, Steps, reading
 

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import overload
+from typing import Final, overload
 
 import msgspec
 
 from rowlock import config
+from rowlock.columns import JobRow, given_of
 from rowlock.errors import OptionInvalid, StoreUnavailable
-from rowlock.job import Job, JobRow, JobState, job_of
+from rowlock.job import Job, JobState, job_of
 from rowlock.store.options import COPIED_COLUMNS, NEW_JOB_COLUMNS, NewJob
 from rowlock.store.steps import (
     COPIED,
@@ -272,7 +273,7 @@ def _in_order(jobs: Sequence[NewJob], answers: Answers) -> list[Job]:
 
 
 def _new(job: NewJob, run_at: int, created_at: int, *, is_given: bool = False) -> Job:
-    row = _row_of(job, id=job.id, run_at=run_at, created_at=created_at)
+    row = _row_of(job, run_at=run_at, created_at=created_at)
     if is_given:
         row = row._replace(token=created_at)
     return job_of(row, now=created_at, created=True)
@@ -284,46 +285,20 @@ def _remembered(asked: NewJob, row: Row) -> Job:
     A resend by id gets its own payload back; for a key, the first job's payload is not known.
     """
     _, holder, kind, queue, tenant, key, state, token, now = row
-    base = _row_of(asked, id=holder, run_at=now, created_at=now)
+    base = _row_of(asked, run_at=now, created_at=now)
     payload = asked.payload if holder == asked.id else "{}"
     gone = base._replace(
-        kind=kind, queue=queue, tenant=tenant, key=key, token=token, payload=payload
+        id=holder, kind=kind, queue=queue, tenant=tenant, key=key, token=token, payload=payload
     )
     return job_of(gone._replace(state=JobState(state).value), now=now)
 
 
-def _row_of(job: NewJob, *, id: str, run_at: int, created_at: int) -> JobRow:
-    return JobRow(
-        id=id,
-        kind=job.kind,
-        queue=job.queue,
-        rank=job.rank,
-        tenant=job.tenant,
-        key=job.key,
-        key_hold=job.key_hold,
-        payload=job.payload,
-        attempt=0,
-        max_attempts=job.max_attempts,
-        run_at=run_at,
-        created_at=created_at,
-        started_at=None,
-        lease_expires_at=None,
-        worker=None,
-        token=0,
-        crashes=0,
-        cancel_requested=False,
-        errors=None,
-        progress=None,
-        tags=job.tags,
-        meta=job.meta,
-        policy=job.policy,
-        begun=False,
-        losses=0,
-        interruptions=0,
-        state=None,
-        finished_at=None,
-        result=None,
-    )
+# A new job has none of the other columns yet.
+_UNSET: Final = tuple(JobRow._field_defaults.values())
+
+
+def _row_of(job: NewJob, *, run_at: int, created_at: int) -> JobRow:
+    return JobRow._make((*given_of(job), run_at, created_at, *_UNSET))
 
 
 __all__ = ["enqueue", "enqueue_within", "id_taken"]

@@ -11,17 +11,19 @@ import msgspec
 
 from rowlock import config
 from rowlock.clock import from_us
+from rowlock.columns import JobRow
 from rowlock.errors import OptionInvalid
 from rowlock.ids import parse_id
 from rowlock.job import (
     TERMINAL_STATES,
     Job,
-    JobRow,
     JobState,
     Page,
     WorkerInfo,
     WorkerVitals,
     job_of,
+    listed_job_of,
+    state_of,
 )
 from rowlock.store import options
 from rowlock.store.ops.manage import JobFilter, is_seen
@@ -49,8 +51,8 @@ def states(ids: Sequence[str]) -> Op[dict[str, JobState]]:
     def steps() -> Steps[dict[str, JobState]]:
         if not ids:
             return {}
-        rows = yield Statement("get", {"ids": list(ids)})
-        return {row[0]: JobRow._make(row[:-1]).state_at(row[-1]) for row in rows}
+        rows = yield Statement("get/small", {"ids": list(ids)})
+        return {row[0]: state_of(JobRow._make(row[:-1]), now=row[-1]) for row in rows}
 
     return reading("states", steps)
 
@@ -87,6 +89,15 @@ class Listing:
     limit: int
     cursor: Cursor
     scan: int
+    full: bool
+
+    def named(self, name: str) -> str:
+        """The statement of that name, which reads what may be large only if it is asked for."""
+        return f"{name}/full" if self.full else name
+
+    def jobs(self, rows: Rows) -> list[Job]:
+        make = job_of if self.full else listed_job_of
+        return [make(JobRow._make(row[:-1]), now=row[-1]) for row in rows]
 
     @property
     def is_dead(self) -> bool:
@@ -114,9 +125,13 @@ def list_jobs(
     state: str | JobState | None = None,
     limit: int = config.LIST_LIMIT_DEFAULT,
     cursor: str | None = None,
+    full: bool = False,
     scan: int = config.PAGE_SCAN_ROWS_MAX,
 ) -> Op[Page]:
-    """A page of jobs; it reads at most `scan` rows of each table and says where to go on."""
+    """A page of jobs; it reads at most `scan` rows of each table and says where to go on.
+
+    Unless it is `full`, payloads, results, meta and errors are not read.
+    """
     asked = _state_of(state)
     if chosen.fingerprint is not None and asked is not JobState.DEAD:
         raise OptionInvalid("fingerprint", "is of dead jobs only: name the state dead")
@@ -126,6 +141,7 @@ def list_jobs(
         limit=options.integer(limit, option="limit", low=1, high=config.LIST_LIMIT_MAX),
         cursor=Cursor.decoded(cursor),
         scan=scan,
+        full=full,
     )
     return reading("list", lambda: _list(listing))
 
@@ -143,10 +159,12 @@ def _state_of(state: str | JobState | None) -> JobState | None:
 def _list(listing: Listing) -> Steps[Page]:
     if listing.is_dead:
         return (yield from _list_dead(listing))
-    live = (yield Statement("list_live", listing.values())) if listing.wants_live else []
+    live: Rows = []
     finished: Rows = []
+    if listing.wants_live:
+        live = yield Statement(listing.named("list_live"), listing.values())
     if listing.wants_finished:
-        finished = yield Statement("list_finished", listing.values())
+        finished = yield Statement(listing.named("list_finished"), listing.values())
     # A job that was moved between the two reads is in both; its end is what counts.
     ended = {row[0] for row in finished}
     rows = [row for row in live if row[0] not in ended] + finished
@@ -159,28 +177,24 @@ def _list(listing: Listing) -> Steps[Page]:
     )
     if floor is not None and (len(page) < listing.limit or page[-1][0] < floor.id):
         # Below the floor one table was not read yet: leave the other's rows for the next page.
-        return Page(_jobs([row for row in page if row[0] >= floor.id]), floor.encoded())
+        return Page(listing.jobs([row for row in page if row[0] >= floor.id]), floor.encoded())
     return _page(listing, page)
 
 
 def _list_dead(listing: Listing) -> Steps[Page]:
     after = {"cursor_finished": listing.cursor.finished_at}
-    page = yield Statement("list_dead", {**listing.values(), **after})
+    page = yield Statement(listing.named("list_dead"), {**listing.values(), **after})
     if len(page) < listing.limit:
         floor = yield from _floor(listing)
         if floor is not None:
-            return Page(_jobs(page), floor.encoded())
+            return Page(listing.jobs(page), floor.encoded())
     return _page(listing, page)
 
 
 def _page(listing: Listing, page: Rows) -> Page:
     """A page whose tables were read to its last row, or to their end."""
     is_full = len(page) == listing.limit
-    return Page(_jobs(page), _cursor_at(listing, page[-1]).encoded() if is_full else None)
-
-
-def _jobs(rows: Rows) -> list[Job]:
-    return [job_of(JobRow._make(row[:-1]), now=row[-1]) for row in rows]
+    return Page(listing.jobs(page), _cursor_at(listing, page[-1]).encoded() if is_full else None)
 
 
 def _cursor_at(listing: Listing, row: tuple[object, ...]) -> Cursor:

@@ -11,13 +11,13 @@ import msgspec
 
 from rowlock import codec, config
 from rowlock.clock import to_us
+from rowlock.columns import JobRow
 from rowlock.errors import InvalidTransition, NotFound, OptionInvalid
 from rowlock.ids import parse_id
 from rowlock.job import (
     Cancellation,
     CancelOutcome,
     Job,
-    JobRow,
     JobState,
     decode_policy,
     job_of,

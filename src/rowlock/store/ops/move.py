@@ -22,7 +22,8 @@ from typing import Any, Final
 import msgspec
 
 from rowlock import config
-from rowlock.job import JobError, JobRow, JobState, encode_errors
+from rowlock.columns import JobRow
+from rowlock.job import JobError, JobState, encode_errors
 from rowlock.store.ops.manage import cancel_live
 from rowlock.store.steps import (
     Batch,

@@ -23,8 +23,8 @@ from typing import Literal, NamedTuple
 
 from rowlock import config
 from rowlock.clock import duration_us
+from rowlock.columns import JobRow
 from rowlock.errors import OptionInvalid
-from rowlock.job import JobRow
 from rowlock.lifecycle import Interrupted, Lost, NotBegun, Outcome, Parked, decide
 from rowlock.store import options
 from rowlock.store.clock_watch import ClockWatch, undoubted

@@ -12,9 +12,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rowlock import config
+from rowlock.columns import JobRow
 from rowlock.errors import OptionInvalid
 from rowlock.ids import id_at, parse_id
-from rowlock.job import Job, JobRow, job_of
+from rowlock.job import Job, job_of
 from rowlock.store.ops.manage import is_seen
 from rowlock.store.options import PARENT, parent_mark
 from rowlock.store.steps import Op, Statement, Steps, reading

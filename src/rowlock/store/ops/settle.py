@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rowlock import config
+from rowlock.columns import JobRow
 from rowlock.errors import InvalidTransition, LeaseLost, OptionInvalid
 from rowlock.fingerprint import fingerprint
 from rowlock.job import (
     Job,
-    JobRow,
     JobState,
     Lease,
     decode_errors,

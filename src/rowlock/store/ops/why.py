@@ -16,8 +16,9 @@ import msgspec
 
 from rowlock import config
 from rowlock.clock import from_us
+from rowlock.columns import JobRow
 from rowlock.errors import NotFound
-from rowlock.job import Count, Job, JobRow, JobState, WorkerVitals, job_of
+from rowlock.job import Count, Job, JobState, WorkerVitals, job_of
 from rowlock.store.ops.look import vitals_of
 from rowlock.store.ops.manage import is_seen
 from rowlock.store.steps import Batch, Op, Row, Rows, Statement, Steps, reading

@@ -6,38 +6,21 @@
 WITH clock AS MATERIALIZED (
     SELECT pg_current_xact_id() AS xid, {now} AS now
 )
-INSERT INTO rowlock.job (
-    id, kind, queue, rank, tenant, key, key_hold, payload, max_attempts, run_at, created_at,
-    tags, meta, policy, token
-)
-SELECT
-    fresh.id, fresh.kind, fresh.queue, fresh.rank, fresh.tenant, fresh.key, fresh.key_hold,
-    fresh.payload, fresh.max_attempts,
-    greatest(coalesce(fresh.run_at, clock.now + fresh.delay), clock.now), clock.now,
-    fresh.tags, fresh.meta, fresh.policy,
+INSERT INTO rowlock.job ({given}, run_at, created_at, token)
+SELECT {fresh}, greatest(coalesce(fresh.run_at, clock.now + fresh.delay), clock.now), clock.now,
     CASE WHEN :is_given::boolean THEN clock.now ELSE 0 END
-FROM clock, unnest(
-    :id::uuid[], :kind::text[], :queue::text[], :rank::smallint[], :tenant::text[], :key::text[],
-    :key_hold::bigint[], :payload::text[], :max_attempts::integer[], :run_at::bigint[],
-    :delay::bigint[], :tags::text[], :meta::text[], :policy::text[]
-) AS fresh (
-    id, kind, queue, rank, tenant, key, key_hold, payload, max_attempts, run_at, delay, tags,
-    meta, policy
-)
+FROM clock, unnest({given_arrays}, :run_at::bigint[], :delay::bigint[])
+    AS fresh ({given}, run_at, delay)
 ON CONFLICT DO NOTHING
 RETURNING id::text, run_at, created_at
 
 -- name: enqueue (sqlite)
 -- Insert a job; one whose id or key is in flight is left out. Uses the primary key, job_key.
 -- An id that was given may have been another job's: its tokens start where no old one can be.
-INSERT INTO rowlock_job (
-    id, kind, queue, rank, tenant, key, key_hold, payload, max_attempts, run_at, created_at,
-    tags, meta, policy, token
-)
+INSERT INTO rowlock_job ({given}, run_at, created_at, token)
 VALUES (
-    :id, :kind, :queue, :rank, :tenant, :key, :key_hold, :payload, :max_attempts,
-    max(coalesce(:run_at, {now} + :delay), {now}), {now},
-    :tags, :meta, :policy, CASE WHEN :is_given THEN {now} ELSE 0 END
+    {given_values}, max(coalesce(:run_at, {now} + :delay), {now}), {now},
+    CASE WHEN :is_given THEN {now} ELSE 0 END
 )
 ON CONFLICT DO NOTHING
 RETURNING id, run_at, created_at
@@ -47,15 +30,9 @@ RETURNING id, run_at, created_at
 WITH clock AS MATERIALIZED (
     SELECT pg_current_xact_id() AS xid, {now} AS now
 )
-INSERT INTO rowlock.job (
-    id, kind, queue, rank, tenant, key, key_hold, payload, max_attempts, run_at, created_at,
-    tags, meta, policy, token
-)
-SELECT
-    :id::uuid, :kind::text, :queue::text, :rank::smallint, :tenant::text, :key::text,
-    :key_hold::bigint, :payload::text, :max_attempts::integer,
+INSERT INTO rowlock.job ({given}, run_at, created_at, token)
+SELECT {given_values},
     greatest(coalesce(:run_at::bigint, clock.now + :delay::bigint), clock.now), clock.now,
-    :tags::text, :meta::text, :policy::text,
     CASE WHEN :is_given::boolean THEN clock.now ELSE 0 END
 FROM clock
 ON CONFLICT DO NOTHING

@@ -54,18 +54,19 @@ AND (:until IS NULL OR {of}.created_at < :until)
 )
 
 -- name: get
--- Jobs by id, live or finished. Uses job_pkey, finished_pkey.
-SELECT {job}, {now}
+-- Jobs by id, live or finished; without what may be large, if asked so.
+-- Uses job_pkey, finished_pkey.
+SELECT {small? {held} | {job}}, {now}
 FROM rowlock.job AS job
 WHERE job.id = ANY (:ids::uuid[])
 UNION ALL
-SELECT {finished}, {now}
+SELECT {small? {ended} | {finished}}, {now}
 FROM rowlock.finished AS finished
 WHERE finished.id = ANY (:ids::uuid[])
 
 -- name: list_live (postgres)
 -- A page of live jobs, newest id first, of at most so many rows read. Uses job_pkey.
-SELECT {job}, clock.now
+SELECT {full? {job} | {listed_job}}, clock.now
 FROM (SELECT {now} AS now) AS clock, (
     SELECT *
     FROM rowlock.job
@@ -80,7 +81,7 @@ LIMIT :limit
 
 -- name: list_live (sqlite)
 -- A page of live jobs, newest id first, of at most so many rows read. Uses the primary key.
-SELECT {job}, {now}
+SELECT {full? {job} | {listed_job}}, {now}
 FROM rowlock_job AS job
 WHERE job.id < coalesce(:cursor, 'g')
     -- Not by a query of so many rows within this one: SQLite would read them all, to sort them.
@@ -101,7 +102,7 @@ LIMIT :limit
 
 -- name: list_finished (postgres)
 -- A page of finished jobs, newest id first, of at most so many rows read. Uses finished_pkey.
-SELECT {finished}, {now}
+SELECT {full? {finished} | {listed_finished}}, {now}
 FROM (
     SELECT *
     FROM rowlock.finished
@@ -116,7 +117,7 @@ LIMIT :limit
 
 -- name: list_finished (sqlite)
 -- A page of finished jobs, newest id first, of at most so many rows read. Uses the primary key.
-SELECT {finished}, {now}
+SELECT {full? {finished} | {listed_finished}}, {now}
 FROM rowlock_finished AS finished
 WHERE finished.id < coalesce(:cursor, 'g')
     -- Not by a query of so many rows within this one: SQLite would read them all, to sort them.
@@ -137,7 +138,7 @@ LIMIT :limit
 
 -- name: list_dead (postgres)
 -- A page of dead jobs, newest failure first, of at most so many rows read. Uses finished_dead.
-SELECT {finished}, {now}
+SELECT {full? {finished} | {listed_finished}}, {now}
 FROM (
     SELECT *
     FROM rowlock.finished
@@ -163,7 +164,7 @@ WITH floor AS MATERIALIZED (
     ORDER BY finished_at DESC, id DESC
     LIMIT 1 OFFSET :scan - 1
 )
-SELECT {finished}, {now}
+SELECT {full? {finished} | {listed_finished}}, {now}
 FROM rowlock_finished AS finished
 WHERE finished.state = 'dead'
     AND (finished.finished_at, finished.id) < (:cursor_finished, coalesce(:cursor, 'g'))

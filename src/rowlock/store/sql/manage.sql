@@ -44,15 +44,8 @@ FOR UPDATE OF finished
 WITH clock AS MATERIALIZED (
     SELECT pg_current_xact_id() AS xid, {now} AS now
 )
-INSERT INTO rowlock.job (
-    id, run_at, created_at, token, key_hold, max_attempts, log_lines, rank, kind, queue, tenant,
-    key, payload, policy, tags, meta, errors, lease_taken
-)
-SELECT
-    finished.id, clock.now, finished.created_at, finished.token, finished.key_hold,
-    finished.max_attempts, finished.log_lines, finished.rank, finished.kind, finished.queue,
-    finished.tenant, finished.key, coalesce(back.payload, finished.payload), finished.policy,
-    finished.tags, finished.meta, finished.errors, finished.lease_taken
+INSERT INTO rowlock.job ({kept}, run_at, payload)
+SELECT {kept_of}, clock.now, coalesce(back.payload, finished.payload)
 FROM clock, unnest(:id::uuid[], :payload::text[]) AS back (id, payload)
     JOIN rowlock.finished AS finished ON finished.id = back.id
 ON CONFLICT DO NOTHING
@@ -61,15 +54,8 @@ RETURNING id::text, queue
 -- name: revive (sqlite)
 -- Put a finished job back into the queue, as new; one whose key is in flight is left out.
 -- Uses the primary keys, job_key.
-INSERT INTO rowlock_job (
-    id, run_at, created_at, token, key_hold, max_attempts, log_lines, rank, kind, queue, tenant,
-    key, payload, policy, tags, meta, errors, lease_taken
-)
-SELECT
-    finished.id, {now}, finished.created_at, finished.token, finished.key_hold,
-    finished.max_attempts, finished.log_lines, finished.rank, finished.kind, finished.queue,
-    finished.tenant, finished.key, coalesce(:payload, finished.payload), finished.policy,
-    finished.tags, finished.meta, finished.errors, finished.lease_taken
+INSERT INTO rowlock_job ({kept}, run_at, payload)
+SELECT {kept_of}, {now}, coalesce(:payload, finished.payload)
 FROM rowlock_finished AS finished
 WHERE finished.id = :id
 ON CONFLICT DO NOTHING

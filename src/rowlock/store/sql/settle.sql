@@ -39,12 +39,7 @@ gone AS (
         AND job.token = ending.token
         AND (job.lease_expires_at IS NOT NULL) = ending.leased
     RETURNING
-        job.id, job.run_at, job.created_at, job.started_at, job.token, job.key_hold, job.attempt,
-        job.max_attempts, coalesce(ending.crashes, job.crashes) AS crashes, job.log_lines,
-        job.rank, job.cancel_requested, ending.taken AS lease_taken, job.kind, job.queue,
-        job.tenant, job.key, job.worker, job.payload, job.policy, job.tags, job.meta,
-        job.progress, coalesce(ending.errors, job.errors) AS errors, ending.state,
-        ending.result, ending.keep, ending.fingerprint
+        {settled}, ending.state, ending.result, ending.keep, ending.fingerprint
 ),
 kept AS (
     INSERT INTO rowlock.finished ({shared}, state, result, finished_at, expires_at, fingerprint)
@@ -64,12 +59,8 @@ WITH ending AS MATERIALIZED (
     {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint}
 )
 INSERT INTO rowlock_finished ({shared}, state, result, finished_at, expires_at, fingerprint)
-SELECT job.id, job.run_at, job.created_at, job.started_at, job.token, job.key_hold, job.attempt,
-    job.max_attempts, coalesce(ending.crashes, job.crashes), job.log_lines, job.rank,
-    job.cancel_requested, ending.taken, job.kind, job.queue, job.tenant, job.key, job.worker,
-    job.payload, job.policy, job.tags, job.meta, job.progress,
-    coalesce(ending.errors, job.errors), ending.state, ending.result,
-    {now}, CASE WHEN ending.keep >= 0 THEN {now} + ending.keep END, ending.fingerprint
+SELECT {settled}, ending.state, ending.result, {now},
+    CASE WHEN ending.keep >= 0 THEN {now} + ending.keep END, ending.fingerprint
 FROM ending CROSS JOIN rowlock_job AS job ON job.id = ending.id
 WHERE job.token = ending.token AND (job.lease_expires_at IS NOT NULL) = ending.leased
 ON CONFLICT (id) DO NOTHING;
@@ -103,12 +94,7 @@ gone AS (
         AND job.token = ending.token
         AND (job.lease_expires_at IS NOT NULL) = ending.leased
     RETURNING
-        job.id, job.run_at, job.created_at, job.started_at, job.token, job.key_hold, job.attempt,
-        job.max_attempts, coalesce(ending.crashes, job.crashes) AS crashes, job.log_lines,
-        job.rank, job.cancel_requested, ending.taken AS lease_taken, job.kind, job.queue,
-        job.tenant, job.key, job.worker, job.payload, job.policy, job.tags, job.meta,
-        job.progress, coalesce(ending.errors, job.errors) AS errors, ending.state,
-        ending.result, ending.keep, ending.fingerprint
+        {settled}, ending.state, ending.result, ending.keep, ending.fingerprint
 ),
 kept AS (
     INSERT INTO rowlock.finished ({shared}, state, result, finished_at, expires_at, fingerprint)
@@ -151,12 +137,8 @@ WITH ending AS MATERIALIZED (
     {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint}
 )
 INSERT INTO rowlock_finished ({shared}, state, result, finished_at, expires_at, fingerprint)
-SELECT job.id, job.run_at, job.created_at, job.started_at, job.token, job.key_hold, job.attempt,
-    job.max_attempts, coalesce(ending.crashes, job.crashes), job.log_lines, job.rank,
-    job.cancel_requested, ending.taken, job.kind, job.queue, job.tenant, job.key, job.worker,
-    job.payload, job.policy, job.tags, job.meta, job.progress,
-    coalesce(ending.errors, job.errors), ending.state, ending.result,
-    {now}, CASE WHEN ending.keep >= 0 THEN {now} + ending.keep END, ending.fingerprint
+SELECT {settled}, ending.state, ending.result, {now},
+    CASE WHEN ending.keep >= 0 THEN {now} + ending.keep END, ending.fingerprint
 FROM ending CROSS JOIN rowlock_job AS job ON job.id = ending.id
 WHERE ending.keep <> 0
     AND job.token = ending.token AND (job.lease_expires_at IS NOT NULL) = ending.leased

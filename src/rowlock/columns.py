@@ -1,0 +1,184 @@
+"""The columns of a job, declared once.
+
+`JobRow` is a job as every statement returns it. The annotation of a field says what its column is:
+its type, which tables have it, whether an enqueue gives it, whether a retry keeps it, whether it is
+too large for a list. The records, the SQL column lists, the inserts and the move's tables are
+derived from that; a test compares it with both schemas.
+
+To add a column: add a field here, write the migration of both dialects, and take the value where it
+comes from (`NewJob`, for one that an enqueue gives) and to where it is shown (`Job`).
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from operator import attrgetter
+from typing import Annotated, Any, Final, NamedTuple
+
+from rowlock import config
+
+# One error with its type, message and traceback has fewer.
+_ERROR_CHARACTERS: Final = 4 * config.ERROR_BYTES_MAX
+
+
+class Table(Enum):
+    """Which of the two tables of jobs have a column."""
+
+    LIVE = "live"
+    FINISHED = "finished"
+    BOTH = "both"
+
+
+class Column(NamedTuple):
+    """One column: its type in PostgreSQL, and what happens to its value."""
+
+    type: str
+    table: Table = Table.BOTH
+    is_given: bool = False
+    """An enqueue gives it, as a `NewJob` has it."""
+    is_kept: bool = False
+    """A retry of a finished job keeps it. So it does with what an enqueue gave."""
+    is_large: bool = False
+    """It may have up to a mebibyte, so that lists and locks leave it out."""
+    absent: str | None = None
+    """What stands for it where its table is the other one."""
+
+
+def _given(type: str, *, is_large: bool = False) -> Column:
+    return Column(type, is_given=True, is_large=is_large)
+
+
+class JobRow(NamedTuple):
+    """A job as every statement returns it, live or finished, in this order of columns."""
+
+    id: Annotated[str, _given("uuid")]
+    kind: Annotated[str, _given("text")]
+    queue: Annotated[str, _given("text")]
+    rank: Annotated[int, _given("smallint")]
+    tenant: Annotated[str | None, _given("text")]
+    key: Annotated[str | None, _given("text")]
+    key_hold: Annotated[int | None, _given("bigint")]
+    payload: Annotated[str, _given("text", is_large=True)]
+    max_attempts: Annotated[int | None, _given("integer")]
+    tags: Annotated[str | None, _given("text")]
+    meta: Annotated[str | None, _given("text", is_large=True)]
+    policy: Annotated[str | None, _given("text")]
+    run_at: Annotated[int, Column("bigint")]
+    created_at: Annotated[int, Column("bigint", is_kept=True)]
+    attempt: Annotated[int, Column("integer")] = 0
+    started_at: Annotated[int | None, Column("bigint")] = None
+    lease_expires_at: Annotated[int | None, Column("bigint", Table.LIVE)] = None
+    worker: Annotated[str | None, Column("text")] = None
+    token: Annotated[int, Column("bigint", is_kept=True)] = 0
+    crashes: Annotated[int, Column("integer")] = 0
+    cancel_requested: Annotated[bool, Column("boolean")] = False
+    errors: Annotated[str | None, Column("text", is_kept=True, is_large=True)] = None
+    progress: Annotated[str | None, Column("text")] = None
+    begun: Annotated[bool, Column("boolean", Table.LIVE, absent="false")] = False
+    losses: Annotated[int, Column("smallint", Table.LIVE, absent="0")] = 0
+    interruptions: Annotated[int, Column("smallint", Table.LIVE, absent="0")] = 0
+    state: Annotated[str | None, Column("text", Table.FINISHED)] = None
+    finished_at: Annotated[int | None, Column("bigint", Table.FINISHED)] = None
+    result: Annotated[str | None, Column("text", Table.FINISHED, is_large=True)] = None
+
+
+def _declared(record: type) -> dict[str, Column]:
+    hints = typing.get_type_hints(record, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items()}
+
+
+_OF_ROWS: Final[Mapping[str, Column]] = _declared(JobRow)
+# Columns that only SQL reads.
+COLUMNS: Final[Mapping[str, Column]] = {
+    **_OF_ROWS,
+    "log_lines": Column("integer", is_kept=True),
+    "lease_taken": Column("boolean", is_kept=True),
+    "beat_at": Column("bigint", Table.LIVE),
+    "expires_at": Column("bigint", Table.FINISHED),
+    "fingerprint": Column("text", Table.FINISHED),
+}
+
+GIVEN: Final = tuple(name for name, column in COLUMNS.items() if column.is_given)
+"""What a `NewJob` gives, beside its time."""
+
+given_of: Final[attrgetter[tuple[Any, ...]]] = attrgetter(*GIVEN)
+"""The values of `GIVEN`, of anything that has them."""
+
+
+def columns_of(table: Table) -> tuple[str, ...]:
+    """The columns of a table, with those that both have."""
+    return tuple(name for name, it in COLUMNS.items() if it.table in (table, Table.BOTH))
+
+
+def macros(*, is_postgres: bool) -> dict[str, str]:
+    """The column lists that statements name, such as `{job}`; with `{of}` for a table's alias."""
+    shared = [name for name, column in COLUMNS.items() if column.table is Table.BOTH]
+    kept = [name for name in shared if COLUMNS[name].is_kept or COLUMNS[name].is_given]
+    # A retry may bring another payload.
+    kept.remove("payload")
+    casts = {name: f"::{COLUMNS[name].type}" if is_postgres else "" for name in COLUMNS}
+    rows = _Rows(is_postgres=is_postgres)
+    # The last error is at the end.
+    end = "right({{}}, {})" if is_postgres else "substr({{}}, -{})"
+    listed = {"errors": end.format(_ERROR_CHARACTERS)}
+    return {
+        "job": rows.of(Table.LIVE, "job."),
+        "row": rows.of(Table.LIVE, ""),
+        "finished": rows.of(Table.FINISHED, "finished."),
+        "listed_job": rows.of(Table.LIVE, "job.", large=listed),
+        "listed_finished": rows.of(Table.FINISHED, "finished.", large=listed),
+        # Hundreds of jobs are locked at a time.
+        "held": rows.of(Table.LIVE, "job.", large={"errors": "{}"}),
+        "ended": rows.of(Table.FINISHED, "finished.", large={}),
+        "shared": ", ".join(shared),
+        "settled": _listed(_settled(name) for name in shared),
+        "given": ", ".join(GIVEN),
+        "given_values": _listed(f":{name}{casts[name]}" for name in GIVEN),
+        "given_arrays": _listed(f":{name}{casts[name]}[]" for name in GIVEN),
+        "fresh": _listed(f"fresh.{name}" for name in GIVEN),
+        "kept": ", ".join(kept),
+        "kept_of": _listed(f"finished.{name}" for name in kept),
+    }
+
+
+def _settled(name: str) -> str:
+    """What a shared column of a job becomes when it is settled."""
+    match name:
+        case "crashes" | "errors":
+            return f"coalesce(ending.{name}, job.{name}) AS {name}"
+        case "lease_taken":
+            return f"ending.taken AS {name}"
+        case _:
+            return f"job.{name}"
+
+
+class _Rows(NamedTuple):
+    """Lists of the columns of a `JobRow`."""
+
+    is_postgres: bool
+
+    def of(self, table: Table, prefix: str, *, large: Mapping[str, str] | None = None) -> str:
+        """Those of one table; of what is large only this, each with how it is read."""
+        return _listed(
+            self._one(name, column, table, prefix, large) for name, column in _OF_ROWS.items()
+        )
+
+    def _one(
+        self, name: str, column: Column, table: Table, prefix: str, large: Mapping[str, str] | None
+    ) -> str:
+        if column.table not in (table, Table.BOTH):
+            return column.absent or self._null(column)
+        if not column.is_large or large is None:
+            return f"{prefix}{name}{'::text' if self.is_postgres and name == 'id' else ''}"
+        if name in large:
+            return large[name].format(f"{prefix}{name}")
+        return "''" if name == "payload" else self._null(column)
+
+    def _null(self, column: Column) -> str:
+        return f"NULL::{column.type}" if self.is_postgres else "NULL"
+
+
+def _listed(parts: Iterable[str]) -> str:
+    return ", ".join(parts)

@@ -163,6 +163,10 @@ CLOCK_STEP_SLACK_SECONDS: Final = 2.0
 SWEEP_REFUSED_SECONDS: Final = 60.0
 # Enough halvings to find a few refused rows among 500.
 SWEEP_REFUSALS_MAX: Final = 50
+# Enough to find one among 500: somebody waits for the claim.
+CLAIM_REFUSALS_MAX: Final = 10
+# Each of them may be locked in vain by every batch.
+SET_ASIDE_MAX: Final = 1_000
 PRUNE_SECONDS: Final = 60.0
 """Between two rounds of retention, about."""
 

@@ -19,7 +19,7 @@ from rowlock.store import Store
 from rowlock.store.ops import move
 from rowlock.store.ops.instance import instance
 from rowlock.store.ops.manage import cancel
-from rowlock.store.ops.recover import Seen, sweep
+from rowlock.store.ops.recover import Recovery, Seen, run_around, sweep
 from rowlock.store.ops.schedule import set_schedule_pause
 from rowlock.store.ops.tokens import revoke_token
 
@@ -182,7 +182,13 @@ class Mover:
     def _sweep(self) -> None:
         """Nobody else may be there to do it; as they would: not at the first sight of a lease."""
         if time.monotonic() >= self._sweep_at:
-            self._seen = self._source.run(sweep(self._seen, watch=self._source.clock_watch))
+            source = self._source
+            recovery = Recovery(source.set_aside)
+            self._seen = run_around(
+                source.run,
+                lambda: sweep(self._seen, watch=source.clock_watch, recovery=recovery),
+                recovery,
+            )
             self._sweep_at = time.monotonic() + config.SWEEP_SECONDS
 
     def _move_waiting(self) -> None:

@@ -15,6 +15,7 @@ from rowlock.move import Mover
 from rowlock.store.ops.schedule import set_schedule_pause
 from rowlock.store.ops.tokens import find_token, new_token, revoke_token
 from tests.move.killing import Stopped, kill, stop_at
+from tests.store.triggers import allow, refuse
 
 pytestmark = pytest.mark.parametrize("urls", ["sqlite-postgres", "postgres-sqlite"], indirect=True)
 
@@ -176,6 +177,34 @@ def test_the_job_of_a_dead_worker_is_taken(apps: Apps, monkeypatch: pytest.Monke
     Mover(old.store, new.store).run()
 
     assert [JobState.READY] == [each.state for each in new.list()]
+
+
+@pytest.mark.owner("puts a trigger on our table")
+def test_a_lost_job_that_the_source_cannot_bury_holds_up_no_other(
+    apps: Apps, monkeypatch: pytest.MonkeyPatch
+):
+    """The other lost job is moved; this one too, as soon as the source takes its end."""
+    monkeypatch.setattr(config, "SWEEP_SECONDS", 0.1)
+    monkeypatch.setattr(config, "SWEEP_REFUSED_SECONDS", 0.5)
+    old, new = apps
+    stuck = old.enqueue("logging", {"n": 1}, max_attempts=1)
+    lost = old.enqueue("logging", {"n": 2}, max_attempts=1)
+    old.store.claim(worker="w", queues=["default"], lease=0.001, limit=2)
+    refuse(old.url, table="finished", when=f"NEW.id = '{stuck.id}'")
+    alone: list[list[str]] = []
+
+    def rest(seconds: float) -> None:
+        moved = [each.id for each in new.list()]
+        if moved and not alone:
+            alone.append(moved)
+            allow(old.url, table="finished")
+
+    Mover(old.store, new.store, rest=rest).run()
+
+    assert alone == [[lost.id]]
+    assert {each.id: each.state for each in new.list()} == dict.fromkeys(
+        [stuck.id, lost.id], JobState.DEAD
+    )
 
 
 @pytest.mark.parametrize("gives_back", [False, True])

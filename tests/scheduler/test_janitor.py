@@ -15,7 +15,7 @@ from rowlock.job import Beat, Lease
 from rowlock.scheduler import Janitor
 from rowlock.store.clock_watch import ClockWatch
 from rowlock.store.ops.manage import prune
-from rowlock.store.ops.recover import Seen
+from rowlock.store.ops.recover import Seen, SetAside
 from rowlock.store.steps import Op
 from rowlock.worker.beats import Beats
 from tests.scheduler.test_fire import eventually, running
@@ -51,6 +51,7 @@ class FakeStore:
 
     def __init__(self) -> None:
         self.clock_watch = ClockWatch()
+        self.set_aside = SetAside()
         self.calls = {
             "sweep": 0,
             "prune": 0,
@@ -192,11 +193,14 @@ async def test_a_lease_that_cannot_be_ended_holds_up_no_other(
         await app.store.aclaim(worker="w", queues=None, limit=20)
         refuse(any_url, table="finished", when=f"NEW.id = '{jobs[3].id}'")
         clock.advance(60)
-        async with running(Janitor(app.store).run), asyncio.timeout(60):
+        refused: list[None] = []
+        janitor = Janitor(app.store, on_refused=lambda: refused.append(None))
+        async with running(janitor.run), asyncio.timeout(60):
             others = [job.id for job in jobs if job is not jobs[3]]
             for id in others:
                 await app.await_(id, timeout=60)
-        refused = await app.aget(jobs[3].id)
+        left = await app.aget(jobs[3].id)
 
-    assert refused is not None and refused.state is rowlock.JobState.RUNNING
+    assert left is not None and left.state is rowlock.JobState.RUNNING
+    assert refused == [None]
     assert f"job {jobs[3].id} can't be given back" in caplog.text

@@ -14,6 +14,7 @@ import pytest
 from rowlock import config
 from rowlock.job import JobState
 from rowlock.server.enqueue import prepare_all
+from tests.observe.test_metrics import samples
 from tests.server.conftest import make_app
 from tests.server.running import Running
 from tests.store.triggers import allow, refuse
@@ -419,6 +420,31 @@ def test_a_result_that_can_not_be_kept(api):
     assert (200, 1) == (answer.status_code, answer.json()["settled"])
     assert (JobState.SUCCEEDED, None) == (done.state, done.result)
     assert "ResultNotStored" == done.errors[0].type
+
+
+def refusals(api: Running) -> float:
+    """What the server's metric says."""
+    found = samples(api("read").get("/metrics").content)
+    return found["rowlock_settles_refused_total", ()]
+
+
+@pytest.mark.owner("puts a trigger on our table")
+def test_a_lost_job_that_cannot_be_buried_stops_no_claim(api):
+    """Jobs are leased all the same, and the metric counts the one that is refused."""
+    before = refusals(api)
+    jobs = [api.app.enqueue("lost", max_attempts=1) for _ in range(6)]
+    api.app.store.claim(worker="gone", queues=["default"], limit=6, lease=0.001)
+    due = api.app.enqueue("big")
+    refuse(api.app.url, table="finished", when=f"NEW.id = '{jobs[3].id}'")
+    held: list[dict] = []
+    while not all(api.app.get(job.id).state is JobState.DEAD for job in jobs if job != jobs[3]):
+        held += lease(api("work"))
+    after = refusals(api)
+    allow(api.app.url, table="finished")
+
+    assert [each["id"] for each in held] == [due.id]
+    assert api.app.get(jobs[3].id).state is JobState.RUNNING
+    assert after - before == 1
 
 
 @pytest.mark.owner("puts a trigger on our table")

@@ -10,16 +10,17 @@ import psycopg
 SAID = "not on my watch"
 
 
-def refuse(url: str, *, table: str, when: str, how: str = "ABORT") -> None:
+def refuse(url: str, *, table: str, when: str, how: str = "ABORT", event: str = "INSERT") -> None:
     """Have inserts into a table refused where a condition on NEW holds.
 
     Args:
+        event: Refuse UPDATE instead.
         how: What SQLite undoes: the statement (ABORT) or the transaction (ROLLBACK).
     """
     if url.startswith("sqlite"):
         _on_sqlite(
             url,
-            f"CREATE TRIGGER mine BEFORE INSERT ON rowlock_{table} WHEN {when} "
+            f"CREATE TRIGGER mine BEFORE {event} ON rowlock_{table} WHEN {when} "
             f"BEGIN SELECT RAISE({how}, '{SAID}'); END",
         )
     else:
@@ -27,7 +28,7 @@ def refuse(url: str, *, table: str, when: str, how: str = "ABORT") -> None:
             url,
             "CREATE FUNCTION mine() RETURNS trigger LANGUAGE plpgsql AS "
             f"$$ BEGIN RAISE EXCEPTION '{SAID}' USING DETAIL = NEW.payload; END $$",
-            f"CREATE TRIGGER mine BEFORE INSERT ON rowlock.{table} FOR EACH ROW WHEN ({when}) "
+            f"CREATE TRIGGER mine BEFORE {event} ON rowlock.{table} FOR EACH ROW WHEN ({when}) "
             "EXECUTE FUNCTION mine()",
         )
 

@@ -11,6 +11,7 @@ import pytest
 import rowlock
 from rowlock import JobState, config
 from rowlock.worker.stalls import Pulse
+from tests.store.triggers import refuse
 from tests.worker.test_supervisor import app, runners, worker
 from tests.worker.waiting import wait_until
 
@@ -131,6 +132,29 @@ def test_a_supervisor_whose_only_child_is_blocked_finds_expired_leases(app, tmp_
         found = app.wait(lost.id, timeout=BOUND_SECONDS)
 
     assert found.state is JobState.SUCCEEDED
+
+
+@pytest.mark.owner("puts a trigger on our table")
+def test_a_supervisor_goes_around_a_lost_job_that_it_cannot_bury(app, tmp_path):
+    """The database refuses the end of one of two jobs: the other is given back."""
+    block, go_on = tmp_path / "block", tmp_path / "go-on"
+    with worker(app, "-c", "1"):
+        try:
+            app.enqueue("block_loop", {"path": str(go_on), "note": str(block)})
+            wait_until(lambda: runners(block), seconds=BOUND_SECONDS)
+            stuck = app.enqueue("noop", queue="elsewhere", max_attempts=1)
+            lost = app.enqueue("noop", queue="elsewhere")
+            refuse(app.url, table="finished", when=f"NEW.id = '{stuck.id}'")
+            held = app.store.claim(worker="vanished", queues=["elsewhere"], lease=1, limit=2)
+            wait_until(
+                lambda: app.get(lost.id).state is not JobState.RUNNING, seconds=BOUND_SECONDS
+            )
+            left = app.get(stuck.id)
+        finally:
+            go_on.touch()
+
+    assert [lease.id for lease in held] == [stuck.id, lost.id]
+    assert (left.state, left.worker) == (JobState.RUNNING, "vanished")
 
 
 @pytest.mark.parametrize("number", [0, 1])

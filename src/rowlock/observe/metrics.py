@@ -78,7 +78,7 @@ def of_counts(counts: Counts) -> list[Metric]:
         interrupted.add_metric([queue], counts.interrupted[queue])
     refused = CounterMetricFamily(
         "rowlock_settles_refused",
-        "Outcomes that the database refused to store as they were.",
+        "Outcomes that the database refused to store as they were, and ends of lost jobs.",
     )
     refused.add_metric([], counts.refused)
     errors = CounterMetricFamily(

@@ -6,25 +6,20 @@ It also keeps the history: it samples the queues once a minute, and folds what i
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TypeVar
 
 from rowlock import config
-from rowlock.errors import StoreRefused
 from rowlock.scheduler.service import Act, jittered, repeat
 from rowlock.store import Store
 from rowlock.store.ops.events import prune_events
 from rowlock.store.ops.history import fold_history, sample_depth
 from rowlock.store.ops.manage import prune
-from rowlock.store.ops.recover import Seen, SetAside, sweep
-from rowlock.store.steps import Op
+from rowlock.store.ops.recover import Recovery, Seen, arun_around, sweep
 from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble
 
 T = TypeVar("T")
-
-logger: logging.Logger = logging.getLogger("rowlock.scheduler")
 
 
 class Janitor:
@@ -33,6 +28,7 @@ class Janitor:
     Args:
         has_retention: Whether finished jobs are removed when their time is over; without, they
             stay until somebody calls `prune`.
+        on_refused: Called for each lost job whose end the database refuses to store.
     """
 
     def __init__(
@@ -42,13 +38,14 @@ class Janitor:
         has_retention: bool = True,
         chance: Random | None = None,
         errors: ServiceErrors | None = None,
+        on_refused: Callable[[], None] | None = None,
     ) -> None:
         self._errors = errors
         self._store = store
         self._has_retention = has_retention
         self._chance = chance or Random()
         self._seen: Seen = {}
-        self._aside = SetAside()
+        self._on_refused = on_refused
         self._sweeps = Batches()
         self._prunes = Batches()
 
@@ -84,27 +81,20 @@ class Janitor:
         return jittered(config.HISTORY_FOLD_SECONDS, self._chance)
 
     async def _recover(self) -> float:
-        for _ in range(config.SWEEP_REFUSALS_MAX):
-            try:
-                await self._sweep()
-                break
-            except StoreRefused as error:
-                # Found by halving: with a batch of one it is that one.
-                if len(self._aside.trying) == 1:
-                    (lease,) = self._aside.trying
-                    self._aside.add(lease)
-                    logger.warning("job %s can't be given back: %s", lease[0], error)
+        self._seen = await self._sweeps.run(self._sweep)
         return jittered(config.SWEEP_SECONDS, self._chance)
 
-    async def _sweep(self) -> None:
-        watch = self._store.clock_watch
-        self._seen = await self._sweeps.run(
-            self._store,
-            lambda rows: sweep(self._seen, batch_rows=rows, watch=watch, aside=self._aside),
+    async def _sweep(self, rows: int) -> Seen:
+        store = self._store
+        recovery = Recovery(store.set_aside, rows=rows, on_refused=self._on_refused)
+        return await arun_around(
+            store.arun,
+            lambda: sweep(self._seen, watch=store.clock_watch, recovery=recovery),
+            recovery,
         )
 
     async def _prune(self) -> float:
-        await self._prunes.run(self._store, lambda rows: prune(batch_rows=rows))
+        await self._prunes.run(lambda rows: self._store.arun(prune(batch_rows=rows)))
         return jittered(config.PRUNE_SECONDS, self._chance)
 
 
@@ -117,9 +107,10 @@ class Batches:
     def __init__(self) -> None:
         self._rows = config.MAINTENANCE_BATCH_ROWS
 
-    async def run(self, store: Store, op: Callable[[int], Op[T]]) -> T:
+    async def run(self, act: Callable[[int], Awaitable[T]]) -> T:
+        """Call it with the number of rows to take."""
         try:
-            done = await store.arun(op(self._rows))
+            done = await act(self._rows)
         except Exception:
             self._rows = max(1, self._rows // 2)
             raise

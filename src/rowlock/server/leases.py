@@ -30,6 +30,7 @@ from rowlock.store import NewJob as CheckedJob
 from rowlock.store import Settlement, options
 from rowlock.store.ops.claim import claim
 from rowlock.store.ops.hold import Report, report
+from rowlock.store.ops.recover import Recovery, arun_around
 from rowlock.store.ops.settle import Missed, settle
 from rowlock.store.steps import Op
 from rowlock.tokens import Scope, worker_of
@@ -248,7 +249,7 @@ async def create_leases(call: Call[LeaseRequest, None]) -> Answer:
         host="" if client is None else client.host,
     )
     end = time.monotonic() + asked.wait
-    while not (leases := await service.store.arun(_claim(call))):
+    while not (leases := await _claim(call)):
         left = end - time.monotonic()
         is_full = service.doorbell.waiting >= config.HTTP_WAITERS_MAX
         if left <= 0 or is_full or service.stopping.is_set():
@@ -265,7 +266,17 @@ async def create_leases(call: Call[LeaseRequest, None]) -> Answer:
     )
 
 
-def _claim(call: Call[LeaseRequest, None]) -> Op[list[job.Lease]]:
+async def _claim(call: Call[LeaseRequest, None]) -> list[job.Lease]:
+    service = call.service
+    recovery = Recovery(
+        service.store.set_aside,
+        on_refused=service.ledger.refused,
+        refusals_max=config.CLAIM_REFUSALS_MAX,
+    )
+    return await arun_around(service.store.arun, lambda: _claim_op(call, recovery), recovery)
+
+
+def _claim_op(call: Call[LeaseRequest, None], recovery: Recovery) -> Op[list[job.Lease]]:
     asked, tenant = call.body, call.caller.tenant
     return claim(
         worker=_worker(call),
@@ -276,6 +287,7 @@ def _claim(call: Call[LeaseRequest, None]) -> Op[list[job.Lease]]:
         lease=asked.lease,
         policies=call.service.policies,
         watch=call.service.store.clock_watch,
+        recovery=recovery,
     )
 
 

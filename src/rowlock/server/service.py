@@ -92,7 +92,8 @@ class Service:
         It gives back expired leases and removes what is over: where all workers speak HTTP, nobody
         else would. And it goes on with bulk work that another server has left.
         """
-        self.background.ensure("janitor", Janitor(self.store, errors=self.ledger.errors).run)
+        janitor = Janitor(self.store, errors=self.ledger.errors, on_refused=self.ledger.refused)
+        self.background.ensure("janitor", janitor.run)
         self.bulk.wake()
 
     def stop(self) -> None:

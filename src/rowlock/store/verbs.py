@@ -39,6 +39,7 @@ from rowlock.store.ops import stats as _stats
 from rowlock.store.ops.claim import KnownPolicy
 from rowlock.store.ops.enqueue import enqueue as _enqueue
 from rowlock.store.ops.manage import JobFilter
+from rowlock.store.ops.recover import Recovery, SetAside, arun_around, run_around
 from rowlock.store.ops.settle import Settlement
 from rowlock.store.options import NewJob
 from rowlock.store.schedules import ScheduleVerbs
@@ -54,6 +55,7 @@ class Store(ScheduleVerbs):
         self.engine = engine
         self._callers = Callers(engine)
         self.clock_watch: ClockWatch = ClockWatch(engine.clock)
+        self.set_aside: SetAside = SetAside()
         # Not seeded by the user's own random.seed(): jitter must differ between processes.
         self._chance = chance or random.Random()
 
@@ -135,8 +137,10 @@ class Store(ScheduleVerbs):
             include_expired: Give back the expired leases of others first.
             policies: By kind, for jobs enqueued by name where the kind was not known.
         """
-        return self.run(
-            _claim.claim(
+        recovery = Recovery(self.set_aside, refusals_max=config.CLAIM_REFUSALS_MAX)
+        return run_around(
+            self.run,
+            lambda: _claim.claim(
                 worker=worker,
                 queues=queues,
                 kinds=kinds,
@@ -146,7 +150,9 @@ class Store(ScheduleVerbs):
                 include_expired=include_expired,
                 policies=policies,
                 watch=self.clock_watch,
-            )
+                recovery=recovery,
+            ),
+            recovery,
         )
 
     async def aclaim(
@@ -162,8 +168,10 @@ class Store(ScheduleVerbs):
         policies: Mapping[str, KnownPolicy] | None = None,
     ) -> list[Lease]:
         """As `claim`."""
-        return await self.arun(
-            _claim.claim(
+        recovery = Recovery(self.set_aside, refusals_max=config.CLAIM_REFUSALS_MAX)
+        return await arun_around(
+            self.arun,
+            lambda: _claim.claim(
                 worker=worker,
                 queues=queues,
                 kinds=kinds,
@@ -173,7 +181,9 @@ class Store(ScheduleVerbs):
                 include_expired=include_expired,
                 policies=policies,
                 watch=self.clock_watch,
-            )
+                recovery=recovery,
+            ),
+            recovery,
         )
 
     def heartbeat(
@@ -296,13 +306,23 @@ class Store(ScheduleVerbs):
         self, older_than: float | timedelta = 0, queues: Sequence[str] | None = None
     ) -> int:
         """Give back jobs whose lease expired at least so many seconds ago; how many."""
-        return self.run(_recover.recover(older_than=older_than, queues=queues))
+        recovery = Recovery()
+        return run_around(
+            self.run,
+            lambda: _recover.recover(older_than=older_than, queues=queues, recovery=recovery),
+            recovery,
+        )
 
     async def arecover(
         self, older_than: float | timedelta = 0, queues: Sequence[str] | None = None
     ) -> int:
         """As `recover`."""
-        return await self.arun(_recover.recover(older_than=older_than, queues=queues))
+        recovery = Recovery()
+        return await arun_around(
+            self.arun,
+            lambda: _recover.recover(older_than=older_than, queues=queues, recovery=recovery),
+            recovery,
+        )
 
     def adopt_orphans(
         self,
@@ -311,7 +331,14 @@ class Store(ScheduleVerbs):
         older_than: float | timedelta = 300,
     ) -> int:
         """Take over jobs of these queues not heard of for so long, or park them dead; how many."""
-        return self.run(_recover.adopt_orphans(queues, action=action, older_than=older_than))
+        recovery = Recovery()
+        return run_around(
+            self.run,
+            lambda: _recover.adopt_orphans(
+                queues, action=action, older_than=older_than, recovery=recovery
+            ),
+            recovery,
+        )
 
     async def aadopt_orphans(
         self,
@@ -320,15 +347,28 @@ class Store(ScheduleVerbs):
         older_than: float | timedelta = 300,
     ) -> int:
         """As `adopt_orphans`."""
-        return await self.arun(_recover.adopt_orphans(queues, action=action, older_than=older_than))
+        recovery = Recovery()
+        return await arun_around(
+            self.arun,
+            lambda: _recover.adopt_orphans(
+                queues, action=action, older_than=older_than, recovery=recovery
+            ),
+            recovery,
+        )
 
     def release_worker(self, worker: str) -> int:
         """Give back, uncounted, all that a worker holds; how many."""
-        return self.run(_recover.release_worker(worker))
+        recovery = Recovery()
+        return run_around(
+            self.run, lambda: _recover.release_worker(worker, recovery=recovery), recovery
+        )
 
     async def arelease_worker(self, worker: str) -> int:
         """As `release_worker`."""
-        return await self.arun(_recover.release_worker(worker))
+        recovery = Recovery()
+        return await arun_around(
+            self.arun, lambda: _recover.release_worker(worker, recovery=recovery), recovery
+        )
 
     # Manage
 

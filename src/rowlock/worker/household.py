@@ -104,7 +104,9 @@ class Household:
         return services
 
     def _house_services(self) -> list[Service]:
-        services: list[Service] = [Janitor(self._store, errors=self._ledger.errors).run]
+        ledger = self._ledger
+        janitor = Janitor(self._store, errors=ledger.errors, on_refused=ledger.refused)
+        services: list[Service] = [janitor.run]
         if self._settings.has_cron:
             services.append(self._fire_on)
         return services

@@ -35,7 +35,7 @@ from rowlock.ids import new_id
 from rowlock.job import Lease
 from rowlock.lifecycle import Crashed, Interrupted, NotBegun, Outcome
 from rowlock.store import Settlement, Store, open_store
-from rowlock.store.ops.recover import Seen, sweep
+from rowlock.store.ops.recover import Recovery, Seen, run_around, sweep
 from rowlock.store.ops.settle import Missed, settle
 from rowlock.store.url import hurried
 from rowlock.worker import signals
@@ -577,11 +577,17 @@ class Supervisor:
 
     def _sweep(self) -> None:
         """Find expired leases while no child does, because all of them are stalled or dead."""
-        assert self._store is not None
-        if self._stalls.needs_keeper:
-            self._seen = self._store.run(sweep(self._seen, watch=self._store.clock_watch))
-        else:
+        store = self._store
+        assert store is not None
+        if not self._stalls.needs_keeper:
             self._seen = {}
+            return
+        recovery = Recovery(store.set_aside, on_refused=self._ledger.refused)
+        self._seen = run_around(
+            store.run,
+            lambda: sweep(self._seen, watch=store.clock_watch, recovery=recovery),
+            recovery,
+        )
 
     def _beat(self) -> None:
         assert self._store is not None

@@ -30,7 +30,7 @@ from rowlock.errors import OptionInvalid
 from rowlock.job import Lease, resolve_policy
 from rowlock.store import options
 from rowlock.store.clock_watch import ClockWatch, undoubted
-from rowlock.store.ops.recover import recover_once
+from rowlock.store.ops.recover import Recovery, recover_once
 from rowlock.store.steps import (
     Batch,
     Begin,
@@ -84,12 +84,14 @@ def claim(
     policies: Mapping[str, KnownPolicy] | None = None,
     begun: bool = True,
     watch: ClockWatch | None = None,
+    recovery: Recovery | None = None,
 ) -> Op[list[Lease]]:
     """Lease up to `limit` due jobs of these queues, first come first.
 
     Args:
         begun: Whether the claim is the beginning of each run. Otherwise the caller marks the runs
             that need it with `begin` before their handlers are called.
+        recovery: How expired leases are given back.
     """
     since = None if watch is None else watch.monotonic()
     bound = options.integer(limit, option="limit", low=1, high=config.CLAIM_LIMIT_MAX)
@@ -113,7 +115,8 @@ def claim(
         watch.note(now, since=since)
         return watch.doubt()
 
-    return writing("claim", lambda: _claim(request, doubt), looks_first=looks)
+    recovery = Recovery() if recovery is None else recovery
+    return writing("claim", lambda: _claim(request, doubt, recovery), looks_first=looks)
 
 
 def _queue_limits(
@@ -212,7 +215,9 @@ def _behind(lanes: Sequence[Lane], leases: Sequence[Lease]) -> list[Lane]:
     ]
 
 
-def _claim(request: ClaimRequest, doubt: Callable[[int], Mapping[str, int]]) -> Steps[list[Lease]]:
+def _claim(
+    request: ClaimRequest, doubt: Callable[[int], Mapping[str, int]], recovery: Recovery
+) -> Steps[list[Lease]]:
     queues = request.queues
     if queues is None:
         names = yield Statement("queue_names")
@@ -222,8 +227,7 @@ def _claim(request: ClaimRequest, doubt: Callable[[int], Mapping[str, int]]) -> 
         end = _ends(rows)
         doubted = doubt(end.now)
         if end.is_late:
-            yield Begin()
-            yield from recover_once(queues=list(queues), doubt=doubted)
+            yield from recover_once(queues=list(queues), doubt=doubted, recovery=recovery)
             rows = yield from _lanes(request, list(queues))
     lanes = _view(rows).lanes if rows else ()
     return (yield from _claim_lanes(request, lanes, dict(queues), set()))

@@ -8,6 +8,9 @@ comes first when that is over must not be a sweep: it would take every job from 
 But where every look is held up, by many writers on a slow disk, it can't be put off for ever: what
 four looks in a row have seen expired is taken as well.
 
+If the database refuses the end of one of them, for example by a constraint of a user's own, that
+one is left out and all others are given back: see `Recovery`.
+
 After a step of the database's clock, leases that were last extended before it wait until their
 workers must have sent a heartbeat (`ClockWatch`). Only `recover`, which somebody asks for, does not
 wait.
@@ -15,21 +18,27 @@ wait.
 
 from __future__ import annotations
 
+import logging
 import random
+import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from rowlock import config
 from rowlock.clock import duration_us
 from rowlock.columns import JobRow
-from rowlock.errors import OptionInvalid
+from rowlock.errors import OptionInvalid, StoreRefused
 from rowlock.lifecycle import Interrupted, Lost, NotBegun, Outcome, Parked, decide
 from rowlock.store import options
 from rowlock.store.clock_watch import ClockWatch, undoubted
 from rowlock.store.ops.settle import apply, held_of
-from rowlock.store.steps import Begin, Commit, Op, Row, Rows, Statement, Steps, writing
+from rowlock.store.steps import Begin, Commit, Op, Statement, Steps, writing
+
+T = TypeVar("T")
+
+logger: logging.Logger = logging.getLogger("rowlock.store")
 
 LEASE_EXPIRED = Lost("lease expired")
 ORPHANED = Lost("orphaned: its worker was not heard of")
@@ -39,12 +48,17 @@ PARKED = Parked("orphaned: its worker was not heard of; parked for a look")
 _NO_CHANCE = random.Random(0)
 
 
-def recover(*, older_than: float | timedelta = 0, queues: Sequence[str] | None = None) -> Op[int]:
+def recover(
+    *,
+    older_than: float | timedelta = 0,
+    queues: Sequence[str] | None = None,
+    recovery: Recovery | None = None,
+) -> Op[int]:
     """Give back all jobs whose lease expired `older_than` ago or more; how many."""
     age = duration_us(older_than, option="older_than")
     listed = options.names(queues, option="queues")
     values = {"older_than": age, "queues": listed, **undoubted()}
-    return _all_batches("recover", "lock_expired", values, LEASE_EXPIRED)
+    return _all_batches("recover", "lock_expired", values, _as_lost, recovery)
 
 
 class Sight(NamedTuple):
@@ -61,38 +75,163 @@ Seen = Mapping[_Lease, Sight]
 
 
 class SetAside:
-    """Expired leases whose end the database refuses: sweeps leave them out for a while.
-
-    `trying` are those that the last transaction of a sweep was about to end.
-    """
+    """Leases whose end the database refuses: left out for a while. For any thread."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self.trying: list[_Lease] = []
         self._monotonic = monotonic
+        self._guard = threading.Lock()
         self._until: dict[_Lease, float] = {}
 
     @property
     def leases(self) -> Collection[_Lease]:
+        """Those to leave out now."""
         now = self._monotonic()
-        self._until = {lease: until for lease, until in self._until.items() if until > now}
-        return self._until.keys()
+        with self._guard:
+            return {lease for lease, until in self._until.items() if until > now}
 
-    def add(self, lease: _Lease) -> None:
-        """Leave it out from now on."""
-        self._until[lease] = self._monotonic() + config.SWEEP_REFUSED_SECONDS
+    def add(self, lease: _Lease) -> bool:
+        """Leave it out from now on; whether it is a new one, not one that is refused again."""
+        now = self._monotonic()
+        with self._guard:
+            is_new = self._until.pop(lease, None) is None
+            # Those whose time is over are remembered a little longer, to be known again.
+            oldest = now - config.SWEEP_REFUSED_SECONDS
+            kept = [each for each in self._until.items() if each[1] > oldest]
+            self._until = dict(kept[-config.SET_ASIDE_MAX + 1 :])
+            self._until[lease] = now + config.SWEEP_REFUSED_SECONDS
+        return is_new
+
+
+class Recovery:
+    """One call that ends leases of others, and its way around those that the database refuses.
+
+    1. A batch that is refused is tried again half as large, until it is a single lease.
+    2. A single lease that is refused is set aside, logged and counted.
+    3. This ends after some refusals. What is left then is for a later call.
+
+    Args:
+        aside: What earlier calls have found refused.
+        rows: Leases to end in one transaction, at most.
+        on_refused: Called for each lease that is found refused for the first time.
+        refusals_max: Refusals after which it ends.
+    """
+
+    def __init__(
+        self,
+        aside: SetAside | None = None,
+        *,
+        rows: int = config.MAINTENANCE_BATCH_ROWS,
+        on_refused: Callable[[], None] | None = None,
+        refusals_max: int = config.SWEEP_REFUSALS_MAX,
+    ) -> None:
+        # How many were given back by transactions that are committed.
+        self.done = 0
+        # The refusal that was one too many.
+        self.surrender: StoreRefused | None = None
+        self._aside = SetAside() if aside is None else aside
+        self._rows_max = self._rows = rows
+        self._on_refused = on_refused
+        self._trying: list[_Lease] = []
+        self._refusals_left = refusals_max
+
+    def batch(
+        self,
+        statement: str,
+        values: Mapping[str, object],
+        outcome: Callable[[JobRow], Outcome],
+        *,
+        wanted: Callable[[_Lease], bool] | None = None,
+        others: int = 0,
+    ) -> Steps[_Batch]:
+        """End one batch of leases in a transaction that the caller has begun.
+
+        Args:
+            statement: Locks leases, up to a limit.
+            wanted: Whether a lease is to be ended at all.
+            others: How many of them may not be.
+        """
+        self._trying = []
+        left_out = self._aside.leases
+        # So many that those to be left alone never fill a batch.
+        limit = self._rows + len(left_out) + others
+        rows = yield Statement(statement, {**values, "limit": limit})
+        mine: list[tuple[JobRow, int]] = []
+        for row in rows:
+            job, now = JobRow._make(row[:-2]), row[-1]
+            lease = (job.id, job.token)
+            if lease not in left_out and (wanted is None or wanted(lease)):
+                mine.append((job, now))
+        is_last = len(rows) < limit and len(mine) <= self._rows
+        del mine[self._rows :]
+        self._trying = [(job.id, job.token) for job, _ in mine]
+        decided = [
+            (job, decide(held_of(job), outcome(job), now=now, chance=_NO_CHANCE))
+            for job, now in mine
+        ]
+        done = yield from apply(decided, taken=True)
+        return _Batch(self._trying, len(done), is_last)
+
+    def committed(self, batch: _Batch) -> None:
+        """A batch stands."""
+        self.done += batch.ended
+        self._trying = []
+        self._rows = min(self._rows_max, 2 * self._rows)
+
+    def refused(self, error: StoreRefused) -> None:
+        """Take fewer next time, or leave out the one that is to blame.
+
+        Raises:
+            StoreRefused: The error, if it is not about the end of a lease.
+        """
+        if not self._trying:
+            raise error
+        self._refusals_left -= 1
+        if self._refusals_left <= 0:
+            self.surrender = error
+        self._rows = max(1, len(self._trying) // 2)
+        if len(self._trying) == 1:
+            (lease,) = self._trying
+            if self._aside.add(lease):
+                logger.warning("job %s can't be given back: %s", lease[0], error)
+                if self._on_refused is not None:
+                    self._on_refused()
+        self._trying = []
+
+
+class _Batch(NamedTuple):
+    """A batch: its leases, how many of them have ended, and whether there are no more."""
+
+    leases: list[_Lease]
+    ended: int
+    is_last: bool
+
+
+def run_around(run: Callable[[Op[T]], T], op: Callable[[], Op[T]], recovery: Recovery) -> T:
+    """Run an op that ends leases of others, without those that the database refuses."""
+    while True:
+        try:
+            return run(op())
+        except StoreRefused as error:
+            recovery.refused(error)
+
+
+async def arun_around(
+    arun: Callable[[Op[T]], Awaitable[T]], op: Callable[[], Op[T]], recovery: Recovery
+) -> T:
+    """As `run_around`."""
+    while True:
+        try:
+            return await arun(op())
+        except StoreRefused as error:
+            recovery.refused(error)
 
 
 def sweep(
-    seen: Seen,
-    *,
-    batch_rows: int = config.MAINTENANCE_BATCH_ROWS,
-    watch: ClockWatch | None = None,
-    aside: SetAside | None = None,
+    seen: Seen, *, watch: ClockWatch | None = None, recovery: Recovery | None = None
 ) -> Op[Seen]:
     """Give back the jobs that expired and were seen so by the sweep before; what is seen now."""
     since = None if watch is None else watch.monotonic()
-    aside = SetAside() if aside is None else aside
-    left_out = set(aside.leases)
+    recovery = Recovery() if recovery is None else recovery
 
     def steps() -> Steps[Seen]:
         doubt = undoubted()
@@ -105,22 +244,24 @@ def sweep(
             before = seen.get((id, token))
             expired[id, token] = Sight(now, 1 if before is None else before.looks + 1)
         ripe = {lease for lease, sight in expired.items() if _is_ripe(seen.get(lease), sight)}
-        ripe -= left_out
-        limit = batch_rows + len(left_out)
-        values = {"older_than": 0, "queues": None, "limit": limit, **doubt}
-        while ripe:
+        values = {"older_than": 0, "queues": None, **doubt}
+        while ripe and recovery.surrender is None:
             yield Begin()
-            rows = yield Statement("lock_expired", values)
-            mine = [row for row in rows if _lease_of(row) in ripe][:batch_rows]
-            aside.trying = [_lease_of(row) for row in mine]
-            yield from _end(mine, LEASE_EXPIRED)
-            if not mine:
+            batch = yield from recovery.batch(
+                "lock_expired", values, _as_lost, wanted=ripe.__contains__
+            )
+            if not batch.leases:
                 break
-            ripe.difference_update(aside.trying)
             yield Commit()
+            recovery.committed(batch)
+            ripe.difference_update(batch.leases)
         return expired
 
     return writing("sweep", steps, repeat=steps)
+
+
+def _as_lost(job: JobRow) -> Outcome:
+    return LEASE_EXPIRED
 
 
 def _is_ripe(before: Sight | None, now: Sight) -> bool:
@@ -134,16 +275,12 @@ def _is_ripe(before: Sight | None, now: Sight) -> bool:
     return is_on_time or now.looks >= config.SWEEP_LOOKS_MAX
 
 
-def _lease_of(row: Row) -> tuple[str, int]:
-    job = JobRow._make(row[:-2])
-    return job.id, job.token
-
-
 def adopt_orphans(
     queues: Sequence[str],
     *,
     action: Literal["retry", "park"] = "retry",
     older_than: float | timedelta = 300,
+    recovery: Recovery | None = None,
 ) -> Op[int]:
     """Take over running jobs of these queues not heard of for `older_than`; how many."""
     if action not in ("retry", "park"):
@@ -151,85 +288,75 @@ def adopt_orphans(
     age = duration_us(older_than, option="older_than")
     values = {"older_than": age, "queues": options.names(queues, option="queues") or []}
     outcome: Outcome = ORPHANED if action == "retry" else PARKED
-    return _all_batches("adopt_orphans", "lock_orphans", values, outcome)
+    return _all_batches("adopt_orphans", "lock_orphans", values, lambda _: outcome, recovery)
 
 
-def release_worker(worker: str) -> Op[int]:
+def release_worker(worker: str, *, recovery: Recovery | None = None) -> Op[int]:
     """Give back every lease that a worker holds; how many.
 
     Nothing is counted as an attempt. An at-most-once job whose run has begun ends `dead`.
     """
     values = {"worker": options.name(worker, option="worker")}
-    return _all_batches("release_worker", "lock_worker", values, GIVEN_UP)
+    return _all_batches("release_worker", "lock_worker", values, _given_up, recovery)
 
 
-def release_unknown(worker: str, *, known: Collection[tuple[str, int]]) -> Op[int]:
+def _given_up(job: JobRow) -> Outcome:
+    """What giving up all its leases means for a job: an interruption, if its run was marked."""
+    return GIVEN_UP if job.begun and held_of(job).is_marked else NotBegun()
+
+
+def release_unknown(
+    worker: str, *, known: Collection[tuple[str, int]], recovery: Recovery | None = None
+) -> Op[int]:
     """Give back the leases that a worker holds without knowing of them; how many.
 
     A claim whose answer was lost leaves such leases. `known` are the ids and tokens of all others;
     the worker must not claim meanwhile.
     """
     values = {"worker": options.name(worker, option="worker")}
-    # So many that the known ones alone never fill a batch.
-    limit = config.MAINTENANCE_BATCH_ROWS + len(known)
-    total = 0
-
-    def steps() -> Steps[int]:
-        nonlocal total
-        while True:
-            yield Begin()
-            rows = yield Statement("lock_worker", {**values, "limit": limit})
-            jobs = [(JobRow._make(row[:-2]), row) for row in rows]
-            unknown = [row for job, row in jobs if (job.id, job.token) not in known]
-            done = yield from _end(unknown, NotBegun())
-            if len(rows) < limit:
-                return total + done
-            yield Commit()
-            total += done
-
-    return writing("release_unknown", steps, repeat=steps)
+    return _all_batches(
+        "release_unknown", "lock_worker", values, lambda _: NotBegun(), recovery, spared=known
+    )
 
 
-def recover_once(*, queues: list[str], doubt: Mapping[str, int]) -> Steps[int]:
-    """One batch of expired leases, within the caller's transaction."""
+def recover_once(*, queues: list[str], doubt: Mapping[str, int], recovery: Recovery) -> Steps[None]:
+    """One batch of expired leases. It is committed before the caller's work goes on."""
+    if recovery.surrender is not None:
+        return
+    yield Begin()
     values = {"older_than": 0, "queues": queues, **doubt}
-    return (yield from _one_batch("lock_expired", values, LEASE_EXPIRED))
+    batch = yield from recovery.batch("lock_expired", values, _as_lost)
+    if batch.leases:
+        yield Commit()
+        recovery.committed(batch)
 
 
 def _all_batches(
-    name: str, statement: str, values: Mapping[str, object], outcome: Outcome
+    name: str,
+    statement: str,
+    values: Mapping[str, object],
+    outcome: Callable[[JobRow], Outcome],
+    recovery: Recovery | None,
+    *,
+    spared: Collection[_Lease] = (),
 ) -> Op[int]:
-    total = 0
+    recovery = Recovery() if recovery is None else recovery
 
     def steps() -> Steps[int]:
-        nonlocal total
         while True:
+            if recovery.surrender is not None:
+                raise recovery.surrender
             yield Begin()
-            done = yield from _one_batch(statement, values, outcome)
-            if done < config.MAINTENANCE_BATCH_ROWS:
-                return total + done
+            batch = yield from recovery.batch(
+                statement,
+                values,
+                outcome,
+                wanted=lambda lease: lease not in spared,
+                others=len(spared),
+            )
+            if batch.is_last:
+                return recovery.done + batch.ended
             yield Commit()
-            total += done
+            recovery.committed(batch)
 
     return writing(name, steps, repeat=steps)
-
-
-def _one_batch(statement: str, values: Mapping[str, object], outcome: Outcome) -> Steps[int]:
-    rows = yield Statement(statement, {**values, "limit": config.MAINTENANCE_BATCH_ROWS})
-    return (yield from _end(rows, outcome))
-
-
-def _end(rows: Rows, outcome: Outcome) -> Steps[int]:
-    """End the runs of rows that this transaction has locked; how many."""
-    decided = [
-        (job, decide(held_of(job), _for(job, outcome), now=now, chance=_NO_CHANCE))
-        for job, now in ((JobRow._make(row[:-2]), row[-1]) for row in rows)
-    ]
-    return len((yield from apply(decided, taken=True)))
-
-
-def _for(job: JobRow, outcome: Outcome) -> Outcome:
-    """What giving up all its leases means for a job: an interruption, if its run was marked."""
-    if outcome is not GIVEN_UP:
-        return outcome
-    return outcome if job.begun and held_of(job).is_marked else NotBegun()

@@ -428,6 +428,13 @@ def refusals(api: Running) -> float:
     return found["rowlock_settles_refused_total", ()]
 
 
+def successes(api: Running) -> float:
+    """How many jobs of kind `big` it has counted."""
+    found = samples(api("read").get("/metrics").content)
+    name = {"queue": "default", "kind": "big", "outcome": "succeeded"}
+    return found.get(("rowlock_jobs_finished_total", tuple(sorted(name.items()))), 0)
+
+
 @pytest.mark.owner("puts a trigger on our table")
 def test_a_lost_job_that_cannot_be_buried_stops_no_claim(api):
     """Jobs are leased all the same, and the metric counts the one that is refused."""
@@ -450,6 +457,7 @@ def test_a_lost_job_that_cannot_be_buried_stops_no_claim(api):
 @pytest.mark.owner("puts a trigger on our table")
 def test_a_settlement_that_is_refused_fails_no_other(api):
     """A result that the database refuses is left out; what is refused whole is named last."""
+    before = refusals(api), successes(api)
     jobs = [api.app.enqueue("big", {"n": number}) for number in range(6)]
     held = lease(api("work"), limit=6)
     when = f"NEW.result = '\"bad\"' OR NEW.id = '{jobs[4].id}'"
@@ -468,5 +476,6 @@ def test_a_settlement_that_is_refused_fails_no_other(api):
     assert [job.result for job in found] == ["good", None, "good", "good", None, "good"]
     assert [job.state for job in found if job is not found[4]] == [JobState.SUCCEEDED] * 5
     assert found[4].state is JobState.RUNNING
+    assert (refusals(api) - before[0], successes(api) - before[1]) == (2, 5)
     again = settle(api("work"), *settlements[4:5])
     assert again == ["settled"]

@@ -35,6 +35,7 @@ from rowlock.store.ops.settle import Missed, settle
 from rowlock.store.steps import Op
 from rowlock.tokens import Scope, worker_of
 from rowlock.worker.fallback import fallback
+from rowlock.worker.report import report_less
 
 LeaseSeconds = Annotated[float, Meta(ge=config.LEASE_SECONDS_MIN, le=config.HTTP_LEASE_SECONDS_MAX)]
 LeaseToken = Annotated[int, Meta(ge=0, le=2**53, description="The token of the lease.")]
@@ -342,8 +343,6 @@ async def settle_leases(call: Call[Settlements, None]) -> Answer:
     # Thousands of results and jobs take a while to check, and others are waiting for this loop.
     settlements = await asyncio.to_thread(_settlements, call)
     missed = await _settle(call, settlements)
-    call.service.count(missed.ended)
-    call.service.ledger.followed(settlements, missed.ended)
     lost = {lease.id for lease in missed.lost}
     repeated = {lease.id for lease in missed.repeated}
     ends = [
@@ -354,20 +353,17 @@ async def settle_leases(call: Call[Settlements, None]) -> Answer:
 
 
 async def _settle(call: Call[Settlements, None], settlements: Sequence[Settlement]) -> Missed:
-    """Settle all that the database takes: of what it refuses, what it takes of it.
+    """Settle and count all that the database takes: of what it refuses, what it takes of it.
 
     Raises:
         StoreRefused: One of them is refused whatever it holds; all others are settled.
     """
-    op = settle(settlements, chance=call.service.chance, tenant=call.caller.tenant)
     try:
-        return await call.service.store.arun(op)
+        return await _write(call, settlements)
     except StoreRefused as error:
         if len(settlements) == 1:
-            less = fallback(settlements[0], error)
-            if less is None:
-                raise
-            return await _settle(call, [less])
+            call.service.ledger.refused()
+            return await _settle_less(call, settlements[0], error)
     middle = len(settlements) // 2
     refused: StoreRefused | None = None
     parts: list[Missed] = []
@@ -383,6 +379,31 @@ async def _settle(call: Call[Settlements, None], settlements: Sequence[Settlemen
         [lease for part in parts for lease in part.repeated],
         [run for part in parts for run in part.ended],
     )
+
+
+async def _write(call: Call[Settlements, None], settlements: Sequence[Settlement]) -> Missed:
+    service = call.service
+    op = settle(settlements, chance=service.chance, tenant=call.caller.tenant)
+    missed = await service.store.arun(op)
+    service.count(missed.ended)
+    service.ledger.followed(settlements, missed.ended)
+    return missed
+
+
+async def _settle_less(
+    call: Call[Settlements, None], settlement: Settlement, refused: StoreRefused
+) -> Missed:
+    """Settle one without what the database may refuse of it."""
+    less = fallback(settlement, refused)
+    while less is not None:
+        try:
+            missed = await _write(call, [less])
+        except StoreRefused as error:
+            less = fallback(less, error)
+            continue
+        report_less(less, refused)
+        return missed
+    raise refused
 
 
 def _settlements(call: Call[Settlements, None]) -> list[Settlement]:

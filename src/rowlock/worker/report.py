@@ -229,3 +229,11 @@ def _because(reason: str | None) -> str:
     """The first line of a reason, cut and escaped."""
     first = (reason or "").strip().partition("\n")[0]
     return f": {codec.escaped(first[: config.LOGGED_ERROR_CHARACTERS_MAX])}" if first else ""
+
+
+def report_less(less: Settlement, refused: Exception) -> None:
+    """Log that only this was stored of an outcome."""
+    lease = less.lease
+    what = "job %s: the database refused its outcome, %s is not stored: %s"
+    part = "its result" if isinstance(less.outcome, Succeeded) else "its text"
+    logger.error(what, lease.id, part, refused, extra=fields_of(lease))

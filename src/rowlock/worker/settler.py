@@ -28,7 +28,14 @@ from rowlock.store import Settlement, Store
 from rowlock.store.ops.settle import Missed, settle
 from rowlock.worker.fallback import fallback
 from rowlock.worker.ledger import Ledger
-from rowlock.worker.report import RevokedSettlement, fields_of, report, report_lost, report_settled
+from rowlock.worker.report import (
+    RevokedSettlement,
+    fields_of,
+    report,
+    report_less,
+    report_lost,
+    report_settled,
+)
 from rowlock.worker.trouble import ServiceName, Trouble, pause_after, pause_for
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
@@ -312,12 +319,10 @@ class Settler:
 
     async def _write_less(self, settlement: Settlement, failure: Exception) -> bool:
         """Write what the database takes of an outcome; whether it takes any."""
-        lease, less = settlement.lease, fallback(settlement, failure)
+        less = fallback(settlement, failure)
         while less is not None:
             if await self._try(less) is None:
-                what = "job %s: the database refused its outcome, %s is not stored: %s"
-                part = "its result" if isinstance(less.outcome, Succeeded) else "its text"
-                logger.error(what, lease.id, part, failure, extra=fields_of(lease))
+                report_less(less, failure)
                 return True
             less = fallback(less, failure)
         return False

@@ -111,7 +111,7 @@ class Recovery:
 
     Args:
         aside: What earlier calls have found refused.
-        rows: Leases to end in one transaction, at most.
+        rows: Leases to end in one transaction, at most. None: a batch of maintenance.
         on_refused: Called for each lease that is found refused for the first time.
         refusals_max: Refusals after which it ends.
     """
@@ -120,7 +120,7 @@ class Recovery:
         self,
         aside: SetAside | None = None,
         *,
-        rows: int = config.MAINTENANCE_BATCH_ROWS,
+        rows: int | None = None,
         on_refused: Callable[[], None] | None = None,
         refusals_max: int = config.SWEEP_REFUSALS_MAX,
     ) -> None:
@@ -129,7 +129,7 @@ class Recovery:
         # The refusal that was one too many.
         self.surrender: StoreRefused | None = None
         self._aside = SetAside() if aside is None else aside
-        self._rows_max = self._rows = rows
+        self._rows_max = self._rows = config.MAINTENANCE_BATCH_ROWS if rows is None else rows
         self._on_refused = on_refused
         self._trying: list[_Lease] = []
         self._refusals_left = refusals_max

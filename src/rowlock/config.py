@@ -403,6 +403,8 @@ HTTP_RING_SECONDS: Final = 0.02
 # Jobs of one lease call, with their payloads.
 HTTP_LEASE_LIMIT_MAX: Final = 500
 """Jobs of one lease call."""
+HTTP_LEASE_BYTES: Final = 8 * 1024 * 1024
+"""Payloads of one lease call: an answer ends before the job that would exceed it, but not empty."""
 HTTP_LEASE_SECONDS_MAX: Final = DAY_SECONDS
 """A lease over HTTP."""
 # Workers that were announced on their behalf are remembered, up to so many.

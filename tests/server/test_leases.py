@@ -422,6 +422,50 @@ def test_a_result_that_can_not_be_kept(api):
     assert "ResultNotStored" == done.errors[0].type
 
 
+def test_an_answer_has_a_bound_of_bytes(api):
+    """Of large payloads as many come as fit, the others stay in line; of small ones all do."""
+    large = "x" * (config.PAYLOAD_BYTES_MAX * 3 // 4)
+    jobs = [api.app.enqueue("big", {"text": large}) for _ in range(14)]
+    small = api.app.enqueue_many([{"kind": "big"} for _ in range(300)])
+    answers = [lease(api("work"), limit=500) for _ in range(2)]
+    rest: list[dict] = []
+    while more := lease(api("work"), limit=500):
+        rest += more
+
+    ids = [[each["id"] for each in answer] for answer in answers]
+    assert ids[0] == [job.id for job in jobs[:10]]
+    assert ids[1][:4] == [job.id for job in jobs[10:]]
+    assert ids[1][4:] + [each["id"] for each in rest] == [job.id for job in small]
+    assert {each["attempt"] for answer in [*answers, rest] for each in answer} == {1}
+    assert {each["token"] for answer in answers for each in answer} <= {1, 2}
+
+
+def test_what_does_not_fit_into_an_answer_is_given_back(api):
+    """By the last ones it should have fit: it is the next one's, as if it had not been leased."""
+    small = [api.app.enqueue("big") for _ in range(100)]
+    while lease(api("work"), limit=500):
+        pass
+    large = "é" * (config.PAYLOAD_BYTES_MAX * 3 // 8)
+    jobs = [api.app.enqueue("big", {"text": large}) for _ in range(14)]
+    answer = lease(api("work"), limit=500)
+    states = [api.app.get(job.id).state for job in jobs]
+
+    assert len(small) == 100
+    assert [each["id"] for each in answer] == [job.id for job in jobs[: len(answer)]]
+    assert len(answer) == 10
+    assert states == [JobState.RUNNING] * 10 + [JobState.READY] * 4
+    assert [job.attempt for job in map(api.app.get, [job.id for job in jobs[10:]])] == [0] * 4
+
+
+def test_one_job_always_fits(api, monkeypatch):
+    """However large it is."""
+    monkeypatch.setattr(config, "HTTP_LEASE_BYTES", 10)
+    first, second = (api.app.enqueue("big", {"text": "x" * 100}) for _ in range(2))
+    answers = [lease(api("work"), limit=5) for _ in range(3)]
+
+    assert [[each["id"] for each in answer] for answer in answers] == [[first.id], [second.id], []]
+
+
 def refusals(api: Running) -> float:
     """What the server's metric says."""
     found = samples(api("read").get("/metrics").content)

@@ -7,6 +7,7 @@ or when nobody waits for its answer any more: then what it has leased is given b
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -18,7 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from rowlock import codec, config, job
 from rowlock.clock import duration_us
-from rowlock.errors import OptionInvalid, StoreRefused
+from rowlock.errors import OptionInvalid, RowlockError, StoreRefused
 from rowlock.job import Beat
 from rowlock.lifecycle import CancelSeen, Failed, NotBegun, Outcome, Released, Succeeded
 from rowlock.server.body import decode_body
@@ -36,6 +37,9 @@ from rowlock.store.steps import Op
 from rowlock.tokens import Scope, worker_of
 from rowlock.worker.fallback import fallback
 from rowlock.worker.report import report_less
+from rowlock.worker.settler import rows_within
+
+logger: logging.Logger = logging.getLogger("rowlock.server")
 
 LeaseSeconds = Annotated[float, Meta(ge=config.LEASE_SECONDS_MIN, le=config.HTTP_LEASE_SECONDS_MAX)]
 LeaseToken = Annotated[int, Meta(ge=0, le=2**53, description="The token of the lease.")]
@@ -262,29 +266,70 @@ async def create_leases(call: Call[LeaseRequest, None]) -> Answer:
         service.doorbell.pass_on()
         if await call.request.is_disconnected():
             await _give_back(call, leases)
+            raise ClientDisconnect
     return Answer(
         Leases(leases=[copied(each.job, Lease, expires_at=each.expires_at) for each in leases])
     )
 
 
 async def _claim(call: Call[LeaseRequest, None]) -> list[job.Lease]:
+    """Lease as many jobs as are asked for, as long as their payloads fit into an answer.
+
+    Each claim takes what should fit by the size of the last ones. What does not is given back.
+    """
+    asked, size = call.body, call.service.payload_size
+    leases: list[job.Lease] = []
+    sizes: list[int] = []
+    is_last = False
+    while not is_last and len(leases) < asked.limit:
+        left = config.HTTP_LEASE_BYTES - sum(sizes)
+        if left <= 0:
+            break
+        wanted = min(asked.limit - len(leases), max(1, size.jobs_within(left)))
+        try:
+            more = await _claim_some(call, wanted)
+        except RowlockError as error:
+            if not leases:
+                raise
+            # These are leased, and nobody else would hear of it.
+            logger.warning("fewer jobs are leased than asked for: %s", error)
+            break
+        is_last = len(more) < wanted
+        leases += more
+        sizes += [_payload_bytes(lease) for lease in more]
+        size.note(sizes[len(leases) - len(more) :])
+    fitting = max(1, rows_within(sizes, config.HTTP_LEASE_BYTES))
+    if beyond := leases[fitting:]:
+        await _give_back(call, beyond)
+    return leases[:fitting]
+
+
+def _payload_bytes(lease: job.Lease) -> int:
+    assert lease.row is not None
+    payload = lease.row.payload
+    return len(payload) if payload.isascii() else len(payload.encode())
+
+
+async def _claim_some(call: Call[LeaseRequest, None], limit: int) -> list[job.Lease]:
     service = call.service
     recovery = Recovery(
         service.store.set_aside,
         on_refused=service.ledger.refused,
         refusals_max=config.CLAIM_REFUSALS_MAX,
     )
-    return await arun_around(service.store.arun, lambda: _claim_op(call, recovery), recovery)
+    return await arun_around(service.store.arun, lambda: _claim_op(call, limit, recovery), recovery)
 
 
-def _claim_op(call: Call[LeaseRequest, None], recovery: Recovery) -> Op[list[job.Lease]]:
+def _claim_op(
+    call: Call[LeaseRequest, None], limit: int, recovery: Recovery
+) -> Op[list[job.Lease]]:
     asked, tenant = call.body, call.caller.tenant
     return claim(
         worker=_worker(call),
         queues=asked.queues,
         kinds=asked.kinds,
         tenants=None if tenant is None else [tenant],
-        limit=asked.limit,
+        limit=limit,
         lease=asked.lease,
         policies=call.service.policies,
         watch=call.service.store.clock_watch,
@@ -301,10 +346,12 @@ def _worker(call: Call[LeaseRequest, None]) -> str:
 
 
 async def _give_back(call: Call[LeaseRequest, None], leases: Sequence[job.Lease]) -> None:
-    """Nobody will run these."""
+    """Nobody will run these. What can't be given back waits for its lease to expire."""
     back = [Settlement(lease, NotBegun()) for lease in leases]
-    await call.service.store.arun(settle(back, chance=call.service.chance))
-    raise ClientDisconnect
+    try:
+        await call.service.store.arun(settle(back, chance=call.service.chance))
+    except RowlockError as error:
+        logger.warning("%d jobs wait for their leases to expire: %s", len(back), error)
 
 
 async def extend_leases(call: Call[Heartbeat, None]) -> Answer:
@@ -494,7 +541,9 @@ ROUTES: list[AnyRoute] = [
         path="/v1/leases",
         operation="createLeases",
         summary="Lease jobs to be run",
-        description="With `wait`, the answer comes when there is a job, or when the time is over.",
+        description="With `wait`, the answer comes when there is a job, or when the time is over. "
+        f"It has {config.HTTP_LEASE_BYTES >> 20} MiB of payloads at most, or a single job, so it "
+        "may have fewer jobs than `limit` though more are due.",
         handler=create_leases,
         scopes=scopes(Scope.WORK),
         body=LeaseRequest,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from rowlock import config
 from rowlock.app import App
 from rowlock.scheduler import Janitor
 from rowlock.scheduler.service import repeat
@@ -26,6 +27,7 @@ from rowlock.server.readiness import Readiness
 from rowlock.server.roster import Roster
 from rowlock.store import KnownPolicy, Store
 from rowlock.tally import Ended
+from rowlock.worker.capacity import PayloadSize
 from rowlock.worker.ledger import Ledger, names_of
 from rowlock.worker.trouble import ServiceName, Trouble
 
@@ -56,6 +58,8 @@ class Service:
         self.gatherer: Gatherer = Gatherer(app.store, self.background)
         self.bulk: BulkRunner = BulkRunner(app.store, self.background)
         self.roster: Roster = Roster(app.store)
+        # Of what is leased here. At first the largest that there can be.
+        self.payload_size: PayloadSize = PayloadSize(config.PAYLOAD_BYTES_MAX)
         self.gauges: Gauges = Gauges(app.store)
         self.feed: Feed = Feed(app.store, self.background)
         # How many streams of events are open.

@@ -50,6 +50,27 @@ class Load(NamedTuple):
     queues: dict[str, QueueSlots]
 
 
+class PayloadSize:
+    """About how many bytes the payload of a job has, by the jobs that were leased last.
+
+    Args:
+        bytes: What it is before any was leased.
+    """
+
+    def __init__(self, bytes: float = 0.0) -> None:
+        self._bytes = bytes
+
+    def note(self, sizes: Sequence[int]) -> None:
+        """Jobs were leased: large payloads count at once, small ones after a while."""
+        if sizes:
+            average = sum(sizes) / len(sizes)
+            self._bytes = max(average, (self._bytes + average) / 2)
+
+    def jobs_within(self, bytes: int) -> int:
+        """About how many jobs have payloads of so many bytes."""
+        return int(bytes / max(1.0, self._bytes))
+
+
 class Capacity:
     """The slots of a child and of its queues, and what it knows of how long jobs take."""
 
@@ -73,15 +94,12 @@ class Capacity:
         self._counted_at = 0.0
         # With so few jobs left, another claim is worth its price.
         self.hungry_below: int = 0
-        # About how many bytes the payload of a job has.
-        self._payload_bytes = 0.0
+        self._payload_size = PayloadSize()
 
     def lease(self, leases: Sequence[Lease]) -> None:
-        """These jobs were leased: large payloads count at once, small ones after a while."""
-        if leases:
-            rows = [lease.row for lease in leases if lease.row is not None]
-            average = sum([len(row.payload) for row in rows]) / len(leases)
-            self._payload_bytes = max(average, (self._payload_bytes + average) / 2)
+        """These jobs were leased."""
+        rows = [lease.row for lease in leases if lease.row is not None]
+        self._payload_size.note([len(row.payload) for row in rows])
 
     def start(self, run: Run) -> None:
         """A run takes a slot."""
@@ -136,7 +154,7 @@ class Capacity:
         """
         self._count_stuck()
         ahead_max = config.PREFETCH_MIXED_MAX if is_mixed else config.PREFETCH_MAX
-        ahead_max = min(ahead_max, int(config.PREFETCH_BYTES / max(1.0, self._payload_bytes)))
+        ahead_max = min(ahead_max, self._payload_size.jobs_within(config.PREFETCH_BYTES))
         turning = self._concurrency - self._stuck.total()
         ahead = _ahead(self._mixed_seconds, turning, ahead_max)
         wanted = self._concurrency + ahead

@@ -13,6 +13,7 @@ from rowlock import Count, WhyCode, config
 from rowlock.clock import from_us
 from rowlock.job import QueueSlots, WorkerVitals
 from rowlock.store.ops import hold
+from rowlock.store.ops.claim import claim
 from rowlock.store.ops.why import why
 
 
@@ -93,7 +94,7 @@ def test_times_and_holders_are_told(app, clock):
 
     assert (job.run_at, job.run_at) == (early.until, ready.since)
     assert ("w", job.run_at + timedelta(seconds=30)) == (running.worker, running.until)
-    assert "worker w holds it until 2030-01-01 00:01:30 UTC" == running.text
+    assert "worker w runs it and holds it until 2030-01-01 00:01:30 UTC" == running.text
     assert ("running", True) == (expired.code, "soon be taken away" in expired.text)
     assert ("ValueError: boom", now + timedelta(seconds=10)) == (failed.error, failed.until)
     assert ("cancelled", now) == (ended.state, ended.since)
@@ -222,13 +223,41 @@ def test_a_job_that_may_not_have_begun_is_told(app):
     jobs = [app.enqueue("work", queue=queue) for queue in ("media", "other", "media")]
     texts = []
     for job in jobs:
-        app.store.claim(worker="w", queues=[job.queue])
+        app.store.run(claim(worker="w", queues=[job.queue], begun=False))
         texts.append(app.why(job.id).text)
     texts.append(app.why(jobs[1].id).text)
 
     assert ["may not have begun" in text for text in texts] == [False, False, True, True]
     assert "it holds 2 jobs of this queue for 1 slots" in texts[2]
     assert "it holds 3 jobs for 2 slots" in texts[3]
+
+
+def test_a_run_that_is_known_to_have_begun_is_told(app):
+    """However many jobs its worker holds. Nothing is said of a run that is not marked."""
+    announce(app, queues=[], kinds=["work"], vitals=WorkerVitals(slots=1))
+    jobs = [app.enqueue("work") for _ in range(2)]
+    leases = app.store.run(claim(worker="w", queues=["default"], limit=2, begun=False))
+    before = [app.why(job.id).text for job in jobs]
+    app.store.run(hold.begin(leases[:1]))
+    after = [app.why(job.id).text for job in jobs]
+
+    assert [text.startswith("worker w holds it") for text in before] == [True, True]
+    assert after[0].startswith("worker w runs it and holds it until ")
+    assert "may not have begun" not in after[0]
+    assert after[1] == before[1]
+
+
+@pytest.mark.parametrize("tenant", [None, "acme"])
+def test_a_run_that_is_known_not_to_have_begun_is_told(app, tenant):
+    """Runs of jobs that run at most once are marked before their handler is called."""
+    job = app.enqueue("work", tenant=tenant, max_attempts=1)
+    leases = app.store.run(claim(worker="w", queues=["default"], begun=False))
+    before = app.store.run(why(job.id, tenant=tenant)).text
+    app.store.run(hold.begin(leases))
+    after = app.store.run(why(job.id, tenant=tenant)).text
+
+    assert before.endswith(" UTC, and has not begun to run it")
+    assert after.startswith("worker w runs it and holds it until ")
 
 
 def test_a_count_is_bounded(app, monkeypatch):

@@ -19,8 +19,10 @@ from rowlock.clock import from_us
 from rowlock.columns import JobRow
 from rowlock.errors import NotFound
 from rowlock.job import Count, Job, JobState, WorkerVitals, job_of
+from rowlock.lifecycle import Held
 from rowlock.store.ops.look import vitals_of
 from rowlock.store.ops.manage import is_seen
+from rowlock.store.ops.settle import held_of
 from rowlock.store.steps import Batch, Op, Row, Rows, Statement, Steps, reading
 from rowlock.tokens import takes_jobs_of
 from rowlock.why import Why, WhyCode
@@ -42,8 +44,11 @@ def why(id: str, *, tenant: str | None = None) -> Op[Why]:
         if job.state.is_terminal:
             return _taken(job, now=from_us(rows[0][-1]))
         if job.state is JobState.RUNNING:
-            told = _taken(job, now=from_us(rows[0][-1]))
-            return told if tenant is not None else (yield from _perhaps_not_begun(told))
+            told = _taken(job, now=from_us(rows[0][-1]), held=held_of(row))
+            is_known = row.begun or held_of(row).is_marked
+            if is_known or tenant is not None:
+                return told
+            return (yield from _perhaps_not_begun(told))
         counted = yield Batch("count_queues", ("queue",), [(job.queue,)], {"cap": 1})
         if counted[0][-1]:
             return _why(job, WhyCode.PAUSED, f"its queue {job.queue!r} is paused")
@@ -58,7 +63,7 @@ def _why(job: Job, code: WhyCode, text: str) -> Why:
     return Why(id=job.id, state=job.state, code=code, text=text, kind=job.kind, queue=job.queue)
 
 
-def _taken(job: Job, *, now: datetime) -> Why:
+def _taken(job: Job, *, now: datetime, held: Held | None = None) -> Why:
     """It has ended, or somebody holds it."""
     replace = msgspec.structs.replace
     if job.state.is_terminal:
@@ -69,6 +74,10 @@ def _taken(job: Job, *, now: datetime) -> Why:
         return replace(told, since=job.finished_at, error=job.last_error)
     until = job.lease_expires_at
     text = f"worker {job.worker} holds it until {_shown(until)}"
+    if held is not None and held.begun:
+        text = f"worker {job.worker} runs it and holds it until {_shown(until)}"
+    elif held is not None and held.is_marked:
+        text += ", and has not begun to run it"
     if until is not None and until <= now:
         text = f"worker {job.worker} held it until {_shown(until)}; it will soon be taken away"
     if job.cancel_requested:
@@ -78,7 +87,10 @@ def _taken(job: Job, *, now: datetime) -> Why:
 
 
 def _perhaps_not_begun(told: Why) -> Steps[Why]:
-    """Its worker may hold it ahead of a slot: so it is if it holds more jobs than it has slots."""
+    """Its worker may hold it ahead of a slot: so it is if it holds more jobs than it has slots.
+
+    Workers don't mark every run as begun, so that nothing is known of one without a mark.
+    """
     workers = yield Statement("workers")
     leased = yield Statement("leased", {"limit": config.COUNT_EXACT_MAX})
     held = _held(leased).get(told.worker or "", {})

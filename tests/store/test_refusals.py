@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sqlite3
+import struct
+import threading
 from contextlib import closing
 
 import psycopg
@@ -11,7 +14,7 @@ import pytest
 
 from rowlock.errors import RowlockError, StoreRefused, StoreUnavailable
 from rowlock.store import open_store
-from rowlock.store.postgres_errors import mapped, meaning_of
+from rowlock.store.postgres_errors import is_login_refused, mapped, meaning_of
 from rowlock.store.sqlite_file import SqliteFile
 from tests.store.jobs import enqueue
 from tests.store.sqlite_processes import job
@@ -111,6 +114,47 @@ def test_what_postgresql_refuses(error):
     meaning = meaning_of(error("no"), is_closed=False)
 
     assert type(mapped(error("no"), meaning, shown_url="u")) is StoreRefused
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (psycopg.errors.InvalidPassword("Passwort-Authentifizierung fehlgeschlagen"), True),
+        (psycopg.errors.InvalidAuthorizationSpecification("Rolle existiert nicht"), True),
+        (psycopg.errors.InvalidCatalogName('role "x" does not exist'), False),
+        (psycopg.errors.TooManyConnections("zu viele Verbindungen"), False),
+        (psycopg.errors.CannotConnectNow("authentication failed for user"), False),
+        (psycopg.OperationalError('password authentication failed for user "x"'), True),
+        (psycopg.OperationalError("Connection refused"), False),
+    ],
+)
+def test_a_login_that_is_refused_is_known_by_its_code(error, expected):
+    """In any language; the text counts only where there is no code."""
+    assert is_login_refused(error) is expected
+
+
+def test_a_password_that_is_missing_is_known_without_words():
+    """libpq says so itself, in the language of this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def ask_for_password() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1024)
+                # AuthenticationCleartextPassword.
+                connection.sendall(b"R" + struct.pack("!ii", 8, 3))
+                connection.recv(1024)
+
+        asking = threading.Thread(target=ask_for_password)
+        asking.start()
+        port = server.getsockname()[1]
+        url = f"postgresql://me@127.0.0.1:{port}/db?sslmode=disable&gssencmode=disable"
+        with pytest.raises(psycopg.OperationalError) as caught:
+            psycopg.connect(url, passfile="/dev/null")
+        asking.join()
+    error = psycopg.OperationalError("irgendwas", pgconn=caught.value.pgconn)
+
+    assert is_login_refused(error)
 
 
 @pytest.mark.parametrize(

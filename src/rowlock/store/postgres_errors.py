@@ -106,12 +106,23 @@ def _reason(error: psycopg.Error) -> str:
 def is_login_refused(error: psycopg.Error) -> bool:
     """Whether every host that was tried has answered, and refused the user or the password.
 
-    libpq passes no code on, so it is read from the message, if that is in English.
+    A code decides, where there is one. Of a connection that failed, libpq passes none on, but it
+    says that the server asked for a password that nobody has. All else is read from the message,
+    as far as that is in English.
     """
+    if error.sqlstate:
+        return error.sqlstate in _REFUSED_LOGIN_STATES
     text = str(error)
-    return len(_REFUSED_LOGIN.findall(text)) >= max(1, text.count("connection to server at"))
+    hosts = text.count(_ONE_HOST)
+    if hosts <= 1 and error.pgconn is not None and error.pgconn.needs_password:
+        return True
+    return len(_REFUSED_LOGIN.findall(text)) >= max(1, hosts)
 
 
+# A wrong password; a role that is not there, may not log in, or has no line in pg_hba.conf. Others
+# are no matter of the user: no such database (3D000), too many connections (53300).
+_REFUSED_LOGIN_STATES: Final = frozenset({"28P01", "28000"})
+_ONE_HOST: Final = "connection to server at"
 _REFUSED_LOGIN: Final = re.compile(
     r"authentication failed for user"
     r"|role \"[^\"]*\" does not exist"

@@ -28,8 +28,11 @@ from rowlock.worker.fallback import fallback
 from rowlock.worker.settler import rows_within, size_of
 from tests.store.jobs import made, start
 from tests.store.triggers import SAID, allow, refuse, sleep_by_size
+from tests.worker.test_metrics import Asking, port
 from tests.worker.test_supervisor import children_of, runners, worker
 from tests.worker.waiting import wait_until
+
+__all__ = ["port"]
 
 pytestmark = pytest.mark.owner("puts a trigger on our table")
 
@@ -301,7 +304,7 @@ def test_what_is_stored_instead(outcome, chain):
     assert chain == found
 
 
-def test_a_job_that_cannot_be_buried_holds_up_no_other(any_url, tmp_path):
+def test_a_job_that_cannot_be_buried_holds_up_no_other(any_url, tmp_path, port):
     """A child is killed with at-most-once jobs; the database refuses the end of one of them."""
     with rowlock.App(any_url) as app:
         jobs = [
@@ -313,11 +316,14 @@ def test_a_job_that_cannot_be_buried_holds_up_no_other(any_url, tmp_path):
             for number in range(4)
         ]
         refuse(any_url, table="finished", when=f"NEW.id = '{jobs[1].id}'")
-        with worker(app, "--lease", "60") as process:
+        words = ("--lease", "60", "--metrics-port", str(port))
+        asking = Asking(port)
+        with worker(app, *words) as process:
             places = [tmp_path / f"note{number}" for number in range(4)]
             wait_until(lambda: all(map(runners, places)), seconds=60)
             os.kill(children_of(process)[0], signal.SIGKILL)
             found = [app.wait(job.id, timeout=60) for job in (jobs[0], jobs[2], jobs[3])]
+            wait_until(lambda: asking.number("rowlock_settles_refused_total") == 1, seconds=60)
 
         assert {job.state for job in found} == {JobState.DEAD}
         assert not app.get(jobs[1].id).state.is_terminal

@@ -116,8 +116,9 @@ class Ledger:
         self._news.set()
 
     def refused(self) -> None:
-        """The database refused to store an outcome as it was."""
-        self._refused += 1
+        """The database refused to store an outcome as it was. From any thread."""
+        with self._guard:
+            self._refused += 1
 
     @property
     def lost_count(self) -> int:

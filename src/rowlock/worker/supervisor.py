@@ -427,6 +427,7 @@ class Supervisor:
             except StoreRefused as error:
                 if len(batch) == 1:
                     lease = batch[0].lease
+                    self._ledger.refused()
                     logger.warning("job %s waits for its lease to expire: %s", lease.id, error)
                 batches = [*(_halves(batch) if len(batch) > 1 else []), *rest]
                 continue

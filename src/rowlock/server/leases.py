@@ -282,10 +282,10 @@ async def _claim(call: Call[LeaseRequest, None]) -> list[job.Lease]:
     sizes: list[int] = []
     is_last = False
     while not is_last and len(leases) < asked.limit:
-        left = config.HTTP_LEASE_BYTES - sum(sizes)
-        if left <= 0:
+        fit = size.jobs_within(max(0, config.HTTP_LEASE_BYTES - sum(sizes)))
+        if leases and fit == 0:
             break
-        wanted = min(asked.limit - len(leases), max(1, size.jobs_within(left)))
+        wanted = min(asked.limit - len(leases), max(1, fit))
         try:
             more = await _claim_some(call, wanted)
         except RowlockError as error:

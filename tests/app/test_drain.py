@@ -314,7 +314,8 @@ def test_a_parent_deeper_in_meta_is_the_users_own(any_url):
             ctx.enqueue_on_success(child.using(tags=["own"], meta={"parent": "x", "a": inner}))
 
         job = run(app, parent)
-        (followed,), (own,) = app.list(tag="followed"), app.list(tag="own")
+        (followed,) = app.list(tag="followed", full=True)
+        (own,) = app.list(tag="own", full=True)
         found = app.store.run(related(job)).follow_ups
 
     assert {"parent": job.id, "a": {"parent": job.id}} == followed.meta

@@ -402,7 +402,7 @@ class Engine:
         try:
             # Told to end before its first line, it has nothing to end.
             is_free = run.cause is None and self._begin(run)
-            if is_free and (run.mark is None or run.in_slot or await run.mark(run)):
+            if is_free and (run.mark is None or run.in_slot or await run.begin()):
                 outcome = await self._runner.run(run)
             else:
                 outcome = run.outcome_before_start()

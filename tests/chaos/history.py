@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rowlock.testing.chaos.journal import Line, Word
-from rowlock.testing.chaos.judge import Judge
-from rowlock.testing.chaos.witness import Event, Settled, What
+from rowlock.chaos.journal import Line, Word
+from rowlock.chaos.judge import Judge
+from rowlock.chaos.witness import Event, Settled, What
 
 SECOND_US = 1_000_000
 OWNER = "worker-0-1"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rowlock.testing.chaos.plan import Plan, possible
-from rowlock.testing.chaos.report import Report
-from rowlock.testing.chaos.run import Chaos
-from rowlock.testing.chaos.stage import open_stage
+from rowlock.chaos.plan import Plan, possible
+from rowlock.chaos.report import Report
+from rowlock.chaos.run import Chaos
+from rowlock.chaos.stage import open_stage
 from tests.house.source import ROOT
 
 PLANTED = Path(__file__).parent / "planted"

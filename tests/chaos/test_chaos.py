@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock.testing.chaos.report import Verdict
+from rowlock.chaos.report import Verdict
 from tests.chaos.matrix import WHERE
 from tests.chaos.runs import run
 from tests.mutants import MUTANTS

@@ -8,9 +8,9 @@ from datetime import datetime
 
 import pytest
 
-from rowlock.testing.chaos.journal import Word
-from rowlock.testing.chaos.judge import TICK_NS_MAX
-from rowlock.testing.chaos.witness import Settled, What
+from rowlock.chaos.journal import Word
+from rowlock.chaos.judge import TICK_NS_MAX
+from rowlock.chaos.witness import Settled, What
 from tests.chaos.history import OTHER, SECOND_US, History, to_monotonic
 
 GOOD: list[Callable[[History], None]] = []

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from rowlock.testing.chaos.board import Board
-from rowlock.testing.chaos.findings import SHOWN_MAX, Findings
-from rowlock.testing.chaos.journal import Journal, Word, read
-from rowlock.testing.chaos.plan import Fault, Plan, possible, wishes
-from rowlock.testing.chaos.plot import plot
-from rowlock.testing.chaos.recovery import Strikes, recoveries
-from rowlock.testing.chaos.report import Gate, Report, Spread, Verdict, gates_of
-from rowlock.testing.chaos.story import Run, Story
+from rowlock.chaos.board import Board
+from rowlock.chaos.findings import SHOWN_MAX, Findings
+from rowlock.chaos.journal import Journal, Word, read
+from rowlock.chaos.plan import Fault, Plan, possible, wishes
+from rowlock.chaos.plot import plot
+from rowlock.chaos.recovery import Strikes, recoveries
+from rowlock.chaos.report import Gate, Report, Spread, Verdict, gates_of
+from rowlock.chaos.story import Run, Story
 
 PLAN = Plan(seed=7, jobs=10_000, kills=50, pauses=10, others={Fault.SWALLOW: 20, Fault.CRASH: 3})
 REPORT = Report(

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from rowlock.app import App
+from rowlock.chaos.stage import PREFIX
 from rowlock.cli import main
 from rowlock.store.scratch import left_behind
-from rowlock.testing.chaos.stage import PREFIX
 from tests.worker.waiting import wait_until
 
 CALM = (

@@ -13,8 +13,8 @@ from tests.house.source import Module, read_modules
 VOCABULARY = 0
 SURFACES = 5
 # Surfaces that are there for the others: logs and metrics, the server that commands run, the
-# throw-away database, measurements.
-SERVING = {"bench", "move", "observe", "server", "testing"}
+# throw-away database, measurements, runs of chaos.
+SERVING = {"bench", "chaos", "move", "observe", "server", "testing"}
 # Low to high; a room of the package belongs to exactly one layer.
 LAYERS = (
     {"version", "errors", "chance", "clock", "ids", "columns", "job", "retry", "lifecycle"}
@@ -25,7 +25,7 @@ LAYERS = (
     {"task", "task_options", "context"},
     {"worker", "scheduler"},
     {"app"},
-    {"server", "dashboard", "cli", "bench", "observe", "testing", "move"},
+    {"server", "dashboard", "cli", "bench", "chaos", "observe", "testing", "move"},
     # Inside other frameworks: they put all of it together, commands included.
     {"contrib"},
     {"__main__"},

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 from rowlock import config
+from rowlock.chaos.proxy import FaultyProxy, Mode
 from rowlock.errors import OptionInvalid, StoreUnavailable, UnsupportedStore
 from rowlock.job import Job, JobState
 from rowlock.lifecycle import Released, Succeeded
@@ -18,7 +19,6 @@ from rowlock.store import JobFilter, Settlement, Store, open_store
 from rowlock.store.ops.recover import release_unknown
 from rowlock.store.options import new_job
 from rowlock.store.url import PostgresUrl, hurried, masked
-from rowlock.testing.proxy import FaultyProxy, Mode
 
 # Above what a new connection takes on a busy machine.
 CALL_SECONDS = 0.8

@@ -8,10 +8,10 @@ import time
 import pytest
 
 from rowlock import config
+from rowlock.chaos.proxy import FaultyProxy, Mode
 from rowlock.job import Beat, Lease
 from rowlock.store import open_store
 from rowlock.store.options import new_job
-from rowlock.testing.proxy import FaultyProxy, Mode
 from rowlock.worker.beats import Beats
 
 LEASE_SECONDS = 0.6

@@ -23,8 +23,8 @@ import pytest
 
 import rowlock
 from rowlock import JobState
+from rowlock.chaos.proxy import FaultyProxy, Mode
 from rowlock.testing import ThrowAwayPostgres
-from rowlock.testing.proxy import FaultyProxy, Mode
 from rowlock.worker.settings import worker_settings
 from rowlock.worker.supervisor import Supervisor
 from tests.cell import CELL

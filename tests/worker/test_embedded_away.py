@@ -6,7 +6,7 @@ import asyncio
 
 import rowlock
 from rowlock import JobState
-from rowlock.testing.proxy import FaultyProxy, Mode
+from rowlock.chaos.proxy import FaultyProxy, Mode
 
 
 def test_it_ends_though_its_last_outcomes_cannot_be_written(postgres_url, caplog):

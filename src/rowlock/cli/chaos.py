@@ -17,8 +17,8 @@ from rowlock.cli.bench import interruptible
 from rowlock.cli.choose import json_option
 
 if TYPE_CHECKING:
-    from rowlock.testing.chaos.plan import Plan
-    from rowlock.testing.chaos.report import Report
+    from rowlock.chaos.plan import Plan
+    from rowlock.chaos.report import Report
 
 _COUNT = click.IntRange(0, 1_000_000)
 
@@ -146,7 +146,7 @@ def chaos(
     Every enqueue, every run and every commit is noted, and judged in the end. Exit code 0 only if
     nothing was found wrong, and enough has happened that something could have been.
     """
-    from rowlock.testing.chaos.plan import Plan, possible
+    from rowlock.chaos.plan import Plan, possible
 
     first = random.randrange(10**9) if seed is None else seed
     is_postgres = store == "postgres" if database is None else not database.startswith("sqlite")
@@ -170,7 +170,7 @@ def chaos(
             reports.append(_run(plan, place, store=store, database=database))
         _tell(reports[-1], as_json=as_json)
     if plot is not None:
-        from rowlock.testing.chaos.plot import plot as draw
+        from rowlock.chaos.plot import plot as draw
 
         plot.write_text(draw(reports[-1]), "utf-8")
     if any(report.verdict != "good" for report in reports):
@@ -217,9 +217,9 @@ def _place(keep: Path | None, seed: int) -> Iterator[Path]:
 
 
 def _run(plan: Plan, place: Path, *, store: str, database: str | None) -> Report:
+    from rowlock.chaos.run import Chaos
+    from rowlock.chaos.stage import open_stage
     from rowlock.cli.progress import progress
-    from rowlock.testing.chaos.run import Chaos
-    from rowlock.testing.chaos.stage import open_stage
 
     with (
         open_stage(plan, store, place, database=database) as stage,

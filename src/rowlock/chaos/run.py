@@ -12,19 +12,19 @@ from threading import Event
 from typing import Final, Protocol, TypeVar
 
 from rowlock.app import App
+from rowlock.chaos import journal, witness
+from rowlock.chaos.crew import LOGS, Crew
+from rowlock.chaos.integrity import problems
+from rowlock.chaos.jobs import JOURNALS, chaos_app
+from rowlock.chaos.journal import Journal, Word
+from rowlock.chaos.judge import Judge
+from rowlock.chaos.nemesis import Nemesis
+from rowlock.chaos.plan import PROCESS_FAULTS, Fault, Plan
+from rowlock.chaos.recovery import Strikes, recoveries
+from rowlock.chaos.report import Report, Spread, gates_of
+from rowlock.chaos.stage import Clocks, Stage
 from rowlock.errors import NotFound, StoreUnavailable
 from rowlock.store.ops import health
-from rowlock.testing.chaos import journal, witness
-from rowlock.testing.chaos.crew import LOGS, Crew
-from rowlock.testing.chaos.integrity import problems
-from rowlock.testing.chaos.jobs import JOURNALS, chaos_app
-from rowlock.testing.chaos.journal import Journal, Word
-from rowlock.testing.chaos.judge import Judge
-from rowlock.testing.chaos.nemesis import Nemesis
-from rowlock.testing.chaos.plan import PROCESS_FAULTS, Fault, Plan
-from rowlock.testing.chaos.recovery import Strikes, recoveries
-from rowlock.testing.chaos.report import Report, Spread, gates_of
-from rowlock.testing.chaos.stage import Clocks, Stage
 from rowlock.testing.database import away
 
 # Strikes come no faster than this, and do not wait longer than that for the jobs of their share.

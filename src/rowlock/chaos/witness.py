@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from rowlock.testing.chaos.jobs import EFFECTS
+from rowlock.chaos.jobs import EFFECTS
 from rowlock.testing.database import execute, is_sqlite, stream
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from rowlock.testing.chaos.plan import Fault
-from rowlock.testing.chaos.report import Report
+from rowlock.chaos.plan import Fault
+from rowlock.chaos.report import Report
 
 WIDTH: Final = 960
 HEIGHT: Final = 320

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 
-from rowlock.testing.chaos.machine import live_by_wrong_clock
+from rowlock.chaos.machine import live_by_wrong_clock
 from rowlock.worker.title import die_with_parent
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A producer: asks for jobs, sends them until it is told that they are there, cancels some.
 
-Started as `python -m rowlock.testing.chaos.producer`, with its orders as JSON in one argument.
+Started as `python -m rowlock.chaos.producer`, with its orders as JSON in one argument.
 1. It says what it will ask for before it asks, and what it was told after that.
 2. What it was not told of is sent again, under the same id; now and then it gives up instead.
 3. Now and then it sends again what it was told of: that must change nothing.
@@ -23,12 +23,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from rowlock.app import App
+from rowlock.chaos.board import Board
+from rowlock.chaos.jobs import JOURNALS, SCHEMA_VARIABLE, chaos_app
+from rowlock.chaos.journal import PLACE_VARIABLE, Journal, Word
+from rowlock.chaos.plan import Shares, Wish, wishes
 from rowlock.errors import NotFound, StoreUnavailable
 from rowlock.ids import new_id
-from rowlock.testing.chaos.board import Board
-from rowlock.testing.chaos.jobs import JOURNALS, SCHEMA_VARIABLE, chaos_app
-from rowlock.testing.chaos.journal import PLACE_VARIABLE, Journal, Word
-from rowlock.testing.chaos.plan import Shares, Wish, wishes
 from rowlock.worker.title import die_with_parent
 
 BATCH_MAX: Final = 40

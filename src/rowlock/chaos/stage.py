@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
+from rowlock.chaos.machine import SmallDisk, WrongClocks, small_disk
+from rowlock.chaos.plan import Fault, Plan
+from rowlock.chaos.proxy import FaultyProxy
 from rowlock.store.scratch import scratch
-from rowlock.testing.chaos.machine import SmallDisk, WrongClocks, small_disk
-from rowlock.testing.chaos.plan import Fault, Plan
 from rowlock.testing.database import away, execute, is_sqlite
 from rowlock.testing.postgres import ThrowAwayPostgres
-from rowlock.testing.proxy import FaultyProxy
 
 CONNECTIONS_MAX: Final = 80
 SCHEMA: Final = "rowlock"

@@ -40,10 +40,10 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
-from rowlock.testing.chaos.findings import Findings
-from rowlock.testing.chaos.journal import Line, Word
-from rowlock.testing.chaos.story import FLEETING, Acknowledged, Run, Story
-from rowlock.testing.chaos.witness import Event, Settled, What
+from rowlock.chaos.findings import Findings
+from rowlock.chaos.journal import Line, Word
+from rowlock.chaos.story import FLEETING, Acknowledged, Run, Story
+from rowlock.chaos.witness import Event, Settled, What
 
 # Two clocks of one machine, of which one counts milliseconds.
 SLACK_US: Final = 5_000

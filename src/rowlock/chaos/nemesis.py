@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rowlock.app import App
+from rowlock.chaos.crew import Crew
+from rowlock.chaos.journal import Journal, Word
+from rowlock.chaos.plan import Fault, Plan
+from rowlock.chaos.stage import Stage
+from rowlock.chaos.trouble import Troubles
 from rowlock.errors import StoreUnavailable
-from rowlock.testing.chaos.crew import Crew
-from rowlock.testing.chaos.journal import Journal, Word
-from rowlock.testing.chaos.plan import Fault, Plan
-from rowlock.testing.chaos.stage import Stage
-from rowlock.testing.chaos.trouble import Troubles
 from rowlock.testing.processes import children_of, kill, send
 
 # Longer than any takeover; and how long after one.

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from rowlock.testing.chaos.plan import Fault
-from rowlock.testing.chaos.stage import CONNECTIONS_MAX, Stage
+from rowlock.chaos.plan import Fault
+from rowlock.chaos.proxy import FaultyProxy, Mode
+from rowlock.chaos.stage import CONNECTIONS_MAX, Stage
 from rowlock.testing.database import away, connect, execute
-from rowlock.testing.proxy import FaultyProxy, Mode
 
 # Of those that last: so many leases, at least and at most.
 SHORT: Final = (0.2, 0.6)

@@ -16,12 +16,12 @@ from typing import Final, Self
 import msgspec
 
 from rowlock.app import DATABASE_URL_VARIABLE
+from rowlock.chaos.board import Board
+from rowlock.chaos.jobs import SCHEMA_VARIABLE, SPEC
+from rowlock.chaos.journal import PLACE_VARIABLE
+from rowlock.chaos.plan import Plan
+from rowlock.chaos.producer import ProducerOrders
 from rowlock.errors import RowlockError
-from rowlock.testing.chaos.board import Board
-from rowlock.testing.chaos.jobs import SCHEMA_VARIABLE, SPEC
-from rowlock.testing.chaos.journal import PLACE_VARIABLE
-from rowlock.testing.chaos.plan import Plan
-from rowlock.testing.chaos.producer import ProducerOrders
 from rowlock.testing.processes import children_of, kill
 
 END_SECONDS_MAX: Final = 60.0
@@ -82,7 +82,7 @@ class Crew:
         plan = self._plan
         words = ("--app", SPEC, "worker", "-p", str(plan.processes), "-c", str(plan.slots))
         options = ("--lease", f"{plan.lease_seconds:g}", "--grace", "5", "--log-level", "warning")
-        return self._start("worker", number, ["rowlock.testing.chaos.worker", *words, *options])
+        return self._start("worker", number, ["rowlock.chaos.worker", *words, *options])
 
     def _producer(self, number: int) -> Process:
         plan = self._plan
@@ -94,7 +94,7 @@ class Crew:
             shares=plan.shares,
             chance=f"{plan.seed} producer {number} {self._lives.get(f'producer-{number}', 0)}",
         )
-        words = ["rowlock.testing.chaos.producer", msgspec.json.encode(orders).decode()]
+        words = ["rowlock.chaos.producer", msgspec.json.encode(orders).decode()]
         return self._start("producer", number, words)
 
     def _start(self, role: str, number: int, words: list[str]) -> Process:

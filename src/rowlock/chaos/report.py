@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from rowlock.testing.chaos.plan import Fault, Plan
+from rowlock.chaos.plan import Fault, Plan
 
 
 class Verdict(StrEnum):

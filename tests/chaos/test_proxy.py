@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from rowlock.testing.proxy import FaultyProxy, Mode
+from rowlock.chaos.proxy import FaultyProxy, Mode
 
 
 def ask(connection: psycopg.Connection, question: str) -> object:

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rowlock.chaos.crew import CrewFailed
+from rowlock.chaos.processes import CrewFailed
 from tests.chaos.matrix import WHERE
 from tests.chaos.runs import run
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from rowlock.chaos.database import open_stage
 from rowlock.chaos.plan import Plan, possible
 from rowlock.chaos.report import Report
 from rowlock.chaos.run import Chaos
-from rowlock.chaos.stage import open_stage
 from tests.house.source import ROOT
 
 PLANTED = Path(__file__).parent / "planted"

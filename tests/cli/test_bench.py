@@ -16,8 +16,8 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
+from rowlock.bench.explain import explain
 from rowlock.bench.measure import Report
-from rowlock.bench.words import explain
 from rowlock.cli import main
 from rowlock.cli.bench import report_table
 from rowlock.cli.show import plain_table

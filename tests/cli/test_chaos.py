@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from rowlock.app import App
-from rowlock.chaos.stage import PREFIX
+from rowlock.chaos.database import PREFIX
 from rowlock.cli import main
 from rowlock.store.scratch import left_behind
 from tests.worker.waiting import wait_until

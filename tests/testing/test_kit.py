@@ -20,7 +20,7 @@ from rowlock.testing import (
     rowlock_crash,
     tried,
 )
-from rowlock.testing.trial import current
+from rowlock.testing.app import current
 
 seen: list[str] = []
 app = rowlock.App("sqlite:///never-opened.db")

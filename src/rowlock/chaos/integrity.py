@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from rowlock.chaos.stage import Stage
+from rowlock.chaos.database import Stage
 from rowlock.testing.database import execute
 
 _TABLES: Final = ("job", "finished", "key_hold")

@@ -41,8 +41,8 @@ from datetime import datetime
 from typing import Final
 
 from rowlock.chaos.findings import Findings
+from rowlock.chaos.job_record import FLEETING, Acknowledged, Run, Story
 from rowlock.chaos.journal import Line, Word
-from rowlock.chaos.story import FLEETING, Acknowledged, Run, Story
 from rowlock.chaos.witness import Event, Settled, What
 
 # Two clocks of one machine, of which one counts milliseconds.

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rowlock.app import App
-from rowlock.chaos.crew import Crew
+from rowlock.chaos.database import Stage
 from rowlock.chaos.journal import Journal, Word
 from rowlock.chaos.plan import Fault, Plan
-from rowlock.chaos.stage import Stage
+from rowlock.chaos.processes import Crew
 from rowlock.chaos.trouble import Troubles
 from rowlock.errors import StoreUnavailable
 from rowlock.testing.processes import children_of, kill, send

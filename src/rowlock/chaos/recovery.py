@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from rowlock.chaos.job_record import Run, Story
 from rowlock.chaos.journal import Line, Word
 from rowlock.chaos.plan import Fault
-from rowlock.chaos.story import Run, Story
 
 
 @dataclass(slots=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from rowlock.chaos.database import CONNECTIONS_MAX, Stage
 from rowlock.chaos.plan import Fault
 from rowlock.chaos.proxy import FaultyProxy, Mode
-from rowlock.chaos.stage import CONNECTIONS_MAX, Stage
 from rowlock.testing.database import away, connect, execute
 
 # Of those that last: so many leases, at least and at most.

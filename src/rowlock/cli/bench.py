@@ -45,8 +45,8 @@ def bench(
     is gone at the end, and never touches your jobs; but the server has to work, and for some
     seconds a transaction is held open.
     """
+    from rowlock.bench.explain import explain
     from rowlock.bench.measure import Measuring, Plan
-    from rowlock.bench.words import explain
     from rowlock.cli.progress import progress
     from rowlock.store.scratch import left_behind, scratch
 

@@ -170,7 +170,7 @@ def chaos(
             reports.append(_run(plan, place, store=store, database=database))
         _tell(reports[-1], as_json=as_json)
     if plot is not None:
-        from rowlock.chaos.plot import plot as draw
+        from rowlock.chaos.chart import plot as draw
 
         plot.write_text(draw(reports[-1]), "utf-8")
     if any(report.verdict != "good" for report in reports):
@@ -217,8 +217,8 @@ def _place(keep: Path | None, seed: int) -> Iterator[Path]:
 
 
 def _run(plan: Plan, place: Path, *, store: str, database: str | None) -> Report:
+    from rowlock.chaos.database import open_stage
     from rowlock.chaos.run import Chaos
-    from rowlock.chaos.stage import open_stage
     from rowlock.cli.progress import progress
 
     with (

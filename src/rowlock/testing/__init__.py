@@ -9,11 +9,11 @@ from __future__ import annotations
 # As type checkers read it, and without the price of `typing`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from rowlock.testing.app import AppUnderTest, tried
     from rowlock.testing.clock import VirtualClock
     from rowlock.testing.crash import rowlock_crash
     from rowlock.testing.expect import assert_enqueued, enqueued, refute_enqueued
     from rowlock.testing.postgres import ThrowAwayPostgres
-    from rowlock.testing.trial import AppUnderTest, tried
 
 __all__ = [
     "AppUnderTest",
@@ -27,14 +27,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AppUnderTest": "trial",
+    "AppUnderTest": "app",
     "ThrowAwayPostgres": "postgres",
     "VirtualClock": "clock",
     "assert_enqueued": "expect",
     "enqueued": "expect",
     "refute_enqueued": "expect",
     "rowlock_crash": "crash",
-    "tried": "trial",
+    "tried": "app",
 }
 
 

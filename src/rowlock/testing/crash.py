@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from rowlock.job import Lease
 from rowlock.task import Task
-from rowlock.testing.trial import current
+from rowlock.testing.app import current
 from rowlock.worker.drain import ProcessDied
 
 Point = Literal["after-claim", "after-handler", "before-settle", "after-settle"]

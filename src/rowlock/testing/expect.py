@@ -13,7 +13,7 @@ from rowlock.config import SECOND_US
 from rowlock.errors import PayloadInvalid
 from rowlock.job import Job
 from rowlock.task import Task, TaskCall
-from rowlock.testing.trial import AppUnderTest, current
+from rowlock.testing.app import AppUnderTest, current
 
 SHOWN_MAX: Final = 5
 _PAGE: Final = 1000

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from rowlock.app import App
     from rowlock.task import Task
+    from rowlock.testing.app import AppUnderTest
     from rowlock.testing.clock import VirtualClock
     from rowlock.testing.crash import Point
-    from rowlock.testing.trial import AppUnderTest
 
     Crash = Callable[[Point, Task[..., Any] | str | None], AbstractContextManager[None]]
 
@@ -75,7 +75,7 @@ def rowlock_app(
     rowlock_clock: VirtualClock,
 ) -> Iterator[AppUnderTest]:
     """The app of `rowlock_target`, on the database and the time of this test."""
-    from rowlock.testing.trial import tried
+    from rowlock.testing.app import tried
 
     inline = _mode_of(request) == "inline"
     with tried(rowlock_target, rowlock_url, clock=rowlock_clock, inline=inline) as app:

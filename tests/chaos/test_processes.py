@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rowlock.app import App
-from rowlock.chaos.crew import LOGS, Crew, CrewFailed
 from rowlock.chaos.jobs import JOURNALS
 from rowlock.chaos.plan import Plan
+from rowlock.chaos.processes import LOGS, Crew, CrewFailed
 from rowlock.testing.processes import kill
 from tests.worker.waiting import wait_until
 

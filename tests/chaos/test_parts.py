@@ -8,13 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from rowlock.chaos.board import Board
 from rowlock.chaos.chart import plot
-from rowlock.chaos.findings import SHOWN_MAX, Findings
-from rowlock.chaos.job_record import Run, Story
+from rowlock.chaos.job_record import Run, Story, Strikes, recoveries
 from rowlock.chaos.journal import Journal, Word, read
+from rowlock.chaos.judge import SHOWN_MAX, Findings
 from rowlock.chaos.plan import Fault, Plan, possible, wishes
-from rowlock.chaos.recovery import Strikes, recoveries
+from rowlock.chaos.producer import Board
 from rowlock.chaos.report import Gate, Report, Spread, Verdict, gates_of
 
 PLAN = Plan(seed=7, jobs=10_000, kills=50, pauses=10, others={Fault.SWALLOW: 20, Fault.CRASH: 3})

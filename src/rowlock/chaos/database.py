@@ -1,8 +1,11 @@
-"""Where a run takes place: a database that is its own, and the lines to it."""
+"""The database of a run, with its lines, disk and clock, and a check that it is whole."""
 
 from __future__ import annotations
 
 import math
+import os
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,9 +14,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
-from rowlock.chaos.machine import SmallDisk, WrongClocks, small_disk
 from rowlock.chaos.plan import Fault, Plan
 from rowlock.chaos.proxy import FaultyProxy
+from rowlock.chaos.worker import WrongClocks
 from rowlock.store.scratch import scratch
 from rowlock.testing.database import away, execute, is_sqlite
 from rowlock.testing.postgres import ThrowAwayPostgres
@@ -21,6 +24,17 @@ from rowlock.testing.postgres import ThrowAwayPostgres
 CONNECTIONS_MAX: Final = 80
 SCHEMA: Final = "rowlock"
 PREFIX: Final = "rowlock_chaos_"
+_ROOM_BYTES: Final = 2 * 1024**3
+# What a full disk has left: less than a transaction needs.
+_LEFT_BYTES: Final = 16 * 1024
+# The disk may be written to while its size is changed.
+_TRIES: Final = 20
+
+_TABLES: Final = ("job", "finished", "key_hold")
+_KEYS: Final = {"job": "id", "finished": "id", "key_hold": "holder"}
+# All rows by a scan of the table, and by a scan of its primary key.
+_BY_TABLE: Final = ("SET LOCAL enable_indexscan = off", "SET LOCAL enable_indexonlyscan = off")
+_BY_INDEX: Final = ("SET LOCAL enable_seqscan = off", "SET LOCAL enable_bitmapscan = off")
 
 
 @dataclass(slots=True)
@@ -120,3 +134,96 @@ def _lines_to(url: str, count: int) -> Iterator[list[FaultyProxy]]:
     with ExitStack() as stack:
         wanted = 0 if is_sqlite(url) else count
         yield [stack.enter_context(FaultyProxy(url)) for _ in range(wanted)]
+
+
+def problems(stage: Stage) -> list[str]:
+    """What is wrong with it; nothing, if it is whole."""
+    if stage.is_sqlite:
+        rows = execute(stage.url, "PRAGMA integrity_check")
+        return [row[0] for row in rows if row[0] != "ok"]
+    return list(_postgres(stage))
+
+
+def _postgres(stage: Stage) -> Iterator[str]:
+    for table in _TABLES:
+        name, key = f"{stage.schema}.{table}", _KEYS[table]
+        look = f"SELECT count({key}), min({key}::text), max({key}::text) FROM {name}"  # noqa: S608  # ours
+        scanned, found = (execute(stage.url, *how, look) for how in (_BY_TABLE, _BY_INDEX))
+        if scanned != found:
+            yield f"{table} has {scanned}, and its primary key {found}"
+    if stage.server is not None and _has_amcheck(stage):
+        yield from _amcheck(stage)
+
+
+def _has_amcheck(stage: Stage) -> bool:
+    """Whether PostgreSQL's own check is installed; in a server of others it is not used."""
+    question = "SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'"
+    return bool(execute(stage.url, question)[0][0])
+
+
+def _amcheck(stage: Stage) -> Iterator[str]:
+    import psycopg
+
+    execute(stage.url, "CREATE EXTENSION IF NOT EXISTS amcheck")
+    listed = (
+        "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON oid = indrelid "
+        "WHERE indisvalid AND relnamespace = "
+    )
+    indexes = execute(stage.url, f"{listed}'{stage.schema}'::regnamespace")
+    for (index,) in indexes:
+        try:
+            execute(stage.url, f"SELECT bt_index_check('{index}', true)")
+        except psycopg.Error as error:
+            yield f"{index}: {error}"
+
+
+class SmallDisk:
+    """A file system in memory that can be full, and then not be full any more."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def fill(self) -> None:
+        """Leave no room for what comes next."""
+        for tries_left in reversed(range(_TRIES)):
+            found = os.statvfs(self.path)
+            used = (found.f_blocks - found.f_bfree) * found.f_frsize
+            try:
+                self._resize(used + _LEFT_BYTES)
+            except DiskNotPossible:
+                if not tries_left:
+                    raise
+            else:
+                return
+
+    def free(self) -> None:
+        """Have room again."""
+        self._resize(_ROOM_BYTES)
+
+    def _resize(self, size: int) -> None:
+        _run("mount", "-o", f"remount,size={size}", str(self.path))
+
+
+class DiskNotPossible(RuntimeError):
+    """No file system can be mounted here; the message says why."""
+
+
+@contextmanager
+def small_disk(path: Path) -> Iterator[SmallDisk]:
+    """Mount one there while the block runs; only root may."""
+    path.mkdir(parents=True)
+    _run("mount", "-t", "tmpfs", "-o", f"size={_ROOM_BYTES},mode=0700", "rowlock-chaos", str(path))
+    try:
+        yield SmallDisk(path)
+    finally:
+        # Lazily: who was killed a moment ago may not have let go of it yet.
+        _run("umount", "-l", str(path))
+
+
+def _run(program: str, *words: str) -> None:
+    found = shutil.which(program)
+    if found is None:
+        raise DiskNotPossible(f"there is no {program} here")
+    done = subprocess.run([found, *words], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise DiskNotPossible(f"{program} {' '.join(words)}: {done.stderr.strip()}")

@@ -18,7 +18,7 @@ from typing import Any, Final
 from rowlock import retry
 from rowlock.app import App
 from rowlock.chaos.journal import PLACE_VARIABLE, Journal, Word
-from rowlock.chaos.machine import live_by_wrong_clock
+from rowlock.chaos.worker import live_by_wrong_clock
 from rowlock.context import Cancel, Context
 from rowlock.ids import new_id
 from rowlock.task import Tasks

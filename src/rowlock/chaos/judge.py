@@ -40,7 +40,6 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
-from rowlock.chaos.findings import Findings
 from rowlock.chaos.job_record import FLEETING, Acknowledged, Run, Story
 from rowlock.chaos.journal import Line, Word
 from rowlock.chaos.witness import Event, Settled, What
@@ -53,6 +52,9 @@ MORTAL: Final = ("doom", "poison", ONCE)
 TICK: Final = "tick"
 # A scheduler may be late: all of them are lost now and then.
 TICK_NS_MAX: Final = 60_000_000_000
+
+# This many findings of each number are shown; all are counted.
+SHOWN_MAX: Final = 10
 
 ToMonotonic = Callable[[int], int]
 
@@ -403,3 +405,27 @@ class Judge:
             if story.kind == "book" and story.state == "succeeded" and written[job] != 1:
                 self.findings.add(19, f"{job} has succeeded, and left {written[job]} rows")
         self.counts["effects"] = sum(written.values())
+
+
+class Findings:
+    """Counts everything, and keeps the first few texts of each number."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[int] = Counter()
+        self.texts: dict[int, list[str]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.counts)
+
+    def add(self, number: int, text: str) -> None:
+        """Something that must never be was."""
+        self.counts[number] += 1
+        texts = self.texts.setdefault(number, [])
+        if len(texts) < SHOWN_MAX:
+            texts.append(text)
+
+    def lines(self) -> list[str]:
+        """All that is kept, in the order of the numbers."""
+        return [
+            f"I{number}: {text}" for number in sorted(self.texts) for text in self.texts[number]
+        ]

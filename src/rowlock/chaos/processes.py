@@ -16,11 +16,10 @@ from typing import Final, Self
 import msgspec
 
 from rowlock.app import DATABASE_URL_VARIABLE
-from rowlock.chaos.board import Board
 from rowlock.chaos.jobs import SCHEMA_VARIABLE, SPEC
 from rowlock.chaos.journal import PLACE_VARIABLE
 from rowlock.chaos.plan import Plan
-from rowlock.chaos.producer import ProducerOrders
+from rowlock.chaos.producer import Board, ProducerOrders
 from rowlock.errors import RowlockError
 from rowlock.testing.processes import children_of, kill
 

@@ -9,8 +9,10 @@ Started as `python -m rowlock.chaos.producer`, with its orders as JSON in one ar
 from __future__ import annotations
 
 import heapq
+import mmap
 import os
 import random
+import struct
 import sys
 import threading
 import time
@@ -23,7 +25,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from rowlock.app import App
-from rowlock.chaos.board import Board
 from rowlock.chaos.jobs import JOURNALS, SCHEMA_VARIABLE, chaos_app
 from rowlock.chaos.journal import PLACE_VARIABLE, Journal, Word
 from rowlock.chaos.plan import Shares, Wish, wishes
@@ -42,8 +43,62 @@ _CANCELLED: Final = 0.01
 _CANCEL_SECONDS: Final = (0.05, 1.5)
 _REPEAT_SECONDS: Final = (0.0, 4.0)
 
+# The layout of the shared file.
+_NUMBER: Final = struct.Struct("=q")
+_ALLOWED: Final = 0
+_MADE: Final = 1
+
 T = TypeVar("T")
 Item = dict[str, Any]
+
+
+class Board:
+    """How far producers may go, and how far each of them is.
+
+    A file that all processes of a run map; each number is written by one process.
+    """
+
+    def __init__(self, path: Path, producers: int) -> None:
+        size = _NUMBER.size * (_MADE + producers)
+        self._producers = producers
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.ftruncate(descriptor, size)
+            self._memory = mmap.mmap(descriptor, size)
+        finally:
+            os.close(descriptor)
+
+    @property
+    def allowed(self) -> int:
+        """How many jobs all producers together may have made by now."""
+        return self._read(_ALLOWED)
+
+    @allowed.setter
+    def allowed(self, jobs: int) -> None:
+        self._write(_ALLOWED, jobs)
+
+    def made_by(self, producer: int) -> int:
+        """How many jobs a producer has made, over all its lives."""
+        return self._read(_MADE + producer)
+
+    def add(self, producer: int, jobs: int) -> None:
+        """A producer has made some more."""
+        self._write(_MADE + producer, self.made_by(producer) + jobs)
+
+    @property
+    def made(self) -> int:
+        """How many jobs were made."""
+        return sum(map(self.made_by, range(self._producers)))
+
+    def _read(self, place: int) -> int:
+        number: int = _NUMBER.unpack_from(self._memory, place * _NUMBER.size)[0]
+        return number
+
+    def _write(self, place: int, number: int) -> None:
+        _NUMBER.pack_into(self._memory, place * _NUMBER.size, number)
+
+    def close(self) -> None:
+        self._memory.close()
 
 
 class ProducerOrders(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,15 +13,14 @@ from typing import Final, Protocol, TypeVar
 
 from rowlock.app import App
 from rowlock.chaos import journal, witness
-from rowlock.chaos.database import Clocks, Stage
-from rowlock.chaos.integrity import problems
+from rowlock.chaos.database import Clocks, Stage, problems
+from rowlock.chaos.job_record import Strikes, recoveries
 from rowlock.chaos.jobs import JOURNALS, chaos_app
 from rowlock.chaos.journal import Journal, Word
 from rowlock.chaos.judge import Judge
 from rowlock.chaos.nemesis import Nemesis
 from rowlock.chaos.plan import PROCESS_FAULTS, Fault, Plan
 from rowlock.chaos.processes import LOGS, Crew
-from rowlock.chaos.recovery import Strikes, recoveries
 from rowlock.chaos.report import Report, Spread, gates_of
 from rowlock.errors import NotFound, StoreUnavailable
 from rowlock.store.ops import health

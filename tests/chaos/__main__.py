@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rowlock.chaos.processes import CrewFailed
+from rowlock.chaos.processes import ProcessFailed
 from tests.chaos.matrix import WHERE
 from tests.chaos.runs import run
 
@@ -50,7 +50,7 @@ def tell(mutant: str, store: str, *, seed: int) -> str:
     with tempfile.TemporaryDirectory() as directory:
         try:
             report = run(store, Path(directory), seed=seed, mutant=mutant, drain_seconds=90.0)
-        except CrewFailed as error:
+        except ProcessFailed as error:
             return f"a process failed: {str(error).splitlines()[-1]}"
     numbers = ", ".join(f"I{number} ({count})" for number, count in report.violations.items())
     # What has not ended in time may only be slow: what says more is shown.

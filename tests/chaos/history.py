@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rowlock.chaos.journal import Line, Word
+from rowlock.chaos.journal import JournalLine, Word
 from rowlock.chaos.judge import Judge
-from rowlock.chaos.witness import Event, Settled, What
+from rowlock.chaos.witness import CommittedChange, FinishedRow, What
 
 SECOND_US = 1_000_000
 OWNER = "worker-0-1"
@@ -23,9 +23,9 @@ class History:
 
     def __init__(self) -> None:
         self.now = 0
-        self.lines: list[Line] = []
-        self.events: list[Event] = []
-        self.settled: list[Settled] = []
+        self.lines: list[JournalLine] = []
+        self.events: list[CommittedChange] = []
+        self.settled: list[FinishedRow] = []
         self.live: list[str] = []
         self.effects: list[tuple[str, int]] = []
         self.scheduled = (0, 0)
@@ -35,11 +35,11 @@ class History:
         return self.now
 
     def say(self, word: Word, job: str = "a", token: int = 0, rest: str = "", pid: int = 1) -> None:
-        self.lines.append(Line(to_monotonic(self.tick()), pid, word, job, token, rest))
+        self.lines.append(JournalLine(to_monotonic(self.tick()), pid, word, job, token, rest))
 
     def note(self, what: What, job: str = "a", token: int = 0, **rest: Any) -> None:
         told = {"attempt": token, "actor": OWNER, "kind": "brief", "at": self.tick(), **rest}
-        self.events.append(Event(what=what, job=job, token=token, **told))
+        self.events.append(CommittedChange(what=what, job=job, token=token, **told))
 
     # Parts of a life
 
@@ -70,7 +70,7 @@ class History:
     def finish(self, job: str = "a", token: int = 1, state: str = "succeeded", **rest: Any) -> None:
         self.note(What.FINISHED, job, token, **{"state": state, **rest})
         self.note(What.DELETED, job, token, **{"lease": self.now, **rest})
-        self.settled.append(Settled(job, state, token))
+        self.settled.append(FinishedRow(job, state, token))
 
     def make(self, job: str = "a", kind: str = "brief", **rest: Any) -> None:
         self.ask(job, kind)

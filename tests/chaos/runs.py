@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rowlock.chaos.database import open_stage
-from rowlock.chaos.plan import Plan, possible
-from rowlock.chaos.report import Report
+from rowlock.chaos.database import open_database
+from rowlock.chaos.plan import ChaosPlan, possible
+from rowlock.chaos.report import ChaosReport
 from rowlock.chaos.run import Chaos
 from tests.house.source import ROOT
 
@@ -34,13 +34,13 @@ def run(
     workers: int = 3,
     mutant: str | None = None,
     drain_seconds: float = 180.0,
-) -> Report:
+) -> ChaosReport:
     """A short run on a throw-away database."""
     is_postgres = store == "postgres"
     others = possible(
         crashes=1, swallows=20, troubles=1, clock_steps=3, is_postgres=is_postgres, is_own=True
     )
-    plan = Plan(
+    plan = ChaosPlan(
         seed=seed,
         jobs=jobs,
         kills=kills,
@@ -49,8 +49,8 @@ def run(
         workers=workers,
         drain_seconds=drain_seconds,
     )
-    with open_stage(plan, store, place) as stage:
+    with open_database(plan, store, place) as database:
         chaos = Chaos(
-            plan, stage, place, on_progress=lambda _: None, environment=environment(mutant)
+            plan, database, place, on_progress=lambda _: None, environment=environment(mutant)
         )
         return chaos.run()

@@ -10,7 +10,7 @@ import pytest
 
 from rowlock.chaos.journal import Word
 from rowlock.chaos.judge import TICK_NS_MAX
-from rowlock.chaos.witness import Settled, What
+from rowlock.chaos.witness import FinishedRow, What
 from tests.chaos.history import OTHER, SECOND_US, History, to_monotonic
 
 GOOD: list[Callable[[History], None]] = []
@@ -179,7 +179,7 @@ def cancelled_while_it_waited(history: History) -> None:
     history.make()
     history.note(What.FINISHED, state="cancelled")
     history.note(What.DELETED)
-    history.settled.append(Settled("a", "cancelled", 0))
+    history.settled.append(FinishedRow("a", "cancelled", 0))
     history.say(Word.CANCELLED, rest="cancelled")
 
 
@@ -188,7 +188,7 @@ def the_same_told_in_the_other_order(history: History) -> None:
     history.make()
     history.note(What.DELETED)
     history.note(What.FINISHED, state="cancelled")
-    history.settled.append(Settled("a", "cancelled", 0))
+    history.settled.append(FinishedRow("a", "cancelled", 0))
 
 
 @good
@@ -522,7 +522,7 @@ def it_never_heard_of_it(history: History) -> None:
 @breaks(15)
 def stored_otherwise(history: History) -> None:
     history.live_well()
-    history.settled = [Settled("a", "dead", 1)]
+    history.settled = [FinishedRow("a", "dead", 1)]
 
 
 @breaks(15)

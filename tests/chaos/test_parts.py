@@ -8,16 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from rowlock.chaos.chart import plot
-from rowlock.chaos.job_record import Run, Story, Strikes, recoveries
+from rowlock.chaos.chart import draw_chart
+from rowlock.chaos.job_record import HandlerRun, JobRecord, Strikes, recoveries
 from rowlock.chaos.journal import Journal, Word, read
 from rowlock.chaos.judge import SHOWN_MAX, Findings
-from rowlock.chaos.plan import Fault, Plan, possible, wishes
-from rowlock.chaos.producer import Board
-from rowlock.chaos.report import Gate, Report, Spread, Verdict, gates_of
+from rowlock.chaos.plan import ChaosPlan, Fault, possible, wanted_jobs
+from rowlock.chaos.producer import ProducerCounts
+from rowlock.chaos.report import ChaosReport, Durations, QualityGate, Verdict, gates_of
 
-PLAN = Plan(seed=7, jobs=10_000, kills=50, pauses=10, others={Fault.SWALLOW: 20, Fault.CRASH: 3})
-REPORT = Report(
+PLAN = ChaosPlan(
+    seed=7, jobs=10_000, kills=50, pauses=10, others={Fault.SWALLOW: 20, Fault.CRASH: 3}
+)
+REPORT = ChaosReport(
     store="PostgreSQL",
     version="16.1",
     plan=PLAN,
@@ -26,8 +28,8 @@ REPORT = Report(
     judged_seconds=0.5,
     faults={Fault.KILL_CHILD: 40},
     counts={"rescues": 100},
-    recovery={"kill a child, until given back": Spread(3, 0.1, 0.2, 0.3)},
-    gates=[Gate("rescues", 100, 5)],
+    recovery={"kill a child, until given back": Durations(3, 0.1, 0.2, 0.3)},
+    gates=[QualityGate("rescues", 100, 5)],
     violations={},
     texts=[],
     ended=[0.5, 1.5, 1.6, 59.0],
@@ -67,10 +69,10 @@ def test_nobody_else_is_harmed():
 
 def test_producers_ask_for_all_kinds_of_jobs():
     """Of a few thousand jobs there are some of each kind, with keys, delays and tenants."""
-    stream = wishes(PLAN.chance("wishes"), PLAN.shares)
+    stream = wanted_jobs(PLAN.chance("wishes"), PLAN.shares)
     made = [next(stream) for _ in range(5_000)]
-    kinds = Counter(wish.kind for wish in made)
-    options = Counter(name for wish in made for name in wish.options)
+    kinds = Counter(job.kind for job in made)
+    options = Counter(name for job in made for name in job.options)
 
     assert {"brief", "plain", "fleeting", "falter", "doom", "linger", "book", "lead"} <= set(kinds)
     assert all(options[name] for name in ("key", "delay", "tenant", "priority"))
@@ -96,8 +98,8 @@ def test_a_journal_is_read_as_it_was_written(tmp_path):
 
 
 def test_numbers_are_shared(tmp_path):
-    """What one process writes on the board, another one sees."""
-    one, other = Board(tmp_path / "board", 2), Board(tmp_path / "board", 2)
+    """What one process writes, another one reads."""
+    one, other = ProducerCounts(tmp_path / "counts", 2), ProducerCounts(tmp_path / "counts", 2)
     one.allowed = 100
     other.add(0, 3)
     other.add(1, 4)
@@ -123,9 +125,9 @@ def test_findings_are_bounded():
     ("changed", "verdict"),
     [
         ({}, Verdict.GOOD),
-        ({"gates": [Gate("rescues", 4, 5)]}, Verdict.VOID),
+        ({"gates": [QualityGate("rescues", 4, 5)]}, Verdict.VOID),
         ({"violations": {5: 1}}, Verdict.BAD),
-        ({"violations": {5: 1}, "gates": [Gate("rescues", 4, 5)]}, Verdict.BAD),
+        ({"violations": {5: 1}, "gates": [QualityGate("rescues", 4, 5)]}, Verdict.BAD),
     ],
 )
 def test_the_verdict(changed, verdict):
@@ -148,7 +150,7 @@ def test_gates_grow_with_the_run():
 
 def test_a_run_in_which_nobody_was_struck_is_void():
     """However small it is: there was nobody whom its kills could befall."""
-    plan = Plan(seed=7, jobs=100, kills=1, pauses=0)
+    plan = ChaosPlan(seed=7, jobs=100, kills=1, pauses=0)
 
     assert {"struck", "ticks"} == {gate.name for gate in gates_of(plan, {}) if not gate.is_open}
     assert all(gate.is_open for gate in gates_of(plan, {"struck": 1, "ticks": 1}))
@@ -158,10 +160,10 @@ def test_how_long_a_recovery_took():
     """From the strike in the middle of a run to its return, and to the next run."""
     strikes = Strikes()
     strikes.struck[11] = [(2_000_000_000, Fault.KILL_CHILD)]
-    struck = Run(1_000_000_000, 11, returned=2_500_000_000)
-    story = Story(runs={1: struck, 2: Run(5_000_000_000, 12, end=6_000_000_000)})
-    over_before = Story(runs={1: Run(1_000_000_000, 11, end=1_500_000_000)})
-    found = recoveries([story, over_before], strikes.struck)
+    struck = HandlerRun(1_000_000_000, 11, returned=2_500_000_000)
+    record = JobRecord(runs={1: struck, 2: HandlerRun(5_000_000_000, 12, end=6_000_000_000)})
+    over_before = JobRecord(runs={1: HandlerRun(1_000_000_000, 11, end=1_500_000_000)})
+    found = recoveries([record, over_before], strikes.struck)
 
     assert [0.5] == found[Fault.KILL_CHILD].returned
     assert [3.0] == found[Fault.KILL_CHILD].again
@@ -169,13 +171,13 @@ def test_how_long_a_recovery_took():
 
 def test_a_spread():
     """Half, all but a hundredth, and all."""
-    assert None is Spread.of([])
-    assert Spread(100, 0.5, 0.99, 0.99) == Spread.of([number / 100 for number in range(100)])
+    assert None is Durations.of([])
+    assert Durations(100, 0.5, 0.99, 0.99) == Durations.of([number / 100 for number in range(100)])
 
 
 def test_the_picture():
     """It is an image that says what it shows, with a mark for each strike."""
-    root = ET.fromstring(plot(REPORT))
+    root = ET.fromstring(draw_chart(REPORT))
     marks = [path for path in root if path.tag.endswith("path") and path.get("stroke-width")]
 
     assert "seed 7: 10,000 jobs" in root.attrib["aria-label"]

@@ -9,20 +9,20 @@ import pytest
 
 from rowlock.app import App
 from rowlock.chaos.jobs import JOURNALS
-from rowlock.chaos.plan import Plan
-from rowlock.chaos.processes import LOGS, Crew, CrewFailed
+from rowlock.chaos.plan import ChaosPlan
+from rowlock.chaos.processes import LOGS, Processes, ProcessFailed
 from rowlock.testing.processes import kill
 from tests.worker.waiting import wait_until
 
-PLAN = Plan(seed=1, jobs=100, kills=0, pauses=0, workers=2, processes=1, producers=0)
+PLAN = ChaosPlan(seed=1, jobs=100, kills=0, pauses=0, workers=2, processes=1, producers=0)
 
 
 @pytest.fixture
-def crew(tmp_path: Path, sqlite_url: str) -> Iterator[Crew]:
+def processes(tmp_path: Path, sqlite_url: str) -> Iterator[Processes]:
     """Two workers, with nothing to do."""
     for name in (JOURNALS, LOGS):
         (tmp_path / name).mkdir()
-    crew = Crew(
+    processes = Processes(
         PLAN,
         tmp_path,
         schema="rowlock",
@@ -31,21 +31,21 @@ def crew(tmp_path: Path, sqlite_url: str) -> Iterator[Crew]:
     )
     with App(sqlite_url) as app:
         app.migrate()
-        with crew:
+        with processes:
             wait_until(lambda: len(app.workers()) == PLAN.workers, seconds=60)
-            yield crew
+            yield processes
 
 
-def test_workers_end_when_they_are_asked(crew: Crew):
+def test_workers_end_when_they_are_asked(processes: Processes):
     """Nothing is raised: each of them has ended well."""
-    crew.end()
+    processes.end()
 
-    assert [0, 0] == [worker.returncode for worker in crew.workers]
+    assert [0, 0] == [worker.returncode for worker in processes.workers]
 
 
-def test_a_worker_that_ends_otherwise(crew: Crew):
+def test_a_worker_that_ends_otherwise(processes: Processes):
     """It is named, with how it ended."""
-    kill(crew.workers[1].pid)
+    kill(processes.workers[1].pid)
 
-    with pytest.raises(CrewFailed, match="worker-1 ended with -9"):
-        crew.end()
+    with pytest.raises(ProcessFailed, match="worker-1 ended with -9"):
+        processes.end()

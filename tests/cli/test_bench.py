@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from rowlock.bench.explain import explain
-from rowlock.bench.measure import Report
+from rowlock.bench.measure import BenchReport
 from rowlock.cli import main
 from rowlock.cli.bench import report_table
 from rowlock.cli.show import plain_table
@@ -34,7 +34,7 @@ with scratch(sys.argv[1]) as place, BenchWorker(place, processes=1) as worker:
     print(worker._process.pid, flush=True)
     sys.stdin.read()
 """
-POSTGRES = Report(
+POSTGRES = BenchReport(
     version="16.1",
     is_postgres=True,
     processes=1,

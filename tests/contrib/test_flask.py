@@ -12,7 +12,7 @@ from flask import Flask, current_app, g
 import rowlock
 from rowlock import JobState
 from rowlock.contrib.flask import Rowlock, queue_of
-from rowlock.testing import tried
+from rowlock.testing import use_test_database
 from tests.contrib.processes import environment_of, running, serving
 
 SERVER = """
@@ -57,7 +57,7 @@ def test_an_application_made_in_a_test_stays_on_its_database(app: Flask, tmp_pat
     """Its own database, which it names when it is made, is not written to."""
     queue = Rowlock(app)
     own = tmp_path / "own.db"
-    with tried(queue, f"sqlite:///{tmp_path / 'test.db'}") as tested:
+    with use_test_database(queue, f"sqlite:///{tmp_path / 'test.db'}") as tested:
         another = Flask("shop")
         another.config["ROWLOCK_DATABASE_URL"] = f"sqlite:///{own}"
         queue.init_app(another)

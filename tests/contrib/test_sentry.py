@@ -15,7 +15,7 @@ from sentry_sdk.transport import Transport
 import rowlock
 from rowlock.contrib.sentry import instrument
 from rowlock.contrib.structlog import add_job_fields
-from rowlock.testing import tried
+from rowlock.testing import use_test_database
 
 
 class Kept(Transport):
@@ -170,7 +170,7 @@ def test_traces(sentry, any_url):
 def test_on_trial(sentry, any_url):
     """Inline jobs of an app that was instrumented before are seen by the test, run, and told."""
     app, send, fetch = make("sqlite:///never-opened.db")
-    with tried(app, any_url, inline=True) as tested:
+    with use_test_database(app, any_url, inline=True) as tested:
         first = send.enqueue(to="ada")
 
         async def enqueue() -> rowlock.Job:
@@ -180,7 +180,7 @@ def test_on_trial(sentry, any_url):
 
         second = asyncio.run(enqueue())
 
-        assert [first.id, second.id] == list(tested.trial.sent)
+        assert [first.id, second.id] == list(tested.test_state.sent)
         assert {"succeeded"} == {job.state for job in app.list()}
     assert ["send", "fetch", "send"] == [
         each["transaction"] for each in sentry.of("transaction") if each["transaction"]

@@ -1,4 +1,4 @@
-"""The fixtures that users of pytest get: an app on trial, its clock, and processes that die."""
+"""The fixtures that users of pytest get: an app under test, its clock, and processes that die."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rowlock.testing import (
     enqueued,
     refute_enqueued,
     rowlock_crash,
-    tried,
+    use_test_database,
 )
 from rowlock.testing.app import current
 
@@ -77,7 +77,7 @@ def test_it_is_the_same_app_on_another_database(rowlock_app, rowlock_url):
 
 
 def test_an_app_is_what_it_was_afterwards(sqlite_url):
-    """Class, database, clock and `state`; a class of the user's own is one on trial as well."""
+    """Class, database, clock and `state`; a class of the user's own is under test as well."""
 
     class Own(rowlock.App):
         def greeting(self) -> str:
@@ -85,7 +85,7 @@ def test_an_app_is_what_it_was_afterwards(sqlite_url):
 
     own = Own("sqlite:///never-opened.db", state="its own")
     store = own.store
-    with tried(own, sqlite_url, clock=VirtualClock()) as tested:
+    with use_test_database(own, sqlite_url, clock=VirtualClock()) as tested:
         tested.state = "the test's"
 
         assert ("of Own", True) == (tested.greeting(), isinstance(own, AppUnderTest))
@@ -99,7 +99,10 @@ def test_an_app_is_what_it_was_afterwards(sqlite_url):
 def test_an_app_is_what_it_was_after_a_trial_that_could_not_begin():
     """A test that has no database must not be the end of all others."""
     own = rowlock.App("sqlite:///never-opened.db")
-    with pytest.raises(rowlock.StoreUnavailable), tried(own, "postgresql://127.0.0.1:1/nobody"):
+    with (
+        pytest.raises(rowlock.StoreUnavailable),
+        use_test_database(own, "postgresql://127.0.0.1:1/nobody"),
+    ):
         pytest.fail("nobody is there")
 
     assert (rowlock.App, "sqlite:///never-opened.db") == (type(own), own.url)
@@ -237,7 +240,9 @@ def test_all_that_waits_is_run(rowlock_app, rowlock_clock):
 def test_a_lease_that_nobody_here_takes_over_does_not_stop_the_time(rowlock_url):
     """An app without tasks recovers nothing; time passes all the same."""
     clock = VirtualClock()
-    with tried(rowlock.App("sqlite:///never-opened.db"), rowlock_url, clock=clock) as sender:
+    with use_test_database(
+        rowlock.App("sqlite:///never-opened.db"), rowlock_url, clock=clock
+    ) as sender:
         clock.rule(sender)
         job = sender.enqueue("elsewhere")
         sender.store.claim(worker="elsewhere", queues=None, lease=30)

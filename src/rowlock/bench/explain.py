@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from rowlock.bench.measure import Report
+from rowlock.bench.measure import BenchReport
 
 # A worker process that is on a core for so much of its time is the limit itself.
 BUSY_SHARE: Final = 0.8
@@ -18,7 +18,7 @@ JOBS_MIN: Final = 1_000
 FAR_MS: Final = 1.0
 
 
-def explain(report: Report) -> Iterator[str]:
+def explain(report: BenchReport) -> Iterator[str]:
     """A sentence or two for each figure that has a reason."""
     yield _enqueue(report)
     yield _run(report)
@@ -37,7 +37,7 @@ def explain(report: Report) -> Iterator[str]:
         yield _held(report.held_share)
 
 
-def _enqueue(report: Report) -> str:
+def _enqueue(report: BenchReport) -> str:
     each = 1000 / report.enqueue_per_s
     trip, sync = report.round_trip_ms, report.sync_ms
     took = f"An enqueue took {each:.2f} ms: "
@@ -53,7 +53,7 @@ def _enqueue(report: Report) -> str:
     return f"{took}; the rest is the work itself, on both sides. {advice}"
 
 
-def _run(report: Report) -> str:
+def _run(report: BenchReport) -> str:
     if report.busy is None:
         return "How busy the worker was, this system does not tell."
     busy = f"A worker process was busy for {100 * report.busy:.0f} % of the time"

@@ -58,7 +58,7 @@ class Show(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class BenchPlan:
     """What is wanted. `jobs` of a round; None: as many as take about a second."""
 
     jobs: int | None = None
@@ -67,7 +67,7 @@ class Plan:
 
 
 @dataclass(slots=True, kw_only=True)
-class Report:
+class BenchReport:
     """What was measured: rates a second, times in milliseconds; None where it could not be.
 
     `sync_ms` is what a commit waits for the disk, if it does (`is_durable`); `busy` is the share of
@@ -117,7 +117,7 @@ class Round:
 class Measuring:
     """Measures one scratch."""
 
-    def __init__(self, scratch: Scratch, plan: Plan, show: Show) -> None:
+    def __init__(self, scratch: Scratch, plan: BenchPlan, show: Show) -> None:
         self._scratch = scratch
         self._plan = plan
         self._show = show
@@ -125,11 +125,11 @@ class Measuring:
         self._rounds = 0
         self._jobs = plan.jobs or ROUND_JOBS_MIN
 
-    def run(self) -> Report:
+    def run(self) -> BenchReport:
         """Measure everything; takes about half a minute."""
         with self._app as app:
             app.migrate()
-            report = Report(
+            report = BenchReport(
                 version=app.store.run(health.server()).version,
                 is_postgres=self._scratch.directory is None,
                 processes=self._plan.processes,
@@ -144,7 +144,7 @@ class Measuring:
                     self._held(report, worker)
         return report
 
-    def _limits(self, report: Report) -> None:
+    def _limits(self, report: BenchReport) -> None:
         """The round trip, what a commit waits for the disk, and what others write meanwhile."""
         store = self._app.store
 
@@ -167,7 +167,7 @@ class Measuring:
         written = store.run(measure.wal_position()) - before
         report.wal_background_bytes_per_s = written / (time.monotonic() - start)
 
-    def _one_by_one(self, report: Report) -> int:
+    def _one_by_one(self, report: BenchReport) -> int:
         """Each enqueue awaited, for a while; how many they were."""
         call = noop.using(queue="one")
         end = time.monotonic() + ONE_BY_ONE_SECONDS
@@ -185,7 +185,7 @@ class Measuring:
         seconds = self._wait(worker, "one", enqueued, label="start a worker")
         self._size(enqueued / max(1e-3, seconds))
 
-    def _latency(self, report: Report, worker: BenchWorker) -> None:
+    def _latency(self, report: BenchReport, worker: BenchWorker) -> None:
         """On an idle worker, jobs at random gaps."""
         jobs = LATENCY_JOBS if self._plan.jobs is None else min(LATENCY_JOBS, self._plan.jobs)
         chance, clock = random.Random(7), SystemClock()
@@ -204,7 +204,7 @@ class Measuring:
         report.latency_p50_ms = statistics.median(delays)
         report.latency_p99_ms = delays[int(0.99 * (len(delays) - 1))]
 
-    def _plain(self, report: Report, worker: BenchWorker) -> None:
+    def _plain(self, report: BenchReport, worker: BenchWorker) -> None:
         """Rounds with nothing in their way; the log that they write."""
         before, start = self._wal_position(), time.monotonic()
         rounds = [
@@ -221,7 +221,7 @@ class Measuring:
             others = seconds * (report.wal_background_bytes_per_s or 0.0)
             report.wal_bytes_per_job = max(0.0, after - before - others) / report.run_jobs
 
-    def _held(self, report: Report, worker: BenchWorker) -> None:
+    def _held(self, report: BenchReport, worker: BenchWorker) -> None:
         """Rounds while a transaction stays open."""
         with self._scratch.hold():
             for number in range(1, HELD_ROUNDS + 1):

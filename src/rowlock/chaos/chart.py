@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rowlock.chaos.plan import Fault
-from rowlock.chaos.report import Report
+from rowlock.chaos.report import ChaosReport
 
 WIDTH: Final = 960
 HEIGHT: Final = 320
@@ -30,12 +30,12 @@ _MARKS: Final = {
 }
 
 
-def plot(report: Report) -> str:
-    """The picture."""
+def draw_chart(report: ChaosReport) -> str:
+    """An SVG."""
     return "\n".join(_lines(report)) + "\n"
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: ChaosReport) -> Iterator[str]:
     seconds = max(1, int(report.seconds) + 1)
     rates = Counter(int(at) for at in report.ended if 0 <= at < seconds)
     highest = max(rates.values(), default=1)
@@ -84,7 +84,7 @@ def _axes(seconds: int, highest: int) -> Iterator[str]:
         )
 
 
-def _strikes(report: Report, seconds: int) -> Iterator[str]:
+def _strikes(report: ChaosReport, seconds: int) -> Iterator[str]:
     floor = HEIGHT - _BOTTOM
     seen: dict[str, str] = {}
     for at, fault in report.struck:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
-from rowlock.chaos.plan import Fault, Plan
+from rowlock.chaos.plan import ChaosPlan, Fault
 from rowlock.chaos.proxy import FaultyProxy
 from rowlock.chaos.worker import WrongClocks
 from rowlock.store.scratch import scratch
@@ -38,7 +38,7 @@ _BY_INDEX: Final = ("SET LOCAL enable_seqscan = off", "SET LOCAL enable_bitmapsc
 
 
 @dataclass(slots=True)
-class Stage:
+class ChaosDatabase:
     """A database. `server` if it may be crashed, `lines` if what goes to it may be troubled."""
 
     url: str
@@ -70,7 +70,7 @@ class Stage:
         return now
 
 
-class Clocks:
+class DatabaseClock:
     """Which nanosecond of this machine's monotonic clock a time of the database was.
 
     By the look at it that took the shortest time: within minutes, clocks drift by less than a
@@ -81,11 +81,11 @@ class Clocks:
         self._width: float = math.inf
         self._offset = 0
 
-    def look(self, stage: Stage) -> None:
+    def look(self, database: ChaosDatabase) -> None:
         """Ask the database once more, unless it is away."""
         before = time.monotonic_ns()
         try:
-            theirs = stage.now_us()
+            theirs = database.now_us()
         except away():
             return
         width = time.monotonic_ns() - before
@@ -98,27 +98,27 @@ class Clocks:
 
 
 @contextmanager
-def open_stage(
-    plan: Plan, store: str, place: Path, *, database: str | None = None
-) -> Iterator[Stage]:
+def open_database(
+    plan: ChaosPlan, store: str, place: Path, *, url: str | None = None
+) -> Iterator[ChaosDatabase]:
     """A database of the run's own: a throw-away one, or a place in somebody's that is removed.
 
     Args:
         plan: What is to befall it.
-        store: `sqlite` or `postgres`, without a database.
+        store: `sqlite` or `postgres`; ignored with a URL.
         place: A directory for files.
-        database: The URL of somebody's database.
+        url: Somebody's database instead.
     """
     # So that each process can be troubled by itself.
     lines = plan.workers + plan.producers
-    if database is not None:
-        with scratch(database, prefix=PREFIX) as found, _lines_to(found.url, lines) as proxies:
-            yield Stage(found.url, found.schema, None, proxies)
+    if url is not None:
+        with scratch(url, prefix=PREFIX) as found, _lines_to(found.url, lines) as proxies:
+            yield ChaosDatabase(found.url, found.schema, None, proxies)
     elif store == "sqlite" and Fault.FILL_DISK in plan.faults:
         with small_disk(place / "disk") as disk:
-            yield Stage(f"sqlite:///{disk.path / 'chaos.db'}", SCHEMA, disk=disk)
+            yield ChaosDatabase(f"sqlite:///{disk.path / 'chaos.db'}", SCHEMA, disk=disk)
     elif store == "sqlite":
-        yield Stage(f"sqlite:///{place / 'chaos.db'}", SCHEMA)
+        yield ChaosDatabase(f"sqlite:///{place / 'chaos.db'}", SCHEMA)
     else:
         clocks = WrongClocks(place) if Fault.STEP_CLOCK in plan.faults else None
         settings = {"max_connections": str(CONNECTIONS_MAX)}
@@ -126,7 +126,7 @@ def open_stage(
             ThrowAwayPostgres(durable=True, settings=settings) as server,
             _lines_to(server.url, lines) as proxies,
         ):
-            yield Stage(server.url, SCHEMA, server, proxies, clocks=clocks)
+            yield ChaosDatabase(server.url, SCHEMA, server, proxies, clocks=clocks)
 
 
 @contextmanager
@@ -136,43 +136,43 @@ def _lines_to(url: str, count: int) -> Iterator[list[FaultyProxy]]:
         yield [stack.enter_context(FaultyProxy(url)) for _ in range(wanted)]
 
 
-def problems(stage: Stage) -> list[str]:
+def integrity_problems(database: ChaosDatabase) -> list[str]:
     """What is wrong with it; nothing, if it is whole."""
-    if stage.is_sqlite:
-        rows = execute(stage.url, "PRAGMA integrity_check")
+    if database.is_sqlite:
+        rows = execute(database.url, "PRAGMA integrity_check")
         return [row[0] for row in rows if row[0] != "ok"]
-    return list(_postgres(stage))
+    return list(_postgres(database))
 
 
-def _postgres(stage: Stage) -> Iterator[str]:
+def _postgres(database: ChaosDatabase) -> Iterator[str]:
     for table in _TABLES:
-        name, key = f"{stage.schema}.{table}", _KEYS[table]
+        name, key = f"{database.schema}.{table}", _KEYS[table]
         look = f"SELECT count({key}), min({key}::text), max({key}::text) FROM {name}"  # noqa: S608  # ours
-        scanned, found = (execute(stage.url, *how, look) for how in (_BY_TABLE, _BY_INDEX))
+        scanned, found = (execute(database.url, *how, look) for how in (_BY_TABLE, _BY_INDEX))
         if scanned != found:
             yield f"{table} has {scanned}, and its primary key {found}"
-    if stage.server is not None and _has_amcheck(stage):
-        yield from _amcheck(stage)
+    if database.server is not None and _has_amcheck(database):
+        yield from _amcheck(database)
 
 
-def _has_amcheck(stage: Stage) -> bool:
+def _has_amcheck(database: ChaosDatabase) -> bool:
     """Whether PostgreSQL's own check is installed; in a server of others it is not used."""
     question = "SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'"
-    return bool(execute(stage.url, question)[0][0])
+    return bool(execute(database.url, question)[0][0])
 
 
-def _amcheck(stage: Stage) -> Iterator[str]:
+def _amcheck(database: ChaosDatabase) -> Iterator[str]:
     import psycopg
 
-    execute(stage.url, "CREATE EXTENSION IF NOT EXISTS amcheck")
+    execute(database.url, "CREATE EXTENSION IF NOT EXISTS amcheck")
     listed = (
         "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON oid = indrelid "
         "WHERE indisvalid AND relnamespace = "
     )
-    indexes = execute(stage.url, f"{listed}'{stage.schema}'::regnamespace")
+    indexes = execute(database.url, f"{listed}'{database.schema}'::regnamespace")
     for (index,) in indexes:
         try:
-            execute(stage.url, f"SELECT bt_index_check('{index}', true)")
+            execute(database.url, f"SELECT bt_index_check('{index}', true)")
         except psycopg.Error as error:
             yield f"{index}: {error}"
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from rowlock.chaos.journal import Line, Word
+from rowlock.chaos.journal import JournalLine, Word
 from rowlock.chaos.plan import Fault
 
 FLEETING: Final = "fleeting"
 
 
 class Acknowledged(StrEnum):
-    """What a producer was told of its enqueue."""
+    """The answer that a producer got to its enqueue."""
 
     NOTHING = "nothing"
     # It is there, whether it is new or was there already under this very id.
@@ -24,7 +24,7 @@ class Acknowledged(StrEnum):
 
 
 @dataclass(slots=True)
-class Run:
+class HandlerRun:
     """One run of a handler; `end` and `how` are None if it never said that it ended.
 
     `returned` is when its job went back into the queue, if it did.
@@ -38,7 +38,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Story:
+class JobRecord:
     """One job. Times of processes are monotonic nanoseconds."""
 
     # As its producer asked for it; `kind` is None of one that nobody asked for.
@@ -46,9 +46,9 @@ class Story:
     tenant: str | None = None
     asked_at: int = 0
     delay: int = 0
-    told: Acknowledged = Acknowledged.NOTHING
+    acknowledged: Acknowledged = Acknowledged.NOTHING
     cancel: str | None = None
-    runs: dict[int, Run] = field(default_factory=dict[int, Run])
+    runs: dict[int, HandlerRun] = field(default_factory=dict[int, HandlerRun])
     # The tokens of runs that were marked as begun.
     marked: set[int] = field(default_factory=set[int])
     # As it was committed: how often it was inserted, but for those that were withdrawn at once.
@@ -84,7 +84,7 @@ class Strikes:
         default_factory=dict[int, list[tuple[int, Fault]]]
     )
 
-    def hear(self, line: Line) -> None:
+    def hear(self, line: JournalLine) -> None:
         """A line of any journal."""
         if line.word is not Word.STRIKE:
             return
@@ -104,22 +104,22 @@ class Recovery:
 
 
 def recoveries(
-    stories: Iterable[Story], struck: Mapping[int, list[tuple[int, Fault]]]
+    records: Iterable[JobRecord], struck: Mapping[int, list[tuple[int, Fault]]]
 ) -> dict[Fault, Recovery]:
     """By what had struck the process of the run."""
     found: dict[Fault, Recovery] = {}
-    for story in stories:
-        for run in story.runs.values():
+    for record in records:
+        for run in record.runs.values():
             for at, fault in struck.get(run.pid, ()):
                 if run.start < at and (run.end is None or run.end > at):
-                    _note(found.setdefault(fault, Recovery()), story, run, at)
+                    _note(found.setdefault(fault, Recovery()), record, run, at)
     return found
 
 
-def _note(recovery: Recovery, story: Story, run: Run, at: int) -> None:
+def _note(recovery: Recovery, record: JobRecord, run: HandlerRun, at: int) -> None:
     if run.returned is None or run.returned < at:
         return
     recovery.returned.append((run.returned - at) / 1e9)
-    later = [each.start for each in story.runs.values() if each.start > at]
+    later = [each.start for each in record.runs.values() if each.start > at]
     if later:
         recovery.again.append((min(later) - at) / 1e9)

@@ -36,7 +36,7 @@ class Word(StrEnum):
     OVER = "over"
 
 
-class Line(NamedTuple):
+class JournalLine(NamedTuple):
     """One line: when (nanoseconds), in which process, and what of which job and token."""
 
     at: int
@@ -70,7 +70,7 @@ class Journal:
         os.close(self._descriptor)
 
 
-def read(directory: Path) -> Iterator[Line]:
+def read(directory: Path) -> Iterator[JournalLine]:
     """Every line of every process, those of one process in their order."""
     for path in sorted(directory.iterdir()):
         with path.open(encoding="ascii") as file:
@@ -78,7 +78,7 @@ def read(directory: Path) -> Iterator[Line]:
                 yield parse(text)
 
 
-def parse(text: str) -> Line:
+def parse(text: str) -> JournalLine:
     """One line."""
     at, pid, word, job, token, rest = text.rstrip("\n").split(" ", 5)
-    return Line(int(at), int(pid), Word(word), job, int(token), rest)
+    return JournalLine(int(at), int(pid), Word(word), job, int(token), rest)

@@ -40,9 +40,9 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
-from rowlock.chaos.job_record import FLEETING, Acknowledged, Run, Story
-from rowlock.chaos.journal import Line, Word
-from rowlock.chaos.witness import Event, Settled, What
+from rowlock.chaos.job_record import FLEETING, Acknowledged, HandlerRun, JobRecord
+from rowlock.chaos.journal import JournalLine, Word
+from rowlock.chaos.witness import CommittedChange, FinishedRow, What
 
 # Two clocks of one machine, of which one counts milliseconds.
 SLACK_US: Final = 5_000
@@ -67,21 +67,21 @@ class Judge:
         self._to_monotonic = to_monotonic
         self.findings: Findings = Findings()
         self.counts: Counter[str] = Counter()
-        self.stories: dict[str, Story] = {}
+        self.records: dict[str, JobRecord] = {}
         self.ended_at: list[int] = []
         self._follows: dict[str, tuple[str, int]] = {}
         self._keys: dict[tuple[str, str, str], str] = {}
         self._ticks: dict[str, set[int]] = {}
 
-    def _story(self, job: str) -> Story:
-        story = self.stories.get(job)
-        if story is None:
-            story = self.stories[job] = Story()
-        return story
+    def _record(self, job: str) -> JobRecord:
+        record = self.records.get(job)
+        if record is None:
+            record = self.records[job] = JobRecord()
+        return record
 
     # What processes said
 
-    def hear(self, line: Line) -> None:
+    def hear(self, line: JournalLine) -> None:
         """A line of a journal; those of one process come in their order."""
         match line.word:
             case Word.ASK:
@@ -91,12 +91,12 @@ class Judge:
             case Word.UNKNOWN:
                 self.counts["unknown"] += 1
             case Word.CANCELLED:
-                self._story(line.job).cancel = line.rest
+                self._record(line.job).cancel = line.rest
                 self.counts["cancels"] += 1
             case Word.START:
                 self._started(line)
             case Word.END:
-                run = self._story(line.job).runs.get(line.token)
+                run = self._record(line.job).runs.get(line.token)
                 if run is not None:
                     run.end, run.how = line.at, line.rest
             case Word.FOLLOW:
@@ -105,73 +105,73 @@ class Judge:
             case Word.CANCEL | Word.STRIKE | Word.OVER:
                 pass
 
-    def _asked(self, line: Line) -> None:
+    def _asked(self, line: JournalLine) -> None:
         kind, tenant, delay = line.rest.split()
-        story = self._ask_for(line.job, kind, None if tenant == "-" else tenant)
+        record = self._ask_for(line.job, kind, None if tenant == "-" else tenant)
         # The first time counts: what is sent again was due from then on.
-        story.asked_at = story.asked_at or line.at
-        story.delay = int(delay)
+        record.asked_at = record.asked_at or line.at
+        record.delay = int(delay)
         self.counts["asked"] += 1
 
-    def _ask_for(self, job: str, kind: str, tenant: str | None) -> Story:
-        story = self._story(job)
-        story.kind, story.tenant = kind, tenant
-        return story
+    def _ask_for(self, job: str, kind: str, tenant: str | None) -> JobRecord:
+        record = self._record(job)
+        record.kind, record.tenant = kind, tenant
+        return record
 
-    def _acknowledged(self, line: Line) -> None:
-        story, is_own = self._story(line.job), line.rest == line.job
-        is_again = story.told is not Acknowledged.NOTHING
+    def _acknowledged(self, line: JournalLine) -> None:
+        record, is_own = self._record(line.job), line.rest == line.job
+        is_again = record.acknowledged is not Acknowledged.NOTHING
         self.counts["repeats" if is_again else "acknowledged"] += 1
-        story.told = Acknowledged.OWN if is_own else Acknowledged.ANOTHER
+        record.acknowledged = Acknowledged.OWN if is_own else Acknowledged.ANOTHER
 
-    def _started(self, line: Line) -> None:
-        story, job, token = self._story(line.job), line.job, line.token
+    def _started(self, line: JournalLine) -> None:
+        record, job, token = self._record(line.job), line.job, line.token
         self.counts["runs"] += 1
-        if token in story.runs:
+        if token in record.runs:
             self.findings.add(4, f"{job} is run twice with token {token}")
-        story.runs[token] = Run(line.at, line.pid)
+        record.runs[token] = HandlerRun(line.at, line.pid)
         _, kind, tenant = line.rest.split()
         if kind == TICK:
-            story.kind = TICK
-        elif (kind, tenant) != (story.kind, story.tenant or "-") and story.asked_at:
-            wanted = f"{story.kind} of {story.tenant}"
+            record.kind = TICK
+        elif (kind, tenant) != (record.kind, record.tenant or "-") and record.asked_at:
+            wanted = f"{record.kind} of {record.tenant}"
             self.findings.add(17, f"{job} was asked for as {wanted}, and run as {kind} of {tenant}")
 
     # What was committed
 
-    def see(self, event: Event) -> None:
+    def see(self, event: CommittedChange) -> None:
         """An event of the witness; those of one job come in their order."""
-        story = self._story(event.job)
+        record = self._record(event.job)
         match event.what:
             case What.INSERTED:
-                self._inserted(story, event)
+                self._inserted(record, event)
             case What.CLAIMED:
-                self._claimed(story, event)
+                self._claimed(record, event)
             case What.BEATEN:
-                self._check_actor(story, event, "beat for")
+                self._check_actor(record, event, "beat for")
             case What.MARKED:
-                story.marked.add(event.token)
+                record.marked.add(event.token)
             case What.FLAGGED:
-                story.is_flagged = event.is_cancelled
+                record.is_flagged = event.is_cancelled
             case What.RETURNED:
-                self._returned(story, event)
+                self._returned(record, event)
             case What.DELETED:
-                self._deleted(story, event)
+                self._deleted(record, event)
             case What.FINISHED:
-                self._finished(story, event)
+                self._finished(record, event)
             case What.CHANGED:
                 self.findings.add(4, f"{event.job} was finished, and is written again")
 
-    def _inserted(self, story: Story, event: Event) -> None:
-        story.inserted += 1
-        story.is_again = story.inserted > 1
-        if not story.is_again:
+    def _inserted(self, record: JobRecord, event: CommittedChange) -> None:
+        record.inserted += 1
+        record.is_again = record.inserted > 1
+        if not record.is_again:
             # Of an id that was given, tokens start at the clock.
-            story.token = event.token
+            record.token = event.token
         if event.kind == TICK:
-            story.kind = TICK
+            record.kind = TICK
             self._tick(event)
-        elif story.kind is None:
+        elif record.kind is None:
             self.findings.add(2, f"{event.job} ({event.kind}) was never asked for")
         if event.key is not None:
             key = (event.tenant or "", event.kind, event.key)
@@ -180,7 +180,7 @@ class Judge:
                 self.findings.add(8, f"{event.job} has the key {key}, which {other} holds")
             self._keys[key] = event.job
 
-    def _tick(self, event: Event) -> None:
+    def _tick(self, event: CommittedChange) -> None:
         meta = json.loads(event.meta or "{}")
         tick = round(datetime.fromisoformat(meta["tick"]).timestamp())
         ticks = self._ticks.setdefault(meta["schedule"], set())
@@ -189,15 +189,15 @@ class Judge:
         ticks.add(tick)
         self.counts["ticks"] += 1
 
-    def _claimed(self, story: Story, event: Event) -> None:
+    def _claimed(self, record: JobRecord, event: CommittedChange) -> None:
         job = event.job
         self.counts["claims"] += 1
-        if story.is_again:
+        if record.is_again:
             self.findings.add(3, f"{job} is there a second time, and is claimed")
-        if story.is_over:
-            number = 14 if story.state == "cancelled" else 4
-            self.findings.add(number, f"{job} is {story.state or 'gone'}, and is claimed")
-        if story.is_held:
+        if record.is_over:
+            number = 14 if record.state == "cancelled" else 4
+            self.findings.add(number, f"{job} is {record.state or 'gone'}, and is claimed")
+        if record.is_held:
             self.findings.add(7, f"{job} is claimed over the lease of token {event.was_token}")
         if event.token != (event.was_token or 0) + 1:
             self.findings.add(6, f"{job}: a claim made token {event.was_token} {event.token}")
@@ -210,26 +210,26 @@ class Judge:
             self.findings.add(12, f"{job} was claimed {early} µs before its time")
         if event.is_cancelled:
             self.findings.add(14, f"{job} was claimed though somebody asked to cancel it")
-        story.token, story.is_held, story.holder = event.token, True, event.actor
+        record.token, record.is_held, record.holder = event.token, True, event.actor
 
-    def _returned(self, story: Story, event: Event) -> None:
+    def _returned(self, record: JobRecord, event: CommittedChange) -> None:
         job = event.job
-        self._check_held(story, event, "given back")
+        self._check_held(record, event, "given back")
         was = event.was_attempt or 0
         # What is known not to have begun comes back without a trace, too.
         is_expired = event.lease is not None and event.lease <= event.at
         is_lost = event.is_taken and (event.is_noted or is_expired)
         if not is_lost:
-            self._check_actor(story, event, "gave back")
-        story.is_held = False
-        run = story.runs.get(event.token)
+            self._check_actor(record, event, "gave back")
+        record.is_held = False
+        run = record.runs.get(event.token)
         if run is not None:
             run.returned = self._to_monotonic(event.at)
         if event.attempt not in (was, max(0, was - 1)):
             self.findings.add(6, f"attempt {was} of {job} became {event.attempt}")
         if run is not None and not event.is_noted:
             self.findings.add(21, f"{job} was run with token {event.token}, and left no trace")
-        if run is None and event.attempt == was and event.token not in story.marked:
+        if run is None and event.attempt == was and event.token not in record.marked:
             self.findings.add(21, f"{job} never began with token {event.token}, and was counted")
         if run is not None and event.attempt < was:
             self.counts["interrupted"] += 1
@@ -242,64 +242,64 @@ class Judge:
         if run is not None and run.end is not None and run.end > (run.returned or 0):
             self.counts["late ends"] += 1
 
-    def _check_expired(self, event: Event) -> None:
+    def _check_expired(self, event: CommittedChange) -> None:
         if event.lease is not None and event.lease > event.at + SLACK_US:
             left = event.lease - event.at
             self.findings.add(7, f"{event.job} was taken while its lease had {left} µs left")
 
-    def _check_held(self, story: Story, event: Event, how: str) -> None:
-        if not story.is_held or story.token != event.token:
+    def _check_held(self, record: JobRecord, event: CommittedChange, how: str) -> None:
+        if not record.is_held or record.token != event.token:
             self.findings.add(5, f"{event.job} is {how} with token {event.token}, not its holder's")
 
-    def _check_actor(self, story: Story, event: Event, what: str) -> None:
+    def _check_actor(self, record: JobRecord, event: CommittedChange, what: str) -> None:
         """Whether it was the holder itself; known only where connections have names."""
-        if event.actor is not None and story.is_held and event.actor != story.holder:
-            self.findings.add(5, f"{event.actor} {what} {event.job}, which {story.holder} holds")
+        if event.actor is not None and record.is_held and event.actor != record.holder:
+            self.findings.add(5, f"{event.actor} {what} {event.job}, which {record.holder} holds")
 
-    def _deleted(self, story: Story, event: Event) -> None:
+    def _deleted(self, record: JobRecord, event: CommittedChange) -> None:
         if event.key is not None:
             self._keys.pop((event.tenant or "", event.kind, event.key), None)
         if event.lease is not None:
-            self._ended(story, event)
-        elif story.is_again:
-            story.is_again, story.inserted = False, story.inserted - 1
+            self._ended(record, event)
+        elif record.is_again:
+            record.is_again, record.inserted = False, record.inserted - 1
             self.counts["withdrawn"] += 1
-        elif story.state is None:
-            story.is_withdrawn, story.inserted = True, story.inserted - 1
+        elif record.state is None:
+            record.is_withdrawn, record.inserted = True, record.inserted - 1
 
-    def _ended(self, story: Story, event: Event) -> None:
-        story.ends += 1
-        if story.ends > 1:
+    def _ended(self, record: JobRecord, event: CommittedChange) -> None:
+        record.ends += 1
+        if record.ends > 1:
             self.findings.add(4, f"{event.job} has ended a second time")
-        if story.is_held or story.state is None:
-            self._check_held(story, event, "ended")
-        if story.kind == FLEETING and not event.is_cancelled:
-            self._check_actor(story, event, "ended")
-            self._check_success(story, event)
-        if story.kind == FLEETING or story.state is not None:
-            story.is_held = False
+        if record.is_held or record.state is None:
+            self._check_held(record, event, "ended")
+        if record.kind == FLEETING and not event.is_cancelled:
+            self._check_actor(record, event, "ended")
+            self._check_success(record, event)
+        if record.kind == FLEETING or record.state is not None:
+            record.is_held = False
 
-    def _finished(self, story: Story, event: Event) -> None:
-        story.settles += 1
-        if story.settles > 1:
-            self.findings.add(4, f"{event.job} was {story.state}, and has become {event.state}")
-        if story.is_withdrawn:
-            story.is_withdrawn, story.inserted = False, story.inserted + 1
+    def _finished(self, record: JobRecord, event: CommittedChange) -> None:
+        record.settles += 1
+        if record.settles > 1:
+            self.findings.add(4, f"{event.job} was {record.state}, and has become {event.state}")
+        if record.is_withdrawn:
+            record.is_withdrawn, record.inserted = False, record.inserted + 1
         if not event.is_taken:
-            self._check_actor(story, event, "ended")
-        story.state = event.state
+            self._check_actor(record, event, "ended")
+        record.state = event.state
         if event.state == "succeeded":
-            self._check_success(story, event)
+            self._check_success(record, event)
         elif event.state == "dead":
             self.counts["dead"] += 1
-            if story.kind not in MORTAL:
-                self.findings.add(6, f"{event.job} ({story.kind}) was given up")
-            self.counts["poisoned"] += story.kind == "poison"
-        if story.ends:
-            story.is_held = False
+            if record.kind not in MORTAL:
+                self.findings.add(6, f"{event.job} ({record.kind}) was given up")
+            self.counts["poisoned"] += record.kind == "poison"
+        if record.ends:
+            record.is_held = False
 
-    def _check_success(self, story: Story, event: Event) -> None:
-        job, token, run = event.job, event.token, story.runs.get(event.token)
+    def _check_success(self, record: JobRecord, event: CommittedChange) -> None:
+        job, token, run = event.job, event.token, record.runs.get(event.token)
         at = self._to_monotonic(event.at)
         self.ended_at.append(at)
         self.counts["succeeded"] += 1
@@ -317,7 +317,7 @@ class Judge:
     def close(
         self,
         *,
-        settled: Iterable[Settled],
+        settled: Iterable[FinishedRow],
         live: Iterable[str],
         effects: Iterable[tuple[str, int]],
         scheduled: tuple[int, int],
@@ -330,16 +330,16 @@ class Judge:
         stored = 0
         for row in settled:
             stored += 1
-            story = self._story(row.job)
-            if (row.state, row.token) != (story.state, story.token):
-                known = f"{story.state} with token {story.token}"
+            record = self._record(row.job)
+            if (row.state, row.token) != (record.state, record.token):
+                known = f"{record.state} with token {record.token}"
                 self.findings.add(15, f"{row.job} is {row.state} with {row.token}, and was {known}")
-        if stored != sum(story.state is not None for story in self.stories.values()):
+        if stored != sum(record.state is not None for record in self.records.values()):
             self.findings.add(15, f"{stored} jobs are stored as finished, and others were")
         for job in live:
-            self.findings.add(16, f"{job} ({self._story(job).kind}) has not ended")
-        for job, story in self.stories.items():
-            self._check_end(job, story)
+            self.findings.add(16, f"{job} ({self._record(job).kind}) has not ended")
+        for job, record in self.records.items():
+            self._check_end(job, record)
         for job, (parent, token) in self._follows.items():
             self._check_follow(job, parent, token)
         self._check_effects(effects)
@@ -357,52 +357,52 @@ class Judge:
                 if after - before != 1:
                     self.findings.add(20, f"{name} was fired at {before} and next at {after}")
 
-    def _check_end(self, job: str, story: Story) -> None:
-        if story.kind == ONCE:
-            self._check_once(job, story)
-        if story.is_again:
+    def _check_end(self, job: str, record: JobRecord) -> None:
+        if record.kind == ONCE:
+            self._check_once(job, record)
+        if record.is_again:
             self.findings.add(3, f"{job} is there a second time")
-        if story.told is Acknowledged.OWN and not story.inserted:
+        if record.acknowledged is Acknowledged.OWN and not record.inserted:
             self.findings.add(1, f"{job} was acknowledged, and never was there")
-        elif story.told is Acknowledged.OWN and not story.is_over:
+        elif record.acknowledged is Acknowledged.OWN and not record.is_over:
             self.findings.add(1, f"{job} was acknowledged, and has not ended")
-        if story.told is Acknowledged.ANOTHER and story.inserted:
+        if record.acknowledged is Acknowledged.ANOTHER and record.inserted:
             self.findings.add(3, f"{job} is there, and another answered for it")
-        if story.cancel == "cancelled" and story.state != "cancelled" and story.kind != FLEETING:
-            self.findings.add(14, f"{job} was cancelled, and is {story.state}")
-        is_deaf = story.kind == "linger" and story.state != "cancelled"
-        if story.cancel == "pending_on_worker" and is_deaf:
-            self.findings.add(14, f"{job} waited to be cancelled, and is {story.state}")
-        for token, run in story.runs.items():
-            if story.delay and run.start < story.asked_at + story.delay * 1_000_000:
-                early = story.asked_at + story.delay * 1_000_000 - run.start
+        if record.cancel == "cancelled" and record.state != "cancelled" and record.kind != FLEETING:
+            self.findings.add(14, f"{job} was cancelled, and is {record.state}")
+        is_deaf = record.kind == "linger" and record.state != "cancelled"
+        if record.cancel == "pending_on_worker" and is_deaf:
+            self.findings.add(14, f"{job} waited to be cancelled, and is {record.state}")
+        for token, run in record.runs.items():
+            if record.delay and run.start < record.asked_at + record.delay * 1_000_000:
+                early = record.asked_at + record.delay * 1_000_000 - run.start
                 self.findings.add(12, f"{job} started {early / 1e6:.0f} ms too early ({token})")
 
-    def _check_once(self, job: str, story: Story) -> None:
-        if len(story.runs) > 1:
-            self.findings.add(22, f"{job} has one attempt, and was run {len(story.runs)} times")
-        if story.state == "dead":
+    def _check_once(self, job: str, record: JobRecord) -> None:
+        if len(record.runs) > 1:
+            self.findings.add(22, f"{job} has one attempt, and was run {len(record.runs)} times")
+        if record.state == "dead":
             self.counts["once and interrupted"] += 1
             # Marked as begun, and killed before its first line: a moment of some microseconds.
-            self.counts["once and never run"] += not story.runs
+            self.counts["once and never run"] += not record.runs
 
     def _check_follow(self, job: str, parent: str, token: int) -> None:
-        leader = self._story(parent)
+        leader = self._record(parent)
         is_wanted = leader.state == "succeeded" and leader.token == token
-        if is_wanted and not self._story(job).inserted:
+        if is_wanted and not self._record(job).inserted:
             self.findings.add(1, f"{job} was to follow {parent}, which succeeded")
-        if not is_wanted and self._story(job).inserted:
+        if not is_wanted and self._record(job).inserted:
             self.findings.add(2, f"{job} follows {parent}, which did not succeed with {token}")
 
     def _check_effects(self, effects: Iterable[tuple[str, int]]) -> None:
         written: Counter[str] = Counter()
         for job, token in effects:
             written[job] += 1
-            story = self._story(job)
-            if story.state != "succeeded" or story.token != token:
-                self.findings.add(19, f"{job} is {story.state}, and run {token} has left its row")
-        for job, story in self.stories.items():
-            if story.kind == "book" and story.state == "succeeded" and written[job] != 1:
+            record = self._record(job)
+            if record.state != "succeeded" or record.token != token:
+                self.findings.add(19, f"{job} is {record.state}, and run {token} has left its row")
+        for job, record in self.records.items():
+            if record.kind == "book" and record.state == "succeeded" and written[job] != 1:
                 self.findings.add(19, f"{job} has succeeded, and left {written[job]} rows")
         self.counts["effects"] = sum(written.values())
 

@@ -20,10 +20,10 @@ from functools import partial
 from typing import Any, Final
 
 from rowlock.app import App
-from rowlock.chaos.database import CONNECTIONS_MAX, Stage
+from rowlock.chaos.database import CONNECTIONS_MAX, ChaosDatabase
 from rowlock.chaos.journal import Journal, Word
-from rowlock.chaos.plan import Fault, Plan
-from rowlock.chaos.processes import Crew
+from rowlock.chaos.plan import ChaosPlan, Fault
+from rowlock.chaos.processes import Processes
 from rowlock.chaos.proxy import FaultyProxy, Mode
 from rowlock.errors import StoreUnavailable
 from rowlock.testing.database import away, connect, execute
@@ -55,16 +55,24 @@ class Ongoing:
 class Nemesis:
     """Strikes when told to."""
 
-    def __init__(self, plan: Plan, stage: Stage, crew: Crew, *, app: App, journal: Journal) -> None:
+    def __init__(
+        self,
+        plan: ChaosPlan,
+        database: ChaosDatabase,
+        processes: Processes,
+        *,
+        app: App,
+        journal: Journal,
+    ) -> None:
         self._plan = plan
-        self._stage = stage
-        self._crew = crew
+        self._database = database
+        self._processes = processes
         self._app = app
         self._journal = journal
         self._chance = plan.chance("nemesis")
         self._lasting: list[Ongoing] = []
         self._look_at = 0.0
-        self._troubles = Troubles(stage, self._chance, workers=plan.workers)
+        self._troubles = Troubles(database, self._chance, workers=plan.workers)
         self.dealt: Counter[Fault] = Counter()
         self._acts: dict[Fault, Callable[[], bool]] = {
             Fault.KILL_CHILD: self._kill_child,
@@ -136,7 +144,7 @@ class Nemesis:
             busy = {worker.pid: bool(worker.running) for worker in self._app.workers()}
         except StoreUnavailable:
             return {}
-        families = {each.pid: children_of(each.pid) for each in self._crew.workers}
+        families = {each.pid: children_of(each.pid) for each in self._processes.workers}
         there = {pid for family in families.values() for pid in family if pid in busy}
         if 2 * len(there) < self._plan.workers * self._plan.processes:
             return {}
@@ -161,13 +169,13 @@ class Nemesis:
         if not parents:
             return False
         parent = self._chance.choice(parents)
-        number = next(n for n, each in enumerate(self._crew.workers) if each.pid == parent)
-        pids = self._crew.lose_worker(number, with_children=with_children)
+        number = next(n for n, each in enumerate(self._processes.workers) if each.pid == parent)
+        pids = self._processes.lose_worker(number, with_children=with_children)
         self._note(Fault.KILL_WORKER if with_children else Fault.KILL_SUPERVISOR, pids)
         return True
 
     def _lose_producer(self) -> bool:
-        pids = self._crew.lose_producer(self._chance.randrange(self._plan.producers))
+        pids = self._processes.lose_producer(self._chance.randrange(self._plan.producers))
         if pids:
             self._note(Fault.KILL_PRODUCER, pids)
         return bool(pids)
@@ -208,8 +216,8 @@ class Lasting:
 class Troubles:
     """What can happen to the database, to the lines to it, and to clocks and the disk."""
 
-    def __init__(self, stage: Stage, chance: random.Random, *, workers: int) -> None:
-        self._stage = stage
+    def __init__(self, database: ChaosDatabase, chance: random.Random, *, workers: int) -> None:
+        self._database = database
         self._workers = workers
         self._chance = chance
         self._held: list[Any] = []
@@ -231,25 +239,25 @@ class Troubles:
 
     def end(self) -> None:
         """Nothing goes wrong any more."""
-        for line in self._stage.lines:
+        for line in self._database.lines:
             line.mode = Mode.PASS
             line.swallow_no_more()
         self._let_go()
 
     def _line(self) -> FaultyProxy:
-        return self._chance.choice(self._stage.lines)
+        return self._chance.choice(self._database.lines)
 
     def _crash(self) -> None:
-        assert self._stage.server is not None
+        assert self._database.server is not None
         # Those that we hold would not be there any more.
         self._let_go()
-        self._stage.server.restart(immediate=True)
+        self._database.server.restart(immediate=True)
 
     def _kill_backend(self) -> None:
         """One of a worker's or a producer's, whatever it is busy with."""
         with suppress(*away()):
             execute(
-                self._stage.url,
+                self._database.url,
                 "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity WHERE "
                 "application_name ~ '^(worker|producer)-[0-9]' AND datname = current_database() "
                 "ORDER BY random() LIMIT 1) AS one",
@@ -271,21 +279,21 @@ class Troubles:
         return Lasting(self._chance.uniform(*leases), end)
 
     def _step_clock(self) -> None:
-        assert self._stage.clocks is not None
+        assert self._database.clocks is not None
         seconds = self._chance.randint(-CLOCK_SECONDS_MAX, CLOCK_SECONDS_MAX)
-        self._stage.clocks.set(self._chance.randrange(self._workers), seconds)
+        self._database.clocks.set(self._chance.randrange(self._workers), seconds)
 
     def _fill_disk(self) -> Lasting:
-        assert self._stage.disk is not None
-        self._stage.disk.fill()
-        return Lasting(self._chance.uniform(*SHORT), self._stage.disk.free)
+        assert self._database.disk is not None
+        self._database.disk.fill()
+        return Lasting(self._chance.uniform(*SHORT), self._database.disk.free)
 
     def _exhaust(self) -> Lasting:
         """Take every connection that is left, so that nobody else gets a new one."""
         # The last one is refused.
         with suppress(*away()):
             for _ in range(CONNECTIONS_MAX):
-                self._held.append(connect(self._stage.url))
+                self._held.append(connect(self._database.url))
         return Lasting(self._chance.uniform(*LONG), self._let_go)
 
     def _let_go(self) -> None:

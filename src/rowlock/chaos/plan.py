@@ -59,7 +59,7 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ChaosPlan:
     """How large a run is. `kills` and `pauses` are shared among kinds of processes."""
 
     seed: int
@@ -132,7 +132,7 @@ def _shared(number: int, weights: Mapping[Fault, int]) -> dict[Fault, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WantedJob:
     """A job that a producer asks for."""
 
     kind: str
@@ -140,10 +140,10 @@ class Wish:
     options: Mapping[str, object]
 
 
-def wishes(chance: random.Random, shares: Shares) -> Iterator[Wish]:
+def wanted_jobs(chance: random.Random, shares: Shares) -> Iterator[WantedJob]:
     """Jobs without end."""
     while True:
-        yield _wish(chance, shares)
+        yield _wanted_job(chance, shares)
 
 
 _RARELY_BRIEF: Final = 0.3
@@ -160,7 +160,7 @@ _RARE: Final = (
 )
 
 
-def _wish(chance: random.Random, shares: Shares) -> Wish:
+def _wanted_job(chance: random.Random, shares: Shares) -> WantedJob:
     kind = "poison" if chance.random() < shares.poison else _kind(chance.randrange(1000))
     payload: dict[str, object] = {}
     if kind in ("brief", "plain", "fleeting", "once", "lead", "book"):
@@ -176,7 +176,7 @@ def _wish(chance: random.Random, shares: Shares) -> Wish:
         options["key"] = f"key-{chance.randrange(20)}"
     if kind == "brief" and chance.random() < 0.03:
         options["delay"] = round(chance.uniform(0.1, 2.0), 3)
-    return Wish(kind, payload, options)
+    return WantedJob(kind, payload, options)
 
 
 def _duration(chance: random.Random, long: float) -> tuple[float, float]:

@@ -18,8 +18,8 @@ import msgspec
 from rowlock.app import DATABASE_URL_VARIABLE
 from rowlock.chaos.jobs import SCHEMA_VARIABLE, SPEC
 from rowlock.chaos.journal import PLACE_VARIABLE
-from rowlock.chaos.plan import Plan
-from rowlock.chaos.producer import Board, ProducerOrders
+from rowlock.chaos.plan import ChaosPlan
+from rowlock.chaos.producer import ProducerCounts, ProducerOrders
 from rowlock.errors import RowlockError
 from rowlock.testing.processes import children_of, kill
 
@@ -33,18 +33,18 @@ Address = Callable[[str, int, str], str]
 Surroundings = Callable[[str, int], Mapping[str, str]]
 
 
-class CrewFailed(RowlockError):
-    """A process of a run has ended by itself; the message has the last that it said."""
+class ProcessFailed(RowlockError):
+    """A process of a run ended by itself; the message has its last output."""
 
     code = "chaos_failed"
 
 
-class Crew:
-    """Starts, replaces and ends them; a context manager."""
+class Processes:
+    """Starts, replaces and ends the processes of a run; a context manager."""
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ChaosPlan,
         place: Path,
         *,
         schema: str,
@@ -57,7 +57,7 @@ class Crew:
         self._address = address
         self._surroundings = surroundings
         self._lives: dict[str, int] = {}
-        self.board: Board = Board(place / "board", plan.producers)
+        self.counts: ProducerCounts = ProducerCounts(place / "counts", plan.producers)
         self.workers: list[Process] = []
         self.producers: list[Process | None] = []
         # Of every process that was ever started here: whatever is left is ended.
@@ -73,7 +73,7 @@ class Crew:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        self.board.close()
+        self.counts.close()
 
     # Starting
 
@@ -152,9 +152,11 @@ class Crew:
             if code == 0:
                 self.producers[number] = None
 
-    def _failed(self, name: str, code: int) -> CrewFailed:
+    def _failed(self, name: str, code: int) -> ProcessFailed:
         text = (self._place / LOGS / f"{name}.log").read_text(errors="replace")
-        return CrewFailed(f"{name} ended with {code}: {text[-1_000:].strip() or 'without a word'}")
+        return ProcessFailed(
+            f"{name} ended with {code}: {text[-1_000:].strip() or 'without a word'}"
+        )
 
     @property
     def is_producing(self) -> bool:
@@ -165,7 +167,7 @@ class Crew:
         """Ask the workers to end, which have nothing left to do.
 
         Raises:
-            CrewFailed: One of them did not, or not well.
+            ProcessFailed: One of them did not, or not well.
         """
         for worker in self.workers:
             worker.terminate()
@@ -174,6 +176,6 @@ class Crew:
                 code = worker.wait(END_SECONDS_MAX)
             except subprocess.TimeoutExpired as error:
                 seconds = f"{END_SECONDS_MAX:g}"
-                raise CrewFailed(f"worker-{number} has not ended in {seconds} s") from error
+                raise ProcessFailed(f"worker-{number} has not ended in {seconds} s") from error
             if code != 0:
                 raise self._failed(f"worker-{number}", code)

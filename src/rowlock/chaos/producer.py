@@ -27,7 +27,7 @@ import msgspec
 from rowlock.app import App
 from rowlock.chaos.jobs import JOURNALS, SCHEMA_VARIABLE, chaos_app
 from rowlock.chaos.journal import PLACE_VARIABLE, Journal, Word
-from rowlock.chaos.plan import Shares, Wish, wishes
+from rowlock.chaos.plan import Shares, WantedJob, wanted_jobs
 from rowlock.errors import NotFound, StoreUnavailable
 from rowlock.ids import new_id
 from rowlock.worker.title import die_with_parent
@@ -52,7 +52,7 @@ T = TypeVar("T")
 Item = dict[str, Any]
 
 
-class Board:
+class ProducerCounts:
     """How far producers may go, and how far each of them is.
 
     A file that all processes of a run map; each number is written by one process.
@@ -117,10 +117,10 @@ class Producer:
     def __init__(self, orders: ProducerOrders, app: App, place: Path) -> None:
         self._orders = orders
         self._app = app
-        self._board = Board(place / "board", orders.producers)
+        self._counts = ProducerCounts(place / "counts", orders.producers)
         self._journal = Journal(place / JOURNALS, "producer")
         self._chance = random.Random(orders.chance)
-        self._wishes = wishes(self._chance, orders.shares)
+        self._wanted_jobs = wanted_jobs(self._chance, orders.shares)
         self._rest = threading.Event()
         # What is to be cancelled or sent again, and when.
         self._later: list[tuple[float, int, Callable[[], object]]] = []
@@ -130,27 +130,27 @@ class Producer:
         """Until its share is made and what it wants to cancel is cancelled."""
         while (left := self._orders.jobs - self._made()) > 0:
             self._do_due()
-            allowed = self._board.allowed // self._orders.producers - self._made()
+            allowed = self._counts.allowed // self._orders.producers - self._made()
             if allowed <= 0:
                 self._rest.wait(_PAUSE_SECONDS)
                 continue
             many = self._chance.randint(2, BATCH_MAX) if self._chance.random() < _MANY else 1
-            self._make(list(islice(self._wishes, min(many, allowed, left))))
+            self._make(list(islice(self._wanted_jobs, min(many, allowed, left))))
         while self._later:
             self._do_due()
             self._rest.wait(_PAUSE_SECONDS)
 
     def _made(self) -> int:
-        return self._board.made_by(self._orders.number)
+        return self._counts.made_by(self._orders.number)
 
-    def _make(self, wanted: Sequence[Wish]) -> None:
+    def _make(self, wanted: Sequence[WantedJob]) -> None:
         items: list[Item] = [
-            {"kind": wish.kind, "payload": wish.payload, "id": new_id(), **wish.options}
-            for wish in wanted
+            {"kind": job.kind, "payload": job.payload, "id": new_id(), **job.options}
+            for job in wanted
         ]
         self._journal.note_all(Word.ASK, [(item["id"], _asked(item)) for item in items])
         # Counted when it is asked for: who is killed now may have been heard.
-        self._board.add(self._orders.number, len(items))
+        self._counts.add(self._orders.number, len(items))
         if not self._send(items):
             return
         if self._chance.random() < _REPEATED:

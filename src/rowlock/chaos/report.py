@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from rowlock.chaos.plan import Fault, Plan
+from rowlock.chaos.plan import ChaosPlan, Fault
 
 
 class Verdict(StrEnum):
@@ -24,7 +24,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class QualityGate:
     """Something that must have happened so often, or the run has shown nothing."""
 
     name: str
@@ -37,7 +37,7 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Durations:
     """Of some durations: half, all but a hundredth, and all were within so many seconds."""
 
     count: int
@@ -46,7 +46,7 @@ class Spread:
     max: float
 
     @classmethod
-    def of(cls, seconds: Sequence[float]) -> Spread | None:
+    def of(cls, seconds: Sequence[float]) -> Durations | None:
         if not seconds:
             return None
         ordered = sorted(seconds)
@@ -55,22 +55,22 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ChaosReport:
     """The figures of one run. Times are seconds."""
 
     store: str
     version: str
-    plan: Plan
+    plan: ChaosPlan
     seconds: float
     drain_seconds: float
     judged_seconds: float
     faults: Mapping[Fault, int]
     counts: Mapping[str, int]
-    recovery: Mapping[str, Spread]
-    gates: Sequence[Gate]
+    recovery: Mapping[str, Durations]
+    gates: Sequence[QualityGate]
     violations: Mapping[int, int]
     texts: Sequence[str]
-    # For the plot: when jobs succeeded and what struck when, since the start.
+    # For the chart: when jobs succeeded and what struck when, since the start.
     ended: Sequence[float] = field(repr=False)
     struck: Sequence[tuple[float, Fault]] = field(repr=False)
 
@@ -81,7 +81,7 @@ class Report:
         return Verdict.GOOD if all(gate.is_open for gate in self.gates) else Verdict.VOID
 
     def document(self) -> dict[str, Any]:
-        """As JSON, without what is only plotted."""
+        """As JSON, without what only the chart shows."""
         return {
             "verdict": self.verdict,
             "seed": self.plan.seed,
@@ -93,15 +93,15 @@ class Report:
             "judged_seconds": round(self.judged_seconds, 1),
             "faults": {str(fault): number for fault, number in sorted(self.faults.items())},
             "counts": dict(sorted(self.counts.items())),
-            "recovery": {name: _rounded(spread) for name, spread in self.recovery.items()},
+            "recovery": {name: _rounded(durations) for name, durations in self.recovery.items()},
             "gates": [{**asdict(gate), "is_open": gate.is_open} for gate in self.gates],
             "violations": {f"I{number}": found for number, found in self.violations.items()},
             "texts": list(self.texts),
         }
 
 
-def _rounded(spread: Spread) -> dict[str, float]:
-    return {name: round(value, 3) for name, value in asdict(spread).items()}
+def _rounded(durations: Durations) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in asdict(durations).items()}
 
 
 # Of what was asked for, so much must have come of it.
@@ -110,7 +110,7 @@ _SHARE: Final = 0.5
 _MANY: Final = 2_000
 
 
-def gates_of(plan: Plan, counts: Mapping[str, int]) -> list[Gate]:
+def gates_of(plan: ChaosPlan, counts: Mapping[str, int]) -> list[QualityGate]:
     """What must have been reached, by the size of the run."""
     wanted = {
         # There was somebody whom the kills and pauses could befall.
@@ -127,4 +127,6 @@ def gates_of(plan: Plan, counts: Mapping[str, int]) -> list[Gate]:
         "ticks": 1,
         "effects": plan.jobs // 200 if plan.jobs >= _MANY else 0,
     }
-    return [Gate(name, counts.get(name, 0), round(number)) for name, number in wanted.items()]
+    return [
+        QualityGate(name, counts.get(name, 0), round(number)) for name, number in wanted.items()
+    ]

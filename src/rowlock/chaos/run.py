@@ -13,15 +13,15 @@ from typing import Final, Protocol, TypeVar
 
 from rowlock.app import App
 from rowlock.chaos import journal, witness
-from rowlock.chaos.database import Clocks, Stage, problems
+from rowlock.chaos.database import ChaosDatabase, DatabaseClock, integrity_problems
 from rowlock.chaos.job_record import Strikes, recoveries
 from rowlock.chaos.jobs import JOURNALS, chaos_app
 from rowlock.chaos.journal import Journal, Word
 from rowlock.chaos.judge import Judge
 from rowlock.chaos.nemesis import Nemesis
-from rowlock.chaos.plan import PROCESS_FAULTS, Fault, Plan
-from rowlock.chaos.processes import LOGS, Crew
-from rowlock.chaos.report import Report, Spread, gates_of
+from rowlock.chaos.plan import PROCESS_FAULTS, ChaosPlan, Fault
+from rowlock.chaos.processes import LOGS, Processes
+from rowlock.chaos.report import ChaosReport, Durations, gates_of
 from rowlock.errors import NotFound, StoreUnavailable
 from rowlock.store.ops import health
 from rowlock.testing.database import away
@@ -48,122 +48,122 @@ SCHEDULE: Final = "every second"
 T = TypeVar("T")
 
 
-class Progress(Protocol):
+class OnProgress(Protocol):
     """Told how many jobs were made."""
 
     def __call__(self, done: int) -> None: ...
 
 
 class Chaos:
-    """A run on a stage, in a place for files."""
+    """A run on a database, in a place for files."""
 
     def __init__(
         self,
-        plan: Plan,
-        stage: Stage,
+        plan: ChaosPlan,
+        database: ChaosDatabase,
         place: Path,
         *,
-        on_progress: Progress,
+        on_progress: OnProgress,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._plan = plan
-        self._stage = stage
+        self._database = database
         self._place = place
         self._environment = environment or {}
         self._on_progress = on_progress
-        self._clocks = Clocks()
+        self._clock = DatabaseClock()
         self._rest = Event()
         self._looks: dict[str, float] = {}
         self._backlog = 0
         # From when, and until when, there was a schedule.
         self._scheduled = (0, 0)
 
-    def run(self) -> Report:
+    def run(self) -> ChaosReport:
         """All of it."""
         for name in (JOURNALS, LOGS):
             (self._place / name).mkdir(parents=True)
-        with chaos_app(self._stage.url, schema=self._stage.schema) as app:
+        with chaos_app(self._database.url, schema=self._database.schema) as app:
             app.migrate()
             version = app.store.run(health.server()).version
-            witness.watch(self._stage.url, schema=self._stage.schema)
+            witness.watch(self._database.url, schema=self._database.schema)
             app.schedule(SCHEDULE, "tick", cron="* * * * * *", missed="all")
             self._scheduled = (time.monotonic_ns(), 0)
-            self._clocks.look(self._stage)
+            self._clock.look(self._database)
             start = time.monotonic()
-            with self._crew() as crew:
-                nemesis, drain_seconds = self._trouble(app, crew)
+            with self._processes() as processes:
+                nemesis, drain_seconds = self._trouble(app, processes)
             seconds = time.monotonic() - start
         return self._judge(
             nemesis, version=version, start=start, seconds=seconds, drain_seconds=drain_seconds
         )
 
-    def _crew(self) -> Crew:
+    def _processes(self) -> Processes:
         workers = self._plan.workers
 
         def address(role: str, number: int, name: str) -> str:
-            return self._stage.address(number if role == "worker" else workers + number, name)
+            return self._database.address(number if role == "worker" else workers + number, name)
 
         def surroundings(role: str, number: int) -> Mapping[str, str]:
-            clocks = self._stage.clocks
+            clocks = self._database.clocks
             if clocks is None or role != "worker":
                 return self._environment
             return {**self._environment, **clocks.environment(number)}
 
-        return Crew(
+        return Processes(
             self._plan,
             self._place,
-            schema=self._stage.schema,
+            schema=self._database.schema,
             address=address,
             surroundings=surroundings,
         )
 
     # While it goes wrong, and after that
 
-    def _trouble(self, app: App, crew: Crew) -> tuple[Nemesis, float]:
+    def _trouble(self, app: App, processes: Processes) -> tuple[Nemesis, float]:
         said = Journal(self._place / JOURNALS, "nemesis")
-        nemesis = Nemesis(self._plan, self._stage, crew, app=app, journal=said)
-        self._warm_up(app, crew)
+        nemesis = Nemesis(self._plan, self._database, processes, app=app, journal=said)
+        self._warm_up(app, processes)
         strikes = self._plan.strikes()
         for number, fault in enumerate(strikes):
-            self._wait(crew, nemesis, GAP_SECONDS)
-            self._await_share(crew, nemesis, number, of=len(strikes))
-            self._strike(crew, nemesis, fault, jobs=self._plan.jobs // len(strikes) + 1)
-        crew.board.allowed = self._plan.jobs
-        while crew.is_producing or nemesis.is_striking:
-            self._wait(crew, nemesis, _LOOK_SECONDS)
+            self._wait(processes, nemesis, GAP_SECONDS)
+            self._await_share(processes, nemesis, number, of=len(strikes))
+            self._strike(processes, nemesis, fault, jobs=self._plan.jobs // len(strikes) + 1)
+        processes.counts.allowed = self._plan.jobs
+        while processes.is_producing or nemesis.is_striking:
+            self._wait(processes, nemesis, _LOOK_SECONDS)
         nemesis.let_be()
-        drain_seconds = self._drain(app, crew, nemesis, said)
-        crew.end()
+        drain_seconds = self._drain(app, processes, nemesis, said)
+        processes.end()
         said.close()
         return nemesis, drain_seconds
 
-    def _strike(self, crew: Crew, nemesis: Nemesis, fault: Fault, *, jobs: int) -> None:
+    def _strike(self, processes: Processes, nemesis: Nemesis, fault: Fault, *, jobs: int) -> None:
         """Strike as soon as there is somebody whom it could befall."""
         end = time.monotonic() + PATIENCE_SECONDS
         while not nemesis.strike(fault) and time.monotonic() < end:
-            self._wait(crew, nemesis, _LOOK_SECONDS)
-            if crew.board.made >= crew.board.allowed - self._plan.producers:
+            self._wait(processes, nemesis, _LOOK_SECONDS)
+            if processes.counts.made >= processes.counts.allowed - self._plan.producers:
                 # Nobody has anything to run: let there be more.
-                crew.board.allowed = min(self._plan.jobs, crew.board.allowed + jobs)
+                processes.counts.allowed = min(self._plan.jobs, processes.counts.allowed + jobs)
 
-    def _warm_up(self, app: App, crew: Crew) -> None:
+    def _warm_up(self, app: App, processes: Processes) -> None:
         everybody = self._plan.workers * self._plan.processes
         end = time.monotonic() + WARM_SECONDS_MAX
         while len(app.workers()) < everybody and time.monotonic() < end:
             self._on_progress(0)
-            crew.check()
+            processes.check()
             self._rest.wait(_LOOK_SECONDS)
 
-    def _allow(self, crew: Crew, share: float) -> None:
+    def _allow(self, processes: Processes, share: float) -> None:
         """Let producers go on to this share of the jobs, unless too many wait already."""
         if self._is_due("count", _COUNT_SECONDS):
             self._backlog = self._unfinished()
         if self._backlog < BACKLOG_MAX:
-            crew.board.allowed = max(crew.board.allowed, round(self._plan.jobs * share))
+            processes.counts.allowed = max(processes.counts.allowed, round(self._plan.jobs * share))
 
     def _unfinished(self) -> int:
         try:
-            return witness.unfinished(self._stage.url, schema=self._stage.schema)
+            return witness.unfinished(self._database.url, schema=self._database.schema)
         except away():
             return self._backlog
 
@@ -174,23 +174,23 @@ class Chaos:
         self._looks[what] = now + seconds
         return True
 
-    def _wait(self, crew: Crew, nemesis: Nemesis, seconds: float) -> None:
+    def _wait(self, processes: Processes, nemesis: Nemesis, seconds: float) -> None:
         self._rest.wait(seconds)
         nemesis.tick()
-        crew.check()
+        processes.check()
         if self._is_due("clock", _CLOCK_SECONDS):
-            self._clocks.look(self._stage)
-        self._on_progress(crew.board.made)
+            self._clock.look(self._database)
+        self._on_progress(processes.counts.made)
 
-    def _await_share(self, crew: Crew, nemesis: Nemesis, number: int, *, of: int) -> None:
+    def _await_share(self, processes: Processes, nemesis: Nemesis, number: int, *, of: int) -> None:
         """Wait for the jobs that come before a strike, with patience, but not for ever."""
         end = time.monotonic() + PATIENCE_SECONDS
-        self._allow(crew, (number + 1) / of)
-        while crew.board.made < self._plan.jobs * number / of and time.monotonic() < end:
-            self._wait(crew, nemesis, _LOOK_SECONDS)
-            self._allow(crew, (number + 1) / of)
+        self._allow(processes, (number + 1) / of)
+        while processes.counts.made < self._plan.jobs * number / of and time.monotonic() < end:
+            self._wait(processes, nemesis, _LOOK_SECONDS)
+            self._allow(processes, (number + 1) / of)
 
-    def _drain(self, app: App, crew: Crew, nemesis: Nemesis, said: Journal) -> float:
+    def _drain(self, app: App, processes: Processes, nemesis: Nemesis, said: Journal) -> float:
         """Wait until all jobs have ended, of whom some wait to be cancelled."""
         start = time.monotonic()
         self._scheduled = (self._scheduled[0], time.monotonic_ns())
@@ -201,13 +201,13 @@ class Chaos:
             done = self._insist(lambda: app.cancel(id))  # noqa: B023  # used at once
             if done is not None:
                 said.note(Word.CANCELLED, id, 0, done.outcome)
-        self._until_drained(crew, nemesis)
+        self._until_drained(processes, nemesis)
         seconds = time.monotonic() - start
         self._repeat_some(app, said)
-        self._until_drained(crew, nemesis)
+        self._until_drained(processes, nemesis)
         return seconds
 
-    def _until_drained(self, crew: Crew, nemesis: Nemesis) -> None:
+    def _until_drained(self, processes: Processes, nemesis: Nemesis) -> None:
         """Wait for as long as there are fewer and fewer: a busy machine takes its time."""
         fewest, end = math.inf, 0.0
         while left := self._unfinished():
@@ -216,7 +216,7 @@ class Chaos:
                 fewest, end = left, now + self._plan.drain_seconds
             if now > end:
                 return
-            self._wait(crew, nemesis, 4 * _LOOK_SECONDS)
+            self._wait(processes, nemesis, 4 * _LOOK_SECONDS)
 
     def _insist(self, act: Callable[[], T]) -> T | None:
         """Do something once connections that were lost are made anew; None if it is not there."""
@@ -262,10 +262,10 @@ class Chaos:
 
     def _judge(
         self, nemesis: Nemesis, *, version: str, start: float, seconds: float, drain_seconds: float
-    ) -> Report:
+    ) -> ChaosReport:
         began = time.monotonic()
-        stage, judge, strikes = self._stage, Judge(self._clocks.to_monotonic), Strikes()
-        where = {"url": stage.url, "schema": stage.schema}
+        database, judge, strikes = self._database, Judge(self._clock.to_monotonic), Strikes()
+        where = {"url": database.url, "schema": database.schema}
         for line in journal.read(self._place / JOURNALS):
             judge.hear(line)
             strikes.hear(line)
@@ -277,20 +277,20 @@ class Chaos:
             effects=witness.effects(**where),
             scheduled=self._scheduled,
         )
-        for problem in problems(stage):
+        for problem in integrity_problems(database):
             judge.findings.add(18, problem)
         counts = {
             **judge.counts,
             "struck": sum(nemesis.dealt[fault] for fault in PROCESS_FAULTS),
-            "swallowed": sum(line.swallowed for line in stage.lines),
+            "swallowed": sum(line.swallowed for line in database.lines),
         }
-        recovered = recoveries(judge.stories.values(), strikes.struck)
+        recovered = recoveries(judge.records.values(), strikes.struck)
         for fault, each in recovered.items():
             for took in each.returned:
                 if took > RETURN_SECONDS_MAX:
                     judge.findings.add(13, f"{fault}: its job was given back after {took:.1f} s")
-        return Report(
-            store="SQLite" if stage.is_sqlite else "PostgreSQL",
+        return ChaosReport(
+            store="SQLite" if database.is_sqlite else "PostgreSQL",
             version=version,
             plan=self._plan,
             seconds=seconds,
@@ -299,10 +299,10 @@ class Chaos:
             faults=nemesis.dealt,
             counts=counts,
             recovery={
-                f"{fault}, until {what}": spread
+                f"{fault}, until {what}": durations
                 for fault, each in sorted(recovered.items())
                 for what, took in (("given back", each.returned), ("run again", each.again))
-                if (spread := Spread.of(took)) is not None
+                if (durations := Durations.of(took)) is not None
             },
             gates=gates_of(self._plan, counts),
             violations=dict(sorted(judge.findings.counts.items())),

@@ -37,7 +37,7 @@ class What(StrEnum):
     CHANGED = "changed"
 
 
-class Event(NamedTuple):
+class CommittedChange(NamedTuple):
     """One change: the row as it is after it, and what it was before where that is of interest.
 
     Times are the database's, in microseconds. `lease` is when the lease ends, or would have.
@@ -65,7 +65,7 @@ class Event(NamedTuple):
     meta: str | None = None
 
 
-class Settled(NamedTuple):
+class FinishedRow(NamedTuple):
     """A finished job, as it stands in the end."""
 
     job: str
@@ -73,7 +73,7 @@ class Settled(NamedTuple):
     token: int
 
 
-_COLUMNS: Final = Event._fields
+_COLUMNS: Final = CommittedChange._fields
 _NOTED: Final = ", ".join(_COLUMNS)
 _NULL: Final = "NULL"
 _FALSE: Final = "false"
@@ -187,19 +187,19 @@ def _insert(table: str, watch: _Watch, *, now: str, actor: str) -> str:
     return f"INSERT INTO {table} ({_NOTED}) VALUES ({noted})"  # noqa: S608  # ours
 
 
-def read(url: str, *, schema: str) -> Iterator[Event]:
+def read(url: str, *, schema: str) -> Iterator[CommittedChange]:
     """The changes, those of one job in their order."""
     table = "chaos_witness" if is_sqlite(url) else f"{schema}.chaos_witness"
     for row in stream(url, f"SELECT {_NOTED} FROM {table} ORDER BY number"):  # noqa: S608  # ours
         at, actor, what, job, *rest = row
-        event = Event(at, actor, What(what), str(job), *rest)
+        event = CommittedChange(at, actor, What(what), str(job), *rest)
         yield event
 
 
-def settled(url: str, *, schema: str) -> Iterator[Settled]:
+def settled(url: str, *, schema: str) -> Iterator[FinishedRow]:
     """The finished jobs, as they stand."""
     for job, state, token in stream(url, _select("id, state, token", "finished", url, schema)):
-        yield Settled(str(job), state, token)
+        yield FinishedRow(str(job), state, token)
 
 
 def live(url: str, *, schema: str) -> list[str]:

@@ -13,7 +13,7 @@ from rowlock.cli import Target, show
 from rowlock.cli.choose import json_option
 
 if TYPE_CHECKING:
-    from rowlock.bench.measure import Report
+    from rowlock.bench.measure import BenchReport
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -46,7 +46,7 @@ def bench(
     seconds a transaction is held open.
     """
     from rowlock.bench.explain import explain
-    from rowlock.bench.measure import Measuring, Plan
+    from rowlock.bench.measure import BenchPlan, Measuring
     from rowlock.cli.progress import progress
     from rowlock.store.scratch import left_behind, scratch
 
@@ -55,7 +55,7 @@ def bench(
     for other in left_behind(url):
         note = f"note: {other} is another run's, or was left by one that was killed"
         click.echo(show.escaped(note), err=True)
-    plan = Plan(jobs=jobs, processes=processes, held=not no_held)
+    plan = BenchPlan(jobs=jobs, processes=processes, held=not no_held)
     with interruptible(), scratch(url) as place:
         try:
             report = Measuring(place, plan, progress).run()
@@ -92,14 +92,14 @@ def _ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def document(report: Report) -> dict[str, Any]:
+def document(report: BenchReport) -> dict[str, Any]:
     """The report as JSON: rates a second, times in milliseconds."""
     from dataclasses import asdict
 
     return {**asdict(report), "held_share": report.held_share}
 
 
-def report_table(report: Report, shown: str) -> show.Table:
+def report_table(report: BenchReport, shown: str) -> show.Table:
     """One row a figure."""
     name = "PostgreSQL" if report.is_postgres else "SQLite"
     table = show.Table(
@@ -111,7 +111,7 @@ def report_table(report: Report, shown: str) -> show.Table:
     return table
 
 
-def _rows(report: Report) -> Iterator[tuple[str, str]]:
+def _rows(report: BenchReport) -> Iterator[tuple[str, str]]:
     if report.is_postgres:
         yield "round trip", f"{report.round_trip_ms:.2f} ms"
     yield "disk, for each commit", f"{report.sync_ms:.2f} ms"

@@ -17,8 +17,8 @@ from rowlock.cli.bench import interruptible
 from rowlock.cli.choose import json_option
 
 if TYPE_CHECKING:
-    from rowlock.chaos.plan import Plan
-    from rowlock.chaos.report import Report
+    from rowlock.chaos.plan import ChaosPlan
+    from rowlock.chaos.report import ChaosReport
 
 _COUNT = click.IntRange(0, 1_000_000)
 
@@ -146,7 +146,7 @@ def chaos(
     Every enqueue, every run and every commit is noted, and judged in the end. Exit code 0 only if
     nothing was found wrong, and enough has happened that something could have been.
     """
-    from rowlock.chaos.plan import Plan, possible
+    from rowlock.chaos.plan import ChaosPlan, possible
 
     first = random.randrange(10**9) if seed is None else seed
     is_postgres = store == "postgres" if database is None else not database.startswith("sqlite")
@@ -161,18 +161,18 @@ def chaos(
     )
     seeds = range(first, first + legs)
     _check_places(keep, plot, seeds)
-    reports: list[Report] = []
+    reports: list[ChaosReport] = []
     for number in seeds:
-        plan = Plan(
+        plan = ChaosPlan(
             seed=number, jobs=jobs, kills=kills, pauses=pauses, others=others, workers=workers
         )
         with interruptible(), _place(keep, number) as place:
             reports.append(_run(plan, place, store=store, database=database))
         _tell(reports[-1], as_json=as_json)
     if plot is not None:
-        from rowlock.chaos.chart import plot as draw
+        from rowlock.chaos.chart import draw_chart
 
-        plot.write_text(draw(reports[-1]), "utf-8")
+        plot.write_text(draw_chart(reports[-1]), "utf-8")
     if any(report.verdict != "good" for report in reports):
         ctx.exit(EXIT_FAILED)
 
@@ -216,19 +216,19 @@ def _place(keep: Path | None, seed: int) -> Iterator[Path]:
         shutil.rmtree(place)
 
 
-def _run(plan: Plan, place: Path, *, store: str, database: str | None) -> Report:
-    from rowlock.chaos.database import open_stage
+def _run(plan: ChaosPlan, place: Path, *, store: str, database: str | None) -> ChaosReport:
+    from rowlock.chaos.database import open_database
     from rowlock.chaos.run import Chaos
     from rowlock.cli.progress import progress
 
     with (
-        open_stage(plan, store, place, database=database) as stage,
+        open_database(plan, store, place, url=database) as opened,
         progress("chaos", noun="job", total=plan.jobs) as moved,
     ):
-        return Chaos(plan, stage, place, on_progress=moved).run()
+        return Chaos(plan, opened, place, on_progress=moved).run()
 
 
-def _tell(report: Report, *, as_json: bool) -> None:
+def _tell(report: ChaosReport, *, as_json: bool) -> None:
     if as_json:
         show.print_json(report.document())
         return
@@ -238,7 +238,7 @@ def _tell(report: Report, *, as_json: bool) -> None:
     click.echo(f"{report.verdict}: {_because(report)}")
 
 
-def _because(report: Report) -> str:
+def _because(report: ChaosReport) -> str:
     if report.violations:
         return f"{sum(report.violations.values())} times something was what must never be"
     missed = [
@@ -249,7 +249,7 @@ def _because(report: Report) -> str:
     return "nothing was lost, done twice or done by whom it was not for"
 
 
-def report_table(report: Report) -> show.Table:
+def report_table(report: ChaosReport) -> show.Table:
     """One row a figure."""
     table = show.Table(
         show.columns("figure", "measured", right=["measured"]),
@@ -260,7 +260,7 @@ def report_table(report: Report) -> show.Table:
     return table
 
 
-def _rows(report: Report) -> Iterator[tuple[str, str]]:
+def _rows(report: ChaosReport) -> Iterator[tuple[str, str]]:
     yield "jobs", f"{report.plan.jobs:,}"
     yield "took", f"{report.seconds:.0f} s"
     yield "drained after the last strike in", f"{report.drain_seconds:.1f} s"
@@ -268,5 +268,5 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
         yield str(fault), f"{number:,}"
     for name, number in sorted(report.counts.items()):
         yield name, f"{number:,}"
-    for name, spread in report.recovery.items():
-        yield name, f"{spread.p50:.2f} / {spread.p99:.2f} / {spread.max:.2f} s"
+    for name, durations in report.recovery.items():
+        yield name, f"{durations.p50:.2f} / {durations.p99:.2f} / {durations.max:.2f} s"

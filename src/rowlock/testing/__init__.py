@@ -9,7 +9,7 @@ from __future__ import annotations
 # As type checkers read it, and without the price of `typing`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from rowlock.testing.app import AppUnderTest, tried
+    from rowlock.testing.app import AppUnderTest, use_test_database
     from rowlock.testing.clock import VirtualClock
     from rowlock.testing.crash import rowlock_crash
     from rowlock.testing.expect import assert_enqueued, enqueued, refute_enqueued
@@ -23,7 +23,7 @@ __all__ = [
     "enqueued",
     "refute_enqueued",
     "rowlock_crash",
-    "tried",
+    "use_test_database",
 ]
 
 _HOMES = {
@@ -34,7 +34,7 @@ _HOMES = {
     "enqueued": "expect",
     "refute_enqueued": "expect",
     "rowlock_crash": "crash",
-    "tried": "app",
+    "use_test_database": "app",
 }
 
 

@@ -1,4 +1,4 @@
-"""An app on trial: the user's own, on a database and a clock of the test's, for one test.
+"""The app under test: the user's own, on a database and a clock of the test's, for one test.
 
 1. It is the same object, so whatever holds it or its tasks takes part without being told. It has
    another class for the time of the test, and its own store and `state` again afterwards. Whatever
@@ -10,11 +10,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 from rowlock.app import App
 from rowlock.clock import Clock
@@ -22,11 +26,17 @@ from rowlock.job import Job, Lease
 from rowlock.store import NewJob
 from rowlock.worker.drain import Drain
 
+# Files here are never written to a disk: half of the time of most tests.
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a new directory in it is made by `tempfile`
+# Nobody connects before the test's own database is there.
+_NOWHERE: Final = "sqlite:///rowlock-not-used-in-tests.db"
+APP_VARIABLE: Final = "ROWLOCK_APP"
+
 OnReached = Callable[[str, Lease], None]
 
 
 @dataclass(slots=True)
-class Trial:
+class AppTestState:
     """What a test knows of its app."""
 
     is_inline: bool = False
@@ -46,9 +56,9 @@ class Trial:
 
 
 class AppUnderTest(App):
-    """An `App` that a test looks at; made by `tried` of any app."""
+    """An `App` that a test looks at; `use_test_database` makes one of any app."""
 
-    trial: Trial
+    test_state: AppTestState
 
     def use_database(self, url: str) -> None:
         """Nothing: a program that is set up within a test names its own, and must not get there."""
@@ -66,19 +76,19 @@ class AppUnderTest(App):
         return answers
 
     def drain(self, queues: Sequence[str] | None = None, *, limit: int | None = None) -> int:
-        with self.trial.draining():
+        with self.test_state.draining():
             return super().drain(queues, limit=limit)
 
     async def adrain(self, queues: Sequence[str] | None = None, *, limit: int | None = None) -> int:
-        with self.trial.draining():
+        with self.test_state.draining():
             return await super().adrain(queues, limit=limit)
 
     def _is_run_now(self, answers: Sequence[Job], conn: object | None) -> bool:
         # On a connection of the caller's own they are not there before its COMMIT.
         if conn is not None:
             return False
-        self.trial.sent.update((job.id, job) for job in answers if job.created)
-        return self.trial.is_inline and not self.trial.is_draining
+        self.test_state.sent.update((job.id, job) for job in answers if job.created)
+        return self.test_state.is_inline and not self.test_state.is_draining
 
     def _drain_here(self) -> None:
         try:
@@ -92,15 +102,15 @@ class AppUnderTest(App):
 
     def _drain(self, queues: Sequence[str] | None, limit: int | None) -> Drain:
         drain = super()._drain(queues, limit)
-        drain.on_reached = self.trial.on_reached
+        drain.on_reached = self.test_state.on_reached
         return drain
 
 
 @contextmanager
-def tried(
+def use_test_database(
     app: App, url: str, *, clock: Clock | None = None, inline: bool = False
 ) -> Iterator[AppUnderTest]:
-    """Put an app on trial: on another database and clock for as long as the block lasts.
+    """Give an app another database and clock for as long as the block lasts.
 
     Args:
         url: The test's database; its tables are made if they are not there.
@@ -110,16 +120,16 @@ def tried(
     kind, before = type(app), (app.store, app._url, app._clock, app.state)
     # Tasks that the test itself defines are gone with it.
     tasks = dict(app._tasks)
-    tested = _on_trial(app, kind)
-    tested.trial = Trial(is_inline=inline)
+    tested = _as_app_under_test(app, kind)
+    tested.test_state = AppTestState(is_inline=inline)
     app._clock = clock or app._clock
-    _trials.append(tested)
+    _under_test.append(tested)
     try:
         super(AppUnderTest, tested).use_database(url)
         app.migrate()
         yield tested
     finally:
-        _trials.remove(tested)
+        _under_test.remove(tested)
         if app.store is not before[0]:
             app.close()
         app.__class__ = kind
@@ -127,7 +137,7 @@ def tried(
         app._tasks = tasks
 
 
-def _on_trial(app: App, kind: type[App]) -> AppUnderTest:
+def _as_app_under_test(app: App, kind: type[App]) -> AppUnderTest:
     # A class of the user's own stays below: its methods are those that are tested.
     mixed: Any = AppUnderTest if kind is App else type(kind.__name__, (AppUnderTest, kind), {})
     app.__class__ = mixed
@@ -136,11 +146,41 @@ def _on_trial(app: App, kind: type[App]) -> AppUnderTest:
 
 
 # Those of the running test; the last one is meant where none is named.
-_trials: list[AppUnderTest] = []
+_under_test: list[AppUnderTest] = []
 
 
 def current() -> AppUnderTest:
     """The app of the running test."""
-    if not _trials:
-        raise RuntimeError("no app is on trial: the test must use the fixture `rowlock_app`")
-    return _trials[-1]
+    if not _under_test:
+        raise RuntimeError("no app is under test: the test must use the fixture `rowlock_app`")
+    return _under_test[-1]
+
+
+class TempPathFactory(Protocol):
+    """pytest's `tmp_path_factory`."""
+
+    def mktemp(self, basename: str) -> Path: ...
+
+
+@contextmanager
+def new_file(directories: TempPathFactory) -> Iterator[str]:
+    """The URL of a SQLite file that is there for as long as the block lasts."""
+    if os.access(_MEMORY, os.W_OK):
+        with tempfile.TemporaryDirectory(prefix="rowlock-test-", dir=_MEMORY) as place:
+            yield f"sqlite:///{place}/jobs.db"
+    else:
+        yield f"sqlite:///{directories.mktemp('rowlock')}/jobs.db"
+
+
+def named_app(spec: str) -> App:
+    """The app that `module:app` names, or else ROWLOCK_APP; a new one if neither does."""
+    spec = spec or os.environ.get(APP_VARIABLE, "")
+    if not spec:
+        return App(_NOWHERE)
+    module, _, attribute = spec.partition(":")
+    if not module or not attribute:
+        raise ValueError(f"rowlock_app must be of the form module:app, not {spec!r}")
+    app = getattr(import_module(module), attribute)
+    if not isinstance(app, App):
+        raise TypeError(f"{spec} is not a rowlock.App but {app!r}")
+    return app

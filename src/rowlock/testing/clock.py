@@ -33,11 +33,11 @@ class _Fire:
     """Enqueue what schedules have due; the answer is in how many seconds the next one is."""
 
 
-class _Look:
+class _NextLook:
     """In how many seconds a waiting job is due, or a lease over; None if there are none."""
 
 
-_Step = _Drain | _Declare | _Fire | _Look
+_Step = _Drain | _Declare | _Fire | _NextLook
 _Steps = Generator[_Step, float | None, int]
 
 
@@ -99,7 +99,7 @@ class VirtualClock(ManualClock):
             runs += int((yield _Drain(RUNS_MAX - runs)) or 0)
             if runs >= RUNS_MAX:
                 raise AssertionError(f"{RUNS_MAX:,} runs, and there is more to run: is it a loop?")
-            waits = [wait for wait in (tick, (yield _Look())) if wait is not None]
+            waits = [wait for wait in (tick, (yield _NextLook())) if wait is not None]
             # At least a microsecond: what is due and yet not run must not stop the time.
             ahead = max(1, round(min(waits) * SECOND_US)) if waits else None
             if ahead is None or (end is not None and self.now_us() + ahead > end):
@@ -122,7 +122,7 @@ class VirtualClock(ManualClock):
                         declare_schedules(app.store, app)
                     case _Fire():
                         answer = app.store.fire_due().wait_seconds
-                    case _Look():
+                    case _NextLook():
                         due = app.store.run(look(queues=None, kinds=app.kinds)).due_in
                         running = app.list(state=JobState.RUNNING, limit=1000)
                         answer = self._soonest(due, [job.lease_expires_at for job in running])
@@ -142,7 +142,7 @@ class VirtualClock(ManualClock):
                         await adeclare_schedules(app.store, app)
                     case _Fire():
                         answer = (await app.store.afire_due()).wait_seconds
-                    case _Look():
+                    case _NextLook():
                         due = (await app.store.arun(look(queues=None, kinds=app.kinds))).due_in
                         running = await app.alist(state=JobState.RUNNING, limit=1000)
                         answer = self._soonest(due, [job.lease_expires_at for job in running])

@@ -40,7 +40,7 @@ def rowlock_crash(point: Point, task: Task[..., Any] | str | None = None) -> Ite
     if point not in get_args(Point):
         raise ValueError(f"{point!r} is none of {', '.join(get_args(Point))}")
     kind = task.name if isinstance(task, Task) else task
-    trial = current().trial
+    test_state = current().test_state
     reached: list[str] = []
 
     def die(where: str, lease: Lease) -> None:
@@ -48,14 +48,14 @@ def rowlock_crash(point: Point, task: Task[..., Any] | str | None = None) -> Ite
             reached.append(lease.id)
             raise ProcessDied
 
-    before, trial.on_reached = trial.on_reached, die
+    before, test_state.on_reached = test_state.on_reached, die
     try:
         yield
     except ProcessDied:
         # What the test does next is done by a new process.
         pass
     finally:
-        trial.on_reached = before
+        test_state.on_reached = before
     if not reached:
         whose = "no job" if kind is None else f"no job of {kind!r}"
         raise AssertionError(f"{whose} came to {point!r}: drain what was enqueued within the block")

@@ -96,7 +96,7 @@ class _Expected:
             if name not in job.payload or value != job.payload[name]
         ]
         # As it was sent: a retry, say, has another time.
-        sent = current().trial.sent.get(job.id, job)
+        sent = current().test_state.sent.get(job.id, job)
         return fields + [
             _Misfit(f"option {name}", value, found)
             for name, value in self.options.items()
@@ -182,7 +182,7 @@ def _jobs_of(app: AppUnderTest, kind: str | None) -> list[Job]:
         found.update((job.id, job) for job in page)
         if (cursor := page.next) is None:
             break
-    for job in app.trial.sent.values():
+    for job in app.test_state.sent.values():
         # Those that are not kept are gone with their success.
         if kind in (None, job.kind):
             found.setdefault(job.id, job)

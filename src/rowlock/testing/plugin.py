@@ -1,4 +1,4 @@
-"""The plugin of pytest: fixtures for an app on trial.
+"""The plugin of pytest: fixtures for an app under test.
 
 It is loaded in every project that has rowlock installed, so it loads nothing of rowlock itself
 before a test asks for it.
@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def rowlock_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The test's database: a new SQLite file. Override it to test on another."""
-    from rowlock.testing.place import new_file
+    from rowlock.testing.app import new_file
 
     with new_file(tmp_path_factory) as url:
         yield url
@@ -62,7 +62,7 @@ def rowlock_target(pytestconfig: pytest.Config) -> App:
 
     Override it to name another.
     """
-    from rowlock.testing.place import named_app
+    from rowlock.testing.app import named_app
 
     return named_app(pytestconfig.getini("rowlock_app"))
 
@@ -75,10 +75,10 @@ def rowlock_app(
     rowlock_clock: VirtualClock,
 ) -> Iterator[AppUnderTest]:
     """The app of `rowlock_target`, on the database and the time of this test."""
-    from rowlock.testing.app import tried
+    from rowlock.testing.app import use_test_database
 
     inline = _mode_of(request) == "inline"
-    with tried(rowlock_target, rowlock_url, clock=rowlock_clock, inline=inline) as app:
+    with use_test_database(rowlock_target, rowlock_url, clock=rowlock_clock, inline=inline) as app:
         rowlock_clock.rule(app)
         yield app
 

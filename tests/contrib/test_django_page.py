@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.contrib.django import chosen, conf
+from rowlock.contrib.django import settings, task_policy
 from tests.docs.pages import DOCS, ROOT, Block, read_page
 
 PAGE = read_page(DOCS / "how-to" / "django.md")
@@ -69,7 +69,7 @@ def run(project: Path, line: str) -> str:
 
 def test_settings_are_documented():
     """Every setting, every option of a backend and every check is on the page."""
-    known = [*conf.KEYS, *chosen.OPTIONS]
+    known = [*settings.KEYS, *task_policy.OPTIONS]
     source = "".join(path.read_text("utf-8") for path in CONTRIB.glob("*.py"))
     ids = set(re.findall(r'"(?:rowlock\.)?([EW]\d{3})"', source))
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rowlock.contrib.django.backend import RowlockBackend
-    from rowlock.contrib.django.chosen import policy
     from rowlock.contrib.django.project import DjangoApp
+    from rowlock.contrib.django.task_policy import policy
 
     app: DjangoApp
 
@@ -28,7 +28,7 @@ __all__ = ["DjangoApp", "RowlockBackend", "app", "policy"]
 _HOMES = {
     "DjangoApp": "rowlock.contrib.django.project",
     "RowlockBackend": "rowlock.contrib.django.backend",
-    "policy": "rowlock.contrib.django.chosen",
+    "policy": "rowlock.contrib.django.task_policy",
 }
 
 

@@ -18,7 +18,7 @@ from msgspec.inspect import AnyType
 
 from rowlock import roundtrip
 from rowlock.context import Context
-from rowlock.contrib.django import chosen
+from rowlock.contrib.django import task_policy
 from rowlock.contrib.django.executing import Executing
 from rowlock.contrib.django.flavour import (
     BaseTaskBackend,
@@ -62,12 +62,12 @@ class RowlockBackend(BaseTaskBackend):
     def _task_of(self, task: Any) -> Task[..., Any]:
         make = _coroutine if inspect.iscoroutinefunction(task.func) else _function
         run = make(type(self), task.module_path)
-        settings = chosen.options_of(
+        settings = task_policy.options_of(
             run,
             function=task.func,
             name=task.module_path,
             queue=task.queue_name,
-            defaults=self.options if chosen.problem_of(self.options) is None else {},
+            defaults=self.options if task_policy.problem_of(self.options) is None else {},
         )
         return Task(run, settings)
 
@@ -123,7 +123,7 @@ class RowlockBackend(BaseTaskBackend):
                 hint="Add 'rowlock.contrib.django' to INSTALLED_APPS.",
                 id="rowlock.E007",
             )
-        if problem := chosen.problem_of(self.options):
+        if problem := task_policy.problem_of(self.options):
             text, hint = problem
             yield Error(f"{where}['OPTIONS'] {text}.", hint=hint, id="rowlock.E008")
 

@@ -11,7 +11,7 @@ from django.core import checks
 from django.db import connections
 
 from rowlock.contrib.django.address import is_in_memory
-from rowlock.contrib.django.conf import problems_of, read_settings
+from rowlock.contrib.django.settings import problems_of, read_settings
 
 
 def check_settings(**_: Any) -> list[checks.CheckMessage]:

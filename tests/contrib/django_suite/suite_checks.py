@@ -8,10 +8,9 @@ from django.db import connection
 from django.test import SimpleTestCase, TestCase, TransactionTestCase, override_settings
 
 from rowlock.contrib.django import app
-from rowlock.contrib.django.address import postgres_url, sqlite_url
-from rowlock.contrib.django.checks import check_settings
 from rowlock.contrib.django.management.commands.rowlock import without_djangos
 from rowlock.contrib.django.project import chosen_settings
+from rowlock.contrib.django.settings import check_settings, postgres_url, sqlite_url
 from rowlock.store import migrate as migrations
 
 FILE = {"ENGINE": "django.db.backends.sqlite3", "NAME": "a.sqlite3"}

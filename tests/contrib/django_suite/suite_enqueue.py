@@ -15,7 +15,7 @@ from shop.tasks import confirm, confirm_later, count, greet, reluctant
 import rowlock
 from rowlock.contrib.django import app
 from rowlock.contrib.django.engine import DjangoEngine
-from rowlock.contrib.django.flavour import (
+from rowlock.contrib.django.tasks_api import (
     TaskResultDoesNotExist,
     TaskResultStatus,
     task_enqueued,

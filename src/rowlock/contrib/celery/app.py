@@ -1,4 +1,4 @@
-"""`Celery`: a queue of rowlock's under the calls of Celery's application."""
+"""`Celery`: rowlock's queue with the calls of Celery's application, and its settings (`conf`)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from zoneinfo import ZoneInfo
 from rowlock.app import App
 from rowlock.contrib.celery.result import AsyncResult
 from rowlock.contrib.celery.schedules import expression_of
-from rowlock.contrib.celery.settings import Settings, check_broker
 from rowlock.contrib.celery.task import (
+    CeleryTaskOptions,
     Signature,
     Task,
-    TaskOptions,
     check_call,
     delay_of,
     using_of,
@@ -29,6 +28,40 @@ from rowlock.cron import Cron, parse_cron
 from rowlock.store import NewJob
 from rowlock.task import Task as RowlockTask
 from rowlock.task_options import Executor
+
+# What tunes a broker, a backend or a pool that is not there.
+_NEEDLESS = frozenset(
+    {
+        "result_backend", "result_expires", "result_extended", "result_persistent",
+        "task_track_started", "task_reject_on_worker_lost", "task_ignore_result", "task_protocol",
+        "task_create_missing_queues", "task_publish_retry", "task_send_sent_event",
+        "worker_concurrency", "worker_prefetch_multiplier", "worker_max_tasks_per_child",
+        "worker_max_memory_per_child", "worker_send_task_events", "worker_pool",
+        "worker_hijack_root_logger", "worker_cancel_long_running_tasks_on_connection_loss",
+        "broker_connection_retry", "broker_connection_retry_on_startup", "broker_pool_limit",
+        "broker_connection_max_retries", "broker_transport_options", "broker_heartbeat",
+        "beat_scheduler", "beat_max_loop_interval",
+    }
+)  # fmt: skip
+# What must be as it is here.
+_FIXED: dict[str, tuple[Any, ...]] = {
+    "task_serializer": ("json",),
+    "result_serializer": ("json",),
+    "event_serializer": ("json",),
+    "accept_content": (["json"], ("json",), {"json"}, ["application/json"]),
+    "enable_utc": (True,),
+    "task_acks_late": (True,),
+}
+_ADVICE = {
+    "task_always_eager": "enqueue, and let the test call app.drain()",
+    "task_eager_propagates": "enqueue, and let the test call app.drain()",
+    "task_acks_late": "a job is done when it has ended, never before; leave it out",
+    "task_routes": "give each task its queue: @app.task(queue=...)",
+    "task_queues": "any name is a queue; name those of a worker: rowlock worker -q mail,default",
+    "task_time_limit": "give it to the tasks: @app.task(time_limit=...)",
+    "task_soft_time_limit": "use time_limit on the tasks",
+    "task_annotations": "give the tasks their options themselves",
+}
 
 # As in Celery shared tasks belong to every app of the process, those that come later too; and
 # enqueue to the one that was made last.
@@ -254,7 +287,7 @@ def _decorator(
     args: Sequence[Callable[..., Any]], options: Any, keep: Callable[[Task], Task]
 ) -> Any:
     def decorate(function: Callable[..., Any]) -> Task:
-        return keep(Task(function, cast("TaskOptions", options)))
+        return keep(Task(function, cast("CeleryTaskOptions", options)))
 
     return decorate(*args) if args else decorate
 
@@ -271,3 +304,47 @@ def _settings_in(values: Mapping[str, Any], namespace: str | None) -> dict[str, 
         and not callable(value)
         and not isinstance(value, ModuleType)
     }
+
+
+class Settings:
+    """Attributes and items; a setting that would change what happens, and can't, is refused."""
+
+    beat_schedule: dict[str, Mapping[str, Any]]
+    timezone: str | None
+    task_default_queue: str
+
+    def __init__(self) -> None:
+        # Celery's own queue is "celery"; a task that names none is served by every worker.
+        self.__dict__.update({"beat_schedule": {}, "timezone": None})
+        self.__dict__["task_default_queue"] = "default"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("beat_schedule", "timezone", "task_default_queue"):
+            self.__dict__[name] = dict(value) if name == "beat_schedule" else value
+        elif name in ("broker_url", "broker_read_url", "broker_write_url"):
+            check_broker(value)
+        elif name not in _NEEDLESS and value not in _FIXED.get(name, ()):
+            instead = _ADVICE.get(name, "leave it out; payloads and results are JSON")
+            raise Unsupported(f"conf.{name} = {value!r:.100}", instead)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self, name, value)
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def update(self, *mappings: Mapping[str, Any], **values: Any) -> None:
+        """Set many."""
+        for mapping in (*mappings, values):
+            for name, value in mapping.items():
+                setattr(self, name, value)
+
+
+def check_broker(url: str | None) -> None:
+    """Raise `Unsupported` for a broker that is no database; its password is not told."""
+    if url is not None and url.partition(":")[0] not in ("sqlite", "postgresql", "postgres"):
+        raise Unsupported(
+            f"a broker at {url.partition(':')[0]}://",
+            "give the database (sqlite:///FILE or postgresql://…), or leave it out and set "
+            "ROWLOCK_DATABASE_URL",
+        )

@@ -85,7 +85,7 @@ class CallOptions(TypedDict, total=False):
     ignore_result: bool
 
 
-class TaskOptions(TypedDict, total=False):
+class CeleryTaskOptions(TypedDict, total=False):
     """What `@app.task` takes."""
 
     name: str | None
@@ -126,8 +126,8 @@ _running: ContextVar[tuple[Task, Request] | None] = ContextVar("rowlock_celery",
 class Task:
     """A function that can be enqueued, and still be called. Made by `@app.task`, `@shared_task`."""
 
-    def __init__(self, function: Callable[..., Any], options: TaskOptions) -> None:
-        refuse_unknown(options, TaskOptions.__annotations__, TASK_ADVICE, what="@task")
+    def __init__(self, function: Callable[..., Any], options: CeleryTaskOptions) -> None:
+        refuse_unknown(options, CeleryTaskOptions.__annotations__, TASK_ADVICE, what="@task")
         if inspect.iscoroutinefunction(function):
             raise Unsupported("a coroutine function", "make it a task of rowlock's own")
         self.run = function

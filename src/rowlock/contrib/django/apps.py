@@ -18,6 +18,6 @@ class RowlockConfig(AppConfig):
         """Called by Django, once all models are loaded."""
         from django.core.checks import Tags, register
 
-        from rowlock.contrib.django.checks import check_settings
+        from rowlock.contrib.django.settings import check_settings
 
         register(check_settings, Tags.compatibility)

@@ -8,29 +8,51 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from dataclasses import replace
+from datetime import datetime
+from traceback import format_exception
+from types import TracebackType
+from typing import Any, ClassVar, Self
 
 from django.apps import apps
+from django.conf import settings
 from django.core.checks import CheckMessage, Error
+from django.utils import timezone
 from msgspec.inspect import AnyType
 
 from rowlock import roundtrip
 from rowlock.context import Context
 from rowlock.contrib.django import task_policy
-from rowlock.contrib.django.executing import Executing
-from rowlock.contrib.django.flavour import (
+from rowlock.contrib.django.project import declare, discover, project_app
+from rowlock.contrib.django.tasks_api import (
     BaseTaskBackend,
+    TaskContext,
+    TaskError,
+    TaskResult,
     TaskResultDoesNotExist,
+    TaskResultStatus,
     normalize_json,
     task_enqueued,
+    task_finished,
+    task_started,
 )
-from rowlock.contrib.django.project import declare, discover, project_app
-from rowlock.contrib.django.results import aware, result_of
 from rowlock.errors import OptionInvalid
-from rowlock.job import Job
+from rowlock.job import Job, JobError, JobState
 from rowlock.task import Task
+from rowlock.worker.outcome import is_last
+
+_STATUSES = {
+    JobState.SCHEDULED: TaskResultStatus.READY,
+    JobState.READY: TaskResultStatus.READY,
+    JobState.RETRYING: TaskResultStatus.READY,
+    JobState.RUNNING: TaskResultStatus.RUNNING,
+    JobState.SUCCEEDED: TaskResultStatus.SUCCESSFUL,
+    JobState.DEAD: TaskResultStatus.FAILED,
+    JobState.CANCELLED: TaskResultStatus.FAILED,
+}
 
 
 class RowlockBackend(BaseTaskBackend):
@@ -178,3 +200,116 @@ def _coroutine(backend: type[RowlockBackend], path: str) -> Any:
             )
 
     return run
+
+
+class Executing:
+    """A run from its start to its end; a context manager. `end` takes what the task returned."""
+
+    def __init__(self, backend: type[Any], task: Any, job: Job) -> None:
+        self.task = task
+        self._backend = backend
+        self._job = job
+        self._result = result_of(job, task, backend=task.backend)
+
+    @property
+    def context(self) -> tuple[Any, ...]:
+        """What the function takes before its arguments."""
+        return (TaskContext(task_result=self._result),) if self.task.takes_context else ()
+
+    def __enter__(self) -> Self:
+        task_started.send(self._backend, task_result=self._result)
+        return self
+
+    def end(self, value: Any) -> Any:
+        """The task returned this; what can't be stored is noted by the worker, and no failure."""
+        self._set("_return_value", value)
+        return value
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self._finish(TaskResultStatus.SUCCESSFUL)
+        elif self._is_last(error):
+            trace = "".join(format_exception(error))
+            path = f"{type(error).__module__}.{type(error).__qualname__}"
+            self._result.errors.append(TaskError(exception_class_path=path, traceback=trace))
+            self._finish(TaskResultStatus.FAILED)
+
+    def _is_last(self, error: BaseException) -> bool:
+        job = self._job
+        return is_last(error, attempt=job.attempt, max_attempts=job.max_attempts)
+
+    def _finish(self, status: Any) -> None:
+        self._set("finished_at", timezone.now())
+        self._set("status", status)
+        task_finished.send(self._backend, task_result=self._result)
+
+    def _set(self, name: str, value: object) -> None:
+        # Django's results are frozen for users, not for backends.
+        object.__setattr__(self._result, name, value)
+
+
+def result_of(job: Job, task: Any, *, backend: str) -> Any:
+    """The result of a job, whose task as it was declared is `task`."""
+    result = TaskResult(
+        task=_task_of(job, task, backend=backend),
+        id=job.id,
+        status=_STATUSES[job.state],
+        enqueued_at=moment(job.created_at),
+        # Of earlier attempts no more is known than their errors.
+        started_at=moment(job.started_at),
+        last_attempted_at=moment(job.started_at),
+        finished_at=moment(job.finished_at),
+        args=job.payload.get("args") or [],
+        kwargs=job.payload.get("kwargs") or {},
+        backend=backend,
+        errors=[_error_of(error) for error in job.errors],
+        worker_ids=_workers_of(job),
+    )
+    object.__setattr__(result, "_return_value", job.result)
+    return result
+
+
+def _task_of(job: Job, task: Any, *, backend: str) -> Any:
+    queues = task.get_backend().queues
+    return replace(
+        task,
+        backend=backend,
+        priority=job.priority,
+        # Jobs stay where they are when the settings change.
+        queue_name=job.queue if not queues or job.queue in queues else task.queue_name,
+        run_after=moment(job.run_at) if job.state is JobState.SCHEDULED else None,
+    )
+
+
+def _workers_of(job: Job) -> list[str]:
+    """One for each attempt, as their number is counted by; only the last one's name is kept."""
+    return [job.worker or ""] * job.attempt
+
+
+def _error_of(error: JobError) -> Any:
+    path = error.type
+    if "." not in path:
+        # A class of Python's, or a word of ours for what was no exception: a lost lease, a crash.
+        path = f"builtins.{path}" if hasattr(builtins, path) else "rowlock.RowlockError"
+    return TaskError(exception_class_path=path, traceback=error.traceback or str(error))
+
+
+def moment(time: datetime | None) -> datetime | None:
+    """A time as this project has them: aware, or naive and local."""
+    if time is None or settings.USE_TZ:
+        return time
+    naive: datetime = timezone.make_naive(time)
+    return naive
+
+
+def aware(time: datetime | None) -> datetime | None:
+    """A time of this project as rowlock has them."""
+    if time is None or timezone.is_aware(time):
+        return time
+    made: datetime = timezone.make_aware(time)
+    return made

@@ -1,25 +1,33 @@
-"""The engine of web processes and tests: every verb on Django's own connection.
+"""rowlock on Django's own connections: the engine of web processes and tests, drain, handlers.
 
 1. A verb inside `atomic()` is part of it; outside, it is a transaction of its own.
 2. So an enqueue stands or falls with what the view wrote, and `get` sees what was enqueued before
    it in the same transaction: in a `TestCase`, too, whose transaction is never committed.
 3. There are no connections beside Django's, and nothing to be closed: a test's database can be
    dropped, and one in memory works.
+4. `app.drain()` claims, runs and settles jobs in the caller's thread. So a `TestCase` can run what
+   it enqueued, though nothing of it is ever committed. Coroutines are run by `async_to_sync`, whose
+   queries come back to this thread.
+5. Handlers are treated as Django's requests: no connection is stale at the start, none is kept at
+   the end.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import ThreadSensitiveContext, async_to_sync, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error, connections, transaction
 
 from rowlock.clock import Clock, SystemClock
-from rowlock.contrib.django.address import database_url
+from rowlock.context import Context, TransactionBlock
+from rowlock.contrib.django.settings import database_url
 from rowlock.store.bell import bell_text
 from rowlock.store.caller.borrowed import Borrowed, Standing
 from rowlock.store.caller.django import borrow_django
@@ -28,6 +36,9 @@ from rowlock.store.caller.visit import Calls, Visit, visit
 from rowlock.store.drive import Binder
 from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Begin, Commit, Op, Rows, Statement, Step, Steps, writing
+from rowlock.worker.drain import Drain
+from rowlock.worker.notes import BlockingNotes, LoopNotes
+from rowlock.worker.run import Run
 
 T = TypeVar("T")
 
@@ -139,3 +150,79 @@ def _ring(channel: str, queues: list[str]) -> Op[None]:
         yield Statement("ring", {"channel": channel, "queues": queues})
 
     return writing("ring", steps)
+
+
+class _HereAndNow:
+    """Runs coroutines as `asyncio.Runner` does, with Django's thread in reach."""
+
+    def run(self, coro: Coroutine[Any, Any, T], /) -> T:
+        async def awaited() -> T:
+            return await coro
+
+        return async_to_sync(awaited)()
+
+
+class DjangoDrain(Drain):
+    """A drain without heartbeats: nobody else can see what a transaction has not committed.
+
+    Nor is there a `ctx.transaction()`, which would be a second one.
+    """
+
+    def run(self) -> int:
+        """Run what is ready; how many runs that were."""
+        self._run_all(_HereAndNow())
+        return self._done
+
+    async def arun(self) -> int:
+        """As `run`, in the thread of Django's own async calls."""
+        return await sync_to_async(self.run)()
+
+    def _block(
+        self, run: Run, notes: BlockingNotes | LoopNotes
+    ) -> Callable[[Context], TransactionBlock] | None:
+        return None
+
+
+def with_fresh_connections(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with old connections of this thread closed before and after it.
+
+    A coroutine gets a thread of its own for its queries, as a request does, and its connections
+    are closed with it.
+    """
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            async with ThreadSensitiveContext():
+                try:
+                    return await function(*args, **kwargs)
+                finally:
+                    await sync_to_async(_close_all)()
+
+        return awaited
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        _close_old()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _close_old()
+
+    return called
+
+
+def _close_old() -> None:
+    """As `close_old_connections`, which would also end the transaction of a test around it all."""
+    for connection in _not_in_transactions():
+        connection.close_if_unusable_or_obsolete()
+
+
+def _close_all() -> None:
+    for connection in _not_in_transactions():
+        connection.close()
+
+
+def _not_in_transactions() -> list[Any]:
+    opened = connections.all(initialized_only=True)
+    return [connection for connection in opened if not connection.in_atomic_block]

@@ -13,11 +13,13 @@ from django.db import connections
 from django.utils.module_loading import autodiscover_modules
 
 from rowlock.app import App
-from rowlock.contrib.django.address import database_url
-from rowlock.contrib.django.drain import DjangoDrain
-from rowlock.contrib.django.engine import DjangoEngine
-from rowlock.contrib.django.fresh import with_fresh_connections
-from rowlock.contrib.django.settings import RowlockSettings, problems_of, read_settings
+from rowlock.contrib.django.engine import DjangoDrain, DjangoEngine, with_fresh_connections
+from rowlock.contrib.django.settings import (
+    RowlockSettings,
+    database_url,
+    problems_of,
+    read_settings,
+)
 from rowlock.store import Store
 from rowlock.task import Task, prepare_follow_up
 from rowlock.worker.drain import Drain

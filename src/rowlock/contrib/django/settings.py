@@ -1,4 +1,7 @@
-"""The setting `ROWLOCK` of a Django project: read, and what is wrong with it. Pure."""
+"""The settings of a Django project: what `ROWLOCK` says, the URL of its database, and the checks.
+
+`check_settings` is what `manage.py check` runs.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,37 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.util import find_spec
 from typing import Any
+from urllib.parse import quote, urlencode
+
+from django.conf import settings
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
 
 from rowlock import config
 from rowlock.errors import OptionInvalid
 from rowlock.store import options
 from rowlock.store.statements import check_schema
 
+# What Django and psycopg make of OPTIONS themselves; all others are words of libpq.
+_NOT_LIBPQ = frozenset(
+    {
+        "assume_role",
+        "client_encoding",
+        "context",
+        "cursor_factory",
+        "isolation_level",
+        "pool",
+        "prepare_threshold",
+        "server_side_binding",
+    }
+)
+
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SettingsProblem:
     """What is wrong with a setting: `code` is the id of the system check."""
 
     code: str
@@ -48,10 +72,10 @@ def read_settings(raw: Mapping[str, Any]) -> RowlockSettings:
     return RowlockSettings(**chosen)
 
 
-def problems_of(raw: object) -> Iterator[Problem]:
+def problems_of(raw: object) -> Iterator[SettingsProblem]:
     """Everything that is wrong with the setting by itself."""
     if not isinstance(raw, Mapping):
-        yield Problem(
+        yield SettingsProblem(
             "E001",
             f"ROWLOCK must be a dict, not {type(raw).__name__}.",
             "Leave it out, or write ROWLOCK = {'DATABASE': 'default'}.",
@@ -62,9 +86,9 @@ def problems_of(raw: object) -> Iterator[Problem]:
         if check is None:
             close = difflib.get_close_matches(str(name), _CHECKS, n=1)
             hint = f"Did you mean {close[0]!r}?" if close else f"There are {', '.join(_CHECKS)}."
-            yield Problem("E002", f"ROWLOCK has no option {name!r}.", hint)
+            yield SettingsProblem("E002", f"ROWLOCK has no option {name!r}.", hint)
         elif refusal := check(value):
-            yield Problem("E003", f"ROWLOCK[{name!r}] can't be {value!r}.", refusal)
+            yield SettingsProblem("E003", f"ROWLOCK[{name!r}] can't be {value!r}.", refusal)
 
 
 def _a_text(value: object) -> str | None:
@@ -112,3 +136,112 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "DASHBOARD_URL": _text_or_none,
 }
 KEYS = tuple(_CHECKS)
+
+
+def database_url(wrapper: Any) -> str:
+    """The URL of a connection's database, with its password: not for logs.
+
+    Raises:
+        ImproperlyConfigured: Nobody else can open it: it is in memory, or of another kind.
+    """
+    if wrapper.vendor == "sqlite":
+        return sqlite_url(wrapper.settings_dict)
+    if wrapper.vendor == "postgresql":
+        return postgres_url(wrapper.get_connection_params())
+    raise ImproperlyConfigured(
+        f"rowlock works on SQLite and PostgreSQL, not on {wrapper.vendor}: see ROWLOCK['DATABASE']"
+    )
+
+
+def sqlite_url(database: Mapping[str, Any]) -> str:
+    """The URL of a file, by the `NAME` of DATABASES."""
+    name = str(database["NAME"])
+    if is_in_memory(name):
+        raise ImproperlyConfigured(
+            "rowlock's worker can't share a SQLite database in memory: name a file"
+        )
+    return f"sqlite:///{name}"
+
+
+def is_in_memory(name: str) -> bool:
+    """Whether a `NAME` of SQLite is no file: the test runner makes such ones."""
+    return name == ":memory:" or name.startswith("file:") or not name
+
+
+def postgres_url(params: Mapping[str, Any]) -> str:
+    """The URL of what Django passes to psycopg."""
+    given = {
+        name: str(value)
+        for name, value in params.items()
+        if name not in _NOT_LIBPQ and value not in (None, "")
+    }
+    name = given.pop("dbname", "")
+    host = given.pop("host", "")
+    netloc = ""
+    # A directory of sockets, or several hosts, are given as parameters.
+    if host and "/" not in host and "," not in host:
+        user, password = given.pop("user", ""), given.pop("password", "")
+        secret = f":{quote(password, safe='')}" if password else ""
+        login = f"{quote(user, safe='')}{secret}@" if user else ""
+        shown = f"[{host}]" if ":" in host else quote(host)
+        port = given.pop("port", "")
+        netloc = f"{login}{shown}{f':{port}' if port else ''}"
+    elif host:
+        given["host"] = host
+    query = f"?{urlencode(given, quote_via=quote)}" if given else ""
+    return f"postgresql://{netloc}/{quote(name, safe='')}{query}"
+
+
+def check_settings(**_: Any) -> list[checks.CheckMessage]:
+    """All that is wrong, and a hint for each."""
+    raw = getattr(settings, "ROWLOCK", {})
+    found: list[checks.CheckMessage] = [
+        checks.Error(problem.text, hint=problem.hint, id=f"rowlock.{problem.code}")
+        for problem in problems_of(raw)
+    ]
+    return found or list(_check_database(read_settings(raw).database))
+
+
+def _check_database(alias: str) -> Iterator[checks.CheckMessage]:
+    if alias not in settings.DATABASES:
+        known = ", ".join(map(repr, sorted(settings.DATABASES)))
+        yield checks.Error(
+            f"ROWLOCK['DATABASE'] is {alias!r}, which is not in DATABASES.",
+            hint=f"There are {known}.",
+            id="rowlock.E004",
+        )
+        return
+    wrapper = connections[alias]
+    if wrapper.vendor == "sqlite":
+        yield from _check_sqlite(alias, wrapper.settings_dict)
+    elif wrapper.vendor != "postgresql":
+        yield checks.Error(
+            f"rowlock works on SQLite and PostgreSQL; DATABASES[{alias!r}] is {wrapper.vendor}.",
+            hint="Name another alias in ROWLOCK['DATABASE']; a SQLite file will do.",
+            id="rowlock.E005",
+        )
+    elif find_spec("psycopg") is None:
+        yield checks.Error(
+            "rowlock's worker needs psycopg 3 for PostgreSQL.",
+            hint='pip install "rowlock[postgres]"; Django uses it too, where it is there.',
+            id="rowlock.E006",
+        )
+
+
+def _check_sqlite(alias: str, database: dict[str, Any]) -> Iterator[checks.CheckMessage]:
+    name = str(database["NAME"])
+    if name.startswith("file:"):
+        return  # Of the test runner, which nobody else needs to see.
+    if is_in_memory(name):
+        yield checks.Warning(
+            f"DATABASES[{alias!r}] is in memory, where no worker can see it.",
+            hint="Name a file. In tests, app.drain() works all the same.",
+            id="rowlock.W001",
+        )
+    elif database.get("OPTIONS", {}).get("transaction_mode", "").upper() != "IMMEDIATE":
+        yield checks.Warning(
+            f"Transactions of DATABASES[{alias!r}] may fail with 'database is locked' when they "
+            "read before they write.",
+            hint="Add 'OPTIONS': {'transaction_mode': 'IMMEDIATE', 'timeout': 20}.",
+            id="rowlock.W002",
+        )

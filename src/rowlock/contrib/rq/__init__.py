@@ -17,8 +17,7 @@
 from __future__ import annotations
 
 from rowlock.contrib.compat import Unsupported
-from rowlock.contrib.rq.functions import Retry, register
-from rowlock.contrib.rq.job import get_current_job
+from rowlock.contrib.rq.job import Retry, get_current_job, register
 from rowlock.contrib.rq.queue import Queue
 from rowlock.contrib.rq.worker import SimpleWorker, Worker
 

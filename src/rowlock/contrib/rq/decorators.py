@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from rowlock.app import App
-from rowlock.contrib.rq.functions import register
-from rowlock.contrib.rq.job import Job
+from rowlock.contrib.rq.job import Job, register
 from rowlock.contrib.rq.queue import Queue
 
 Function = TypeVar("Function", bound=Callable[..., Any])

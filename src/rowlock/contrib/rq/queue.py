@@ -13,14 +13,16 @@ from rowlock.app import App
 from rowlock.clock import duration_us
 from rowlock.config import SECOND_US
 from rowlock.contrib.compat import Unsupported
-from rowlock.contrib.rq.functions import (
+from rowlock.contrib.rq.job import (
     FAILURE_TTL_DEFAULT,
     RESULT_TTL_DEFAULT,
+    RETRY,
     TIMEOUT_DEFAULT,
+    Job,
     Retry,
+    app_of,
     register,
 )
-from rowlock.contrib.rq.job import RETRY, Job, app_of
 from rowlock.job import JobState, Policy, decode_policy
 from rowlock.store.ops.stats import exact_live_counts
 

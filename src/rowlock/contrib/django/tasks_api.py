@@ -1,4 +1,4 @@
-"""Django's own tasks, from 6.0 on, or their backport `django-tasks`: the same names of either."""
+"""The API of Django's tasks: Django's own, from 6.0 on, or their backport `django-tasks`."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from opentelemetry.util.types import AttributeValue
 
 from rowlock.app import App
 from rowlock.context import Cancel, Release
-from rowlock.contrib.around import install, texts_of
+from rowlock.contrib.instrumentation import install, texts_of
 from rowlock.job import Lease
 from rowlock.store import NewJob
 from rowlock.version import __version__

@@ -25,7 +25,7 @@ from rowlock import config
 from rowlock.app import App
 from rowlock.columns import JobRow
 from rowlock.context import Cancel, Release
-from rowlock.contrib.around import install, texts_of
+from rowlock.contrib.instrumentation import install, texts_of
 from rowlock.job import Lease
 from rowlock.store import NewJob
 from rowlock.worker.outcome import is_last

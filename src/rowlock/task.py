@@ -271,8 +271,8 @@ def prepare_follow_up(task: Any, payload: dict[str, Any]) -> NewJob:
     return sender.follow(task.job(**payload))
 
 
-class Tool(Protocol):
-    """Looks on from around: enters a block around each enqueue and each run."""
+class Instrumentation(Protocol):
+    """Enters a block around each enqueue and each run: traces, metrics, reports of errors."""
 
     def sending(self, jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
         """Around an enqueue; the block gets the jobs as they are to be written."""
@@ -306,7 +306,7 @@ class Tasks:
     def __init__(self) -> None:
         self._tasks: dict[str, Task[..., Any]] = {}
         self._wraps: list[Wrap] = []
-        self.tools: list[Tool] = []
+        self.instrumentations: list[Instrumentation] = []
 
     @overload
     def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
@@ -405,21 +405,21 @@ class Tasks:
     def surround(self, wrap: Wrap) -> None:
         """Put `wrap(task)` in the place of every task's function, of tasks to come too.
 
-        For what looks on from around it.
+        For instrumentation, and for frameworks that prepare something for each run.
         """
         self._wraps.append(wrap)
         for task in self:
             task.function = wrap(task)
 
     def follow(self, job: NewJob) -> NewJob:
-        """A job of `ctx.enqueue_on_success`, as it is to be written: marked by the tools."""
-        for tool in self.tools:
-            job = job.marked(tool.marks())
+        """A job of `ctx.enqueue_on_success`, with the marks of the instrumentation."""
+        for instrumentation in self.instrumentations:
+            job = job.marked(instrumentation.marks())
         return job
 
     def _sending(self, jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
-        """Around an enqueue; the block gets the jobs as the tools want them to be written."""
-        return _blocks(self.tools, jobs) if self.tools else nullcontext(jobs)
+        """Around an enqueue; the block gets the jobs as they are to be written."""
+        return _blocks(self.instrumentations, jobs) if self.instrumentations else nullcontext(jobs)
 
     def find(self, kind: str) -> Task[..., Any] | None:
         """The task of a kind; None if it is not known here."""
@@ -448,11 +448,13 @@ class Tasks:
 
 
 @contextmanager
-def _blocks(tools: Sequence[Tool], jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+def _blocks(
+    instrumentations: Sequence[Instrumentation], jobs: Sequence[NewJob]
+) -> Iterator[Sequence[NewJob]]:
     with ExitStack() as entered:
         # The last one is the outermost, as it is around a run.
-        for tool in reversed(tools):
-            jobs = entered.enter_context(tool.sending(jobs))
+        for instrumentation in reversed(instrumentations):
+            jobs = entered.enter_context(instrumentation.sending(jobs))
         yield jobs
 
 

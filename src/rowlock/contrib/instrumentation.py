@@ -1,7 +1,6 @@
-"""What looks on from around: enqueues, and the runs of handlers. Nothing of it costs who has none.
+"""Instrumentation of an app: blocks around each enqueue and each run of a handler.
 
-A tool is told of each enqueue and each run of an app by entering its blocks; OpenTelemetry's and
-Sentry's are such tools.
+OpenTelemetry's and Sentry's integrations are such. An app without any pays nothing for it.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from typing import Any
 
 from rowlock.app import App
 from rowlock.job import Lease
-from rowlock.task import Task, Tool
+from rowlock.task import Instrumentation, Task
 from rowlock.worker.report import is_overdue, running_lease
 
 
-def install(app: App, tool: Tool) -> None:
-    """Have a tool look on at all that an app enqueues and runs, from now on."""
-    app.tools.append(tool)
+def install(app: App, instrumentation: Instrumentation) -> None:
+    """Instrument all that an app enqueues and runs, from now on."""
+    app.instrumentations.append(instrumentation)
     # A handler may call its own task, or another's, as the function that it is.
     inside: ContextVar[Lease | None] = ContextVar("rowlock_inside", default=None)
-    app.surround(lambda task: _surrounded(task, tool, inside))
+    app.surround(lambda task: _surrounded(task, instrumentation, inside))
 
 
 def _surrounded(
-    task: Task[..., Any], tool: Tool, inside: ContextVar[Lease | None]
+    task: Task[..., Any], instrumentation: Instrumentation, inside: ContextVar[Lease | None]
 ) -> Callable[..., Any]:
     function = task.function
 
@@ -48,7 +47,7 @@ def _surrounded(
             lease = entered()
             if lease is None:
                 return await function(*args, **kwargs)
-            with _limited(tool, lease):
+            with _limited(instrumentation, lease):
                 return await function(*args, **kwargs)
 
         return awaited
@@ -58,18 +57,18 @@ def _surrounded(
         lease = entered()
         if lease is None:
             return function(*args, **kwargs)
-        with tool.running(lease):
+        with instrumentation.running(lease):
             return function(*args, **kwargs)
 
     return called
 
 
 @contextmanager
-def _limited(tool: Tool, lease: Lease) -> Iterator[None]:
-    """The tool's block: it is told of a passed time limit, by which the handler is cancelled."""
+def _limited(instrumentation: Instrumentation, lease: Lease) -> Iterator[None]:
+    """The block around a run; a time limit, which cancels the handler, reaches it as an error."""
     cancelled: asyncio.CancelledError | None = None
     try:
-        with tool.running(lease):
+        with instrumentation.running(lease):
             try:
                 yield
             except asyncio.CancelledError as error:

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import rowlock
-from rowlock.cli import main, pulse
+from rowlock.cli import main, up_status
 from rowlock.job import Count, JobState
 from tests.cli.conftest import HOSTILE
 
@@ -196,21 +196,23 @@ def test_up_greets_and_counts_until_interrupted(tmp_path, sqlite_url):
 
 def test_counts_are_told_as_a_line():
     """What ended since the start, and what waits; lower bounds are marked."""
-    before = pulse.summed([{JobState.SUCCEEDED: Count(5), JobState.DEAD: Count(2)}])
-    now = pulse.summed(
+    before = up_status.summed([{JobState.SUCCEEDED: Count(5), JobState.DEAD: Count(2)}])
+    now = up_status.summed(
         [
             {JobState.SUCCEEDED: Count(8), JobState.READY: Count(20_000, exact=False)},
             {JobState.SUCCEEDED: Count(1), JobState.RUNNING: Count(1)},
         ]
     )
 
-    assert "nothing has ended yet; nothing waits" == pulse.told(pulse.summed([]), pulse.summed([]))
-    assert "4 succeeded; waiting: 1 running, 20,000+ ready" == pulse.told(before, now)
+    assert "nothing has ended yet; nothing waits" == up_status.told(
+        up_status.summed([]), up_status.summed([])
+    )
+    assert "4 succeeded; waiting: 1 running, 20,000+ ready" == up_status.told(before, now)
 
-    many = pulse.summed([{JobState.SUCCEEDED: Count(10_000, exact=False)}])
-    assert "10,000+ succeeded in all; nothing waits" == pulse.told(many, many)
-    assert "9,995+ succeeded; nothing waits" == pulse.told(
-        pulse.summed([{JobState.SUCCEEDED: Count(5)}]), many
+    many = up_status.summed([{JobState.SUCCEEDED: Count(10_000, exact=False)}])
+    assert "10,000+ succeeded in all; nothing waits" == up_status.told(many, many)
+    assert "9,995+ succeeded; nothing waits" == up_status.told(
+        up_status.summed([{JobState.SUCCEEDED: Count(5)}]), many
     )
 
 

@@ -14,7 +14,7 @@ import click
 
 from rowlock.cli import EXIT_FAILED, show
 from rowlock.cli.bench import interruptible
-from rowlock.cli.choose import json_option
+from rowlock.cli.options import json_option
 
 if TYPE_CHECKING:
     from rowlock.chaos.plan import ChaosPlan

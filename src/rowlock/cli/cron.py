@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.choose import json_option
 from rowlock.cli.jobs import each
+from rowlock.cli.options import json_option
 
 if TYPE_CHECKING:
     from rowlock.app import App

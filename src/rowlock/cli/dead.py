@@ -9,8 +9,8 @@ import click
 
 from rowlock import config
 from rowlock.cli import Target, show
-from rowlock.cli.choose import filters, json_option
 from rowlock.cli.jobs import page_options, print_page
+from rowlock.cli.options import filters, json_option
 from rowlock.cli.progress import progress
 
 if TYPE_CHECKING:

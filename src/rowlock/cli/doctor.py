@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from rowlock.cli import EXIT_FAILED, Target, findings, show
-from rowlock.cli.choose import json_option
 from rowlock.cli.findings import Finding, Level
+from rowlock.cli.options import json_option
 from rowlock.errors import RowlockError
 
 if TYPE_CHECKING:

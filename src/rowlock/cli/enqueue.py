@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 
 from rowlock.cli import EXIT_INVALID, Target, show
-from rowlock.cli.choose import json_object, json_option, moment, seconds, time_to_come
+from rowlock.cli.options import json_object, json_option, moment, seconds, time_to_come
 from rowlock.cli.progress import progress
 from rowlock.errors import OptionInvalid, RowlockError
 

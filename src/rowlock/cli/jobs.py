@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from rowlock.cli import EXIT_FAILED, Target, exit_code, show
-from rowlock.cli.choose import filters, json_object, json_option, seconds
-from rowlock.cli.facts import job_facts, when
+from rowlock.cli.job_details import job_facts, when
+from rowlock.cli.options import filters, json_object, json_option, seconds
 from rowlock.errors import NotFound, RowlockError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rowlock.cli import EXIT_FAILED, Target
-from rowlock.cli.choose import json_option
+from rowlock.cli.options import json_option
 
 if TYPE_CHECKING:
     from rowlock.store.engine import Engine

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.choose import json_option
+from rowlock.cli.options import json_option
 
 if TYPE_CHECKING:
     from rowlock.move import Moved

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.choose import json_option
+from rowlock.cli.options import json_option
 
 
 @click.command()

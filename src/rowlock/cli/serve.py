@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from rowlock.cli import Target
-from rowlock.cli.choose import address_options, log_options
+from rowlock.cli.options import address_options, log_options
 
 if TYPE_CHECKING:
     from rowlock.observe.log import Format, Level

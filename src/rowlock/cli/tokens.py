@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.choose import json_option, seconds
 from rowlock.cli.jobs import each
+from rowlock.cli.options import json_option, seconds
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.choose import json_option, seconds
+from rowlock.cli.options import json_option, seconds
 
 if TYPE_CHECKING:
     from datetime import datetime

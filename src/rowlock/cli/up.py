@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.choose import address_options, log_options
+from rowlock.cli.options import address_options, log_options
 
 if TYPE_CHECKING:
     from rowlock.app import App
@@ -50,7 +50,7 @@ def up(
 
     Needs --app. An app whose state has a method `on_up` gets it called once, to enqueue some jobs.
     """
-    from rowlock.cli.pulse import Pulse
+    from rowlock.cli.up_status import Pulse
     from rowlock.cli.worker import prepare_children
     from rowlock.worker.settings import worker_settings
     from rowlock.worker.supervisor import Supervisor

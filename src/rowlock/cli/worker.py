@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rowlock.cli import Target
-from rowlock.cli.choose import log_options
+from rowlock.cli.options import log_options
 
 if TYPE_CHECKING:
     from rowlock.observe.log import Format, Level

@@ -9,7 +9,7 @@ import click
 
 from rowlock import config
 from rowlock.cli import Target, show
-from rowlock.cli.choose import json_option
+from rowlock.cli.options import json_option
 
 if TYPE_CHECKING:
     from datetime import datetime

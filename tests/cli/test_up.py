@@ -204,14 +204,14 @@ def test_counts_are_told_as_a_line():
         ]
     )
 
-    assert "nothing has ended yet; nothing waits" == up_status.told(
+    assert "nothing has ended yet; nothing waits" == up_status.status_line(
         up_status.summed([]), up_status.summed([])
     )
-    assert "4 succeeded; waiting: 1 running, 20,000+ ready" == up_status.told(before, now)
+    assert "4 succeeded; waiting: 1 running, 20,000+ ready" == up_status.status_line(before, now)
 
     many = up_status.summed([{JobState.SUCCEEDED: Count(10_000, exact=False)}])
-    assert "10,000+ succeeded in all; nothing waits" == up_status.told(many, many)
-    assert "9,995+ succeeded; nothing waits" == up_status.told(
+    assert "10,000+ succeeded in all; nothing waits" == up_status.status_line(many, many)
+    assert "9,995+ succeeded; nothing waits" == up_status.status_line(
         up_status.summed([{JobState.SUCCEEDED: Count(5)}]), many
     )
 

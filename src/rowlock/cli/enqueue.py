@@ -150,7 +150,7 @@ def _timed(name: str, value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class LineBatch:
     """Checked jobs of consecutive lines, and the number of the last one."""
 
     jobs: list[NewJob]
@@ -180,7 +180,7 @@ class BadLineError(Exception):
     """A line that can't be enqueued: its message names it."""
 
 
-def _batches(app: App, file: IO[bytes], line: Line) -> Iterator[Batch]:
+def _batches(app: App, file: IO[bytes], line: Line) -> Iterator[LineBatch]:
     jobs, size, number = list[Any](), 0, 0
     while raw := file.readline(LINE_BYTES_MAX + 1):
         number += 1
@@ -189,10 +189,10 @@ def _batches(app: App, file: IO[bytes], line: Line) -> Iterator[Batch]:
         jobs.append(_job(app, raw, line, number=number))
         size += len(raw)
         if len(jobs) >= BATCH_LINES or size >= BATCH_BYTES_MAX:
-            yield Batch(jobs, number)
+            yield LineBatch(jobs, number)
             jobs, size = [], 0
     if jobs:
-        yield Batch(jobs, number)
+        yield LineBatch(jobs, number)
 
 
 def _job(app: App, raw: bytes, line: Line, *, number: int) -> NewJob:

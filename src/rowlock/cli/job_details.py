@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from rowlock.job import Job
 
-Fact = tuple[str, show.Cell | str]
+Detail = tuple[str, show.Cell | str]
 
 
-def job_facts(job: Job, *, now: datetime) -> Iterator[Fact]:
+def job_details(job: Job, *, now: datetime) -> Iterator[Detail]:
     """Where it stands, what it is, when it did what, by which rules, and what became of it."""
     yield "id", show.Cell(job.id, "bold")
     yield "state", show.Cell(f"{job.state} {when(job, now=now)}", show.STATE_STYLES[job.state])
@@ -36,7 +36,7 @@ def when(job: Job, *, now: datetime) -> str:
     return f"in {show.short_age((job.run_at - now).total_seconds())}"
 
 
-def _identity(job: Job) -> Iterator[Fact]:
+def _identity(job: Job) -> Iterator[Detail]:
     yield "kind", job.kind
     yield "queue", job.queue
     if job.priority:
@@ -51,7 +51,7 @@ def _identity(job: Job) -> Iterator[Fact]:
     yield "payload", show.as_json(job.payload)
 
 
-def _times(job: Job, *, now: datetime) -> Iterator[Fact]:
+def _times(job: Job, *, now: datetime) -> Iterator[Detail]:
     yield "created", _moment(job.created_at, now=now)
     if job.run_at > job.created_at:
         yield "due", _moment(job.run_at, now=now)
@@ -73,7 +73,7 @@ def _moment(moment: datetime, *, now: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}Z ({near})"
 
 
-def _rules(job: Job) -> Iterator[Fact]:
+def _rules(job: Job) -> Iterator[Detail]:
     yield "attempt", f"{job.attempt} of {job.max_attempts}"
     if job.crashes:
         yield "crashes", f"{job.crashes} of {job.max_crashes}"
@@ -87,7 +87,7 @@ def _rules(job: Job) -> Iterator[Fact]:
         yield "keep", "for ever" if job.keep is None else show.age(job.keep)
 
 
-def _results(job: Job) -> Iterator[Fact]:
+def _results(job: Job) -> Iterator[Detail]:
     if job.progress is not None:
         yield "progress", f"{job.progress.fraction:.0%} {job.progress.text}".strip()
     if job.result is not None:

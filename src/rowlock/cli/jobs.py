@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from rowlock.cli import EXIT_FAILED, Target, exit_code, show
-from rowlock.cli.job_details import job_facts, when
+from rowlock.cli.job_details import job_details, when
 from rowlock.cli.options import filters, json_object, json_option, seconds
 from rowlock.errors import NotFound, RowlockError
 
@@ -146,7 +146,7 @@ def show_jobs(target: Target, *, ids: tuple[str, ...], with_log: bool, as_json: 
                 return
             show.print_fields(
                 [
-                    *job_facts(job, now=now()),
+                    *job_details(job, now=now()),
                     *(("log", f"{line.time:%Y-%m-%d %H:%M:%S}  {line.text}") for line in lines),
                 ]
             )

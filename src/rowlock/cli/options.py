@@ -32,6 +32,11 @@ def _seconds(text: str) -> float | None:
     return None if match is None else float(match[1]) * _UNIT_SECONDS[match[2] or "s"]
 
 
+def shown_seconds(default: float) -> float:
+    """A default as `--help` is to show it: 30 rather than 30.0."""
+    return int(default) if default.is_integer() else default
+
+
 def time_to_come(text: str) -> datetime:
     """A time: ISO 8601 with a zone."""
     try:

@@ -16,14 +16,14 @@ from rowlock.cli import show
 LINE_SECONDS: Final = 2.0
 
 
-class Progress(Protocol):
-    """Told how far the work is."""
+class ProgressCallback(Protocol):
+    """Called with how much is done."""
 
     def __call__(self, done: int) -> None: ...
 
 
 @contextmanager
-def progress(label: str, *, noun: str, total: int | None = None) -> Iterator[Progress]:
+def progress(label: str, *, noun: str, total: int | None = None) -> Iterator[ProgressCallback]:
     """Show how much is done of `total` (None: nobody knows), in `noun`s."""
     if not sys.stderr.isatty():
         yield _Lines(label, noun)
@@ -62,7 +62,7 @@ class _Counter:
 
 
 @contextmanager
-def _bar(label: str, *, noun: str, total: int | None) -> Iterator[Progress]:
+def _bar(label: str, *, noun: str, total: int | None) -> Iterator[ProgressCallback]:
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 

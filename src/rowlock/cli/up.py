@@ -50,14 +50,14 @@ def up(
 
     Needs --app. An app whose state has a method `on_up` gets it called once, to enqueue some jobs.
     """
-    from rowlock.cli.up_status import Pulse
+    from rowlock.cli.up_status import UpStatus
     from rowlock.cli.worker import prepare_children
     from rowlock.worker.settings import worker_settings
     from rowlock.worker.supervisor import Supervisor
 
     prepare_children(target, log_level=log_level, log_format=log_format)
     app = target.open_named_app()
-    pulse = Pulse(app)
+    status = UpStatus(app)
     on_up = getattr(app.state, "on_up", None)
     if on_up is not None:
         on_up()
@@ -70,7 +70,7 @@ def up(
     # A machine that reads gets nothing but log lines.
     if log_format == "console":
         click.echo(_greeting(app, target, server))
-    with app, pulse, server or nullcontext():
+    with app, status, server or nullcontext():
         code = supervisor.run()
     ctx.exit(code)
 

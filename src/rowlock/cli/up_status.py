@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("rowlock.up")
 
 # Often enough to see that something happens, seldom enough to be read.
-PULSE_SECONDS: Final = 2.0
+STATUS_SECONDS: Final = 2.0
 _ENDED: Final = (JobState.SUCCEEDED, JobState.CANCELLED, JobState.DEAD)
 _WAITING: Final = (JobState.RUNNING, JobState.READY, JobState.RETRYING, JobState.SCHEDULED)
 
 
-class Pulse:
+class UpStatus:
     """Counts the jobs beside the worker; a context manager. Starts at what was there when made."""
 
     def __init__(self, app: App) -> None:
@@ -31,7 +31,7 @@ class Pulse:
         self._before = self._count()
         self._said = ""
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="rowlock-pulse", daemon=True)
+        self._thread = threading.Thread(target=self._repeat, name="rowlock-up-status", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -43,8 +43,8 @@ class Pulse:
         self._said = ""
         self._say(last=True)
 
-    def _beat(self) -> None:
-        while not self._over.wait(PULSE_SECONDS):
+    def _repeat(self) -> None:
+        while not self._over.wait(STATUS_SECONDS):
             self._say()
 
     def _say(self, *, last: bool = False) -> None:
@@ -52,7 +52,7 @@ class Pulse:
             now = self._count()
         except StoreUnavailable:
             return  # The worker says so.
-        text = told(self._before, now)
+        text = status_line(self._before, now)
         if text != self._said:
             self._said = text
             logger.info("%s%s", "at the end: " if last else "", text)
@@ -72,7 +72,7 @@ def summed(counts: Sequence[dict[JobState, Count]]) -> dict[JobState, Count]:
     }
 
 
-def told(before: dict[JobState, Count], now: dict[JobState, Count]) -> str:
+def status_line(before: dict[JobState, Count], now: dict[JobState, Count]) -> str:
     """What ended since `before`, and what waits, as a line for people."""
     # Of a count that was not exact before, nobody knows what has been added since.
     since = [state for state in _ENDED if before[state].exact]

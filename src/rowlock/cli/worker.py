@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rowlock import config
 from rowlock.cli import Target
-from rowlock.cli.options import log_options
+from rowlock.cli.options import log_options, shown_seconds
 
 if TYPE_CHECKING:
     from rowlock.observe.log import Format, Level
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     "-c",
     "--concurrency",
     type=int,
-    default=20,
+    default=config.WORKER_CONCURRENCY_DEFAULT,
     show_default=True,
     metavar="N",
     help="Slots of a child: jobs that it runs at once.",
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--lease",
     type=float,
-    default=30,
+    default=shown_seconds(config.LEASE_SECONDS_DEFAULT),
     show_default=True,
     metavar="SECONDS",
     help="How long a job is held without a beat.",
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 @click.option(
     "--grace",
     type=float,
-    default=25,
+    default=shown_seconds(config.WORKER_GRACE_SECONDS_DEFAULT),
     show_default=True,
     metavar="SECONDS",
     help="How long running jobs may go on after a signal.",
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 @click.option(
     "--start-timeout",
     type=float,
-    default=60,
+    default=shown_seconds(config.WORKER_START_SECONDS_DEFAULT),
     show_default=True,
     metavar="SECONDS",
     help="How long to wait at the start for a database that is not migrated yet, or refuses"
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
 @click.option(
     "--orphans-older-than",
     type=float,
-    default=300,
+    default=shown_seconds(config.ORPHANS_SECONDS_DEFAULT),
     show_default=True,
     metavar="SECONDS",
     help="For so long.",

@@ -25,7 +25,7 @@ def environment(mutant: str | None) -> dict[str, str]:
 
 def run(
     store: str,
-    place: Path,
+    directory: Path,
     *,
     seed: int = 1,
     jobs: int = 1_500,
@@ -49,8 +49,8 @@ def run(
         workers=workers,
         drain_seconds=drain_seconds,
     )
-    with open_database(plan, store, place) as database:
+    with open_database(plan, store, directory) as database:
         chaos = Chaos(
-            plan, database, place, on_progress=lambda _: None, environment=environment(mutant)
+            plan, database, directory, on_progress=lambda _: None, environment=environment(mutant)
         )
         return chaos.run()

@@ -27,7 +27,7 @@ def processes(tmp_path: Path, sqlite_url: str) -> Iterator[Processes]:
         tmp_path,
         schema="rowlock",
         address=lambda *_: sqlite_url,
-        surroundings=lambda *_: {},
+        environment_of=lambda *_: {},
     )
     with App(sqlite_url) as app:
         app.migrate()

@@ -53,11 +53,11 @@ class ChaosDatabase:
     def is_sqlite(self) -> bool:
         return is_sqlite(self.url)
 
-    def address(self, place: int, name: str) -> str:
+    def address(self, line: int, name: str) -> str:
         """The URL for a process: its line, and a name by which the witness knows it."""
         if self.is_sqlite:
             return self.url
-        url = self.lines[place % len(self.lines)].url if self.lines else self.url
+        url = self.lines[line % len(self.lines)].url if self.lines else self.url
         return f"{url}{'&' if '?' in url else '?'}{urlencode({'application_name': name})}"
 
     def now_us(self) -> int:
@@ -99,14 +99,14 @@ class DatabaseClock:
 
 @contextmanager
 def open_database(
-    plan: ChaosPlan, store: str, place: Path, *, url: str | None = None
+    plan: ChaosPlan, store: str, directory: Path, *, url: str | None = None
 ) -> Iterator[ChaosDatabase]:
-    """A database of the run's own: a throw-away one, or a place in somebody's that is removed.
+    """A database of the run's own: a throw-away one, or a schema or file in somebody's (removed).
 
     Args:
         plan: What is to befall it.
         store: `sqlite` or `postgres`; ignored with a URL.
-        place: A directory for files.
+        directory: A directory for files.
         url: Somebody's database instead.
     """
     # So that each process can be troubled by itself.
@@ -115,12 +115,12 @@ def open_database(
         with scratch(url, prefix=PREFIX) as found, _lines_to(found.url, lines) as proxies:
             yield ChaosDatabase(found.url, found.schema, None, proxies)
     elif store == "sqlite" and Fault.FILL_DISK in plan.faults:
-        with small_disk(place / "disk") as disk:
+        with small_disk(directory / "disk") as disk:
             yield ChaosDatabase(f"sqlite:///{disk.path / 'chaos.db'}", SCHEMA, disk=disk)
     elif store == "sqlite":
-        yield ChaosDatabase(f"sqlite:///{place / 'chaos.db'}", SCHEMA)
+        yield ChaosDatabase(f"sqlite:///{directory / 'chaos.db'}", SCHEMA)
     else:
-        clocks = WrongClocks(place) if Fault.STEP_CLOCK in plan.faults else None
+        clocks = WrongClocks(directory) if Fault.STEP_CLOCK in plan.faults else None
         settings = {"max_connections": str(CONNECTIONS_MAX)}
         with (
             ThrowAwayPostgres(durable=True, settings=settings) as server,

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from rowlock import retry
 from rowlock.app import App
-from rowlock.chaos.journal import PLACE_VARIABLE, Journal, Word
+from rowlock.chaos.journal import DIRECTORY_VARIABLE, Journal, Word
 from rowlock.chaos.worker import live_by_wrong_clock
 from rowlock.context import Cancel, Context
 from rowlock.ids import new_id
@@ -43,7 +43,7 @@ tasks: Tasks = Tasks()
 @cache
 def journal() -> Journal:
     """This process's."""
-    return Journal(Path(os.environ[PLACE_VARIABLE]) / JOURNALS, "worker")
+    return Journal(Path(os.environ[DIRECTORY_VARIABLE]) / JOURNALS, "worker")
 
 
 def _begin(ctx: Context) -> None:

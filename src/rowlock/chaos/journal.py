@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-PLACE_VARIABLE = "ROWLOCK_CHAOS_PLACE"
+DIRECTORY_VARIABLE = "ROWLOCK_CHAOS_DIRECTORY"
 
 
 class Word(StrEnum):

@@ -17,7 +17,7 @@ import msgspec
 
 from rowlock.app import DATABASE_URL_VARIABLE
 from rowlock.chaos.jobs import SCHEMA_VARIABLE, SPEC
-from rowlock.chaos.journal import PLACE_VARIABLE
+from rowlock.chaos.journal import DIRECTORY_VARIABLE
 from rowlock.chaos.plan import ChaosPlan
 from rowlock.chaos.producer import ProducerCounts, ProducerOrders
 from rowlock.errors import RowlockError
@@ -30,7 +30,7 @@ Process = subprocess.Popen[bytes]
 # The URL for the process of a number, worker or producer, under a name of its own.
 Address = Callable[[str, int, str], str]
 # What else the processes of a role and a number find in their environment.
-Surroundings = Callable[[str, int], Mapping[str, str]]
+EnvironmentOf = Callable[[str, int], Mapping[str, str]]
 
 
 class ProcessFailed(RowlockError):
@@ -45,19 +45,19 @@ class Processes:
     def __init__(
         self,
         plan: ChaosPlan,
-        place: Path,
+        directory: Path,
         *,
         schema: str,
         address: Address,
-        surroundings: Surroundings,
+        environment_of: EnvironmentOf,
     ) -> None:
         self._plan = plan
-        self._place = place
+        self._directory = directory
         self._schema = schema
         self._address = address
-        self._surroundings = surroundings
+        self._environment_of = environment_of
         self._lives: dict[str, int] = {}
-        self.counts: ProducerCounts = ProducerCounts(place / "counts", plan.producers)
+        self.counts: ProducerCounts = ProducerCounts(directory / "counts", plan.producers)
         self.workers: list[Process] = []
         self.producers: list[Process | None] = []
         # Of every process that was ever started here: whatever is left is ended.
@@ -101,12 +101,12 @@ class Processes:
         life = self._lives[name] = self._lives.get(name, 0) + 1
         environment = {
             **os.environ,
-            **self._surroundings(role, number),
+            **self._environment_of(role, number),
             DATABASE_URL_VARIABLE: self._address(role, number, f"{name}-{life}"),
             SCHEMA_VARIABLE: self._schema,
-            PLACE_VARIABLE: str(self._place),
+            DIRECTORY_VARIABLE: str(self._directory),
         }
-        with (self._place / LOGS / f"{name}.log").open("ab") as log:
+        with (self._directory / LOGS / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", *words],
                 env=environment,
@@ -153,7 +153,7 @@ class Processes:
                 self.producers[number] = None
 
     def _failed(self, name: str, code: int) -> ProcessFailed:
-        text = (self._place / LOGS / f"{name}.log").read_text(errors="replace")
+        text = (self._directory / LOGS / f"{name}.log").read_text(errors="replace")
         return ProcessFailed(
             f"{name} ended with {code}: {text[-1_000:].strip() or 'without a word'}"
         )

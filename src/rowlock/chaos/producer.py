@@ -26,7 +26,7 @@ import msgspec
 
 from rowlock.app import App
 from rowlock.chaos.jobs import JOURNALS, SCHEMA_VARIABLE, chaos_app
-from rowlock.chaos.journal import PLACE_VARIABLE, Journal, Word
+from rowlock.chaos.journal import DIRECTORY_VARIABLE, Journal, Word
 from rowlock.chaos.plan import Shares, WantedJob, wanted_jobs
 from rowlock.errors import NotFound, StoreUnavailable
 from rowlock.ids import new_id
@@ -90,12 +90,12 @@ class ProducerCounts:
         """How many jobs were made."""
         return sum(map(self.made_by, range(self._producers)))
 
-    def _read(self, place: int) -> int:
-        number: int = _NUMBER.unpack_from(self._memory, place * _NUMBER.size)[0]
+    def _read(self, index: int) -> int:
+        number: int = _NUMBER.unpack_from(self._memory, index * _NUMBER.size)[0]
         return number
 
-    def _write(self, place: int, number: int) -> None:
-        _NUMBER.pack_into(self._memory, place * _NUMBER.size, number)
+    def _write(self, index: int, number: int) -> None:
+        _NUMBER.pack_into(self._memory, index * _NUMBER.size, number)
 
     def close(self) -> None:
         self._memory.close()
@@ -114,11 +114,11 @@ class ProducerOrders(msgspec.Struct, frozen=True, kw_only=True):
 class Producer:
     """Makes its share of the jobs, as far as it is allowed to."""
 
-    def __init__(self, orders: ProducerOrders, app: App, place: Path) -> None:
+    def __init__(self, orders: ProducerOrders, app: App, directory: Path) -> None:
         self._orders = orders
         self._app = app
-        self._counts = ProducerCounts(place / "counts", orders.producers)
-        self._journal = Journal(place / JOURNALS, "producer")
+        self._counts = ProducerCounts(directory / "counts", orders.producers)
+        self._journal = Journal(directory / JOURNALS, "producer")
         self._chance = random.Random(orders.chance)
         self._wanted_jobs = wanted_jobs(self._chance, orders.shares)
         self._rest = threading.Event()
@@ -218,7 +218,7 @@ def main() -> None:
     die_with_parent()
     orders = msgspec.json.decode(sys.argv[1], type=ProducerOrders)
     with chaos_app(None, schema=os.environ[SCHEMA_VARIABLE]) as app:
-        Producer(orders, app, Path(os.environ[PLACE_VARIABLE])).run()
+        Producer(orders, app, Path(os.environ[DIRECTORY_VARIABLE])).run()
 
 
 if __name__ == "__main__":

@@ -50,8 +50,8 @@ class Durations:
         if not seconds:
             return None
         ordered = sorted(seconds)
-        place = min(len(ordered) - 1, int(0.99 * len(ordered)))
-        return cls(len(ordered), ordered[len(ordered) // 2], ordered[place], ordered[-1])
+        index = min(len(ordered) - 1, int(0.99 * len(ordered)))
+        return cls(len(ordered), ordered[len(ordered) // 2], ordered[index], ordered[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

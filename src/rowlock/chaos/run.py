@@ -55,20 +55,20 @@ class OnProgress(Protocol):
 
 
 class Chaos:
-    """A run on a database, in a place for files."""
+    """A run on a database, with a directory for its files."""
 
     def __init__(
         self,
         plan: ChaosPlan,
         database: ChaosDatabase,
-        place: Path,
+        directory: Path,
         *,
         on_progress: OnProgress,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._plan = plan
         self._database = database
-        self._place = place
+        self._directory = directory
         self._environment = environment or {}
         self._on_progress = on_progress
         self._clock = DatabaseClock()
@@ -81,7 +81,7 @@ class Chaos:
     def run(self) -> ChaosReport:
         """All of it."""
         for name in (JOURNALS, LOGS):
-            (self._place / name).mkdir(parents=True)
+            (self._directory / name).mkdir(parents=True)
         with chaos_app(self._database.url, schema=self._database.schema) as app:
             app.migrate()
             version = app.store.run(health.server()).version
@@ -103,7 +103,7 @@ class Chaos:
         def address(role: str, number: int, name: str) -> str:
             return self._database.address(number if role == "worker" else workers + number, name)
 
-        def surroundings(role: str, number: int) -> Mapping[str, str]:
+        def environment_of(role: str, number: int) -> Mapping[str, str]:
             clocks = self._database.clocks
             if clocks is None or role != "worker":
                 return self._environment
@@ -111,16 +111,16 @@ class Chaos:
 
         return Processes(
             self._plan,
-            self._place,
+            self._directory,
             schema=self._database.schema,
             address=address,
-            surroundings=surroundings,
+            environment_of=environment_of,
         )
 
     # While it goes wrong, and after that
 
     def _trouble(self, app: App, processes: Processes) -> tuple[Nemesis, float]:
-        said = Journal(self._place / JOURNALS, "nemesis")
+        said = Journal(self._directory / JOURNALS, "nemesis")
         nemesis = Nemesis(self._plan, self._database, processes, app=app, journal=said)
         self._warm_up(app, processes)
         strikes = self._plan.strikes()
@@ -246,7 +246,7 @@ class Chaos:
         """Enqueue some once more that have ended long ago: nothing may come of it."""
         known: dict[str, str] = {}
         told: list[str] = []
-        for line in journal.read(self._place / JOURNALS):
+        for line in journal.read(self._directory / JOURNALS):
             if line.word is Word.ASK and line.rest.startswith(_REPEATED):
                 known[line.job] = line.rest.partition(" ")[0]
             elif line.word is Word.ACK and line.rest == line.job and line.job in known:
@@ -266,7 +266,7 @@ class Chaos:
         began = time.monotonic()
         database, judge, strikes = self._database, Judge(self._clock.to_monotonic), Strikes()
         where = {"url": database.url, "schema": database.schema}
-        for line in journal.read(self._place / JOURNALS):
+        for line in journal.read(self._directory / JOURNALS):
             judge.hear(line)
             strikes.hear(line)
         for event in witness.read(**where):

@@ -22,8 +22,8 @@ _LOOK_SECONDS: Final = 0.5
 class WrongClocks:
     """The clocks of some processes, each as wrong as a file says."""
 
-    def __init__(self, place: Path) -> None:
-        self._place = place
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
 
     def environment(self, number: int) -> dict[str, str]:
         """For the processes of this number; right, until it is set."""
@@ -40,7 +40,7 @@ class WrongClocks:
         fresh.replace(path)
 
     def _path(self, number: int) -> Path:
-        return self._place / f"clock-{number}"
+        return self._directory / f"clock-{number}"
 
 
 def live_by_wrong_clock() -> None:

@@ -166,8 +166,8 @@ def chaos(
         plan = ChaosPlan(
             seed=number, jobs=jobs, kills=kills, pauses=pauses, others=others, workers=workers
         )
-        with interruptible(), _place(keep, number) as place:
-            reports.append(_run(plan, place, store=store, database=database))
+        with interruptible(), _run_directory(keep, number) as directory:
+            reports.append(_run(plan, directory, store=store, database=database))
         _tell(reports[-1], as_json=as_json)
     if plot is not None:
         from rowlock.chaos.chart import draw_chart
@@ -184,7 +184,9 @@ def _check_places(keep: Path | None, plot: Path | None, seeds: range) -> None:
         click.BadParameter: A run of such a seed was kept there, or there is no such directory.
     """
     kept = (
-        [] if keep is None else [place for seed in seeds if (place := _kept(keep, seed)).exists()]
+        []
+        if keep is None
+        else [directory for seed in seeds if (directory := _kept(keep, seed)).exists()]
     )
     if kept:
         raise click.BadParameter(
@@ -202,30 +204,30 @@ def _kept(keep: Path, seed: int) -> Path:
 
 
 @contextmanager
-def _place(keep: Path | None, seed: int) -> Iterator[Path]:
+def _run_directory(keep: Path | None, seed: int) -> Iterator[Path]:
     """A directory for the files of a run."""
     if keep is not None:
-        place = _kept(keep, seed)
-        place.mkdir(parents=True)
-        yield place
+        directory = _kept(keep, seed)
+        directory.mkdir(parents=True)
+        yield directory
         return
-    place = Path(tempfile.mkdtemp(prefix="rowlock-chaos-"))
+    directory = Path(tempfile.mkdtemp(prefix="rowlock-chaos-"))
     try:
-        yield place
+        yield directory
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(directory)
 
 
-def _run(plan: ChaosPlan, place: Path, *, store: str, database: str | None) -> ChaosReport:
+def _run(plan: ChaosPlan, directory: Path, *, store: str, database: str | None) -> ChaosReport:
     from rowlock.chaos.database import open_database
     from rowlock.chaos.run import Chaos
     from rowlock.cli.progress import progress
 
     with (
-        open_database(plan, store, place, url=database) as opened,
+        open_database(plan, store, directory, url=database) as opened,
         progress("chaos", noun="job", total=plan.jobs) as moved,
     ):
-        return Chaos(plan, opened, place, on_progress=moved).run()
+        return Chaos(plan, opened, directory, on_progress=moved).run()
 
 
 def _tell(report: ChaosReport, *, as_json: bool) -> None:

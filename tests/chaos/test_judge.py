@@ -95,6 +95,15 @@ def marked_and_lost_before_its_first_line(history: History) -> None:
 
 
 @good
+def killed_alone_before_its_first_line(history: History) -> None:
+    history.make()
+    history.claim()
+    history.give_back(was_alone=True)
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@good
 def lost_before_it_began_and_taken_by_another(history: History) -> None:
     history.make(kind="once")
     history.claim(kind="once")

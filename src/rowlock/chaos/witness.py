@@ -57,6 +57,8 @@ class CommittedChange(NamedTuple):
     is_taken: bool = False
     # Of a job that came back: whether its errors have changed.
     is_noted: bool = False
+    # Whether it had crashed before, so that its run was one that is alone in its process.
+    was_alone: bool = False
     is_cancelled: bool = False
     state: str | None = None
     kind: str = ""
@@ -137,7 +139,7 @@ def _postgres(schema: str) -> Iterator[str]:
         f"CREATE TABLE {schema}.chaos_witness (number bigserial PRIMARY KEY, at bigint, "
         "actor text, what text, job uuid, token bigint, attempt integer, was_token bigint, "
         "was_attempt integer, max_attempts integer, run_at bigint, lease bigint, "
-        "is_taken boolean, is_noted boolean, is_cancelled boolean, state text, "
+        "is_taken boolean, is_noted boolean, was_alone boolean, is_cancelled boolean, state text, "
         "kind text, tenant text, key text, meta text)"
     )
     yield f"CREATE TABLE {schema}.{EFFECTS} (job uuid, token bigint)"
@@ -176,6 +178,7 @@ def _insert(table: str, watch: _Watch, *, now: str, actor: str) -> str:
         "lease": lease if is_live else _NULL,
         "is_taken": f"{row}.lease_taken",
         "is_noted": _IS_NOTED if has_old else _FALSE,
+        "was_alone": "OLD.crashes > 0" if has_old else _FALSE,
         "is_cancelled": f"{row}.cancel_requested",
         "state": _NULL if is_live else f"{row}.state",
         "kind": f"{row}.kind",

@@ -92,33 +92,6 @@ def test_step_by_step_is_the_snapshot(empty_url: str, monkeypatch: pytest.Monkey
     assert snapshot(empty_url) == dump(empty_url)
 
 
-def test_a_database_of_the_first_release_is_brought_up_to_date(
-    empty_url: str, monkeypatch: pytest.MonkeyPatch
-):
-    """What was enqueued before the upgrade is there after it, and the schema is as a fresh one."""
-    dialect = Dialect.SQLITE if empty_url.startswith("sqlite") else Dialect.POSTGRES
-    with monkeypatch.context() as patched:
-        first = migrations(dialect)[:1]
-        patched.setattr("rowlock.store.migrate.migrations", lambda _: first)
-        old = open_store(empty_url)
-        old.migrate()
-        job = enqueue(old)
-        old.close()
-    store = open_store(empty_url)
-    if dialect is Dialect.POSTGRES:
-        with pytest.raises(MigrationNeeded, match="is at 1"):
-            store.get(job.id)
-    applied = store.migrate()
-    lease = claim_one(store)
-    listed = store.list_schedules()
-    store.close()
-
-    # A file is migrated when it is opened, for the first verb or for this one.
-    assert list(range(2, len(migrations(dialect)) + 1)) == applied
-    assert (job.id, []) == (lease.id, listed)
-    assert snapshot(empty_url) == dump(empty_url)
-
-
 def test_both_dialects_have_the_same_migrations():
     """Migrations with the same number have the same name, so that both stores keep pace."""
     sqlite, postgres = (

@@ -31,7 +31,8 @@ _TABLE = """\
 CREATE TABLE IF NOT EXISTS rowlock.migration (
     number integer NOT NULL PRIMARY KEY,
     name text NOT NULL,
-    checksum text NOT NULL
+    checksum text NOT NULL,
+    needs integer
 )"""
 
 Applied = dict[int, str]

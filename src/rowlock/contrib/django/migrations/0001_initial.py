@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
     initial: bool | None = True
     dependencies: Sequence[tuple[str, str]] = ()
     operations: Sequence[Operation] = (
-        RowlockSchema(newest=10),
+        RowlockSchema(newest=1),
         migrations.CreateModel(
             name="Dashboard",
             fields=[("id", models.AutoField(primary_key=True, serialize=False))],

@@ -1,0 +1,280 @@
+-- Jobs, live and finished, and what belongs to them.
+-- Times and durations are microseconds; rank is the negated priority, so that every index ascends.
+-- Names sort by bytes: an upgrade of the system's locales can't break the indexes.
+
+CREATE TABLE rowlock.job (
+    id uuid PRIMARY KEY,
+    run_at bigint NOT NULL,
+    created_at bigint NOT NULL,
+    started_at bigint,
+    lease_expires_at bigint,
+    beat_at bigint,
+    token bigint NOT NULL DEFAULT 0,
+    key_hold bigint,
+    attempt integer NOT NULL DEFAULT 0,
+    max_attempts integer,
+    crashes integer NOT NULL DEFAULT 0,
+    log_lines integer NOT NULL DEFAULT 0,
+    rank smallint NOT NULL,
+    cancel_requested boolean NOT NULL DEFAULT false,
+    lease_taken boolean NOT NULL DEFAULT false,
+    kind text COLLATE "C" NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    tenant text COLLATE "C",
+    key text COLLATE "C",
+    worker text COLLATE "C",
+    payload text NOT NULL,
+    policy text,
+    tags text,
+    meta text,
+    progress text,
+    errors text,
+    -- Of a run that nobody has settled. `begun`: a committed write says that its handler was
+    -- called, or was about to be. `losses`: leases lost in a row. `interruptions`: runs that left
+    -- a trace but were not counted as attempts.
+    begun boolean NOT NULL DEFAULT false,
+    losses smallint NOT NULL DEFAULT 0,
+    interruptions smallint NOT NULL DEFAULT 0
+) WITH (
+    -- Small and busy: vacuum by what changed, not by a share of what is there.
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_insert_scale_factor = 0.1,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+-- A lane is (queue, rank, kind); a claim reads the head of a lane.
+CREATE INDEX job_lane ON rowlock.job (queue, rank, kind, run_at, id)
+    WHERE lease_expires_at IS NULL;
+CREATE INDEX job_tenant_lane ON rowlock.job (tenant, queue, rank, kind, run_at, id)
+    WHERE lease_expires_at IS NULL AND tenant IS NOT NULL;
+-- Retries that were promoted in a queue ordered by age leave it.
+CREATE INDEX job_retried ON rowlock.job (queue, run_at)
+    WHERE lease_expires_at IS NULL AND attempt > 0 AND run_at > created_at;
+CREATE INDEX job_lease ON rowlock.job (lease_expires_at)
+    WHERE lease_expires_at IS NOT NULL;
+CREATE UNIQUE INDEX job_key ON rowlock.job (coalesce(tenant, ''), kind, key)
+    WHERE key IS NOT NULL;
+
+CREATE TABLE rowlock.finished (
+    id uuid PRIMARY KEY,
+    run_at bigint NOT NULL,
+    created_at bigint NOT NULL,
+    started_at bigint,
+    finished_at bigint NOT NULL,
+    expires_at bigint,
+    token bigint NOT NULL,
+    key_hold bigint,
+    attempt integer NOT NULL,
+    max_attempts integer,
+    crashes integer NOT NULL,
+    log_lines integer NOT NULL,
+    rank smallint NOT NULL,
+    cancel_requested boolean NOT NULL,
+    lease_taken boolean NOT NULL,
+    state text NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    tenant text COLLATE "C",
+    key text COLLATE "C",
+    worker text COLLATE "C",
+    payload text NOT NULL,
+    policy text,
+    tags text,
+    meta text,
+    progress text,
+    errors text,
+    result text,
+    -- Of a dead job: what it died of.
+    fingerprint text COLLATE "C"
+);
+
+CREATE INDEX finished_expiry ON rowlock.finished (expires_at)
+    WHERE expires_at IS NOT NULL;
+-- Not for succeeded jobs: they are the many, and nobody looks for them by queue.
+CREATE INDEX finished_queue ON rowlock.finished (queue, state, finished_at, id)
+    WHERE state <> 'succeeded';
+CREATE INDEX finished_dead ON rowlock.finished (finished_at, id)
+    WHERE state = 'dead';
+CREATE INDEX finished_key ON rowlock.finished (coalesce(tenant, ''), kind, key)
+    WHERE key_hold = -1;
+-- Dead jobs by what they died of.
+CREATE INDEX finished_fingerprint ON rowlock.finished (fingerprint, finished_at, id)
+    WHERE state = 'dead' AND fingerprint IS NOT NULL;
+
+-- Keys that outlive the flight, and ids remembered after their row is gone.
+CREATE TABLE rowlock.key_hold (
+    holder uuid PRIMARY KEY,
+    until bigint NOT NULL,
+    key_until bigint,
+    token bigint NOT NULL,
+    lease_taken boolean NOT NULL,
+    state text NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    tenant text COLLATE "C",
+    key text COLLATE "C"
+);
+
+CREATE INDEX key_hold_expiry ON rowlock.key_hold (until);
+CREATE INDEX key_hold_key ON rowlock.key_hold (coalesce(tenant, ''), kind, key)
+    WHERE key_until IS NOT NULL;
+
+CREATE TABLE rowlock.queue (
+    name text COLLATE "C" PRIMARY KEY,
+    is_paused boolean NOT NULL DEFAULT false,
+    by_age boolean NOT NULL DEFAULT false
+);
+
+CREATE TABLE rowlock.worker (
+    id text COLLATE "C" PRIMARY KEY,
+    started_at bigint NOT NULL,
+    beat_at bigint NOT NULL,
+    pid integer NOT NULL,
+    host text NOT NULL,
+    queues text NOT NULL,
+    kinds text NOT NULL,
+    -- What it tells of itself: how many slots it has, its memory, leases that it lost.
+    vitals text
+);
+
+CREATE TABLE rowlock.log (
+    job_id uuid NOT NULL,
+    line integer NOT NULL,
+    at bigint NOT NULL,
+    text text NOT NULL,
+    PRIMARY KEY (job_id, line)
+);
+
+-- By this random id a caller's connection is recognised as one to the same database.
+CREATE TABLE rowlock.instance (
+    id uuid PRIMARY KEY
+);
+INSERT INTO rowlock.instance (id) VALUES (gen_random_uuid());
+
+-- Schedules: what is enqueued at which times, and when next.
+-- A tick is claimed by moving next_at on from its old value, in the transaction that enqueues its
+-- job: so one row a schedule is enough, and a tick needs no row of its own to be unique.
+
+CREATE TABLE rowlock.schedule (
+    name text COLLATE "C" PRIMARY KEY,
+    next_at bigint NOT NULL,
+    last_at bigint,
+    last_job_id uuid,
+    key_hold bigint,
+    max_attempts integer,
+    rank smallint NOT NULL,
+    is_paused boolean NOT NULL DEFAULT false,
+    source text NOT NULL,
+    missed text NOT NULL,
+    cron text NOT NULL,
+    timezone text NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    tenant text COLLATE "C",
+    key text COLLATE "C",
+    payload text NOT NULL,
+    policy text,
+    tags text,
+    meta text
+);
+
+CREATE INDEX schedule_due ON rowlock.schedule (next_at, name)
+    WHERE NOT is_paused;
+
+-- What the HTTP server keeps: tokens, who did what, and work on many jobs at once.
+
+-- Rows stay when they are revoked: a server that is open as long as no token was ever made must not
+-- open again when the last one goes.
+CREATE TABLE rowlock.token (
+    id text COLLATE "C" PRIMARY KEY,
+    created_at bigint NOT NULL,
+    expires_at bigint,
+    revoked_at bigint,
+    digest text NOT NULL,
+    name text NOT NULL,
+    scopes text NOT NULL,
+    tenant text COLLATE "C"
+);
+
+CREATE TABLE rowlock.audit (
+    id uuid PRIMARY KEY,
+    at bigint NOT NULL,
+    token_id text COLLATE "C",
+    actor text NOT NULL,
+    tenant text COLLATE "C",
+    action text NOT NULL,
+    target text COLLATE "C" NOT NULL,
+    detail text
+);
+
+CREATE INDEX audit_expiry ON rowlock.audit (at);
+CREATE INDEX audit_target ON rowlock.audit (target, id);
+CREATE INDEX audit_tenant ON rowlock.audit (tenant, id)
+    WHERE tenant IS NOT NULL;
+
+CREATE TABLE rowlock.bulk (
+    id uuid PRIMARY KEY,
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL,
+    finished_at bigint,
+    total bigint NOT NULL,
+    done bigint NOT NULL DEFAULT 0,
+    skipped bigint NOT NULL DEFAULT 0,
+    is_exact boolean NOT NULL,
+    actor text NOT NULL,
+    tenant text COLLATE "C",
+    action text NOT NULL,
+    chosen text NOT NULL,
+    place text NOT NULL,
+    skipped_ids text NOT NULL,
+    problem text
+);
+
+CREATE INDEX bulk_running ON rowlock.bulk (id)
+    WHERE finished_at IS NULL;
+
+-- History: how runs ended, added up by time, queue and kind; and how much waited, once a minute.
+-- A row is a part of the sums of its slot of time: each process writes rows of its own, so nobody
+-- waits for anybody, and the janitor folds them, later into longer slots. Times are microseconds.
+
+CREATE TABLE rowlock.history (
+    part uuid NOT NULL,
+    at bigint NOT NULL,
+    width integer NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    sums text NOT NULL,
+    PRIMARY KEY (part, queue, kind)
+);
+
+CREATE INDEX history_at ON rowlock.history (at);
+CREATE INDEX history_width ON rowlock.history (width, at);
+
+CREATE TABLE rowlock.depth (
+    at bigint NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    ready bigint NOT NULL,
+    scheduled bigint NOT NULL,
+    running bigint NOT NULL,
+    retrying bigint NOT NULL,
+    oldest_us bigint,
+    PRIMARY KEY (at, queue)
+);
+
+-- Events: what happened lately, for those who listen. A row is what one process had to tell at a
+-- time. Not logged: after a crash of the server it is empty, and a job's own row is the truth.
+
+-- The numbers are logged: those of a table that is not are unreadable on a standby that took over.
+CREATE SEQUENCE rowlock.event_number;
+
+CREATE UNLOGGED TABLE rowlock.event (
+    id bigint NOT NULL DEFAULT nextval('rowlock.event_number') PRIMARY KEY,
+    at bigint NOT NULL,
+    events text NOT NULL
+);
+
+CREATE INDEX event_at ON rowlock.event (at);
+
+ALTER SEQUENCE rowlock.event_number OWNED BY rowlock.event.id;

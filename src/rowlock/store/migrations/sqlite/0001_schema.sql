@@ -1,0 +1,267 @@
+-- Jobs, live and finished, and what belongs to them.
+-- Times and durations are microseconds; rank is the negated priority, so that every index ascends.
+
+CREATE TABLE rowlock_job (
+    id text NOT NULL PRIMARY KEY,
+    run_at integer NOT NULL,
+    created_at integer NOT NULL,
+    started_at integer,
+    lease_expires_at integer,
+    beat_at integer,
+    token integer NOT NULL DEFAULT 0,
+    key_hold integer,
+    attempt integer NOT NULL DEFAULT 0,
+    max_attempts integer,
+    crashes integer NOT NULL DEFAULT 0,
+    log_lines integer NOT NULL DEFAULT 0,
+    rank integer NOT NULL,
+    cancel_requested integer NOT NULL DEFAULT 0,
+    lease_taken integer NOT NULL DEFAULT 0,
+    kind text NOT NULL,
+    queue text NOT NULL,
+    tenant text,
+    key text,
+    worker text,
+    payload text NOT NULL,
+    policy text,
+    tags text,
+    meta text,
+    progress text,
+    errors text,
+    -- Of a run that nobody has settled. `begun`: a committed write says that its handler was
+    -- called, or was about to be. `losses`: leases lost in a row. `interruptions`: runs that left
+    -- a trace but were not counted as attempts.
+    begun integer NOT NULL DEFAULT 0,
+    losses integer NOT NULL DEFAULT 0,
+    interruptions integer NOT NULL DEFAULT 0
+);
+
+-- A lane is (queue, rank, kind); a claim reads the head of a lane.
+CREATE INDEX rowlock_job_lane ON rowlock_job (queue, rank, kind, run_at, id)
+    WHERE lease_expires_at IS NULL;
+CREATE INDEX rowlock_job_tenant_lane ON rowlock_job (tenant, queue, rank, kind, run_at, id)
+    WHERE lease_expires_at IS NULL AND tenant IS NOT NULL;
+-- Retries that were promoted in a queue ordered by age leave it.
+CREATE INDEX rowlock_job_retried ON rowlock_job (queue, run_at)
+    WHERE lease_expires_at IS NULL AND attempt > 0 AND run_at > created_at;
+CREATE INDEX rowlock_job_lease ON rowlock_job (lease_expires_at)
+    WHERE lease_expires_at IS NOT NULL;
+CREATE UNIQUE INDEX rowlock_job_key ON rowlock_job (coalesce(tenant, ''), kind, key)
+    WHERE key IS NOT NULL;
+
+CREATE TABLE rowlock_finished (
+    id text NOT NULL PRIMARY KEY,
+    run_at integer NOT NULL,
+    created_at integer NOT NULL,
+    started_at integer,
+    finished_at integer NOT NULL,
+    expires_at integer,
+    token integer NOT NULL,
+    key_hold integer,
+    attempt integer NOT NULL,
+    max_attempts integer,
+    crashes integer NOT NULL,
+    log_lines integer NOT NULL,
+    rank integer NOT NULL,
+    cancel_requested integer NOT NULL,
+    lease_taken integer NOT NULL,
+    state text NOT NULL,
+    kind text NOT NULL,
+    queue text NOT NULL,
+    tenant text,
+    key text,
+    worker text,
+    payload text NOT NULL,
+    policy text,
+    tags text,
+    meta text,
+    progress text,
+    errors text,
+    result text,
+    -- Of a dead job: what it died of.
+    fingerprint text
+);
+
+CREATE INDEX rowlock_finished_expiry ON rowlock_finished (expires_at)
+    WHERE expires_at IS NOT NULL;
+-- Not for succeeded jobs: they are the many, and nobody looks for them by queue.
+CREATE INDEX rowlock_finished_queue ON rowlock_finished (queue, state, finished_at, id)
+    WHERE state <> 'succeeded';
+CREATE INDEX rowlock_finished_dead ON rowlock_finished (finished_at, id)
+    WHERE state = 'dead';
+CREATE INDEX rowlock_finished_key ON rowlock_finished (coalesce(tenant, ''), kind, key)
+    WHERE key_hold = -1;
+-- Dead jobs by what they died of.
+CREATE INDEX rowlock_finished_fingerprint ON rowlock_finished (fingerprint, finished_at, id)
+    WHERE state = 'dead' AND fingerprint IS NOT NULL;
+
+-- Keys that outlive the flight, and ids remembered after their row is gone.
+CREATE TABLE rowlock_key_hold (
+    holder text NOT NULL PRIMARY KEY,
+    until integer NOT NULL,
+    key_until integer,
+    token integer NOT NULL,
+    lease_taken integer NOT NULL,
+    state text NOT NULL,
+    kind text NOT NULL,
+    queue text NOT NULL,
+    tenant text,
+    key text
+);
+
+CREATE INDEX rowlock_key_hold_expiry ON rowlock_key_hold (until);
+CREATE INDEX rowlock_key_hold_key ON rowlock_key_hold (coalesce(tenant, ''), kind, key)
+    WHERE key_until IS NOT NULL;
+
+CREATE TABLE rowlock_queue (
+    name text NOT NULL PRIMARY KEY,
+    is_paused integer NOT NULL DEFAULT 0,
+    by_age integer NOT NULL DEFAULT 0
+);
+
+CREATE TABLE rowlock_worker (
+    id text NOT NULL PRIMARY KEY,
+    started_at integer NOT NULL,
+    beat_at integer NOT NULL,
+    pid integer NOT NULL,
+    host text NOT NULL,
+    queues text NOT NULL,
+    kinds text NOT NULL,
+    -- What it tells of itself: how many slots it has, its memory, leases that it lost.
+    vitals text
+);
+
+CREATE TABLE rowlock_log (
+    job_id text NOT NULL,
+    line integer NOT NULL,
+    at integer NOT NULL,
+    text text NOT NULL,
+    PRIMARY KEY (job_id, line)
+);
+
+-- By this random id a caller's connection is recognised as one to the same database.
+CREATE TABLE rowlock_instance (
+    id text NOT NULL PRIMARY KEY
+);
+INSERT INTO rowlock_instance (id) VALUES (lower(hex(randomblob(16))));
+
+-- Schedules: what is enqueued at which times, and when next.
+-- A tick is claimed by moving next_at on from its old value, in the transaction that enqueues its
+-- job: so one row a schedule is enough, and a tick needs no row of its own to be unique.
+
+CREATE TABLE rowlock_schedule (
+    name text NOT NULL PRIMARY KEY,
+    next_at integer NOT NULL,
+    last_at integer,
+    last_job_id text,
+    key_hold integer,
+    max_attempts integer,
+    rank integer NOT NULL,
+    is_paused integer NOT NULL DEFAULT 0,
+    source text NOT NULL,
+    missed text NOT NULL,
+    cron text NOT NULL,
+    timezone text NOT NULL,
+    kind text NOT NULL,
+    queue text NOT NULL,
+    tenant text,
+    key text,
+    payload text NOT NULL,
+    policy text,
+    tags text,
+    meta text
+);
+
+CREATE INDEX rowlock_schedule_due ON rowlock_schedule (next_at, name)
+    WHERE NOT is_paused;
+
+-- What the HTTP server keeps: tokens, who did what, and work on many jobs at once.
+
+-- Rows stay when they are revoked: a server that is open as long as no token was ever made must not
+-- open again when the last one goes.
+CREATE TABLE rowlock_token (
+    id text NOT NULL PRIMARY KEY,
+    created_at integer NOT NULL,
+    expires_at integer,
+    revoked_at integer,
+    digest text NOT NULL,
+    name text NOT NULL,
+    scopes text NOT NULL,
+    tenant text
+);
+
+CREATE TABLE rowlock_audit (
+    id text NOT NULL PRIMARY KEY,
+    at integer NOT NULL,
+    token_id text,
+    actor text NOT NULL,
+    tenant text,
+    action text NOT NULL,
+    target text NOT NULL,
+    detail text
+);
+
+CREATE INDEX rowlock_audit_expiry ON rowlock_audit (at);
+CREATE INDEX rowlock_audit_target ON rowlock_audit (target, id);
+CREATE INDEX rowlock_audit_tenant ON rowlock_audit (tenant, id)
+    WHERE tenant IS NOT NULL;
+
+CREATE TABLE rowlock_bulk (
+    id text NOT NULL PRIMARY KEY,
+    created_at integer NOT NULL,
+    updated_at integer NOT NULL,
+    finished_at integer,
+    total integer NOT NULL,
+    done integer NOT NULL DEFAULT 0,
+    skipped integer NOT NULL DEFAULT 0,
+    is_exact integer NOT NULL,
+    actor text NOT NULL,
+    tenant text,
+    action text NOT NULL,
+    chosen text NOT NULL,
+    place text NOT NULL,
+    skipped_ids text NOT NULL,
+    problem text
+);
+
+CREATE INDEX rowlock_bulk_running ON rowlock_bulk (id)
+    WHERE finished_at IS NULL;
+
+-- History: how runs ended, added up by time, queue and kind; and how much waited, once a minute.
+-- A row is a part of the sums of its slot of time: each process writes rows of its own, so nobody
+-- waits for anybody, and the janitor folds them, later into longer slots. Times are microseconds.
+
+CREATE TABLE rowlock_history (
+    part text NOT NULL,
+    at integer NOT NULL,
+    width integer NOT NULL,
+    queue text NOT NULL,
+    kind text NOT NULL,
+    sums text NOT NULL,
+    PRIMARY KEY (part, queue, kind)
+);
+
+CREATE INDEX rowlock_history_at ON rowlock_history (at);
+CREATE INDEX rowlock_history_width ON rowlock_history (width, at);
+
+CREATE TABLE rowlock_depth (
+    at integer NOT NULL,
+    queue text NOT NULL,
+    ready integer NOT NULL,
+    scheduled integer NOT NULL,
+    running integer NOT NULL,
+    retrying integer NOT NULL,
+    oldest_us integer,
+    PRIMARY KEY (at, queue)
+);
+
+-- Events: what happened lately, for those who listen. A row is what one process had to tell at a
+-- time.
+
+CREATE TABLE rowlock_event (
+    id integer PRIMARY KEY AUTOINCREMENT,
+    at integer NOT NULL,
+    events text NOT NULL
+);
+
+CREATE INDEX rowlock_event_at ON rowlock_event (at);

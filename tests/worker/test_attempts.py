@@ -12,7 +12,7 @@ import pytest
 
 import rowlock
 from rowlock import JobState, config
-from tests.worker.test_supervisor import LEASE_SECONDS, runners, worker
+from tests.worker.test_supervisor import runners, worker
 from tests.worker.waiting import wait_until
 
 
@@ -42,6 +42,10 @@ def recover(app: rowlock.App) -> None:
         return running(app) == 0
 
     wait_until(is_over, seconds=60)
+
+
+def is_dead(app: rowlock.App, job: rowlock.Job) -> bool:
+    return app.get(job.id).state is JobState.DEAD
 
 
 def started(note: Path) -> int:
@@ -124,16 +128,19 @@ def test_poison_that_takes_the_whole_container_down(app, tmp_path):
     others = app.enqueue_many([{"kind": "wait_for_file", "payload": values, "max_attempts": 2}] * 5)
     for _ in range(12):
         with worker(app, "-p", "2", "-c", "4", start_new_session=True) as process:
-            try:
-                process.wait(LEASE_SECONDS * 3)
-            except subprocess.TimeoutExpired:
+            wait_until(
+                lambda process=process: process.poll() is not None or is_dead(app, poison),
+                seconds=60,
+            )
+            if process.returncode is None:
                 # Nothing left that could kill it.
                 kill_group(process)
         recover(app)
-        if app.get(poison.id).state is JobState.DEAD:
+        if is_dead(app, poison):
             break
-    with worker(app, "--drain") as process:
-        assert process.wait(120) == 0
+    # Its own session, always: the job would otherwise kill the tests.
+    with worker(app, "--drain", start_new_session=True) as process:
+        assert process.wait(60) == 0
     found = app.get(poison.id)
 
     assert (found.state, found.errors[-1].type) == (JobState.DEAD, "Poison")

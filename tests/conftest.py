@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import uuid
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
@@ -11,8 +12,10 @@ import pytest
 from psycopg import sql
 
 from benchmarks.drills.pooler import pgbouncer
+from rowlock.testing.postgres import VERSION_DEFAULT
 from tests.cell import CELL, MARKERS
 from tests.house.proofs import numbers_by_test
+from tests.support.places import keep_bytecode, use_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +35,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    use_memory()
+    keep_bytecode()
     for marker in MARKERS:
         config.addinivalue_line("markers", f"{marker}(why): see tests/cell.py")
+
+
+def pytest_report_header() -> list[str]:
+    own = f"a throw-away one, version {CELL.version or VERSION_DEFAULT}"
+    server = "that of ROWLOCK_TEST_DATABASE_URL" if CELL.server_url else own
+    return [f"PostgreSQL: {server}", f"temporary files: {tempfile.gettempdir()}"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -16,6 +16,7 @@ from rowlock.testing.postgres import VERSION_DEFAULT
 from tests.cell import CELL, MARKERS
 from tests.house.proofs import numbers_by_test
 from tests.support.places import keep_bytecode, use_memory
+from tests.support.signals import keep_ignored_signals_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     use_memory()
     keep_bytecode()
+    # One that only hands out the tests leaves it to the others: they must inherit what it ignores.
+    if not config.getoption("numprocesses", None):
+        keep_ignored_signals_here()
     for marker in MARKERS:
         config.addinivalue_line("markers", f"{marker}(why): see tests/cell.py")
 

@@ -1,0 +1,41 @@
+"""What the tests themselves stand on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import os, signal, subprocess, sys
+from tests.support.signals import NUMBERS, keep_ignored_signals_here
+
+{before}
+keep_ignored_signals_here()
+for number in NUMBERS:
+    os.kill(os.getpid(), number)
+look = "import signal; print(signal.getsignal(1) is signal.SIG_DFL, signal.pthread_sigmask(0, ()))"
+subprocess.run([sys.executable, "-c", look], check=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "for number in NUMBERS: signal.signal(number, signal.SIG_IGN)",
+        "for number in NUMBERS: signal.signal(number, signal.SIG_IGN)\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)",
+    ],
+    ids=["ignored", "blocked"],
+)
+def test_ignored_signals_are_not_passed_on(before):
+    """They are still ignored here, and programs started from here get the default actions."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(before=before)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (0, "True set()\n")

@@ -337,10 +337,10 @@ def success_dropped_with_last_words() -> Iterator[None]:
 def handler_before_its_mark() -> Iterator[None]:
     """A handler that may run once is called before it is written that it has begun."""
 
-    async def begin(_: Run) -> bool:
+    async def mark(_: Engine, __: Run) -> bool:
         return True
 
-    with mock.patch.object(Run, "begin", begin):
+    with mock.patch.object(Engine, "_mark", mark):
         yield
 
 

@@ -31,7 +31,7 @@ THEME = {
     "success dropped with last words": "last words",
     "handler before its mark": "zombies",
     "loss without a trace": "zombies",
-    "claim is the beginning": "zombies",
+    "claim is the beginning": "alone",
 }
 SEEDS_MAX = 20
 

@@ -18,15 +18,12 @@ for number in NUMBERS:
 look = "import signal; print(signal.getsignal(1) is signal.SIG_DFL, signal.pthread_sigmask(0, ()))"
 subprocess.run([sys.executable, "-c", look], check=True)
 """
+IGNORED = "for number in NUMBERS: signal.signal(number, signal.SIG_IGN)"
 
 
 @pytest.mark.parametrize(
     "before",
-    [
-        "for number in NUMBERS: signal.signal(number, signal.SIG_IGN)",
-        "for number in NUMBERS: signal.signal(number, signal.SIG_IGN)\n"
-        "signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)",
-    ],
+    [IGNORED, f"{IGNORED}\nsignal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)"],
     ids=["ignored", "blocked"],
 )
 def test_ignored_signals_are_not_passed_on(before):

@@ -17,6 +17,7 @@ from rowlock.observe.metrics import exposition, of_counts, of_queues, of_slots
 from rowlock.tally import OTHER, RunEnd, Sums
 from rowlock.worker.board import Board, Counts
 from rowlock.worker.ledger import Ledger
+from tests.support.metrics import samples
 
 DOCS = Path(__file__).parents[2] / "docs"
 HOSTILE = 'qu"eue\n\\{}'
@@ -41,14 +42,6 @@ def counts() -> Counts:
 def stats(name: str, ready: int = 1) -> QueueStats:
     found = {state: Count(0) for state in JobState} | {JobState.READY: Count(ready)}
     return QueueStats(name, found, 1.5 if ready else None, False)
-
-
-def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text.decode())
-        for sample in family.samples
-    }
 
 
 def everything() -> bytes:

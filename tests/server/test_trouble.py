@@ -16,7 +16,7 @@ from rowlock.server import problems
 from tests.cell import CELL
 from tests.server.conftest import make_app
 from tests.server.running import Running
-from tests.worker.test_database_trouble import crash
+from tests.support.workers import crash
 
 JOB = {"kind": "big"}
 

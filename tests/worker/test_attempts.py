@@ -8,20 +8,10 @@ import subprocess
 import threading
 from pathlib import Path
 
-import pytest
-
 import rowlock
 from rowlock import JobState, config
-from tests.worker.test_supervisor import runners, worker
+from tests.support.workers import runners, worker
 from tests.worker.waiting import wait_until
-
-
-@pytest.fixture
-def app(any_url):
-    app = rowlock.App(any_url)
-    app.migrate()
-    yield app
-    app.close()
 
 
 def kill_group(process: subprocess.Popen) -> None:

@@ -6,10 +6,8 @@ import time
 
 from rowlock import JobState
 from rowlock.config import TIMEOUT_GRACE_SECONDS
-from tests.worker.test_supervisor import app, database_held, runners, worker
+from tests.support.workers import database_held, runners, worker
 from tests.worker.waiting import wait_until
-
-__all__ = ["app"]
 
 
 def test_a_run_that_has_ended_is_not_past_its_time_limit(app, tmp_path):

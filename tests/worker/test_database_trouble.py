@@ -11,11 +11,9 @@ import resource
 import signal
 import sqlite3
 import subprocess
-import sys
 import threading
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
@@ -28,11 +26,10 @@ from rowlock.testing import ThrowAwayPostgres
 from rowlock.worker.settings import worker_settings
 from rowlock.worker.supervisor import Supervisor
 from tests.cell import CELL
-from tests.worker.test_supervisor import children_of, is_gone
+from tests.support.workers import children_of, crash, is_gone, is_reported, reports
+from tests.support.workers import logged_worker as worker
 from tests.worker.waiting import wait_until
 
-ROOT = Path(__file__).parents[2]
-TROUBLE = "trying again until it works"
 # More than a log of ours takes, less than what a file of 300 jobs does.
 FULL_BYTES = 64 * 1024
 
@@ -60,36 +57,6 @@ def log(tmp_path) -> Path:
     return tmp_path / "worker.log"
 
 
-@contextmanager
-def worker(url: str, log: Path, *words: str) -> Iterator[subprocess.Popen]:
-    with log.open("w") as stream:
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "rowlock.cli", "--app", "tests.worker.jobs_app:app"),
-                *("worker", "--no-cron", *words),
-            ],
-            cwd=ROOT,
-            env={**os.environ, "ROWLOCK_DATABASE_URL": url},
-            stderr=stream,
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def crash(server: ThrowAwayPostgres) -> None:
-    """End the server as a crash would, and leave it so until `restart()`."""
-    pid = int((server.directory / "data" / "postmaster.pid").read_text().split()[0])
-    os.kill(pid, signal.SIGQUIT)
-    wait_until(lambda: not server.is_running)
-
-
 def cut_all(url: str) -> int:
     with psycopg.connect(url, autocommit=True) as connection:
         row = connection.execute(
@@ -106,16 +73,6 @@ def take_all_connections(url: str, others: ExitStack) -> None:
     except psycopg.OperationalError:
         return
     pytest.fail("there were more connections than the server was to have")
-
-
-def is_reported(log: Path) -> bool:
-    return TROUBLE in log.read_text()
-
-
-def reports(log: Path) -> Counter[str]:
-    """How often each kind of trouble was said to begin."""
-    lines = [line for line in log.read_text().splitlines() if TROUBLE in line]
-    return Counter(line.partition(", " + TROUBLE)[0].split("rowlock")[-1] for line in lines)
 
 
 def waiting_job(app: rowlock.App, place: Path) -> rowlock.Job:

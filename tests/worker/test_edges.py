@@ -10,10 +10,8 @@ import pytest
 
 import rowlock
 from rowlock import JobState
-from tests.worker.test_supervisor import ROOT, app, worker
+from tests.support.workers import ROOT, worker
 from tests.worker.waiting import wait_until
-
-__all__ = ["app"]
 
 
 @pytest.mark.parametrize("words", [("--max-jobs", "5"), ("--max-memory", "1")])

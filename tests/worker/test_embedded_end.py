@@ -14,19 +14,11 @@ import pytest
 
 import rowlock
 from rowlock import JobState
-from tests.worker.test_supervisor import runners
+from tests.support.workers import runners
 from tests.worker.waiting import wait_until
 
 PATIENCE_SECONDS = 60
 LEASE_SECONDS = 1
-
-
-@pytest.fixture
-def app(any_url):
-    app = rowlock.App(any_url)
-    app.migrate()
-    yield app
-    app.close()
 
 
 async def until(condition) -> None:

@@ -17,13 +17,11 @@ from rowlock import JobState
 from rowlock.store.statements import Dialect
 from rowlock.worker.engine import Engine
 from rowlock.worker.settings import EXIT_ENGINE_FAILED, EXIT_LEFT_BEHIND, EXIT_UNFIT
-from tests.worker.test_housekeeping import execute
-from tests.worker.test_metrics import Asking, port
-from tests.worker.test_supervisor import ROOT, children_of, runners
-from tests.worker.test_supervisor import worker as sound_worker
+from tests.support.metrics import Asking
+from tests.support.statements import execute
+from tests.support.workers import ROOT, children_of, runners
+from tests.support.workers import worker as sound_worker
 from tests.worker.waiting import wait_until
-
-__all__ = ["port"]
 
 
 @pytest.fixture

@@ -14,10 +14,8 @@ import pytest
 
 import rowlock
 from rowlock import JobState
-from tests.worker.test_supervisor import ROOT, app, children_of, worker
+from tests.support.workers import ROOT, children_of, worker
 from tests.worker.waiting import wait_until
-
-__all__ = ["app"]
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 4])

@@ -5,11 +5,9 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -19,12 +17,11 @@ import rowlock
 from rowlock import JobState
 from rowlock.ids import new_id
 from rowlock.store.statements import Dialect
-from tests.worker.test_database_trouble import reports, worker
-from tests.worker.test_metrics import Asking, port
-from tests.worker.test_supervisor import children_of
+from tests.support.metrics import Asking
+from tests.support.statements import execute, path_of
+from tests.support.workers import begun, children_of, reports
+from tests.support.workers import logged_worker as worker
 from tests.worker.waiting import wait_until
-
-__all__ = ["port"]
 
 INNOCENT = 10
 # Tables that jobs don't need, and the service that does.
@@ -45,36 +42,10 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "worker.log"
 
 
-@pytest.fixture
-def role_url(postgres_url: str, table: str) -> Iterator[str]:
-    """Of somebody who may do all that a worker does, but for one table."""
-    role = sql.Identifier(name := f"rowlock_test_{uuid.uuid4().hex[:12]}")
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        for statement in (
-            "CREATE ROLE {} LOGIN",
-            "GRANT USAGE ON SCHEMA rowlock TO {}",
-            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA rowlock TO {}",
-            "GRANT USAGE ON ALL SEQUENCES IN SCHEMA rowlock TO {}",
-        ):
-            connection.execute(sql.SQL(statement).format(role))
-        revoked = sql.SQL("REVOKE ALL ON {} FROM {}")
-        connection.execute(revoked.format(sql.Identifier("rowlock", table), role))
-    parts = urlsplit(postgres_url)
-    yield parts._replace(netloc=f"{name}@{parts.netloc.rpartition('@')[2]}").geturl()
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP OWNED BY {}").format(role))
-        connection.execute(sql.SQL("DROP ROLE {}").format(role))
-
-
 def waiting_jobs(app: rowlock.App, place: Path) -> list[rowlock.Job]:
     """Jobs that run until `place / "go-on"` is there."""
     paths = {"path": str(place / "go-on"), "note": str(place / "note")}
     return app.enqueue_many([{"kind": "wait_for_file", "payload": paths} for _ in range(INNOCENT)])
-
-
-def begun(place: Path) -> int:
-    note = place / "note"
-    return len(note.read_text().split()) if note.exists() else 0
 
 
 def finish(app: rowlock.App, jobs: list[rowlock.Job], place: Path) -> None:
@@ -179,17 +150,3 @@ def rename(app: rowlock.App, names: Callable[[str], tuple[str, str]]) -> None:
         for old, new in renamed:
             connection.execute(f"ALTER TABLE rowlock_{old} RENAME TO rowlock_{new}")
         connection.execute("COMMIT")
-
-
-def execute(app: rowlock.App, statement: str, values: tuple[object, ...] = ()) -> list[tuple]:
-    """Run a statement past the store, in the words of SQLite but for the schema."""
-    if app.store.engine.dialect is Dialect.POSTGRES:
-        with psycopg.connect(app.url, autocommit=True) as connection:
-            cursor = connection.execute(statement.replace("?", "%s").encode(), values)
-            return cursor.fetchall() if cursor.description else []
-    with closing(sqlite3.connect(path_of(app), isolation_level=None, timeout=60)) as connection:
-        return connection.execute(statement.replace("rowlock.", "rowlock_"), values).fetchall()
-
-
-def path_of(app: rowlock.App) -> str:
-    return app.url.removeprefix("sqlite:///")

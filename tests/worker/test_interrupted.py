@@ -11,19 +11,11 @@ import pytest
 
 import rowlock
 from rowlock import JobState, config
-from tests.worker.test_transaction import TABLES, execute
+from tests.support.bank import TABLES, execute
 
 pytestmark = pytest.mark.asyncio
 
 PATIENCE_SECONDS = 60
-
-
-@pytest.fixture
-def app(any_url):
-    app = rowlock.App(any_url)
-    app.migrate()
-    yield app
-    app.close()
 
 
 async def ended(app: rowlock.App, job: rowlock.Job) -> rowlock.Job:

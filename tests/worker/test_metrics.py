@@ -8,56 +8,11 @@ import signal
 import socket
 import time
 
-import httpx
-import pytest
-
-import rowlock
 from rowlock import config
 from rowlock.worker.board import Board, Counts
-from tests.observe.test_metrics import samples
-from tests.worker.test_supervisor import children_of, leaving_child, runners, worker
+from tests.support.metrics import Asking
+from tests.support.workers import children_of, leaving_child, runners, worker
 from tests.worker.waiting import wait_until
-
-
-@pytest.fixture
-def app(any_url):
-    app = rowlock.App(any_url)
-    app.migrate()
-    yield app
-    app.close()
-
-
-@pytest.fixture
-def port() -> int:
-    """One that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        found: int = listening.getsockname()[1]
-        return found
-
-
-class Asking:
-    """What a worker's port answers."""
-
-    def __init__(self, port: int) -> None:
-        self._client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False)
-
-    def status(self, path: str) -> int:
-        try:
-            return self._client.get(path).status_code
-        except httpx.TransportError:
-            return 0
-
-    def number(self, metric: str, **labels: str) -> float:
-        return self.number_or_none(metric, **labels) or 0
-
-    def number_or_none(self, metric: str, **labels: str) -> float | None:
-        answer = self._client.get("/metrics")
-        assert answer.headers["content-type"].startswith("text/plain")
-        return samples(answer.content).get((metric, tuple(sorted(labels.items()))))
-
-    def finished(self, kind: str, outcome: str) -> float:
-        labels = {"queue": "default", "kind": kind, "outcome": outcome}
-        return self.number("rowlock_jobs_finished_total", **labels)
 
 
 def test_a_worker_tells_of_itself(app, port, tmp_path):

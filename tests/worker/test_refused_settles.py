@@ -28,11 +28,9 @@ from rowlock.worker.fallback import fallback
 from rowlock.worker.settler import rows_within, size_of
 from tests.store.jobs import made, start
 from tests.store.triggers import SAID, allow, refuse, sleep_by_size
-from tests.worker.test_metrics import Asking, port
-from tests.worker.test_supervisor import children_of, runners, worker
+from tests.support.metrics import Asking
+from tests.support.workers import children_of, runners, worker
 from tests.worker.waiting import wait_until
-
-__all__ = ["port"]
 
 pytestmark = pytest.mark.owner("puts a trigger on our table")
 

@@ -7,23 +7,13 @@ import subprocess
 import threading
 from pathlib import Path
 
-import pytest
-
 import rowlock
 from rowlock import JobState
-from tests.worker.test_supervisor import children_of, is_gone, runners, worker
+from tests.support.workers import children_of, is_gone, runners, worker
 from tests.worker.waiting import wait_until
 
 PATIENCE_SECONDS = 60
 NEIGHBOURS = 3
-
-
-@pytest.fixture
-def app(any_url):
-    app = rowlock.App(any_url)
-    app.migrate()
-    yield app
-    app.close()
 
 
 class Log:

@@ -14,10 +14,8 @@ import pytest
 from rowlock import JobState
 from rowlock.config import SECOND_SIGNAL_SECONDS
 from rowlock.worker import signals
-from tests.worker.test_supervisor import ROOT, app, children_of, runners, worker
+from tests.support.workers import ROOT, children_of, runners, worker
 from tests.worker.waiting import wait_until
-
-__all__ = ["app"]
 
 
 def test_a_signal_to_the_whole_family_is_a_good_end(app):

@@ -15,11 +15,7 @@ import pytest
 import rowlock
 from rowlock import JobState, config
 from rowlock.worker.beats import Beats
-from tests.worker.test_transaction import (
-    TABLES,
-    execute,
-    transfers,
-)
+from tests.support.bank import TABLES, execute, transfers
 from tests.worker.waiting import wait_until
 
 pytestmark = pytest.mark.asyncio

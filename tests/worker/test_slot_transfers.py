@@ -10,15 +10,9 @@ import pytest
 
 import rowlock
 from rowlock import JobState
-from tests.worker.test_slots import runners, worker
-from tests.worker.test_transaction import (
-    TABLES,
-    balances,
-    execute,
-    expected_balances,
-    plan,
-    transfers,
-)
+from tests.support.bank import TABLES, balances, execute, expected_balances, plan, transfers
+from tests.support.workers import runners
+from tests.support.workers import slots_worker as worker
 from tests.worker.waiting import wait_until
 
 COUNT = 60

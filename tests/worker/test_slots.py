@@ -4,60 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import rowlock
 from rowlock import JobState
+from tests.support.workers import runners
+from tests.support.workers import slots_worker as worker
 from tests.worker.waiting import wait_until
-
-ROOT = Path(__file__).parents[2]
-LEASE_SECONDS = 1
-
-
-@pytest.fixture
-def app(any_url):
-    app = rowlock.App(any_url)
-    app.migrate()
-    yield app
-    app.close()
-
-
-@contextmanager
-def worker(
-    app: rowlock.App, *words: str, module: str = "slots_app", log: Path = Path(os.devnull)
-) -> Iterator[subprocess.Popen]:
-    """A supervisor, its child and the child's slots; ended, and reaped, whatever happens."""
-    with log.open("a") as errors:
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "rowlock.cli", "--app", f"tests.worker.{module}:app"),
-                *("worker", "--lease", str(LEASE_SECONDS), "--no-cron", *words),
-            ],
-            cwd=ROOT,
-            env={**os.environ, "ROWLOCK_DATABASE_URL": app.url},
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def runners(note: Path) -> list[int]:
-    """The processes that have started a job, in order."""
-    return [int(line) for line in note.read_text().split()] if note.exists() else []
 
 
 def is_gone(pid: int) -> bool:

@@ -12,10 +12,8 @@ import rowlock
 from rowlock import JobState, config
 from rowlock.worker.stalls import Pulse
 from tests.store.triggers import refuse
-from tests.worker.test_supervisor import app, runners, worker
+from tests.support.workers import runners, worker
 from tests.worker.waiting import wait_until
-
-__all__ = ["app"]
 
 BOUND_SECONDS = 60
 

@@ -15,11 +15,10 @@ import rowlock
 from rowlock import JobState
 from rowlock.worker.settings import EXIT_UNFIT
 from tests.store.upgrades import APART, NEWEST, migrate_by
-from tests.worker.test_database_trouble import worker
-from tests.worker.test_housekeeping import begun, execute, role_url
+from tests.support.statements import execute
+from tests.support.workers import begun
+from tests.support.workers import logged_worker as worker
 from tests.worker.waiting import wait_until
-
-__all__ = ["role_url"]
 
 ROOT = Path(__file__).parents[2]
 APP = "tests.worker.jobs_app:app"

@@ -4,94 +4,27 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
-from pathlib import Path
 
-import psycopg
 import pytest
 
 import rowlock
 from rowlock import JobState
-from rowlock.store.sqlite import SqliteEngine
-from rowlock.store.sqlite_file import WriteLock
 from rowlock.worker.settings import worker_settings
-from rowlock.worker.supervisor import Child, Supervisor
-from rowlock.worker.table import LeaseTable
+from rowlock.worker.supervisor import Supervisor
+from tests.support.workers import (
+    LEASE_SECONDS,
+    children_of,
+    database_held,
+    is_gone,
+    leaving_child,
+    runners,
+    stop_between_writes,
+    worker,
+)
 from tests.worker.waiting import wait_until
-
-ROOT = Path(__file__).parents[2]
-LEASE_SECONDS = 2
-
-
-@pytest.fixture
-def app(any_url):
-    app = rowlock.App(any_url)
-    app.migrate()
-    yield app
-    app.close()
-
-
-@contextmanager
-def worker(
-    app: rowlock.App,
-    *words: str,
-    cron: bool = False,
-    start_new_session: bool = False,
-    capture: bool = False,
-) -> Iterator[subprocess.Popen]:
-    """A supervisor and its children; ended, and reaped, whatever happens."""
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "rowlock", "--app", "tests.worker.jobs_app:app", "worker"),
-            *("--lease", str(LEASE_SECONDS), *([] if cron else ["--no-cron"]), *words),
-        ],
-        cwd=ROOT,
-        env={**os.environ, "ROWLOCK_DATABASE_URL": app.url},
-        stderr=subprocess.PIPE if capture else subprocess.DEVNULL,
-        start_new_session=start_new_session,
-    )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.communicate(timeout=15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-
-
-def children_of(process: subprocess.Popen) -> list[int]:
-    path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    return [int(pid) for pid in path.read_text().split()]
-
-
-def stop_between_writes(app: rowlock.App, process: int) -> None:
-    """SIGSTOP: in the middle of a write to SQLite it would keep everybody else from writing."""
-    engine = app.store.engine
-    with WriteLock(engine.file) if isinstance(engine, SqliteEngine) else nullcontext():
-        os.kill(process, signal.SIGSTOP)
-        wait_until(lambda: is_stopped(process))
-
-
-def is_stopped(process: int) -> bool:
-    """Whether all its threads are: a signal takes a moment to reach them."""
-    tasks = Path(f"/proc/{process}/task").iterdir()
-    return all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
-
-
-def runners(note: Path) -> list[int]:
-    """The processes that have started the job, in order."""
-    return [int(line) for line in note.read_text().split()] if note.exists() else []
-
-
-def is_gone(pid: int) -> bool:
-    return not Path(f"/proc/{pid}").exists()
 
 
 def test_a_drain_runs_everything_and_ends(app):
@@ -305,17 +238,6 @@ def close(supervisor: Supervisor) -> None:
     supervisor._selector.close()
 
 
-def leaving_child() -> Child:
-    """One that has looked for jobs for the last time."""
-    memory = LeaseTable.make_descriptor(6)
-    table = LeaseTable(memory, 6)
-    os.close(memory)
-    hear, say = os.pipe()
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return Child(0, "leaving", process, table, say, hear, time.monotonic())
-
-
 def test_a_job_that_comes_back_to_the_child_that_lost_it(app, tmp_path):
     """The run that lost its lease ends unheard; the other one keeps its own, and counts."""
     note, go_on = tmp_path / "note", tmp_path / "go-on"
@@ -359,20 +281,6 @@ def test_holding_the_interpreter_does_not_lose_the_lease(app, tmp_path):
 
     assert (JobState.SUCCEEDED, 1) == (found.state, found.attempt)
     assert ["run"] == note.read_text().split()
-
-
-@contextmanager
-def database_held(app: rowlock.App) -> Iterator[None]:
-    """Nobody else can write meanwhile: a transaction of a user's own, or a stopped process."""
-    if app.url.startswith("sqlite"):
-        connection = sqlite3.connect(app.url.removeprefix("sqlite:///"), isolation_level=None)
-        connection.execute("BEGIN IMMEDIATE")
-    else:
-        connection = psycopg.connect(app.url)
-        connection.execute("LOCK TABLE rowlock.job IN EXCLUSIVE MODE")
-    with closing(connection):
-        yield
-        connection.rollback()
 
 
 def test_a_held_database_costs_nobody_their_lease(app, tmp_path):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -17,115 +15,28 @@ import rowlock
 from rowlock import JobState, config
 from rowlock.store.blocks import Conclusion
 from rowlock.store.postgres import AsyncConnection, Connection
-from tests.worker.test_supervisor import worker
-from tests.worker.waiting import wait_until
-
-TABLES = (
-    "CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL)",
-    "CREATE TABLE transfer (number INTEGER NOT NULL)",
-    "INSERT INTO account VALUES (1, 1000), (2, 1000), (3, 1000)",
+from tests.support.bank import (
+    TABLES,
+    balances,
+    execute,
+    expected_balances,
+    fail,
+    make_task,
+    note,
+    plan,
+    run,
+    send,
+    serve,
+    transfers,
 )
+from tests.support.workers import worker
+from tests.worker.waiting import wait_until
 
 
 @pytest.fixture
-def app(any_url: str) -> Iterator[rowlock.App]:
-    app = rowlock.App(any_url)
-    app.migrate()
+def app(app: rowlock.App) -> rowlock.App:
     execute(app, *TABLES)
-    yield app
-    app.close()
-
-
-@pytest.fixture(params=["plain", "coroutine"])
-def colour(request: pytest.FixtureRequest) -> str:
-    """Run the test with both kinds of functions."""
-    return request.param
-
-
-def execute(app: rowlock.App, *statements: str) -> list[tuple]:
-    """Run statements on a connection of the test's own; the rows of the last one."""
-    rows: list[tuple] = []
-    connection = connect(app)
-    try:
-        for statement in statements:
-            cursor = connection.execute(statement)
-            rows = cursor.fetchall() if cursor.description else []
-        connection.commit()
-    finally:
-        connection.close()
-    return rows
-
-
-def connect(app: rowlock.App):
-    if app.url.startswith("sqlite"):
-        return sqlite3.connect(app.url.removeprefix("sqlite:///"), timeout=30)
-    return psycopg.connect(app.url)
-
-
-async def send(connection, sql: str) -> None:
-    """Execute on either colour's connection: SQLite has one for both."""
-    done = connection.execute(sql)
-    if asyncio.iscoroutine(done):
-        await done
-
-
-def transfers(app: rowlock.App) -> list[int]:
-    return [number for (number,) in execute(app, "SELECT number FROM transfer ORDER BY number")]
-
-
-def note(number: int) -> str:
-    return f"INSERT INTO transfer VALUES ({number})"
-
-
-def make_task(app: rowlock.App, colour: str, before=None, inside=None, after=None, **options):
-    """A task that notes its number inside a block, and calls what the test wants around that.
-
-    `inside` gets the context and the transaction.
-    """
-    options = {"max_attempts": 1, **options}
-    if colour == "plain":
-
-        @app.task(name="work", **options)
-        def plain(ctx: rowlock.Context, number: int = 1) -> str:
-            if before:
-                before(ctx)
-            with ctx.transaction() as tx:
-                tx.connection.execute(note(number))
-                if inside:
-                    inside(ctx, tx)
-            if after:
-                after(ctx)
-            return "returned"
-
-        return plain
-
-    @app.task(name="work", **options)
-    async def coroutine(ctx: rowlock.Context, number: int = 1) -> str:
-        if before:
-            before(ctx)
-        async with ctx.transaction() as tx:
-            await send(tx.connection, note(number))
-            if inside:
-                # Off the loop, where the test may block.
-                await asyncio.to_thread(inside, ctx, tx)
-        if after:
-            after(ctx)
-        return "returned"
-
-    return coroutine
-
-
-def run(app: rowlock.App, task: rowlock.Task, **payload) -> rowlock.Job:
-    """Enqueue, drain, and read the job again."""
-    job = task.enqueue(**payload)
-    app.drain(limit=1)
-    found = app.get(job.id)
-    assert found is not None
-    return found
-
-
-def fail(*_: object) -> None:
-    raise ValueError("made up")
+    return app
 
 
 def test_committed_together(app, colour):
@@ -532,14 +443,6 @@ def test_an_overdue_block_on_sqlite(sqlite_url, is_async):
         assert 1 == len(written)
 
 
-async def serve(app: rowlock.App, *jobs: rowlock.Job, **options) -> None:
-    """Run a worker until the jobs have ended."""
-    async with app.worker(**options):
-        for job in jobs:
-            await app.await_(job.id, timeout=30)
-    await app.aclose()
-
-
 def test_coroutines_stand_in_line_for_sqlite(sqlite_url):
     """While one holds the write lock across an await, the loop and the others go on."""
     with rowlock.App(sqlite_url) as app:
@@ -616,29 +519,6 @@ def move(first: int, second: int, amount: int) -> tuple[str, str]:
         f"UPDATE account SET balance = balance - {amount} WHERE id = {first}",
         f"UPDATE account SET balance = balance + {amount} WHERE id = {second}",
     )
-
-
-def plan(count: int) -> list[dict[str, int]]:
-    """Transfers between accounts, in one order for all, so that they wait and don't deadlock."""
-    chance = random.Random(7)
-    moves = []
-    for number in range(count):
-        first, second = sorted(chance.sample([1, 2, 3], 2))
-        amount = chance.randint(-20, 20)
-        moves.append({"number": number, "first": first, "second": second, "amount": amount})
-    return moves
-
-
-def balances(app: rowlock.App) -> list[int]:
-    return [balance for (balance,) in execute(app, "SELECT balance FROM account ORDER BY id")]
-
-
-def expected_balances(moves: list[dict[str, int]]) -> list[int]:
-    totals = {1: 1000, 2: 1000, 3: 1000}
-    for each in moves:
-        totals[each["first"]] -= each["amount"]
-        totals[each["second"]] += each["amount"]
-    return list(totals.values())
 
 
 def test_bank_transfers(app, colour):

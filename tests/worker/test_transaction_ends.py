@@ -14,9 +14,13 @@ from rowlock.store.blocks import Blocks
 from rowlock.worker.notes import LoopNotes
 from rowlock.worker.run import Run
 from rowlock.worker.transaction import RunBlock
-from tests.worker.test_transaction import app, colour, fail, make_task, run, serve, transfers
+from tests.support.bank import TABLES, execute, fail, make_task, run, serve, transfers
 
-__all__ = ["app", "colour"]
+
+@pytest.fixture
+def app(app: rowlock.App) -> rowlock.App:
+    execute(app, *TABLES)
+    return app
 
 
 def test_a_follow_up_that_comes_too_late(app, colour, caplog):

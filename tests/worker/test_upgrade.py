@@ -13,7 +13,7 @@ import rowlock
 from rowlock import config
 from rowlock.store import open_store
 from tests.store.upgrades import ADDS, APART, NEWEST, compatible, migrate_by
-from tests.worker.test_supervisor import worker
+from tests.support.workers import worker
 from tests.worker.waiting import wait_until
 
 pytestmark = pytest.mark.owner("migrates")

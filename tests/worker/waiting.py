@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T], *, seconds: float = 20.0) -> T:
+def wait_until(condition: Callable[[], T], *, seconds: float = 60.0) -> T:
     """What a condition gives once it is true; fail if that does not come to pass."""
     end = time.monotonic() + seconds
     pause = threading.Event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import resource
@@ -46,30 +47,34 @@ def test_a_handler_that_ends_the_loop_is_a_crash(app, how):
     assert JobState.SUCCEEDED == app.get(other.id).state
 
 
-@pytest.mark.parametrize("kind", ["leave_thread", "leave_coroutine", "leave_slot"])
-@pytest.mark.parametrize("error", ["SystemExit", "GeneratorExit"])
-def test_a_handler_that_leaves_has_failed(app, kind, error):
+def test_a_handler_that_leaves_has_failed(app):
     """`sys.exit()` in a job is an error of this job, and of nobody else."""
-    job = app.enqueue(kind, {"error": error})
+    kinds = ("leave_thread", "leave_coroutine", "leave_slot")
+    jobs = {
+        (kind, error): app.enqueue(kind, {"error": error})
+        for kind, error in itertools.product(kinds, ("SystemExit", "GeneratorExit"))
+    }
     with worker(app, "--drain") as process:
-        assert 0 == process.wait(60)
-    found = app.get(job.id)
+        code = process.wait(60)
+    found = {each: app.get(job.id) for each, job in jobs.items()}
 
-    assert (JobState.DEAD, 0, f"{error}: bye") == (found.state, found.crashes, found.last_error)
+    assert code == 0
+    assert {
+        each: (job.state, job.crashes, job.attempt, job.last_error) for each, job in found.items()
+    } == {each: (JobState.DEAD, 0, 1, f"{each[1]}: bye") for each in jobs}
 
 
-@pytest.mark.parametrize("kind", ["fork_thread", "fork_coroutine", "fork_slot"])
-def test_a_forked_copy_that_comes_back_is_ended(app, kind):
+def test_a_forked_copy_that_comes_back_is_ended(app):
     """The handler's own process goes on; its copy is no second worker."""
-    job = app.enqueue(kind)
     with worker(app) as process:
-        found = app.wait(job.id, timeout=60)
-        copy = found.result
+        for kind in ("fork_thread", "fork_coroutine", "fork_slot"):
+            found = app.wait(app.enqueue(kind).id, timeout=60)
+            copy = found.result
 
-        assert JobState.SUCCEEDED == found.state
-        wait_until(lambda: is_dead(copy))
-        assert JobState.SUCCEEDED == app.wait(app.enqueue("noop").id, timeout=60).state
-        assert 1 == len(children_of(process))
+            assert found.state == JobState.SUCCEEDED, kind
+            wait_until(lambda copy=copy: is_dead(copy))
+            assert app.wait(app.enqueue("noop").id, timeout=60).state == JobState.SUCCEEDED, kind
+            assert len(children_of(process)) == 1, kind
 
 
 def is_dead(pid: int) -> bool:

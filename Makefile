@@ -15,8 +15,10 @@ VENV := .venv
 DJANGO6_VENV := .venv-django6
 DOCS_VENV := .venv-docs
 BIN := $(VENV)/bin
-# They wait more than they compute: two of them left two cores idle for nearly half of the time.
-PYTEST_ARGS ?= -n 3 --dist worksteal
+# Processes that run tests: most tests wait more than they compute, for leases, graces and polls.
+# With as many as cores, those are idle for half of the time.
+TEST_PROCESSES ?= 6
+PYTEST_ARGS ?= -n $(TEST_PROCESSES) --dist worksteal
 
 # uv, where there is one, must use this Python and this machine's certificates.
 export UV_PYTHON_DOWNLOADS := never
@@ -40,6 +42,7 @@ up: $(VENV)/run.stamp ## Install, and run everything on SQLite with the example 
 	$(BIN)/rowlock --app examples.quickstart:app up
 
 test: $(VENV)/dev.stamp dashboard ## Install, and run every test on SQLite and a throw-away PostgreSQL
+	@echo 'Running every test in $(TEST_PROCESSES) processes; each line ends with how far it is.'
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # The other tests run on Django 5.2, which is the newest for Python 3.11.

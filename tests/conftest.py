@@ -15,6 +15,7 @@ from benchmarks.drills.pooler import pgbouncer
 from rowlock.testing.postgres import VERSION_DEFAULT
 from tests.cell import CELL, MARKERS
 from tests.house.proofs import numbers_by_test
+from tests.support.order import long_ones_first
 from tests.support.places import keep_bytecode, use_memory
 from tests.support.signals import keep_ignored_signals_here
 
@@ -47,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
         keep_ignored_signals_here()
     for marker in MARKERS:
         config.addinivalue_line("markers", f"{marker}(why): see tests/cell.py")
+    config.addinivalue_line("markers", "long: takes many seconds, and is begun before the others")
 
 
 def pytest_report_header() -> list[str]:
@@ -56,8 +58,8 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what can't be what it is in this cell, and what was not asked for; and let
-    `pytest -k F13` run the tests of that row of docs/internals/faults.md.
+    """Leave out what can't be what it is in this cell, and what was not asked for; let
+    `pytest -k F13` run the tests of that row of docs/internals/faults.md; begin with long ones.
     """
     is_postgres_only = config.getoption("--postgres-only")
     kept: list[pytest.Item] = []
@@ -69,7 +71,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         is_kept = not lacks and (not is_postgres_only or _uses_postgres(item))
         (kept if is_kept else left_out).append(item)
     config.hook.pytest_deselected(items=left_out)
-    items[:] = kept
+    processes = getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = long_ones_first(
+        kept, lambda item: item.get_closest_marker("long") is not None, processes
+    )
 
 
 def _uses_postgres(item: pytest.Item) -> bool:

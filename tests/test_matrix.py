@@ -48,6 +48,7 @@ def test_a_cell_that_can_not_be_run_says_what_is_missing(monkeypatch):
     assert [None] * 2 == [what_is_missing(cell) for cell in ("postgres-18", "serializable")]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("cell", ["postgres-18", "serializable", "worker-role"])
 def test_some_tests_of_the_store_in_every_cell_that_pip_brings(cell, capfd):

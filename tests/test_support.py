@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.support.order import long_ones_first
+
 SCRIPT = """
 import os, signal, subprocess, sys
 from tests.support.signals import NUMBERS, keep_ignored_signals_here
@@ -36,3 +38,13 @@ def test_ignored_signals_are_not_passed_on(before):
     )
 
     assert (done.returncode, done.stdout) == (0, "True set()\n")
+
+
+@pytest.mark.parametrize(
+    ("processes", "expected"), [(1, "ABCabcdefg"), (2, "ACabcdBefg"), (3, "AabcBdefCg")]
+)
+def test_each_process_begins_with_long_tests(processes, expected):
+    """They are shared, the others keep their order, and none is left out."""
+    ordered = long_ones_first("aAbcBdefCg", str.isupper, processes)
+
+    assert "".join(ordered) == expected

@@ -15,6 +15,7 @@ SEEDS = 3
 patient = pytest.mark.timeout(400)
 
 
+@pytest.mark.long
 @patient
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_nothing_is_lost(store, tmp_path):
@@ -28,6 +29,7 @@ def test_nothing_is_lost(store, tmp_path):
     assert Verdict.GOOD is report.verdict
 
 
+@pytest.mark.long
 @patient
 @pytest.mark.parametrize(
     ("mutant", "store"), [("early acknowledgement", "sqlite"), ("claim without lock", "postgres")]

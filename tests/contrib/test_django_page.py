@@ -19,6 +19,7 @@ ADDED = " (added)"
 CONTRIB = ROOT / "src" / "rowlock" / "contrib" / "django"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_project(tmp_path):
     """Every file is written and every command is run, in their order; a worker, to its end."""

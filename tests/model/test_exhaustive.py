@@ -259,6 +259,7 @@ class CancelDropped(Model):
         return len(held)
 
 
+@pytest.mark.long
 def test_every_reachable_state_keeps_the_promises(record_property: Any) -> None:
     """In every state that two workers reach with three jobs, the contract's promises hold."""
     states = explore(Model, DEPTH)

@@ -111,6 +111,7 @@ def run_bulk(bench: Bench, tally: Tally) -> None:
     compare_one()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(max(300, PROGRAMS))
 def test_programs_do_the_same_everywhere(bench: Bench, record_property: Any) -> None:
     """After each step of a generated program, both stores answer and look as the model says."""

@@ -8,6 +8,8 @@ import subprocess
 import threading
 from pathlib import Path
 
+import pytest
+
 import rowlock
 from rowlock import JobState, config
 from tests.support.workers import runners, worker
@@ -108,6 +110,7 @@ def test_a_shutdown_leaves_a_trace(app, tmp_path):
     assert (dead.state, dead.errors[-1].type) == (JobState.DEAD, "Interrupted")
 
 
+@pytest.mark.long
 def test_poison_that_takes_the_whole_container_down(app, tmp_path):
     """Whole workers die again and again of one job: it is found, dead as poison, and nobody else.
 

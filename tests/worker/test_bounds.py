@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from rowlock import JobState
 from rowlock.config import TIMEOUT_GRACE_SECONDS
 from tests.support.workers import database_held, runners, worker
@@ -44,6 +46,7 @@ def test_a_child_that_has_run_enough_waits_for_its_last_jobs(app, tmp_path):
     assert (1, 1) == (len(runners(first)), len(runners(second)))
 
 
+@pytest.mark.long
 def test_a_drain_outlives_any_number_of_poison_jobs(app):
     """Each death of a child is one job's fault, and so they come to an end."""
     poison = [app.enqueue("kill_myself") for _ in range(3)]

@@ -30,6 +30,7 @@ ENDS = {
 }
 
 
+@pytest.mark.long
 def test_a_worker_that_stood_still_can_change_nothing(scene):
     """SIGSTOP of a whole worker for three leases: what it then tries is refused, whatever its jobs
     have come to elsewhere, and however its runs end.
@@ -43,6 +44,7 @@ def test_a_worker_that_stood_still_can_change_nothing(scene):
     assert (0, 0, 0) == (account.settled_twice, account.stale, account.overlapping)
 
 
+@pytest.mark.long
 def test_a_storm_of_kills_loses_nothing(scene):
     """Children and supervisors are killed all the time: every job is settled, and settled once."""
     few = {"workers": 1, "job_seconds": 0.02, "strikes_max": 8}
@@ -70,6 +72,7 @@ def test_stops_at_any_moment_leave_nothing_behind(scene):
     assert max(found.seconds) < GRACE_SECONDS + 4
 
 
+@pytest.mark.long
 def test_a_failover_loses_nothing(tmp_path):
     """A standby takes over: what was acknowledged is run, and each service tells of it once."""
     found = failover(

@@ -7,6 +7,8 @@ import subprocess
 import threading
 from pathlib import Path
 
+import pytest
+
 import rowlock
 from rowlock import JobState
 from tests.support.workers import children_of, is_gone, runners, worker
@@ -89,6 +91,7 @@ def test_one_alone_is_ended_at_once(app, tmp_path):
     assert len(runners(note)) == 1
 
 
+@pytest.mark.long
 def test_a_cancelled_one_that_does_not_stop(app, tmp_path):
     """The same for a request to cancel: the neighbours finish, the job ends cancelled."""
     note, stuck_note, go_on = tmp_path / "note", tmp_path / "stuck", tmp_path / "go-on"

@@ -27,6 +27,7 @@ def app(any_url):
     app.close()
 
 
+@pytest.mark.long
 def test_slots_killed_at_random(app, tmp_path):
     """Slots that die at any moment of a handler: no transfer is lost, and none is made twice."""
     moves, log = plan(COUNT), tmp_path / "log"

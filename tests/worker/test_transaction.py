@@ -568,6 +568,7 @@ def test_bank_transfers(app, colour):
     assert expected_balances(moves) == balances(app)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["pay", "apay"])
 def test_bank_transfers_with_killed_processes(app, kind):
     """Processes that die before, inside and after the block: each transfer is applied once."""

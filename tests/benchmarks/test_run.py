@@ -83,6 +83,7 @@ def run(output: Path, *words: str) -> dict[str, Any]:
     return results
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("store", "workloads", "measured"),
@@ -112,6 +113,7 @@ def test_every_workload_runs(store, workloads, measured, tmp_path):
     assert 5 == len([ET.parse(chart) for chart in charts])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_peers_are_driven_through_their_interface(tmp_path):
     """A peer is measured beside ours; what it can't do is its error, and one that lacks is out."""

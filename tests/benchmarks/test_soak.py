@@ -55,6 +55,7 @@ def test_samples_are_thinned_to_means():
     assert {"seconds": [1.5, 3.5, 5.0], "per_s": [2.0, 6.0, 9.0]} == thinned(samples, 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_a_short_one_runs(store, tmp_path):
     """Every job is run, whatever a soak of three seconds says of flatness."""

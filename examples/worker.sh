@@ -49,7 +49,8 @@ while [ -z "$stopping" ]; do
     else
         outcome="\"outcome\": \"failed\", \"error\": {\"type\": \"ExitCode\", \"message\": \"$?\"}"
     fi
-    kill "$beating"
+    # A subshell that has only just been started loses any other signal.
+    kill -KILL "$beating"
     wait "$beating" 2> /dev/null || true
     until call /v1/leases/settle \
         "{\"settlements\": [{\"id\": \"$id\", \"token\": $token, $outcome}]}"; do

@@ -63,7 +63,8 @@ def test_a_run_that_lost_its_lease_still_has_its_time_limit(app, tmp_path):
     """It holds a slot, here the only one, and nobody else would ever end it."""
     note = tmp_path / "note"
     payload = {"path": str(tmp_path / "never"), "note": str(note)}
-    job = app.enqueue("wait_two_seconds_for_file", payload, max_attempts=2)
+    # Long enough to lose the lease first: within its limit it would be stopped in its thread.
+    job = app.enqueue("wait_six_seconds_for_file", payload, max_attempts=2)
     with worker(app, "-c", "1"):
         wait_until(lambda: runners(note))
         assert 1 == app.store.release_worker(app.get(job.id).worker)

@@ -16,7 +16,6 @@ DJANGO6_VENV := .venv-django6
 DOCS_VENV := .venv-docs
 BIN := $(VENV)/bin
 # Processes that run tests: most tests wait more than they compute, for leases, graces and polls.
-# With as many as cores, those are idle for half of the time.
 TEST_PROCESSES ?= 6
 PYTEST_ARGS ?= -n $(TEST_PROCESSES) --dist worksteal
 

@@ -1,4 +1,4 @@
-"""Where the suite's files go: a disk's syncs and compiling anew would be half of its time."""
+"""Where the files of the suite go: neither synced to a disk nor compiled anew, where possible."""
 
 from __future__ import annotations
 

@@ -249,6 +249,8 @@ async def test_after_its_block_it_is_left_alone(app):
     await app.aclose()
 
 
+# Python swallows an exception that arrives inside a weak reference's callback, and prints it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_transfers_that_race_with_their_limit(app):
     """However the limit meets a block, the money and the job's state agree."""
     execute(app, *TABLES)

@@ -13,9 +13,14 @@ import rowlock
 from rowlock import JobState, config
 from tests.support.bank import TABLES, execute
 
-pytestmark = pytest.mark.asyncio
 
 PATIENCE_SECONDS = 60
+
+# Python swallows an exception that arrives inside a weak reference's callback, and prints it.
+pytestmark = [
+    pytest.mark.asyncio,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 async def ended(app: rowlock.App, job: rowlock.Job) -> rowlock.Job:
@@ -249,8 +254,6 @@ async def test_after_its_block_it_is_left_alone(app):
     await app.aclose()
 
 
-# Python swallows an exception that arrives inside a weak reference's callback, and prints it.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_transfers_that_race_with_their_limit(app):
     """However the limit meets a block, the money and the job's state agree."""
     execute(app, *TABLES)

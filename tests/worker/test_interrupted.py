@@ -13,7 +13,6 @@ import rowlock
 from rowlock import JobState, config
 from tests.support.bank import TABLES, execute
 
-
 PATIENCE_SECONDS = 60
 
 # Python swallows an exception that arrives inside a weak reference's callback, and prints it.

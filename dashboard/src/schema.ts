@@ -423,7 +423,7 @@ export interface paths {
         put?: never;
         /**
          * Lease jobs to be run
-         * @description With `wait`, the answer comes when there is a job, or when the time is over. Scope: `work`.
+         * @description With `wait`, the answer comes when there is a job, or when the time is over. It has 8 MiB of payloads at most, or a single job, so it may have fewer jobs than `limit` though more are due. Scope: `work`.
          */
         post: operations["createLeases"];
         delete?: never;
@@ -3614,7 +3614,7 @@ export interface operations {
                      *       "migrations": [
                      *         {
                      *           "number": 1,
-                     *           "name": "jobs",
+                     *           "name": "schema",
                      *           "is_applied": true
                      *         }
                      *       ]

@@ -223,7 +223,7 @@ class StoreSubject:
         cursor = None
         for _ in range(PAGES_MAX):
             page: Page = self._call(
-                "list", _filter(chosen), state=state, limit=limit, cursor=cursor
+                "list", _filter(chosen), state=state, limit=limit, cursor=cursor, full=True
             )
             assert len(page) <= limit
             views += [self._view(job) for job in page]

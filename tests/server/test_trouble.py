@@ -120,7 +120,7 @@ def test_every_error_of_the_library_has_a_place():
 
 def _is_elsewhere(kind: type[RowlockError]) -> bool:
     """Whether it is of extensions or of tests, which no request gets to see."""
-    return kind.__module__.startswith(("rowlock.contrib.", "rowlock.testing."))
+    return kind.__module__.startswith(("rowlock.chaos.", "rowlock.contrib.", "rowlock.testing."))
 
 
 def _all_below(kind: type[RowlockError]) -> list[type[RowlockError]]:

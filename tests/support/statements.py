@@ -6,9 +6,9 @@ import sqlite3
 from contextlib import closing
 
 import psycopg
-from rowlock.store.text import Dialect
 
 import rowlock
+from rowlock.store.statements import Dialect
 
 
 def execute(app: rowlock.App, statement: str, values: tuple[object, ...] = ()) -> list[tuple]:

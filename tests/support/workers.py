@@ -37,11 +37,13 @@ def worker(
     cron: bool = False,
     start_new_session: bool = False,
     capture: bool = False,
+    command: str = "rowlock",
+    module: str = "tests.worker.jobs_app",
 ) -> Iterator[subprocess.Popen]:
     """A supervisor and its children; ended, and reaped, whatever happens."""
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "rowlock", "--app", "tests.worker.jobs_app:app", "worker"),
+            *(sys.executable, "-m", command, "--app", f"{module}:app", "worker"),
             *("--lease", str(LEASE_SECONDS), *([] if cron else ["--no-cron"]), *words),
         ],
         cwd=ROOT,

@@ -29,13 +29,13 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "worker.log"
 
 
-def run_worker(url: str, *words: str) -> list[str]:
+def run_worker(url: str, *words: str, command: str = "rowlock") -> list[str]:
     """Run a worker of two children that ends by itself, as unfit; what it says of itself."""
     done = subprocess.run(
         [
             sys.executable,
             "-m",
-            "rowlock",
+            command,
             "--app",
             "tests.worker.jobs_app:app",
             "worker",
@@ -68,10 +68,10 @@ def test_a_database_that_is_never_migrated(empty_postgres_url):
 @pytest.mark.owner("changes the schema")
 def test_a_schema_that_is_older(postgres_url):
     """As one that has no tables."""
-    execute_in(postgres_url, f"DELETE FROM rowlock.migration WHERE number = {NEWEST}")
-    waits, *_ = run_worker(postgres_url, "--start-timeout", "0")
+    newer = "tests.worker.next_release"
+    waits, *_ = run_worker(postgres_url, "--start-timeout", "0", command=newer)
 
-    assert f"is at {NEWEST - 1}, this version needs {NEWEST}: run `rowlock migrate`" in waits
+    assert f"is at {NEWEST}, this version needs {NEWEST + 1}: run `rowlock migrate`" in waits
 
 
 @pytest.mark.owner("migrates")

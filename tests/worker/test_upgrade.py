@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 from contextlib import closing
 
-import psycopg
 import pytest
 
 import rowlock
@@ -23,18 +22,17 @@ def test_a_new_worker_refuses_an_old_schema(postgres_url):
     """It says which command is missing, and claims nothing; once that was run, it works."""
     with rowlock.App(postgres_url) as app:
         job = app.enqueue("noop")
-        with psycopg.connect(postgres_url, autocommit=True) as connection:
-            connection.execute("DELETE FROM rowlock.migration WHERE number = %s", [NEWEST])
-        with worker(app, capture=True) as process:
+        next_one = "tests.worker.next_release"
+        with worker(app, capture=True, command=next_one, module=next_one) as process:
             said = _said_until(process, "run `rowlock migrate`")
             waiting = app.get(job.id)
-            applied = app.migrate()
+            applied = migrate_by(postgres_url, compatible(ADDS))
             done = app.wait(job.id, timeout=100)
 
-    assert f"the database is at {NEWEST - 1}, this version needs {NEWEST}" in said
+    assert f"the database is at {NEWEST}, this version needs {NEWEST + 1}" in said
     assert "Traceback" not in said
     assert ("ready", 0) == (waiting.state, waiting.attempt)
-    assert ([NEWEST], "succeeded", 1) == (applied, done.state, done.attempt)
+    assert ([NEWEST + 1], "succeeded", 1) == (applied, done.state, done.attempt)
 
 
 def _said_until(process: subprocess.Popen[bytes], words: str) -> str:

@@ -304,7 +304,7 @@ _SYSTEM = System(
     dead_tuples=DeadTuples(live=120, dead=3_000, vacuum_seconds=42.0),
     oldest_transaction=None,
     expired_leases=ExpiredLeases(count=0, oldest_seconds=0.0),
-    migrations=[Migration(number=1, name="jobs", is_applied=True)],
+    migrations=[Migration(number=1, name="schema", is_applied=True)],
 )
 
 ROUTES: list[AnyRoute] = [

@@ -29,7 +29,9 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "worker.log"
 
 
-def run_worker(url: str, *words: str, command: str = "rowlock") -> list[str]:
+def run_worker(
+    url: str, *words: str, command: str = "rowlock", module: str = "tests.worker.jobs_app"
+) -> list[str]:
     """Run a worker of two children that ends by itself, as unfit; what it says of itself."""
     done = subprocess.run(
         [
@@ -37,7 +39,7 @@ def run_worker(url: str, *words: str, command: str = "rowlock") -> list[str]:
             "-m",
             command,
             "--app",
-            "tests.worker.jobs_app:app",
+            f"{module}:app",
             "worker",
             "-p",
             "2",
@@ -69,7 +71,7 @@ def test_a_database_that_is_never_migrated(empty_postgres_url):
 def test_a_schema_that_is_older(postgres_url):
     """As one that has no tables."""
     newer = "tests.worker.next_release"
-    waits, *_ = run_worker(postgres_url, "--start-timeout", "0", command=newer)
+    waits, *_ = run_worker(postgres_url, "--start-timeout", "0", command=newer, module=newer)
 
     assert f"is at {NEWEST}, this version needs {NEWEST + 1}: run `rowlock migrate`" in waits
 

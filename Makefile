@@ -16,7 +16,7 @@ DJANGO6_VENV := .venv-django6
 DOCS_VENV := .venv-docs
 BIN := $(VENV)/bin
 # Processes that run tests: most tests wait more than they compute, for leases, graces and polls.
-TEST_PROCESSES ?= 6
+TEST_PROCESSES ?= 4
 PYTEST_ARGS ?= -n $(TEST_PROCESSES) --dist worksteal
 
 # uv, where there is one, must use this Python and this machine's certificates.

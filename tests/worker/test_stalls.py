@@ -132,6 +132,24 @@ def test_a_supervisor_whose_only_child_is_blocked_finds_expired_leases(app, tmp_
     assert found.state is JobState.SUCCEEDED
 
 
+def test_schedules_are_fired_beside_an_only_child_that_is_blocked(app, tmp_path):
+    """The supervisor does it on its own connection until the child is back."""
+    block, go_on = tmp_path / "block", tmp_path / "go-on"
+
+    def ticks() -> int:
+        return len(app.list(kind="every_second", limit=1000).jobs)
+
+    with worker(app, "-p", "1", "-c", "1", cron=True):
+        try:
+            wait_until(ticks, seconds=BOUND_SECONDS)
+            app.enqueue("block_loop", {"path": str(go_on), "note": str(block)})
+            wait_until(lambda: runners(block), seconds=BOUND_SECONDS)
+            before = ticks()
+            wait_until(lambda: ticks() > before + 3, seconds=BOUND_SECONDS)
+        finally:
+            go_on.touch()
+
+
 @pytest.mark.owner("puts a trigger on our table")
 def test_a_supervisor_goes_around_a_lost_job_that_it_cannot_bury(app, tmp_path):
     """The database refuses the end of one of two jobs: the other is given back."""

@@ -116,6 +116,7 @@ class Supervisor:
         what = "what a stalled child has not begun can't be given back"
         self._revoking = Trouble(what, ServiceName.SETTLE, errors)
         self._sweeping = Trouble("expired leases are not found", ServiceName.RECOVER, errors)
+        self._firing = Trouble("schedules are not fired", ServiceName.SCHEDULES, errors)
         what = "the history of dead children is not written"
         self._writing = Trouble(what, ServiceName.HISTORY, errors)
         self._telling = Trouble("the end of dead children is not told", ServiceName.EVENTS, errors)
@@ -575,6 +576,13 @@ class Supervisor:
             except Exception as error:  # noqa: BLE001  # without beats every lease would be lost
                 pause = min(third, config.BEAT_RETRY_SECONDS_MAX, trouble.pause(error))
             self._sweeping.attempt(self._sweep)
+            self._firing.attempt(self._fire)
+
+    def _fire(self) -> None:
+        """Fire due schedules while no child does, because all of them are stalled or dead."""
+        assert self._store is not None
+        if self._settings.has_cron and self._stalls.needs_keeper:
+            self._ledger.enqueued_by_name(self._store.fire_due().numbers)
 
     def _sweep(self) -> None:
         """Find expired leases while no child does, because all of them are stalled or dead."""

@@ -125,7 +125,7 @@ class Recovery:
         refusals_max: int = config.SWEEP_REFUSALS_MAX,
     ) -> None:
         # How many were given back by transactions that are committed.
-        self.done = 0
+        self.done: int = 0
         # The refusal that was one too many.
         self.surrender: StoreRefused | None = None
         self._aside = SetAside() if aside is None else aside

@@ -98,7 +98,7 @@ def marked_and_lost_before_its_first_line(history: History) -> None:
 def killed_alone_before_its_first_line(history: History) -> None:
     history.make()
     history.claim()
-    history.give_back(was_alone=True)
+    history.give_back(has_crashed_alone=True)
     history.run(token=2)
     history.finish(token=2)
 

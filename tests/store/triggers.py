@@ -10,26 +10,35 @@ import psycopg
 SAID = "not on my watch"
 
 
-def refuse(url: str, *, table: str, when: str, how: str = "ABORT", event: str = "INSERT") -> None:
+def refuse(
+    url: str,
+    *,
+    table: str,
+    when: str,
+    how: str = "ABORT",
+    event: str = "INSERT",
+    name: str = "mine",
+) -> None:
     """Have inserts into a table refused where a condition on NEW holds.
 
     Args:
+        name: Of the trigger, where there are several.
         event: Refuse UPDATE instead.
         how: What SQLite undoes: the statement (ABORT) or the transaction (ROLLBACK).
     """
     if url.startswith("sqlite"):
         _on_sqlite(
             url,
-            f"CREATE TRIGGER mine BEFORE {event} ON rowlock_{table} WHEN {when} "
+            f"CREATE TRIGGER {name} BEFORE {event} ON rowlock_{table} WHEN {when} "
             f"BEGIN SELECT RAISE({how}, '{SAID}'); END",
         )
     else:
         _on_postgres(
             url,
-            "CREATE FUNCTION mine() RETURNS trigger LANGUAGE plpgsql AS "
+            f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS "
             f"$$ BEGIN RAISE EXCEPTION '{SAID}' USING DETAIL = NEW.payload; END $$",
-            f"CREATE TRIGGER mine BEFORE {event} ON rowlock.{table} FOR EACH ROW WHEN ({when}) "
-            "EXECUTE FUNCTION mine()",
+            f"CREATE TRIGGER {name} BEFORE {event} ON rowlock.{table} FOR EACH ROW WHEN ({when}) "
+            f"EXECUTE FUNCTION {name}()",
         )
 
 
@@ -45,12 +54,12 @@ def sleep_by_size(url: str, *, table: str, seconds_per_byte: float) -> None:
     )
 
 
-def allow(url: str, *, table: str) -> None:
+def allow(url: str, *, table: str, name: str = "mine") -> None:
     """Take the trigger away."""
     if url.startswith("sqlite"):
-        _on_sqlite(url, "DROP TRIGGER mine")
+        _on_sqlite(url, f"DROP TRIGGER {name}")
     else:
-        _on_postgres(url, f"DROP TRIGGER mine ON rowlock.{table}", "DROP FUNCTION mine")
+        _on_postgres(url, f"DROP TRIGGER {name} ON rowlock.{table}", f"DROP FUNCTION {name}")
 
 
 def _on_sqlite(url: str, *statements: str) -> None:

@@ -230,7 +230,7 @@ class Judge:
         if run is not None and not event.is_noted:
             self.findings.add(21, f"{job} was run with token {event.token}, and left no trace")
         # A run that is alone, or marked, counts from the note that precedes its first line.
-        has_begun = event.token in record.marked or event.was_alone
+        has_begun = event.token in record.marked or event.has_crashed_alone
         if run is None and event.attempt == was and not has_begun:
             self.findings.add(21, f"{job} never began with token {event.token}, and was counted")
         if run is not None and event.attempt < was:

@@ -57,8 +57,8 @@ class CommittedChange(NamedTuple):
     is_taken: bool = False
     # Of a job that came back: whether its errors have changed.
     is_noted: bool = False
-    # Whether it had crashed before, so that its run was one that is alone in its process.
-    was_alone: bool = False
+    # Whether its process died while it ran alone there, because it had crashed before.
+    has_crashed_alone: bool = False
     is_cancelled: bool = False
     state: str | None = None
     kind: str = ""
@@ -79,6 +79,7 @@ _COLUMNS: Final = CommittedChange._fields
 _NOTED: Final = ", ".join(_COLUMNS)
 _NULL: Final = "NULL"
 _FALSE: Final = "false"
+_HAS_CRASHED_ALONE: Final = "OLD.crashes > 0 AND NEW.crashes > OLD.crashes"
 _IS_NOTED: Final = "coalesce(NEW.errors, '') <> coalesce(OLD.errors, '')"
 
 # For each change: of which table, after what, and when; then which row tells, and what it was.
@@ -139,8 +140,8 @@ def _postgres(schema: str) -> Iterator[str]:
         f"CREATE TABLE {schema}.chaos_witness (number bigserial PRIMARY KEY, at bigint, "
         "actor text, what text, job uuid, token bigint, attempt integer, was_token bigint, "
         "was_attempt integer, max_attempts integer, run_at bigint, lease bigint, "
-        "is_taken boolean, is_noted boolean, was_alone boolean, is_cancelled boolean, state text, "
-        "kind text, tenant text, key text, meta text)"
+        "is_taken boolean, is_noted boolean, has_crashed_alone boolean, "
+        "is_cancelled boolean, state text, kind text, tenant text, key text, meta text)"
     )
     yield f"CREATE TABLE {schema}.{EFFECTS} (job uuid, token bigint)"
     for each in (*_WATCHED, _BEATEN):
@@ -178,7 +179,7 @@ def _insert(table: str, watch: _Watch, *, now: str, actor: str) -> str:
         "lease": lease if is_live else _NULL,
         "is_taken": f"{row}.lease_taken",
         "is_noted": _IS_NOTED if has_old else _FALSE,
-        "was_alone": "OLD.crashes > 0" if has_old else _FALSE,
+        "has_crashed_alone": _HAS_CRASHED_ALONE if has_old else _FALSE,
         "is_cancelled": f"{row}.cancel_requested",
         "state": _NULL if is_live else f"{row}.state",
         "kind": f"{row}.kind",

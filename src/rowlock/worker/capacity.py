@@ -67,7 +67,7 @@ class PayloadSize:
             self._bytes = max(average, (self._bytes + average) / 2)
 
     def jobs_within(self, bytes: int) -> int:
-        """About how many jobs have payloads of so many bytes."""
+        """About how many jobs fit into this many bytes of payloads."""
         return int(bytes / max(1.0, self._bytes))
 
 

@@ -45,7 +45,7 @@ class OpenBlock(Protocol):
 class Run:
     """A leased job on its way through this process, or through a process slot of it."""
 
-    # Defaults are the class's: one is made for every job, and most change few of them.
+    # The defaults are class attributes: a run is made for every job, and most set few of them.
     # Marks it as begun; False: its handler must not be called.
     mark: Callable[[Run], Awaitable[bool]] | None = None
     # What its handler sees, once it asks for it.

@@ -65,7 +65,7 @@ FROM rowlock.finished AS finished
 WHERE finished.id = ANY (:ids::uuid[])
 
 -- name: list_live (postgres)
--- A page of live jobs, newest id first, of at most so many rows read. Uses job_pkey.
+-- A page of live jobs, newest id first, reading at most :scan rows. Uses job_pkey.
 SELECT {full? {job} | {listed_job}}, clock.now
 FROM (SELECT {now} AS now) AS clock, (
     SELECT *
@@ -80,11 +80,11 @@ ORDER BY job.id DESC
 LIMIT :limit
 
 -- name: list_live (sqlite)
--- A page of live jobs, newest id first, of at most so many rows read. Uses the primary key.
+-- A page of live jobs, newest id first, reading at most :scan rows. Uses the primary key.
 SELECT {full? {job} | {listed_job}}, {now}
 FROM rowlock_job AS job
 WHERE job.id < coalesce(:cursor, 'g')
-    -- Not by a query of so many rows within this one: SQLite would read them all, to sort them.
+    -- Not by an inner query with a LIMIT: SQLite would read them all, to sort them.
     AND job.id >= coalesce(
         (
             SELECT floor.id
@@ -101,7 +101,7 @@ ORDER BY job.id DESC
 LIMIT :limit
 
 -- name: list_finished (postgres)
--- A page of finished jobs, newest id first, of at most so many rows read. Uses finished_pkey.
+-- A page of finished jobs, newest id first, reading at most :scan rows. Uses finished_pkey.
 SELECT {full? {finished} | {listed_finished}}, {now}
 FROM (
     SELECT *
@@ -116,11 +116,11 @@ ORDER BY finished.id DESC
 LIMIT :limit
 
 -- name: list_finished (sqlite)
--- A page of finished jobs, newest id first, of at most so many rows read. Uses the primary key.
+-- A page of finished jobs, newest id first, reading at most :scan rows. Uses the primary key.
 SELECT {full? {finished} | {listed_finished}}, {now}
 FROM rowlock_finished AS finished
 WHERE finished.id < coalesce(:cursor, 'g')
-    -- Not by a query of so many rows within this one: SQLite would read them all, to sort them.
+    -- Not by an inner query with a LIMIT: SQLite would read them all, to sort them.
     AND finished.id >= coalesce(
         (
             SELECT floor.id
@@ -137,7 +137,7 @@ ORDER BY finished.id DESC
 LIMIT :limit
 
 -- name: list_dead (postgres)
--- A page of dead jobs, newest failure first, of at most so many rows read. Uses finished_dead.
+-- A page of dead jobs, newest failure first, reading at most :scan rows. Uses finished_dead.
 SELECT {full? {finished} | {listed_finished}}, {now}
 FROM (
     SELECT *
@@ -156,7 +156,7 @@ ORDER BY finished.finished_at DESC, finished.id DESC
 LIMIT :limit
 
 -- name: list_dead (sqlite)
--- A page of dead jobs, newest failure first, of at most so many rows read. Uses finished_dead.
+-- A page of dead jobs, newest failure first, reading at most :scan rows. Uses finished_dead.
 WITH floor AS MATERIALIZED (
     SELECT finished_at, id
     FROM rowlock_finished

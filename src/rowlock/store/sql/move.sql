@@ -70,7 +70,7 @@ FROM rowlock_{table} AS moved
 WHERE moved.job_id IN (SELECT value FROM json_each(:ids))
 
 -- name: move_mark (postgres)
--- Note that a batch is here, once for ever; nothing is returned if it was noted before.
+-- Note that a batch is here, once and forever; nothing is returned if it was noted before.
 -- Uses audit_pkey.
 INSERT INTO rowlock.audit (id, at, actor, action, target, detail)
 SELECT :id::uuid, clock.now, :actor, :action, :target, :detail
@@ -79,7 +79,7 @@ ON CONFLICT (id) DO NOTHING
 RETURNING id::text
 
 -- name: move_mark (sqlite)
--- Note that a batch is here, once for ever; nothing is returned if it was noted before.
+-- Note that a batch is here, once and forever; nothing is returned if it was noted before.
 -- Uses the primary key.
 INSERT INTO rowlock_audit (id, at, actor, action, target, detail)
 VALUES (:id, {now}, :actor, :action, :target, :detail)

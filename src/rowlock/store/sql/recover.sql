@@ -13,7 +13,7 @@ LIMIT :limit
 FOR UPDATE OF job SKIP LOCKED
 
 -- name: lock_expired
--- Running jobs whose lease expired so long ago, the longest first. Uses job_lease.
+-- Running jobs whose lease expired at least :older_than ago, oldest first. Uses job_lease.
 -- After a step of the clock, those last extended before it wait for one beat: `ClockWatch`.
 SELECT {held}, job.lease_taken, {now}
 FROM rowlock.job AS job
@@ -28,7 +28,7 @@ LIMIT :limit
 FOR UPDATE OF job SKIP LOCKED
 
 -- name: lock_orphans
--- Running jobs of these queues that were not heard of for so long. Walks job_lease: the running.
+-- Running jobs of these queues not heard of for :older_than. Walks job_lease, which has the running jobs.
 SELECT {held}, job.lease_taken, {now}
 FROM rowlock.job AS job
 WHERE job.lease_expires_at IS NOT NULL

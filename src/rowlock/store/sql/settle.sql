@@ -17,17 +17,9 @@ WHERE job.id = ANY (:ids::uuid[])
 ORDER BY job.id
 FOR UPDATE OF job
 
--- name: finish (postgres)
--- Move jobs out of the live table into a terminal state; fenced by token. Uses job_pkey.
--- NULL errors or crashes leave what is stored; keep: -1 for ever. For jobs that are kept longer
--- than ids are remembered, and whose key is held by their row alone: the many.
--- The ids are asked for twice, here and wherever many jobs are changed: where the statistics say
--- that the table is empty, which they do while a queue is, the join alone was planned as a scan of
--- the whole table for each id (500 of 20,000 jobs: 15.8 s instead of 1 ms).
-WITH clock AS MATERIALIZED (
-    SELECT {now} AS now
-),
-gone AS (
+-- fragment: ended_and (postgres)
+-- The jobs that end, out of the live table, with what becomes of their columns.
+{of} AS (
     DELETE FROM rowlock.job AS job
     USING unnest(
         :id::uuid[], :token::bigint[], :leased::boolean[], :taken::boolean[], :state::text[],
@@ -40,7 +32,19 @@ gone AS (
         AND (job.lease_expires_at IS NOT NULL) = ending.leased
     RETURNING
         {settled}, ending.state, ending.result, ending.keep, ending.fingerprint
+)
+
+-- name: finish (postgres)
+-- Move jobs out of the live table into a terminal state; fenced by token. Uses job_pkey.
+-- NULL errors or crashes leave what is stored; keep: -1 forever. For jobs that are kept longer
+-- than ids are remembered, and whose key is held by their row alone: the many.
+-- The ids are asked for twice, here and wherever many jobs are changed: where the statistics say
+-- that the table is empty, which they do while a queue is, the join alone was planned as a scan of
+-- the whole table for each id (500 of 20,000 jobs: 15.8 s instead of 1 ms).
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now
 ),
+{ended_and gone},
 kept AS (
     INSERT INTO rowlock.finished ({shared}, state, result, finished_at, expires_at, fingerprint)
     SELECT {shared}, state, result, clock.now,
@@ -53,7 +57,7 @@ FROM gone
 
 -- name: finish (sqlite)
 -- Move jobs out of the live table into a terminal state; fenced by token. Uses the primary key.
--- NULL errors or crashes leave what is stored; keep: -1 for ever. For jobs that are kept longer
+-- NULL errors or crashes leave what is stored; keep: -1 forever. For jobs that are kept longer
 -- than ids are remembered, and whose key is held by their row alone: the many.
 WITH ending AS MATERIALIZED (
     {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint}
@@ -78,24 +82,11 @@ RETURNING id
 
 -- name: finish_held (postgres)
 -- As finish, for jobs whose id or key must be remembered beside or after their row. Uses job_pkey.
--- NULL errors or crashes leave what is stored; keep: -1 for ever, 0 not at all.
+-- NULL errors or crashes leave what is stored; keep: -1 forever, 0 not at all.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ),
-gone AS (
-    DELETE FROM rowlock.job AS job
-    USING unnest(
-        :id::uuid[], :token::bigint[], :leased::boolean[], :taken::boolean[], :state::text[],
-        :result::text[], :errors::text[], :crashes::integer[], :keep::bigint[],
-        :fingerprint::text[]
-    ) AS ending (id, token, leased, taken, state, result, errors, crashes, keep, fingerprint)
-    WHERE job.id = ending.id
-        AND job.id = ANY(:id::uuid[])
-        AND job.token = ending.token
-        AND (job.lease_expires_at IS NOT NULL) = ending.leased
-    RETURNING
-        {settled}, ending.state, ending.result, ending.keep, ending.fingerprint
-),
+{ended_and gone},
 kept AS (
     INSERT INTO rowlock.finished ({shared}, state, result, finished_at, expires_at, fingerprint)
     SELECT {shared}, state, result, clock.now,
@@ -132,7 +123,7 @@ FROM gone
 
 -- name: finish_held (sqlite)
 -- As finish, for jobs whose id or key must be remembered beside or after their row.
--- NULL errors or crashes leave what is stored; keep: -1 for ever, 0 not at all.
+-- NULL errors or crashes leave what is stored; keep: -1 forever, 0 not at all.
 WITH ending AS MATERIALIZED (
     {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint}
 )

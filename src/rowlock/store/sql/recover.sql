@@ -28,7 +28,7 @@ LIMIT :limit
 FOR UPDATE OF job SKIP LOCKED
 
 -- name: lock_orphans
--- Running jobs of these queues not heard of for :older_than. Walks job_lease, which has the running jobs.
+-- Running jobs of these queues that were not heard of for :older_than. Uses job_lease.
 SELECT {held}, job.lease_taken, {now}
 FROM rowlock.job AS job
 WHERE job.lease_expires_at IS NOT NULL

@@ -353,7 +353,7 @@ FROM newest
 GROUP BY newest.queue
 
 -- name: count_tenant (postgres)
--- Jobs of a tenant by queue and state, the oldest of each, reading at most :scan rows of each table.
+-- Jobs of a tenant by queue and state, and the oldest of each. Reads at most :scan rows per table.
 -- Uses job_tenant_lane for what waits, job_lease for what runs, finished_pkey for what has ended.
 SELECT counted.queue, counted.state, count(*), min(counted.run_at)
 FROM (
@@ -390,7 +390,7 @@ FROM (
 GROUP BY counted.queue, counted.state
 
 -- name: count_tenant (sqlite)
--- Jobs of a tenant by queue and state, the oldest of each, reading at most :scan rows of each table.
+-- Jobs of a tenant by queue and state, and the oldest of each. Reads at most :scan rows per table.
 -- Uses job_tenant_lane for what waits, job_lease for what runs, finished_pkey for what has ended.
 SELECT counted.queue, counted.state, count(*), min(counted.run_at)
 FROM (

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import select
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
+from rowlock.chaos.proxy import FaultyProxy
 from rowlock.errors import StoreUnavailable
 from rowlock.job import JobState, Lease
 from rowlock.lifecycle import Succeeded
@@ -218,6 +220,22 @@ def test_a_lost_commit_is_not_begun_anew(store: Store, monkeypatch: pytest.Monke
         store.log(lease, ["once"])
 
     assert [line.text for line in store.read_log(lease.id)] == ["once"]
+
+
+def test_a_connection_whose_end_has_not_arrived_yet(postgres_url: str):
+    """The server says that it closes it before it does; between the two, it is no more used."""
+    with FaultyProxy(postgres_url) as proxy:
+        store = open_store(proxy.url)
+        store.stats()
+        (connection,) = store.engine.pool.idle
+        proxy.keeps_clients = True
+        drop_connections(postgres_url)
+        wait_until(lambda: select.select([connection.fileno()], [], [], 0)[0] != [])
+
+        store.run(events.write_events([]))
+
+        assert store.engine.pool.idle != [connection]
+        store.close()
 
 
 def test_an_idle_connection_is_used_again(store: Store):

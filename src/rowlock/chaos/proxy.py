@@ -52,6 +52,8 @@ class FaultyProxy:
     def __init__(self, server_url: str) -> None:
         self._parts = urlsplit(server_url)
         self.mode: Mode = Mode.PASS
+        # Whether clients' connections stay open after the server has closed its own ends.
+        self.keeps_clients: bool = False
         # How many answers were swallowed so far.
         self.swallowed: int = 0
         self._bait: bytes | None = None
@@ -197,6 +199,8 @@ class _Link:
                     break
                 if self._may_pass():
                     self._client.sendall(heard)
+        while self._proxy.keeps_clients and not self._over.wait(POLL_SECONDS):
+            pass
         self.cut()
 
     def _may_pass(self) -> bool:

@@ -33,7 +33,7 @@ def test_a_manual_clock_stands_still():
     clock.advance(1.5)
     clock.advance(timedelta(microseconds=1))
 
-    assert (1_500_001, start) == (clock.now_us() - start, to_us(from_us(start), option="x"))
+    assert (clock.now_us() - start, to_us(from_us(start), option="x")) == (1_500_001, start)
     with pytest.raises(OptionInvalid):
         clock.advance(-1)
 
@@ -48,7 +48,7 @@ def test_the_system_clock_is_the_machines():
 @given(AWARE)
 def test_times_survive_the_way_there_and_back(moment):
     """Any aware datetime comes back to the microsecond."""
-    assert moment == from_us(to_us(moment, option="run_at"))
+    assert from_us(to_us(moment, option="run_at")) == moment
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_repeated_hour_is_two_moments():
     zone = ZoneInfo("Europe/Berlin")
     first = datetime(2030, 10, 27, 2, 30, tzinfo=zone, fold=0)
 
-    assert 3_600_000_000 == to_us(first.replace(fold=1), option="x") - to_us(first, option="x")
+    assert to_us(first.replace(fold=1), option="x") - to_us(first, option="x") == 3_600_000_000
 
 
 @pytest.mark.parametrize("value", [datetime(2030, 1, 1), date(2030, 1, 1), 0, "2030-01-01", None])  # noqa: DTZ001
@@ -77,12 +77,12 @@ def test_what_is_no_aware_datetime_is_refused(value):
     with pytest.raises(OptionInvalid) as caught:
         to_us(value, option="run_at")
 
-    assert "run_at" == caught.value.option
+    assert caught.value.option == "run_at"
 
 
 def test_no_time_is_no_time():
     """None stays None."""
-    assert (None, from_us(5)) == (maybe_from_us(None), maybe_from_us(5))
+    assert (maybe_from_us(None), maybe_from_us(5)) == (None, from_us(5))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_no_time_is_no_time():
 )
 def test_durations(duration, expected):
     """Seconds and timedeltas are whole microseconds."""
-    assert expected == duration_us(duration, option="delay")
+    assert duration_us(duration, option="delay") == expected
 
 
 @pytest.mark.parametrize(
@@ -123,12 +123,12 @@ def test_bad_durations_are_refused(duration):
     with pytest.raises(OptionInvalid) as caught:
         duration_us(duration, option="delay")
 
-    assert "delay" == caught.value.option
+    assert caught.value.option == "delay"
 
 
 def test_no_time_is_time_for_one_look():
     """A timeout of nothing looks once, and does not wait."""
-    assert [0.0] == list(pauses(0))
+    assert list(pauses(0)) == [0.0]
 
 
 def test_pauses_grow_to_a_bound():
@@ -136,4 +136,4 @@ def test_pauses_grow_to_a_bound():
     found = list(islice(pauses(None), 20))
 
     assert sorted(found) == found
-    assert (WAIT_SECONDS, WAIT_SECONDS_MAX) == (found[0], found[-1])
+    assert (found[0], found[-1]) == (WAIT_SECONDS, WAIT_SECONDS_MAX)

@@ -40,14 +40,14 @@ __main__.main()
 )
 def test_the_command_is_found_without_loading_it(words, command):
     """Options and their values are passed over."""
-    assert command == command_of(words)
+    assert command_of(words) == command
 
 
 def test_what_it_knows_of_the_command_line_is_so():
     """Its tables name real commands, and all options of the main command that take a value."""
     valued = {name for option in cli.main.params if not option.is_flag for name in option.opts}
 
-    assert set(VALUED) == valued
+    assert valued == set(VALUED)
     assert set(SUPERVISING) <= set(cli.COMMANDS)
 
 
@@ -57,12 +57,12 @@ def test_a_signal_while_it_loads_is_a_good_end(command, name):
     """Nothing was started, so nothing has failed, and nothing is said."""
     done = _signalled(command, name)
 
-    assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_other_commands_are_ended_as_usual():
     """A signal ends what would not take long anyway, and its exit code says so."""
-    assert -15 == _signalled("stats", "SIGTERM").returncode
+    assert _signalled("stats", "SIGTERM").returncode == -15
 
 
 def _signalled(command: str, name: str) -> subprocess.CompletedProcess[bytes]:

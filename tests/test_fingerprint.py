@@ -39,7 +39,7 @@ def error(traceback: str = PYTHON, *, type: str = "OSError", message: str = "no"
 )
 def test_the_place_is_the_users(text: str, place: str):
     """The innermost frame that is no library's, in either language."""
-    assert place == place_of(text)
+    assert place_of(text) == place
 
 
 def test_messages_and_lines_do_not_matter():
@@ -56,9 +56,9 @@ def test_messages_and_lines_do_not_matter():
         fingerprint("send", error(PYTHON.replace("in send", "in fetch"))),
     ]
 
-    assert 1 == len(set(same))
-    assert 4 == len({same[0], *others})
-    assert 16 == len(same[0])
+    assert len(set(same)) == 1
+    assert len({same[0], *others}) == 4
+    assert len(same[0]) == 16
 
 
 def test_a_real_traceback():
@@ -77,5 +77,5 @@ def test_a_real_traceback():
 
 def test_any_text_is_taken():
     """Lone surrogates, endless lines, a million frames."""
-    assert 16 == len(fingerprint("k\ud800", error('File "' * 10_000, type="\ud800")))
+    assert len(fingerprint("k\ud800", error('File "' * 10_000, type="\ud800"))) == 16
     assert len(place_of(f'  File "{"x" * 5_000}", line 1, in f\n')) <= 200

@@ -31,7 +31,7 @@ def test_an_id_is_a_uuid_of_version_7():
     id = new_id()
     parsed = uuid.UUID(id)
 
-    assert (7, uuid.RFC_4122, id) == (parsed.version, parsed.variant, str(parsed))
+    assert (parsed.version, parsed.variant, str(parsed)) == (7, uuid.RFC_4122, id)
 
 
 def test_an_id_begins_with_the_time():
@@ -69,7 +69,7 @@ def test_threads_share_no_id():
     with ThreadPoolExecutor(8) as pool:
         lists = list(pool.map(make, range(8)))
 
-    assert 16_000 == len({id for ids in lists for id in ids})
+    assert len({id for ids in lists for id in ids}) == 16_000
     assert all(ids == sorted(ids) for ids in lists)
 
 
@@ -78,7 +78,7 @@ def test_a_forked_child_makes_other_ids():
     answer = subprocess.run([sys.executable, "-c", FORK], capture_output=True, check=True)
     ids = answer.stdout.decode().split()
 
-    assert (200, {7}) == (len(set(ids)), {uuid.UUID(id).version for id in ids})
+    assert (len(set(ids)), {uuid.UUID(id).version for id in ids}) == (200, {7})
 
 
 @pytest.mark.parametrize(
@@ -97,4 +97,4 @@ def test_what_is_no_id_is_refused(value):
     with pytest.raises(OptionInvalid) as caught:
         parse_id(value, option="job_id")
 
-    assert "job_id" == caught.value.option
+    assert caught.value.option == "job_id"

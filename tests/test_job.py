@@ -33,7 +33,7 @@ def test_a_damaged_column_does_not_hide_the_job(column, garbage):
     """Whatever text a column holds, the job can be shown and its policy applied."""
     job = job_of(row(**{column: garbage}), now=20)
 
-    assert JobState.READY == job.state
+    assert job.state == JobState.READY
     assert decode_policy(garbage).max_crashes == 3
     assert isinstance(decode_errors(garbage), list)
 
@@ -70,15 +70,15 @@ def test_a_listed_job_has_its_last_error_and_no_payload():
 )
 def test_the_state_is_told_by_lease_time_and_attempt(columns, now, state):
     """Three of the states are one in the table, and differ by time and attempt."""
-    assert state == state_of(row(**columns), now=now)
+    assert state_of(row(**columns), now=now) == state
 
 
 def test_a_policy_is_stored_without_what_is_the_default():
     """It lies in every row of a job's life; what was said in so many words counts the same."""
     day = 24 * 60 * 60 * 1_000_000
 
-    assert "{}" == Policy(keep=day, keep_dead=30 * day).encoded()
-    assert '{"keep":null,"max_crashes":1}' == Policy(keep=None, max_crashes=1).encoded()
-    assert Policy(keep=None, max_crashes=1) == decode_policy(
-        Policy(keep=None, max_crashes=1).encoded()
+    assert Policy(keep=day, keep_dead=30 * day).encoded() == "{}"
+    assert Policy(keep=None, max_crashes=1).encoded() == '{"keep":null,"max_crashes":1}'
+    assert decode_policy(Policy(keep=None, max_crashes=1).encoded()) == Policy(
+        keep=None, max_crashes=1
     )

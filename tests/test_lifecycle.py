@@ -111,7 +111,7 @@ def test_with_the_flag(name: str, attempt: int):
 
     assert isinstance(step, Finish)
     expected = JobState.SUCCEEDED if name in SUCCESSES else JobState.CANCELLED
-    assert (expected, FIXED.keep) == (step.state, step.keep)
+    assert (step.state, step.keep) == (expected, FIXED.keep)
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
@@ -134,9 +134,9 @@ def test_the_time_of_keeping(name: str):
 
 def test_the_default_retention():
     """A day, thirty for the dead."""
-    assert DAY == DEFAULT_POLICY.keep_for(JobState.SUCCEEDED)
-    assert DAY == DEFAULT_POLICY.keep_for(JobState.CANCELLED)
-    assert 30 * DAY == DEFAULT_POLICY.keep_for(JobState.DEAD)
+    assert DEFAULT_POLICY.keep_for(JobState.SUCCEEDED) == DAY
+    assert DEFAULT_POLICY.keep_for(JobState.CANCELLED) == DAY
+    assert DEFAULT_POLICY.keep_for(JobState.DEAD) == 30 * DAY
 
 
 def test_an_error_says_which_attempt_and_when():
@@ -144,22 +144,22 @@ def test_an_error_says_which_attempt_and_when():
     error = decided(HELD, OUTCOMES["failure"]).error
 
     assert error is not None
-    assert (2, NOW, "E", "boom", "trace") == (
+    assert (
         error.attempt,
         error.time_us,
         error.type,
         error.message,
         error.traceback,
-    )
+    ) == (2, NOW, "E", "boom", "trace")
 
 
 def test_a_result_is_kept():
     """A success carries its result, and nothing else does."""
-    assert ['"r"', None] == [
+    assert [
         step.result
         for step in (decided(HELD, OUTCOMES["success"]), decided(HELD, CancelSeen()))
         if isinstance(step, Finish)
-    ]
+    ] == ['"r"', None]
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_a_release_never_counts_below_nothing():
     step = decided(replace(HELD, attempt=0), Released())
 
     assert isinstance(step, Return)
-    assert 0 == step.attempt
+    assert step.attempt == 0
 
 
 def test_backoff_is_of_this_attempt():
@@ -294,8 +294,10 @@ def test_backoff_is_of_this_attempt():
     policy = Policy(retry=["exponential", 1.0, 1000.0])
     steps = [decided(replace(HELD, attempt=n, policy=policy), Failed("E", "")) for n in (1, 2, 3)]
 
-    assert [NOW + 2_000_000, NOW + 4_000_000, NOW + 8_000_000] == [
-        step.run_at for step in steps if isinstance(step, Return)
+    assert [step.run_at for step in steps if isinstance(step, Return)] == [
+        NOW + 2_000_000,
+        NOW + 4_000_000,
+        NOW + 8_000_000,
     ]
 
 

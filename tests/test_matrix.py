@@ -18,9 +18,9 @@ def test_a_cell_is_read_from_the_environment():
     """Nothing set is the default server, straight, as a superuser."""
     cell = Cell.of({"ROWLOCK_TEST_POSTGRES": "18", "ROWLOCK_TEST_ISOLATION": "serializable"})
 
-    assert Cell() == Cell.of({"ROWLOCK_TEST_ROLE": ""})
-    assert Cell(version=18, isolation="serializable") == cell
-    assert (frozenset(), {"read_committed"}) == (Cell().lacking, set(cell.lacking))
+    assert Cell.of({"ROWLOCK_TEST_ROLE": ""}) == Cell()
+    assert cell == Cell(version=18, isolation="serializable")
+    assert (Cell().lacking, set(cell.lacking)) == (frozenset(), {"read_committed"})
 
 
 def test_an_app_is_given_the_cells_way_to_the_server():
@@ -28,13 +28,15 @@ def test_an_app_is_given_the_cells_way_to_the_server():
     cell = Cell(role="worker", pooler="pgbouncer")
     pooler = "127.0.0.1:6432"
 
-    assert {"direct", "owner"} == cell.lacking
-    assert URL == Cell().client_url(URL, pooler=None, is_migrated=True)
-    assert "postgresql://rowlock_test_worker@127.0.0.1:6432/jobs" == cell.client_url(
-        URL, pooler=pooler, is_migrated=True
+    assert cell.lacking == {"direct", "owner"}
+    assert Cell().client_url(URL, pooler=None, is_migrated=True) == URL
+    assert (
+        cell.client_url(URL, pooler=pooler, is_migrated=True)
+        == "postgresql://rowlock_test_worker@127.0.0.1:6432/jobs"
     )
-    assert "postgresql://rowlock@127.0.0.1:6432/jobs" == cell.client_url(
-        URL, pooler=pooler, is_migrated=False
+    assert (
+        cell.client_url(URL, pooler=pooler, is_migrated=False)
+        == "postgresql://rowlock@127.0.0.1:6432/jobs"
     )
 
 
@@ -45,7 +47,7 @@ def test_a_cell_that_can_not_be_run_says_what_is_missing(monkeypatch):
 
     assert "no PostgreSQL 15 in /nowhere/15" in (what_is_missing("postgres-15") or "")
     assert "pgbouncer is not installed" in (what_is_missing("pgbouncer") or "")
-    assert [None] * 2 == [what_is_missing(cell) for cell in ("postgres-18", "serializable")]
+    assert [what_is_missing(cell) for cell in ("postgres-18", "serializable")] == [None] * 2
 
 
 @pytest.mark.long
@@ -56,7 +58,7 @@ def test_some_tests_of_the_store_in_every_cell_that_pip_brings(cell, capfd):
     done = run(cell, ["-p", "no:randomly", *SOME])
     capfd.readouterr()
 
-    assert 0 == done.code, str(done)
+    assert done.code == 0, str(done)
     assert int(re.findall(r"(\d+) passed", done.said[-1])[0]) > 50
 
 

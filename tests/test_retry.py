@@ -39,13 +39,13 @@ def test_policies_are_bounded(make, one, other, attempt, seed):
 )
 def test_delays_are_the_documented_ones(policy, expected):
     """After attempts 0, 1, 2 ... the delays are those of the table."""
-    assert expected == [policy(attempt) for attempt in range(len(expected))]
+    assert [policy(attempt) for attempt in range(len(expected))] == expected
 
 
 def test_a_million_attempts_reach_the_cap():
     """Exponential growth stops at the cap without overflow."""
-    assert 2**20 == retry.exponential()(1_000_000)
-    assert 3600 == retry.doubling()(1_000_000)
+    assert retry.exponential()(1_000_000) == 2**20
+    assert retry.doubling()(1_000_000) == 3600
     assert 5400 <= retry.jitter()(1_000_000) <= 10_800
 
 
@@ -56,7 +56,7 @@ def test_jitter_is_the_documented_range(seed, attempt):
     delay = retry.jitter()(attempt, random=Random(seed))
 
     assert max(1.0, longest / 2) <= delay <= longest
-    assert 60 == retry.jitter(60, 60)(attempt, random=Random(seed))
+    assert retry.jitter(60, 60)(attempt, random=Random(seed)) == 60
 
 
 @given(st.integers(), st.integers())
@@ -80,7 +80,7 @@ def test_the_default_lasts_longer_than_a_day():
         for _ in range(2_000)
     )
 
-    assert [25.0, 26.8, 28.7] == pytest.approx([totals[200], totals[1_000], totals[1_800]], abs=0.2)
+    assert pytest.approx([totals[200], totals[1_000], totals[1_800]], abs=0.2) == [25.0, 26.8, 28.7]
     assert shortest / 3600 > 17
     assert totals[0] > 20
 
@@ -121,7 +121,7 @@ def test_durations_may_be_timedeltas():
 )
 def test_names_and_policies_resolve(value, expected):
     """A name, a policy, or its maker with the call forgotten, is the policy."""
-    assert expected == retry.resolve(value)
+    assert retry.resolve(value) == expected
 
 
 @pytest.mark.parametrize("value", ["fixed", retry.fixed, "linear", 5, None])
@@ -130,7 +130,7 @@ def test_what_is_no_policy_is_refused(value: Any):
     with pytest.raises(OptionInvalid) as caught:
         retry.resolve(value)
 
-    assert "retry" == caught.value.option
+    assert caught.value.option == "retry"
 
 
 def test_an_unknown_name_is_told_the_known_ones():
@@ -146,14 +146,14 @@ def test_stored_policies_come_back(policy):
     """A policy survives its way through a job's JSON."""
     text = codec.encode_json(retry.to_stored(policy), what="retry", bytes_max=1000)
 
-    assert policy == retry.from_stored(codec.decode(text))
+    assert retry.from_stored(codec.decode(text)) == policy
 
 
 def test_a_callable_is_stored_as_the_default():
     """Where the handler did not run, a user's callable counts as jitter."""
     stored = retry.to_stored(retry.resolve(lambda attempt, error: 5))
 
-    assert ["jitter", 1.0, 10_800.0] == stored
+    assert stored == ["jitter", 1.0, 10_800.0]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_callable_is_asked():
     policy = retry.resolve(patient)
 
     assert retry.Answer(60.0) == retry.ask(policy, 3, error)
-    assert [(3, error)] == seen
+    assert seen == [(3, error)]
     assert retry.Answer(2.0) == retry.ask(retry.fixed(2), 1)
 
 

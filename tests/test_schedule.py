@@ -28,7 +28,7 @@ def test_ticks_to_fire(missed: str, now: float, expected: list[int]):
     """An expression of every minute, due since minute 1."""
     ticks = due_ticks(EVERY_MINUTE, MissedTicks(missed), next_at=MINUTE, now=round(now * MINUTE))
 
-    assert expected == [tick // MINUTE for tick in ticks]
+    assert [tick // MINUTE for tick in ticks] == expected
 
 
 def test_a_skipped_day():
@@ -38,12 +38,12 @@ def test_a_skipped_day():
 
     fired = {missed: due_ticks(DAILY, missed, next_at=day, now=now) for missed in MissedTicks}
 
-    assert {"skip": [], "once": [day], "all": [day]} == fired
+    assert fired == {"skip": [], "once": [day], "all": [day]}
 
 
 def test_rules_that_have_changed():
     """A stored time that is no tick any more (a zone's rules were changed) fires nothing."""
-    assert [] == due_ticks(DAILY, MissedTicks.ALL, next_at=MINUTE, now=2 * MINUTE)
+    assert due_ticks(DAILY, MissedTicks.ALL, next_at=MINUTE, now=2 * MINUTE) == []
 
 
 def test_an_unknown_policy_is_refused():

@@ -32,7 +32,7 @@ def of(number: int) -> Sums:
 def test_bounds_ascend():
     """From 100 µs to a day and more, six a decade."""
     assert list(BOUNDS_US) == sorted(set(BOUNDS_US))
-    assert (100, 10**11) == (BOUNDS_US[0], BOUNDS_US[-1])
+    assert (BOUNDS_US[0], BOUNDS_US[-1]) == (100, 10**11)
 
 
 @pytest.mark.parametrize("time", [-5, 0, 1, 100, 101, 1_500, 10**6, 10**11, 10**14])
@@ -61,7 +61,7 @@ def test_percentiles_are_right_to_a_bucket():
 
 def test_nothing_has_no_percentile():
     """Rather than a zero."""
-    assert (None, None) == (Spread().quantile(0.5), Spread().mean_seconds)
+    assert (Spread().quantile(0.5), Spread().mean_seconds) == (None, None)
 
 
 def test_sums_add_up():
@@ -69,8 +69,8 @@ def test_sums_add_up():
     tally = merged({("a", "b"): of(3)}, {("a", "b"): of(4), ("c", "d"): of(1)})
 
     assert 7 == tally["a", "b"].of(RunEnd.SUCCEEDED) == tally["a", "b"].run.count
-    assert 7_000 == tally["a", "b"].run.total_us
-    assert 1 == tally["c", "d"].total
+    assert tally["a", "b"].run.total_us == 7_000
+    assert tally["c", "d"].total == 1
 
 
 def test_names_are_bounded():
@@ -80,7 +80,7 @@ def test_names_are_bounded():
         counted(tally, ("q", f"k{number}")).add(RunEnd.DEAD)
 
     assert config.TALLY_NAMES_MAX + 1 >= len(tally)
-    assert 50 == tally[OTHER, OTHER].of(RunEnd.DEAD)
+    assert tally[OTHER, OTHER].of(RunEnd.DEAD) == 50
 
 
 def test_the_largest_names_are_kept():
@@ -88,5 +88,5 @@ def test_the_largest_names_are_kept():
     tally = {("q", f"k{number}"): of(number + 1) for number in range(10)}
     kept = bounded(tally, 4)
 
-    assert {("q", "k9"), ("q", "k8"), ("q", "k7"), (OTHER, OTHER)} == kept.keys()
-    assert 55 == sum(sums.total for sums in kept.values())
+    assert kept.keys() == {("q", "k9"), ("q", "k8"), ("q", "k7"), (OTHER, OTHER)}
+    assert sum(sums.total for sums in kept.values()) == 55

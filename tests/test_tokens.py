@@ -24,7 +24,7 @@ def test_secrets_differ():
     """No two have the same id, text or digest, and none matches another's."""
     made = [new_secret() for _ in range(1_000)]
 
-    assert 3_000 == len({part for each in made for part in (each.id, each.text, each.digest)})
+    assert len({part for each in made for part in (each.id, each.text, each.digest)}) == 3_000
     assert not made[0].matches(made[1].digest)
 
 
@@ -38,7 +38,7 @@ def test_what_is_no_token(text):
 
 def test_scopes_are_checked():
     """Known ones, each once, one at least."""
-    assert [Scope.READ, Scope.ADMIN] == scopes_of(["admin", "read", "read"])
+    assert scopes_of(["admin", "read", "read"]) == [Scope.READ, Scope.ADMIN]
     for wrong in ([], ["root"], ["read", "root"], "read"):
         with pytest.raises(OptionInvalid, match="scopes"):
             scopes_of(wrong)
@@ -51,5 +51,5 @@ def test_digests_are_compared_in_constant_time(monkeypatch):
     monkeypatch.setattr(hmac, "compare_digest", lambda *two: compared.append(two) or real(*two))
     secret, other = new_secret(), new_secret()
 
-    assert (True, False) == (secret.matches(secret.digest), secret.matches(other.digest))
-    assert [(secret.digest, secret.digest), (secret.digest, other.digest)] == compared
+    assert (secret.matches(secret.digest), secret.matches(other.digest)) == (True, False)
+    assert compared == [(secret.digest, secret.digest), (secret.digest, other.digest)]

@@ -22,7 +22,7 @@ def test_plain_call_runs_the_function(app):
     def double(number: int) -> int:
         return 2 * number
 
-    assert 6 == double(3)
+    assert double(3) == 6
     assert not app.list().jobs
 
 
@@ -35,8 +35,8 @@ def test_wrong_arguments_name_every_bad_field(app):
     with pytest.raises(rowlock.PayloadInvalid) as caught:
         send.enqueue(to=1, copies="two", extra=True)
 
-    assert {"to", "subject", "copies", "extra"} == {error.field for error in caught.value.errors}
-    assert "payload_invalid" == caught.value.code
+    assert {error.field for error in caught.value.errors} == {"to", "subject", "copies", "extra"}
+    assert caught.value.code == "payload_invalid"
     assert not app.list().jobs
 
 
@@ -67,7 +67,7 @@ def test_big_integers_come_back_exactly(app, number):
     """Integers of up to 4,300 digits survive both stores."""
     job = app.enqueue("any", {"number": number})
 
-    assert number == app.get(job.id).payload["number"]
+    assert app.get(job.id).payload["number"] == number
 
 
 def test_too_large_payload(app):
@@ -97,19 +97,19 @@ def test_options_reach_the_job(app, clock):
     ).enqueue()
     found = app.get(job.id)
 
-    assert (id, "k", 7, "acme", "other", 3) == (
+    assert (
         found.id,
         found.key,
         found.priority,
         found.tenant,
         found.queue,
         found.max_attempts,
-    )
-    assert (None, ["a", "b"], {"trace": "x"}) == (found.keep, found.tags, found.meta)
-    assert (JobState.SCHEDULED, 60) == (
+    ) == (id, "k", 7, "acme", "other", 3)
+    assert (found.keep, found.tags, found.meta) == (None, ["a", "b"], {"trace": "x"})
+    assert (
         found.state,
         (found.run_at - found.created_at).total_seconds(),
-    )
+    ) == (JobState.SCHEDULED, 60)
     assert job.created
     assert not found.created
 
@@ -123,7 +123,7 @@ def test_same_key_returns_the_first(app):
     first = work.using(key="k").enqueue()
     second = work.using(key="k").enqueue()
 
-    assert (first.id, False) == (second.id, second.created)
+    assert (second.id, second.created) == (first.id, False)
 
 
 def test_enqueue_many_mixes_items(app):
@@ -141,10 +141,10 @@ def test_enqueue_many_mixes_items(app):
         ]
     )
 
-    assert [True, True, False, True] == [job.created for job in answers]
+    assert [job.created for job in answers] == [True, True, False, True]
     assert answers[1].id == answers[2].id
-    assert [1, 2, 2] == [job.payload["number"] for job in answers[:3]]
-    assert ("elsewhere", "far") == (answers[3].kind, answers[3].queue)
+    assert [job.payload["number"] for job in answers[:3]] == [1, 2, 2]
+    assert (answers[3].kind, answers[3].queue) == ("elsewhere", "far")
 
 
 def test_enqueue_many_is_all_or_none(app):
@@ -173,17 +173,17 @@ def test_the_same_items_again_are_the_same_jobs(app, count):
     items = [work.job() for _ in range(count)]
     first = app.enqueue_many(items)
     waiting = app.enqueue_many(items)
-    assert count == app.drain()
+    assert app.drain() == count
     ended = app.enqueue_many(items)
 
-    assert [(True, False, False)] * count == [
+    assert [
         (one.created, two.created, three.created)
         for one, two, three in zip(first, waiting, ended, strict=True)
-    ]
+    ] == [(True, False, False)] * count
     assert [job.id for job in first] == [job.id for job in ended]
-    assert {"succeeded"} == {job.state for job in ended}
-    assert 0 == app.drain()
-    assert count == len(runs)
+    assert {job.state for job in ended} == {"succeeded"}
+    assert app.drain() == 0
+    assert len(runs) == count
 
 
 def test_an_earlier_lease_does_not_settle_what_was_sent_again(app, clock):
@@ -220,7 +220,7 @@ def test_a_connection_is_of_the_call(app):
         app.enqueue_many([work.using(conn=object()).job()])
     with pytest.raises(rowlock.OptionInvalid, match="conn: is not of an item"):
         app.enqueue_many([{"kind": "work", "conn": object()}])
-    assert [] == app.list().jobs
+    assert app.list().jobs == []
 
 
 def test_strict_app_refuses_unknown_kinds(any_url):
@@ -245,8 +245,8 @@ def test_included_tasks_belong_to_the_app(app):
         send.enqueue()
     app.include(tasks)
 
-    assert "mail.send" == send.enqueue().kind
-    assert 1 == app.drain()
+    assert send.enqueue().kind == "mail.send"
+    assert app.drain() == 1
 
 
 def test_two_tasks_of_one_name_are_refused(app):
@@ -324,8 +324,8 @@ def test_wait_returns_the_finished_job(app):
     job = work.enqueue()
     app.drain()
 
-    assert 5 == app.wait(job.id, timeout=5).result
-    assert 5 == asyncio.run(_awaited(app, job.id)).result
+    assert app.wait(job.id, timeout=5).result == 5
+    assert asyncio.run(_awaited(app, job.id)).result == 5
 
 
 async def _awaited(app: rowlock.App, id: str) -> rowlock.Job:
@@ -366,8 +366,8 @@ def test_wait_looks_once_more_when_its_time_is_over(app, monkeypatch):
     monkeypatch.setattr("rowlock.app.time", SimpleNamespace(sleep=sleep))
     monkeypatch.setattr("rowlock.app.asyncio", SimpleNamespace(sleep=asleep))
 
-    assert JobState.CANCELLED == app.wait(first.id, timeout=0.1).state
-    assert JobState.CANCELLED == asyncio.run(awaited()).state
+    assert app.wait(first.id, timeout=0.1).state == JobState.CANCELLED
+    assert asyncio.run(awaited()).state == JobState.CANCELLED
 
 
 def test_retry_with_another_payload(app):
@@ -383,11 +383,11 @@ def test_retry_with_another_payload(app):
     app.drain()
     with pytest.raises(rowlock.PayloadInvalid):
         app.retry(job.id, {"number": "four"})
-    assert JobState.DEAD == app.get(job.id).state
+    assert app.get(job.id).state == JobState.DEAD
     app.retry(job.id, {"number": 4})
     app.drain()
 
-    assert (JobState.SUCCEEDED, 2) == (app.get(job.id).state, app.get(job.id).result)
+    assert (app.get(job.id).state, app.get(job.id).result) == (JobState.SUCCEEDED, 2)
 
 
 def test_ids_may_be_uuids(app):
@@ -395,7 +395,7 @@ def test_ids_may_be_uuids(app):
     job = app.enqueue("any")
 
     assert app.get(uuid.UUID(job.id)) is not None
-    assert JobState.CANCELLED == app.cancel(uuid.UUID(job.id)).state
+    assert app.cancel(uuid.UUID(job.id)).state == JobState.CANCELLED
     with pytest.raises(rowlock.OptionInvalid):
         app.get("17")
 
@@ -438,10 +438,10 @@ def test_keep_dead_is_the_apps(any_url, clock):
         job = broken.enqueue()
         app.drain()
         clock.advance(59)
-        assert 0 == app.store.prune()
+        assert app.store.prune() == 0
         clock.advance(1)
 
-        assert 1 == app.store.prune()
+        assert app.store.prune() == 1
         assert app.get(job.id) is None
 
 
@@ -484,7 +484,7 @@ def test_an_empty_url_is_refused(monkeypatch, tmp_path):
     with pytest.raises(rowlock.UnsupportedStore, match="empty"):
         rowlock.App("")
 
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_handlers_may_use_the_app(app):

@@ -61,10 +61,10 @@ def test_a_payload_is_a_mapping(app, work):
             lambda payload=payload: app.schedule("s", "else", cron="@daily", payload=payload),
             lambda payload=payload: asyncio.run(aenqueue(payload)),
         ]
-        assert ["payload"] * len(calls) == [raised(call) for call in calls], payload
+        assert [raised(call) for call in calls] == ["payload"] * len(calls), payload
 
-    assert [dead] == [job.id for job in app.list()]
-    assert [] == app.store.list_schedules()
+    assert [job.id for job in app.list()] == [dead]
+    assert app.store.list_schedules() == []
 
 
 def test_a_schedules_payload_may_have_any_name(app, work):
@@ -76,14 +76,14 @@ def test_a_schedules_payload_may_have_any_name(app, work):
     def scheduled(task: Any, payload: Any) -> str:
         return raised(lambda: app.schedule("s", task, cron="@daily", payload=payload))
 
-    assert ["1", "self"] == [scheduled(work, {1: 2}), scheduled(work, {"self": 1})]
-    assert ["1", "self"] == [
+    assert [scheduled(work, {1: 2}), scheduled(work, {"self": 1})] == ["1", "self"]
+    assert [
         scheduled(work.using(tags=["t"]), {1: 2}),
         scheduled(work.using(tags=["t"]), {"self": 1}),
-    ]
-    assert "nothing" == scheduled(anything.using(priority=3, tags=["t"]), {"self": 1})
+    ] == ["1", "self"]
+    assert scheduled(anything.using(priority=3, tags=["t"]), {"self": 1}) == "nothing"
     (job,) = [app.store.run_schedule_now(each.name) for each in app.store.list_schedules()]
-    assert ({"self": 1}, 3, ["t"]) == (job.payload, job.priority, job.tags)
+    assert (job.payload, job.priority, job.tags) == ({"self": 1}, 3, ["t"])
 
 
 def test_a_key_of_a_payload_that_can_not_be_shown(app, work):
@@ -92,7 +92,7 @@ def test_a_key_of_a_payload_that_can_not_be_shown(app, work):
         raised(lambda kind=kind: app.enqueue(kind, {HUGE: 1})) for kind in ("work", "elsewhere")
     ]
 
-    assert [True, True] == ["no text" in name for name in names]
+    assert ["no text" in name for name in names] == [True, True]
 
 
 def test_options_name_themselves(app):
@@ -132,7 +132,7 @@ def test_options_name_themselves(app):
         ],
     }
     for option, refused in calls.items():
-        assert [option] * len(refused) == [raised(call) for call in refused]
+        assert [raised(call) for call in refused] == [option] * len(refused)
 
     assert not app.list().jobs
 
@@ -142,7 +142,7 @@ def test_a_strict_app_refuses_what_is_no_kind(any_url):
     with rowlock.App(any_url, strict=True) as app:
         kinds: list[Any] = [None, 5, ["x"], HUGE]
 
-        assert ["kind"] * 4 == [raised(lambda kind=kind: app.enqueue(kind)) for kind in kinds]
+        assert [raised(lambda kind=kind: app.enqueue(kind)) for kind in kinds] == ["kind"] * 4
 
 
 def test_what_a_run_tells_is_checked(app, lease):
@@ -165,8 +165,8 @@ def test_what_a_run_tells_is_checked(app, lease):
         ],
     }
     for option, refused in calls.items():
-        assert [option] * len(refused) == [raised(call) for call in refused]
+        assert [raised(call) for call in refused] == [option] * len(refused)
 
-    assert (None, []) == (app.get(lease.id).progress, store.read_log(lease.id))
+    assert (app.get(lease.id).progress, store.read_log(lease.id)) == (None, [])
     beat = store.heartbeat([rowlock.Lease(id=lease.id, token=2**63 - 1)])
-    assert [rowlock.Beat.LOST] == beat
+    assert beat == [rowlock.Beat.LOST]

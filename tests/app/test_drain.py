@@ -35,7 +35,7 @@ def test_plain_function_runs(app):
 
     job = run(app, add, first=1)
 
-    assert (JobState.SUCCEEDED, 3) == (job.state, job.result)
+    assert (job.state, job.result) == (JobState.SUCCEEDED, 3)
 
 
 def test_coroutine_runs(app):
@@ -48,7 +48,7 @@ def test_coroutine_runs(app):
 
     job = run(app, shout, text="ahoy")
 
-    assert (JobState.SUCCEEDED, "AHOY") == (job.state, job.result)
+    assert (job.state, job.result) == (JobState.SUCCEEDED, "AHOY")
 
 
 @pytest.mark.asyncio
@@ -65,8 +65,8 @@ async def test_adrain_runs_both_kinds(app):
 
     jobs = [await soft.aenqueue(), await hard.aenqueue()]
 
-    assert 2 == await app.adrain()
-    assert ["soft", "hard"] == [(await app.aget(job.id)).result for job in jobs]
+    assert await app.adrain() == 2
+    assert [(await app.aget(job.id)).result for job in jobs] == ["soft", "hard"]
     await app.aclose()
 
 
@@ -78,9 +78,9 @@ def test_drain_counts_and_limits(app):
 
     app.enqueue_many([noop.job() for _ in range(50)])
 
-    assert 5 == app.drain(limit=5)
-    assert 45 == app.drain()
-    assert 0 == app.drain()
+    assert app.drain(limit=5) == 5
+    assert app.drain() == 45
+    assert app.drain() == 0
 
 
 def test_only_known_kinds_are_claimed(app):
@@ -92,9 +92,9 @@ def test_only_known_kinds_are_claimed(app):
     stranger = app.enqueue("stranger")
     known.enqueue()
 
-    assert 1 == app.drain()
-    assert JobState.READY == app.get(stranger.id).state
-    assert 0 == app.get(stranger.id).attempt
+    assert app.drain() == 1
+    assert app.get(stranger.id).state == JobState.READY
+    assert app.get(stranger.id).attempt == 0
 
 
 def test_queues_are_respected(app):
@@ -105,9 +105,9 @@ def test_queues_are_respected(app):
 
     job = mail.enqueue()
 
-    assert 0 == app.drain(["other"])
-    assert JobState.READY == app.get(job.id).state
-    assert 1 == app.drain(["mail"])
+    assert app.drain(["other"]) == 0
+    assert app.get(job.id).state == JobState.READY
+    assert app.drain(["mail"]) == 1
 
 
 def test_exception_is_a_failed_attempt(app, clock):
@@ -118,15 +118,15 @@ def test_exception_is_a_failed_attempt(app, clock):
         raise ValueError("boom")
 
     job = run(app, broken)
-    assert (JobState.RETRYING, 1, "ValueError: boom") == (job.state, job.attempt, job.last_error)
+    assert (job.state, job.attempt, job.last_error) == (JobState.RETRYING, 1, "ValueError: boom")
     assert "raise ValueError" in job.errors[0].traceback
-    assert 60 == (job.run_at - job.errors[0].time).total_seconds()
+    assert (job.run_at - job.errors[0].time).total_seconds() == 60
 
-    assert 0 == app.drain()
+    assert app.drain() == 0
     clock.advance(60)
-    assert 1 == app.drain()
+    assert app.drain() == 1
 
-    assert (JobState.DEAD, 2) == (app.get(job.id).state, app.get(job.id).attempt)
+    assert (app.get(job.id).state, app.get(job.id).attempt) == (JobState.DEAD, 2)
 
 
 def test_callable_policy_is_asked_where_the_handler_ran(app):
@@ -143,8 +143,8 @@ def test_callable_policy_is_asked_where_the_handler_ran(app):
 
     job = run(app, broken)
 
-    assert [(1, "'gone'")] == asked
-    assert 7 == (job.run_at - job.errors[0].time).total_seconds()
+    assert asked == [(1, "'gone'")]
+    assert (job.run_at - job.errors[0].time).total_seconds() == 7
 
 
 def test_fail_gives_up(app):
@@ -156,7 +156,7 @@ def test_fail_gives_up(app):
 
     job = run(app, hopeless)
 
-    assert (JobState.DEAD, 1) == (job.state, job.attempt)
+    assert (job.state, job.attempt) == (JobState.DEAD, 1)
     assert job.last_error.endswith("Fail: no such customer")
 
 
@@ -170,12 +170,12 @@ def test_release_is_not_counted(app, clock):
         return ctx.attempt
 
     job = run(app, later)
-    assert (JobState.SCHEDULED, 0, []) == (job.state, job.attempt, job.errors)
-    assert 0 == app.drain()
+    assert (job.state, job.attempt, job.errors) == (JobState.SCHEDULED, 0, [])
+    assert app.drain() == 0
     clock.advance(30)
-    assert 1 == app.drain()
+    assert app.drain() == 1
 
-    assert (JobState.SUCCEEDED, 1) == (app.get(job.id).state, app.get(job.id).result)
+    assert (app.get(job.id).state, app.get(job.id).result) == (JobState.SUCCEEDED, 1)
 
 
 def test_release_without_delay_waits_a_second(app, clock):
@@ -187,9 +187,9 @@ def test_release_without_delay_waits_a_second(app, clock):
 
     run(app, later)
 
-    assert 0 == app.drain()
+    assert app.drain() == 0
     clock.advance(1)
-    assert 1 == app.drain()
+    assert app.drain() == 1
 
 
 def test_cancel_ends_cancelled(app):
@@ -201,7 +201,7 @@ def test_cancel_ends_cancelled(app):
 
     job = run(app, stop)
 
-    assert (JobState.CANCELLED, "Cancelled: not needed any more") == (job.state, job.last_error)
+    assert (job.state, job.last_error) == (JobState.CANCELLED, "Cancelled: not needed any more")
 
 
 def test_time_limit_counts_as_failure(app):
@@ -213,7 +213,7 @@ def test_time_limit_counts_as_failure(app):
 
     job = run(app, slow)
 
-    assert (JobState.RETRYING, 1) == (job.state, job.attempt)
+    assert (job.state, job.attempt) == (JobState.RETRYING, 1)
     assert "longer than its limit of 0.05 s" in job.last_error
 
 
@@ -224,7 +224,7 @@ def test_handlers_own_timeout_error_is_told_apart(app):
     async def impatient() -> None:
         raise TimeoutError("the other side")
 
-    assert "TimeoutError: the other side" == run(app, impatient).last_error
+    assert run(app, impatient).last_error == "TimeoutError: the other side"
 
 
 def test_context_shows_the_run(app):
@@ -245,7 +245,7 @@ def test_context_shows_the_run(app):
 
     job = run(app, look, name="Ada")
 
-    assert {
+    assert seen == {
         "id": job.id,
         "attempt": 1,
         "token": 1,
@@ -253,7 +253,7 @@ def test_context_shows_the_run(app):
         "cancel": False,
         "stopping": False,
         "payload": {"name": "Ada"},
-    } == seen
+    }
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -272,8 +272,8 @@ def test_progress_and_log_are_stored(app, is_async):
     task = app.task(asay if is_async else say)
     job = run(app, task)
 
-    assert (0.5, "half") == (job.progress.fraction, job.progress.text)
-    assert ["one", "two"] == [line.text for line in app.store.read_log(job.id)]
+    assert (job.progress.fraction, job.progress.text) == (0.5, "half")
+    assert [line.text for line in app.store.read_log(job.id)] == ["one", "two"]
 
 
 @pytest.mark.parametrize("succeeds", [True, False])
@@ -297,7 +297,7 @@ def test_follow_ups_appear_only_on_success(app, succeeds):
         (job.payload["number"], job.priority) for job in app.list(kind="child", full=True)
     )
 
-    assert ([(1, 0), (2, 3)] if succeeds else []) == children
+    assert children == ([(1, 0), (2, 3)] if succeeds else [])
 
 
 def test_a_parent_deeper_in_meta_is_the_users_own(any_url):
@@ -318,9 +318,9 @@ def test_a_parent_deeper_in_meta_is_the_users_own(any_url):
         (own,) = app.list(tag="own", full=True)
         found = app.store.run(related(job)).follow_ups
 
-    assert {"parent": job.id, "a": {"parent": job.id}} == followed.meta
-    assert {"parent": "x", "a": {"parent": job.id}} == own.meta
-    assert [followed.id] == [each.id for each in found]
+    assert followed.meta == {"parent": job.id, "a": {"parent": job.id}}
+    assert own.meta == {"parent": "x", "a": {"parent": job.id}}
+    assert [each.id for each in found] == [followed.id]
 
 
 def test_bad_follow_up_fails_the_handler(app):
@@ -345,12 +345,12 @@ def test_stored_payload_that_no_longer_fits_is_a_failure(app):
 
     good = grown.enqueue(name="Bob", age=3, email="b@c.d")
 
-    assert 2 == app.drain()
+    assert app.drain() == 2
     job = app.get(old.id)
-    assert JobState.RETRYING == job.state
+    assert job.state == JobState.RETRYING
     assert "email: required" in job.last_error
     assert "age:" in job.last_error
-    assert JobState.SUCCEEDED == app.get(good.id).state
+    assert app.get(good.id).state == JobState.SUCCEEDED
 
 
 def test_payload_that_does_not_fit_is_retried_for_a_deployments_time(app, clock):
@@ -372,9 +372,9 @@ def test_payload_that_does_not_fit_is_retried_for_a_deployments_time(app, clock)
     app.retry(job.id)
 
     assert [60, 240, 600] == waits == run_until_dead()
-    assert (JobState.DEAD, 4, 20) == (dead.state, dead.attempt, dead.max_attempts)
-    assert {"PayloadMisfit"} == {error.type for error in dead.errors}
-    assert [1, 2, 3, 4] * 2 == [error.attempt for error in app.get(job.id).errors]
+    assert (dead.state, dead.attempt, dead.max_attempts) == (JobState.DEAD, 4, 20)
+    assert {error.type for error in dead.errors} == {"PayloadMisfit"}
+    assert [error.attempt for error in app.get(job.id).errors] == [1, 2, 3, 4] * 2
 
 
 def test_other_failures_between_do_not_hide_misfits(app, clock):
@@ -392,11 +392,11 @@ def test_other_failures_between_do_not_hide_misfits(app, clock):
     for number in range(7):
         with rowlock.App(app.url, clock=clock) as other:
             other.include(old if number % 2 else new)
-            assert 1 == other.drain()
+            assert other.drain() == 1
         clock.advance(86_400)
 
     types = [error.type for error in app.get(asked.id).errors]
-    assert ["PayloadMisfit", "ValueError"] * 3 + ["PayloadMisfit"] == types
+    assert types == ["PayloadMisfit", "ValueError"] * 3 + ["PayloadMisfit"]
     assert JobState.DEAD is app.get(asked.id).state
 
 
@@ -412,8 +412,8 @@ def test_payloads_that_a_handler_gets_wrong_are_its_own_failures(app, clock):
 
     job = run(app, parent)
 
-    assert "rowlock.errors.PayloadInvalid" == job.errors[0].type
-    assert 5 == (job.run_at - job.errors[0].time).total_seconds()
+    assert job.errors[0].type == "rowlock.errors.PayloadInvalid"
+    assert (job.run_at - job.errors[0].time).total_seconds() == 5
 
 
 def test_damaged_payload_is_a_failure(app, any_url):
@@ -425,9 +425,9 @@ def test_damaged_payload_is_a_failure(app, any_url):
     broken, good = fine.enqueue(number=1), fine.enqueue(number=2)
     damage(any_url, broken.id)
 
-    assert 2 == app.drain()
+    assert app.drain() == 2
     assert "payload" in app.get(broken.id).last_error
-    assert JobState.SUCCEEDED == app.get(good.id).state
+    assert app.get(good.id).state == JobState.SUCCEEDED
 
 
 def damage(url: str, id: str) -> None:
@@ -454,7 +454,7 @@ def test_result_that_cannot_be_stored_is_noted(app):
 
     job = run(app, odd)
 
-    assert (JobState.SUCCEEDED, None) == (job.state, job.result)
+    assert (job.state, job.result) == (JobState.SUCCEEDED, None)
     assert "ResultNotStored" in job.last_error
 
 
@@ -468,7 +468,7 @@ def test_any_error_text_is_recorded(app, text):
 
     job = run(app, broken)
 
-    assert JobState.RETRYING == job.state
+    assert job.state == JobState.RETRYING
     assert job.last_error.startswith("RuntimeError: ")
     assert len(job.errors[0].message.encode()) <= 65_536
 
@@ -484,8 +484,8 @@ def test_policy_of_a_job_enqueued_by_name_comes_from_the_first_worker(app, clock
     app.drain()
     found = app.get(job.id)
 
-    assert (2, ["fixed", 5.0], 3.0) == (found.max_attempts, found.retry, found.keep)
-    assert 5 == (found.run_at - found.errors[0].time).total_seconds()
+    assert (found.max_attempts, found.retry, found.keep) == (2, ["fixed", 5.0], 3.0)
+    assert (found.run_at - found.errors[0].time).total_seconds() == 5
 
 
 def test_keep_of_a_job_enqueued_by_name_leaves_the_rest_to_the_first_worker(app):
@@ -499,8 +499,8 @@ def test_keep_of_a_job_enqueued_by_name_leaves_the_rest_to_the_first_worker(app)
     app.drain()
     found = app.get(job.id)
 
-    assert (7.0, 60.0, 1) == (found.keep, found.timeout, found.max_crashes)
-    assert (2, ["fixed", 5.0]) == (found.max_attempts, found.retry)
+    assert (found.keep, found.timeout, found.max_crashes) == (7.0, 60.0, 1)
+    assert (found.max_attempts, found.retry) == (2, ["fixed", 5.0])
 
 
 @pytest.fixture(params=["blocking", "async"])
@@ -531,8 +531,8 @@ def test_what_is_cancelled_by_a_job_before_it_is_not_run(app, drain):
     job = regretted.enqueue()
     regret.enqueue(job.id)
 
-    assert (1, ["pending_on_worker"]) == (drain(), seen)
-    assert JobState.CANCELLED == app.get(job.id).state
+    assert (drain(), seen) == (1, ["pending_on_worker"])
+    assert app.get(job.id).state == JobState.CANCELLED
 
 
 def test_what_was_taken_over_while_it_waited_is_not_run(app, drain, monkeypatch):
@@ -564,8 +564,8 @@ def test_what_was_taken_over_while_it_waited_is_not_run(app, drain, monkeypatch)
     job = late.enqueue()
     slow.enqueue(job.id)
 
-    assert (1, ["slow"]) == (drain(), seen)
-    assert "another" == app.get(job.id).worker
+    assert (drain(), seen) == (1, ["slow"])
+    assert app.get(job.id).worker == "another"
 
 
 def test_interrupt_gives_back_what_did_not_run(app):
@@ -581,7 +581,7 @@ def test_interrupt_gives_back_what_did_not_run(app):
         app.drain()
     left = app.list(state="ready").jobs
 
-    assert [0, 0, 0] == [job.attempt for job in left]
+    assert [job.attempt for job in left] == [0, 0, 0]
     assert not app.list(state="running").jobs
 
 
@@ -629,10 +629,10 @@ def test_a_kind_is_never_imported(app, kind, monkeypatch):
     monkeypatch.setattr(os, "system", called.append)
     job = app.enqueue(kind, {"command": "true"})
 
-    assert 0 == app.drain()
-    assert [] == called
-    assert JobState.READY == app.get(job.id).state
-    assert "no_worker" == app.why(job.id).code
+    assert app.drain() == 0
+    assert called == []
+    assert app.get(job.id).state == JobState.READY
+    assert app.why(job.id).code == "no_worker"
 
 
 def test_a_stored_error_is_text(app):
@@ -646,5 +646,5 @@ def test_a_stored_error_is_text(app):
     app.drain()
     (error,) = app.get(job.id).errors
 
-    assert ("os.system", "touch /tmp/owned") == (error.type, error.message)
-    assert {str} == {type(error.type), type(error.message), type(error.traceback)}
+    assert (error.type, error.message) == ("os.system", "touch /tmp/owned")
+    assert {type(error.type), type(error.message), type(error.traceback)} == {str}

@@ -36,7 +36,7 @@ def test_the_job_commits_with_the_caller(app, any_url, task):
     connection.close()
 
     assert before is None
-    assert rowlock.JobState.READY == app.get(job.id).state
+    assert app.get(job.id).state == rowlock.JobState.READY
 
 
 def test_the_job_rolls_back_with_the_caller(app, any_url, task):
@@ -58,7 +58,7 @@ def test_by_name_and_many(app, any_url, task):
     connection.commit()
     connection.close()
 
-    assert 3 == app.drain()
+    assert app.drain() == 3
 
 
 def test_a_refused_payload_leaves_the_transaction_usable(app, any_url, task):
@@ -70,7 +70,7 @@ def test_a_refused_payload_leaves_the_transaction_usable(app, any_url, task):
     connection.commit()
     connection.close()
 
-    assert 1 == app.drain()
+    assert app.drain() == 1
 
 
 @pytest.mark.parametrize("nonsense", [object(), "postgresql://", 3])

@@ -59,7 +59,7 @@ def test_each_reason_is_told(app, clock):
     app.cancel(job.id)
     told.append(app.why(job.id))
 
-    assert [
+    assert [each.code for each in told] == [
         "not_due",
         "no_worker",
         "unknown_kind",
@@ -71,9 +71,9 @@ def test_each_reason_is_told(app, clock):
         "running",
         "backoff",
         "finished",
-    ] == [each.code for each in told]
-    assert set(WhyCode) == {each.code for each in told}
-    assert {(job.id, "work", "mail")} == {(each.id, each.kind, each.queue) for each in told}
+    ]
+    assert {each.code for each in told} == set(WhyCode)
+    assert {(each.id, each.kind, each.queue) for each in told} == {(job.id, "work", "mail")}
 
 
 def test_times_and_holders_are_told(app, clock):
@@ -93,11 +93,11 @@ def test_times_and_holders_are_told(app, clock):
     ended, now = app.why(job.id), from_us(clock.now_us())
 
     assert (job.run_at, job.run_at) == (early.until, ready.since)
-    assert ("w", job.run_at + timedelta(seconds=30)) == (running.worker, running.until)
-    assert "worker w runs it and holds it until 2030-01-01 00:01:30 UTC" == running.text
-    assert ("running", True) == (expired.code, "soon be taken away" in expired.text)
-    assert ("ValueError: boom", now + timedelta(seconds=10)) == (failed.error, failed.until)
-    assert ("cancelled", now) == (ended.state, ended.since)
+    assert (running.worker, running.until) == ("w", job.run_at + timedelta(seconds=30))
+    assert running.text == "worker w runs it and holds it until 2030-01-01 00:01:30 UTC"
+    assert (expired.code, "soon be taken away" in expired.text) == ("running", True)
+    assert (failed.error, failed.until) == ("ValueError: boom", now + timedelta(seconds=10))
+    assert (ended.state, ended.since) == ("cancelled", now)
 
 
 def test_an_error_is_told_in_one_line(app):
@@ -109,8 +109,8 @@ def test_an_error_is_told_in_one_line(app):
     app.store.fail(leases[1], text, permanent=True)
     told = [app.why(job.id) for job in (waiting, dead)]
 
-    assert ["backoff", "finished"] == [each.code for each in told]
-    assert [f"Error: {text}"] * 2 == [each.error for each in told]
+    assert [each.code for each in told] == ["backoff", "finished"]
+    assert [each.error for each in told] == [f"Error: {text}"] * 2
     assert all("after Error: boom x" in each.text for each in told)
     assert all("\n" not in each.text and len(each.text) < 300 for each in told)
 
@@ -129,7 +129,7 @@ def test_a_paused_queue_comes_before_the_time(app):
     job = app.enqueue("work", delay=60)
     app.pause("default")
 
-    assert "paused" == app.why(job.id).code
+    assert app.why(job.id).code == "paused"
 
 
 def test_the_nearest_names_are_told(app):
@@ -139,8 +139,8 @@ def test_the_nearest_names_are_told(app):
     announce(app, queues=["mails", "default"], kinds=["send_email", "send_sms", "report"])
     by_kind, by_queue = app.why(kind.id), app.why(queue.id)
 
-    assert ("unknown_kind", "send_email") == (by_kind.code, by_kind.nearest[0])
-    assert ("unserved_queue", ["mails"]) == (by_queue.code, by_queue.nearest)
+    assert (by_kind.code, by_kind.nearest[0]) == ("unknown_kind", "send_email")
+    assert (by_queue.code, by_queue.nearest) == ("unserved_queue", ["mails"])
     assert "'send_email'" in by_kind.text
     assert "'mails'" in by_queue.text
 
@@ -152,7 +152,7 @@ def test_silent_workers_do_not_count(app, clock):
     before = app.why(job.id)
     clock.advance(config.WORKER_SILENT_SECONDS + 1)
 
-    assert ["next", "no_worker"] == [before.code, app.why(job.id).code]
+    assert [before.code, app.why(job.id).code] == ["next", "no_worker"]
 
 
 def test_who_names_no_kinds_takes_all(app):
@@ -160,7 +160,7 @@ def test_who_names_no_kinds_takes_all(app):
     job = app.enqueue("work")
     announce(app, queues=[], kinds=[])
 
-    assert "next" == app.why(job.id).code
+    assert app.why(job.id).code == "next"
 
 
 def test_what_comes_first_is_counted(app):
@@ -176,8 +176,8 @@ def test_what_comes_first_is_counted(app):
     app.enqueue("work", queue="elsewhere", priority=9)
     told = app.why(job.id)
 
-    assert ("behind", Count(5), job.run_at) == (told.code, told.ahead, told.since)
-    assert "jobs are before it: 2 of a higher priority and 3 earlier" == told.text
+    assert (told.code, told.ahead, told.since) == ("behind", Count(5), job.run_at)
+    assert told.text == "jobs are before it: 2 of a higher priority and 3 earlier"
 
 
 def test_full_slots_are_named(app):
@@ -268,10 +268,10 @@ def test_a_count_is_bounded(app, monkeypatch):
     app.enqueue_many([{"kind": f"kind-{n % 50}", "priority": 5} for n in range(100)])
     told = app.why(job.id)
 
-    assert (Count(3, exact=False), "more than 3 of a higher priority") == (
+    assert (
         told.ahead,
         told.text.removeprefix("jobs are before it: "),
-    )
+    ) == (Count(3, exact=False), "more than 3 of a higher priority")
 
 
 def test_it_has_one_shape(app):
@@ -281,7 +281,7 @@ def test_it_has_one_shape(app):
 
     assert list(rowlock.Why.__struct_fields__) == list(document)
     assert document["until"].endswith("Z")
-    assert ("not_due", None, []) == (document["code"], document["ahead"], document["nearest"])
+    assert (document["code"], document["ahead"], document["nearest"]) == ("not_due", None, [])
 
 
 @pytest.mark.asyncio

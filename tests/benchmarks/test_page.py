@@ -69,10 +69,10 @@ def results() -> Results:
 
 def test_medians_leave_out_what_failed(results):
     """A median is of the repeats that succeeded; there is none of what was never measured."""
-    assert 70.0 == results.median("drain", "rowlock", "postgres", "per_s", "1")
-    assert 40.0 == results.median("drain", "pgqueuer", "postgres", "per_s", "1")
+    assert results.median("drain", "rowlock", "postgres", "per_s", "1") == 70.0
+    assert results.median("drain", "pgqueuer", "postgres", "per_s", "1") == 40.0
     assert results.median("drain", "rowlock", "sqlite", "per_s", "1") is None
-    assert ["rowlock", "bare loop", "pgqueuer"] == results.names("drain", "postgres")
+    assert results.names("drain", "postgres") == ["rowlock", "bare loop", "pgqueuer"]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_medians_leave_out_what_failed(results):
 )
 def test_quantile(share, value):
     """The smallest value that so many are not above."""
-    assert value == quantile(list(range(100, 0, -1)), share)
+    assert quantile(list(range(100, 0, -1)), share) == value
 
 
 def test_verdicts(results):
@@ -89,23 +89,23 @@ def test_verdicts(results):
     bare = found["drain, PostgreSQL: share of the bare loop"]
     peer = found["drain, PostgreSQL: times PgQueuer"]
 
-    assert ("≥ 0.7", "0.70", True) == (bare.aim, bare.measured, bare.is_held)
-    assert ("1.75", False) == (peer.measured, peer.is_held)
+    assert (bare.aim, bare.measured, bare.is_held) == ("≥ 0.7", "0.70", True)
+    assert (peer.measured, peer.is_held) == ("1.75", False)
     assert found["WAL a job, history kept"].is_held is None
 
 
 def test_kept_share():
     """The last three rounds against the first three, or fewer of few."""
-    assert 0.5 == aims.kept_share([10, 100, 100, 100, 50, 50])
-    assert 0.5 == aims.kept_share([100, 50])
-    assert 1.0 == aims.kept_share([7])
+    assert aims.kept_share([10, 100, 100, 100, 50, 50]) == 0.5
+    assert aims.kept_share([100, 50]) == 0.5
+    assert aims.kept_share([7]) == 1.0
 
 
 def test_results_can_be_read_again(results, tmp_path):
     """What is written is what was measured."""
     results.write(tmp_path / "results.json")
 
-    assert results == read_results(tmp_path / "results.json")
+    assert read_results(tmp_path / "results.json") == results
 
 
 def test_the_page_keeps_its_text(results):
@@ -128,20 +128,20 @@ def test_charts_are_drawings(results):
     drawn.append(charts.ranges("r", [("", [Range("x", 0.5, 700.0, Kind.OURS)])], unit=" ms"))
     drawn.append(charts.lines("l", [Line("x", [], Kind.OURS)], places=["1"], below="", unit=""))
 
-    assert ["{http://www.w3.org/2000/svg}svg"] * len(drawn) == [
-        ET.fromstring(each).tag for each in drawn
-    ]
+    assert [ET.fromstring(each).tag for each in drawn] == ["{http://www.w3.org/2000/svg}svg"] * len(
+        drawn
+    )
 
 
 def test_labels_stand_apart():
     """No label of a line covers another."""
     placed = charts._apart({"a": 10.0, "b": 12.0, "c": 100.0})
 
-    assert {"a": 10.0, "b": 26.0, "c": 100.0} == placed
+    assert placed == {"a": 10.0, "b": 26.0, "c": 100.0}
 
 
 def test_the_command_is_shown_without_places():
     """Where things were is nobody's business."""
     shown = _shown(["--peers", "/home/me/x", "--peer", "a,b", "--publish"])
 
-    assert "python -m benchmarks --peers DIR --peer a,b --publish" == shown
+    assert shown == "python -m benchmarks --peers DIR --peer a,b --publish"

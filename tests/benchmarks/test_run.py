@@ -78,7 +78,7 @@ def run(output: Path, *words: str) -> dict[str, Any]:
         check=False,
     )
 
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     results: dict[str, Any] = json.loads((output / "results.json").read_text("utf-8"))
     return results
 
@@ -107,10 +107,10 @@ def test_every_workload_runs(store, workloads, measured, tmp_path):
     assert measured == {each["workload"] for each in found}
     if "drain" in measured:
         assert {"rowlock", "bare loop", "own loop"} <= {each["name"] for each in found}
-    assert [] == [each for each in found if "error" in each or each.get("doubles")]
+    assert [each for each in found if "error" in each or each.get("doubles")] == []
     assert {"machine", "versions", "sizes", "seeds", "command", "steps"} <= set(results)
     assert "**rowlock**" in page
-    assert 5 == len([ET.parse(chart) for chart in charts])
+    assert len([ET.parse(chart) for chart in charts]) == 5
 
 
 @pytest.mark.long
@@ -131,8 +131,8 @@ def test_peers_are_driven_through_their_interface(tmp_path):
     tiny = [each for each in results["measurements"] if each["name"] == "tiny"]
     (drained,) = [each for each in tiny if each["workload"] == "drain"]
 
-    assert (20, 0) == (drained["jobs"], drained["doubles"])
+    assert (drained["jobs"], drained["doubles"]) == (20, 0)
     assert drained["per_s"] > 0
     assert all("is broken here" in each["error"] for each in tiny if each["workload"] != "drain")
-    assert {"rowlock sqlite", "tiny sqlite"} == set(results["contestants"])
+    assert set(results["contestants"]) == {"rowlock sqlite", "tiny sqlite"}
     assert str(tmp_path) not in results["command"]

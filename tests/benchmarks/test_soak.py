@@ -37,7 +37,7 @@ def test_the_last_tenth_is_compared_with_the_second(name, first, last, is_flat):
     """What came in between, the warm-up too, does not count."""
     values = [9e9] * 9 + [first] * 11 + [9e9] * 69 + [last] * 11
 
-    assert is_flat == verdict(name, values)
+    assert verdict(name, values) == is_flat
 
 
 @pytest.mark.parametrize(("after", "is_flat"), [(700.0, True), (900.0, False)])
@@ -45,14 +45,14 @@ def test_a_table_may_keep_what_a_held_transaction_made_of_it(after, is_flat):
     """It is judged from the end of the hold on."""
     values = [10.0] * 33 + [350.0] * 33 + [700.0] * 24 + [after] * 10
 
-    assert is_flat == verdict("job_mib", values)
+    assert verdict("job_mib", values) == is_flat
 
 
 def test_samples_are_thinned_to_means():
     """Every column alike, so that they still belong together."""
     samples = {"seconds": [1.0, 2.0, 3.0, 4.0, 5.0], "per_s": [1.0, 3.0, 5.0, 7.0, 9.0]}
 
-    assert {"seconds": [1.5, 3.5, 5.0], "per_s": [2.0, 6.0, 9.0]} == thinned(samples, 3)
+    assert thinned(samples, 3) == {"seconds": [1.5, 3.5, 5.0], "per_s": [2.0, 6.0, 9.0]}
 
 
 @pytest.mark.long
@@ -71,6 +71,6 @@ def test_a_short_one_runs(store, tmp_path):
     assert done.returncode in (0, 1), done.stderr
     found = json.loads((tmp_path / f"soak-{store}.json").read_text("utf-8"))
     assert found["made"] == found["run"] > 0
-    assert (0, 0) == (found["left"], found["refused"])
+    assert (found["left"], found["refused"]) == (0, 0)
     assert {"per_s", "worker_mib", "descriptors", "wal_mib"} <= set(found["verdict"])
     assert ET.parse(tmp_path / f"soak-{store}.svg").getroot().tag.endswith("svg")

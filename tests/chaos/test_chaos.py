@@ -25,7 +25,7 @@ def test_nothing_is_lost(store, tmp_path):
         if report.verdict is not Verdict.VOID:
             break
 
-    assert [] == report.texts
+    assert report.texts == []
     assert Verdict.GOOD is report.verdict
 
 

@@ -633,7 +633,7 @@ def test_a_good_life_is_good(write):
     history = History()
     write(history)
 
-    assert [] == history.judge().findings.lines()
+    assert history.judge().findings.lines() == []
 
 
 @pytest.mark.parametrize(("number", "write"), BAD, ids=lambda each: getattr(each, "__name__", each))
@@ -652,6 +652,8 @@ def test_what_makes_a_run_hard_is_counted():
     history.acknowledge()
     counts = history.judge().counts
 
-    assert {"rescues": 1, "late ends": 1, "repeats": 1} == {
-        name: counts[name] for name in ("rescues", "late ends", "repeats")
+    assert {name: counts[name] for name in ("rescues", "late ends", "repeats")} == {
+        "rescues": 1,
+        "late ends": 1,
+        "repeats": 1,
     }

@@ -50,21 +50,25 @@ def test_all_strikes_are_there():
     """Kills and pauses are shared among processes, and none is lost by rounding."""
     kills = {fault: number for fault, number in PLAN.faults.items() if "kill" in fault}
 
-    assert 50 == sum(kills.values())
-    assert 10 == PLAN.faults[Fault.PAUSE_CHILD] + PLAN.faults[Fault.PAUSE_WORKER]
-    assert 3 == PLAN.faults[Fault.CRASH]
+    assert sum(kills.values()) == 50
+    assert PLAN.faults[Fault.PAUSE_CHILD] + PLAN.faults[Fault.PAUSE_WORKER] == 10
+    assert PLAN.faults[Fault.CRASH] == 3
 
 
 def test_nobody_else_is_harmed():
     """In a database that is somebody's, its server is not crashed, nor are connections used up."""
     wanted = {"crashes": 3, "swallows": 3, "troubles": 3}
 
-    assert {} == possible(**wanted, full_disks=3, is_postgres=False, is_own=False)
-    assert {Fault.FILL_DISK: 3} == possible(**wanted, full_disks=3, is_postgres=False, is_own=True)
+    assert possible(**wanted, full_disks=3, is_postgres=False, is_own=False) == {}
+    assert possible(**wanted, full_disks=3, is_postgres=False, is_own=True) == {Fault.FILL_DISK: 3}
     assert Fault.CRASH in possible(**wanted, is_postgres=True, is_own=True)
-    assert {Fault.SWALLOW, Fault.CUT, Fault.DELAY, Fault.BLACKHOLE, Fault.KILL_BACKEND} == set(
-        possible(**wanted, is_postgres=True, is_own=False)
-    )
+    assert set(possible(**wanted, is_postgres=True, is_own=False)) == {
+        Fault.SWALLOW,
+        Fault.CUT,
+        Fault.DELAY,
+        Fault.BLACKHOLE,
+        Fault.KILL_BACKEND,
+    }
 
 
 def test_producers_ask_for_all_kinds_of_jobs():
@@ -88,12 +92,12 @@ def test_a_journal_is_read_as_it_was_written(tmp_path):
     second.close()
     lines = list(read(tmp_path))
 
-    assert [
+    assert [(line.word, line.job, line.token, line.rest) for line in lines] == [
         (Word.ASK, "a", 0, "brief - 0"),
         (Word.ASK, "b", 0, "brief acme 10"),
         (Word.END, "a", 3, "ok"),
         (Word.START, "a", 3, "1 brief -"),
-    ] == [(line.word, line.job, line.token, line.rest) for line in lines]
+    ]
     assert lines[2].at > lines[0].at
 
 
@@ -104,8 +108,8 @@ def test_numbers_are_shared(tmp_path):
     other.add(0, 3)
     other.add(1, 4)
 
-    assert 100 == other.allowed
-    assert 7 == one.made
+    assert other.allowed == 100
+    assert one.made == 7
     one.close()
     other.close()
 
@@ -116,9 +120,9 @@ def test_findings_are_bounded():
     for number in range(100):
         findings.add(5, f"finding {number}")
 
-    assert {5: 100} == findings.counts
-    assert SHOWN_MAX == len(findings.lines())
-    assert "I5: finding 0" == findings.lines()[0]
+    assert findings.counts == {5: 100}
+    assert len(findings.lines()) == SHOWN_MAX
+    assert findings.lines()[0] == "I5: finding 0"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +139,7 @@ def test_the_verdict(changed, verdict):
     report = replace(REPORT, **changed)
 
     assert verdict is report.verdict
-    assert verdict == report.document()["verdict"]
+    assert report.document()["verdict"] == verdict
 
 
 def test_gates_grow_with_the_run():
@@ -152,7 +156,7 @@ def test_a_run_in_which_nobody_was_struck_is_void():
     """However small it is: there was nobody whom its kills could befall."""
     plan = ChaosPlan(seed=7, jobs=100, kills=1, pauses=0)
 
-    assert {"struck", "ticks"} == {gate.name for gate in gates_of(plan, {}) if not gate.is_open}
+    assert {gate.name for gate in gates_of(plan, {}) if not gate.is_open} == {"struck", "ticks"}
     assert all(gate.is_open for gate in gates_of(plan, {"struck": 1, "ticks": 1}))
 
 
@@ -165,14 +169,14 @@ def test_how_long_a_recovery_took():
     over_before = JobRecord(runs={1: HandlerRun(1_000_000_000, 11, end=1_500_000_000)})
     found = recoveries([record, over_before], strikes.struck)
 
-    assert [0.5] == found[Fault.KILL_CHILD].returned
-    assert [3.0] == found[Fault.KILL_CHILD].again
+    assert found[Fault.KILL_CHILD].returned == [0.5]
+    assert found[Fault.KILL_CHILD].again == [3.0]
 
 
 def test_a_spread():
     """Half, all but a hundredth, and all."""
     assert None is Durations.of([])
-    assert Durations(100, 0.5, 0.99, 0.99) == Durations.of([number / 100 for number in range(100)])
+    assert Durations.of([number / 100 for number in range(100)]) == Durations(100, 0.5, 0.99, 0.99)
 
 
 def test_the_picture():
@@ -181,4 +185,4 @@ def test_the_picture():
     marks = [path for path in root if path.tag.endswith("path") and path.get("stroke-width")]
 
     assert "seed 7: 10,000 jobs" in root.attrib["aria-label"]
-    assert 3 == len(marks)
+    assert len(marks) == 3

@@ -40,7 +40,7 @@ def test_workers_end_when_they_are_asked(processes: Processes):
     """Nothing is raised: each of them has ended well."""
     processes.end()
 
-    assert [0, 0] == [worker.returncode for worker in processes.workers]
+    assert [worker.returncode for worker in processes.workers] == [0, 0]
 
 
 def test_a_worker_that_ends_otherwise(processes: Processes):

@@ -23,9 +23,9 @@ def proxy(postgres_server):
 def test_it_passes_on_and_delays(proxy):
     """What goes through arrives, at once or a little later."""
     with psycopg.connect(proxy.url, autocommit=True) as connection:
-        assert 1 == ask(connection, "SELECT 1")
+        assert ask(connection, "SELECT 1") == 1
         proxy.mode = Mode.DELAY
-        assert 2 == ask(connection, "SELECT 2")
+        assert ask(connection, "SELECT 2") == 2
 
 
 def test_it_cuts_and_refuses(proxy):
@@ -38,7 +38,7 @@ def test_it_cuts_and_refuses(proxy):
         psycopg.connect(proxy.url)
     proxy.mode = Mode.PASS
     with psycopg.connect(proxy.url, autocommit=True) as connection:
-        assert 1 == ask(connection, "SELECT 1")
+        assert ask(connection, "SELECT 1") == 1
 
 
 def test_it_swallows_one_answer(proxy, postgres_url):
@@ -52,10 +52,11 @@ def test_it_swallows_one_answer(proxy, postgres_url):
         with pytest.raises(psycopg.OperationalError):
             connection.execute("CREATE TABLE second ()")
     with psycopg.connect(url, autocommit=True) as connection:
-        assert 2 == ask(
-            connection, "SELECT count(*) FROM pg_tables WHERE tablename IN ('first', 'second')"
+        assert (
+            ask(connection, "SELECT count(*) FROM pg_tables WHERE tablename IN ('first', 'second')")
+            == 2
         )
-    assert 1 == proxy.swallowed
+    assert proxy.swallowed == 1
 
 
 @pytest.mark.parametrize("prepare", [False, True])
@@ -68,7 +69,7 @@ def test_it_swallows_the_answer_to_a_commit(proxy, postgres_url, prepare):
         connection.execute("CREATE TABLE taken (number integer)")
         connection.execute("INSERT INTO taken VALUES (0)", prepare=prepare)
         proxy.swallow_commit()
-        assert 1 == ask(connection, "SELECT count(*) FROM taken")
+        assert ask(connection, "SELECT count(*) FROM taken") == 1
         connection.execute("BEGIN")
         connection.execute("INSERT INTO taken VALUES (1)")
         with pytest.raises(psycopg.OperationalError):
@@ -79,5 +80,5 @@ def test_it_swallows_the_answer_to_a_commit(proxy, postgres_url, prepare):
         with pytest.raises(psycopg.OperationalError):
             connection.execute("INSERT INTO taken VALUES (0)", prepare=prepare)
     with psycopg.connect(url, autocommit=True) as connection:
-        assert 4 == ask(connection, "SELECT count(*) FROM taken")
-    assert 2 == proxy.swallowed
+        assert ask(connection, "SELECT count(*) FROM taken") == 4
+    assert proxy.swallowed == 2

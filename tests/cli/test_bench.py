@@ -69,15 +69,15 @@ def test_it_measures_and_leaves_nothing(app, run, any_url):
     is_postgres = "sqlite" not in any_url
     figures = ("enqueue_per_s", "enqueue_many_per_s", "run_per_s", "latency_p50_ms")
 
-    assert 0 == result.exit_code
+    assert result.exit_code == 0
     assert is_postgres == said["is_postgres"]
     assert all(said[figure] > 0 for figure in (*figures, "latency_p99_ms", "round_trip_ms"))
     assert is_postgres == (said["wal_bytes_per_job"] is not None)
-    assert 5 == len(said["held_per_s"])
+    assert len(said["held_per_s"]) == 5
     assert said["words"]
     assert mine == app.get(mine.id)
-    assert ["default"] == [queue.queue for queue in app.stats()]
-    assert [] == left_behind(any_url)
+    assert [queue.queue for queue in app.stats()] == ["default"]
+    assert left_behind(any_url) == []
     assert "run 3 of 3: " in result.stderr
 
 
@@ -91,8 +91,8 @@ def test_an_interrupt_leaves_nothing(number, any_url):
         process.send_signal(number)
         code = process.wait(60)
 
-    assert 1 == code
-    assert [] == left_behind(any_url)
+    assert code == 1
+    assert left_behind(any_url) == []
 
 
 def test_its_worker_ends_with_it(sqlite_url):
@@ -116,7 +116,7 @@ def test_what_a_killed_run_left_is_told(any_url, run):
         result = run("bench", "--jobs", "1", "--no-held")
 
         assert f"note: {name} is another run's" in result.stderr
-        assert [name] == left_behind(any_url)
+        assert left_behind(any_url) == [name]
 
 
 @pytest.mark.direct("logs in as another role")
@@ -132,17 +132,17 @@ def test_without_the_right_to_create_a_schema(postgres_url):
         finally:
             connection.execute(f"DROP ROLE {role}".encode())
 
-    assert 1 == result.exit_code
+    assert result.exit_code == 1
     assert f"the role {role} may not create a schema" in result.stderr
     assert "GRANT CREATE ON DATABASE" in result.stderr
-    assert [] == left_behind(postgres_url)
+    assert left_behind(postgres_url) == []
 
 
 def test_where_nothing_can_be_written():
     """A directory that takes no files is named."""
     result = CliRunner().invoke(main, ["--database-url", "sqlite:////proc/x.db", "bench"])
 
-    assert 1 == result.exit_code
+    assert result.exit_code == 1
     assert "nothing can be written beside /proc/x.db" in result.stderr
 
 
@@ -150,7 +150,7 @@ def test_on_a_terminal(sqlite_url):
     """Bars while it runs, a table at the end."""
     code, text = on_terminal("bench", "--jobs", "5", "--no-held", url=sqlite_url)
 
-    assert 0 == code
+    assert code == 0
     assert "━" in text
     assert "enqueue, one by one" in text
     assert "An enqueue took" in text

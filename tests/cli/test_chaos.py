@@ -35,11 +35,11 @@ def test_in_a_database_of_ones_own(any_url, tmp_path):
         said = json.loads(result.stdout)
 
         assert mine == app.get(mine.id)
-        assert ["default"] == [queue.queue for queue in app.stats()]
-    assert [] == said["texts"]
-    assert 5 == said["seed"]
+        assert [queue.queue for queue in app.stats()] == ["default"]
+    assert said["texts"] == []
+    assert said["seed"] == 5
     assert said["counts"]["succeeded"] > 80
-    assert [] == left_behind(any_url, prefix=PREFIX)
+    assert left_behind(any_url, prefix=PREFIX) == []
     assert "<svg" in (tmp_path / "run.svg").read_text()
 
 
@@ -55,8 +55,8 @@ def test_an_interrupt_leaves_nothing(sqlite_url, tmp_path):
         code = process.wait(60)
     pids = [int(path.name.split("-")[1]) for path in started]
 
-    assert 1 == code
-    assert [] == left_behind(sqlite_url, prefix=PREFIX)
+    assert code == 1
+    assert left_behind(sqlite_url, prefix=PREFIX) == []
     wait_until(lambda: not any(is_there(pid) for pid in pids), seconds=60)
 
 
@@ -73,11 +73,12 @@ def test_places_are_looked_at_before_it_runs(tmp_path, monkeypatch, words, becau
     (tmp_path / "kept" / "seed-7").mkdir(parents=True)
     result = CliRunner().invoke(main, ["chaos", "--seed", "6", "--legs", "2", *words])
 
-    assert 2 == result.exit_code
+    assert result.exit_code == 2
     assert because in result.stderr
-    assert ["kept", "kept/seed-7"] == sorted(
-        str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")
-    )
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
+        "kept",
+        "kept/seed-7",
+    ]
 
 
 def is_there(pid: int) -> bool:

@@ -16,19 +16,21 @@ def test_list(app, run):
     found = json.loads(run("cron", "list", "--json").stdout)
 
     assert head.split() == ["SCHEDULE", "STATUS", "CRON", "TIMEZONE", "KIND", "NEXT", "LAST"]
-    assert ["a", "paused", "@hourly", "UTC", "report", "-", "-"] == first.split()
+    assert first.split() == ["a", "paused", "@hourly", "UTC", "report", "-", "-"]
     assert {"b", "on", "Europe/Berlin", "report"} <= set(second.split())
-    assert ["a", "b"] == [document["name"] for document in found]
-    assert ({"n": 1}, "user", "skip") == tuple(
-        found[1][name] for name in ("payload", "source", "missed")
+    assert [document["name"] for document in found] == ["a", "b"]
+    assert tuple(found[1][name] for name in ("payload", "source", "missed")) == (
+        {"n": 1},
+        "user",
+        "skip",
     )
     assert found[1]["next_at"].endswith("Z")
 
 
 def test_an_empty_list(run):
     """It says so, and is an empty list as JSON."""
-    assert "no schedules\n" == run("cron", "list").stdout
-    assert [] == json.loads(run("cron", "list", "--json").stdout)
+    assert run("cron", "list").stdout == "no schedules\n"
+    assert json.loads(run("cron", "list", "--json").stdout) == []
 
 
 def test_run(app, run):
@@ -38,8 +40,8 @@ def test_run(app, run):
     document = json.loads(run("cron", "run", "s", "--json").stdout)
     jobs = {job.id for job in app.list(kind="report")}
 
-    assert {done.stdout.split()[-1], document["id"]} == jobs
-    assert {"schedule": "s"} == document["meta"]
+    assert jobs == {done.stdout.split()[-1], document["id"]}
+    assert document["meta"] == {"schedule": "s"}
 
 
 def test_run_what_is_in_flight(app, run):
@@ -49,7 +51,7 @@ def test_run_what_is_in_flight(app, run):
     first, second = run("cron", "run", "s"), run("cron", "run", "s")
 
     assert first.stdout.startswith("enqueued ")
-    assert f"in flight already: {first.stdout.split()[-1]}\n" == second.stdout
+    assert second.stdout == f"in flight already: {first.stdout.split()[-1]}\n"
 
 
 def test_pause_and_resume(app, run):
@@ -59,9 +61,9 @@ def test_pause_and_resume(app, run):
     paused = run("cron", "pause", "a", "b")
     resumed = run("cron", "resume", "a")
 
-    assert "paused a\npaused b\n" == paused.stdout
+    assert paused.stdout == "paused a\npaused b\n"
     assert resumed.stdout.startswith("resumed a, next ")
-    assert [False, True] == [schedule.is_paused for schedule in app.store.list_schedules()]
+    assert [schedule.is_paused for schedule in app.store.list_schedules()] == [False, True]
 
 
 def test_delete(app, run):
@@ -70,10 +72,10 @@ def test_delete(app, run):
         app.schedule(name, "report", cron="@daily")
     run("cron", "run", "a")
 
-    assert "deleted a\n" == run("cron", "delete", "a").stdout
-    assert [{"name": "b", "deleted": True}] == documents(run("cron", "delete", "b", "--json"))
-    assert ["c"] == [schedule.name for schedule in app.store.list_schedules()]
-    assert 1 == len(app.list(kind="report"))
+    assert run("cron", "delete", "a").stdout == "deleted a\n"
+    assert documents(run("cron", "delete", "b", "--json")) == [{"name": "b", "deleted": True}]
+    assert [schedule.name for schedule in app.store.list_schedules()] == ["c"]
+    assert len(app.list(kind="report")) == 1
 
 
 def test_the_others_are_still_worked_on(app, run):
@@ -83,18 +85,18 @@ def test_the_others_are_still_worked_on(app, run):
     resumed = run("cron", "resume", "nobody", "a", "--json")
     deleted = run("cron", "delete", "nobody", "a")
 
-    assert [(3, [True]), (3, [False])] == [
+    assert [
         (done.exit_code, [document["is_paused"] for document in documents(done)])
         for done in (paused, resumed)
-    ]
-    assert (3, "deleted a\n") == (deleted.exit_code, deleted.stdout)
+    ] == [(3, [True]), (3, [False])]
+    assert (deleted.exit_code, deleted.stdout) == (3, "deleted a\n")
 
 
 def test_an_unknown_name(run):
     """Exit code 3, and one line that says so."""
     for action in ("run", "pause", "resume", "delete"):
         done = run("cron", action, "nobody")
-        assert (3, True) == (done.exit_code, "no schedule 'nobody'" in done.stderr)
+        assert (done.exit_code, "no schedule 'nobody'" in done.stderr) == (3, True)
 
 
 def test_hostile_names_are_escaped(app, run):

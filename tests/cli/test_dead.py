@@ -26,10 +26,10 @@ def test_list(run, dead):
     *first, end = documents(run("dead", "list", "--json", "--limit", "1"))
     *rest, last = documents(run("dead", "list", "--json", "--cursor", end["next"]))
 
-    assert list(reversed(dead)) == [job["id"] for job in [*first, *rest]]
-    assert {"next": None} == last
+    assert [job["id"] for job in [*first, *rest]] == list(reversed(dead))
+    assert last == {"next": None}
     assert dead[2] in run("dead", "list", "--queue", "other").stdout
-    assert "no jobs\n" == run("dead", "list", "--kind", "none").stdout
+    assert run("dead", "list", "--kind", "none").stdout == "no jobs\n"
 
 
 def test_retry_by_filter(app, run, dead):
@@ -38,10 +38,10 @@ def test_retry_by_filter(app, run, dead):
     result = run("dead", "retry", "--queue", "mail")
     rest = run("dead", "retry", "--json")
 
-    assert "retried 1 job, skipped 1\n" == result.stdout
-    assert f"skipped {dead[1]}: its key is in flight again, by another job\n" == result.stderr
-    assert {"retried": 1, "skipped": [dead[1]]} == json.loads(rest.stdout)
-    assert ["ready", "dead", "ready"] == [app.get(id).state for id in dead]
+    assert result.stdout == "retried 1 job, skipped 1\n"
+    assert result.stderr == f"skipped {dead[1]}: its key is in flight again, by another job\n"
+    assert json.loads(rest.stdout) == {"retried": 1, "skipped": [dead[1]]}
+    assert [app.get(id).state for id in dead] == ["ready", "dead", "ready"]
 
 
 def test_many_are_retried_step_by_step(app, run, dead, monkeypatch):
@@ -49,9 +49,9 @@ def test_many_are_retried_step_by_step(app, run, dead, monkeypatch):
     monkeypatch.setattr(config, "MAINTENANCE_BATCH_ROWS", 1)
     result = run("dead", "retry")
 
-    assert "retried 3 jobs, skipped 0\n" == result.stdout
-    assert "retrying: 1 job\n" == result.stderr
-    assert [] == app.list(state="dead").jobs
+    assert result.stdout == "retried 3 jobs, skipped 0\n"
+    assert result.stderr == "retrying: 1 job\n"
+    assert app.list(state="dead").jobs == []
 
 
 def test_purge_needs_to_be_meant(app, run, dead):
@@ -63,8 +63,8 @@ def test_purge_needs_to_be_meant(app, run, dead):
         run("dead", "purge", "--queue", "mail", "--all", "--yes"),
     ]
 
-    assert [2] * 4 == [result.exit_code for result in refused]
-    assert 3 == len(app.list(state="dead"))
+    assert [result.exit_code for result in refused] == [2] * 4
+    assert len(app.list(state="dead")) == 3
 
 
 def test_purge(app, run, dead, monkeypatch):
@@ -73,9 +73,9 @@ def test_purge(app, run, dead, monkeypatch):
     some = run("dead", "purge", "--queue", "mail", "--yes")
     rest = run("dead", "purge", "--all", "--yes", "--json")
 
-    assert "removed 2 jobs\n" == some.stdout
-    assert {"removed": 1} == json.loads(rest.stdout)
-    assert [None] * 3 == [app.get(id) for id in dead]
+    assert some.stdout == "removed 2 jobs\n"
+    assert json.loads(rest.stdout) == {"removed": 1}
+    assert [app.get(id) for id in dead] == [None] * 3
 
 
 @pytest.mark.parametrize(("typed", "exit_code", "left"), [("y\n", 0, 1), ("n\n", 1, 3)])
@@ -86,7 +86,7 @@ def test_purge_asks_on_a_terminal(app, typed, exit_code, left):
 
     assert exit_code == code
     assert "Remove 2 dead jobs for good? [y/N]" in text
-    assert left == len(app.list(state="dead"))
+    assert len(app.list(state="dead")) == left
 
 
 def test_export(run, dead, tmp_path, monkeypatch):
@@ -97,11 +97,12 @@ def test_export(run, dead, tmp_path, monkeypatch):
     written = run("dead", "export", "--queue", "mail", "--output", str(file))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
 
-    assert list(reversed(dead)) == [job["id"] for job in documents(printed)]
-    assert "" == written.stdout
+    assert [job["id"] for job in documents(printed)] == list(reversed(dead))
+    assert written.stdout == ""
     assert written.stderr.endswith("exported 2 jobs\n")
-    assert [(dead[1], {"n": 1}), (dead[0], {"n": 0})] == [
-        (job["id"], job["payload"]) for job in lines
+    assert [(job["id"], job["payload"]) for job in lines] == [
+        (dead[1], {"n": 1}),
+        (dead[0], {"n": 0}),
     ]
 
 
@@ -109,7 +110,7 @@ def test_export_to_nowhere(run):
     """A file that can't be written is one line, not a traceback."""
     done = run("dead", "export", "--output", "/not/there.jsonl")
 
-    assert (1, True) == (done.exit_code, "Could not open file '/not/there.jsonl'" in done.stderr)
+    assert (done.exit_code, "Could not open file '/not/there.jsonl'" in done.stderr) == (1, True)
 
 
 def test_groups(run, dead):
@@ -117,12 +118,12 @@ def test_groups(run, dead):
     (group,) = documents(run("dead", "list", "--groups", "--json"))
     table = run("dead", "list", "--groups").stdout
 
-    assert (3, "send") == (group["count"]["value"], group["kind"])
+    assert (group["count"]["value"], group["kind"]) == (3, "send")
     assert dead[2] == group["sample_id"]
     assert group["fingerprint"] in table and "FINGERPRINT" in table
     (few,) = documents(run("dead", "list", "--groups", "--queue", "mail", "--json"))
-    assert 2 == few["count"]["value"]
-    assert 2 == run("dead", "list", "--groups", "--key", "k").exit_code
-    assert 2 == run("dead", "list", "--groups", "--cursor", "c").exit_code
+    assert few["count"]["value"] == 2
+    assert run("dead", "list", "--groups", "--key", "k").exit_code == 2
+    assert run("dead", "list", "--groups", "--cursor", "c").exit_code == 2
     assert "retried 3 jobs" in run("dead", "retry", "--fingerprint", group["fingerprint"]).stdout
     assert "no dead jobs" in run("dead", "list", "--groups").stdout

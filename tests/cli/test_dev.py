@@ -26,7 +26,7 @@ def test_runs_until_signalled(number):
         process.send_signal(number)
         rest = process.stdout.read()
 
-    assert 0 == process.returncode
+    assert process.returncode == 0
     assert f"export ROWLOCK_DATABASE_URL={url}" in rest
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(url)
@@ -36,5 +36,5 @@ def test_unknown_version_fails():
     """A version that is not there is a failure with a reason, not a traceback."""
     result = CliRunner().invoke(main, ["dev", "postgres", "--version", "9"])
 
-    assert 1 == result.exit_code
+    assert result.exit_code == 1
     assert "no PostgreSQL 9" in result.stderr

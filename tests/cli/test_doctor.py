@@ -50,7 +50,7 @@ def test_a_healthy_database(app, run, any_url):
     assert 0 == code == text.exit_code
     assert both | (sqlite if "sqlite" in any_url else postgres) == set(found)
     assert text.stdout.startswith("ok   store          ")
-    assert ("warn", True) == (found["workers"][0], "send in default" in found["workers"][1])
+    assert (found["workers"][0], "send in default" in found["workers"][1]) == ("warn", True)
     assert "→ start a worker" in text.stdout
 
 
@@ -62,8 +62,8 @@ def test_served_and_paused(app, run, any_url):
     app.store.announce(worker="w", queues=["mail"], kinds=["send"], host="box", pid=1)
     _, found = examine(any_url)
 
-    assert ("ok", "1 worker; all is served") == found["workers"]
-    assert ("warn", "paused: still") == found["queues"]
+    assert found["workers"] == ("ok", "1 worker; all is served")
+    assert found["queues"] == ("warn", "paused: still")
 
 
 def test_limits_in_threads(sqlite_url):
@@ -88,7 +88,7 @@ def test_expired_leases(app, any_url):
     app.store.claim(worker="w", queues=["default"], lease=0.000001)
     _, found = examine(any_url)
 
-    assert "warn" == found["leases"][0]
+    assert found["leases"][0] == "warn"
     assert "1 lease expired" in found["leases"][1]
 
 
@@ -97,7 +97,7 @@ def test_no_file_yet(tmp_path):
     file = tmp_path / "none.db"
     code, found = examine(f"sqlite:///{file}")
 
-    assert (0, "warn") == (code, found["migrations"][0])
+    assert (code, found["migrations"][0]) == (0, "warn")
     assert not file.exists()
 
 
@@ -106,7 +106,7 @@ def test_network_file_system(tmp_path, monkeypatch):
     monkeypatch.setattr("rowlock.store.sqlite_file._mounts", lambda: "server / nfs4 rw")
     code, found = examine(f"sqlite:///{tmp_path / 'x.db'}")
 
-    assert (1, "bad") == (code, found["store"][0])
+    assert (code, found["store"][0]) == (1, "bad")
     assert "nfs4" in found["store"][1]
 
 
@@ -114,14 +114,14 @@ def test_not_migrated(empty_postgres_url):
     """A database without our tables is bad, and what to do is told."""
     code, found = examine(empty_postgres_url)
 
-    assert (1, "bad") == (code, found["migrations"][0])
+    assert (code, found["migrations"][0]) == (1, "bad")
 
 
 def test_not_there():
     """A server that does not answer is bad, without a traceback or the password."""
     code, found = examine("postgresql://u:secret@127.0.0.1:1/x?connect_timeout=1")
 
-    assert (1, "bad") == (code, found["store"][0])
+    assert (code, found["store"][0]) == (1, "bad")
     assert "secret" not in str(found)
 
 
@@ -186,7 +186,7 @@ def test_oldest_transaction_is_told_without_its_query(postgres_url):
 )
 def test_judgements(finding, level, text):
     """Each check says how bad it is, and unless it is well, what to do."""
-    assert level == finding.level
+    assert finding.level == level
     assert text in finding.text
     assert (level != "ok") == bool(finding.advice)
 
@@ -210,8 +210,10 @@ def test_silent_workers_do_not_count():
     silent = WorkerInfo(id="b", started_at=NOW, last_beat_at=NOW - timedelta(minutes=5))
     unknown = WorkerInfo(id="c", last_beat_at=beats)
 
-    assert [True, False, False] == [
-        findings.is_alive(worker, now=NOW) for worker in (alive, silent, unknown)
+    assert [findings.is_alive(worker, now=NOW) for worker in (alive, silent, unknown)] == [
+        True,
+        False,
+        False,
     ]
 
 

@@ -18,13 +18,17 @@ def test_one_job(app, run):
     result = run("enqueue", "send", '{"to": "a@b.c"}', *words, *more)
     job = app.get(result.stdout.split()[0])
 
-    assert 0 == result.exit_code, result.output
+    assert result.exit_code == 0, result.output
     assert result.stdout.endswith(" scheduled\n")
-    assert ("send", {"to": "a@b.c"}, "mail", 5, "acme") == (
-        *(job.kind, job.payload, job.queue, job.priority, job.tenant),
+    assert (*(job.kind, job.payload, job.queue, job.priority, job.tenant),) == (
+        "send",
+        {"to": "a@b.c"},
+        "mail",
+        5,
+        "acme",
     )
-    assert ("k", ["a", "b"], 3) == (job.key, job.tags, job.max_attempts)
-    assert 300 == (job.run_at - job.created_at).total_seconds()
+    assert (job.key, job.tags, job.max_attempts) == ("k", ["a", "b"], 3)
+    assert (job.run_at - job.created_at).total_seconds() == 300
 
 
 def test_an_existing_job_is_told(run):
@@ -35,8 +39,8 @@ def test_an_existing_job_is_told(run):
     by_id = run("enqueue", "send", "--id", job["id"], "--json")
 
     assert job["created"]
-    assert f"{job['id']} ready (existed already)\n" == again.stdout
-    assert (job["id"], False) == (documents(by_id)[0]["id"], documents(by_id)[0]["created"])
+    assert again.stdout == f"{job['id']} ready (existed already)\n"
+    assert (documents(by_id)[0]["id"], documents(by_id)[0]["created"]) == (job["id"], False)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +66,7 @@ def test_mistakes_have_their_exit_codes(sqlite_url, words, exit_code, problem):
 
     result = CliRunner().invoke(main, ["--database-url", sqlite_url, *words], input="{}\n")
 
-    assert (exit_code, "") == (result.exit_code, result.stdout)
+    assert (result.exit_code, result.stdout) == (exit_code, "")
     assert problem in result.stderr
 
 
@@ -77,9 +81,9 @@ def test_many_with_their_own_kinds(app, run):
     result = run("enqueue", "--many", "-", "--queue", "common", "--json", input=text)
     found = {job.kind: job for job in app.list(full=True)}
 
-    assert {"enqueued": 2, "existing": 1} == json.loads(result.stdout)
-    assert ("own", {"n": 1}, ["t"]) == (*(found["a"].queue, found["a"].payload, found["a"].tags),)
-    assert ("common", datetime(2040, 1, 1, tzinfo=UTC)) == (found["b"].queue, found["b"].run_at)
+    assert json.loads(result.stdout) == {"enqueued": 2, "existing": 1}
+    assert (*(found["a"].queue, found["a"].payload, found["a"].tags),) == ("own", {"n": 1}, ["t"])
+    assert (found["b"].queue, found["b"].run_at) == ("common", datetime(2040, 1, 1, tzinfo=UTC))
 
 
 def test_many_payloads_of_one_kind(app, run, tmp_path, monkeypatch):
@@ -89,8 +93,8 @@ def test_many_payloads_of_one_kind(app, run, tmp_path, monkeypatch):
     file.write_text("".join(f'{{"kind": {n}}}\n' for n in range(5)))
     result = run("enqueue", "send", "--many", str(file))
 
-    assert "enqueued 5 jobs, 0 existed already\n" == result.stdout
-    assert "enqueuing: 2 jobs\n" == result.stderr
+    assert result.stdout == "enqueued 5 jobs, 0 existed already\n"
+    assert result.stderr == "enqueuing: 2 jobs\n"
     assert [{"kind": n} for n in (4, 3, 2, 1, 0)] == [job.payload for job in app.list(full=True)]
 
 
@@ -117,11 +121,11 @@ def test_a_bad_line_is_named(app, run, monkeypatch, line, problem):
     result = run("enqueue", "--many", "-", input=text)
     *_, error = result.stderr.splitlines()
 
-    assert (4, "") == (result.exit_code, result.stdout)
+    assert (result.exit_code, result.stdout) == (4, "")
     assert error.startswith("error: line 4: ")
     assert problem in error
     assert error.endswith("(lines 1 to 2 are enqueued)")
-    assert 2 == len(app.list())
+    assert len(app.list()) == 2
 
 
 def test_lines_and_batches_are_bounded_in_bytes(app, run, monkeypatch):
@@ -131,9 +135,9 @@ def test_lines_and_batches_are_bounded_in_bytes(app, run, monkeypatch):
     long = json.dumps({"x": "y" * 200})
     result = run("enqueue", "a", "--many", "-", input='{"x": "this is not so short"}\n' * 2 + long)
 
-    assert 4 == result.exit_code
+    assert result.exit_code == 4
     assert "line 3: longer than 100 bytes (lines 1 to 2 are enqueued)" in result.stderr
-    assert 2 == len(app.list())
+    assert len(app.list()) == 2
 
 
 def test_the_app_checks_payloads(tmp_path, monkeypatch, run, app):
@@ -147,9 +151,9 @@ def test_the_app_checks_payloads(tmp_path, monkeypatch, run, app):
     bad = run("--app", "rowlock_shop:app", "enqueue", "send", '{"too": 1}')
     good = run("--app", "rowlock_shop:app", "enqueue", "send", '{"to": "x"}')
 
-    assert 4 == bad.exit_code
+    assert bad.exit_code == 4
     assert bad.stderr.count("\n") == 1
-    assert "mail" == app.get(good.stdout.split()[0]).queue
+    assert app.get(good.stdout.split()[0]).queue == "mail"
 
 
 def test_progress_on_a_terminal(sqlite_url, tmp_path):
@@ -159,7 +163,7 @@ def test_progress_on_a_terminal(sqlite_url, tmp_path):
     code, drawn = on_terminal("enqueue", "--many", str(file), url=sqlite_url)
     _, plain = on_terminal("enqueue", "--many", str(file), url=sqlite_url, without=tmp_path)
 
-    assert 0 == code
+    assert code == 0
     assert "\x1b[" in drawn
     assert "enqueued 3 jobs" in drawn
     assert "\x1b" not in plain

@@ -25,8 +25,8 @@ def test_list_is_a_table(app, run):
     head, *rows = result.stdout.splitlines()
     found = {row.split()[0]: row for row in rows}
 
-    assert ["ID", "STATE", "KIND", "QUEUE", "ATTEMPT", "WHEN", "NOTE"] == head.split()
-    assert {ready.id, later.id, dead.id, running.id} == set(found)
+    assert head.split() == ["ID", "STATE", "KIND", "QUEUE", "ATTEMPT", "WHEN", "NOTE"]
+    assert set(found) == {ready.id, later.id, dead.id, running.id}
     assert "key k" in found[ready.id]
     assert "in 10m" in found[later.id]
     assert "Error: no way" in found[dead.id]
@@ -40,9 +40,9 @@ def test_list_pages_as_json_lines(app, run):
     *first, end = documents(run("jobs", "list", "--limit", "2", "--json"))
     *rest, last = documents(run("jobs", "list", "--json", "--cursor", end["next"]))
 
-    assert list(reversed(ids)) == [job["id"] for job in [*first, *rest]]
-    assert {"next": None} == last
-    assert {"n": 2} == first[0]["payload"]
+    assert [job["id"] for job in [*first, *rest]] == list(reversed(ids))
+    assert last == {"next": None}
+    assert first[0]["payload"] == {"n": 2}
     assert first[0]["created_at"].endswith("Z")
 
 
@@ -52,9 +52,9 @@ def test_list_tells_of_more_beside_the_table(app, run):
         app.enqueue("send")
     result = run("jobs", "list", "--limit", "1")
 
-    assert 2 == len(result.stdout.splitlines())
+    assert len(result.stdout.splitlines()) == 2
     assert result.stderr.startswith("more: --cursor ")
-    assert "no jobs\n" == run("jobs", "list", "--queue", "none").stdout
+    assert run("jobs", "list", "--queue", "none").stdout == "no jobs\n"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_mistakes_have_their_exit_codes(sqlite_url, words, exit_code):
 
     result = CliRunner().invoke(main, ["--database-url", sqlite_url, "jobs", *words])
 
-    assert (exit_code, "") == (result.exit_code, result.stdout)
+    assert (result.exit_code, result.stdout) == (exit_code, "")
     assert result.stderr
 
 
@@ -123,14 +123,14 @@ def test_show(app, run):
     text = run("jobs", "show", job.id, "--log").stdout
     (document,) = documents(run("jobs", "show", job.id, "--log", "--json"))
 
-    assert ["id", job.id] == text.splitlines()[0].split()
+    assert text.splitlines()[0].split() == ["id", job.id]
     assert 'payload   {"to": "x"}' in text
     assert "\nattempt   1 of 1\n" in text
     assert "ConnectionError: refused" in text
     assert "\n          Traceback (most recent call last)" in text
     assert "hello" in text
-    assert ("dead", "ConnectionError: refused") == (document["state"], document["last_error"])
-    assert ["hello", "there"] == [line["text"] for line in document["log"]]
+    assert (document["state"], document["last_error"]) == ("dead", "ConnectionError: refused")
+    assert [line["text"] for line in document["log"]] == ["hello", "there"]
 
 
 def test_show_hides_only_what_is_not_set(app, run):
@@ -142,7 +142,7 @@ def test_show_hides_only_what_is_not_set(app, run):
         for line in run("jobs", "show", job.id).stdout.splitlines()
     }
 
-    assert "0" == names["result"]
+    assert names["result"] == "0"
     assert not {"priority", "tenant", "tags", "cancel_requested"} & names.keys()
 
 
@@ -192,7 +192,7 @@ def test_hostile_texts_are_escaped(app, run):
     ]
     joined = "".join(outputs).replace("\n", "")
 
-    assert "" == "".join(character for character in joined if not character.isprintable())
+    assert "".join(character for character in joined if not character.isprintable()) == ""
     assert "q\\x1b[2J\\x1b[31m\\x9b5m\\u202e\\rx" in joined
 
 
@@ -201,9 +201,9 @@ def test_several_ids(app, run):
     jobs = [app.enqueue("send").id for _ in range(2)]
     result = run("jobs", "cancel", jobs[0], new_id(), "x", jobs[1])
 
-    assert 3 == result.exit_code
+    assert result.exit_code == 3
     assert [f"{id} cancelled (cancelled)" for id in jobs] == result.stdout.splitlines()
-    assert 2 == len(result.stderr.splitlines())
+    assert len(result.stderr.splitlines()) == 2
 
 
 def test_cancel_tells_what_it_did(app, run):
@@ -214,8 +214,8 @@ def test_cancel_tells_what_it_did(app, run):
     app.store.succeed([lease])
     late = run("jobs", "cancel", job.id)
 
-    assert [{"id": job.id, "outcome": "pending_on_worker", "state": "running"}] == asked
-    assert f"{job.id} already_terminal (succeeded)\n" == late.stdout
+    assert asked == [{"id": job.id, "outcome": "pending_on_worker", "state": "running"}]
+    assert late.stdout == f"{job.id} already_terminal (succeeded)\n"
 
 
 def test_retry_with_another_payload(app, run):
@@ -225,9 +225,9 @@ def test_retry_with_another_payload(app, run):
     result = run("jobs", "retry", job.id, "--payload", '{"to": "y"}')
     again = run("jobs", "retry", job.id, "--json")
 
-    assert f"{job.id} ready\n" == result.stdout
-    assert {"to": "y"} == app.get(job.id).payload
-    assert (4, "") == (again.exit_code, again.stdout)
+    assert result.stdout == f"{job.id} ready\n"
+    assert app.get(job.id).payload == {"to": "y"}
+    assert (again.exit_code, again.stdout) == (4, "")
 
 
 def test_delete(app, run):
@@ -237,7 +237,7 @@ def test_delete(app, run):
     app.store.claim(worker="w", queues=["default"])
     result = run("jobs", "delete", waits.id, runs.id)
 
-    assert (4, f"{waits.id} deleted\n") == (result.exit_code, result.stdout)
+    assert (result.exit_code, result.stdout) == (4, f"{waits.id} deleted\n")
     assert "is running" in result.stderr
 
 
@@ -248,11 +248,12 @@ def test_wait(app, run):
     kill(app, bad.id)
     late = run("jobs", "wait", waiting.id, "--timeout", "50ms")
 
-    assert 0 == run("jobs", "wait", good.id).exit_code
-    assert (1, f"{bad.id} dead\n") == (
-        *(run("jobs", "wait", bad.id).exit_code, run("jobs", "wait", bad.id).stdout),
+    assert run("jobs", "wait", good.id).exit_code == 0
+    assert (*(run("jobs", "wait", bad.id).exit_code, run("jobs", "wait", bad.id).stdout),) == (
+        1,
+        f"{bad.id} dead\n",
     )
-    assert (1, 1) == (late.exit_code, late.stderr.count("\n"))
+    assert (late.exit_code, late.stderr.count("\n")) == (1, 1)
     assert "is not finished after" in late.stderr
 
 
@@ -264,7 +265,7 @@ def test_terminals_see_colours(sqlite_url, tmp_path):
     _, plain = on_terminal("jobs", "list", url=sqlite_url, without=tmp_path)
     _, document = on_terminal("jobs", "show", "x", "--json", url=sqlite_url)
 
-    assert 0 == code
+    assert code == 0
     assert "\x1b[36mready" in drawn
     assert "ready" in silent
     assert "\x1b" not in silent + plain + document
@@ -275,7 +276,7 @@ def test_json_on_a_terminal_is_indented(sqlite_url):
     _, text = on_terminal("enqueue", "send", "--json", url=sqlite_url)
 
     assert '\n  "kind": "send"' in text.replace("\r", "")
-    assert "send" == json.loads(text)["kind"]
+    assert json.loads(text)["kind"] == "send"
 
 
 def test_why(app, run):
@@ -286,12 +287,12 @@ def test_why(app, run):
     done = run("jobs", "why", paused.id, later.id)
     *first, second, reason = done.stdout.splitlines()
 
-    assert [
+    assert first == [
         f"{paused.id} ready",
         "  its queue 'm ail' is paused",
         "  → resume it with: rowlock queues resume 'm ail'",
-    ] == first
-    assert f"{later.id} scheduled" == second
+    ]
+    assert second == f"{later.id} scheduled"
     assert reason.startswith("  it is not due until ")
 
 
@@ -301,7 +302,7 @@ def test_why_as_json(app, run):
     done = run("jobs", "why", new_id(), job.id, "--json")
     (document,) = documents(done)
 
-    assert (3, job.id, "no_worker") == (done.exit_code, document["id"], document["code"])
+    assert (done.exit_code, document["id"], document["code"]) == (3, job.id, "no_worker")
     assert set(Why.__struct_fields__) == set(document)
 
 

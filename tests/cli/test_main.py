@@ -46,12 +46,12 @@ def run_with(monkeypatch):
 
 def test_version():
     """`--version` prints the name and the version, and nothing else."""
-    assert f"rowlock {__version__}\n" == CliRunner().invoke(main, ["--version"]).output
+    assert CliRunner().invoke(main, ["--version"]).output == f"rowlock {__version__}\n"
 
 
 def test_unknown_command_is_a_usage_error():
     """A command that does not exist ends with 2."""
-    assert 2 == CliRunner().invoke(main, ["no-such-command"]).exit_code
+    assert CliRunner().invoke(main, ["no-such-command"]).exit_code == 2
 
 
 def test_every_command_can_be_loaded():
@@ -59,21 +59,21 @@ def test_every_command_can_be_loaded():
     with click.Context(main) as context:
         helps = {name: main.get_command(context, name) for name in cli.COMMANDS}
 
-    assert [] == [name for name, command in helps.items() if not (command and command.help)]
+    assert [name for name, command in helps.items() if not (command and command.help)] == []
 
 
 def test_options_reach_the_command(run_with):
     """`--app` and `--database-url` are handed to the command."""
     result = run_with(show_target, "--app", "shop:app", "--database-url", "sqlite:///a.db")
 
-    assert "shop:app sqlite:///a.db\n" == result.output
+    assert result.output == "shop:app sqlite:///a.db\n"
 
 
 def test_options_come_from_the_environment(run_with):
     """ROWLOCK_APP and ROWLOCK_DATABASE_URL stand in for the options."""
     env = {"ROWLOCK_APP": "shop:app", "ROWLOCK_DATABASE_URL": "sqlite:///b.db"}
 
-    assert "shop:app sqlite:///b.db\n" == run_with(show_target, env=env).output
+    assert run_with(show_target, env=env).output == "shop:app sqlite:///b.db\n"
 
 
 def test_a_workers_options_come_from_the_environment():
@@ -83,8 +83,8 @@ def test_a_workers_options_come_from_the_environment():
     purge = ["--database-url", "sqlite:///none.db", "dead", "purge"]
     kept = CliRunner().invoke(main, purge, env={"ROWLOCK_DEAD_PURGE_ALL": "1"})
 
-    assert (2, True) == (bad.exit_code, "'--concurrency'" in bad.output)
-    assert 2 == kept.exit_code
+    assert (bad.exit_code, "'--concurrency'" in bad.output) == (2, True)
+    assert kept.exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_errors_become_exit_codes(run_with, error, exit_code):
 
     result = run_with(failing)
 
-    assert (exit_code, "", f"error: {error}\n") == (result.exit_code, result.stdout, result.stderr)
+    assert (result.exit_code, result.stdout, result.stderr) == (exit_code, "", f"error: {error}\n")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_app_is_found_in_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
 
-    assert 42 == load_object("rowlock_beside_me:app")
+    assert load_object("rowlock_beside_me:app") == 42
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_errors_inside_the_app_are_not_hidden(tmp_path, monkeypatch, text, error
     done = CliRunner().invoke(main, ["--app", "rowlock_broken_app:app", "stats"])
     files = re.findall(r'File "([^"]+)"', done.stderr)
 
-    assert (1, "") == (done.exit_code, done.stdout)
+    assert (done.exit_code, done.stdout) == (1, "")
     assert f"Error: rowlock_broken_app:app can't be loaded: {error}" in done.stderr
-    assert {str(tmp_path / "rowlock_broken_app.py")} == set(files)
+    assert set(files) == {str(tmp_path / "rowlock_broken_app.py")}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_trouble_with_files_is_told(sqlite_url, words, problem):
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, text=True)
 
-    assert (1, 1) == (done.returncode, len(done.stderr.splitlines()))
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert done.stderr.startswith("error: OSError: ")
     assert problem in done.stderr
 
@@ -182,7 +182,7 @@ def test_who_reads_no_more_is_not_told(sqlite_url):
     done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, check=False)
     os.close(theirs)
 
-    assert (1, b"") == (done.returncode, done.stderr)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_help_loads_no_driver():
@@ -196,4 +196,4 @@ def test_help_loads_no_driver():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
 
-    assert (0, b"") == (done.returncode, done.stderr)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -45,11 +45,11 @@ def test_migrate_makes_the_tables(empty_postgres_url):
     again = rowlock("migrate", ROWLOCK_DATABASE_URL=empty_postgres_url)
     after = rowlock("--database-url", empty_postgres_url, "migrate", "--check")
 
-    assert (1, "missing: 0001") == (before.returncode, before.stdout.strip().split(",")[0])
+    assert (before.returncode, before.stdout.strip().split(",")[0]) == (1, "missing: 0001")
     assert "CREATE TABLE rowlock.job" in sql.stdout
-    assert (0, True) == (done.returncode, "applied 0001" in done.stdout)
-    assert (0, "up to date") == (again.returncode, again.stdout.strip())
-    assert 0 == after.returncode
+    assert (done.returncode, "applied 0001" in done.stdout) == (0, True)
+    assert (again.returncode, again.stdout.strip()) == (0, "up to date")
+    assert after.returncode == 0
 
 
 @pytest.fixture(params=["LATIN1", "SQL_ASCII"])
@@ -91,7 +91,7 @@ def test_roles_are_printed(empty_postgres_url, tmp_path):
     assert "ROW LEVEL SECURITY" not in sql
     assert "'jobs_producer'" in guarded and "ALTER TABLE jobs.%I ENABLE ROW LEVEL" in guarded
     assert "rowlock_" not in guarded
-    assert [2, 2] == [alone.returncode, file.returncode]
+    assert [alone.returncode, file.returncode] == [2, 2]
     assert "SQLite has no roles" in file.stderr
 
 
@@ -100,14 +100,14 @@ def test_migrate_a_file(tmp_path):
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
     done = rowlock("--database-url", url, "migrate", "--schema", "tasks")
 
-    assert (0, True) == (done.returncode, "up to date" in done.stdout)
+    assert (done.returncode, "up to date" in done.stdout) == (0, True)
 
 
 def test_bad_url_says_what_to_do():
     """An unknown scheme is an error with the two that there are, not a traceback."""
     done = rowlock("--database-url", "mysql://x", "migrate")
 
-    assert 1 == done.returncode
+    assert done.returncode == 1
     assert "sqlite" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -120,10 +120,10 @@ def test_up_runs_the_example(tmp_path):
     with open_store(url) as store:
         counts = {queue.queue: queue.counts for queue in store.stats()}
 
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     assert "rowlock up on" in done.stdout
-    assert 30 == counts["mail"]["succeeded"].value
-    assert 10 == counts["images"]["succeeded"].value
+    assert counts["mail"]["succeeded"].value == 30
+    assert counts["images"]["succeeded"].value == 10
 
 
 def test_up_ends_when_it_is_told(tmp_path):
@@ -153,7 +153,7 @@ def test_up_ends_when_it_is_told(tmp_path):
         process.stdout.read()
 
     assert "rowlock up on" in line
-    assert 0 == process.returncode
+    assert process.returncode == 0
 
 
 @contextmanager

@@ -58,8 +58,8 @@ def test_it_serves_until_it_is_told_to_stop(start):
     _, errors = process.communicate(timeout=30)
 
     assert "open to everybody on this machine" in told
-    assert (201, 200) == (made.status_code, ready.status_code)
-    assert 0 == process.returncode, errors
+    assert (made.status_code, ready.status_code) == (201, 200)
+    assert process.returncode == 0, errors
     assert "stopping: SIGTERM" in errors
 
 
@@ -68,7 +68,7 @@ def test_beyond_loopback_it_needs_a_token(start):
     process = start("--host", "0.0.0.0", "--port", "0")
     written, errors = process.communicate(timeout=30)
 
-    assert (4, "") == (process.returncode, written)
+    assert (process.returncode, written) == (4, "")
     assert "rowlock tokens create" in errors
 
 
@@ -78,8 +78,8 @@ def test_an_address_that_is_taken(start):
     second = start("--port", port)
     _, errors = second.communicate(timeout=30)
 
-    assert 4 == second.returncode
-    assert 1 == len(errors.splitlines())
+    assert second.returncode == 4
+    assert len(errors.splitlines()) == 1
 
 
 def test_without_a_dashboard(start):
@@ -87,7 +87,7 @@ def test_without_a_dashboard(start):
     address = address_of(start("--port", "0", "--no-dashboard"))
     home = httpx.get(f"{address}/", trust_env=False)
 
-    assert (404, "application/problem+json") == (home.status_code, home.headers["content-type"])
+    assert (home.status_code, home.headers["content-type"]) == (404, "application/problem+json")
 
 
 @pytest.mark.parametrize("command", ["serve", "up"])

@@ -24,7 +24,7 @@ from tests.cli.conftest import HOSTILE
 )
 def test_control_characters_are_written_out(text, shown):
     """Controls, escapes and direction marks are shown as codes, all others as they are."""
-    assert shown == show.escaped(text)
+    assert show.escaped(text) == shown
 
 
 @pytest.mark.parametrize("indent", [None, 2])
@@ -44,9 +44,11 @@ def test_plain_table_is_aligned():
     table.add("漢字", "1", "x")
     table.add("abc", show.Cell("1,000", "red"), "")
 
-    assert ["NAME  COUNT  NOTE", "漢字      1  x", "abc   1,000"] == show.plain_table(
-        table
-    ).splitlines()
+    assert show.plain_table(table).splitlines() == [
+        "NAME  COUNT  NOTE",
+        "漢字      1  x",
+        "abc   1,000",
+    ]
 
 
 def test_long_cells_are_cut_but_the_first():
@@ -55,7 +57,7 @@ def test_long_cells_are_cut_but_the_first():
     table.add("i" * 300, "k" * 300, "n" * 300)
     _, line = show.plain_table(table).splitlines()
 
-    assert f"{'i' * 300}  {'k' * 59}…  {'n' * 199}…" == line
+    assert line == f"{'i' * 300}  {'k' * 59}…  {'n' * 199}…"
 
 
 def test_narrow_terminals_lose_columns_in_order():
@@ -67,11 +69,11 @@ def test_narrow_terminals_lose_columns_in_order():
     def names(room: int) -> list[str]:
         return [column.name for column in show.narrowed(table, room=room).columns]
 
-    assert ["id", "kind", "note"] == names(40)
-    assert ["id", "kind"] == names(39)
-    assert ["id"] == names(29)
-    assert [20, 13, 13] == show.fitted([20, 20, 20], columns, room=50)
-    assert [20, 8, 8] == show.fitted([20, 20, 20], columns, room=10)
+    assert names(40) == ["id", "kind", "note"]
+    assert names(39) == ["id", "kind"]
+    assert names(29) == ["id"]
+    assert show.fitted([20, 20, 20], columns, room=50) == [20, 13, 13]
+    assert show.fitted([20, 20, 20], columns, room=10) == [20, 8, 8]
 
 
 @pytest.mark.parametrize(
@@ -88,4 +90,4 @@ def test_narrow_terminals_lose_columns_in_order():
 )
 def test_ages(seconds, long, short):
     """A length of time is told in the units that people use."""
-    assert (long, short) == (show.age(seconds), show.short_age(seconds))
+    assert (show.age(seconds), show.short_age(seconds)) == (long, short)

@@ -21,8 +21,8 @@ def test_a_token_is_printed_once(run, app):
     text = made.stdout.strip()
     listed = run("tokens", "list")
 
-    assert 0 == made.exit_code, made.output
-    assert ["enqueue", "read"] == found(app, text).scopes
+    assert made.exit_code == 0, made.output
+    assert found(app, text).scopes == ["enqueue", "read"]
     assert "shop" in listed.stdout and "enqueue,read" in listed.stdout
     assert text not in listed.stdout and text.split("_")[1] in listed.stdout
 
@@ -49,9 +49,9 @@ def test_a_token_is_revoked(run, app):
     unknown = run("tokens", "revoke", "nobody")
     actions = [entry.action for entry in app.store.run(list_audit()).entries]
 
-    assert (0, 3) == (done.exit_code, unknown.exit_code)
+    assert (done.exit_code, unknown.exit_code) == (0, 3)
     assert None is found(app, text)
-    assert ["token.revoke", "token.create"] == actions
+    assert actions == ["token.revoke", "token.create"]
 
 
 def test_an_unknown_token_keeps_no_other_from_being_revoked(run, app):
@@ -60,11 +60,11 @@ def test_an_unknown_token_keeps_no_other_from_being_revoked(run, app):
     first, second = [text.split("_")[1] for text in texts]
     done = run("tokens", "revoke", first, "nobody", second)
 
-    assert (3, f"revoked {first}\nrevoked {second}\n") == (done.exit_code, done.stdout)
-    assert [None, None] == [found(app, text) for text in texts]
+    assert (done.exit_code, done.stdout) == (3, f"revoked {first}\nrevoked {second}\n")
+    assert [found(app, text) for text in texts] == [None, None]
 
 
 def test_a_scope_is_needed(run):
     """And a known one."""
-    assert 2 == run("tokens", "create", "shop").exit_code
-    assert 2 == run("tokens", "create", "shop", "--scope", "root").exit_code
+    assert run("tokens", "create", "shop").exit_code == 2
+    assert run("tokens", "create", "shop", "--scope", "root").exit_code == 2

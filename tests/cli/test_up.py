@@ -87,8 +87,8 @@ def test_the_database_of_the_command_replaces_the_apps(tmp_path, any_url, comman
             [sys.executable, "-m", "rowlock", *words], cwd=tmp_path, timeout=60, check=False
         )
 
-        assert (0, "mine") == (done.returncode, app.get(job.id).result)
-        assert ["second", "first"] == [each.kind for each in app.list(state="succeeded")]
+        assert (done.returncode, app.get(job.id).result) == (0, "mine")
+        assert [each.kind for each in app.list(state="succeeded")] == ["second", "first"]
     assert not (tmp_path / "named.db").exists()
 
 
@@ -102,11 +102,11 @@ def test_json_lines_of_parent_and_child(rowlock_command, any_url):
     dead = next(line for line in lines if line.get("kind") == "broken")
     fine = next(line for line in lines if line.get("kind") == "fine" and line["level"] == "debug")
 
-    assert (0, "") == (done.returncode, done.stdout)
-    assert ("inside", "fine", 1) == (inside["message"], inside["kind"], inside["attempt"])
-    assert ("error", "ValueError", 1) == (dead["level"], dead["error"], dead["attempt"])
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (inside["message"], inside["kind"], inside["attempt"]) == ("inside", "fine", 1)
+    assert (dead["level"], dead["error"], dead["attempt"]) == ("error", "ValueError", 1)
     assert dead["message"].endswith("attempt 1 of 1: ValueError: bad")
-    assert (fine["job_id"], "q\x1b[2J") == (inside["job_id"], fine["queue"])
+    assert (inside["job_id"], fine["queue"]) == (fine["job_id"], "q\x1b[2J")
     assert {"worker", "duration_seconds"} <= fine.keys()
     assert "rowlock.up" in {line["logger"] for line in lines}
 
@@ -120,7 +120,7 @@ def test_no_payload_and_no_control_character(rowlock_command, sqlite_url, words)
     done = rowlock_command(*words, ROWLOCK_DATABASE_URL=sqlite_url, ROWLOCK_LOG_LEVEL="DEBUG")
     written = done.stdout + done.stderr
 
-    assert 0 == done.returncode, written
+    assert done.returncode == 0, written
     assert "succeeded" in done.stderr and "is dead" in done.stderr
     assert CANARY not in written
     assert written.replace("\n", "").isprintable()
@@ -135,10 +135,10 @@ def test_the_environment_is_read_and_overruled(rowlock_command, sqlite_url):
     plain = rowlock_command(*url, "up", "--drain", "--log-format", "console", **environment)
     wrong = rowlock_command(*url, "worker", "--drain", ROWLOCK_LOG_LEVEL="loud")
 
-    assert ["error"] == [json.loads(line)["level"] for line in quiet.stderr.splitlines()]
+    assert [json.loads(line)["level"] for line in quiet.stderr.splitlines()] == ["error"]
     (line,) = plain.stderr.splitlines()
     assert "ERROR   rowlock.worker: job " in line
-    assert 2 == wrong.returncode
+    assert wrong.returncode == 2
 
 
 def test_a_password_is_never_shown(rowlock_command, tmp_path, postgres_url):
@@ -157,12 +157,12 @@ def test_a_password_is_never_shown(rowlock_command, tmp_path, postgres_url):
         "--database-url", f"postgresql://me:{CANARY}@127.0.0.1:9/none", "up", "--drain"
     )
 
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     assert ":***@" in done.stdout
     assert password not in done.stdout + done.stderr
     assert b"rowlock.cli.child" in note.read_bytes()
     assert password.encode() not in note.read_bytes()
-    assert 1 == away.returncode
+    assert away.returncode == 1
     assert CANARY not in away.stdout + away.stderr
 
 
@@ -189,9 +189,9 @@ def test_up_greets_and_counts_until_interrupted(tmp_path, sqlite_url):
         *_, last = process.stderr.read().splitlines()
         greeting = process.stdout.read()
 
-    assert 0 == process.returncode
-    assert {"succeeded", "dead"} == {job["state"] for job in jobs}
-    assert (200, True) == (home.status_code, "dashboard" in home.text)
+    assert process.returncode == 0
+    assert {job["state"] for job in jobs} == {"succeeded", "dead"}
+    assert (home.status_code, "dashboard" in home.text) == (200, True)
     assert "1 succeeded, 1 dead (`rowlock dead list` says why); nothing waits" in counted
     assert last.endswith(counted.strip().partition("rowlock.up: ")[2])
     assert "at the end: " in last
@@ -209,15 +209,17 @@ def test_counts_are_told_as_a_line():
         ]
     )
 
-    assert "nothing has ended yet; nothing waits" == up_status.status_line(
-        up_status.summed([]), up_status.summed([])
+    assert (
+        up_status.status_line(up_status.summed([]), up_status.summed([]))
+        == "nothing has ended yet; nothing waits"
     )
-    assert "4 succeeded; waiting: 1 running, 20,000+ ready" == up_status.status_line(before, now)
+    assert up_status.status_line(before, now) == "4 succeeded; waiting: 1 running, 20,000+ ready"
 
     many = up_status.summed([{JobState.SUCCEEDED: Count(10_000, exact=False)}])
-    assert "10,000+ succeeded in all; nothing waits" == up_status.status_line(many, many)
-    assert "9,995+ succeeded; nothing waits" == up_status.status_line(
-        up_status.summed([{JobState.SUCCEEDED: Count(5)}]), many
+    assert up_status.status_line(many, many) == "10,000+ succeeded in all; nothing waits"
+    assert (
+        up_status.status_line(up_status.summed([{JobState.SUCCEEDED: Count(5)}]), many)
+        == "9,995+ succeeded; nothing waits"
     )
 
 

@@ -36,9 +36,9 @@ def test_queues(filled, run):
     found = json.loads(run("queues", "list", "--json").stdout)
 
     assert head.startswith("QUEUE  STATUS  READY  SCHEDULED")
-    assert ["mail", "open", "0", "1", "0", "1", "0", "-"] == mail.split()
-    assert ["other", "paused", "0", "0", "0", "0", "1", "-"] == other.split()
-    assert [("mail", False), ("other", True)] == [(q["queue"], q["is_paused"]) for q in found]
+    assert mail.split() == ["mail", "open", "0", "1", "0", "1", "0", "-"]
+    assert other.split() == ["other", "paused", "0", "0", "0", "0", "1", "-"]
+    assert [(q["queue"], q["is_paused"]) for q in found] == [("mail", False), ("other", True)]
 
 
 def test_pause_and_resume(app, run):
@@ -48,10 +48,10 @@ def test_pause_and_resume(app, run):
     run("queues", "resume", "a")
     after = {queue.queue: queue.is_paused for queue in app.stats()}
 
-    assert "paused a\npaused b\n" == paused.stdout
-    assert {"a": True, "b": True} == before
-    assert {"a": False, "b": True} == after
-    assert 2 == run("queues", "pause").exit_code
+    assert paused.stdout == "paused a\npaused b\n"
+    assert before == {"a": True, "b": True}
+    assert after == {"a": False, "b": True}
+    assert run("queues", "pause").exit_code == 2
 
 
 def test_a_bad_queue_stops_nothing(app, run):
@@ -61,10 +61,10 @@ def test_a_bad_queue_stops_nothing(app, run):
     resumed = run("queues", "resume", "", "b")
     after = {queue.queue: queue.is_paused for queue in app.stats()}
 
-    assert (4, "paused a\npaused b\n") == (paused.exit_code, paused.stdout)
-    assert (4, "resumed b\n") == (resumed.exit_code, resumed.stdout)
-    assert {"a": True, "b": True} == before
-    assert {"a": True, "b": False} == after
+    assert (paused.exit_code, paused.stdout) == (4, "paused a\npaused b\n")
+    assert (resumed.exit_code, resumed.stdout) == (4, "resumed b\n")
+    assert before == {"a": True, "b": True}
+    assert after == {"a": True, "b": False}
 
 
 def test_stats(filled, run):
@@ -72,9 +72,9 @@ def test_stats(filled, run):
     *_, all_queues = run("stats").stdout.splitlines()
     (asked,) = json.loads(run("stats", "none", "--json").stdout)
 
-    assert ["all", "1", "0", "1", "0", "0", "1", "0", "-"] == all_queues.split()
-    assert {"value": 0, "exact": True} == asked["counts"]["ready"]
-    assert "none" == asked["queue"]
+    assert all_queues.split() == ["all", "1", "0", "1", "0", "0", "1", "0", "-"]
+    assert asked["counts"]["ready"] == {"value": 0, "exact": True}
+    assert asked["queue"] == "none"
     assert "other (paused)" in run("stats").stdout
 
 
@@ -83,8 +83,8 @@ def test_workers(filled, run):
     _, row = run("workers").stdout.splitlines()
     (document,) = json.loads(run("workers", "--json").stdout)
 
-    assert ["w1", "box", "42", "mail", "send", "1"] == row.split()[:6]
-    assert ("w1", ["mail"], 1) == (*(document["id"], document["queues"], len(document["running"])),)
+    assert row.split()[:6] == ["w1", "box", "42", "mail", "send", "1"]
+    assert (*(document["id"], document["queues"], len(document["running"])),) == ("w1", ["mail"], 1)
 
 
 def test_workers_show_their_slots(app, run):
@@ -97,10 +97,10 @@ def test_workers_show_their_slots(app, run):
 
 def test_nothing_yet(run):
     """An empty database is told as such."""
-    assert "no queues yet\n" == run("queues", "list").stdout
-    assert "no workers\n" == run("workers").stdout
-    assert [] == json.loads(run("stats", "--json").stdout)
-    assert "removed 0 jobs\n" == run("prune").stdout
+    assert run("queues", "list").stdout == "no queues yet\n"
+    assert run("workers").stdout == "no workers\n"
+    assert json.loads(run("stats", "--json").stdout) == []
+    assert run("prune").stdout == "removed 0 jobs\n"
 
 
 def test_prune(app, run):
@@ -109,7 +109,7 @@ def test_prune(app, run):
     app.enqueue("send", keep=0.000001)
     app.store.succeed(app.store.claim(worker="w", queues=["default"], limit=2))
 
-    assert {"removed": 2} == json.loads(run("prune", "--json").stdout)
+    assert json.loads(run("prune", "--json").stdout) == {"removed": 2}
 
 
 def test_top_once(filled, run):
@@ -117,24 +117,24 @@ def test_top_once(filled, run):
     result = run("top", "--once")
     (document,) = documents(run("top", "--once", "--json"))
 
-    assert 0 == result.exit_code
+    assert result.exit_code == 0
     assert "1 worker" in result.stdout.splitlines()[0]
-    assert ["Queues", "Workers", "Running, longest first"] == [
+    assert [
         line for line in result.stdout.splitlines() if line in ("Queues", "Workers")
         or line.startswith("Running")
-    ]  # fmt: skip
-    assert ("mail", "w1", "send") == (
+    ] == ["Queues", "Workers", "Running, longest first"]  # fmt: skip
+    assert (
         document["queues"][0]["queue"],
         document["workers"][0]["id"],
         document["running"][0]["kind"],
-    )
+    ) == ("mail", "w1", "send")
 
 
 def test_tops_interval_is_bounded(run):
     """A thread can't wait for centuries: that is a usage error."""
     done = run("top", "--interval", "9223372037")
 
-    assert (2, True) == (done.exit_code, "a day or less" in done.stderr)
+    assert (done.exit_code, "a day or less" in done.stderr) == (2, True)
 
 
 def test_top_goes_on_in_a_pipe(sqlite_url):
@@ -148,8 +148,8 @@ def test_top_goes_on_in_a_pipe(sqlite_url):
         process.send_signal(signal.SIGINT)
         process.stdout.read()
 
-    assert [0.0, 0.0] == [frame["finished_per_second"] for frame in frames]
-    assert 0 == process.returncode
+    assert [frame["finished_per_second"] for frame in frames] == [0.0, 0.0]
+    assert process.returncode == 0
 
 
 def test_top_is_live_on_a_terminal(sqlite_url):
@@ -174,7 +174,7 @@ def test_top_is_live_on_a_terminal(sqlite_url):
             pass
     os.close(ours)
 
-    assert 0 == process.returncode
+    assert process.returncode == 0
     assert b"\x1b[?1049h" in drawn
     assert b"\x1b[?1049l" in drawn
 
@@ -184,9 +184,9 @@ def test_completion(shell):
     """The script of a shell asks the command itself."""
     result = CliRunner().invoke(main, ["completion", shell])
 
-    assert 0 == result.exit_code
+    assert result.exit_code == 0
     assert "_ROWLOCK_COMPLETE" in result.stdout
-    assert 2 == CliRunner().invoke(main, ["completion", "cmd"]).exit_code
+    assert CliRunner().invoke(main, ["completion", "cmd"]).exit_code == 2
 
 
 def test_top_has_room_for_the_busiest_queues(app, run):
@@ -197,10 +197,14 @@ def test_top_has_room_for_the_busiest_queues(app, run):
     queues = [line.split()[0] for line in shown if line.startswith("q")]
 
     assert {"q20", "q21", "q22", "q23", "q24"} <= set(queues)
-    assert 10 == len(queues)
-    assert ["all", "30", "queues", "0", "35"] == next(
-        line.split()[:5] for line in shown if line.startswith("all ")
-    )
+    assert len(queues) == 10
+    assert next(line.split()[:5] for line in shown if line.startswith("all ")) == [
+        "all",
+        "30",
+        "queues",
+        "0",
+        "35",
+    ]
 
 
 def test_top_shows_what_runs_longest(app, run):
@@ -212,5 +216,5 @@ def test_top_shows_what_runs_longest(app, run):
     app.store.claim(worker="w", queues=["default"], limit=29)
     (document,) = documents(run("top", "--once", "--json"))
 
-    assert 10 == len(document["running"])
+    assert len(document["running"]) == 10
     assert jobs[0].id == document["running"][0]["id"]

@@ -31,7 +31,7 @@ def run_script(*words: str) -> list[str]:
         [sys.executable, "-m", "tests.contrib.celery_script", *words],
         cwd=ROOT, env=clean, capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
@@ -96,7 +96,7 @@ def test_what_is_refused(app: Celery, use: Any, advice: str):
     with pytest.raises(Unsupported, match=advice) as caught:
         use(app)
 
-    assert "unsupported" == caught.value.code
+    assert caught.value.code == "unsupported"
     assert "secret" not in str(caught.value)
 
 
@@ -148,7 +148,7 @@ def test_what_would_change_its_type_is_refused(app: Celery):
     free.delay((1, 2))
     app.drain()
 
-    assert [moment, [1, 2], [1, 2]] == got
+    assert got == [moment, [1, 2], [1, 2]]
 
 
 def test_a_dead_job_has_the_errors_own_name(app: Celery):
@@ -165,8 +165,8 @@ def test_a_dead_job_has_the_errors_own_name(app: Celery):
     job = result.job
 
     assert job is not None
-    assert (JobState.DEAD, 2, "FAILURE") == (job.state, job.attempt, result.status)
-    assert ("LookupError", "lost") == (job.errors[-1].type, job.errors[-1].message)
+    assert (job.state, job.attempt, result.status) == (JobState.DEAD, 2, "FAILURE")
+    assert (job.errors[-1].type, job.errors[-1].message) == ("LookupError", "lost")
     assert job.errors[-1].traceback.splitlines()[1].strip().endswith("in fails")
     assert result.traceback == job.errors[-1].traceback
     assert isinstance(result.result, LookupError)
@@ -202,11 +202,11 @@ def test_steering(app: Celery):
     results[3].revoke()
     app.drain()
 
-    assert ["REVOKED", "FAILURE", "PENDING", "REVOKED"] == [each.status for each in results]
+    assert [each.status for each in results] == ["REVOKED", "FAILURE", "PENDING", "REVOKED"]
     with pytest.raises(shim.TaskRevokedError, match="revoked"):
         results[3].get()
     results[3].forget()
-    assert "PENDING" == results[3].status
+    assert results[3].status == "PENDING"
 
 
 def test_shared_tasks_belong_to_every_app(app: Celery, tmp_path: Any):
@@ -220,7 +220,7 @@ def test_shared_tasks_belong_to_every_app(app: Celery, tmp_path: Any):
         result = shared.delay()
         later.drain()
 
-        assert "done" == result.get(timeout=1)
+        assert result.get(timeout=1) == "done"
         assert app.find("tests.shared_by_all") is not None
 
 
@@ -240,7 +240,7 @@ def test_shared_tasks_belong_to_every_app(app: Celery, tmp_path: Any):
 )
 def test_schedules(schedule: Any, expression: str):
     """As a cron expression says it."""
-    assert expression == expression_of(schedule)
+    assert expression_of(schedule) == expression
 
 
 def test_beat_schedule(app: Celery):
@@ -267,13 +267,13 @@ def test_beat_schedule(app: Celery):
     del app.conf.beat_schedule["often"]
     declare_schedules(app.store, app)
 
-    assert {
+    assert first == {
         "nightly": ("30 2 * * *", "Europe/Berlin"),
         "often": ("*/30 * * * * *", "Europe/Berlin"),
         "minutely": ("*/1 * * * *", "Europe/Berlin"),
-    } == first
-    assert ({"x": 8}, 5) == (job.payload, job.priority)
-    assert {"nightly", "minutely"} == {each.name for each in app.store.list_schedules()}
+    }
+    assert (job.payload, job.priority) == ({"x": 8}, 5)
+    assert {each.name for each in app.store.list_schedules()} == {"nightly", "minutely"}
     app.conf.beat_schedule = {"bad": {"task": "unknown", "schedule": 60}}
     with pytest.raises(Unsupported, match="does not know"):
         app.scheduled()
@@ -295,7 +295,7 @@ def test_settings(app: Celery):
     app.config_from_object(Plain)
     job = make_task(app).delay().job
 
-    assert "Europe/Berlin" == app.conf["timezone"]
+    assert app.conf["timezone"] == "Europe/Berlin"
     assert job is not None and "shop" == job.queue
 
 
@@ -323,13 +323,13 @@ def test_a_run_past_its_limit_is_not_tried_again(app: Celery):
     app.store.settle([Settlement(lease, ended)])
     app.drain()
 
-    assert ("FAILURE", []) == (result.status, runs)
+    assert (result.status, runs) == ("FAILURE", [])
     with pytest.raises(TimeoutError, match="longer than its limit"):
         result.get()
     assert result.job is not None
     app.retry(result.id)
     app.drain()
-    assert ("SUCCESS", [1]) == (result.status, runs)
+    assert (result.status, runs) == ("SUCCESS", [1])
 
 
 @pytest.mark.parametrize(
@@ -369,8 +369,8 @@ def test_the_default_queue_is_that_of_the_time_of_a_call(app: Celery):
     ]
 
     queues = [result.job.queue for result in results if result.job is not None]
-    assert ["shop", "other", "own", "shop", "shop"] == queues
-    assert ["shop"] == [job.queue for _, job, _ in app.scheduled()]
+    assert queues == ["shop", "other", "own", "shop", "shop"]
+    assert [job.queue for _, job, _ in app.scheduled()] == ["shop"]
 
 
 def test_a_shared_task_is_of_the_app_that_was_made_last(tmp_path: Path):

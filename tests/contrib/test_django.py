@@ -55,7 +55,7 @@ def manage(environment: dict[str, str], tmp_path: Path) -> Manage:
             timeout=180,
             check=False,
         )
-        assert 0 == done.returncode, f"{done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"{done.stdout}{done.stderr}"
         return done
 
     return manage
@@ -141,7 +141,7 @@ def test_worker(manage, environment, tmp_path):
         said = manage("shell", "-v", "0", "-c", SCENARIO).stdout
         told = json.loads(said.splitlines()[-1])
 
-    assert [
+    assert told["statuses"] == [
         ["confirm_later", "SUCCESSFUL", 1],
         ["lose_connection", "SUCCESSFUL", 1],
         ["confirm", "SUCCESSFUL", 1],
@@ -150,11 +150,11 @@ def test_worker(manage, environment, tmp_path):
         ["lose_connection", "SUCCESSFUL", 1],
         ["reluctant", "SUCCESSFUL", 2],
         ["reluctant", "FAILED", 2],
-    ] == told["statuses"]
-    assert {"jobs": 9, "confirmed": [0, 2, 4], "purchases": 3, "count": 2} == {
+    ]
+    assert {
         name: sorted(told[name]) if name == "confirmed" else told[name]
         for name in ("jobs", "confirmed", "purchases", "count")
-    }
+    } == {"jobs": 9, "confirmed": [0, 2, 4], "purchases": 3, "count": 2}
     assert "shop.tasks.confirm" in manage("rowlock", "jobs", "list").stdout
 
 
@@ -186,7 +186,7 @@ def test_dashboard(manage, environment, tmp_path):
         started = iter(process.stdout.readline, "")
         line = next(line for line in started if "running on" in line)
         address = line.split("running on ")[1].split()[0]
-        assert [302, 403, 200] == [entry(address, name) for name in (None, "bo", "ada")]
+        assert [entry(address, name) for name in (None, "bo", "ada")] == [302, 403, 200]
 
 
 USERS = """
@@ -205,14 +205,14 @@ def entry(address: str, name: str | None) -> int:
             log_in(client, name)
         answer = client.get("/jobs/")
         if answer.status_code == 302:
-            assert "/admin/login/?next=/jobs/" == answer.headers["location"]
+            assert answer.headers["location"] == "/admin/login/?next=/jobs/"
         if answer.status_code == 200:
-            assert 200 == client.get("/jobs/v1/stats").status_code
-            assert 404 == client.get("/jobsters").status_code
+            assert client.get("/jobs/v1/stats").status_code == 200
+            assert client.get("/jobsters").status_code == 404
             job = client.post("/jobs/v1/jobs", json={"kind": "greet", "payload": {"name": "Ada"}})
-            assert 201 == job.status_code
+            assert job.status_code == 201
             elsewhere = {"origin": "https://elsewhere.example"}
-            assert 403 == client.post("/jobs/v1/jobs", json={}, headers=elsewhere).status_code
+            assert client.post("/jobs/v1/jobs", json={}, headers=elsewhere).status_code == 403
         return answer.status_code
 
 
@@ -221,7 +221,7 @@ def log_in(client: httpx.Client, name: str) -> None:
     hidden = page.partition('name="csrfmiddlewaretoken" value="')[2].partition('"')[0]
     form = {"username": name, "password": "x", "csrfmiddlewaretoken": hidden}
     answer = client.post("/admin/login/?next=/admin/", data=form)
-    assert 302 == answer.status_code
+    assert answer.status_code == 302
 
 
 @pytest.mark.parametrize("environment", ["sqlite"], indirect=True)
@@ -240,5 +240,5 @@ def test_broken_settings(environment, tmp_path):
         check=False,
     )
 
-    assert 0 != done.returncode
+    assert done.returncode != 0
     assert "Did you mean 'DATABASE'?" in done.stderr

@@ -64,7 +64,7 @@ def run(project: Path, line: str) -> str:
         timeout=300,
         check=False,
     )
-    assert 0 == done.returncode, f"{line}: {done.stdout}"
+    assert done.returncode == 0, f"{line}: {done.stdout}"
     return done.stdout
 
 
@@ -74,5 +74,5 @@ def test_settings_are_documented():
     source = "".join(path.read_text("utf-8") for path in CONTRIB.glob("*.py"))
     ids = set(re.findall(r'"(?:rowlock\.)?([EW]\d{3})"', source))
 
-    assert [] == [name for name in known if f"| `{name}` |" not in PAGE.text]
+    assert [name for name in known if f"| `{name}` |" not in PAGE.text] == []
     assert ids == set(re.findall(r"^\| `rowlock\.([EW]\d{3})` \|", PAGE.text, re.MULTILINE))

@@ -34,11 +34,11 @@ def test_the_shop(any_url: str, tmp_path: Path):
         orders = [client.get(f"/orders/{number}").json()["is_there"] for number in (1, -1)]
         refusals = board_answers(client)
 
-    assert (201, 402) == (made.status_code, refused.status_code)
-    assert [(done.id, JobState.SUCCEEDED)] == [(job.id, job.state) for job in jobs]
-    assert {"state": "succeeded", "result": "order 1 is confirmed"} == told
-    assert [True, False] == orders
-    assert [403, 200, 404] == refusals
+    assert (made.status_code, refused.status_code) == (201, 402)
+    assert [(job.id, job.state) for job in jobs] == [(done.id, JobState.SUCCEEDED)]
+    assert told == {"state": "succeeded", "result": "order 1 is confirmed"}
+    assert orders == [True, False]
+    assert refusals == [403, 200, 404]
 
 
 def board_answers(client: httpx.Client) -> list[int]:
@@ -69,9 +69,9 @@ def test_what_ends_and_what_fails(sqlite_url: str, tmp_path: Path):
         request = client.build_request("GET", "/queue/v1/events", headers=operator)
         stream = client.send(request, stream=True)
 
-    assert (201, 500) == (first, second)
-    assert 1 == len(jobs)
-    assert 200 == stream.status_code
+    assert (first, second) == (201, 500)
+    assert len(jobs) == 1
+    assert stream.status_code == 200
 
 
 async def ask(api: Any, *paths: str) -> list[httpx.Response]:
@@ -106,7 +106,7 @@ async def test_guards(sqlite_url: str, guard: Any, status: int):
     api.mount("/queue", board)
     (answer,) = await ask(api, "/queue/v1/jobs")
 
-    assert status == answer.status_code
+    assert answer.status_code == status
 
 
 async def answer_later(verdict: bool) -> bool:
@@ -134,8 +134,8 @@ async def test_the_own_lifespan_is_around(sqlite_url: str):
         job = await note.aenqueue()
         await queue.await_(job.id, timeout=30)
 
-    assert {"pool": "a pool", "rowlock": queue} == state
-    assert ["begin", "job", "end"] == told
+    assert state == {"pool": "a pool", "rowlock": queue}
+    assert told == ["begin", "job", "end"]
 
 
 @pytest.mark.asyncio
@@ -153,8 +153,8 @@ async def test_a_queue_without_a_lifespan(sqlite_url: str):
     with pytest.raises(rowlock.OptionInvalid, match=r"lifespan\(queue\)"):
         queue_of(Request({"type": "http", "app": other, "state": {}}))
 
-    assert sqlite_url == known.json()
-    assert 500 == (await ask(other, "/"))[0].status_code
+    assert known.json() == sqlite_url
+    assert (await ask(other, "/"))[0].status_code == 500
 
 
 @pytest.mark.asyncio
@@ -179,5 +179,5 @@ async def test_a_blocking_session(sqlite_url: str):
     with queue:
         numbers = [job.payload["number"] for job in queue.list(full=True)]
 
-    assert [200, 402] == [answer.status_code for answer in answers]
-    assert [1] == numbers
+    assert [answer.status_code for answer in answers] == [200, 402]
+    assert numbers == [1]

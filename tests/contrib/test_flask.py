@@ -40,9 +40,9 @@ def test_the_shop(any_url: str, tmp_path: Path):
         told = client.get("/orders/1").json()
         missing = client.get("/orders/-1")
 
-    assert (200, 409, 404) == (made.status_code, refused.status_code, missing.status_code)
-    assert [(done.id, JobState.SUCCEEDED)] == [(job.id, job.state) for job in jobs]
-    assert {"confirmation": "Boats: order 1 is confirmed"} == told
+    assert (made.status_code, refused.status_code, missing.status_code) == (200, 409, 404)
+    assert [(job.id, job.state) for job in jobs] == [(done.id, JobState.SUCCEEDED)]
+    assert told == {"confirmation": "Boats: order 1 is confirmed"}
     assert not (tmp_path / "unused.db").exists()
 
 
@@ -65,9 +65,9 @@ def test_an_application_made_in_a_test_stays_on_its_database(app: Flask, tmp_pat
         jobs = [each.id for each in tested.list()]
         is_current = queue.flask is another
 
-    assert ([job.id], True) == (jobs, is_current)
+    assert (jobs, is_current) == ([job.id], True)
     assert not own.exists()
-    assert [] == queue.list().jobs
+    assert queue.list().jobs == []
 
 
 def test_each_job_has_a_context(app: Flask):
@@ -99,10 +99,10 @@ def test_each_job_has_a_context(app: Flask):
         around = g.number
         called = note(3)
 
-    assert [["shop", None], None, ["shop", None]] == [end.result for end in ends if end]
+    assert [end.result for end in ends if end] == [["shop", None], None, ["shop", None]]
     # A plain call, inside a job too, stays in the context of its caller.
-    assert (0, ["shop", 0]) == (around, called)
-    assert ["NoneType", "RuntimeError", "NoneType", "NoneType"] == told
+    assert (around, called) == (0, ["shop", 0])
+    assert told == ["NoneType", "RuntimeError", "NoneType", "NoneType"]
 
 
 def test_in_a_worker(app: Flask):
@@ -122,7 +122,7 @@ def test_in_a_worker(app: Flask):
             jobs = [await plain.aenqueue(), await coroutine.aenqueue()]
             return [(await queue.await_(job.id, timeout=30)).result for job in jobs]
 
-    assert ["shop", "shop"] == asyncio.run(work())
+    assert asyncio.run(work()) == ["shop", "shop"]
 
 
 def test_the_last_application_counts(app: Flask, tmp_path: Path):
@@ -166,7 +166,7 @@ def test_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch, sqlite_url: s
     """Where the configuration says nothing."""
     monkeypatch.setenv("ROWLOCK_DATABASE_URL", sqlite_url)
 
-    assert sqlite_url == Rowlock(Flask("shop")).url
+    assert Rowlock(Flask("shop")).url == sqlite_url
 
 
 def test_the_commands(app: Flask, monkeypatch: pytest.MonkeyPatch):
@@ -180,4 +180,4 @@ def test_the_commands(app: Flask, monkeypatch: pytest.MonkeyPatch):
         missing = runner.invoke(args=["rowlock", "jobs", "show", job.id.replace("7", "8")])
 
     assert 0 == listed.exit_code and job.id in listed.output
-    assert 3 == missing.exit_code
+    assert missing.exit_code == 3

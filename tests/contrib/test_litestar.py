@@ -47,11 +47,11 @@ def test_the_shop(any_url: str, tmp_path: Path):
         request = client.build_request("GET", "/queue/v1/events", headers=OPERATOR)
         stream = client.send(request, stream=True)
 
-    assert [201, 402, 500] == [answer.status_code for answer in (made, refused, again)]
-    assert [(done.id, JobState.SUCCEEDED)] == [(job.id, job.state) for job in jobs]
-    assert {"state": "succeeded", "result": "order 1 is confirmed"} == told
-    assert [403, 200, 200, 201] == [answer.status_code for answer in board]
-    assert (200, 200) == (found.status_code, stream.status_code)
+    assert [answer.status_code for answer in (made, refused, again)] == [201, 402, 500]
+    assert [(job.id, job.state) for job in jobs] == [(done.id, JobState.SUCCEEDED)]
+    assert told == {"state": "succeeded", "result": "order 1 is confirmed"}
+    assert [answer.status_code for answer in board] == [403, 200, 200, 201]
+    assert (found.status_code, stream.status_code) == (200, 200)
 
 
 def test_the_commands(any_url: str, tmp_path: Path):
@@ -76,9 +76,9 @@ def test_the_commands(any_url: str, tmp_path: Path):
         done = app.get(job.id)
         missing = run("jobs", "show", job.id.replace("7", "8"))
 
-    assert (0, 0, 3) == (listed.returncode, worked.returncode, missing.returncode), worked.stderr
+    assert (listed.returncode, worked.returncode, missing.returncode) == (0, 0, 3), worked.stderr
     assert job.id in listed.stdout
-    assert "order 5 is confirmed" == done.result
+    assert done.result == "order 5 is confirmed"
 
 
 def test_an_application_without_a_queue_says_so():
@@ -105,7 +105,7 @@ async def test_without_guards_it_takes_a_token(sqlite_url: str):
     bare = Litestar(plugins=[RowlockPlugin(queue)], **QUIET)
     answers = [*await ask(closed, "/deep/queue/v1/jobs"), *await ask(bare, "/queue/v1/jobs")]
 
-    assert [401, 404] == [answer.status_code for answer in answers]
+    assert [answer.status_code for answer in answers] == [401, 404]
 
 
 @pytest.mark.asyncio
@@ -116,8 +116,8 @@ async def test_the_dashboard_is_found_without_its_slash(sqlite_url: str):
     app = Litestar(plugins=[board], **QUIET)
     without, with_slash = await ask(app, "/deep/queue", "/deep/queue/")
 
-    assert (307, "/deep/queue/") == (without.status_code, without.headers.get("location"))
-    assert 200 == with_slash.status_code
+    assert (without.status_code, without.headers.get("location")) == (307, "/deep/queue/")
+    assert with_slash.status_code == 200
 
 
 @pytest.mark.asyncio
@@ -150,5 +150,5 @@ async def test_a_blocking_session_and_another_name(sqlite_url: str):
     with queue:
         numbers = [job.payload["number"] for job in queue.list(full=True)]
 
-    assert [200, 500] == [answer.status_code for answer in answers]
-    assert [1] == numbers
+    assert [answer.status_code for answer in answers] == [200, 500]
+    assert numbers == [1]

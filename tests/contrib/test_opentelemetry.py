@@ -103,8 +103,8 @@ def test_runs_are_linked_to_their_enqueue(telemetry):
 
     assert producer.parent is not None
     assert request.get_span_context().span_id == producer.parent.span_id
-    assert ["enqueue mail", "run mail"] == [producer.name, consumer.name]
-    assert [place(producer.context)] == [place(link.context) for link in consumer.links]
+    assert [producer.name, consumer.name] == ["enqueue mail", "run mail"]
+    assert [place(link.context) for link in consumer.links] == [place(producer.context)]
     assert consumer.parent is None
     assert telemetry.seen == [consumer.context.span_id]
     assert producer.attributes == {
@@ -117,10 +117,10 @@ def test_runs_are_linked_to_their_enqueue(telemetry):
     }
     assert consumer.attributes is not None
     assert consumer.attributes["messaging.message.id"] == job.id
-    assert ("process", 1) == (
+    assert (
         consumer.attributes["messaging.operation.type"],
         consumer.attributes["rowlock.job.attempt"],
-    )
+    ) == ("process", 1)
 
 
 def test_runs_can_be_children(any_url):
@@ -148,10 +148,10 @@ def test_failures(telemetry):
     refused = telemetry.spans(SpanKind.PRODUCER)[-1]
 
     assert StatusCode.ERROR is failed.status.status_code
-    assert "ConnectionError" == failed.attributes["error.type"]
-    assert ["exception"] == [event.name for event in failed.events]
+    assert failed.attributes["error.type"] == "ConnectionError"
+    assert [event.name for event in failed.events] == ["exception"]
     assert StatusCode.UNSET is cancelled.status.status_code
-    assert "rowlock.Cancel" == cancelled.attributes["rowlock.run.ended_by"]
+    assert cancelled.attributes["rowlock.run.ended_by"] == "rowlock.Cancel"
     assert StatusCode.ERROR is refused.status.status_code
 
 
@@ -161,10 +161,10 @@ def test_a_time_limit_that_is_passed(telemetry):
     telemetry.app.drain()
     (run,) = telemetry.spans(SpanKind.CONSUMER)
 
-    assert (StatusCode.ERROR, "TimeoutError") == (
+    assert (
         run.status.status_code,
         run.attributes["error.type"],
-    )
+    ) == (StatusCode.ERROR, "TimeoutError")
 
 
 def test_many_and_what_follows(telemetry):
@@ -178,12 +178,12 @@ def test_many_and_what_follows(telemetry):
     (fetched,) = [run for run in runs if run.attributes["rowlock.job.kind"] == "fetch"]
     origins = [place(link.context) for run in runs for link in run.links]
 
-    assert 2 == producer.attributes["messaging.batch.message_count"]
+    assert producer.attributes["messaging.batch.message_count"] == 2
     assert "messaging.destination.name" not in producer.attributes
-    assert {"origin", "traceparent"} == set(app.get(jobs[0].id).meta)
-    assert 3 == len(runs)
+    assert set(app.get(jobs[0].id).meta) == {"origin", "traceparent"}
+    assert len(runs) == 3
     expected = [place(producer.context)] * 2 + [place(fetched.context)]
-    assert sorted(expected) == sorted(origins)
+    assert sorted(origins) == sorted(expected)
 
 
 def test_measures(telemetry):
@@ -192,14 +192,14 @@ def test_measures(telemetry):
     telemetry.send.enqueue(to="nobody")
     telemetry.app.drain()
 
-    assert {
+    assert telemetry.figures() == {
         ("messaging.client.sent.messages", "mail", None): 2,
         ("messaging.client.operation.duration", "mail", None): 2,
         ("messaging.client.consumed.messages", "mail", None): 1,
         ("messaging.client.consumed.messages", "mail", "ConnectionError"): 1,
         ("messaging.process.duration", "mail", None): 1,
         ("messaging.process.duration", "mail", "ConnectionError"): 1,
-    } == telemetry.figures()
+    }
 
 
 def test_in_a_worker(telemetry):
@@ -218,7 +218,7 @@ def test_in_a_worker(telemetry):
     asyncio.run(asyncio.wait_for(work(), 90))
     runs = telemetry.spans(SpanKind.CONSUMER)
 
-    assert 6 == len({run.context.trace_id for run in runs})
+    assert len({run.context.trace_id for run in runs}) == 6
     assert all(run.parent is None and len(run.links) == 1 for run in runs)
 
 
@@ -234,7 +234,7 @@ def test_damaged_meta(sqlite_url, caplog, parent):
         (consumer,) = telemetry.spans(SpanKind.CONSUMER)
 
         assert not consumer.links
-        assert "succeeded" == telemetry.app.get(job.id).state
+        assert telemetry.app.get(job.id).state == "succeeded"
 
 
 def test_full_meta(sqlite_url):
@@ -254,4 +254,4 @@ def test_names_are_documented():
     page = (ROOT / "docs/how-to/opentelemetry.md").read_text("utf-8")
 
     assert names
-    assert set() == {name for name in names if f"`{name}`" not in page}
+    assert {name for name in names if f"`{name}`" not in page} == set()

@@ -28,7 +28,7 @@ def run_script(*words: str) -> list[str]:
         [sys.executable, "-m", "tests.contrib.rq_script", *words],
         cwd=ROOT, env=clean, capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
@@ -118,7 +118,7 @@ def test_the_count_of_a_queue_is_exact(queue: Queue, monkeypatch: pytest.MonkeyP
     for number in range(7):
         queue.enqueue(functions.add, number)
 
-    assert (7, 7, False) == (queue.count, len(queue), queue.is_empty())
+    assert (queue.count, len(queue), queue.is_empty()) == (7, 7, False)
 
 
 def test_a_stored_path_runs_nothing(app: rowlock.App, queue: Queue):
@@ -129,7 +129,7 @@ def test_a_stored_path_runs_nothing(app: rowlock.App, queue: Queue):
     register(app, functions.add)
     ran_after = Worker("mail", connection=app).work(burst=True)
 
-    assert (False, True) == (ran_before, ran_after)
+    assert (ran_before, ran_after) == (False, True)
     assert JobStatus.FINISHED is Job.fetch(unknown.id, connection=app).get_status()
     assert JobStatus.QUEUED is Job.fetch(named.id, connection=app).get_status()
 
@@ -149,10 +149,10 @@ def test_the_job_carries_rqs_limits(app: rowlock.App, queue: Queue):
     )
 
     assert plain is not None and chosen is not None
-    assert (180, 120) == (plain.timeout, chosen.timeout)
-    assert (1, 4) == (plain.max_attempts, chosen.max_attempts)
-    assert (500, None) == (plain.keep, chosen.keep)
-    assert {} == Job(chosen, connection=app).meta
+    assert (plain.timeout, chosen.timeout) == (180, 120)
+    assert (plain.max_attempts, chosen.max_attempts) == (1, 4)
+    assert (plain.keep, chosen.keep) == (500, None)
+    assert Job(chosen, connection=app).meta == {}
 
 
 @pytest.mark.parametrize(
@@ -194,8 +194,8 @@ def test_decorated_functions(app: rowlock.App):
     stored = app.get(made.id)
     app.drain()
 
-    assert 6 == decorated(3)
-    assert 8 == made.result
+    assert decorated(3) == 6
+    assert made.result == 8
     assert stored is not None and (100, 2) == (stored.priority, stored.max_attempts)
 
 
@@ -206,4 +206,4 @@ def test_a_function_without_a_name_of_its_own_may_be_given_again(queue: Queue):
     first, second = queue.enqueue(add, 1), queue.enqueue(add, 2)
     queue.connection.drain(["mail"])
 
-    assert (2, 3) == (first.result, second.result)
+    assert (first.result, second.result) == (2, 3)

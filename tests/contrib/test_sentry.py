@@ -85,12 +85,12 @@ def test_failures(sentry, any_url):
         (job,) = app.list(state="dead")
     events = sentry.of(None)
 
-    assert ["ConnectionError"] * 2 == [each["exception"]["values"][0]["type"] for each in events]
-    assert [1, 2] == [each["contexts"]["rowlock"]["attempt"] for each in events]
-    assert {job.id} == {each["contexts"]["rowlock"]["job_id"] for each in events}
-    assert {"rowlock.kind": "send", "rowlock.queue": "mail", "to": "nobody"} == events[0]["tags"]
+    assert [each["exception"]["values"][0]["type"] for each in events] == ["ConnectionError"] * 2
+    assert [each["contexts"]["rowlock"]["attempt"] for each in events] == [1, 2]
+    assert {each["contexts"]["rowlock"]["job_id"] for each in events} == {job.id}
+    assert events[0]["tags"] == {"rowlock.kind": "send", "rowlock.queue": "mail", "to": "nobody"}
     mechanism = events[0]["exception"]["values"][0]["mechanism"]
-    assert ("rowlock", False) == (mechanism["type"], mechanism["handled"])
+    assert (mechanism["type"], mechanism["handled"]) == ("rowlock", False)
 
 
 def test_a_time_limit_that_is_passed(sentry, any_url):
@@ -110,13 +110,13 @@ def test_a_time_limit_that_is_passed(sentry, any_url):
         ended = asyncio.run(asyncio.wait_for(work(), 90))
     events = sentry.of(None)
 
-    assert ["TimeoutError"] * 2 == [each["exception"]["values"][-1]["type"] for each in events]
+    assert [each["exception"]["values"][-1]["type"] for each in events] == ["TimeoutError"] * 2
     told = "took longer than its limit of 0.05 s"
-    assert [told] * 2 == [each["exception"]["values"][-1]["value"] for each in events]
-    assert f"TimeoutError: {told}" == ended.last_error
-    assert ["internal_error"] * 2 == [
-        each["contexts"]["trace"]["status"] for each in sentry.of("transaction")
-    ]
+    assert [each["exception"]["values"][-1]["value"] for each in events] == [told] * 2
+    assert ended.last_error == f"TimeoutError: {told}"
+    assert [each["contexts"]["trace"]["status"] for each in sentry.of("transaction")] == [
+        "internal_error"
+    ] * 2
 
 
 def test_a_cancelled_run_has_not_failed(sentry, any_url):
@@ -127,7 +127,7 @@ def test_a_cancelled_run_has_not_failed(sentry, any_url):
         app.drain()
     (run,) = sentry.of("transaction")
 
-    assert "cancelled" == run["contexts"]["trace"]["status"]
+    assert run["contexts"]["trace"]["status"] == "cancelled"
 
 
 def test_last_failures_only(sentry, any_url):
@@ -139,11 +139,11 @@ def test_last_failures_only(sentry, any_url):
         app.drain()
     events = sentry.of(None)
 
-    assert {("ConnectionError", 2), ("Fail", 1)} == {
+    assert {
         (each["exception"]["values"][0]["type"], each["contexts"]["rowlock"]["attempt"])
         for each in events
-    }
-    assert 2 == len(events)
+    } == {("ConnectionError", 2), ("Fail", 1)}
+    assert len(events) == 2
 
 
 def test_traces(sentry, any_url):
@@ -155,15 +155,15 @@ def test_traces(sentry, any_url):
         app.drain()
         first, second, third = sentry.of("transaction")
 
-    assert ["request", "fetch", "send"] == [each["transaction"] for each in (first, second, third)]
-    assert {request.trace_id} == {
-        each["contexts"]["trace"]["trace_id"] for each in (first, second, third)
+    assert [each["transaction"] for each in (first, second, third)] == ["request", "fetch", "send"]
+    assert {each["contexts"]["trace"]["trace_id"] for each in (first, second, third)} == {
+        request.trace_id
     }
     (published,) = first["spans"]
-    assert ("queue.publish", "default") == (published["op"], published["description"])
+    assert (published["op"], published["description"]) == ("queue.publish", "default")
     assert published["span_id"] == second["contexts"]["trace"]["parent_span_id"]
     assert second["contexts"]["trace"]["span_id"] == third["contexts"]["trace"]["parent_span_id"]
-    assert "queue.process" == third["contexts"]["trace"]["op"]
+    assert third["contexts"]["trace"]["op"] == "queue.process"
     assert job.id == second["contexts"]["trace"]["data"]["messaging.message.id"]
 
 
@@ -180,10 +180,12 @@ def test_on_trial(sentry, any_url):
 
         second = asyncio.run(enqueue())
 
-        assert [first.id, second.id] == list(tested.test_state.sent)
-        assert {"succeeded"} == {job.state for job in app.list()}
-    assert ["send", "fetch", "send"] == [
-        each["transaction"] for each in sentry.of("transaction") if each["transaction"]
+        assert list(tested.test_state.sent) == [first.id, second.id]
+        assert {job.state for job in app.list()} == {"succeeded"}
+    assert [each["transaction"] for each in sentry.of("transaction") if each["transaction"]] == [
+        "send",
+        "fetch",
+        "send",
     ]
 
 
@@ -195,8 +197,8 @@ def test_damaged_meta(sentry, sqlite_url, mark):
         job = send.using(meta={"sentry": mark}).enqueue(to="ada")
         app.drain()
 
-        assert "succeeded" == app.get(job.id).state
-    assert ["send"] == [each["transaction"] for each in sentry.of("transaction")]
+        assert app.get(job.id).state == "succeeded"
+    assert [each["transaction"] for each in sentry.of("transaction")] == ["send"]
 
 
 def test_structlog(sqlite_url):
@@ -220,12 +222,12 @@ def test_structlog(sqlite_url):
         app.drain()
 
     outside, inside = told
-    assert {"event": "outside"} == outside
+    assert outside == {"event": "outside"}
     assert inside.pop("worker").startswith("drain-")
-    assert {
+    assert inside == {
         "event": "sent",
         "kind": "letter",
         "job_id": job.id,
         "queue": "mail",
         "attempt": 1,
-    } == inside
+    }

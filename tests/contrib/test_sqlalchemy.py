@@ -62,7 +62,7 @@ def test_after_the_commit(queue, engine):
         buy(session, 3)
         session.commit()
 
-    assert ([], [1, 2], [1, 2]) == (before, after, numbers(queue))
+    assert (before, after, numbers(queue)) == ([], [1, 2], [1, 2])
 
 
 def refused_purchase(session: Session, queue: rowlock.App) -> None:
@@ -83,7 +83,7 @@ def test_a_rollback_forgets(queue, engine):
     with Session(engine) as session, session.begin():
         after_commit(session, queue, job(4))
 
-    assert [4] == numbers(queue)
+    assert numbers(queue) == [4]
 
 
 def test_savepoints(queue, engine):
@@ -101,7 +101,7 @@ def test_savepoints(queue, engine):
         outer.rollback()
         early = numbers(queue)
 
-    assert ([], [1, 2]) == (early, numbers(queue))
+    assert (early, numbers(queue)) == ([], [1, 2])
 
 
 def test_a_failed_flush_forgets(queue, engine):
@@ -115,7 +115,7 @@ def test_a_failed_flush_forgets(queue, engine):
         session.rollback()
         session.commit()
 
-    assert [] == numbers(queue)
+    assert numbers(queue) == []
 
 
 def test_a_queue_that_is_away(tmp_path, engine):
@@ -129,7 +129,7 @@ def test_a_queue_that_is_away(tmp_path, engine):
         count = session.scalar(text("SELECT count(*) FROM purchase"))
         session.commit()
 
-    assert 1 == count
+    assert count == 1
 
 
 def test_a_scoped_session(queue, engine):
@@ -139,7 +139,7 @@ def test_a_scoped_session(queue, engine):
     scoped.commit()
     scoped.remove()
 
-    assert [1] == numbers(queue)
+    assert numbers(queue) == [1]
 
 
 @pytest.mark.asyncio
@@ -161,7 +161,7 @@ async def test_async_sessions(queue, engine, tmp_path):
     found = sorted(each.payload["number"] for each in await queue.alist(full=True))
     await queue.aclose()
 
-    assert [1, 3] == found
+    assert found == [1, 3]
 
 
 def test_what_is_no_session_or_no_job(queue, engine):
@@ -182,4 +182,4 @@ def test_of_two_queues_one_is_away(queue, engine):
         with pytest.raises(rowlock.StoreUnavailable):
             session.commit()
 
-    assert [2] == numbers(queue)
+    assert numbers(queue) == [2]

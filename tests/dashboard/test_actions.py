@@ -30,10 +30,10 @@ def test_cancel_and_take_it_back(dashboard):
     dashboard.button("Cancel").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("cancelled")
 
-    assert JobState.CANCELLED == state_of(dashboard, job.id)
+    assert state_of(dashboard, job.id) == JobState.CANCELLED
     dashboard.button("Undo").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("ready")
-    assert JobState.READY == state_of(dashboard, job.id)
+    assert state_of(dashboard, job.id) == JobState.READY
 
 
 def test_cancel_of_a_running_job_asks_its_worker(dashboard):
@@ -55,7 +55,7 @@ def test_retry(dashboard):
     dashboard.button("Retry").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("ready")
 
-    assert JobState.READY == state_of(dashboard, job.id)
+    assert state_of(dashboard, job.id) == JobState.READY
 
 
 def test_retry_with_an_edited_payload(dashboard):
@@ -74,13 +74,13 @@ def test_retry_with_an_edited_payload(dashboard):
     editor.fill('{"subject": 7}')
     send.click()
     expect(page.get_by_role("alert")).to_contain_text("payload.to")
-    assert JobState.DEAD == state_of(dashboard, job.id)
+    assert state_of(dashboard, job.id) == JobState.DEAD
     dashboard.forgive("422")
 
     editor.fill(f'{{"to": "grace@example.com", "copies": {BIG + 1}}}')
     send.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("ready")
-    assert {"to": "grace@example.com", "copies": BIG + 1} == job_of(dashboard.app, job.id).payload
+    assert job_of(dashboard.app, job.id).payload == {"to": "grace@example.com", "copies": BIG + 1}
 
 
 def test_delete_can_be_called_off(dashboard):
@@ -180,10 +180,10 @@ def test_some_are_selected_and_cancelled(dashboard):
     expect(page.get_by_text("3 jobs cancelled")).to_be_visible()
 
     states = [state_of(dashboard, job.id) for job in reversed(jobs)]
-    assert [JobState.CANCELLED] * 3 + [JobState.READY] * 2 == states
+    assert states == [JobState.CANCELLED] * 3 + [JobState.READY] * 2
     dashboard.button("Undo").click()
     expect(page.get_by_text("3 jobs are ready again")).to_be_visible()
-    assert {JobState.READY} == {state_of(dashboard, job.id) for job in jobs}
+    assert {state_of(dashboard, job.id) for job in jobs} == {JobState.READY}
 
 
 def test_all_that_match_are_retried(dashboard):
@@ -201,8 +201,8 @@ def test_all_that_match_are_retried(dashboard):
     expect(page.get_by_text("120 jobs of 120")).to_be_visible()
 
     counts = {queue.queue: queue.counts for queue in app.stats()}
-    assert 120 == counts["q"][JobState.READY].value
-    assert 1 == counts["mail"][JobState.DEAD].value
+    assert counts["q"][JobState.READY].value == 120
+    assert counts["mail"][JobState.DEAD].value == 1
 
 
 def test_endless_list(dashboard):
@@ -243,7 +243,7 @@ def test_schedules_are_told_in_words_run_and_paused(dashboard):
     dashboard.button("Run now: weekly").click()
     page.get_by_role("link", name="Show").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("report")
-    assert {"month": "May"} == app.list(kind="report", full=True).jobs[0].payload
+    assert app.list(kind="report", full=True).jobs[0].payload == {"month": "May"}
 
     dashboard.show("schedules", "Schedules")
     dashboard.button("Pause weekly").click()
@@ -265,9 +265,9 @@ def test_a_form_is_made_from_the_schema(dashboard):
     expect(page.get_by_text("send_email is enqueued")).to_be_visible()
 
     (job,) = dashboard.app.list(full=True).jobs
-    assert ({"to": "ada@example.com", "copies": BIG, "subject": ""}, "k-1") == (
+    assert (
         {"subject": "", **job.payload}, job.key,
-    )  # fmt: skip
+    ) == ({"to": "ada@example.com", "copies": BIG, "subject": ""}, "k-1")  # fmt: skip
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
@@ -287,7 +287,7 @@ def test_dead_letters_by_group(page, request, store):
         dashboard.button("Retry 3").click()
         expect(page.get_by_text("3 jobs of 3")).to_be_visible()
         expect(groups).to_have_count(1)
-        assert 3 == len(app.list(state="ready").jobs)
+        assert len(app.list(state="ready").jobs) == 3
 
         dashboard.button("Delete ValueError in report").click()
         dashboard.button("Delete 1").click()
@@ -308,7 +308,7 @@ def test_tokens_are_made_and_revoked(dashboard):
     expect(page.get_by_text("token.create")).to_be_visible()
     assert token.startswith("rwl_")
     (found,) = dashboard.app.store.run(list_tokens())
-    assert ("operator", ["admin"]) == (found.name, list(found.scopes))
+    assert (found.name, list(found.scopes)) == ("operator", ["admin"])
 
     dashboard.button("Revoke operator").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke").click()

@@ -49,7 +49,7 @@ def test_it_loads_nothing_from_elsewhere():
     page = (BUILT / "index.html").read_text("utf-8")
 
     assert not re.search(r"<style|\son\w+=|\sstyle=|<script(?![^>]*\ssrc=)", page)
-    assert {"./"} == {place[:2] for place in re.findall(r'(?:src|href)="([^"]+)"', page)} - {"do"}
+    assert {place[:2] for place in re.findall(r'(?:src|href)="([^"]+)"', page)} - {"do"} == {"./"}
     for path in (*BUILT.rglob("*.js"), *BUILT.rglob("*.css")):
         text = path.read_text("utf-8")
         assert not re.search(r"\beval\(|new Function\(", text), path.name
@@ -63,11 +63,11 @@ def test_the_lock_file_names_no_place():
     lock = json.loads((SOURCE / "package-lock.json").read_text("utf-8"))
     packages = {name: each for name, each in lock["packages"].items() if name}
 
-    assert [] == [name for name, each in packages.items() if "resolved" in each]
-    assert [] == [name for name, each in packages.items() if "integrity" not in each]
+    assert [name for name, each in packages.items() if "resolved" in each] == []
+    assert [name for name, each in packages.items() if "integrity" not in each] == []
     # `npm ci` refuses a lock file that leaves out what other systems would install.
     optional = {name for each in packages.values() for name in each.get("optionalDependencies", [])}
-    assert set() == optional - {name.rpartition("node_modules/")[2] for name in packages}
+    assert optional - {name.rpartition("node_modules/")[2] for name in packages} == set()
 
 
 def test_the_types_are_those_of_the_document(tmp_path):
@@ -98,18 +98,18 @@ def test_files_are_served_packed_and_for_ever(address):
         f"{address}/{names[0]}", trust_env=False, headers={"accept-encoding": "identity"}
     )
 
-    assert "no-store" == page.headers["cache-control"]
+    assert page.headers["cache-control"] == "no-store"
     policy = page.headers["content-security-policy"]
     assert "unsafe" not in policy and "require-trusted-types-for 'script'" in policy
     assert len(names) >= 3
     for answer in answers:
-        assert (200, "gzip") == (answer.status_code, answer.headers["content-encoding"])
+        assert (answer.status_code, answer.headers["content-encoding"]) == (200, "gzip")
         assert "immutable" in answer.headers["cache-control"]
     assert plain.content == (BUILT / names[0]).read_bytes()
     wrong = ["assets/../index.html", "assets/nothing.js", "assets/%2e%2e%2fx.js", "assets/.x"]
     long = [f"assets/{'x' * 300}.js", f"assets/{'%C3%BC' * 200}.js"]
     for name in wrong + long:
-        assert 404 == httpx.get(f"{address}/{name}", trust_env=False).status_code
+        assert httpx.get(f"{address}/{name}", trust_env=False).status_code == 404
 
 
 def test_without_built_files_the_page_says_how(address, monkeypatch, tmp_path):
@@ -117,8 +117,8 @@ def test_without_built_files_the_page_says_how(address, monkeypatch, tmp_path):
     monkeypatch.setattr(dashboard, "built", lambda: tmp_path)
     page = httpx.get(f"{address}/", trust_env=False)
 
-    assert (200, True) == (page.status_code, "make dashboard" in page.text)
-    assert 200 == httpx.get(f"{address}/v1/jobs", trust_env=False).status_code
+    assert (page.status_code, "make dashboard" in page.text) == (200, True)
+    assert httpx.get(f"{address}/v1/jobs", trust_env=False).status_code == 200
 
 
 def copied(target: Path) -> Path:
@@ -141,7 +141,7 @@ def wheel_of(checkout: Path, target: Path, **options: Any) -> list[str]:
         [sys.executable, "-c", program + run], cwd=checkout, capture_output=True, text=True,
         check=False, **options,
     )  # fmt: skip
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     (wheel,) = target.glob("*.whl")
     with zipfile.ZipFile(wheel) as file:
         return [name for name in file.namelist() if name.startswith("rowlock/dashboard/")]
@@ -161,7 +161,7 @@ def test_a_wheel_is_made_without_node(tmp_path):
     checkout = copied(tmp_path / "a")
     names = wheel_of(checkout, tmp_path / "wheel", env={"PATH": str(tmp_path)})
 
-    assert [] == names
+    assert names == []
 
 
 def test_without_node_it_is_told_what_to_do(tmp_path):
@@ -175,7 +175,7 @@ def test_without_node_it_is_told_what_to_do(tmp_path):
         env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
-    assert 1 == done.returncode
+    assert done.returncode == 1
     assert "the dashboard was not built: it takes Node 20.19 or newer" in done.stderr
 
 

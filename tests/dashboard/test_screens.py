@@ -57,7 +57,7 @@ def check(page: Page) -> None:
         })).violations.filter((each) => ["serious", "critical"].includes(each.impact))
             .map((each) => `${each.id}: ${each.nodes.map((node) => node.html).slice(0, 3)}`)"""
     )
-    assert [] == found
+    assert found == []
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_every_screen_with_hostile_text(crowded):
         for path, heading in {**PATHS, f"jobs/{dead}": "kind"}.items():
             dashboard.show(path, heading)
             expect(page.locator(".bone")).to_have_count(0)
-            assert 0 == page.locator("main img, main script").count()
+            assert page.locator("main img, main script").count() == 0
             check(page)
             # Nothing is wider than the window, but what scrolls by itself.
             assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -127,7 +127,7 @@ def test_nothing_jumps_while_it_loads(crowded):
         shifts[path] = page.evaluate("globalThis.shift")
 
     # What is called good on the web.
-    assert {} == {path: shift for path, shift in shifts.items() if shift > 0.1}
+    assert {path: shift for path, shift in shifts.items() if shift > 0.1} == {}
 
 
 def test_an_empty_system_says_what_to_type(dashboard):
@@ -160,7 +160,7 @@ def test_a_token_that_only_reads_is_offered_nothing_else(dashboard, running):
         names = page.get_by_role("button").all_inner_texts()
         refused = ("Retry", "Cancel", "Delete", "Pause", "Resume", "Run now", "Enqueue", "Revoke")
         assert not {*refused} & {*names}, path
-        assert 0 == page.locator("tr[data-id] input").count()
+        assert page.locator("tr[data-id] input").count() == 0
     expect(page.get_by_text("read-only")).to_be_visible()
 
 
@@ -175,8 +175,8 @@ def test_a_token_that_only_enqueues_gets_the_forms(dashboard, running):
     expect(page.get_by_text("report is enqueued")).to_be_visible()
 
     menu = page.get_by_role("navigation", name="Main")
-    assert ["Kinds"] == [text.strip() for text in menu.locator("li").all_inner_texts()]
-    assert {"month": "May"} == dashboard.app.list(kind="report", full=True).jobs[0].payload
+    assert [text.strip() for text in menu.locator("li").all_inner_texts()] == ["Kinds"]
+    assert dashboard.app.list(kind="report", full=True).jobs[0].payload == {"month": "May"}
 
 
 def test_a_tenant_sees_its_own(dashboard, running):
@@ -208,8 +208,8 @@ def test_a_token_is_kept_for_the_tab_only(dashboard, running):
     """Not where another tab, or the next user of this machine, would find it."""
     sign_in(dashboard, running.make_token("read"))
     page = dashboard.page
-    assert 0 == page.evaluate("Object.keys(localStorage).filter((k) => /token/.test(k)).length")
-    assert [] == page.context.cookies()
+    assert page.evaluate("Object.keys(localStorage).filter((k) => /token/.test(k)).length") == 0
+    assert page.context.cookies() == []
     page.reload()
     expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
     other = page.context.new_page()

@@ -32,9 +32,9 @@ def test_below_a_prefix(page, app):
         expect(page.get_by_role("heading", level=1)).to_contain_text("cancelled")
         page.goto("about:blank")
 
-    assert JobState.CANCELLED == job_of(app, job.id).state
+    assert job_of(app, job.id).state == JobState.CANCELLED
     ours = f"{address}/deep/queue"
-    assert [] == [url for url in asked if not url.startswith((ours, "about:"))]
+    assert [url for url in asked if not url.startswith((ours, "about:"))] == []
 
 
 def go_to_jobs(page: Page) -> None:
@@ -77,7 +77,7 @@ def test_by_keyboard_alone(dashboard):
     retry.focus()
     keys.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text("ready")
-    assert JobState.READY == job_of(dashboard.app, job.id).state
+    assert job_of(dashboard.app, job.id).state == JobState.READY
 
 
 def test_the_palette(dashboard):
@@ -150,7 +150,7 @@ def test_nothing_is_asked_while_nobody_looks(dashboard):
     page.wait_for_load_state("networkidle")
     asked.clear()
     page.clock.run_for(120_000)
-    assert [] == asked
+    assert asked == []
     with page.expect_request("**/v1/queues"):
         hide(page, is_hidden=False)
 
@@ -159,7 +159,7 @@ def test_nothing_is_asked_while_nobody_looks(dashboard):
     page.wait_for_load_state("networkidle")
     asked.clear()
     page.clock.run_for(120_000)
-    assert [] == asked
+    assert asked == []
 
 
 def hide(page: Any, *, is_hidden: bool) -> None:

@@ -25,7 +25,7 @@ def unit() -> configparser.SectionProxy:
     parser = configparser.ConfigParser(interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read_string((DEPLOY / "rowlock-worker.service").read_text("utf-8"))
-    assert {"Unit", "Service", "Install"} == set(parser.sections())
+    assert set(parser.sections()) == {"Unit", "Service", "Install"}
     return parser["Service"]
 
 
@@ -53,7 +53,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     """Everything that is run, as words behind `rowlock`."""
     yield "systemd", shlex.split(unit()["ExecStart"])[1:]
     entry = json.loads(dockerfile()["ENTRYPOINT"])
-    assert "rowlock" == entry[0]
+    assert entry[0] == "rowlock"
     yield "Dockerfile", entry[1:] + json.loads(dockerfile()["CMD"])
     for name, service in services().items():
         yield f"compose, {name}", entry[1:] + service["command"]
@@ -90,5 +90,5 @@ def test_workers_are_given_longer_than_their_grace():
 
 def test_the_supervisor_alone_gets_the_signal():
     """systemd would end all processes at once, and Docker tell a shell that tells nobody."""
-    assert "mixed" == unit()["KillMode"]
+    assert unit()["KillMode"] == "mixed"
     assert dockerfile()["ENTRYPOINT"].startswith("[")

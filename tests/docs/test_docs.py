@@ -110,7 +110,7 @@ def run_command(arguments: list[str]) -> None:
 def run_apart(words: list[str]) -> str:
     done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
 
-    assert 0 == done.returncode, f"{words}: {done.stdout}{done.stderr}"
+    assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
     return done.stdout
 
 
@@ -120,7 +120,7 @@ def test_links_lead_somewhere(page):
     links = re.findall(r"\]\(([^)\s]+)\)", page.prose)
     relative = [link for link in links if not re.match(r"[a-z]+:", link)]
 
-    assert [] == [link for link in relative if not leads_somewhere(page, link)]
+    assert [link for link in relative if not leads_somewhere(page, link)] == []
 
 
 def leads_somewhere(page: Page, link: str) -> bool:
@@ -162,7 +162,7 @@ def test_one_sentence_a_line(page):
     """Prose has one sentence a line, so that a change shows what it changed."""
     lines = [line for line in page.prose.splitlines() if not line.startswith(("|", "#"))]
 
-    assert [] == [line for line in lines if TWO_SENTENCES.search(re.sub(r"^\d+\. ", "", line))]
+    assert [line for line in lines if TWO_SENTENCES.search(re.sub(r"^\d+\. ", "", line))] == []
 
 
 def test_blocks_are_read_rightly():
@@ -173,8 +173,8 @@ def test_blocks_are_read_rightly():
     )
     blocks = with_outputs(read_blocks(text), text.splitlines())
 
-    assert ["python", "python", "text", "python", "text"] == [block.language for block in blocks]
-    assert ["a.py", None, None, None, None] == [block.title for block in blocks]
-    assert [None, "1\n", None, None, None] == [block.output for block in blocks]
-    assert [False, False, False, True, False] == [block.is_apart for block in blocks]
-    assert 3 == blocks[0].line
+    assert [block.language for block in blocks] == ["python", "python", "text", "python", "text"]
+    assert [block.title for block in blocks] == ["a.py", None, None, None, None]
+    assert [block.output for block in blocks] == [None, "1\n", None, None, None]
+    assert [block.is_apart for block in blocks] == [False, False, False, True, False]
+    assert blocks[0].line == 3

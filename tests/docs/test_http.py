@@ -52,7 +52,7 @@ def test_transcripts_run_as_written(page: Page, any_url: str):
         )  # fmt: skip
     printed = re.split(r"^#### \d+\n", done.stdout, flags=re.MULTILINE)
 
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     for (command, output), text in zip(told, printed, strict=False):
         assert re.fullmatch(as_pattern(output), text.strip(), re.DOTALL), (command, text)
 

@@ -43,7 +43,7 @@ def test_nothing_is_left_out():
 def test_the_same_again():
     """Nothing in it depends on when or where it is made."""
     assert made_sections() == all_sections()
-    assert [] == [name for name, text in made_sections().items() if " at 0x" in text]
+    assert [name for name, text in made_sections().items() if " at 0x" in text] == []
 
 
 def test_docstrings_are_read_rightly():
@@ -67,11 +67,11 @@ def test_docstrings_are_read_rightly():
         """
     )
 
-    assert "Do it." == told.promise
-    assert "Do it.\n\nMore.\nMuch more." == prose(told.prose)
-    assert {"first": "One thing.", "second": "Another: this."} == told.arguments
-    assert {"NotFound": "It is not there."} == told.errors
-    assert "do(1)" == told.example
+    assert told.promise == "Do it."
+    assert prose(told.prose) == "Do it.\n\nMore.\nMuch more."
+    assert told.arguments == {"first": "One thing.", "second": "Another: this."}
+    assert told.errors == {"NotFound": "It is not there."}
+    assert told.example == "do(1)"
 
 
 def made_up(
@@ -84,7 +84,7 @@ def block() -> Iterator[Job]: ...
 
 def test_signatures_read_as_users_write_them():
     """Our own names for types are spelled out, defaults are values, and a block is one."""
-    assert (
+    assert signature_text("made_up", made_up) == (
         "made_up(\n"
         "    kind: str,\n"
         "    /,\n"
@@ -93,17 +93,18 @@ def test_signatures_read_as_users_write_them():
         '    name: Literal["a"] = "a",\n'
         "    **rest: int,\n"
         ") -> list[Task]"
-    ) == signature_text("made_up", made_up)
-    assert "with block() as Job" == signature_text("block", block)
+    )
+    assert signature_text("block", block) == "with block() as Job"
 
 
 def test_a_page_is_filled_between_its_comments():
     """What is written by hand stays, and what is there twice or unknown is seen."""
     text = "A\n\n<!-- generated: x -->\nold\n<!-- /generated -->\n\nB\n"
 
-    assert ["x"] == names_in(text)
-    assert "A\n\n<!-- generated: x -->\n\nnew\n\n<!-- /generated -->\n\nB\n" == filled(
-        text, {"x": "new"}
+    assert names_in(text) == ["x"]
+    assert (
+        filled(text, {"x": "new"})
+        == "A\n\n<!-- generated: x -->\n\nnew\n\n<!-- /generated -->\n\nB\n"
     )
     with pytest.raises(KeyError):
         filled(text, {})
@@ -111,6 +112,7 @@ def test_a_page_is_filled_between_its_comments():
 
 def test_tables_are_made_rightly():
     """A bar is escaped, in code for all renderers, and an empty column is left out."""
-    assert "| a | c |\n|---|---|\n| <code>x &#124; y</code> | |\n| x \\| y | z |" == table(
-        ["a", "b", "c"], [("`x | y`", "", ""), ("x | y", "", "z")]
+    assert (
+        table(["a", "b", "c"], [("`x | y`", "", ""), ("x | y", "", "z")])
+        == "| a | c |\n|---|---|\n| <code>x &#124; y</code> | |\n| x \\| y | z |"
     )

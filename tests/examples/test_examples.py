@@ -37,7 +37,7 @@ def test_up_runs_it(run, name):
     """Each is an app that `rowlock up` runs."""
     done = run("-m", "rowlock.cli", "--app", f"examples.{name}:app", "up", "--drain")
 
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     assert "In another terminal" in done.stdout
     assert "Traceback" not in done.stderr
 
@@ -46,14 +46,14 @@ def test_shop(run):
     """Payments succeed at the second attempt; a bad address is dead, an odd photo cancelled."""
     done = run("-m", "examples.shop")
 
-    assert 0 == done.returncode, done.stderr
-    assert [
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
         "1 × make_thumbnails: cancelled",
         "4 × make_thumbnails: succeeded",
         "1 × send_email: dead",
         "2 × send_email: succeeded",
         "3 × take_payment: succeeded",
-    ] == done.stdout.splitlines()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -69,16 +69,16 @@ def test_crawler(run, words):
     done = run(*words)
     counted = run("-m", "rowlock.cli", "stats", "--json")
 
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     assert '"succeeded": {"value": 25,' in counted.stdout
     assert '"dead": {"value": 1,' in counted.stdout
     if "examples.crawler" in words:
-        assert [
+        assert done.stdout.splitlines() == [
             "1 × discover: succeeded",
             "1 × page: dead",
             "12 × page: succeeded",
             "12 × save_image: succeeded",
-        ] == done.stdout.splitlines()
+        ]
 
 
 def test_nightly_report(run, tmp_path):
@@ -87,7 +87,7 @@ def test_nightly_report(run, tmp_path):
     (report,) = (tmp_path / "reports").iterdir()
     listed = run("-m", "rowlock.cli", "cron", "list")
 
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     assert report.name.startswith("the-day-") and report.read_text().startswith("The day, by job")
     assert "weekly-summary" in done.stdout
     assert "pulse" in listed.stdout
@@ -97,4 +97,4 @@ def test_every_example_is_listed():
     """The README names each of them."""
     readme = (ROOT / "README.md").read_text("utf-8")
 
-    assert [] == [name for name in NAMES if f"examples/{name}.py" not in readme]
+    assert [name for name in NAMES if f"examples/{name}.py" not in readme] == []

@@ -76,18 +76,18 @@ def test_node(running: Running):
         counted = app.enqueue("count", {"to": 3, "seconds": 0.01})
         found = [ended(app, job.id) for job in (greeted, failed, counted)]
         worker.terminate()
-        assert 0 == worker.wait(20)
+        assert worker.wait(20) == 0
 
     states = [JobState.SUCCEEDED, JobState.DEAD, JobState.SUCCEEDED]
     assert states == [job.state for job in found]
-    assert ("Hello, Ada!", 3) == (found[0].result, found[2].result)
-    assert ("Error", "no") == (found[1].errors[0].type, found[1].errors[0].message)
+    assert (found[0].result, found[2].result) == ("Hello, Ada!", 3)
+    assert (found[1].errors[0].type, found[1].errors[0].message) == ("Error", "no")
     assert "worker.mjs" in found[1].errors[0].traceback
     assert found[2].progress is not None and 1.0 == found[2].progress.fraction
     lines = [line.text for line in app.store.read_log(counted.id)]
-    assert ["counted 1", "counted 2", "counted 3"] == lines
+    assert lines == ["counted 1", "counted 2", "counted 3"]
     groups = httpx_json(running, "/v1/dead/groups")["groups"]
-    assert ["examples/worker.mjs Object.fail"] == [group["place"] for group in groups]
+    assert [group["place"] for group in groups] == ["examples/worker.mjs Object.fail"]
 
 
 def httpx_json(running: Running, path: str) -> dict[str, list[dict[str, object]]]:
@@ -121,12 +121,12 @@ def test_shell(running: Running, tmp_path: Path):
         bad = app.enqueue("greet", {"name": "bad"}, max_attempts=1)
         found = ended(app, bad.id)
         worker.terminate()
-        assert 0 == worker.wait(20)
+        assert worker.wait(20) == 0
 
-    assert (JobState.DEAD, "ExitCode: 1") == (found.state, found.last_error)
+    assert (found.state, found.last_error) == (JobState.DEAD, "ExitCode: 1")
     leases = [json.loads(line) for line in note.read_text().splitlines()]
-    assert [good.id, bad.id] == [lease["id"] for lease in leases]
-    assert {"name": "Ada"} == leases[0]["payload"]
+    assert [lease["id"] for lease in leases] == [good.id, bad.id]
+    assert leases[0]["payload"] == {"name": "Ada"}
 
 
 def test_node_and_python_drain_one_queue(running: Running, any_url: str):
@@ -151,7 +151,7 @@ def test_node_and_python_drain_one_queue(running: Running, any_url: str):
         found = [ended(app, job.id) for job in jobs]
 
     assert left, "it was killed too late to mean anything"
-    assert {JobState.SUCCEEDED} == {job.state for job in found}
+    assert {job.state for job in found} == {JobState.SUCCEEDED}
     by_node = {job.id for job in found if job.worker == "node-1"}
     settled = [line.split()[1] for line in told if line.startswith("settled ")]
     # What it was told of is its own, and nothing twice; of the last ones it did not hear.

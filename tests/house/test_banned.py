@@ -77,7 +77,7 @@ def test_nothing_banned_is_used():
         for line, name in sorted(find_banned(module))
     ]
 
-    assert [] == found
+    assert found == []
 
 
 def test_the_exceptions_are_needed():
@@ -89,7 +89,7 @@ def test_the_exceptions_are_needed():
         if name in modules and any(matches(used, banned) for _, used in uses(modules[name].tree))
     }
 
-    assert set(ALLOWED) == needed
+    assert needed == set(ALLOWED)
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_the_rules_catch_what_they_forbid(text, banned):
     path = read_modules()[0].path
     module = Module(name="rowlock.made_up", path=path, text=text, tree=ast.parse(text))
 
-    assert {banned} == {name for _, name in find_banned(module)}
+    assert {name for _, name in find_banned(module)} == {banned}

@@ -17,7 +17,7 @@ def test_the_core_needs_little():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     names = [re.match(r"[\w-]+", each).group() for each in project["dependencies"]]
 
-    assert ["click", "cronsim", "msgspec", "tzdata"] == names
+    assert names == ["click", "cronsim", "msgspec", "tzdata"]
 
 
 @pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)
@@ -26,9 +26,9 @@ def test_every_package_is_pinned_by_its_digest(path):
     text = path.read_text("utf-8").replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
 
-    assert [] == [
+    assert [
         line for line in lines if not re.match(r"[\w.\[\]-]+==\S+ .*--hash=sha256:", line)
-    ]
+    ] == []
 
 
 def test_how_to_report_a_vulnerability_is_said():
@@ -36,4 +36,4 @@ def test_how_to_report_a_vulnerability_is_said():
     text = (ROOT / "SECURITY.md").read_text("utf-8")
 
     assert "private vulnerability report" in text
-    assert ["48 hours", "7 days", "14 days"] == re.findall(r"^\| (\d+ \w+) \|", text, re.MULTILINE)
+    assert re.findall(r"^\| (\d+ \w+) \|", text, re.MULTILINE) == ["48 hours", "7 days", "14 days"]

@@ -120,14 +120,14 @@ def test_every_module_has_a_layer():
     """A new room of the package is given its place in the layers."""
     rooms = {room_of(module.name) for module in read_modules()} - {None}
 
-    assert set() == {room for room in rooms if room not in LAYER_OF}
+    assert {room for room in rooms if room not in LAYER_OF} == set()
 
 
 def test_no_arrow_points_up():
     """No module imports from a layer above its own, nor a surface one that does not serve it."""
     arrows = read_imports(read_modules())
 
-    assert [] == [str(arrow) for arrow in arrows if points_up(arrow)]
+    assert [str(arrow) for arrow in arrows if points_up(arrow)] == []
 
 
 def test_vocabulary_is_pure():
@@ -138,11 +138,11 @@ def test_vocabulary_is_pure():
         if LAYER_OF.get(room_of(arrow.importer.name) or "") == VOCABULARY
     ]
 
-    assert [] == [
+    assert [
         str(arrow)
         for arrow in arrows
         if arrow.imported.partition(".")[0] not in VOCABULARY_DEPENDENCIES
-    ]
+    ] == []
 
 
 def test_no_import_cycles():
@@ -152,7 +152,7 @@ def test_no_import_cycles():
         if arrow.imported in graph and not arrow.is_deferred:
             graph[arrow.importer.name].add(arrow.imported)
 
-    assert [] == find_cycle(graph)
+    assert find_cycle(graph) == []
 
 
 def find_cycle(graph: dict[str, set[str]]) -> list[str]:
@@ -172,9 +172,9 @@ def test_the_rules_catch_what_they_forbid():
     top = make_module("rowlock.worker.runner", "from rowlock import App")
     arrows = read_imports((store, job, dev, top))
 
-    assert ["rowlock.app", "rowlock"] == [each.imported for each in arrows if points_up(each)]
-    assert [True] == [each.is_deferred for each in arrows if each.importer is dev]
-    assert ["a", "b", "a"] == sorted_cycle(find_cycle({"a": {"b"}, "b": {"a"}}))
+    assert [each.imported for each in arrows if points_up(each)] == ["rowlock.app", "rowlock"]
+    assert [each.is_deferred for each in arrows if each.importer is dev] == [True]
+    assert sorted_cycle(find_cycle({"a": {"b"}, "b": {"a"}})) == ["a", "b", "a"]
 
 
 def make_module(name: str, text: str) -> Module:

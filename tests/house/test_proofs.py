@@ -21,7 +21,7 @@ def test_every_number_has_one_row(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_every_row_has_a_test_or_a_reason(page):
     """A row without a test says why there is none."""
-    assert [] == [row.number for row in rows_of(page) if not row.is_told_why]
+    assert [row.number for row in rows_of(page) if not row.is_told_why] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -40,7 +40,7 @@ def test_every_proof_exists(page):
         if not (ROOT / file).is_file()
     ]
 
-    assert [] == missing
+    assert missing == []
 
 
 def test_a_row_can_be_run_by_its_number(request):
@@ -48,11 +48,11 @@ def test_a_row_can_be_run_by_its_number(request):
     collected = {item.nodeid.partition("[")[0]: item for item in request.session.items}
     told = {test: collected[test] for test in numbers_by_test() if test in collected}
 
-    assert [] == [
+    assert [
         test
         for test, item in told.items()
         if not numbers_by_test()[test] <= item.listextrakeywords()
-    ]
+    ] == []
 
 
 def test_the_rules_catch_what_they_forbid():
@@ -62,6 +62,6 @@ def test_the_rules_catch_what_they_forbid():
         f"{head} soon |\n{head} Does not apply: none |\n{head} `tests/no.py::test_a`, `NO.md` |"
     )
 
-    assert [False, True, True] == [row.is_told_why for row in (empty, excused, named)]
-    assert (["tests/no.py::test_a"], ["NO.md"]) == (named.tests, named.files)
-    assert frozenset() == functions_of("tests/no.py")
+    assert [row.is_told_why for row in (empty, excused, named)] == [False, True, True]
+    assert (named.tests, named.files) == (["tests/no.py::test_a"], ["NO.md"])
+    assert functions_of("tests/no.py") == frozenset()

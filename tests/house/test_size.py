@@ -18,7 +18,7 @@ def test_files_are_short():
     """A file this long has a wall inside it: find it."""
     lengths = {module.place: module.text.count("\n") for module in read_modules()}
 
-    assert {} == {place: length for place, length in lengths.items() if length > FILE_LINES_MAX}
+    assert {place: length for place, length in lengths.items() if length > FILE_LINES_MAX} == {}
 
 
 def test_functions_are_short():
@@ -30,7 +30,7 @@ def test_functions_are_short():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
 
-    assert {} == {name: length for name, length in lengths.items() if length > FUNCTION_LINES_MAX}
+    assert {name: length for name, length in lengths.items() if length > FUNCTION_LINES_MAX} == {}
 
 
 def test_lines_are_short():
@@ -39,9 +39,9 @@ def test_lines_are_short():
     root = read_modules()[0].path.parent
     files |= {str(path.relative_to(root)): path.read_text("utf-8") for path in root.rglob("*.sql")}
 
-    assert [] == [
+    assert [
         f"{place}:{number}"
         for place, text in files.items()
         for number, line in enumerate(text.splitlines(), start=1)
         if len(PRAGMA.sub("", line)) > LINE_CHARACTERS_MAX
-    ]
+    ] == []

@@ -57,7 +57,7 @@ def test_no_file_names_a_package_index():
         for match in FORBIDDEN.finditer(line)
     ]
 
-    assert [] == found
+    assert found == []
 
 
 @pytest.mark.parametrize(

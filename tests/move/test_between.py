@@ -36,7 +36,7 @@ def test_a_job_that_is_retried_when_its_end_is_known_there_is_not_lost(apps: App
 
     arrived = new.get(job.id)
     assert arrived is not None and JobState.READY is arrived.state
-    assert 1 == new.drain()
+    assert new.drain() == 1
 
 
 def test_a_resend_whose_job_is_only_remembered_is_not_taken_for_a_retry(
@@ -48,15 +48,15 @@ def test_a_resend_whose_job_is_only_remembered_is_not_taken_for_a_retry(
     id = new_id()
     old.enqueue("logging", {"n": 1}, id=id, keep=0)
     Mover(old.store, new.store).run()
-    assert 1 == new.drain()
+    assert new.drain() == 1
 
     old.enqueue("logging", {"n": 1}, id=id, keep=0)
     for _ in range(5):
         kill(old, new, at="put", in_target=True)
-        assert 1 == Mover(old.store, new.store).give_back()
+        assert Mover(old.store, new.store).give_back() == 1
     Mover(old.store, new.store).run()
 
-    assert 0 == new.drain()
+    assert new.drain() == 0
 
 
 def test_what_became_of_a_job_in_the_source_is_what_arrives(apps: Apps):
@@ -65,13 +65,13 @@ def test_what_became_of_a_job_in_the_source_is_what_arrives(apps: Apps):
     job = old.enqueue("sometimes")
     old.drain()
     kill(old, new, at="drop_ended")
-    assert [JobState.DEAD] == [each.state for each in new.list() if each.id == job.id]
+    assert [each.state for each in new.list() if each.id == job.id] == [JobState.DEAD]
 
     old.retry(job.id, payload={"fails": False})
-    assert 1 == old.drain()
+    assert old.drain() == 1
     Mover(old.store, new.store).run()
 
-    assert [JobState.SUCCEEDED] == [each.state for each in new.list()]
+    assert [each.state for each in new.list()] == [JobState.SUCCEEDED]
     assert [] == list(old.list())
 
 
@@ -85,11 +85,11 @@ def test_what_goes_on_in_the_target_is_not_ended_by_an_old_copy(apps: Apps, keep
     new.retry(job.id, payload={"fails": False})
 
     if not keep:
-        assert 1 == new.drain()
+        assert new.drain() == 1
     Mover(old.store, new.store).run()
 
-    assert (0 if not keep else 1) == new.drain()
-    assert [JobState.SUCCEEDED] * (keep > 0) == [each.state for each in new.list()]
+    assert new.drain() == (0 if not keep else 1)
+    assert [each.state for each in new.list()] == [JobState.SUCCEEDED] * (keep > 0)
 
 
 def test_a_cancel_is_not_lost_with_the_mover(apps: Apps):
@@ -102,7 +102,7 @@ def test_a_cancel_is_not_lost_with_the_mover(apps: Apps):
     kill(old, new, at="cancel", in_target=True)
     Mover(old.store, new.store).run()
 
-    assert [JobState.CANCELLED] == [each.state for each in new.list()]
+    assert [each.state for each in new.list()] == [JobState.CANCELLED]
 
 
 def test_a_cancelled_job_that_is_given_back_does_not_run(apps: Apps):
@@ -113,10 +113,10 @@ def test_a_cancelled_job_that_is_given_back_does_not_run(apps: Apps):
     kill(old, new, at="put", in_target=True)
     old.cancel(job.id)
 
-    assert 2 == Mover(old.store, new.store).give_back()
+    assert Mover(old.store, new.store).give_back() == 2
 
     states = {each.id: each.state for each in old.list()}
-    assert {job.id: JobState.CANCELLED, other.id: JobState.READY} == states
+    assert states == {job.id: JobState.CANCELLED, other.id: JobState.READY}
 
 
 def test_a_schedule_that_has_arrived_is_not_given_back_too(apps: Apps):
@@ -130,10 +130,10 @@ def test_a_schedule_that_has_arrived_is_not_given_back_too(apps: Apps):
         with pytest.raises(Stopped):
             Mover(old.store, new.store).run()
 
-    assert 1 == Mover(old.store, new.store).give_back()
+    assert Mover(old.store, new.store).give_back() == 1
 
-    assert ["hourly"] == [each.name for each in old.store.list_schedules()]
-    assert ["daily"] == [each.name for each in new.store.list_schedules()]
+    assert [each.name for each in old.store.list_schedules()] == ["hourly"]
+    assert [each.name for each in new.store.list_schedules()] == ["daily"]
 
 
 def test_a_token_that_is_revoked_during_the_move_is_revoked_there(apps: Apps):
@@ -164,7 +164,7 @@ def test_the_job_of_a_living_worker_is_not_taken_at_first_sight(apps: Apps):
 
     Mover(old.store, new.store, rest=rest).run()
 
-    assert [JobState.SUCCEEDED] == [each.state for each in new.list()]
+    assert [each.state for each in new.list()] == [JobState.SUCCEEDED]
 
 
 def test_the_job_of_a_dead_worker_is_taken(apps: Apps, monkeypatch: pytest.MonkeyPatch):
@@ -176,7 +176,7 @@ def test_the_job_of_a_dead_worker_is_taken(apps: Apps, monkeypatch: pytest.Monke
 
     Mover(old.store, new.store).run()
 
-    assert [JobState.READY] == [each.state for each in new.list()]
+    assert [each.state for each in new.list()] == [JobState.READY]
 
 
 @pytest.mark.owner("puts a trigger on our table")
@@ -221,9 +221,9 @@ def test_what_is_on_its_way_goes_to_no_other_database(apps: Apps, tmp_path: Path
                 mover.give_back() if gives_back else mover.run()
         assert [] == list(wrong.list())
 
-    assert 0 == old.drain()
+    assert old.drain() == 0
     Mover(old.store, new.store).run()
-    assert [job.id] == [each.id for each in new.list()]
+    assert [each.id for each in new.list()] == [job.id]
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
@@ -238,8 +238,8 @@ def test_an_enqueue_that_is_sent_again_to_the_source_is_no_second_job(apps: Apps
     again = old.enqueue("logging", {"n": 1}, id=id, key="k")
     other = old.enqueue("logging", {"n": 2}, key="k")
 
-    assert (id, False, True) == (again.id, again.created, other.created)
-    assert 2 == runs + old.drain() + new.drain()
+    assert (again.id, again.created, other.created) == (id, False, True)
+    assert runs + old.drain() + new.drain() == 2
 
 
 def test_what_has_moved_can_be_moved_back(apps: Apps):
@@ -251,7 +251,7 @@ def test_what_has_moved_can_be_moved_back(apps: Apps):
     Mover(new.store, old.store).run()
     Mover(old.store, new.store).run()
 
-    assert (0, 2) == (old.drain(), new.drain())
+    assert (old.drain(), new.drain()) == (0, 2)
     assert sorted(ids) == sorted(each.id for each in new.list())
 
 
@@ -263,9 +263,9 @@ def test_a_job_that_was_cancelled_before_it_arrives_is_not_run(apps: Apps):
     old.cancel(job.id)
     kill(old, new, at="gone")
 
-    assert 0 == new.drain()
+    assert new.drain() == 0
     Mover(old.store, new.store).run()
-    assert [JobState.CANCELLED] == [each.state for each in new.list()]
+    assert [each.state for each in new.list()] == [JobState.CANCELLED]
 
 
 def test_a_paused_schedule_is_paused_there(apps: Apps):
@@ -277,4 +277,4 @@ def test_a_paused_schedule_is_paused_there(apps: Apps):
 
     Mover(old.store, new.store).run()
 
-    assert [True] == [each.is_paused for each in new.store.list_schedules()]
+    assert [each.is_paused for each in new.store.list_schedules()] == [True]

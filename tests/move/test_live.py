@@ -16,5 +16,5 @@ def test_a_live_queue_is_moved_by_a_killed_mover(tmp_path: Path, postgres_url: s
     ):
         found = move(old, new, jobs=3_000, kills=3, pause=2.0)
 
-    assert (0, 0, 0) == (found.lost, found.run_twice, found.left)
+    assert (found.lost, found.run_twice, found.left) == (0, 0, 0)
     assert found.jobs == found.arrived > 3_000

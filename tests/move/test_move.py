@@ -65,12 +65,12 @@ def test_all_that_there_was_is_there(
     moved = Mover(old.store, new.store).run()
 
     assert before == everything(new)
-    assert (3, 3, 1) == (moved.jobs, moved.finished, moved.schedules)
-    assert {} == everything(old)
+    assert (moved.jobs, moved.finished, moved.schedules) == (3, 3, 1)
+    assert everything(old) == {}
     assert schedules == new.store.list_schedules()
-    assert [] == old.store.list_schedules()
-    assert ["b"] == [each.queue for each in new.stats() if each.is_paused]
-    assert ["line of 1"] == [line.text for line in new.store.read_log(logged)]
+    assert old.store.list_schedules() == []
+    assert [each.queue for each in new.stats() if each.is_paused] == ["b"]
+    assert [line.text for line in new.store.read_log(logged)] == ["line of 1"]
 
 
 def test_what_was_moved_goes_on_there(apps: tuple[rowlock.App, rowlock.App]):
@@ -85,8 +85,8 @@ def test_what_was_moved_goes_on_there(apps: tuple[rowlock.App, rowlock.App]):
     retried = new.retry_dead()
     new.drain()
 
-    assert (first.id, False) == (again.id, again.created)
-    assert 1 == retried.retried
+    assert (again.id, again.created) == (first.id, False)
+    assert retried.retried == 1
     done = new.get(first.id)
     assert done is not None and (JobState.SUCCEEDED, 5) == (done.state, done.result)
 
@@ -99,7 +99,7 @@ def test_a_database_is_not_moved_to_itself(urls: tuple[str, str]):
         with pytest.raises(OptionInvalid, match="already"):
             Mover(app.store, same.store).run()
 
-        assert [JobState.READY] == [job.state for job in app.list()]
+        assert [job.state for job in app.list()] == [JobState.READY]
 
 
 STOPS = (
@@ -134,7 +134,7 @@ def test_a_killed_move_goes_on(
     Mover(old.store, new.store).run()
     runs += new.drain()
 
-    assert {} == everything(old)
+    assert everything(old) == {}
     left = everything(new)
     assert not set(waiting) & set(left)
     assert runs == len(waiting)
@@ -159,11 +159,11 @@ def test_what_is_under_way_can_be_given_back(
     late = new.store.run(move.put(hold.batch, held, [], source="old"))
 
     assert len(held) == returned
-    assert 0 == late.moved
+    assert late.moved == 0
     assert {id for id, job in before.items() if job["state"] not in TERMINAL} == {
         job.id for job in old.list() if job.state not in TERMINAL
     }
-    assert [] == [job for job in new.list() if job.state not in TERMINAL]
+    assert [job for job in new.list() if job.state not in TERMINAL] == []
 
 
 @pytest.mark.parametrize("again", ["move", "give back"])
@@ -186,9 +186,9 @@ def test_a_batch_that_was_refused_is_never_taken_for_moved(
         Mover(old.store, new.store).run()
         assert ids == everything(new).keys()
     else:
-        assert 3 == Mover(old.store, new.store).give_back()
+        assert Mover(old.store, new.store).give_back() == 3
         assert ids == everything(old).keys()
-    assert [] == old.store.run(move.open_batches())
+    assert old.store.run(move.open_batches()) == []
 
 
 TERMINAL = {JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED}
@@ -208,7 +208,7 @@ def test_a_running_job_is_waited_for(apps: tuple[rowlock.App, rowlock.App]):
 
     Mover(old.store, new.store, rest=rest).run()
 
-    assert 2 == len(rests)
+    assert len(rests) == 2
     moved = new.get(job.id)
     assert moved is not None and (JobState.SUCCEEDED, 7) == (moved.state, moved.result)
     assert None is old.get(job.id)
@@ -244,14 +244,14 @@ def test_a_resend_that_comes_late_is_no_second_job(
     id = new_id()
     old.enqueue("logging", {"n": 1}, id=id, keep=0)
     Mover(old.store, new.store).run()
-    assert 1 == new.drain()
+    assert new.drain() == 1
 
     old.enqueue("logging", {"n": 1}, id=id, keep=0)
     moved = Mover(old.store, new.store).run()
 
-    assert 1 == moved.known
-    assert 0 == new.drain()
-    assert {} == everything(old)
+    assert moved.known == 1
+    assert new.drain() == 0
+    assert everything(old) == {}
 
 
 def test_of_two_jobs_with_one_key_the_targets_is_the_job(
@@ -264,7 +264,7 @@ def test_of_two_jobs_with_one_key_the_targets_is_the_job(
 
     moved = Mover(old.store, new.store).run()
 
-    assert 1 == moved.stopped
+    assert moved.stopped == 1
     stopped = new.get(late.id)
     assert stopped is not None
     assert JobState.CANCELLED is stopped.state
@@ -293,7 +293,7 @@ def test_a_dead_job_that_is_retried_on_the_way_lives(
 
     moved = new.get(job.id)
     assert moved is not None and JobState.READY is moved.state
-    assert 1 == len(list(new.list()))
+    assert len(list(new.list())) == 1
 
 
 def test_a_database_that_is_away_is_borne_with(
@@ -329,7 +329,7 @@ def test_the_audit_tells_of_every_batch(apps: tuple[rowlock.App, rowlock.App]):
 
     (entry,) = new.store.run(list_audit()).entries
 
-    assert ("rowlock move", "move.batch", 1) == (entry.actor, entry.action, entry.detail["jobs"])
+    assert (entry.actor, entry.action, entry.detail["jobs"]) == ("rowlock move", "move.batch", 1)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -348,7 +348,7 @@ def test_a_target_that_is_empty(urls: tuple[str, str], monkeypatch: pytest.Monke
         job = app.enqueue("x")
         done = CliRunner().invoke(cli.main, ["--database-url", urls[0], "move", ""])
 
-        assert (1, True) == (done.exit_code, "is empty" in done.stderr)
+        assert (done.exit_code, "is empty" in done.stderr) == (1, True)
         assert app.get(job.id) is not None
 
 
@@ -359,8 +359,8 @@ def test_told_as_json(urls: tuple[str, str]):
 
     done = CliRunner().invoke(cli.main, ["--database-url", urls[0], "move", urls[1], "--json"])
 
-    assert 0 == done.exit_code, done.output
-    assert 1 == json.loads(done.stdout)["jobs"]
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["jobs"] == 1
 
 
 def test_batches_are_bounded_by_bytes(apps: tuple[rowlock.App, rowlock.App]) -> None:

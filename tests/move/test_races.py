@@ -47,5 +47,5 @@ def test_a_resend_that_meets_the_end_of_its_job_is_no_second_job(
         connection.commit()
         moving.join()
 
-    assert [JobState.SUCCEEDED] == [each.state for each in new.list()]
-    assert (1, 0) == (mover.moved.known, mover.moved.stopped)
+    assert [each.state for each in new.list()] == [JobState.SUCCEEDED]
+    assert (mover.moved.known, mover.moved.stopped) == (1, 0)

@@ -56,9 +56,9 @@ def test_json_is_an_object_a_line():
     (line,) = map(json.loads, lines_of(stream))
 
     assert line.pop("time").endswith("Z")
-    assert {
+    assert line == {
         "level": "warning", "logger": "rowlock.worker", "message": "it failed", **fields
-    } == line  # fmt: skip
+    }  # fmt: skip
 
 
 @pytest.mark.usefixtures("root")
@@ -93,7 +93,7 @@ def test_colours_only_on_a_terminal(monkeypatch):
         log.configure("info", "console", stream=stream)
         logging.getLogger("x").info("hello")
 
-    assert [True, False, False] == ["\x1b" in stream.getvalue() for stream in streams]
+    assert ["\x1b" in stream.getvalue() for stream in streams] == [True, False, False]
     assert "INFO    x: hello\n" in streams[1].getvalue()
 
 
@@ -110,7 +110,7 @@ def test_a_handlers_records_are_its_jobs(format):
     inside, own, outside = lines_of(stream)
 
     assert ID in inside and ID in own
-    assert ("w-1" in inside, "mine" in own, "w-1" in own) == (format == "json",) * 2 + (False,)
+    assert (format == "json",) * 2 + (False,) == ("w-1" in inside, "mine" in own, "w-1" in own)
     assert ID not in outside
 
 
@@ -130,7 +130,7 @@ def test_a_handlers_records_are_its_jobs(format):
 )
 def test_what_looks_like_a_password_is_masked(text, shown):
     """URLs and connection strings keep everything but their password."""
-    assert shown == log.masked(text)
+    assert log.masked(text) == shown
 
 
 @pytest.mark.usefixtures("root")
@@ -175,5 +175,5 @@ def test_children_do_as_told(root, monkeypatch, level, format, expected):
     log.configure_as_told()
     (handler,) = root.handlers
 
-    assert expected == (root.level, type(handler.formatter))
+    assert (root.level, type(handler.formatter)) == expected
     assert sys.stderr is handler.stream

@@ -58,23 +58,23 @@ def test_numbers_come_through():
     def of(metric: str, **labels: str) -> float:
         return found[metric, tuple(sorted(labels.items()))]
 
-    assert 5 == of("rowlock_jobs_finished_total", **name, outcome="succeeded")
-    assert 1 == of("rowlock_jobs_finished_total", **name, outcome="dead")
-    assert 0 == of("rowlock_jobs_finished_total", **name, outcome="released")
+    assert of("rowlock_jobs_finished_total", **name, outcome="succeeded") == 5
+    assert of("rowlock_jobs_finished_total", **name, outcome="dead") == 1
+    assert of("rowlock_jobs_finished_total", **name, outcome="released") == 0
     duration = "rowlock_job_duration_seconds"
     buckets = [of(f"{duration}_bucket", **name, le=le) for le in ("0.0001", "1", "3", "+Inf")]
-    assert [1, 2, 3, 4] == buckets
-    assert 4 == of(f"{duration}_count", **name)
-    assert 5_000_003.90009 == of(f"{duration}_sum", **name)
-    assert 6 == of("rowlock_job_wait_seconds_bucket", **name, le="0.003")
-    assert 2 == of("rowlock_leases_lost_total", queue="mail")
-    assert 4 == of("rowlock_jobs_interrupted_total", queue="mail")
-    assert 3 == of("rowlock_settles_refused_total")
-    assert 7 == of("rowlock_jobs_enqueued_total", queue="mail", kind="send")
-    assert 1 == of("rowlock_queue_jobs", queue="mail", state="ready")
-    assert 1.5 == of("rowlock_queue_oldest_ready_seconds", queue="mail")
-    assert 2 == of("rowlock_workers")
-    assert 1 == of("rowlock_worker_slots", state="busy")
+    assert buckets == [1, 2, 3, 4]
+    assert of(f"{duration}_count", **name) == 4
+    assert of(f"{duration}_sum", **name) == 5_000_003.90009
+    assert of("rowlock_job_wait_seconds_bucket", **name, le="0.003") == 6
+    assert of("rowlock_leases_lost_total", queue="mail") == 2
+    assert of("rowlock_jobs_interrupted_total", queue="mail") == 4
+    assert of("rowlock_settles_refused_total") == 3
+    assert of("rowlock_jobs_enqueued_total", queue="mail", kind="send") == 7
+    assert of("rowlock_queue_jobs", queue="mail", state="ready") == 1
+    assert of("rowlock_queue_oldest_ready_seconds", queue="mail") == 1.5
+    assert of("rowlock_workers") == 2
+    assert of("rowlock_worker_slots", state="busy") == 1
 
 
 def test_queues_are_bounded():
@@ -84,7 +84,7 @@ def test_queues_are_bounded():
     ready = {labels: value for (name, labels), value in found.items()
              if name == "rowlock_queue_jobs" and ("state", "ready") in labels}  # fmt: skip
 
-    assert config.TALLY_NAMES_MAX == len(ready)
+    assert len(ready) == config.TALLY_NAMES_MAX
     assert sum(range(1_000)) == sum(ready.values())
     assert OTHER in {dict(labels)["queue"] for labels in ready}
 
@@ -125,9 +125,9 @@ def test_the_alerts_name_what_there_is():
     (group,) = yaml.safe_load(text)["groups"]
     alerts = {rule["alert"]: rule for rule in group["rules"]}
 
-    assert {"RowlockQueueStuck", "RowlockReadyJobsOld", "RowlockDeadLettersRising",
+    assert alerts.keys() == {"RowlockQueueStuck", "RowlockReadyJobsOld", "RowlockDeadLettersRising",
             "RowlockLeasesLost", "RowlockNoWorkers",
-            "RowlockServiceFailing"} == alerts.keys()  # fmt: skip
+            "RowlockServiceFailing"}  # fmt: skip
     for rule in alerts.values():
         used = used_in(rule["expr"])
         assert used and used <= names()
@@ -226,17 +226,17 @@ def test_every_counter_is_there_from_the_start():
     for found in (nothing, known):
         assert counters <= {name for (name, _), value in found.items() if value == 0}
     labels = (("kind", "send"), ("outcome", "dead"), ("queue", "mail"))
-    assert 0 == known["rowlock_jobs_finished_total", labels]
-    assert 0 == known["rowlock_leases_lost_total", (("queue", "mail"),)]
-    assert 0 == known["rowlock_jobs_interrupted_total", (("queue", "mail"),)]
-    assert 0 == known["rowlock_jobs_enqueued_total", (("kind", "post"), ("queue", "mail"))]
+    assert known["rowlock_jobs_finished_total", labels] == 0
+    assert known["rowlock_leases_lost_total", (("queue", "mail"),)] == 0
+    assert known["rowlock_jobs_interrupted_total", (("queue", "mail"),)] == 0
+    assert known["rowlock_jobs_enqueued_total", (("kind", "post"), ("queue", "mail"))] == 0
 
 
 def test_a_board_shows_the_last_counts():
     """Whole ones, from another mapping of the same memory, as often as they are written."""
     descriptor = Board.make_descriptor()
     child, supervisor = Board(descriptor), Board(descriptor)
-    assert ({}, 0.0) == (supervisor.read().tally, supervisor.good_at)
+    assert (supervisor.read().tally, supervisor.good_at) == ({}, 0.0)
     for number in range(3):
         written = counts()
         written.lost["mail"] = number
@@ -253,4 +253,4 @@ def test_a_board_that_is_too_small_shows_the_last_that_fitted():
     large = Counts({("q" * 200, f"{number}" * 60): Sums() for number in range(5_000)})
     board.write(large, good_at=2.0)
 
-    assert (counts(), 2.0) == (board.read(), board.good_at)
+    assert (board.read(), board.good_at) == (counts(), 2.0)

@@ -25,9 +25,9 @@ def test_a_task_is_scheduled(app: rowlock.App, clock: rowlock.ManualClock, task)
     app.store.fire_due()
     (job,) = app.list(full=True)
 
-    assert ("report", {"day": "monday"}, "UTC") == (job.kind, job.payload, schedule.timezone)
-    assert (20, 86_400.0, "s") == (job.max_attempts, job.keep, job.meta["schedule"])
-    assert 1 == app.drain()
+    assert (job.kind, job.payload, schedule.timezone) == ("report", {"day": "monday"}, "UTC")
+    assert (job.max_attempts, job.keep, job.meta["schedule"]) == (20, 86_400.0, "s")
+    assert app.drain() == 1
 
 
 def test_options_of_its_jobs(app: rowlock.App, clock: rowlock.ManualClock, task):
@@ -38,19 +38,19 @@ def test_options_of_its_jobs(app: rowlock.App, clock: rowlock.ManualClock, task)
     app.store.fire_due()
     (job,) = app.list()
 
-    assert ("slow", -5, "one", ["x"]) == (
+    assert (
         schedule.queue,
         schedule.priority,
         schedule.key,
         schedule.tags,
-    )
-    assert ("slow", -5, "one", ["x"], 60) == (
+    ) == ("slow", -5, "one", ["x"])
+    assert (
         job.queue,
         job.priority,
         job.key,
         job.tags,
         job.keep,
-    )
+    ) == ("slow", -5, "one", ["x"], 60)
 
 
 def test_a_kind_by_its_name(app: rowlock.App, task):
@@ -59,7 +59,7 @@ def test_a_kind_by_its_name(app: rowlock.App, task):
     with pytest.raises(rowlock.PayloadInvalid, match="copies"):
         app.schedule("b", "report", cron="@daily", payload={"copies": "two"})
 
-    assert ["a"] == [schedule.name for schedule in app.store.list_schedules()]
+    assert [schedule.name for schedule in app.store.list_schedules()] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_wrong_payload_is_refused(app: rowlock.App, task):
     with pytest.raises(rowlock.PayloadInvalid, match="colour"):
         app.schedule("s", task, cron="@daily", payload={"colour": "red"})
 
-    assert [] == app.store.list_schedules()
+    assert app.store.list_schedules() == []
 
 
 @pytest.mark.asyncio
@@ -94,7 +94,7 @@ async def test_the_async_twin(any_url: str):
         removed = await adeclare_schedules(app.store, app)
         names = [schedule.name for schedule in await app.store.alist_schedules()]
 
-    assert ([], ["report", "s"]) == (removed, names)
+    assert (removed, names) == ([], ["report", "s"])
 
 
 def test_a_task_with_a_cron(app: rowlock.App, clock: rowlock.ManualClock):
@@ -112,14 +112,14 @@ def test_a_task_with_a_cron(app: rowlock.App, clock: rowlock.ManualClock):
     app.drain()
     (written,) = app.store.list_schedules()
 
-    assert [] == before
-    assert ("nightly", "nightly", "night") == (written.name, written.kind, written.queue)
-    assert ("30 2 * * *", "Asia/Kolkata", "code") == (
+    assert before == []
+    assert (written.name, written.kind, written.queue) == ("nightly", "nightly", "night")
+    assert (
         written.cron,
         written.timezone,
         written.source,
-    )
-    assert ["2030-01-01T21:00:00+00:00"] == ran
+    ) == ("30 2 * * *", "Asia/Kolkata", "code")
+    assert ran == ["2030-01-01T21:00:00+00:00"]
 
 
 def test_tasks_of_a_collection(app: rowlock.App):
@@ -129,7 +129,7 @@ def test_tasks_of_a_collection(app: rowlock.App):
     app.include(tasks)
     declare_schedules(app.store, app)
 
-    assert ["report"] == [schedule.name for schedule in app.store.list_schedules()]
+    assert [schedule.name for schedule in app.store.list_schedules()] == ["report"]
 
 
 def test_what_is_gone_from_the_code(any_url: str):
@@ -143,7 +143,7 @@ def test_what_is_gone_from_the_code(any_url: str):
         left = [schedule.name for schedule in second.store.list_schedules()]
         owned = declare_schedules(second.store, second, owns_all=True)
 
-    assert (["report"], ["theirs"], ["theirs"]) == (removed, left, owned)
+    assert (removed, left, owned) == (["report"], ["theirs"], ["theirs"])
 
 
 def test_a_cron_needs_no_arguments(app: rowlock.App):
@@ -154,7 +154,7 @@ def test_a_cron_needs_no_arguments(app: rowlock.App):
     with pytest.raises(rowlock.OptionInvalid, match=r"needs .*to: give them defaults") as caught:
         app.task(cron="@daily")(needy)
 
-    assert "cron" == caught.value.option
+    assert caught.value.option == "cron"
     assert None is app.find("needy")
 
 
@@ -171,4 +171,4 @@ def test_a_bad_cron_is_refused_at_once(app: rowlock.App, options: dict[str, str]
     with pytest.raises(rowlock.OptionInvalid) as caught:
         app.task(**options)(report)
 
-    assert option == caught.value.option
+    assert caught.value.option == option

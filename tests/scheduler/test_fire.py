@@ -96,7 +96,7 @@ async def test_it_is_woken(any_url: str):
                 scheduler.wake()
                 await asyncio.sleep(0.01)
 
-        assert 1 == len((await app.alist()).jobs)
+        assert len((await app.alist()).jobs) == 1
 
 
 @pytest.mark.asyncio
@@ -124,7 +124,7 @@ async def test_an_unreadable_schedule_is_told_once(caplog: pytest.LogCaptureFixt
     async with running(Scheduler(store).run), asyncio.timeout(20):
         await store.is_done.wait()
 
-    assert 2 == sum("'a'" in message for message in caplog.messages)
+    assert sum("'a'" in message for message in caplog.messages) == 2
 
 
 @pytest.mark.asyncio
@@ -149,7 +149,7 @@ async def test_how_long_it_sleeps(wait: float | None, slept: float):
     """Until the next tick, and half a minute at most."""
     scheduler = Scheduler(FakeStore(nothing(wait)))
 
-    assert slept == await scheduler._fire()
+    assert await scheduler._fire() == slept
 
 
 @pytest.mark.asyncio
@@ -186,4 +186,4 @@ async def test_it_rests_however_often_it_is_woken(monkeypatch: pytest.MonkeyPatc
         scheduler.wake()
         await asyncio.sleep(0.1)
 
-        assert 3 == store.calls
+        assert store.calls == 3

@@ -40,9 +40,9 @@ def test_from_a_preview_to_the_end(api):
     begun = api().post("/v1/bulk", json={**asked, "expected": count["value"]})
     bulk = ended(api("read"), begun.headers["location"])
 
-    assert (200, {"value": 1_200, "exact": True}) == (preview.status_code, count)
-    assert (202, "mail") == (begun.status_code, begun.json()["filter"]["queue"])
-    assert ("done", 1_200, 0) == (bulk["state"], bulk["done"], bulk["skipped"])
+    assert (preview.status_code, count) == (200, {"value": 1_200, "exact": True})
+    assert (begun.status_code, begun.json()["filter"]["queue"]) == (202, "mail")
+    assert (bulk["state"], bulk["done"], bulk["skipped"]) == ("done", 1_200, 0)
     assert JobState.CANCELLED is api.app.get(mail[-1].id).state
     assert JobState.READY is api.app.get(other.id).state
 
@@ -53,10 +53,10 @@ def test_more_than_expected_is_refused(api):
     refused = api().post("/v1/bulk", json={"action": "cancel", "expected": 2})
     entries = api().get("/v1/audit").json()["entries"]
 
-    assert (409, "count_changed") == (refused.status_code, refused.json()["code"])
+    assert (refused.status_code, refused.json()["code"]) == (409, "count_changed")
     assert "3 jobs fit, and 2 were expected" in refused.json()["detail"]
-    assert [] == entries
-    assert {"ready"} == {job.state for job in api.app.list()}
+    assert entries == []
+    assert {job.state for job in api.app.list()} == {"ready"}
 
 
 def test_a_tenant_reaches_its_own(api):
@@ -68,11 +68,12 @@ def test_a_tenant_reaches_its_own(api):
     bulk = ended(acme, begun.headers["location"])
     other = acme.post("/v1/bulk", json={"action": "cancel", "filter": {"tenant": "zoo"}})
 
-    assert (1, "acme") == (bulk["done"], bulk["filter"]["tenant"])
-    assert 403 == other.status_code
-    assert 404 == api("admin", tenant="zoo").get(begun.headers["location"]).status_code
-    assert {"acme": "cancelled", "zoo": "ready"} == {
-        job.tenant: job.state for job in api.app.list()
+    assert (bulk["done"], bulk["filter"]["tenant"]) == (1, "acme")
+    assert other.status_code == 403
+    assert api("admin", tenant="zoo").get(begun.headers["location"]).status_code == 404
+    assert {job.tenant: job.state for job in api.app.list()} == {
+        "acme": "cancelled",
+        "zoo": "ready",
     }
 
 
@@ -91,7 +92,7 @@ def test_what_can_not_be_asked(api, body, field):
     """422, by the field."""
     refused = api().post("/v1/bulk", json=body)
 
-    assert (422, field) == (refused.status_code, refused.json()["errors"][0]["field"])
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, field)
 
 
 def test_skipped_jobs_are_named(api):
@@ -103,7 +104,7 @@ def test_skipped_jobs_are_named(api):
     begun = api().post("/v1/bulk", json={"action": "retry", "expected": 1})
     bulk = ended(api(), begun.headers["location"])
 
-    assert (0, 1, [job.id]) == (bulk["done"], bulk["skipped"], bulk["skipped_ids"])
+    assert (bulk["done"], bulk["skipped"], bulk["skipped_ids"]) == (0, 1, [job.id])
 
 
 def test_work_of_a_server_that_died_is_gone_on_with(any_url, monkeypatch):
@@ -117,7 +118,7 @@ def test_work_of_a_server_that_died_is_gone_on_with(any_url, monkeypatch):
     with Running(app) as running:
         bulk = ended(running.client(), f"/v1/bulk/{begun.id}")
 
-    assert ("done", 25) == (bulk["state"], bulk["done"])
+    assert (bulk["state"], bulk["done"]) == ("done", 25)
 
 
 def test_a_step_that_fails_is_told(any_url, monkeypatch):
@@ -132,4 +133,4 @@ def test_a_step_that_fails_is_told(any_url, monkeypatch):
         begun = running.client().post("/v1/bulk", json={"action": "cancel", "expected": 1})
         bulk = ended(running.client(), begun.headers["location"])
 
-    assert ("failed", "given up: ZeroDivisionError") == (bulk["state"], bulk["problem"])
+    assert (bulk["state"], bulk["problem"]) == ("failed", "given up: ZeroDivisionError")

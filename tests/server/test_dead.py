@@ -20,13 +20,13 @@ def test_groups_are_told(api: Running):
     (group,) = api("read").get("/v1/dead/groups").json()["groups"]
     (own,) = api("read", tenant="acme").get("/v1/dead/groups").json()["groups"]
 
-    assert ({"value": 5, "exact": True}, "send", "mail") == (
+    assert (
         group["count"], group["kind"], group["sample_queue"],
-    )  # fmt: skip
-    assert 2 == own["count"]["value"]
+    ) == ({"value": 5, "exact": True}, "send", "mail")  # fmt: skip
+    assert own["count"]["value"] == 2
     sample = api("read", tenant="acme").get(f"/v1/jobs/{own['sample_id']}").json()
-    assert "acme" == sample["tenant"]
-    assert 403 == api("read", tenant="acme").get("/v1/dead/groups?tenant=zoo").status_code
+    assert sample["tenant"] == "acme"
+    assert api("read", tenant="acme").get("/v1/dead/groups?tenant=zoo").status_code == 403
 
 
 def test_a_group_is_retried_at_a_rate(api: Running):
@@ -37,15 +37,15 @@ def test_a_group_is_retried_at_a_rate(api: Running):
     wanted = {"action": "retry", "filter": chosen}
     preview = api().post("/v1/bulk", json={**wanted, "preview": True}).json()
     begun = api().post("/v1/bulk", json={**wanted, "expected": 6, "per_second": 8}).json()
-    assert {"value": 6, "exact": True} == preview["count"]
-    assert (8, group["fingerprint"]) == (begun["per_second"], begun["filter"]["fingerprint"])
+    assert preview["count"] == {"value": 6, "exact": True}
+    assert (begun["per_second"], begun["filter"]["fingerprint"]) == (8, group["fingerprint"])
 
     def done() -> dict:
         found = api().get(f"/v1/bulk/{begun['id']}").json()
         return found if found["state"] == "done" else {}
 
-    assert 6 == wait_until(done)["done"]
-    assert [] == api("read").get("/v1/dead/groups").json()["groups"]
+    assert wait_until(done)["done"] == 6
+    assert api("read").get("/v1/dead/groups").json()["groups"] == []
 
 
 def test_jobs_of_a_group_are_listed(api: Running):
@@ -54,7 +54,7 @@ def test_jobs_of_a_group_are_listed(api: Running):
     (group,) = api("read").get("/v1/dead/groups").json()["groups"]
     asked = {"state": "dead", "fingerprint": group["fingerprint"]}
 
-    assert 2 == len(api("read").get("/v1/jobs", params=asked).json()["jobs"])
+    assert len(api("read").get("/v1/jobs", params=asked).json()["jobs"]) == 2
     asked["fingerprint"] = "0" * 16
-    assert [] == api("read").get("/v1/jobs", params=asked).json()["jobs"]
-    assert 422 == api("read").get("/v1/jobs", params={"fingerprint": "x"}).status_code
+    assert api("read").get("/v1/jobs", params=asked).json()["jobs"] == []
+    assert api("read").get("/v1/jobs", params={"fingerprint": "x"}).status_code == 422

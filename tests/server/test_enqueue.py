@@ -18,10 +18,10 @@ def test_a_job_is_enqueued_and_read(api):
     made = api().post("/v1/jobs", json={"kind": "send_email", "payload": {"to": "a@b.c"}})
     job = api("read").get(made.headers["location"]).json()
 
-    assert 201 == made.status_code
+    assert made.status_code == 201
     assert {"created": True, "queue": "mail", "state": "ready"}.items() <= made.json().items()
     assert made.json()["id"] == job["id"]
-    assert ({"to": "a@b.c"}, 5, []) == (job["payload"], job["max_attempts"], job["errors"])
+    assert (job["payload"], job["max_attempts"], job["errors"]) == ({"to": "a@b.c"}, 5, [])
     assert job["meta"]["origin"].startswith("token:")
 
 
@@ -43,11 +43,11 @@ def test_every_option_travels(api):
     made = api().post("/v1/jobs", json={"kind": "elsewhere", **options})
     job = api().get(f"/v1/jobs/{made.json()['id']}").json()
 
-    assert 201 == made.status_code, made.text
-    assert "scheduled" == job["state"]
+    assert made.status_code == 201, made.text
+    assert job["state"] == "scheduled"
     for name in options.keys() - {"key_hold", "meta"}:
         assert options[name] == job[name]
-    assert "t" == job["meta"]["trace"]
+    assert job["meta"]["trace"] == "t"
 
 
 def test_a_kind_that_is_not_known_here_gets_its_worker_s_rules(api):
@@ -62,8 +62,11 @@ def test_a_kind_that_is_not_known_here_gets_its_worker_s_rules(api):
         app.drain()
     job = api().get(made.headers["location"]).json()
 
-    assert (7, 60, 2, ["fixed", 5]) == (
-        *(job["keep"], job["timeout"], job["max_attempts"], job["retry"]),
+    assert (*(job["keep"], job["timeout"], job["max_attempts"], job["retry"]),) == (
+        7,
+        60,
+        2,
+        ["fixed", 5],
     )
 
 
@@ -73,7 +76,7 @@ def test_integers_are_exact(api):
     made = api().post("/v1/jobs", content=body, headers={"content-type": "application/json"})
     read = api().get(made.headers["location"])
 
-    assert {"n": BIG, "less": -BIG, "id": 2**53 + 1} == json.loads(read.text)["payload"]
+    assert json.loads(read.text)["payload"] == {"n": BIG, "less": -BIG, "id": 2**53 + 1}
 
 
 def test_a_key_answers_with_the_job_in_flight(api):
@@ -83,9 +86,9 @@ def test_a_key_answers_with_the_job_in_flight(api):
     again = api().post("/v1/jobs", json=body, headers={"Idempotency-Key": "k"})
     other = api().post("/v1/jobs", json={**body, "key": "k"}, headers={"Idempotency-Key": "x"})
 
-    assert (201, 200) == (first.status_code, again.status_code)
-    assert (first.json()["id"], False) == (again.json()["id"], again.json()["created"])
-    assert (422, "option_invalid") == (other.status_code, other.json()["code"])
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert (again.json()["id"], again.json()["created"]) == (first.json()["id"], False)
+    assert (other.status_code, other.json()["code"]) == (422, "option_invalid")
 
 
 def test_who_may_only_enqueue_reads_nothing(api):
@@ -93,7 +96,7 @@ def test_who_may_only_enqueue_reads_nothing(api):
     api().post("/v1/jobs", json={"kind": "big", "payload": {"secret": "canary"}, "key": "k"})
     again = api("enqueue").post("/v1/jobs", json={"kind": "big", "key": "k"})
 
-    assert 200 == again.status_code
+    assert again.status_code == 200
     assert "canary" not in again.text
 
 
@@ -102,13 +105,13 @@ def test_a_bad_payload_names_every_field(api):
     payload = {"items": [{"name": "a", "count": 0}, {"count": 1}], "note": 5, "extra": 1}
     refused = api().post("/v1/jobs", json={"kind": "order", "payload": payload})
 
-    assert (422, "payload_invalid") == (refused.status_code, refused.json()["code"])
-    assert {
+    assert (refused.status_code, refused.json()["code"]) == (422, "payload_invalid")
+    assert {error["field"] for error in refused.json()["errors"]} == {
         "payload.items[0].count",
         "payload.items[1].name",
         "payload.note",
         "payload.extra",
-    } == {error["field"] for error in refused.json()["errors"]}
+    }
 
 
 @pytest.mark.parametrize(
@@ -137,9 +140,9 @@ def test_bad_values_are_named(api, body, code, field):
     """Each with its path, and nothing is enqueued."""
     refused = api().post("/v1/jobs", json=body)
 
-    assert (422, code) == (refused.status_code, refused.json()["code"])
-    assert [field] == [error["field"] for error in refused.json()["errors"]]
-    assert [] == api.app.list().jobs
+    assert (refused.status_code, refused.json()["code"]) == (422, code)
+    assert [error["field"] for error in refused.json()["errors"]] == [field]
+    assert api.app.list().jobs == []
 
 
 def test_an_id_of_another_tenant_can_not_be_had(api):
@@ -149,9 +152,9 @@ def test_an_id_of_another_tenant_can_not_be_had(api):
     again = api("enqueue", tenant="acme").post("/v1/jobs", json=body)
     foreign = api("enqueue", tenant="zoo").post("/v1/jobs", json=body)
 
-    assert (201, 200, 422) == (first.status_code, again.status_code, foreign.status_code)
+    assert (first.status_code, again.status_code, foreign.status_code) == (201, 200, 422)
     assert "acme" not in foreign.text
-    assert ["acme"] == [job.tenant for job in api.app.list()]
+    assert [job.tenant for job in api.app.list()] == ["acme"]
 
 
 def test_unknown_ids_are_not_found(api):
@@ -159,7 +162,7 @@ def test_unknown_ids_are_not_found(api):
     for id in ("018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a", "no-id", "%00", "%ff"):
         answer = api().get(f"/v1/jobs/{id}")
 
-        assert (404, "not_found") == (answer.status_code, answer.json()["code"])
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
 def test_a_batch_tells_of_each(api):
@@ -170,10 +173,10 @@ def test_a_batch_tells_of_each(api):
     made = api().post("/v1/jobs/batch", json={"jobs": jobs})
     again = api().post("/v1/jobs/batch", json={"jobs": [jobs[1]]})
 
-    assert (201, 2, 1) == (made.status_code, made.json()["created"], made.json()["existing"])
-    assert [True, False, True] == [job["created"] for job in made.json()["jobs"]]
-    assert (200, 0, 1) == (again.status_code, again.json()["created"], again.json()["existing"])
-    assert 3 == len(api.app.list())
+    assert (made.status_code, made.json()["created"], made.json()["existing"]) == (201, 2, 1)
+    assert [job["created"] for job in made.json()["jobs"]] == [True, False, True]
+    assert (again.status_code, again.json()["created"], again.json()["existing"]) == (200, 0, 1)
+    assert len(api.app.list()) == 3
 
 
 def test_a_batch_is_all_or_none(api):
@@ -186,14 +189,14 @@ def test_a_batch_is_all_or_none(api):
     ]
     refused = api().post("/v1/jobs/batch", json={"jobs": jobs})
 
-    assert (422, "payload_invalid") == (refused.status_code, refused.json()["code"])
-    assert {
+    assert (refused.status_code, refused.json()["code"]) == (422, "payload_invalid")
+    assert {error["field"] for error in refused.json()["errors"]} == {
         "jobs[1].payload.to",
         "jobs[1].payload.extra",
         "jobs[2].delay",
         "jobs[3].payload.items[0].name",
-    } == {error["field"] for error in refused.json()["errors"]}
-    assert [] == api.app.list().jobs
+    }
+    assert api.app.list().jobs == []
 
 
 def test_a_batch_is_bounded(api):
@@ -202,9 +205,9 @@ def test_a_batch_is_bounded(api):
     more = api().post("/v1/jobs/batch", json={"jobs": [{"kind": "big"}] * 10_001})
     none = api().post("/v1/jobs/batch", json={"jobs": []})
 
-    assert (201, 10_000) == (most.status_code, most.json()["created"])
-    assert [422, 422] == [more.status_code, none.status_code]
-    assert "jobs" == more.json()["errors"][0]["field"]
+    assert (most.status_code, most.json()["created"]) == (201, 10_000)
+    assert [more.status_code, none.status_code] == [422, 422]
+    assert more.json()["errors"][0]["field"] == "jobs"
 
 
 def test_an_id_of_another_tenant_undoes_a_batch(api):
@@ -214,15 +217,15 @@ def test_an_id_of_another_tenant_undoes_a_batch(api):
     jobs = [{"kind": "big"}, {"kind": "big", "id": id}]
     foreign = api("enqueue", tenant="zoo").post("/v1/jobs/batch", json={"jobs": jobs})
 
-    assert 422 == foreign.status_code
-    assert ["acme"] == [job.tenant for job in api.app.list()]
+    assert foreign.status_code == 422
+    assert [job.tenant for job in api.app.list()] == ["acme"]
 
 
 def test_many_bad_fields_are_named_up_to_a_bound(api):
     """An answer has an end, however much is wrong."""
     refused = api().post("/v1/jobs/batch", json={"jobs": [{"kind": "send_email"}] * 5_000})
 
-    assert 1_000 == len(refused.json()["errors"])
+    assert len(refused.json()["errors"]) == 1_000
 
 
 def test_a_strict_app_takes_its_own_kinds_only(any_url):
@@ -235,6 +238,6 @@ def test_a_strict_app_takes_its_own_kinds_only(any_url):
             "/v1/jobs", json={"kind": "send_email", "payload": {"to": "a@b.c"}}
         )
 
-    assert (422, "kind") == (refused.status_code, refused.json()["errors"][0]["field"])
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "kind")
     assert "'send_email'" in refused.json()["detail"]
-    assert 201 == taken.status_code
+    assert taken.status_code == 201

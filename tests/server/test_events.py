@@ -74,7 +74,7 @@ def listening(
     headers = {"last-event-id": place} if place else {}
     client = api("read", tenant=tenant)
     with client.stream("GET", "/v1/events", params=query, headers=headers) as response:
-        assert 200 == response.status_code
+        assert response.status_code == 200
         assert response.headers["content-type"].startswith("text/event-stream")
         stream = Stream(response)
         assert stream.is_open.wait(20)
@@ -98,11 +98,11 @@ def test_a_job_is_told_of(api: Running):
         id = run(api)
         found = stream.wait_for("enqueued", "succeeded")
 
-    assert {id} == {event["job_id"] for event in found}
+    assert {event["job_id"] for event in found} == {id}
     ended = found[-1] if found[-1]["type"] == "succeeded" else found[0]
-    assert ("web", "ping", 1, 1) == (
+    assert (
         ended["queue"], ended["kind"], ended["attempt"], ended["count"],
-    )  # fmt: skip
+    ) == ("web", "ping", 1, 1)  # fmt: skip
     assert not ended["is_summary"] and ended["duration_seconds"] >= 0
 
 
@@ -113,7 +113,7 @@ def test_events_come_from_the_store(api: Running):
         api.app.store.run(write_events([told]))
         (event,) = stream.wait_for("dead")
 
-    assert (7, True, "q") == (event["count"], event["is_summary"], event["queue"])
+    assert (event["count"], event["is_summary"], event["queue"]) == (7, True, "q")
 
 
 def test_filters(api: Running):
@@ -130,10 +130,10 @@ def test_filters(api: Running):
         by_kind.wait_for("enqueued", "succeeded")
         by_type.wait_for("dead")
 
-    assert {"mail"} == {event["queue"] for event in by_queue.events}
-    assert {"pong"} == {event["kind"] for event in by_kind.events}
-    assert {"dead"} == set(by_type.types())
-    assert "Error" == by_type.events[0]["error"]
+    assert {event["queue"] for event in by_queue.events} == {"mail"}
+    assert {event["kind"] for event in by_kind.events} == {"pong"}
+    assert set(by_type.types()) == {"dead"}
+    assert by_type.events[0]["error"] == "Error"
 
 
 def test_tenants_hear_of_their_own(api: Running):
@@ -146,10 +146,10 @@ def test_tenants_hear_of_their_own(api: Running):
         acme.wait_for("enqueued", "succeeded")
         wait_until(lambda: last in [event["job_id"] for event in zoo.events])
 
-    assert {"acme"} == {event["tenant"] for event in acme.events}
-    assert {"zoo"} == {event["tenant"] for event in zoo.events}
+    assert {event["tenant"] for event in acme.events} == {"acme"}
+    assert {event["tenant"] for event in zoo.events} == {"zoo"}
     refused = api("read", tenant="acme").get("/v1/events", params={"tenant": "zoo"})
-    assert 403 == refused.status_code
+    assert refused.status_code == 403
 
 
 def test_a_listener_goes_on_where_it_was(api: Running):
@@ -173,7 +173,7 @@ def test_places_that_are_none(api: Running):
     for place in ("x", "999999999999999999.0", "-1.5", "1", "1.²"[:2]):
         with listening(api, place=place, seconds=0) as stream:
             assert stream.is_over.wait(20)
-        assert [] == stream.events
+        assert stream.events == []
 
 
 def test_a_job_is_watched(api: Running):
@@ -195,9 +195,9 @@ def test_a_job_is_watched(api: Running):
         stream.wait_for("gone")
         assert stream.is_over.wait(20)
 
-    assert {"fraction": 0.5, "text": "half"} == progress["progress"]
-    assert ["one", "two"] == [event["line"] for event in lines]
-    assert "2" == place
+    assert progress["progress"] == {"fraction": 0.5, "text": "half"}
+    assert [event["line"] for event in lines] == ["one", "two"]
+    assert place == "2"
 
 
 def test_a_watched_jobs_log_goes_on(api: Running):
@@ -208,7 +208,7 @@ def test_a_watched_jobs_log_goes_on(api: Running):
     with listening(api, job=job.id, place="2", seconds=0) as stream:
         assert stream.is_over.wait(20)
 
-    assert [("running", None), ("log", "three")] == [(e["type"], e["line"]) for e in stream.events]
+    assert [(e["type"], e["line"]) for e in stream.events] == [("running", None), ("log", "three")]
 
 
 def test_a_job_that_is_not_there(api: Running):
@@ -216,8 +216,8 @@ def test_a_job_that_is_not_there(api: Running):
     job = api.app.enqueue("ping", tenant="acme")
     asked = {"job": job.id}
 
-    assert 404 == api("read", tenant="zoo").get("/v1/events", params=asked).status_code
-    assert 422 == api("read").get("/v1/events", params={"job": "x"}).status_code
+    assert api("read", tenant="zoo").get("/v1/events", params=asked).status_code == 404
+    assert api("read").get("/v1/events", params={"job": "x"}).status_code == 422
 
 
 def test_many_new_jobs_are_summed_up(api: Running):
@@ -239,7 +239,7 @@ def test_too_many_listeners_are_refused(api: Running, monkeypatch: pytest.Monkey
         for query in ({}, {"job": job.id}):
             refused = api("read").get("/v1/events", params=query)
 
-            assert (503, "overloaded") == (refused.status_code, refused.json()["code"])
+            assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
 
 
 @pytest.mark.parametrize("is_watching", [False, True])
@@ -261,7 +261,7 @@ def test_who_is_shut_out_hears_no_more(api: Running, is_watching: bool):
         api.app.store.run(write_events([Event(EventType.DEAD, "q", "k")]))
         assert stream.is_over.wait(20)
 
-    assert 204 == answer.status_code
+    assert answer.status_code == 204
     assert told == len(stream.events)
 
 
@@ -305,7 +305,7 @@ async def test_who_begins_second_takes_no_news_for_old(any_url: str, monkeypatch
             await feed._read_while_heard()
             heard = listener.take()
         await feed._background.aclose()
-    assert [job.id] == [each.event.job_id for each in heard]
+    assert [each.event.job_id for each in heard] == [job.id]
 
 
 def test_a_slow_listener_loses_the_oldest():
@@ -315,10 +315,10 @@ def test_a_slow_listener_loses_the_oldest():
         listener.hear(Heard(Event(EventType.DEAD, "q", "k", job_id=str(number)), at=number))
     first, second, *rest = listener.take()
 
-    assert (EventType.DROPPED, 5) == (first.event.type, first.event.count)
-    assert "5" == second.event.job_id
-    assert config.EVENTS_BUFFER_MAX - 1 == len(rest)
-    assert [] == listener.take()
+    assert (first.event.type, first.event.count) == (EventType.DROPPED, 5)
+    assert second.event.job_id == "5"
+    assert len(rest) == config.EVENTS_BUFFER_MAX - 1
+    assert listener.take() == []
 
 
 def test_a_box_is_bounded():
@@ -328,9 +328,9 @@ def test_a_box_is_bounded():
         box.put(Event(EventType.DEAD, f"q{number}", "k", "acme", str(number)))
     events = box.take()
 
-    assert 2 * config.EVENTS_SINGLE_MAX + 1 == len(events)
-    assert 1_000 == sum(event.count for event in events)
-    assert {None} == {event.tenant for event in events if event.queue == "…other"}
+    assert len(events) == 2 * config.EVENTS_SINGLE_MAX + 1
+    assert sum(event.count for event in events) == 1_000
+    assert {event.tenant for event in events if event.queue == "…other"} == {None}
     assert not box
 
 
@@ -341,7 +341,7 @@ def test_old_events_go(api: Running):
     store.run(write_events([Event(EventType.DEAD, "q", "k")]))
     store.run(prune_events())
 
-    assert 1 == len(store.run(read_events(before)))
+    assert len(store.run(read_events(before))) == 1
 
 
 def test_a_client_that_leaves_is_forgotten(api: Running):

@@ -39,8 +39,8 @@ def test_open_until_a_token_is_made(fresh):
     after = fresh.client(token).post("/v1/jobs", json=JOB)
 
     assert fresh.server.is_open
-    assert (201, 401, 201) == (before.status_code, closed.status_code, after.status_code)
-    assert 'Bearer realm="rowlock"' == closed.headers["www-authenticate"]
+    assert (before.status_code, closed.status_code, after.status_code) == (201, 401, 201)
+    assert closed.headers["www-authenticate"] == 'Bearer realm="rowlock"'
 
 
 def test_it_does_not_open_again(any_url):
@@ -53,7 +53,7 @@ def test_it_does_not_open_again(any_url):
         refused = running.client().post("/v1/jobs", json=JOB)
 
     assert not running.server.is_open
-    assert 401 == refused.status_code
+    assert refused.status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_a_foreign_name_is_refused_while_open(fresh, host):
         fresh.client().post("/v1/jobs", json=JOB, headers={"host": host}),
         fresh.client().get("/openapi.json", headers={"host": host}),
     ):
-        assert (421, "misdirected") == (answer.status_code, answer.json()["code"])
-    assert [] == fresh.app.list().jobs
+        assert (answer.status_code, answer.json()["code"]) == (421, "misdirected")
+    assert fresh.app.list().jobs == []
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:1", "[::1]:8765", "LOCALHOST."])
@@ -74,7 +74,7 @@ def test_names_of_this_machine_are_served(fresh, host):
     """Whatever the port says."""
     answer = fresh.client().post("/v1/jobs", json=JOB, headers={"host": host})
 
-    assert 201 == answer.status_code
+    assert answer.status_code == 201
 
 
 def test_pages_of_other_sites_change_nothing(fresh):
@@ -94,9 +94,9 @@ def test_pages_of_other_sites_change_nothing(fresh):
     fetched = fresh.client().post("/v1/jobs", json=JOB, headers={"sec-fetch-site": "same-origin"})
     preflight = fresh.client().options("/v1/jobs", headers={"origin": "https://evil.example"})
 
-    assert [403] * len(foreign) == statuses
-    assert (201, 201) == (own.status_code, fetched.status_code)
-    assert 405 == preflight.status_code
+    assert statuses == [403] * len(foreign)
+    assert (own.status_code, fetched.status_code) == (201, 201)
+    assert preflight.status_code == 405
     assert not [name for name in preflight.headers if name.startswith("access-control")]
 
 
@@ -112,7 +112,7 @@ def test_beyond_loopback_a_token_is_needed(any_url):
             answer = httpx.get(f"http://127.0.0.1:{port}/v1/jobs/x", trust_env=False)
 
     assert not server.is_open
-    assert 401 == answer.status_code
+    assert answer.status_code == 401
 
 
 class _Holder:
@@ -145,8 +145,8 @@ def test_bad_tokens_are_refused(api, header):
         trust_env=False,
     )
 
-    assert (401, "unauthorized") == (refused.status_code, refused.json()["code"])
-    assert "the token is unknown, expired or revoked" == refused.json()["detail"]
+    assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized")
+    assert refused.json()["detail"] == "the token is unknown, expired or revoked"
 
 
 def test_a_scope_is_needed(api):
@@ -154,9 +154,9 @@ def test_a_scope_is_needed(api):
     wrong = api("read").post("/v1/jobs", json=JOB)
     right = [api(scope).post("/v1/jobs", json=JOB).status_code for scope in ("enqueue", "admin")]
 
-    assert (403, "forbidden") == (wrong.status_code, wrong.json()["code"])
+    assert (wrong.status_code, wrong.json()["code"]) == (403, "forbidden")
     assert "enqueue" in wrong.json()["detail"]
-    assert [201, 201] == right
+    assert right == [201, 201]
 
 
 def test_the_tenant_is_the_tokens(api):
@@ -167,9 +167,9 @@ def test_the_tenant_is_the_tokens(api):
     other = acme.post("/v1/jobs", json={**JOB, "tenant": "zoo"})
     query = acme.post("/v1/jobs?tenant=zoo", json=JOB)
 
-    assert ("acme", "acme") == (made.json()["tenant"], same.json()["tenant"])
-    assert (403, 422) == (other.status_code, query.status_code)
-    assert {"acme"} == {job.tenant for job in api.app.list()}
+    assert (made.json()["tenant"], same.json()["tenant"]) == ("acme", "acme")
+    assert (other.status_code, query.status_code) == (403, 422)
+    assert {job.tenant for job in api.app.list()} == {"acme"}
 
 
 def test_another_tenants_job_is_not_there(api):
@@ -178,7 +178,7 @@ def test_another_tenants_job_is_not_there(api):
     place = made.headers["location"]
     answers = [api("read", tenant=tenant).get(place) for tenant in ("acme", "zoo", None)]
 
-    assert [200, 404, 200] == [answer.status_code for answer in answers]
+    assert [answer.status_code for answer in answers] == [200, 404, 200]
 
 
 def test_a_revoked_token_ends(api):
@@ -191,7 +191,7 @@ def test_a_revoked_token_ends(api):
     while after[-1] == 201:
         after.append(client.post("/v1/jobs", json=JOB).status_code)
 
-    assert (201, 401) == (before, after[-1])
+    assert (before, after[-1]) == (201, 401)
 
 
 def test_bad_tokens_are_throttled(fresh):
@@ -203,10 +203,10 @@ def test_bad_tokens_are_throttled(fresh):
     late = bad.post("/v1/jobs", json=JOB)
     still = fresh.client(good).post("/v1/jobs", json=JOB)
 
-    assert [401] * config.AUTH_FAILURES_MAX + [429] * 5 == statuses
+    assert statuses == [401] * config.AUTH_FAILURES_MAX + [429] * 5
     assert 0 < int(late.headers["retry-after"]) <= 60
-    assert "too_many_requests" == late.json()["code"]
-    assert 201 == still.status_code
+    assert late.json()["code"] == "too_many_requests"
+    assert still.status_code == 201
 
 
 def test_the_throttle_forgets():
@@ -215,12 +215,12 @@ def test_the_throttle_forgets():
     for _ in range(config.AUTH_FAILURES_MAX):
         throttle.fail("a", now=100.0)
 
-    assert 60.0 == throttle.seconds_left("a", now=100.0)
-    assert 0.0 == throttle.seconds_left("a", now=160.0)
-    assert 0.0 == throttle.seconds_left("b", now=100.0)
+    assert throttle.seconds_left("a", now=100.0) == 60.0
+    assert throttle.seconds_left("a", now=160.0) == 0.0
+    assert throttle.seconds_left("b", now=100.0) == 0.0
     for number in range(config.AUTH_ADDRESSES_MAX):
         throttle.fail(f"other {number}", now=100.0)
-    assert 0.0 == throttle.seconds_left("a", now=100.0)
+    assert throttle.seconds_left("a", now=100.0) == 0.0
 
 
 @pytest.mark.parametrize(

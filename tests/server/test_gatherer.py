@@ -55,10 +55,10 @@ def test_those_that_come_together_are_written_together(app, batches):
     answers = asyncio.run(enqueued(app, jobs))
 
     assert [job.id for job in jobs[:51]] == [answer.id for answer in answers[:51]]
-    assert {same.id} == {answer.id for answer in answers[50:]}
-    assert [True] * 51 + [False] * 2 == [answer.created for answer in answers]
+    assert {answer.id for answer in answers[50:]} == {same.id}
+    assert [answer.created for answer in answers] == [True] * 51 + [False] * 2
     assert len(batches) < 10
-    assert 51 == app.stats(["default"])[0].counts["ready"].value
+    assert app.stats(["default"])[0].counts["ready"].value == 51
 
 
 def test_a_write_is_bounded(app, batches, monkeypatch):
@@ -69,7 +69,7 @@ def test_a_write_is_bounded(app, batches, monkeypatch):
     batches.clear()
     monkeypatch.setattr(config, "HTTP_GATHER_BYTES", 100)
     asyncio.run(enqueued(app, [made(payload=f'{{"a": "{"x" * 200}"}}') for _ in range(3)]))
-    assert [1, 1, 1] == batches
+    assert batches == [1, 1, 1]
 
 
 def test_nobody_fails_for_a_neighbour(app, monkeypatch):
@@ -84,7 +84,7 @@ def test_nobody_fails_for_a_neighbour(app, monkeypatch):
     monkeypatch.setattr(module, "enqueue", picky)
     answers = asyncio.run(enqueued(app, [made(), made(kind="bad"), made()]))
 
-    assert [True, False, True] == [isinstance(answer, rowlock.Job) for answer in answers]
+    assert [isinstance(answer, rowlock.Job) for answer in answers] == [True, False, True]
     assert isinstance(answers[1], ValueError)
 
 
@@ -93,7 +93,7 @@ def test_a_database_that_is_away_is_told_to_each():
     app = rowlock.App("postgresql://nobody@127.0.0.1:9/none?connect_timeout=2")
     answers = asyncio.run(enqueued(app, [made(), made()]))
 
-    assert [StoreUnavailable] * 2 == [type(answer) for answer in answers]
+    assert [type(answer) for answer in answers] == [StoreUnavailable] * 2
     assert answers[0] is not answers[1]
 
 
@@ -115,10 +115,10 @@ def test_over_http(api):
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(post, range(200)))
 
-    assert {200} == {status for status, _ in answers[0::10]}
-    assert 1 == len({each for _, each in answers[0::10]})
-    assert {422} == {status for status, _ in answers[1::10]}
+    assert {status for status, _ in answers[0::10]} == {200}
+    assert len({each for _, each in answers[0::10]}) == 1
+    assert {status for status, _ in answers[1::10]} == {422}
     others = [each for place, each in enumerate(answers) if place % 10 > 1]
-    assert {201} == {status for status, _ in others}
-    assert 160 == len({each for _, each in others})
-    assert 161 == api.app.stats(["default"])[0].counts["ready"].value - 1
+    assert {status for status, _ in others} == {201}
+    assert len({each for _, each in others}) == 160
+    assert api.app.stats(["default"])[0].counts["ready"].value - 1 == 161

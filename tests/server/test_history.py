@@ -24,12 +24,12 @@ def lease(api: Running, **options: Any) -> dict[str, Any]:
 def settle(api: Running, held: dict[str, Any], **outcome: Any) -> None:
     settlement = {"id": held["id"], "token": held["token"], **outcome}
     answer = api("work").post("/v1/leases/settle", json={"settlements": [settlement]})
-    assert 1 == answer.json()["settled"]
+    assert answer.json()["settled"] == 1
 
 
 def history(api: Running, **query: Any) -> dict[str, Any]:
     answer = api("read").get("/v1/history", params={"range": "5m", **query})
-    assert 200 == answer.status_code, answer.text
+    assert answer.status_code == 200, answer.text
     return answer.json()
 
 
@@ -54,12 +54,12 @@ def test_settles_over_http_are_counted(api: Running):
     found = history(api, by="queue,kind")
     (series,) = found["series"]
 
-    assert ("web", "ping") == (series["queue"], series["kind"])
+    assert (series["queue"], series["kind"]) == ("web", "ping")
     ends = ("succeeded", "retrying", "dead", "cancelled", "released")
-    assert [1] * 5 == [series["total"][end] for end in ends]
-    assert [1] * 5 == [sum(series[end]) for end in ends]
-    assert {len(found["times"])} == {len(series[name]) for name in (*ends, "run_p99", "wait_p50")}
-    assert 5 == series["total"]["run"]["count"]
+    assert [series["total"][end] for end in ends] == [1] * 5
+    assert [sum(series[end]) for end in ends] == [1] * 5
+    assert {len(series[name]) for name in (*ends, "run_p99", "wait_p50")} == {len(found["times"])}
+    assert series["total"]["run"]["count"] == 5
     assert 0 <= series["total"]["wait"]["p50"] <= series["total"]["wait"]["p99"] < 60
 
 
@@ -89,8 +89,8 @@ def test_embedded_workers_count(api: Running, module_url: str):
     asyncio.run(work())
     by_kind = {series["kind"]: series["total"] for series in history(api, by="kind")["series"]}
 
-    assert (150, 0) == (by_kind["fine"]["succeeded"], by_kind["fine"]["dead"])
-    assert (0, 1) == (by_kind["broken"]["succeeded"], by_kind["broken"]["dead"])
+    assert (by_kind["fine"]["succeeded"], by_kind["fine"]["dead"]) == (150, 0)
+    assert (by_kind["broken"]["succeeded"], by_kind["broken"]["dead"]) == (0, 1)
     # Of large batches some runs are timed, and stand for the others.
     assert 75 <= by_kind["fine"]["run"]["count"] <= 300
 
@@ -104,10 +104,10 @@ def test_depths_are_shown(api: Running):
         empty(api.app.url, tables=["depth"])
     apart, together = history(api, by="queue")["depths"], history(api)["depths"]
 
-    assert ["a", "b"] == [each["queue"] for each in apart]
-    assert [2, 1] == [max(filter(None, each["ready"])) for each in apart]
+    assert [each["queue"] for each in apart] == ["a", "b"]
+    assert [max(filter(None, each["ready"])) for each in apart] == [2, 1]
     (depth,) = together
-    assert (None, 3) == (depth["queue"], max(filter(None, depth["ready"])))
+    assert (depth["queue"], max(filter(None, depth["ready"]))) == (None, 3)
 
 
 def test_ranges(api: Running):
@@ -121,7 +121,7 @@ def test_ranges(api: Running):
         found = history(api, range=name)
         assert step == found["step"]
         assert least <= len(found["times"]) <= most
-    assert 120 == history(api, step=120)["step"]
+    assert history(api, step=120)["step"] == 120
     named = history(api, since="2020-01-01T00:00:00Z", until="2099-01-01T00:00:00Z")
     assert 168 <= len(named["times"]) <= 170
 
@@ -130,10 +130,10 @@ def test_bad_queries_are_named(api: Running):
     """As everywhere."""
     for query in ({"range": "2h"}, {"step": "5"}, {"by": "tenant"}, {"since": "yesterday"}):
         answer = api("read").get("/v1/history", params=query)
-        assert (422, list(query)) == (
+        assert (
             answer.status_code,
             [each["field"] for each in answer.json()["errors"]],
-        )
+        ) == (422, list(query))
 
 
 def test_a_failed_write_is_kept_for_the_next(api: Running):
@@ -152,8 +152,8 @@ def test_a_failed_write_is_kept_for_the_next(api: Running):
     ledger.write(api.app.store)
 
     assert job.id == held.id
-    assert 1 == history(api)["series"][0]["total"]["retrying"]
-    assert 1 == sum(sums.total for sums in ledger.counts.tally.values())
+    assert history(api)["series"][0]["total"]["retrying"] == 1
+    assert sum(sums.total for sums in ledger.counts.tally.values()) == 1
 
 
 def test_the_server_writes_by_itself(module_url: str):

@@ -55,10 +55,10 @@ def test_every_filter_of_a_list(api):
     for query in (
         {"kind": "wanted"}, {"queue": "q/ü"}, {"tenant": "acme"}, {"key": "k"}, {"tag": "a"},
     ):  # fmt: skip
-        assert [job.id] == found(**query)
-    assert [dead] == found(state="dead")
-    assert 3 == len(found(since="2020-01-01T00:00:00Z"))
-    assert [] == found(until="2020-01-01T00:00:00+02:00")
+        assert found(**query) == [job.id]
+    assert found(state="dead") == [dead]
+    assert len(found(since="2020-01-01T00:00:00Z")) == 3
+    assert found(until="2020-01-01T00:00:00+02:00") == []
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_bad_queries_are_refused(api, query):
     """By the parameter's name."""
     answer = api().get(f"/v1/jobs?{query}")
 
-    assert (422, "option_invalid") == (answer.status_code, answer.json()["code"])
+    assert (answer.status_code, answer.json()["code"]) == (422, "option_invalid")
     assert query.partition("=")[0] == answer.json()["errors"][0]["field"]
 
 
@@ -83,7 +83,7 @@ def test_a_list_holds_nothing_large(api):
     (job,) = api().get("/v1/jobs").json()["jobs"]
 
     assert not {"payload", "result", "errors", "meta"} & job.keys()
-    assert "ValueError: boom" == job["last_error"]
+    assert job["last_error"] == "ValueError: boom"
 
 
 def test_the_history_of_a_job(api):
@@ -96,17 +96,18 @@ def test_the_history_of_a_job(api):
     api.app.store.progress(lease, fraction=0.5, text="half")
     found = api().get(f"/v1/jobs/{job.id}").json()
 
-    assert [(1, "boom 0"), (2, "boom 1")] == [
-        (error["attempt"], error["message"]) for error in found["errors"]
+    assert [(error["attempt"], error["message"]) for error in found["errors"]] == [
+        (1, "boom 0"),
+        (2, "boom 1"),
     ]
     assert "ValueError" in found["errors"][0]["traceback"]
-    assert ("running", 3, "w", 3) == (
+    assert (
         found["state"],
         found["attempt"],
         found["worker"],
         found["token"],
-    )
-    assert {"fraction": 0.5, "text": "half"} == found["progress"]
+    ) == ("running", 3, "w", 3)
+    assert found["progress"] == {"fraction": 0.5, "text": "half"}
 
 
 def test_why_it_is_not_running(api):
@@ -115,9 +116,9 @@ def test_why_it_is_not_running(api):
     api.app.pause("mail")
     told = api("read").get(f"/v1/jobs/{job.id}/why").json()
 
-    assert ("paused", "its queue 'mail' is paused") == (told["code"], told["text"])
+    assert (told["code"], told["text"]) == ("paused", "its queue 'mail' is paused")
     assert set(msgspec.to_builtins(api.app.why(job.id))) == told.keys()
-    assert 404 == api().get(f"/v1/jobs/{UNKNOWN}/why").status_code
+    assert api().get(f"/v1/jobs/{UNKNOWN}/why").status_code == 404
 
 
 def test_why_is_of_ones_tenant(api):
@@ -128,8 +129,8 @@ def test_why_is_of_ones_tenant(api):
     bound = api("read", tenant="acme").get(f"/v1/jobs/{job.id}/why").json()
     free = api("read").get(f"/v1/jobs/{job.id}/why").json()
 
-    assert ("next", None) == (bound["code"], bound["ahead"])
-    assert ("behind", {"value": 3, "exact": True}) == (free["code"], free["ahead"])
+    assert (bound["code"], bound["ahead"]) == ("next", None)
+    assert (free["code"], free["ahead"]) == ("behind", {"value": 3, "exact": True})
 
 
 def test_the_log(api):
@@ -138,9 +139,9 @@ def test_the_log(api):
     api.app.store.log(lease, ["one", "two\x1b[2J"])
     lines = api("read").get(f"/v1/jobs/{lease.id}/log").json()["lines"]
 
-    assert ["one", "two\x1b[2J"] == [line["text"] for line in lines]
+    assert [line["text"] for line in lines] == ["one", "two\x1b[2J"]
     assert all(line["time"].endswith("Z") for line in lines)
-    assert 404 == api().get(f"/v1/jobs/{UNKNOWN}/log").status_code
+    assert api().get(f"/v1/jobs/{UNKNOWN}/log").status_code == 404
 
 
 def test_cancel(api):
@@ -150,12 +151,12 @@ def test_cancel(api):
         api().post(f"/v1/jobs/{id}/cancel") for id in (waiting.id, lease.id, waiting.id, UNKNOWN)
     ]
 
-    assert [200, 200, 200, 404] == [answer.status_code for answer in answers]
-    assert [
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 404]
+    assert [answer.json() for answer in answers[:3]] == [
         {"outcome": "cancelled", "state": "cancelled"},
         {"outcome": "pending_on_worker", "state": "running"},
         {"outcome": "already_terminal", "state": "cancelled"},
-    ] == [answer.json() for answer in answers[:3]]
+    ]
 
 
 def test_retry(api):
@@ -164,14 +165,14 @@ def test_retry(api):
     retried = api().post(f"/v1/jobs/{dead}/retry")
     again = api().post(f"/v1/jobs/{dead}/retry")
 
-    assert (200, "ready", 0) == (
+    assert (
         retried.status_code,
         retried.json()["state"],
         retried.json()["attempt"],
-    )
-    assert 1 == len(retried.json()["errors"])
-    assert (409, "invalid_transition") == (again.status_code, again.json()["code"])
-    assert 404 == api().post(f"/v1/jobs/{UNKNOWN}/retry").status_code
+    ) == (200, "ready", 0)
+    assert len(retried.json()["errors"]) == 1
+    assert (again.status_code, again.json()["code"]) == (409, "invalid_transition")
+    assert api().post(f"/v1/jobs/{UNKNOWN}/retry").status_code == 404
 
 
 def test_retry_with_another_payload(api):
@@ -182,8 +183,8 @@ def test_retry_with_another_payload(api):
     bad = api().post(f"/v1/jobs/{job.id}/retry", json={"payload": {"to": 5}})
     good = api().post(f"/v1/jobs/{job.id}/retry", json={"payload": {"to": "a@b.c"}})
 
-    assert (422, "payload.to") == (bad.status_code, bad.json()["errors"][0]["field"])
-    assert (200, {"to": "a@b.c"}) == (good.status_code, good.json()["payload"])
+    assert (bad.status_code, bad.json()["errors"][0]["field"]) == (422, "payload.to")
+    assert (good.status_code, good.json()["payload"]) == (200, {"to": "a@b.c"})
 
 
 def test_a_retry_may_say_nothing(api):
@@ -191,7 +192,7 @@ def test_a_retry_may_say_nothing(api):
     for place, options in enumerate(({}, {"json": {}}, {"headers": {"content-length": "0"}})):
         answer = api().post(f"/v1/jobs/{killed(api, queue=str(place))}/retry", **options)
 
-        assert 200 == answer.status_code, answer.text
+        assert answer.status_code == 200, answer.text
 
 
 def test_delete(api):
@@ -201,9 +202,9 @@ def test_delete(api):
     api.app.store.succeed([lease])
     gone = [api().delete(f"/v1/jobs/{lease.id}") for _ in range(2)]
 
-    assert (409, "invalid_transition") == (running.status_code, running.json()["code"])
-    assert [204, 404] == [answer.status_code for answer in gone]
-    assert b"" == gone[0].content
+    assert (running.status_code, running.json()["code"]) == (409, "invalid_transition")
+    assert [answer.status_code for answer in gone] == [204, 404]
+    assert gone[0].content == b""
     assert None is api.app.get(lease.id)
 
 
@@ -216,12 +217,12 @@ def test_what_was_done_is_in_the_audit(api):
     api().delete(f"/v1/jobs/{job.id}")
     entries = api().get("/v1/audit", params={"target": job.id}).json()["entries"]
 
-    assert [
+    assert [(entry["action"], entry["detail"]) for entry in entries] == [
         ("job.delete", {}),
         ("job.retry", {"new_payload": True}),
         ("job.cancel", {"outcome": "cancelled", "state": "cancelled"}),
-    ] == [(entry["action"], entry["detail"]) for entry in entries]
-    assert {"admin"} == {entry["actor"] for entry in entries}
+    ]
+    assert {entry["actor"] for entry in entries} == {"admin"}
 
 
 def test_parents_and_those_that_follow(api):
@@ -241,7 +242,7 @@ def test_parents_and_those_that_follow(api):
     own = api("read").get(f"/v1/jobs/{follow_ups[2].id}/related").json()
 
     assert None is told["parent"]
-    assert ["mail", "bill"] == [each["kind"] for each in told["follow_ups"]]
-    assert {"parent": parent.id, "trace": "t"} == child["meta"]
-    assert (parent.id, []) == (back["parent"]["id"], back["follow_ups"])
-    assert {"parent": None, "follow_ups": []} == own
+    assert [each["kind"] for each in told["follow_ups"]] == ["mail", "bill"]
+    assert child["meta"] == {"parent": parent.id, "trace": "t"}
+    assert (back["parent"]["id"], back["follow_ups"]) == (parent.id, [])
+    assert own == {"parent": None, "follow_ups": []}

@@ -33,7 +33,7 @@ def lease(client: httpx.Client, **options) -> list[dict]:
     """Lease jobs of kind `big`."""
     body = {"worker": "w", "kinds": ["big"], **options}
     answer = client.post("/v1/leases", json=body)
-    assert 200 == answer.status_code, answer.text
+    assert answer.status_code == 200, answer.text
     leases: list[dict] = answer.json()["leases"]
     return leases
 
@@ -44,13 +44,13 @@ def named(held: dict, **more) -> dict:
 
 def settle(client: httpx.Client, *settlements: dict) -> list[str]:
     answer = client.post("/v1/leases/settle", json={"settlements": settlements})
-    assert 200 == answer.status_code, answer.text
+    assert answer.status_code == 200, answer.text
     return [each["status"] for each in answer.json()["leases"]]
 
 
 def beat(client: httpx.Client, *leases: dict, **options) -> list[str]:
     answer = client.post("/v1/leases/heartbeat", json={"leases": leases, **options})
-    assert 200 == answer.status_code, answer.text
+    assert answer.status_code == 200, answer.text
     return [each["status"] for each in answer.json()["leases"]]
 
 
@@ -62,10 +62,10 @@ def test_from_lease_to_success(api):
     statuses = settle(api("work"), named(held, outcome="succeeded", result={"n": 2**70}))
     done = api.app.get(job.id)
 
-    assert (job.id, 1, {"n": 10**30}) == (held["id"], held["attempt"], held["payload"])
-    assert ("k", ["t"], {"a": 1}, 1) == (held["key"], held["tags"], held["meta"], held["token"])
-    assert ["settled"] == statuses
-    assert (JobState.SUCCEEDED, {"n": 2**70}, "w") == (done.state, done.result, done.worker)
+    assert (held["id"], held["attempt"], held["payload"]) == (job.id, 1, {"n": 10**30})
+    assert (held["key"], held["tags"], held["meta"], held["token"]) == ("k", ["t"], {"a": 1}, 1)
+    assert statuses == ["settled"]
+    assert (done.state, done.result, done.worker) == (JobState.SUCCEEDED, {"n": 2**70}, "w")
 
 
 def test_only_kinds_that_are_asked_for(api):
@@ -74,8 +74,8 @@ def test_only_kinds_that_are_asked_for(api):
     first, second = api.app.enqueue("big", queue="b"), api.app.enqueue("big", queue="a")
     held = lease(api(), queues=["a", "b"], limit=5)
 
-    assert [second.id, first.id] == [each["id"] for each in held]
-    assert [] == lease(api(), limit=500)
+    assert [each["id"] for each in held] == [second.id, first.id]
+    assert lease(api(), limit=500) == []
 
 
 def test_every_outcome(api):
@@ -94,16 +94,21 @@ def test_every_outcome(api):
     )
     jobs = [api.app.get(each["id"]) for each in held]
 
-    assert ["settled"] * 6 == statuses
-    assert ["succeeded", "retrying", "dead", "scheduled", "ready", "cancelled"] == [
-        job.state for job in jobs
+    assert statuses == ["settled"] * 6
+    assert [job.state for job in jobs] == [
+        "succeeded",
+        "retrying",
+        "dead",
+        "scheduled",
+        "ready",
+        "cancelled",
     ]
-    assert [0, 1, 1, 0, 0, 1] == [len(job.errors) for job in jobs]
-    assert ("TypeError: no", "at index.js:1") == (
+    assert [len(job.errors) for job in jobs] == [0, 1, 1, 0, 0, 1]
+    assert (
         jobs[1].last_error,
         jobs[1].errors[0].traceback,
-    )
-    assert [0, 0] == [jobs[3].attempt, jobs[4].attempt]
+    ) == ("TypeError: no", "at index.js:1")
+    assert [jobs[3].attempt, jobs[4].attempt] == [0, 0]
 
 
 def test_a_stale_lease_changes_nothing(api):
@@ -114,12 +119,12 @@ def test_a_stale_lease_changes_nothing(api):
     (new,) = lease(api(), worker="w2")
     guess = {"id": old["id"], "token": new["token"] + 1}
 
-    assert ["lost"] == settle(api(), named(old, outcome="succeeded"))
-    assert ["lost", "lost"] == beat(api(), named(old), guess)
-    assert ["lost"] == settle(api(), {"id": UNKNOWN, "token": 1, "outcome": "succeeded"})
+    assert settle(api(), named(old, outcome="succeeded")) == ["lost"]
+    assert beat(api(), named(old), guess) == ["lost", "lost"]
+    assert settle(api(), {"id": UNKNOWN, "token": 1, "outcome": "succeeded"}) == ["lost"]
     assert JobState.RUNNING is api.app.get(new["id"]).state
-    assert ["settled"] == settle(api(), named(new, outcome="succeeded"))
-    assert ["already_settled"] == settle(api(), named(new, outcome="succeeded"))
+    assert settle(api(), named(new, outcome="succeeded")) == ["settled"]
+    assert settle(api(), named(new, outcome="succeeded")) == ["already_settled"]
 
 
 def test_what_holds_is_settled_beside_what_is_lost(api):
@@ -129,7 +134,7 @@ def test_what_holds_is_settled_beside_what_is_lost(api):
     settle(api(), named(first, outcome="released"))
     statuses = settle(api(), named(first, outcome="succeeded"), named(second, outcome="succeeded"))
 
-    assert ["already_settled", "settled"] == statuses
+    assert statuses == ["already_settled", "settled"]
 
 
 @pytest.mark.parametrize(("fraction", "kept"), [(1.0000000001, 1.0), (-1, 0.0), (7, 1.0)])
@@ -156,12 +161,12 @@ def test_a_heartbeat_extends_and_tells(api):
     after = api.app.get(job.id)
     api().post(f"/v1/jobs/{job.id}/cancel")
 
-    assert ["kept"] == kept
+    assert kept == ["kept"]
     assert (after.lease_expires_at - before).total_seconds() > 500
-    assert (0.25, "a quarter") == (after.progress.fraction, after.progress.text)
-    assert ["one", "two"] == [line.text for line in api.app.store.read_log(job.id)]
-    assert ["cancel_requested"] == beat(api(), named(held))
-    assert ["settled"] == settle(api(), named(held, outcome="cancelled"))
+    assert (after.progress.fraction, after.progress.text) == (0.25, "a quarter")
+    assert [line.text for line in api.app.store.read_log(job.id)] == ["one", "two"]
+    assert beat(api(), named(held)) == ["cancel_requested"]
+    assert settle(api(), named(held, outcome="cancelled")) == ["settled"]
     assert JobState.CANCELLED is api.app.get(job.id).state
 
 
@@ -179,9 +184,9 @@ def test_jobs_that_follow_a_success(api):
     done = named(held, outcome="succeeded", follow_ups=follow)
     statuses = settle(api(), done) + settle(api(), done)
 
-    assert "settlements[0].follow_ups[0].payload.to" == bad.json()["errors"][0]["field"]
-    assert ["settled", "already_settled"] == statuses
-    assert 1 == len(api.app.list(kind="send_email"))
+    assert bad.json()["errors"][0]["field"] == "settlements[0].follow_ups[0].payload.to"
+    assert statuses == ["settled", "already_settled"]
+    assert len(api.app.list(kind="send_email")) == 1
 
 
 def test_what_follows_is_bounded(api, monkeypatch):
@@ -196,12 +201,12 @@ def test_what_follows_is_bounded(api, monkeypatch):
     refused = api().post("/v1/leases/settle", json={"settlements": beyond})
     ends[1]["follow_ups"].pop()
 
-    assert (422, "settlements", "must have 3 follow_ups in all, or fewer") == (
+    assert (
         refused.status_code,
         *refused.json()["errors"][0].values(),
-    )
-    assert ["settled"] * 2 == settle(api(), *ends)
-    assert 3 == len(api.app.list(kind="other"))
+    ) == (422, "settlements", "must have 3 follow_ups in all, or fewer")
+    assert settle(api(), *ends) == ["settled"] * 2
+    assert len(api.app.list(kind="other")) == 3
 
 
 def test_others_are_served_while_what_follows_is_checked(api, monkeypatch):
@@ -223,7 +228,7 @@ def test_others_are_served_while_what_follows_is_checked(api, monkeypatch):
         health = api.client().get("/healthz")
         answered.set()
 
-        assert (200, ["settled"]) == (health.status_code, settling.result())
+        assert (health.status_code, settling.result()) == (200, ["settled"])
 
 
 def test_a_tenants_worker_gets_its_jobs(api):
@@ -234,13 +239,14 @@ def test_a_tenants_worker_gets_its_jobs(api):
     held = lease(acme, limit=10)
     others = lease(api(), limit=10)
 
-    assert [{"of": "acme"}] == [each["payload"] for each in held]
-    assert ["lost", "lost"] == beat(acme, *(named(each, log=["x"]) for each in others))
-    assert ["lost", "lost"] == settle(
-        acme, *(named(each, outcome="failed", permanent=True) for each in others)
-    )
-    assert {"running"} == {job.state for job in api.app.list()}
-    assert ["settled"] == settle(acme, named(held[0], outcome="succeeded"))
+    assert [each["payload"] for each in held] == [{"of": "acme"}]
+    assert beat(acme, *(named(each, log=["x"]) for each in others)) == ["lost", "lost"]
+    assert settle(acme, *(named(each, outcome="failed", permanent=True) for each in others)) == [
+        "lost",
+        "lost",
+    ]
+    assert {job.state for job in api.app.list()} == {"running"}
+    assert settle(acme, named(held[0], outcome="succeeded")) == ["settled"]
 
 
 def test_a_tenants_worker_is_its_own(api):
@@ -255,12 +261,12 @@ def test_a_tenants_worker_is_its_own(api):
         listed = api("read", tenant=tenant).get("/v1/kinds").json()["kinds"]
         return {each["kind"] for each in listed}
 
-    assert {"node-1": ["big"], "tenant:acme/node-1": ["acme_only"]} == workers
+    assert workers == {"node-1": ["big"], "tenant:acme/node-1": ["acme_only"]}
     assert {"acme_only"} == kinds("acme") - kinds("zoo") == kinds(None) - kinds("zoo")
     assert "acme_only" not in why.text
     long = {"worker": "w" * 190, "kinds": ["x"]}
     refused = api("work", tenant="acme").post("/v1/leases", json=long)
-    assert (422, "worker") == (refused.status_code, refused.json()["errors"][0]["field"])
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "worker")
 
 
 def test_a_call_waits_for_a_job(api):
@@ -287,14 +293,14 @@ def test_many_wait_for_many_jobs(api):
         held = [each for future in waiting for each in future.result()]
 
     assert {job.id for job in jobs} == {each["id"] for each in held}
-    assert 12 == len(held)
+    assert len(held) == 12
 
 
 def test_a_wait_ends(api):
     """With nothing, when its time is over."""
     began = time.monotonic()
 
-    assert [] == lease(api(), wait=0.3)
+    assert lease(api(), wait=0.3) == []
     assert 0.3 <= time.monotonic() - began < 30
 
 
@@ -311,7 +317,7 @@ def test_beyond_so_many_nobody_waits(api, monkeypatch):
     monkeypatch.setattr(config, "HTTP_WAITERS_MAX", 0)
     began = time.monotonic()
 
-    assert [] == lease(api(), wait=50)
+    assert lease(api(), wait=50) == []
     assert time.monotonic() - began < 30
 
 
@@ -327,7 +333,7 @@ def test_nobody_waits_for_the_answer(any_url):
         job = running.app.enqueue("big")
         (held,) = lease(running.client(), worker="here", wait=50)
 
-    assert (job.id, 1) == (held["id"], held["attempt"])
+    assert (held["id"], held["attempt"]) == (job.id, 1)
 
 
 def test_a_stop_lets_those_who_wait_answer(any_url):
@@ -343,7 +349,7 @@ def test_a_stop_lets_those_who_wait_answer(any_url):
         running.server.stop()
         thread.join(30)
 
-    assert [[]] == answers
+    assert answers == [[]]
     assert time.monotonic() - began < 25
 
 
@@ -353,8 +359,8 @@ def test_workers_are_announced(api):
     (worker,) = api().get("/v1/workers").json()["workers"]
     job = api.app.enqueue("big", queue="mail")
 
-    assert ("node-1", ["mail"], ["big"]) == (worker["id"], worker["queues"], worker["kinds"])
-    assert "next" == api.app.why(job.id).code
+    assert (worker["id"], worker["queues"], worker["kinds"]) == ("node-1", ["mail"], ["big"])
+    assert api.app.why(job.id).code == "next"
 
 
 @pytest.mark.parametrize(
@@ -401,7 +407,7 @@ def test_bad_requests_are_named(api, path, body, field):
     """422, by the path of what is wrong."""
     answer = api().post(f"/v1/leases{path}", json=body)
 
-    assert (422, field) == (answer.status_code, answer.json()["errors"][0]["field"]), answer.text
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field), answer.text
 
 
 def test_a_result_that_can_not_be_kept(api):
@@ -417,9 +423,9 @@ def test_a_result_that_can_not_be_kept(api):
     )
     done = api.app.get(job.id)
 
-    assert (200, 1) == (answer.status_code, answer.json()["settled"])
-    assert (JobState.SUCCEEDED, None) == (done.state, done.result)
-    assert "ResultNotStored" == done.errors[0].type
+    assert (answer.status_code, answer.json()["settled"]) == (200, 1)
+    assert (done.state, done.result) == (JobState.SUCCEEDED, None)
+    assert done.errors[0].type == "ResultNotStored"
 
 
 def test_an_answer_has_a_bound_of_bytes(api):

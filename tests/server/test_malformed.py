@@ -43,7 +43,7 @@ def test_almost_right_requests(api: Running):
         )
         statuses[answer.status_code] = statuses.get(answer.status_code, 0) + 1
         if answer.status_code >= 400:
-            assert "application/problem+json" == answer.headers["content-type"]
+            assert answer.headers["content-type"] == "application/problem+json"
 
         assert answer.status_code < 500, (SEED, route.operation, answer.request.url, answer.text)
     assert {200, 404, 422} <= statuses.keys(), statuses
@@ -61,7 +61,7 @@ def test_random_bytes(api: Running):
             answer = b"".join(iter(lambda: _receive(connection), b""))  # used at once
 
         assert not status_of(answer).startswith("5"), answer
-    assert 200 == api().get("/healthz").status_code
+    assert api().get("/healthz").status_code == 200
     assert memory_kib() - before < 64 * 1024
 
 

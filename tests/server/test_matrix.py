@@ -211,7 +211,7 @@ def test_every_mutating_route_leaves_a_line(api: Running):
         entries = api().get("/v1/audit?limit=200").json()["entries"]
 
         assert before + 1 == len(entries), route.operation
-        assert ("admin", api.tokens["admin", None].split("_")[1]) == (
+        assert (
             entries[0]["actor"],
             entries[0]["token_id"],
-        )
+        ) == ("admin", api.tokens["admin", None].split("_")[1])

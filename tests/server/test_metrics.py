@@ -22,7 +22,7 @@ def read(api: Running) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     # As ten seconds later.
     service.gauges = Gauges(service.store)
     answer = api("read").get("/metrics")
-    assert 200 == answer.status_code
+    assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain")
     return samples(answer.content)
 
@@ -46,13 +46,13 @@ def test_the_server_tells_of_itself_and_of_queues(api: Running):
     def grown(metric: str, **labels: str) -> float:
         return after[key(metric, **labels)] - before.get(key(metric, **labels), 0)
 
-    assert 4 == grown("rowlock_jobs_enqueued_total", **name)
-    assert 1 == grown("rowlock_jobs_finished_total", **name, outcome="succeeded")
-    assert 1 == grown("rowlock_job_wait_seconds_count", **name)
-    assert 3 == after[key("rowlock_queue_jobs", queue="gauged", state="ready")]
-    assert 1 == after[key("rowlock_queue_jobs", queue="gauged", state="succeeded")]
+    assert grown("rowlock_jobs_enqueued_total", **name) == 4
+    assert grown("rowlock_jobs_finished_total", **name, outcome="succeeded") == 1
+    assert grown("rowlock_job_wait_seconds_count", **name) == 1
+    assert after[key("rowlock_queue_jobs", queue="gauged", state="ready")] == 3
+    assert after[key("rowlock_queue_jobs", queue="gauged", state="succeeded")] == 1
     assert after[key("rowlock_queue_oldest_ready_seconds", queue="gauged")] >= 0
-    assert 1 == after[key("rowlock_workers")]
+    assert after[key("rowlock_workers")] == 1
 
 
 def test_follow_ups_over_http_are_counted(api: Running):
@@ -66,7 +66,7 @@ def test_follow_ups_over_http_are_counted(api: Running):
     api("work").post("/v1/leases/settle", json=body).raise_for_status()
 
     told = read(api)
-    assert 2 == told[key("rowlock_jobs_enqueued_total", queue="children", kind="ping")]
+    assert told[key("rowlock_jobs_enqueued_total", queue="children", kind="ping")] == 2
 
 
 def test_a_schedule_that_is_run_over_http_is_counted(api: Running):
@@ -77,7 +77,7 @@ def test_a_schedule_that_is_run_over_http_is_counted(api: Running):
         api("admin").post("/v1/schedules/by-hand/run").raise_for_status()
 
     told = read(api)
-    assert 1 == told[key("rowlock_jobs_enqueued_total", queue="by-hand", kind="ping")]
+    assert told[key("rowlock_jobs_enqueued_total", queue="by-hand", kind="ping")] == 1
 
 
 def test_queues_are_looked_at_once_in_a_while(api: Running):
@@ -102,11 +102,11 @@ def test_gauges_are_exact_beyond_the_bound_of_stats(api: Running, monkeypatch: p
     def jobs(queue: str, state: str) -> float:
         return told[key("rowlock_queue_jobs", queue=queue, state=state)]
 
-    assert (2, 20, 30) == (
+    assert (
         jobs("once", "succeeded"),
         jobs("done", "succeeded"),
         jobs("ready", "ready"),
-    )
+    ) == (2, 20, 30)
 
 
 def test_a_count_that_fails_leaves_a_gap(
@@ -128,7 +128,7 @@ def test_a_count_that_fails_leaves_a_gap(
     told = read(api)
 
     assert key("rowlock_queue_jobs", queue="gap", state="ready") not in told
-    assert 0 == told[key("rowlock_queue_jobs", queue="gap", state="running")]
+    assert told[key("rowlock_queue_jobs", queue="gap", state="running")] == 0
     assert "counting them failed: too slow" in caplog.text
 
 
@@ -151,4 +151,4 @@ def test_all_rows_are_counted_once_a_minute(api: Running, monkeypatch: pytest.Mo
     grow()
     told.append(samples(api("read").get("/metrics").content)[ready])
 
-    assert ([9, 9], 1) == (told, len(counted))
+    assert (told, len(counted)) == ([9, 9], 1)

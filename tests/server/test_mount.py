@@ -65,11 +65,11 @@ def test_below_a_prefix(sqlite_url, mount):
         script = client.get("/deep/queue/docs/docs.js")
         unknown = client.get("/deep/queue/nowhere")
 
-    assert (201, f"/deep/queue/v1/jobs/{KEY}") == (made.status_code, made.headers["location"])
-    assert (200, KEY) == (job.status_code, job.json()["id"])
-    assert [{"url": "/deep/queue"}] == document["servers"]
+    assert (made.status_code, made.headers["location"]) == (201, f"/deep/queue/v1/jobs/{KEY}")
+    assert (job.status_code, job.json()["id"]) == (200, KEY)
+    assert document["servers"] == [{"url": "/deep/queue"}]
     assert 'src="docs/docs.js"' in page and 200 == script.status_code
-    assert (404, "not_found") == (unknown.status_code, unknown.json()["code"])
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "not_found")
 
 
 def test_a_token_is_needed_unless_told_otherwise(any_url):
@@ -78,7 +78,7 @@ def test_a_token_is_needed_unless_told_otherwise(any_url):
     with app, served(asgi(app)) as client:
         statuses = [client.get("/v1/jobs").status_code, client.get("/healthz").status_code]
 
-    assert [401, 200] == statuses
+    assert statuses == [401, 200]
 
 
 def test_an_open_one_ignores_the_hosts_own_tokens(sqlite_url):
@@ -89,8 +89,8 @@ def test_an_open_one_ignores_the_hosts_own_tokens(sqlite_url):
         answer = client.post("/v1/jobs", json={"kind": "x"}, headers=headers)
         document = client.get("/openapi.json").json()
 
-    assert 201 == answer.status_code
-    assert [] == document["paths"]["/v1/jobs"]["post"]["security"]
+    assert answer.status_code == 201
+    assert document["paths"]["/v1/jobs"]["post"]["security"] == []
 
 
 def test_an_open_one_may_name_its_hosts(sqlite_url):
@@ -100,7 +100,7 @@ def test_an_open_one_may_name_its_hosts(sqlite_url):
         own = client.get("/v1/jobs", headers={"host": "jobs.example"})
         other = client.get("/v1/jobs", headers={"host": "evil.example"})
 
-    assert (200, 421) == (own.status_code, other.status_code)
+    assert (own.status_code, other.status_code) == (200, 421)
 
 
 def test_web_sockets_are_refused(sqlite_url):
@@ -119,7 +119,7 @@ def test_web_sockets_are_refused(sqlite_url):
         with pytest.raises(StopIteration):
             coroutine.send(None)
 
-    assert [{"type": "websocket.close", "code": 1008}] == sent
+    assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
 def test_a_loop_for_each_request(any_url):
@@ -143,6 +143,9 @@ def test_a_loop_for_each_request(any_url):
             ready = asyncio.run(request("GET", "/readyz"))
             app.delete(made.json()["id"])
 
-            assert [201, 200, 202, 200] == [
-                answer.status_code for answer in (made, waited, begun, ready)
+            assert [answer.status_code for answer in (made, waited, begun, ready)] == [
+                201,
+                200,
+                202,
+                200,
             ]

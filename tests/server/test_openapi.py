@@ -62,8 +62,8 @@ def test_every_shape_has_a_name():
         return own + [found for each in below for found in inline(each)]
 
     for operation in operations().values():
-        assert [] == inline(operation.get("requestBody")), operation["operationId"]
-        assert [] == inline(operation["responses"]), operation["operationId"]
+        assert inline(operation.get("requestBody")) == [], operation["operationId"]
+        assert inline(operation["responses"]) == [], operation["operationId"]
     for name, schema in DOCUMENT["components"]["schemas"].items():
         assert schema.get("description") or "enum" in schema, name
 
@@ -85,7 +85,7 @@ def test_generators_can_read_it():
 
     schemas = DOCUMENT["components"]["schemas"]
     walk(schemas)
-    assert ["kind"] == schemas["NewJob"]["required"]
+    assert schemas["NewJob"]["required"] == ["kind"]
     assert "By default 30" in schemas["LeaseRequest"]["properties"]["lease"]["description"]
     for name in ("Job", "Kind", "Reason", "System", "Worker"):
         assert set(schemas[name]["properties"]) == set(schemas[name]["required"])
@@ -141,6 +141,6 @@ def test_the_document_is_served(api):
     """To those with any token, below the address that they use."""
     served = api("work").get("/openapi.json")
 
-    assert DOCUMENT == served.json()
-    assert 401 == api.client().get("/openapi.json").status_code
-    assert 200 == api.client().get("/docs").status_code
+    assert served.json() == DOCUMENT
+    assert api.client().get("/openapi.json").status_code == 401
+    assert api.client().get("/docs").status_code == 200

@@ -59,7 +59,7 @@ def shown(tmp_path: Path, *, needs_token: bool) -> dict:
     file = tmp_path / "page.js"
     file.write_text(re.sub(r'\bbyId\("(\w+)"\)', r'byId["\1"]', script), "utf-8")
     done = node([str(file)], return_completed_process=True, capture_output=True, text=True)
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     found: dict = json.loads(done.stdout)
     return found
 
@@ -80,11 +80,11 @@ def test_a_token_is_asked_for(tmp_path):
     """Where the server wants one; it is sent as a header, and kept nowhere."""
     found = shown(tmp_path, needs_token=True)
 
-    assert {"hidden": False, "text": ""} == found["before"]
-    assert [
+    assert found["before"] == {"hidden": False, "text": ""}
+    assert found["asked"] == [
         ["openapi.json", {}],
         ["openapi.json", {"authorization": "Bearer rwl_token"}],
-    ] == found["asked"]
+    ]
     assert "/v1/jobs" in found["text"]
     assert "Storage" not in (STATIC / "docs.js").read_text("utf-8")
 

@@ -15,12 +15,12 @@ def test_queues_and_their_counts(api):
     queues = api("read").get("/v1/queues").json()["queues"]
     named = api("read").get("/v1/queues?queue=empty&queue=mail").json()["queues"]
 
-    assert ["mail"] == [queue["queue"] for queue in queues]
-    assert ["empty", "mail"] == [queue["queue"] for queue in named]
+    assert [queue["queue"] for queue in queues] == ["mail"]
+    assert [queue["queue"] for queue in named] == ["empty", "mail"]
     (mail,) = queues
     assert mail["is_paused"] and mail["oldest_ready_seconds"] >= 0
     assert {"value": 1, "exact": True} == mail["counts"]["ready"] == mail["counts"]["scheduled"]
-    assert 7 == len(mail["counts"])
+    assert len(mail["counts"]) == 7
 
 
 def test_stats_are_sums(api):
@@ -30,8 +30,8 @@ def test_stats_are_sums(api):
     api.app.pause("b")
     whole, part = api().get("/v1/stats").json(), api().get("/v1/stats?queue=a").json()
 
-    assert (2, 1, 3) == (whole["queues"], whole["paused"], whole["counts"]["ready"]["value"])
-    assert (1, 0, 2) == (part["queues"], part["paused"], part["counts"]["ready"]["value"])
+    assert (whole["queues"], whole["paused"], whole["counts"]["ready"]["value"]) == (2, 1, 3)
+    assert (part["queues"], part["paused"], part["counts"]["ready"]["value"]) == (1, 0, 2)
 
 
 def test_a_tenant_counts_its_own(api):
@@ -42,8 +42,8 @@ def test_a_tenant_counts_its_own(api):
     (queue,) = api("read", tenant="acme").get("/v1/queues").json()["queues"]
     stats = api("read", tenant="acme").get("/v1/stats").json()
 
-    assert ("a", 1) == (queue["queue"], queue["counts"]["ready"]["value"])
-    assert (1, 1) == (stats["queues"], stats["counts"]["ready"]["value"])
+    assert (queue["queue"], queue["counts"]["ready"]["value"]) == ("a", 1)
+    assert (stats["queues"], stats["counts"]["ready"]["value"]) == (1, 1)
 
 
 @pytest.mark.parametrize("name", ["mail", "a/b", "ü ?#%", "'; DROP TABLE job; --", "...", "%2F"])
@@ -54,14 +54,14 @@ def test_pause_and_resume(api, name):
     stats = {each.queue: each.is_paused for each in api.app.stats()}
     resumed = api().post(f"{place}/resume")
 
-    assert (200, {"queue": name, "is_paused": True}) == (paused.status_code, paused.json())
-    assert {name: True} == stats
-    assert {"queue": name, "is_paused": False} == resumed.json()
+    assert (paused.status_code, paused.json()) == (200, {"queue": name, "is_paused": True})
+    assert stats == {name: True}
+    assert resumed.json() == {"queue": name, "is_paused": False}
 
 
 def test_a_name_too_long_is_refused(api):
     """As everywhere."""
-    assert 422 == api().post(f"/v1/queues/{'x' * 201}/pause").status_code
+    assert api().post(f"/v1/queues/{'x' * 201}/pause").status_code == 422
 
 
 def test_schedules_tell_what_comes_and_what_became_of_the_last(api):
@@ -72,9 +72,9 @@ def test_schedules_tell_what_comes_and_what_became_of_the_last(api):
     api.app.cancel(made["id"])
     after = api("read").get("/v1/schedules").json()["schedules"][0]
 
-    assert [before["next_at"], 5] == [before["upcoming"][0], len(before["upcoming"])]
+    assert [before["upcoming"][0], len(before["upcoming"])] == [before["next_at"], 5]
     assert sorted(before["upcoming"]) == before["upcoming"]
-    assert (None, "cancelled") == (before["last_state"], after["last_state"])
+    assert (before["last_state"], after["last_state"]) == (None, "cancelled")
 
 
 def test_schedules(api):
@@ -87,17 +87,17 @@ def test_schedules(api):
     paused = api().post("/v1/schedules/a/pause").json()
     resumed = api().post("/v1/schedules/a/resume").json()
 
-    assert (["a", "b"], ["c"], None) == (
+    assert (
         [each["name"] for each in first["schedules"]],
         [each["name"] for each in rest["schedules"]],
         rest["next"],
-    )
-    assert (200, "big", True) == (ran.status_code, ran.json()["kind"], ran.json()["created"])
+    ) == (["a", "b"], ["c"], None)
+    assert (ran.status_code, ran.json()["kind"], ran.json()["created"]) == (200, "big", True)
     assert ran.json()["id"] == paused["last_job_id"]
-    assert (True, False) == (paused["is_paused"], resumed["is_paused"])
+    assert (paused["is_paused"], resumed["is_paused"]) == (True, False)
 
 
 def test_an_unknown_schedule(api):
     """404, whatever is to be done to it."""
     for action in ("run", "pause", "resume"):
-        assert 404 == api().post(f"/v1/schedules/nobody/{action}").status_code
+        assert api().post(f"/v1/schedules/nobody/{action}").status_code == 404

@@ -66,12 +66,12 @@ def test_unknown_paths_and_methods(api, method, path, status, code):
     """With what the path allows; no token is needed to be told."""
     answer = api.client().request(method, path)
 
-    assert (status, code) == (answer.status_code, answer.json()["code"])
-    assert "application/problem+json" == answer.headers["content-type"]
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.headers["content-type"] == "application/problem+json"
     assert (status == 405) == ("allow" in answer.headers)
     problem = answer.json()
-    assert {"type", "title", "status", "detail", "code"} == problem.keys()
-    assert (f"urn:rowlock:problem:{code}", status) == (problem["type"], problem["status"])
+    assert problem.keys() == {"type", "title", "status", "detail", "code"}
+    assert (problem["type"], problem["status"]) == (f"urn:rowlock:problem:{code}", status)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_bad_bodies(api, body, status, code):
     client = api()
     answer = client.post("/v1/jobs", content=body, headers=JSON)
 
-    assert (status, code) == (answer.status_code, answer.json()["code"]), answer.text
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
     assert len(answer.content) < 4_096
-    assert [] == api.app.list().jobs
+    assert api.app.list().jobs == []
 
 
 @pytest.mark.parametrize(
@@ -114,14 +114,14 @@ def test_only_json_is_taken(api, media_type):
     headers = {} if media_type is None else {"content-type": media_type}
     answer = api().post("/v1/jobs", content=b'{"kind": "x"}', headers=headers)
 
-    assert (415, "unsupported_media_type") == (answer.status_code, answer.json()["code"])
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
 
 
 def test_json_may_say_its_charset(api):
     """There is only one, but some clients name it."""
     headers = {"content-type": "Application/JSON; charset=UTF-8"}
 
-    assert 201 == api().post("/v1/jobs", content=b'{"kind": "x"}', headers=headers).status_code
+    assert api().post("/v1/jobs", content=b'{"kind": "x"}', headers=headers).status_code == 201
 
 
 def test_large_bodies_are_not_read(api):
@@ -140,8 +140,8 @@ def test_large_bodies_are_not_read(api):
 
     counted = api().post("/v1/jobs", content=chunks(), headers=JSON)
 
-    assert (413, "too_large") == (said["status"], said["code"])
-    assert (413, "too_large") == (counted.status_code, counted.json()["code"])
+    assert (said["status"], said["code"]) == (413, "too_large")
+    assert (counted.status_code, counted.json()["code"]) == (413, "too_large")
 
 
 def test_slow_bodies_are_given_up(api, monkeypatch):
@@ -155,7 +155,7 @@ def test_slow_bodies_are_given_up(api, monkeypatch):
     )
     answer = talk(api, head.encode())
 
-    assert "request_timeout" == problem_in(answer)["code"]
+    assert problem_in(answer)["code"] == "request_timeout"
     assert b"connection: close" in answer
 
 
@@ -170,9 +170,9 @@ def test_slow_heads_are_given_up(api, monkeypatch):
         connection.sendall(b"GET /healthz HTT")
         second = answer_on(connection)
 
-    assert "request_timeout" == problem_in(first)["code"]
+    assert problem_in(first)["code"] == "request_timeout"
     assert b'{"status":"ok"}' in good
-    assert "request_timeout" == problem_in(second)["code"]
+    assert problem_in(second)["code"] == "request_timeout"
 
 
 def test_idle_connections_are_kept(api, monkeypatch):
@@ -190,7 +190,7 @@ def test_large_heads_are_refused(api):
     """A parser is not fed for ever."""
     answer = talk(api, b"GET /healthz HTTP/1.1\r\nx: " + b"y" * 200_000)
 
-    assert "head_too_large" == problem_in(answer)["code"]
+    assert problem_in(answer)["code"] == "head_too_large"
 
 
 @pytest.mark.parametrize(
@@ -198,14 +198,14 @@ def test_large_heads_are_refused(api):
 )
 def test_what_is_no_http(api, data):
     """Answered in the same form as all else."""
-    assert "http_invalid" == problem_in(talk(api, data))["code"]
+    assert problem_in(talk(api, data))["code"] == "http_invalid"
 
 
 def test_head_is_get_without_a_body(api):
     """With the same headers."""
     get, head = api().get("/healthz"), api().head("/healthz")
 
-    assert (200, b"") == (head.status_code, head.content)
+    assert (head.status_code, head.content) == (200, b"")
     assert get.headers["content-length"] == head.headers["content-length"]
 
 
@@ -220,9 +220,9 @@ def test_every_answer_has_security_headers(api):
         api.client().post("/v1/jobs", json={}),
     ):
         headers = answer.headers
-        assert "nosniff" == headers["x-content-type-options"]
-        assert "DENY" == headers["x-frame-options"]
-        assert "no-store" == headers["cache-control"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["cache-control"] == "no-store"
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
@@ -234,9 +234,9 @@ def test_too_many_at_once_are_sent_away(api, monkeypatch):
     monkeypatch.setattr(config, "HTTP_REQUESTS_MAX", 0)
     answer = api().get("/v1/jobs")
 
-    assert 200 == api().get("/healthz").status_code
-    assert (503, "overloaded") == (answer.status_code, answer.json()["code"])
-    assert "2" == answer.headers["retry-after"]
+    assert api().get("/healthz").status_code == 200
+    assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
+    assert answer.headers["retry-after"] == "2"
 
 
 def test_answers_are_not_held_back(api):
@@ -265,5 +265,5 @@ def test_a_list_that_is_too_long_is_only_counted(api, path, field):
     short = f'{{"{field}": [0]}}'
     answers = [api().post(path, content=body, headers=JSON) for body in (long, short)]
 
-    assert [422, 422] == [answer.status_code for answer in answers]
-    assert [field, f"{field}[0]"] == [answer.json()["errors"][0]["field"] for answer in answers]
+    assert [answer.status_code for answer in answers] == [422, 422]
+    assert [answer.json()["errors"][0]["field"] for answer in answers] == [field, f"{field}[0]"]

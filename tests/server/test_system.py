@@ -18,12 +18,16 @@ def test_kinds_have_schemas(api):
     )
     kinds = {kind["kind"]: kind for kind in api("enqueue").get("/v1/kinds").json()["kinds"]}
 
-    assert {"send_email", "order", "elsewhere"} == kinds.keys()
-    assert ("mail", 5, 1) == tuple(
-        kinds["send_email"][name] for name in ("queue", "max_attempts", "workers")
+    assert kinds.keys() == {"send_email", "order", "elsewhere"}
+    assert tuple(kinds["send_email"][name] for name in ("queue", "max_attempts", "workers")) == (
+        "mail",
+        5,
+        1,
     )
-    assert (False, None, 1) == tuple(
-        kinds["elsewhere"][name] for name in ("is_known", "schema", "workers")
+    assert tuple(kinds["elsewhere"][name] for name in ("is_known", "schema", "workers")) == (
+        False,
+        None,
+        1,
     )
     jsonschema.validate({"items": [{"name": "a", "count": 2}]}, kinds["order"]["schema"])
     with pytest.raises(jsonschema.ValidationError):
@@ -37,8 +41,13 @@ def test_workers_and_what_they_run(api):
     api.app.store.claim(worker="w", queues=["default"])
     (worker,) = api("read").get("/v1/workers").json()["workers"]
 
-    assert ("w", "h", 7, ["mail"], ["big"], [job.id]) == tuple(
-        worker[name] for name in ("id", "host", "pid", "queues", "kinds", "running")
+    assert tuple(worker[name] for name in ("id", "host", "pid", "queues", "kinds", "running")) == (
+        "w",
+        "h",
+        7,
+        ["mail"],
+        ["big"],
+        [job.id],
     )
 
 
@@ -53,8 +62,9 @@ def test_workers_tell_how_they_do(api):
 
     names = ("slots", "busy", "ahead", "queue_slots", "memory_bytes", "lost")
     first = (50, 7, 9, {"mail": {"slots": 20, "busy": 3}}, 2**30, 2)
-    assert [first, (None, None, None, {}, None, None)] == [
-        tuple(each[name] for name in names) for each in told
+    assert [tuple(each[name] for name in names) for each in told] == [
+        first,
+        (None, None, None, {}, None, None),
     ]
 
 
@@ -62,11 +72,11 @@ def test_who_asks(api):
     """By name, tenant and scopes, with those that `admin` implies; never by its secret."""
     admin, reader = api().get("/v1/me").json(), api("read", tenant="acme").get("/v1/me").json()
 
-    assert (None, ["enqueue", "read", "work", "admin"]) == (admin["tenant"], admin["scopes"])
-    assert ("acme", ["read"], "read") == (reader["tenant"], reader["scopes"], reader["name"])
+    assert (admin["tenant"], admin["scopes"]) == (None, ["enqueue", "read", "work", "admin"])
+    assert (reader["tenant"], reader["scopes"], reader["name"]) == ("acme", ["read"], "read")
     assert api.tokens["read", "acme"].split("_")[1] == reader["token_id"]
     assert not admin["is_open"] and rowlock.__version__ == admin["version"]
-    assert 401 == api.client().get("/v1/me").status_code
+    assert api.client().get("/v1/me").status_code == 401
 
 
 def test_the_system(api):
@@ -75,8 +85,8 @@ def test_the_system(api):
     system = answer.json()
     dialect = "sqlite" if api.app.url.startswith("sqlite") else "postgres"
 
-    assert (rowlock.__version__, dialect) == (system["version"], system["store"])
-    assert (False, "rowlock") == (system["is_open"], system["schema"])
+    assert (system["version"], system["store"]) == (rowlock.__version__, dialect)
+    assert (system["is_open"], system["schema"]) == (False, "rowlock")
     assert system["migration"] >= 1 and system["now"].endswith("Z")
     assert "rowlock.db" not in answer.text and "127.0.0.1" not in answer.text
 
@@ -89,8 +99,8 @@ def test_how_the_database_does(api):
     is_sqlite = api.app.url.startswith("sqlite")
 
     assert system["size_bytes"] > 10_000
-    assert [True] * system["migration"] == [each["is_applied"] for each in system["migrations"]]
-    assert "schema" == system["migrations"][0]["name"]
+    assert [each["is_applied"] for each in system["migrations"]] == [True] * system["migration"]
+    assert system["migrations"][0]["name"] == "schema"
     assert is_sqlite == (system["wal_bytes"] is not None) == (system["connections"] is None)
     assert is_sqlite == (system["dead_tuples"] is None)
     assert job.id and system["expired_leases"]["count"] in (0, 1)
@@ -108,7 +118,7 @@ def test_who_holds_the_oldest_transaction(api):
         answer = api("read").get("/v1/system")
     found = answer.json()["oldest_transaction"]
 
-    assert ("holder", "idle in transaction") == (found["application"], found["state"])
+    assert (found["application"], found["state"]) == ("holder", "idle in transaction")
     assert "secret" not in answer.text
 
 
@@ -121,15 +131,15 @@ def test_a_token_is_made_and_revoked(api):
     revoked = api().delete(f"/v1/tokens/{made.json()['id']}")
     after = client.post("/v1/jobs", json={"kind": "big"})
 
-    assert (201, 201, 204, 401) == (
+    assert (
         made.status_code,
         used.status_code,
         revoked.status_code,
         after.status_code,
-    )
+    ) == (201, 201, 204, 401)
     assert made.json()["expires_at"] is not None
     assert made.json()["token"] not in listed.text and made.json()["id"] in listed.text
-    assert 404 == api().delete("/v1/tokens/nobody").status_code
+    assert api().delete("/v1/tokens/nobody").status_code == 404
 
 
 def test_a_tenants_admin_makes_tokens_of_it(api):
@@ -139,9 +149,9 @@ def test_a_tenants_admin_makes_tokens_of_it(api):
     other = acme.post("/v1/tokens", json={"name": "x", "scopes": ["read"], "tenant": "zoo"})
     inner = api.client(made.json()["token"])
 
-    assert (201, "acme", 403) == (made.status_code, made.json()["tenant"], other.status_code)
-    assert 403 == inner.get("/v1/system").status_code
-    assert {"acme"} == {token["tenant"] for token in inner.get("/v1/tokens").json()["tokens"]}
+    assert (made.status_code, made.json()["tenant"], other.status_code) == (201, "acme", 403)
+    assert inner.get("/v1/system").status_code == 403
+    assert {token["tenant"] for token in inner.get("/v1/tokens").json()["tokens"]} == {"acme"}
 
 
 @pytest.mark.parametrize(
@@ -156,7 +166,7 @@ def test_a_tenants_admin_makes_tokens_of_it(api):
 )
 def test_bad_tokens_are_not_made(api, body):
     """422."""
-    assert 422 == api().post("/v1/tokens", json=body).status_code
+    assert api().post("/v1/tokens", json=body).status_code == 422
 
 
 def test_the_audit_is_paged(api):
@@ -169,8 +179,11 @@ def test_the_audit_is_paged(api):
     rest = api().get(f"/v1/audit?limit=2&cursor={first['next']}").json()
     own = api("admin", tenant="acme").get("/v1/audit").json()
 
-    assert [job.id, "c", "b", "a"] == [
-        entry["target"] for entry in first["entries"] + rest["entries"]
+    assert [entry["target"] for entry in first["entries"] + rest["entries"]] == [
+        job.id,
+        "c",
+        "b",
+        "a",
     ]
-    assert ["job.cancel"] == [entry["action"] for entry in own["entries"]]
-    assert 422 == api().get("/v1/audit?cursor=x").status_code
+    assert [entry["action"] for entry in own["entries"]] == ["job.cancel"]
+    assert api().get("/v1/audit?cursor=x").status_code == 422

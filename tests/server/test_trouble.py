@@ -22,8 +22,8 @@ JOB = {"kind": "big"}
 
 
 def assert_away(answer: httpx.Response, secrets: list[str]) -> None:
-    assert (503, "store_unavailable") == (answer.status_code, answer.json()["code"]), answer.text
-    assert "2" == answer.headers["retry-after"]
+    assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable"), answer.text
+    assert answer.headers["retry-after"] == "2"
     for secret in secrets:
         assert secret not in answer.text
 
@@ -48,7 +48,7 @@ def test_postgres_is_away_and_comes_back():
                 assert time.monotonic() < deadline, ready.text
             after = client.post("/v1/jobs", json=JOB)
 
-    assert (201, 201, 200) == (before.status_code, after.status_code, alive.status_code)
+    assert (before.status_code, after.status_code, alive.status_code) == (201, 201, 200)
     for answer in (refused, unready):
         assert_away(answer, [port, "127.0.0.1", "connection"])
 
@@ -87,7 +87,7 @@ def test_a_server_starts_while_its_database_is_away():
 
     assert not running.server.is_open
     assert_away(refused, ["127.0.0.1"])
-    assert 201 == served.status_code
+    assert served.status_code == 201
 
 
 def test_a_mistake_of_ours_is_told_by_an_id(api, monkeypatch, caplog):
@@ -102,7 +102,7 @@ def test_a_mistake_of_ours_is_told_by_an_id(api, monkeypatch, caplog):
     answer = api().get("/v1/jobs")
     monkeypatch.undo()
 
-    assert (500, "internal_error") == (answer.status_code, answer.json()["code"])
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
     incident = answer.json()["detail"].rpartition(" ")[2]
     assert "canary" not in answer.text and "Zero" not in answer.text
     (record,) = [record for record in caplog.records if incident in record.getMessage()]
@@ -114,8 +114,8 @@ def test_every_error_of_the_library_has_a_place():
     codes = {kind.code for kind in _all_below(RowlockError) if not _is_elsewhere(kind)}
 
     assert codes <= problems.KINDS.keys()
-    assert 500 == problems.refusal_of(RowlockError("x")).problem().status
-    assert problems.AWAY == problems.refusal_of(StoreUnavailable("/a/path")).detail
+    assert problems.refusal_of(RowlockError("x")).problem().status == 500
+    assert problems.refusal_of(StoreUnavailable("/a/path")).detail == problems.AWAY
 
 
 def _is_elsewhere(kind: type[RowlockError]) -> bool:
@@ -142,6 +142,6 @@ def test_a_stop_finishes_what_is_under_way(any_url):
         running.server.stop()
         thread.join(60)
 
-    assert [201] == answers
+    assert answers == [201]
     with make_app(any_url) as app:
-        assert 5_000 == app.stats(["default"])[0].counts["ready"].value
+        assert app.stats(["default"])[0].counts["ready"].value == 5_000

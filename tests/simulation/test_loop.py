@@ -35,7 +35,7 @@ def test_a_stopped_host_goes_on_later(loop):
     loop.call_later(10, loop.resume_host, host)
     loop.run_until_complete(asyncio.sleep(20))
 
-    assert [True] == [10 <= at < 11 for at in seen]
+    assert [10 <= at < 11 for at in seen] == [True]
 
 
 def test_the_clock_of_a_suspended_host_stands_still(loop):
@@ -47,7 +47,7 @@ def test_the_clock_of_a_suspended_host_stands_still(loop):
     loop.run_until_complete(asyncio.sleep(30))
 
     ((at, own),) = seen
-    assert (15, 5) == (round(at), round(own))
+    assert (round(at), round(own)) == (15, 5)
 
 
 def test_a_dead_host_does_nothing(loop):
@@ -58,7 +58,7 @@ def test_a_dead_host_does_nothing(loop):
     loop.kill_host(host)
     loop.run_until_complete(asyncio.sleep(2))
 
-    assert [] == seen
+    assert seen == []
 
 
 @pytest.mark.parametrize("is_shuffled", [False, True])

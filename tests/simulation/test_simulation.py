@@ -53,7 +53,7 @@ simulated = cache(simulate)
 
 def test_each_theme_has_its_turn():
     """So many seeds in a row are one of each."""
-    assert list(THEMES) == [theme_of(seed) for seed in range(len(THEMES))]
+    assert [theme_of(seed) for seed in range(len(THEMES))] == list(THEMES)
 
 
 @pytest.mark.parametrize("seed", sorted({*FAILED, *range(len(THEMES))}))
@@ -87,7 +87,7 @@ def test_seeds_are_run_in_several_processes():
     """The sums of all of them are told, also for each hour with work."""
     done = run("--theme", "alone", "--seeds", "2", "--processes", "2")
 
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     assert "2 seeds, 0 bad" in done.stdout
 
 
@@ -97,5 +97,5 @@ def test_a_planted_bug_is_found(mutant):
     words = ["--theme", THEME[mutant], "--seeds", str(SEEDS_MAX), "--until-bad"]
     done = run(*words, "--mutant", mutant)
 
-    assert 1 == done.returncode, done.stdout
+    assert done.returncode == 1, done.stdout
     assert f"--mutant '{mutant}'" in done.stdout

@@ -38,16 +38,16 @@ def lose(store: Store, clock: ManualClock, ending: str, **options: Any) -> Lease
     clock.advance(1_000)
     match ending:
         case "recovered":
-            assert 1 == store.recover()
+            assert store.recover() == 1
         case "adopted":
-            assert 1 == store.adopt_orphans([lease.job.queue])
+            assert store.adopt_orphans([lease.job.queue]) == 1
         case "parked":
-            assert 1 == store.adopt_orphans([lease.job.queue], action="park")
+            assert store.adopt_orphans([lease.job.queue], action="park") == 1
         case "given_back":
-            assert 1 == store.release_worker(lease.worker)
+            assert store.release_worker(lease.worker) == 1
         case "cancelled_by_recovery" | "cancelled_by_recovery_and_gone":
             store.cancel(lease.id)
-            assert 1 == store.recover()
+            assert store.recover() == 1
         case _:
             again = claim_one(store, worker="w2", queues=[lease.job.queue])
             assert (lease.id, lease.token + 1) == (again.id, again.token)
@@ -70,7 +70,7 @@ def _end(store: Store, clock: ManualClock, lease: Lease, ending: str) -> None:
         case "pruned":
             store.succeed([lease])
             clock.advance(100_000)
-            assert 1 == store.prune()
+            assert store.prune() == 1
     if ending == "retried":
         store.retry(lease.id)
     if ending == "deleted":

@@ -28,9 +28,9 @@ def test_a_deed_leaves_a_line(store):
     cancelled(store, job.id)
     (entry,) = store.run(list_audit()).entries
 
-    assert ("ada", "t1", None) == (entry.actor, entry.token_id, entry.tenant)
-    assert ("job.cancel", job.id) == (entry.action, entry.target)
-    assert {"outcome": "cancelled"} == entry.detail
+    assert (entry.actor, entry.token_id, entry.tenant) == ("ada", "t1", None)
+    assert (entry.action, entry.target) == ("job.cancel", job.id)
+    assert entry.detail == {"outcome": "cancelled"}
 
 
 def test_what_failed_leaves_none(store):
@@ -39,7 +39,7 @@ def test_what_failed_leaves_none(store):
     with pytest.raises(InvalidTransition):
         store.run(audited(delete(lease.id), Deed(ADA, "job.delete", lease.id)))
 
-    assert [] == store.run(list_audit()).entries
+    assert store.run(list_audit()).entries == []
 
 
 def test_lines_are_paged_newest_first(store):
@@ -67,10 +67,10 @@ def test_lines_of_a_tenant_and_of_a_target(store):
     def seen(**asked):
         return [(entry.actor, entry.target) for entry in store.run(list_audit(**asked)).entries]
 
-    assert [("bea", ours.id)] == seen(tenant="acme")
-    assert [("ada", ours.id), ("bea", ours.id)] == seen(target=ours.id)
-    assert [("bea", ours.id)] == seen(target=ours.id, tenant="acme")
-    assert [] == seen(target=theirs.id, tenant="acme")
+    assert seen(tenant="acme") == [("bea", ours.id)]
+    assert seen(target=ours.id) == [("ada", ours.id), ("bea", ours.id)]
+    assert seen(target=ours.id, tenant="acme") == [("bea", ours.id)]
+    assert seen(target=theirs.id, tenant="acme") == []
 
 
 def test_old_lines_are_removed(store, clock):
@@ -81,7 +81,7 @@ def test_old_lines_are_removed(store, clock):
     clock.advance(2 * 86_400)
     store.prune()
 
-    assert ["b"] == [entry.target for entry in store.run(list_audit()).entries]
+    assert [entry.target for entry in store.run(list_audit()).entries] == ["b"]
 
 
 def test_a_bad_page_is_refused():

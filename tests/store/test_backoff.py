@@ -37,7 +37,7 @@ def waits(store: Store, clock: ManualClock, retry: list[Any] | None, failures: i
 )
 def test_the_stored_policy_is_applied(store: Store, clock: ManualClock, retry, expected):
     """After attempt n the job waits for what its policy's table says."""
-    assert expected == waits(store, clock, retry, len(expected))
+    assert waits(store, clock, retry, len(expected)) == expected
 
 
 @pytest.mark.parametrize("retry", [None, ["jitter", 1.0, 10_800.0]])
@@ -67,8 +67,8 @@ def test_a_delay_of_nothing_is_at_once(store: Store):
     lease = start(store)
     store.fail(lease, "boom", delay=0)
 
-    assert (JobState.READY, 1) == (stored(store, lease.id).state, stored(store, lease.id).attempt)
-    assert 2 == claim_one(store).job.attempt
+    assert (stored(store, lease.id).state, stored(store, lease.id).attempt) == (JobState.READY, 1)
+    assert claim_one(store).job.attempt == 2
 
 
 def test_a_lost_lease_waits_for_nothing(store: Store, clock: ManualClock):

@@ -44,7 +44,7 @@ def test_a_bell_that_is_rung_while_it_is_closed():
         may_ring.set()
     bell.close()
 
-    assert [["first"], ["second"]] == sorted(rung)
+    assert sorted(rung) == [["first"], ["second"]]
 
 
 def test_a_bell_that_failed_is_rung_again(caplog):
@@ -64,7 +64,7 @@ def test_a_bell_that_failed_is_rung_again(caplog):
     bell.ring(["second"])
     bell.close()
 
-    assert [["second"]] == rung
+    assert rung == [["second"]]
     assert "not for you" in caplog.text
 
 
@@ -84,7 +84,7 @@ def test_a_bell_without_a_thread(monkeypatch, caplog):
     bell.close()
 
     assert "can't start new thread" in caplog.text
-    assert [["first", "second"]] == rung
+    assert rung == [["first", "second"]]
 
 
 def test_a_bell_that_is_rung_inside_a_ring():
@@ -102,4 +102,4 @@ def test_a_bell_that_is_rung_inside_a_ring():
     assert not ringing.is_alive()
     bell.close()
 
-    assert ["inner", "outer"] == sorted(rung)
+    assert sorted(rung) == ["inner", "outer"]

@@ -58,7 +58,7 @@ def test_a_commit_under_way_is_waited_for(
     block.conclude(conclusion)
     looking.join()
 
-    assert ([] if is_committed else [lease]) == list(found[0].lost)
+    assert list(found[0].lost) == ([] if is_committed else [lease])
 
 
 _ASK = "SELECT %s::integer AS mine"
@@ -89,4 +89,4 @@ def test_statements_of_a_handler_are_not_prepared(postgres_store: Store, colour:
         await postgres_store.aclose()
         return count
 
-    assert 0 == (ask() if colour == "blocking" else asyncio.run(aask()))
+    assert (ask() if colour == "blocking" else asyncio.run(aask())) == 0

@@ -46,9 +46,9 @@ def test_ones_own_job_is(store):
     """With the same answers as for those who are not bound."""
     ids = one_in_each_state(store, tenant="acme")
 
-    assert "acme" == store.run(get(ids[JobState.DEAD], tenant="acme")).tenant
-    assert "finished" == store.run(why(ids[JobState.DEAD], tenant="acme")).code
-    assert "cancelled" == store.run(cancel(ids[JobState.READY], tenant="acme")).outcome
+    assert store.run(get(ids[JobState.DEAD], tenant="acme")).tenant == "acme"
+    assert store.run(why(ids[JobState.DEAD], tenant="acme")).code == "finished"
+    assert store.run(cancel(ids[JobState.READY], tenant="acme")).outcome == "cancelled"
     assert JobState.READY is store.run(retry(ids[JobState.DEAD], tenant="acme")).state
     store.run(delete(ids[JobState.SUCCEEDED], tenant="acme"))
     assert None is state_of(store, ids[JobState.SUCCEEDED])
@@ -65,13 +65,13 @@ def test_nobody_is_told_of_the_jobs_of_others(store):
     theirs = [store.run(why(id, tenant=of)) for id, of in zip(last, ("zoo", "acme"), strict=True)]
     next_one = store.run(why(alone, tenant="lone"))
 
-    assert [Count(2)] * 2 == [told.ahead for told in theirs]
-    assert {"jobs of its tenant are before it: 1 of a higher priority and 1 earlier"} == {
-        told.text for told in theirs
+    assert [told.ahead for told in theirs] == [Count(2)] * 2
+    assert {told.text for told in theirs} == {
+        "jobs of its tenant are before it: 1 of a higher priority and 1 earlier"
     }
-    assert ("next", None) == (next_one.code, next_one.ahead)
+    assert (next_one.code, next_one.ahead) == ("next", None)
     assert next_one.text.startswith("nothing: it is next of its tenant, ready since ")
-    assert Count(8) == store.run(why(alone)).ahead
+    assert store.run(why(alone)).ahead == Count(8)
 
 
 def test_an_id_of_another_is_refused_as_a_whole(store):
@@ -83,7 +83,7 @@ def test_an_id_of_another_is_refused_as_a_whole(store):
 
     assert None is state_of(store, ours[0].id)
     again = made(tenant="zoo", id=theirs)
-    assert [False] == [job.created for job in store.run(enqueue_op([again], tenant="zoo"))]
+    assert [job.created for job in store.run(enqueue_op([again], tenant="zoo"))] == [False]
 
 
 def test_leases_of_another_can_not_be_settled(store):
@@ -96,12 +96,12 @@ def test_leases_of_another_can_not_be_settled(store):
     missed = store.run(settle(settlements, chance=CHANCE, tenant="acme"))
     again = store.run(settle(settlements, chance=CHANCE, tenant="acme"))
 
-    assert [theirs.id] == [lease.id for lease in missed.lost]
-    assert [] == list(missed.repeated)
-    assert ([theirs.id], [ours.id]) == (
+    assert [lease.id for lease in missed.lost] == [theirs.id]
+    assert list(missed.repeated) == []
+    assert (
         [lease.id for lease in again.lost],
         [lease.id for lease in again.repeated],
-    )
+    ) == ([theirs.id], [ours.id])
     assert JobState.SUCCEEDED is state_of(store, ours.id)
     assert JobState.RUNNING is state_of(store, theirs.id)
 
@@ -113,7 +113,7 @@ def test_an_ended_job_of_another_is_lost(store):
     settlement = Settlement(Lease(id=theirs.id, token=theirs.token), Succeeded())
     missed = store.run(settle([settlement], chance=CHANCE, tenant="acme"))
 
-    assert ([theirs.id], []) == ([lease.id for lease in missed.lost], list(missed.repeated))
+    assert ([lease.id for lease in missed.lost], list(missed.repeated)) == ([theirs.id], [])
 
 
 def test_a_report_beats_and_notes(store, clock):
@@ -132,11 +132,11 @@ def test_a_report_beats_and_notes(store, clock):
     )
     clock.advance(59)
 
-    assert [Beat.CANCEL_REQUESTED, Beat.LOST] == beats
-    assert Progress(0.5, "half") == stored(store, lease.id).progress
-    assert ["one"] == [line.text for line in store.read_log(lease.id)]
-    assert [] == store.read_log(lost.id)
-    assert 0 == store.recover()
+    assert beats == [Beat.CANCEL_REQUESTED, Beat.LOST]
+    assert stored(store, lease.id).progress == Progress(0.5, "half")
+    assert [line.text for line in store.read_log(lease.id)] == ["one"]
+    assert store.read_log(lost.id) == []
+    assert store.recover() == 0
 
 
 def test_a_report_on_anothers_lease_changes_nothing(store):
@@ -146,7 +146,7 @@ def test_a_report_on_anothers_lease_changes_nothing(store):
     told = Report(Lease(id=theirs.id, token=theirs.token), Progress(0.5), ["line"])
     beats = store.run(report([told], lease=500, tenant="acme"))
 
-    assert [Beat.LOST] == beats
+    assert beats == [Beat.LOST]
     assert before == stored(store, theirs.id)
 
 
@@ -156,8 +156,8 @@ def test_schedules_of_another_are_not_there(store):
         job = made(tenant=tenant)
         store.put_schedule(new_schedule(f"of {tenant}", job, cron="@daily"))
 
-    assert ["of acme"] == [each.name for each in store.run(list_schedules(tenant="acme"))]
-    assert "acme" == store.run(run_schedule_now("of acme", tenant="acme")).tenant
+    assert [each.name for each in store.run(list_schedules(tenant="acme"))] == ["of acme"]
+    assert store.run(run_schedule_now("of acme", tenant="acme")).tenant == "acme"
     assert store.run(set_schedule_pause("of acme", is_paused=True, tenant="acme")).is_paused
     for name in ("of zoo", "of None"):
         with pytest.raises(NotFound):
@@ -178,10 +178,10 @@ def test_stats_of_a_tenant(store, clock, monkeypatch):
     (cut,) = store.run(tenant_stats("acme", ["default"]))
 
     assert {state: Count(1) for state in JobState} == stats.counts
-    assert ("default", False) == (stats.queue, stats.is_paused)
+    assert (stats.queue, stats.is_paused) == ("default", False)
     assert stats.oldest_ready_seconds == pytest.approx(5)
-    assert [("default", 7, False), ("other", 0, True)] == [
+    assert [
         (each.queue, sum(count.value for count in each.counts.values()), each.is_paused)
         for each in named
-    ]
-    assert {True, False} == {count.exact for count in cut.counts.values()}
+    ] == [("default", 7, False), ("other", 0, True)]
+    assert {count.exact for count in cut.counts.values()} == {True, False}

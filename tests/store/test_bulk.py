@@ -39,10 +39,10 @@ def test_steps_end(app, monkeypatch, action):
     late = kill(app, "mail", 1, kind="late")
     second = app.store.run(walk(action, first.next, queue="mail"))
 
-    assert (2, [], True) == (first.done, first.skipped, first.next is not None)
-    assert (1, [], None) == (second.done, second.skipped, second.next)
+    assert (first.done, first.skipped, first.next is not None) == (2, [], True)
+    assert (second.done, second.skipped, second.next) == (1, [], None)
     assert {*late} <= {job.id for job in app.list(state="dead")}
-    assert 2 == len(app.list(state="dead"))
+    assert len(app.list(state="dead")) == 2
 
 
 def test_a_key_in_use_is_skipped(app):
@@ -51,8 +51,8 @@ def test_a_key_in_use_is_skipped(app):
     app.enqueue("send", key="k")
     step = app.store.run(walk(BulkAction.RETRY))
 
-    assert (0, [dead], None) == (step.done, step.skipped, step.next)
-    assert "dead" == app.get(dead).state
+    assert (step.done, step.skipped, step.next) == (0, [dead], None)
+    assert app.get(dead).state == "dead"
 
 
 def kill_keyed(app: App) -> list[str]:
@@ -68,4 +68,4 @@ def test_a_purge_takes_the_log_along(app):
     app.store.run(walk(BulkAction.DELETE))
 
     assert None is app.get(id)
-    assert [] == app.store.read_log(id)
+    assert app.store.read_log(id) == []

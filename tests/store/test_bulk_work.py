@@ -66,13 +66,13 @@ def test_cancel(store, state):
     live = [JobState(each) for each in ("scheduled", "ready", "running", "retrying")]
     meant = live if state is None else [JobState(state)]
 
-    assert (len(meant), len(meant), 0) == (bulk.total.value, bulk.done, bulk.skipped)
+    assert (bulk.total.value, bulk.done, bulk.skipped) == (len(meant), len(meant), 0)
     for each, id in ids.items():
         job = store.get(id)
         if each not in meant:
             assert each is job.state
         elif each is JobState.RUNNING:
-            assert (each, True) == (job.state, job.cancel_requested)
+            assert (job.state, job.cancel_requested) == (each, True)
         else:
             assert JobState.CANCELLED is job.state
 
@@ -86,7 +86,7 @@ def test_retry(store, state):
     enqueue(store, key="k", queue="held")
     bulk = do(store, wanted("retry", state))
 
-    assert (2, 1, 1, [held]) == (bulk.total.value, bulk.done, bulk.skipped, bulk.skipped_ids)
+    assert (bulk.total.value, bulk.done, bulk.skipped, bulk.skipped_ids) == (2, 1, 1, [held])
     assert JobState.READY is state_of(store, ids[meant])
     assert meant is state_of(store, held)
     assert JobState.SUCCEEDED is state_of(store, ids[JobState.SUCCEEDED])
@@ -98,8 +98,8 @@ def test_delete(store, state):
     ids = one_in_each_state(store)
     bulk = do(store, wanted("delete", state))
 
-    assert (1, 1) == (bulk.total.value, bulk.done)
-    assert [state] == [each for each, id in ids.items() if store.get(id) is None]
+    assert (bulk.total.value, bulk.done) == (1, 1)
+    assert [each for each, id in ids.items() if store.get(id) is None] == [state]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_only_what_fits(store):
     do(store, wanted("cancel", kind="k", queue="q", tenant="t", key="x", tag="a"))
 
     assert JobState.CANCELLED is state_of(store, fitting.id)
-    assert {JobState.READY} == {state_of(store, other.id) for other in others}
+    assert {state_of(store, other.id) for other in others} == {JobState.READY}
 
 
 def test_steps_are_bounded_and_gone_on_with(store, monkeypatch):
@@ -154,7 +154,7 @@ def test_steps_are_bounded_and_gone_on_with(store, monkeypatch):
 
     assert sorted(done) == done and 5 == done[-1] and len(done) >= 4
     assert [[bulk.id]] * (len(done) - 1) + [[]] == pending
-    assert {JobState.CANCELLED} == {state_of(store, id) for id in ids}
+    assert {state_of(store, id) for id in ids} == {JobState.CANCELLED}
     assert store.run(advance_bulk(bulk.id)).is_more is False
 
 
@@ -168,9 +168,9 @@ def test_what_came_later_is_not_of_it(store, clock):
     late = enqueue(store, queue="late")
     new_dead = put_in_state(store, JobState.DEAD, queue="q")
 
-    assert (1, 1) == (finish(store, bulk).done, finish(store, dead).done)
+    assert (finish(store, bulk).done, finish(store, dead).done) == (1, 1)
     assert JobState.READY is state_of(store, late.id)
-    assert (None, JobState.DEAD) == (state_of(store, old_dead), state_of(store, new_dead))
+    assert (state_of(store, old_dead), state_of(store, new_dead)) == (None, JobState.DEAD)
 
 
 def test_a_job_that_changes_meanwhile_is_left(store):
@@ -179,7 +179,7 @@ def test_a_job_that_changes_meanwhile_is_left(store):
     bulk = store.run(begin(wanted("cancel", "ready"), expected=1, actor=ADA))
     lease = claim_one(store)
 
-    assert 0 == finish(store, bulk).done
+    assert finish(store, bulk).done == 0
     assert not store.get(lease.id).cancel_requested
 
 
@@ -189,8 +189,8 @@ def test_more_than_expected_is_refused(store):
     refused = store.run(begin(wanted("cancel"), expected=2, actor=ADA))
     begun = store.run(begin(wanted("cancel"), expected=9, actor=ADA))
 
-    assert TooMany(Count(3)) == refused
-    assert [begun.id] == store.run(running_bulks())
+    assert refused == TooMany(Count(3))
+    assert store.run(running_bulks()) == [begun.id]
 
 
 def test_counts_are_exact_to_a_bound(store, monkeypatch):
@@ -206,9 +206,9 @@ def test_counts_are_exact_to_a_bound(store, monkeypatch):
     monkeypatch.setattr(config, "LIST_SCAN_ROWS_MAX", 4)
     long = store.run(count_bulk(wanted("cancel", queue="other")))
 
-    assert Count(7) == whole
-    assert Count(4, exact=False) == many
-    assert Count(0, exact=False) == long
+    assert whole == Count(7)
+    assert many == Count(4, exact=False)
+    assert long == Count(0, exact=False)
 
 
 def test_tenants_see_their_own(store):
@@ -227,7 +227,7 @@ def test_work_can_be_given_up(store):
     store.run(fail_bulk(bulk.id, "a mistake"))
     ended = finish(store, bulk)
 
-    assert ("a mistake", 0) == (ended.problem, ended.done)
+    assert (ended.problem, ended.done) == ("a mistake", 0)
     assert JobState.READY is state_of(store, job.id)
 
 

@@ -125,7 +125,7 @@ def test_a_commit_makes_the_job(client: Client, home: Store):
     assert job.created
     assert before is None
     assert (found := home.get(job.id)) is not None
-    assert ({"n": 1}, ["a%s"]) == (found.payload, found.tags)
+    assert (found.payload, found.tags) == ({"n": 1}, ["a%s"])
 
 
 @every_library
@@ -136,7 +136,7 @@ def test_a_rollback_leaves_nothing(client: Client, home: Store, url: str):
     client.rollback()
 
     assert home.get(job.id) is None
-    assert [(0,)] == query(url, "SELECT count(*) FROM rowlock.job")
+    assert query(url, "SELECT count(*) FROM rowlock.job") == [(0,)]
     assert home.enqueue([made(key="k")])[0].created
 
 
@@ -148,9 +148,9 @@ def test_a_key_is_held_within_the_transaction(client: Client, home: Store, url: 
     (second,) = client.enqueue(home, made(key="k"))
     client.commit()
 
-    assert (True, False) == (first.created, second.created)
+    assert (first.created, second.created) == (True, False)
     assert first.id == second.id
-    assert [(first.id,)] == [(str(id),) for (id,) in query(url, "SELECT id FROM rowlock.job")]
+    assert [(str(id),) for (id,) in query(url, "SELECT id FROM rowlock.job")] == [(first.id,)]
 
 
 @every_library
@@ -162,7 +162,7 @@ def test_a_key_held_by_others_is_found(client: Client, home: Store):
     (other,) = client.enqueue(home, made())
     client.commit()
 
-    assert (held.id, False) == (found.id, found.created)
+    assert (found.id, found.created) == (held.id, False)
     assert home.get(other.id) is not None
 
 
@@ -199,7 +199,7 @@ def test_many_are_all_or_none_in_autocommit(autocommit: Client, home: Store, url
     with refused(url, "z"), pytest.raises(Exception, match="refused"):
         autocommit.enqueue(home, *jobs, made(kind="z"))
 
-    assert [(0,)] == query(url, "SELECT count(*) FROM rowlock.job")
+    assert query(url, "SELECT count(*) FROM rowlock.job") == [(0,)]
     assert autocommit.enqueue(home, made())[0].created
 
 
@@ -215,7 +215,7 @@ def test_a_refused_batch_leaves_the_transaction(client: Client, home: Store, url
             client.enqueue(home, made(kind="a"), made(kind="z"))
         client.commit()
 
-    assert [(kept.id,)] == query(url, "SELECT id FROM rowlock.job")
+    assert query(url, "SELECT id FROM rowlock.job") == [(kept.id,)]
 
 
 @every_library
@@ -230,8 +230,8 @@ def test_another_database_is_refused(library: Library, home: Store, other_url: s
         client.execute("INSERT INTO own VALUES (2)")
         client.commit()
 
-    assert [(1,), (2,)] == query(other_url, "SELECT id FROM own ORDER BY id")
-    assert [(0,)] == query(other_url, "SELECT count(*) FROM rowlock.job")
+    assert query(other_url, "SELECT id FROM own ORDER BY id") == [(1,), (2,)]
+    assert query(other_url, "SELECT count(*) FROM rowlock.job") == [(0,)]
 
 
 @pytest.mark.owner("puts a trigger on our table")
@@ -249,7 +249,7 @@ def test_our_own_error_withdraws_what_was_inserted(client: Client, home: Store, 
     rows = query(url, "SELECT kind FROM rowlock.job")
     query(url, "DROP TRIGGER hide ON rowlock.job; DROP FUNCTION rowlock.hide")
 
-    assert [(kept.kind,)] == rows
+    assert rows == [(kept.kind,)]
 
 
 @pytest.mark.parametrize("kind", ["postgres"])
@@ -266,7 +266,7 @@ def test_a_database_without_tables_is_refused(
             client.enqueue(home, made())
         client.commit()
 
-    assert [(1,)] == query(empty_postgres_url, "SELECT id FROM own")
+    assert query(empty_postgres_url, "SELECT id FROM own") == [(1,)]
 
 
 @pytest.mark.owner("makes a table beside ours")
@@ -284,4 +284,4 @@ def test_the_users_writes_and_the_job_are_one(client: Client, home: Store, url: 
     kinds = query(url, "SELECT kind FROM rowlock.job")
     query(url, "DROP TABLE rowlock.own")
 
-    assert ([(1,)], [("kind-1",)]) == (rows, kinds)
+    assert (rows, kinds) == ([(1,)], [("kind-1",)])

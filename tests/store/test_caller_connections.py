@@ -124,7 +124,7 @@ assert not libraries & set(sys.modules), libraries & set(sys.modules)
         [sys.executable, "-c", script], cwd=tmp_path, check=False, capture_output=True, text=True
     )
 
-    assert (0, "") == (done.returncode, done.stderr)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_users_row_and_text_factories_stay(sqlite_store: Store, sqlite_url: str):
@@ -137,7 +137,7 @@ def test_users_row_and_text_factories_stay(sqlite_store: Store, sqlite_url: str)
         conn.commit()
 
     assert first.id == second.id
-    assert (sqlite3.Row, bytes) == kept
+    assert kept == (sqlite3.Row, bytes)
 
 
 def test_a_cursor_with_other_placeholders_is_no_hindrance(
@@ -242,7 +242,7 @@ def test_waiting_writers_do_not_block_their_blocker(sqlite_url: str):
     created = asyncio.run(enqueue_both())
     store.close()
 
-    assert [True, True] == created
+    assert created == [True, True]
 
 
 def test_a_hook_that_begins_is_respected(sqlite_store: Store, sqlite_url: str):
@@ -276,7 +276,7 @@ def test_a_connection_is_asked_once(postgres_store: Store, emptied_postgres_url:
             counts.append(len(asked))
 
     # The table, its id, the insert; then the insert alone.
-    assert [3, 1, 1] == counts
+    assert counts == [3, 1, 1]
 
 
 @pytest.mark.owner("makes a schema")
@@ -313,11 +313,11 @@ def test_a_lost_answer_can_be_asked_for_again(library: Library, request: pytest.
         (answer,) = client.enqueue(store, again)
         client.commit()
 
-    assert (job.id, False, "succeeded") == (answer.id, answer.created, answer.state)
-    assert [] == claim(store)
+    assert (answer.id, answer.created, answer.state) == (job.id, False, "succeeded")
+    assert claim(store) == []
 
 
 def test_none_needs_no_connection(sqlite_store: Store):
     """To enqueue nothing is nothing, whatever the connection."""
-    assert [] == sqlite_store.enqueue([], conn=object())
-    assert [] == asyncio.run(sqlite_store.aenqueue([], conn=object()))
+    assert sqlite_store.enqueue([], conn=object()) == []
+    assert asyncio.run(sqlite_store.aenqueue([], conn=object())) == []

@@ -75,7 +75,7 @@ def test_a_commit_rings(client: Client, home: Store, ear: Ear):
     heard = ear.hear()
     home.enqueue([made(queue="next")])
 
-    assert ["a", "next"] == [*heard, *ear.hear()]
+    assert [*heard, *ear.hear()] == ["a", "next"]
 
 
 @every_library
@@ -88,7 +88,7 @@ def test_a_rollback_does_not_ring(client: Client, home: Store, ear: Ear):
     client.enqueue(home, made(queue="kept"))
     client.commit()
 
-    assert ["kept"] == ear.hear()
+    assert ear.hear() == ["kept"]
 
 
 @every_library
@@ -97,20 +97,20 @@ def test_autocommit_rings(library: Library, emptied_postgres_url: str, home: Sto
     with library.connect(emptied_postgres_url, home, autocommit=True) as client:
         client.enqueue(home, made(queue="a", key="k"))
 
-        assert ["a"] == ear.hear()
+        assert ear.hear() == ["a"]
 
 
 @every_library
 def test_a_duplicate_does_not_ring(client: Client, home: Store, ear: Ear):
     """A key that answers with an older job has no news for anyone."""
     home.enqueue([made(queue="first", key="k")])
-    assert ["first"] == ear.hear()
+    assert ear.hear() == ["first"]
     client.begin()
     client.enqueue(home, made(queue="second", key="k"))
     client.enqueue(home, made(queue="third"))
     client.commit()
 
-    assert ["third"] == ear.hear()
+    assert ear.hear() == ["third"]
 
 
 @pytest.mark.parametrize("library", POSTGRES_LIBRARIES[:1], ids=str)
@@ -120,7 +120,7 @@ def test_the_notify_can_be_left_out(client: Client, home: Store, ear: Ear):
     client.commit()
     home.enqueue([made(queue="loud")])
 
-    assert ["loud"] == ear.hear()
+    assert ear.hear() == ["loud"]
 
 
 @pytest.mark.parametrize("library", POSTGRES_LIBRARIES[:1], ids=str)
@@ -129,7 +129,7 @@ def test_a_long_queue_name_rings_for_all(client: Client, home: Store, ear: Ear):
     client.enqueue(home, made(queue="ü" * 200))
     client.commit()
 
-    assert [""] == ear.hear()
+    assert ear.hear() == [""]
 
 
 def test_a_released_savepoint_does_not_ring_yet(session: orm.Session, home: Store, ear: Ear):
@@ -140,7 +140,7 @@ def test_a_released_savepoint_does_not_ring_yet(session: orm.Session, home: Stor
     heard = ear.hear()
     session.commit()
 
-    assert ["between", "nested"] == [*heard, *ear.hear()]
+    assert [*heard, *ear.hear()] == ["between", "nested"]
 
 
 def test_a_session_rolled_back_by_closing_is_silent(session: orm.Session, home: Store, ear: Ear):
@@ -150,7 +150,7 @@ def test_a_session_rolled_back_by_closing_is_silent(session: orm.Session, home: 
     home.enqueue([made(queue="kept")], conn=session)
     session.commit()
 
-    assert ["kept"] == ear.hear()
+    assert ear.hear() == ["kept"]
 
 
 def test_django_rings_on_commit(emptied_postgres_url: str, home: Store, ear: Ear):
@@ -167,7 +167,7 @@ def test_django_rings_on_commit(emptied_postgres_url: str, home: Store, ear: Ear
         heard += ear.hear()
         home.enqueue([made(queue="end")])
 
-        assert ["between", "kept", "end"] == [*heard, *ear.hear()]
+        assert [*heard, *ear.hear()] == ["between", "kept", "end"]
 
 
 def test_django_in_manual_mode_notifies(emptied_postgres_url: str, home: Store, ear: Ear):
@@ -180,4 +180,4 @@ def test_django_in_manual_mode_notifies(emptied_postgres_url: str, home: Store, 
         transaction.set_autocommit(True)
 
         assert before is None
-        assert ["manual"] == ear.hear()
+        assert ear.hear() == ["manual"]

@@ -28,8 +28,8 @@ def test_a_waiting_job_is_cancelled_at_once(store: Store, clock: ManualClock, st
     answer = store.cancel(id)
     clock.advance(1_000)
 
-    assert ("cancelled", "cancelled") == (answer.outcome, answer.state)
-    assert [] == claim(store)
+    assert (answer.outcome, answer.state) == ("cancelled", "cancelled")
+    assert claim(store) == []
     assert JobState.CANCELLED is state_of(store, id)
     assert from_us(clock.now_us() - 1_000_000_000) == stored(store, id).finished_at
 
@@ -40,12 +40,12 @@ def test_a_running_job_is_asked(store: Store):
     answer = store.cancel(lease.id)
     again = store.cancel(lease.id)
 
-    assert (CancelOutcome.PENDING_ON_WORKER, JobState.RUNNING) == (answer.outcome, answer.state)
+    assert (answer.outcome, answer.state) == (CancelOutcome.PENDING_ON_WORKER, JobState.RUNNING)
     assert answer == again
-    assert (JobState.RUNNING, True) == (
+    assert (
         state_of(store, lease.id),
         stored(store, lease.id).cancel_requested,
-    )
+    ) == (JobState.RUNNING, True)
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL_STATES))
@@ -55,7 +55,7 @@ def test_an_ended_job_stays_as_it_is(store: Store, state: JobState):
     before = stored(store, id)
     answer = store.cancel(id)
 
-    assert (CancelOutcome.ALREADY_TERMINAL, state) == (answer.outcome, answer.state)
+    assert (answer.outcome, answer.state) == (CancelOutcome.ALREADY_TERMINAL, state)
     assert before == stored(store, id)
 
 
@@ -64,7 +64,7 @@ def test_an_unknown_job_is_not_found(store: Store):
     with pytest.raises(NotFound) as caught:
         store.cancel(UNKNOWN_ID)
 
-    assert "not_found" == caught.value.code
+    assert caught.value.code == "not_found"
 
 
 def test_an_id_that_is_none_is_refused(store: Store):
@@ -79,10 +79,10 @@ def test_a_success_in_spite_of_a_cancel(store: Store):
     store.cancel(lease.id)
     store.succeed([lease], ["done"])
 
-    assert (JobState.SUCCEEDED, "done") == (
+    assert (
         state_of(store, lease.id),
         stored(store, lease.id).result,
-    )
+    ) == (JobState.SUCCEEDED, "done")
 
 
 FLAGGED_ENDINGS: dict[str, Callable[[Store, Lease], object]] = {
@@ -111,11 +111,11 @@ def test_every_other_end_is_cancelled(
     clock.advance(1_000)
     FLAGGED_ENDINGS[ending](store, lease)
 
-    assert (JobState.CANCELLED, True) == (
+    assert (
         state_of(store, lease.id),
         stored(store, lease.id).cancel_requested,
-    )
-    assert [] == claim(store)
+    ) == (JobState.CANCELLED, True)
+    assert claim(store) == []
 
 
 def test_the_error_of_a_cancelled_run_is_kept(store: Store):
@@ -124,7 +124,7 @@ def test_the_error_of_a_cancelled_run_is_kept(store: Store):
     store.cancel(lease.id)
     store.fail(lease, "interrupted")
 
-    assert "Error: interrupted" == stored(store, lease.id).last_error
+    assert stored(store, lease.id).last_error == "Error: interrupted"
 
 
 def test_a_cancelled_job_is_kept_as_its_policy_says(store: Store, clock: ManualClock):
@@ -135,5 +135,5 @@ def test_a_cancelled_job_is_kept_as_its_policy_says(store: Store, clock: ManualC
         store.cancel(id)
     clock.advance(60)
 
-    assert (JobState.CANCELLED, None) == (state_of(store, kept), state_of(store, gone))
-    assert 1 == store.prune()
+    assert (state_of(store, kept), state_of(store, gone)) == (JobState.CANCELLED, None)
+    assert store.prune() == 1

@@ -26,9 +26,9 @@ def test_a_claim_sets_what_a_run_needs(store: Store, clock: ManualClock):
 
     now = from_us(clock.now_us())
     for seen in (lease.job, stored(store, job.id)):
-        assert (JobState.RUNNING, 1, 1, "w7") == (seen.state, seen.attempt, seen.token, seen.worker)
+        assert (seen.state, seen.attempt, seen.token, seen.worker) == (JobState.RUNNING, 1, 1, "w7")
         assert (now, now + timedelta(seconds=40)) == (seen.started_at, seen.lease_expires_at)
-    assert (job.id, 1, "w7") == (lease.id, lease.token, lease.worker)
+    assert (lease.id, lease.token, lease.worker) == (job.id, 1, "w7")
     assert now + timedelta(seconds=40) == lease.expires_at
 
 
@@ -36,15 +36,15 @@ def test_a_claimed_job_is_nobody_elses(store: Store):
     """While a lease lives, no claim finds the job again."""
     start(store)
 
-    assert [] == claim(store, worker="w2")
+    assert claim(store, worker="w2") == []
 
 
 def test_an_empty_queue_gives_nothing(store: Store):
     """No job, no queue, no names: nothing, at once."""
-    assert [] == claim(store)
-    assert [] == claim(store, queues=[])
-    assert [] == claim(store, queues={})
-    assert [] == claim(store, queues=None)
+    assert claim(store) == []
+    assert claim(store, queues=[]) == []
+    assert claim(store, queues={}) == []
+    assert claim(store, queues=None) == []
 
 
 def test_the_limit_bounds_a_claim(store: Store):
@@ -61,7 +61,7 @@ def test_only_the_queues_asked_for(store: Store):
     ids = {queue: enqueue(store, queue=queue).id for queue in ("a", "b", "c")}
     leases = claim(store, queues=["c", "a"])
 
-    assert [ids["c"], ids["a"]] == [lease.id for lease in leases]
+    assert [lease.id for lease in leases] == [ids["c"], ids["a"]]
 
 
 def test_a_queue_named_twice_is_one_queue(store: Store):
@@ -77,7 +77,7 @@ def test_every_queue(store: Store):
     ids = {queue: enqueue(store, queue=queue).id for queue in ("b", "a", "c")}
     store.pause("c")
 
-    assert [ids["a"], ids["b"]] == [lease.id for lease in claim(store, queues=None)]
+    assert [lease.id for lease in claim(store, queues=None)] == [ids["a"], ids["b"]]
 
 
 def test_every_queue_includes_expired_leases(store: Store, clock: ManualClock):
@@ -85,7 +85,7 @@ def test_every_queue_includes_expired_leases(store: Store, clock: ManualClock):
     lease = start(store, queue="lonely")
     clock.advance(31)
 
-    assert [lease.id] == [again.id for again in claim(store, queues=None)]
+    assert [again.id for again in claim(store, queues=None)] == [lease.id]
 
 
 def test_limits_by_queue(store: Store):
@@ -94,7 +94,7 @@ def test_limits_by_queue(store: Store):
         enqueue_ids(store, 4, queue=queue)
     leases = claim(store, queues={"a": 2, "b": 0, "c": 3}, limit=4)
 
-    assert ["a", "a", "c", "c"] == [lease.job.queue for lease in leases]
+    assert [lease.job.queue for lease in leases] == ["a", "a", "c", "c"]
 
 
 def test_only_the_kinds_asked_for(store: Store):
@@ -103,9 +103,9 @@ def test_only_the_kinds_asked_for(store: Store):
     known = [enqueue(store, kind=kind).id for kind in ("one", "two", "one")]
 
     assert known == [lease.id for lease in claim(store, kinds=["two", "one", "never"])]
-    assert [] == claim(store, kinds=["never"])
-    assert [] == claim(store, kinds=[])
-    assert {JobState.READY} == {state_of(store, id) for id in strange}
+    assert claim(store, kinds=["never"]) == []
+    assert claim(store, kinds=[]) == []
+    assert {state_of(store, id) for id in strange} == {JobState.READY}
 
 
 def test_an_expired_lease_of_another_kind_is_not_claimed(store: Store, clock: ManualClock):
@@ -113,8 +113,8 @@ def test_an_expired_lease_of_another_kind_is_not_claimed(store: Store, clock: Ma
     lease = start(store, kind="strange")
     clock.advance(31)
 
-    assert [] == claim(store, kinds=["known"])
-    assert [lease.id] == [again.id for again in claim(store, kinds=["strange"])]
+    assert claim(store, kinds=["known"]) == []
+    assert [again.id for again in claim(store, kinds=["strange"])] == [lease.id]
 
 
 def test_a_paused_queue_gives_nothing(store: Store):
@@ -123,8 +123,8 @@ def test_a_paused_queue_gives_nothing(store: Store):
     other = enqueue(store, queue="other")
     store.pause("default")
 
-    assert [] == claim(store)
-    assert [other.id] == [lease.id for lease in claim(store, queues=["default", "other"])]
+    assert claim(store) == []
+    assert [lease.id for lease in claim(store, queues=["default", "other"])] == [other.id]
 
 
 def test_a_job_asked_to_cancel_is_never_claimed(store: Store, clock: ManualClock):
@@ -133,7 +133,7 @@ def test_a_job_asked_to_cancel_is_never_claimed(store: Store, clock: ManualClock
     store.cancel(lease.id)
     clock.advance(31)
 
-    assert [] == claim(store, worker="w2")
+    assert claim(store, worker="w2") == []
     assert JobState.CANCELLED is state_of(store, lease.id)
 
 
@@ -146,14 +146,14 @@ def test_an_expired_lease_is_the_next_attempt(store: Store, clock: ManualClock):
     again = claim_one(store, worker="w2")
 
     job = again.job
-    assert [] == early
-    assert (lease.id, 2, 2, "w2") == (job.id, job.attempt, job.token, job.worker)
+    assert early == []
+    assert (job.id, job.attempt, job.token, job.worker) == (lease.id, 2, 2, "w2")
     (error,) = job.errors
-    assert (1, "LeaseLost: lease expired", from_us(clock.now_us())) == (
+    assert (
         error.attempt,
         str(error),
         error.time,
-    )
+    ) == (1, "LeaseLost: lease expired", from_us(clock.now_us()))
 
 
 def test_expired_leases_can_be_left_alone(store: Store, clock: ManualClock):
@@ -161,7 +161,7 @@ def test_expired_leases_can_be_left_alone(store: Store, clock: ManualClock):
     lease = start(store)
     clock.advance(31)
 
-    assert [] == claim(store, include_expired=False)
+    assert claim(store, include_expired=False) == []
     assert JobState.RUNNING is state_of(store, lease.id)
 
 
@@ -170,7 +170,7 @@ def test_a_claim_leaves_expired_leases_of_other_queues(store: Store, clock: Manu
     lease = start(store, queue="other")
     clock.advance(31)
 
-    assert [] == claim(store)
+    assert claim(store) == []
     assert JobState.RUNNING is state_of(store, lease.id)
 
 
@@ -179,13 +179,13 @@ def test_a_lost_last_attempt_is_dead(store: Store, clock: ManualClock):
     lease = start(store, max_attempts=1)
     clock.advance(31)
 
-    assert [] == claim(store)
+    assert claim(store) == []
     job = stored(store, lease.id)
-    assert (JobState.DEAD, 1, "Interrupted: lease expired") == (
+    assert (
         job.state,
         job.attempt,
         job.last_error,
-    )
+    ) == (JobState.DEAD, 1, "Interrupted: lease expired")
 
 
 @pytest.mark.parametrize("endings", ["fff", "lll", "flf", "lfl"])
@@ -202,12 +202,12 @@ def test_failures_and_losses_count_alike(store: Store, clock: ManualClock, endin
             clock.advance(31)
             store.recover()
 
-    assert [1, 2, 3] == attempts
-    assert (JobState.DEAD, 3, 3) == (
+    assert attempts == [1, 2, 3]
+    assert (
         state_of(store, id),
         stored(store, id).attempt,
         len(stored(store, id).errors),
-    )
+    ) == (JobState.DEAD, 3, 3)
 
 
 def test_the_policy_of_an_unknown_kind_is_resolved(store: Store):
@@ -217,15 +217,15 @@ def test_the_policy_of_an_unknown_kind_is_resolved(store: Store):
     own = enqueue(store, max_attempts=7)
     leases = claim(store, policies={"task": known})
 
-    assert [2, 2, 7] == [lease.job.max_attempts for lease in leases]
-    assert (["fixed", 9.0], 0.0, 2) == (
+    assert [lease.job.max_attempts for lease in leases] == [2, 2, 7]
+    assert (
         stored(store, ids[0]).retry,
         stored(store, ids[0]).keep,
         stored(store, ids[0]).max_attempts,
-    )
-    assert 7 == stored(store, own.id).max_attempts
+    ) == (["fixed", 9.0], 0.0, 2)
+    assert stored(store, own.id).max_attempts == 7
     store.succeed(leases)
-    assert [None, None, None] == [state_of(store, id) for id in (*ids, own.id)]
+    assert [state_of(store, id) for id in (*ids, own.id)] == [None, None, None]
 
 
 def test_a_partial_policy_is_completed(store: Store):
@@ -240,7 +240,7 @@ def test_a_partial_policy_is_completed(store: Store):
     expected = (5.0, ["fixed", 9.0], 0.0, 7, 2)
     for seen in (first.job, again.job, stored(store, job.id)):
         policy = (seen.timeout, seen.retry, seen.keep, seen.max_crashes, seen.max_attempts)
-        assert expected == policy
+        assert policy == expected
 
 
 def test_a_policy_that_is_there_is_not_resolved(store: Store):
@@ -249,8 +249,8 @@ def test_a_policy_that_is_there_is_not_resolved(store: Store):
     known = KnownPolicy(Policy(retry=["fixed", 9.0]).encoded(), 2)
     lease = claim_one(store, policies={"task": known, "other": known})
 
-    assert (["fixed", 1.0], 5) == (lease.job.retry, lease.job.max_attempts)
-    assert (["fixed", 1.0], 5) == (stored(store, job.id).retry, stored(store, job.id).max_attempts)
+    assert (lease.job.retry, lease.job.max_attempts) == (["fixed", 1.0], 5)
+    assert (stored(store, job.id).retry, stored(store, job.id).max_attempts) == (["fixed", 1.0], 5)
 
 
 def test_many_strange_kinds_block_nobody(store: Store):
@@ -258,7 +258,7 @@ def test_many_strange_kinds_block_nobody(store: Store):
     store.enqueue([made(kind=f"strange{number % 50}", priority=9) for number in range(1_000)])
     job = enqueue(store, kind="known")
 
-    assert [job.id] == [lease.id for lease in claim(store, kinds=["known"])]
+    assert [lease.id for lease in claim(store, kinds=["known"])] == [job.id]
 
 
 def test_a_damaged_payload_is_shown(store: Store):
@@ -282,7 +282,7 @@ def test_attempts_beyond_the_maximum_are_data(store: Store):
     again = claim_one(store)
     store.fail(again, "boom")
 
-    assert 6 == again.job.attempt
+    assert again.job.attempt == 6
     assert JobState.DEAD is state_of(store, lease.id)
 
 
@@ -323,4 +323,4 @@ def test_the_largest_claim_is_taken(store: Store):
     """The bound of a claim is inside its range."""
     job = enqueue(store)
 
-    assert [job.id] == [lease.id for lease in claim(store, limit=config.CLAIM_LIMIT_MAX)]
+    assert [lease.id for lease in claim(store, limit=config.CLAIM_LIMIT_MAX)] == [job.id]

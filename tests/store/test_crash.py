@@ -20,10 +20,10 @@ def test_a_crash_is_counted(store: Store, clock: ManualClock):
 
     for lease in leases:
         job = stored(store, lease.id)
-        assert (JobState.READY, 0, 1) == (job.state, job.attempt, job.crashes)
-        assert "Crashed: signal 9 (out of memory)" == job.last_error
+        assert (job.state, job.attempt, job.crashes) == (JobState.READY, 0, 1)
+        assert job.last_error == "Crashed: signal 9 (out of memory)"
         assert from_us(clock.now_us()) == job.errors[-1].time
-    assert [1, 1] == [lease.job.crashes for lease in claim(store)]
+    assert [lease.job.crashes for lease in claim(store)] == [1, 1]
 
 
 def test_a_poisoned_job_is_dead(store: Store):
@@ -33,9 +33,9 @@ def test_a_poisoned_job_is_dead(store: Store):
         store.crash([claim_one(store)], "signal 11")
 
     job = stored(store, id)
-    assert (JobState.DEAD, 3, 3) == (job.state, job.attempt, job.crashes)
-    assert ["Crashed", "Crashed", "Poison"] == [error.type for error in job.errors]
-    assert "Poison: signal 11" == job.last_error
+    assert (job.state, job.attempt, job.crashes) == (JobState.DEAD, 3, 3)
+    assert [error.type for error in job.errors] == ["Crashed", "Crashed", "Poison"]
+    assert job.last_error == "Poison: signal 11"
 
 
 @pytest.mark.parametrize("max_crashes", [1, 2, 5])
@@ -47,7 +47,7 @@ def test_how_many_crashes_is_an_option(store: Store, max_crashes: int):
     before = state_of(store, id)
     store.crash([claim_one(store)], "signal 11")
 
-    assert (JobState.READY, JobState.DEAD) == (before, state_of(store, id))
+    assert (before, state_of(store, id)) == (JobState.READY, JobState.DEAD)
 
 
 def test_bystanders_never_die(store: Store):
@@ -58,7 +58,7 @@ def test_bystanders_never_die(store: Store):
 
     for id in ids:
         job = stored(store, id)
-        assert (JobState.READY, 10) == (job.state, job.crashes)
+        assert (job.state, job.crashes) == (JobState.READY, 10)
         assert job.attempt < job.max_attempts
 
 
@@ -72,8 +72,8 @@ def test_the_guilty_one_is_found_in_quarantine(store: Store):
     second = claim_one(store)
     store.succeed([second])
 
-    assert (guilty, JobState.DEAD) == (first.id, state_of(store, guilty))
-    assert (innocent, JobState.SUCCEEDED) == (second.id, state_of(store, innocent))
+    assert (first.id, state_of(store, guilty)) == (guilty, JobState.DEAD)
+    assert (second.id, state_of(store, innocent)) == (innocent, JobState.SUCCEEDED)
 
 
 def test_a_crash_alone_on_the_last_attempt_is_dead(store: Store):
@@ -81,11 +81,11 @@ def test_a_crash_alone_on_the_last_attempt_is_dead(store: Store):
     lease = start(store, max_attempts=1)
     store.crash([lease], "exit code 137")
 
-    assert (JobState.DEAD, 1, "Interrupted: exit code 137") == (
+    assert (
         state_of(store, lease.id),
         stored(store, lease.id).crashes,
         stored(store, lease.id).last_error,
-    )
+    ) == (JobState.DEAD, 1, "Interrupted: exit code 137")
 
 
 def test_jobs_that_had_not_started_are_not_counted(store: Store):
@@ -95,11 +95,11 @@ def test_jobs_that_had_not_started_are_not_counted(store: Store):
     store.crash([running], "signal 9")
     count = store.release_worker("dead")
 
-    assert 2 == count
-    assert [(1, 1), (0, 0), (0, 0)] == [
+    assert count == 2
+    assert [
         (stored(store, lease.id).attempt, stored(store, lease.id).crashes)
         for lease in (running, *waiting)
-    ]
+    ] == [(1, 1), (0, 0), (0, 0)]
 
 
 def test_a_failure_between_crashes_counts_both(store: Store):
@@ -108,7 +108,7 @@ def test_a_failure_between_crashes_counts_both(store: Store):
     store.crash([lease], "signal 9")
     store.fail(claim_one(store), "boom", delay=0)
 
-    assert (2, 1) == (stored(store, lease.id).attempt, stored(store, lease.id).crashes)
+    assert (stored(store, lease.id).attempt, stored(store, lease.id).crashes) == (2, 1)
 
 
 def test_a_crash_is_fenced(store: Store, clock: ManualClock):
@@ -118,8 +118,8 @@ def test_a_crash_is_fenced(store: Store, clock: ManualClock):
     with pytest.raises(LeaseLost) as caught:
         store.crash([lost, lease], "signal 9")
 
-    assert [lost] == caught.value.leases
-    assert (0, 1) == (stored(store, lost.id).crashes, stored(store, lease.id).crashes)
+    assert caught.value.leases == [lost]
+    assert (stored(store, lost.id).crashes, stored(store, lease.id).crashes) == (0, 1)
 
 
 def test_evidence_can_always_be_recorded(store: Store):

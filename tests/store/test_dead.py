@@ -41,12 +41,12 @@ def test_what_died_of_the_same_is_one_group(store, clock):
     kill(store, kind="fetch", error="ValueError")
     newest, second, oldest = groups(store)
 
-    assert {"send", "fetch"} == {newest.kind, second.kind}
-    assert ("send", "OSError", "other", 3) == (
+    assert {newest.kind, second.kind} == {"send", "fetch"}
+    assert (
         oldest.kind, oldest.error, oldest.message, oldest.count.value,
-    )  # fmt: skip
+    ) == ("send", "OSError", "other", 3)  # fmt: skip
     assert last == oldest.sample.id
-    assert 60 == (oldest.last_at - oldest.first_at).total_seconds()
+    assert (oldest.last_at - oldest.first_at).total_seconds() == 60
 
 
 def test_groups_of_some(store):
@@ -55,12 +55,12 @@ def test_groups_of_some(store):
     kill(store, 1, queue="shop", tenant="zoo")
     kill(store, 1, queue="shop", kind="other")
 
-    assert [3, 1] == sorted((g.count.value for g in groups(store)), reverse=True)
+    assert sorted((g.count.value for g in groups(store)), reverse=True) == [3, 1]
     (acme,) = groups(store, tenant="acme")
-    assert (2, "acme") == (acme.count.value, acme.sample.tenant)
+    assert (acme.count.value, acme.sample.tenant) == (2, "acme")
     (zoo,) = groups(store, queue="shop", tenant="zoo")
-    assert (1, "zoo") == (zoo.count.value, zoo.sample.tenant)
-    assert [] == groups(store, kind="none")
+    assert (zoo.count.value, zoo.sample.tenant) == (1, "zoo")
+    assert groups(store, kind="none") == []
 
 
 def test_counts_are_exact_to_a_bound(store, monkeypatch):
@@ -70,8 +70,8 @@ def test_counts_are_exact_to_a_bound(store, monkeypatch):
     kill(store, 2, kind="other")
     counts = {group.kind: group.count for group in groups(store)}
 
-    assert (2, False) == (counts["task"].value, counts["task"].exact)
-    assert (2, True) == (counts["other"].value, counts["other"].exact)
+    assert (counts["task"].value, counts["task"].exact) == (2, False)
+    assert (counts["other"].value, counts["other"].exact) == (2, True)
     assert store.run(dead_groups(limit=1)).is_cut
     assert not store.run(dead_groups()).is_cut
 
@@ -82,7 +82,7 @@ def test_only_the_dead_are_in_groups(store):
     store.settle([Settlement(lease, Failed("OSError", "no"))])
     store.retry(kill(store, kind="again"))
 
-    assert [] == groups(store)
+    assert groups(store) == []
 
 
 def test_a_group_is_listed_and_retried(store):
@@ -92,8 +92,8 @@ def test_a_group_is_listed_and_retried(store):
     (mark,) = [group.fingerprint for group in groups(store) if group.kind == "task"]
     chosen = job_filter(fingerprint=mark)
 
-    assert 3 == len(store.list(chosen, state="dead").jobs)
-    assert 3 == store.retry_dead(chosen).retried
+    assert len(store.list(chosen, state="dead").jobs) == 3
+    assert store.retry_dead(chosen).retried == 3
     assert other == groups(store)[0].sample.id
     with pytest.raises(OptionInvalid):
         store.list(chosen)
@@ -117,5 +117,5 @@ def test_a_rate_is_kept(store, clock):
         done.append(store.run(get_bulk(bulk.id)).done)
         clock.advance(0.5)
 
-    assert [2, 4, 6, 8, 10, 10, 10, 10] == done
+    assert done == [2, 4, 6, 8, 10, 10, 10, 10]
     assert store.run(get_bulk(bulk.id)).finished_at is not None

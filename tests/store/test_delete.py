@@ -28,7 +28,7 @@ def test_a_job_that_does_not_run_is_removed(store: Store, state: JobState):
     store.delete(id)
 
     assert None is state_of(store, id)
-    assert [] == claim(store)
+    assert claim(store) == []
     assert enqueue(store, key="k").created
 
 
@@ -84,15 +84,15 @@ def test_a_run_of_a_deleted_job_can_not_touch_the_next_one(
     with pytest.raises(LeaseLost):
         store.succeed([zombie])
 
-    assert [Beat.LOST] == store.heartbeat([zombie])
-    assert (True, again.token + 1) == (again.created, lease.token)
+    assert store.heartbeat([zombie]) == [Beat.LOST]
+    assert (again.created, lease.token) == (True, again.token + 1)
     assert zombie.token < lease.token
-    assert JobState.RUNNING == state_of(store, lease.id)
+    assert state_of(store, lease.id) == JobState.RUNNING
 
 
 def test_tokens_of_fresh_ids_start_at_the_beginning(store: Store):
     """Nobody can know an id that was made just now."""
-    assert [1, 1] == [start(store).token, start(store, key="k").token]
+    assert [start(store).token, start(store, key="k").token] == [1, 1]
 
 
 @pytest.mark.parametrize("end", ["fail", "succeed"])
@@ -106,4 +106,4 @@ def test_the_log_goes_with_the_job(store: Store, end: str):
         store.succeed([lease])
     store.delete(lease.id)
 
-    assert [] == store.read_log(lease.id)
+    assert store.read_log(lease.id) == []

@@ -35,14 +35,14 @@ def test_a_new_job_is_ready(store: Store, clock: ManualClock):
     job = enqueue(store)
 
     now = from_us(clock.now_us())
-    assert (True, JobState.READY, "default", 0) == (job.created, job.state, job.queue, job.priority)
-    assert (now, now, 0, 0, 20) == (
+    assert (job.created, job.state, job.queue, job.priority) == (True, JobState.READY, "default", 0)
+    assert (
         job.run_at,
         job.created_at,
         job.attempt,
         job.token,
         job.max_attempts,
-    )
+    ) == (now, now, 0, 0, 20)
     found = stored(store, job.id)
     assert not found.created
     assert (job.id, job.state, job.run_at) == (found.id, found.state, found.run_at)
@@ -64,15 +64,15 @@ def test_every_option_is_stored(store: Store, clock: ManualClock):
     )
 
     for seen in (job, stored(store, job.id), claim_one(store).job):
-        assert {"a": [1, "ü"]} == seen.payload
-        assert (-7, "acme", "k", 4) == (seen.priority, seen.tenant, seen.key, seen.max_attempts)
-        assert (["red", "blue"], {"trace": "00-1"}) == (seen.tags, seen.meta)
-        assert (5.0, ["fixed", 7.0], 9.0, 2) == (
+        assert seen.payload == {"a": [1, "ü"]}
+        assert (seen.priority, seen.tenant, seen.key, seen.max_attempts) == (-7, "acme", "k", 4)
+        assert (seen.tags, seen.meta) == (["red", "blue"], {"trace": "00-1"})
+        assert (
             seen.timeout,
             seen.retry,
             seen.keep,
             seen.max_crashes,
-        )
+        ) == (5.0, ["fixed", 7.0], 9.0, 2)
 
 
 def test_integers_come_back_exactly(store: Store):
@@ -80,16 +80,16 @@ def test_integers_come_back_exactly(store: Store):
     number = 10**4000 + 7
     job = enqueue(store, payload=f'{{"n":{number}}}')
 
-    assert {"n": number} == stored(store, job.id).payload
-    assert {"n": number} == claim_one(store).job.payload
+    assert stored(store, job.id).payload == {"n": number}
+    assert claim_one(store).job.payload == {"n": number}
 
 
 def test_without_a_key_every_job_is_new(store: Store):
     """Two enqueues alike are two jobs."""
     jobs = [enqueue(store), enqueue(store)]
 
-    assert [True, True] == [job.created for job in jobs]
-    assert 2 == len({job.id for job in jobs})
+    assert [job.created for job in jobs] == [True, True]
+    assert len({job.id for job in jobs}) == 2
 
 
 def test_ids_may_be_given_as_uuid(store: Store):
@@ -98,8 +98,8 @@ def test_ids_may_be_given_as_uuid(store: Store):
     first = enqueue(store, id=id)
     again = enqueue(store, id=str(id).upper())
 
-    assert (str(id), True) == (first.id, first.created)
-    assert (str(id), False) == (again.id, again.created)
+    assert (first.id, first.created) == (str(id), True)
+    assert (again.id, again.created) == (str(id), False)
 
 
 @pytest.mark.parametrize("state", list(JobState))
@@ -109,7 +109,7 @@ def test_a_resend_is_answered_by_the_first(store: Store, state: JobState):
     before = stored(store, id)
     again = enqueue(store, id=id, payload='{"other":1}', queue="elsewhere")
 
-    assert (id, state, False) == (again.id, again.state, again.created)
+    assert (again.id, again.state, again.created) == (id, state, False)
     assert before == again == stored(store, id)
 
 
@@ -127,13 +127,13 @@ def test_a_removed_job_answers_resends_for_15_minutes(
     clock.advance(1)
     late = enqueue(store, id=lease.id)
 
-    assert (None, lease.id, JobState.SUCCEEDED, False) == (
+    assert (
         before,
         early.id,
         early.state,
         early.created,
-    )
-    assert (lease.id, JobState.READY, True) == (late.id, late.state, late.created)
+    ) == (None, lease.id, JobState.SUCCEEDED, False)
+    assert (late.id, late.state, late.created) == (lease.id, JobState.READY, True)
 
 
 def test_the_removed_are_remembered_through_prunes(store: Store, clock: ManualClock):
@@ -153,8 +153,8 @@ def test_one_id_twice_in_a_call_is_one_job(store: Store):
     id = new_id()
     first, second = store.enqueue([made(id=id), made(id=id)])
 
-    assert [(id, True), (id, False)] == [(job.id, job.created) for job in (first, second)]
-    assert 1 == len(store.list(EVERY_JOB))
+    assert [(job.id, job.created) for job in (first, second)] == [(id, True), (id, False)]
+    assert len(store.list(EVERY_JOB)) == 1
 
 
 def test_a_resend_of_the_op_is_content(store: Store):
@@ -164,9 +164,9 @@ def test_a_resend_of_the_op_is_content(store: Store):
     first = store.run(op)
     again = store.run(Op(op.name, op.writes, op.repeat))
 
-    assert [True, True] == [job.created for job in first]
+    assert [job.created for job in first] == [True, True]
     assert [(job.id, True) for job in first] == [(job.id, job.created) for job in again]
-    assert 2 == len(store.list(EVERY_JOB))
+    assert len(store.list(EVERY_JOB)) == 2
 
 
 def test_a_resend_after_the_end_is_no_second_run(store: Store):
@@ -177,8 +177,8 @@ def test_a_resend_after_the_end_is_no_second_run(store: Store):
     assert op.repeat is not None
     (again,) = store.run(Op(op.name, op.writes, op.repeat))
 
-    assert (JobState.SUCCEEDED, True) == (again.state, again.created)
-    assert [] == claim(store)
+    assert (again.state, again.created) == (JobState.SUCCEEDED, True)
+    assert claim(store) == []
 
 
 def test_the_future_is_not_claimable(store: Store, clock: ManualClock):
@@ -189,9 +189,9 @@ def test_the_future_is_not_claimable(store: Store, clock: ManualClock):
     clock.advance(timedelta(microseconds=1))
 
     assert JobState.SCHEDULED is job.state
-    assert (JobState.SCHEDULED, []) == early
+    assert early == (JobState.SCHEDULED, [])
     assert JobState.READY is state_of(store, job.id)
-    assert [job.id] == [lease.id for lease in claim(store)]
+    assert [lease.id for lease in claim(store)] == [job.id]
 
 
 def test_a_run_at_in_another_zone_is_the_same_moment(store: Store, clock: ManualClock):
@@ -210,7 +210,7 @@ def test_a_run_at_in_the_past_means_now(store: Store, clock: ManualClock):
     now = from_us(clock.now_us())
     job = enqueue(store, run_at=datetime(1960, 1, 1, tzinfo=UTC))
 
-    assert (JobState.READY, now) == (job.state, job.run_at)
+    assert (job.state, job.run_at) == (JobState.READY, now)
 
 
 def test_answers_come_in_the_order_asked(store: Store):
@@ -222,8 +222,8 @@ def test_answers_come_in_the_order_asked(store: Store):
         [made(key="taken"), fresh, made(id=resent.id), made(key="a"), made(kind="other", key="a")]
     )
 
-    assert [old.id, fresh.id, resent.id, fresh.id] == [job.id for job in jobs[:4]]
-    assert [False, True, False, False, True] == [job.created for job in jobs]
+    assert [job.id for job in jobs[:4]] == [old.id, fresh.id, resent.id, fresh.id]
+    assert [job.created for job in jobs] == [False, True, False, False, True]
 
 
 def test_more_jobs_than_a_statement_takes(store: Store):
@@ -234,7 +234,7 @@ def test_more_jobs_than_a_statement_takes(store: Store):
 
     assert [job.id for job in jobs] == [answer.id for answer in answers]
     assert all(answer.created for answer in answers)
-    assert 2_050 == store.stats(["default"])[0].counts[JobState.READY].value
+    assert store.stats(["default"])[0].counts[JobState.READY].value == 2_050
 
 
 def test_a_batch_that_fails_midway_leaves_nothing(store: Store):
@@ -253,7 +253,7 @@ def test_a_batch_that_fails_midway_leaves_nothing(store: Store):
     with pytest.raises(RuntimeError):
         store.run(Op("enqueue", True, broken))
 
-    assert [] == store.list(EVERY_JOB).jobs
+    assert store.list(EVERY_JOB).jobs == []
 
 
 def test_a_bad_job_in_the_middle_stops_the_batch(store: Store):
@@ -261,12 +261,12 @@ def test_a_bad_job_in_the_middle_stops_the_batch(store: Store):
     with pytest.raises(OptionInvalid):
         store.enqueue([made(), made(priority=101), made()])
 
-    assert [] == store.list(EVERY_JOB).jobs
+    assert store.list(EVERY_JOB).jobs == []
 
 
 def test_no_jobs_is_no_work(store: Store):
     """An empty batch has no answers."""
-    assert [] == store.enqueue([])
+    assert store.enqueue([]) == []
 
 
 BAD_OPTIONS = [
@@ -323,7 +323,7 @@ def test_a_bad_option_is_named(option, options):
     with pytest.raises(OptionInvalid) as caught:
         made(**options)
 
-    assert (option, "option_invalid") == (caught.value.option, caught.value.code)
+    assert (caught.value.option, caught.value.code) == (option, "option_invalid")
 
 
 def test_the_widest_options_are_taken(store: Store):
@@ -334,8 +334,8 @@ def test_the_widest_options_are_taken(store: Store):
     last = enqueue(store, run_at=datetime.max.replace(tzinfo=UTC))
 
     assert datetime.max.replace(tzinfo=UTC) == stored(store, last.id).run_at
-    assert (-100, name) == (stored(store, low.id).priority, stored(store, low.id).key)
-    assert (100, 1_000_000) == (stored(store, high.id).priority, high.max_attempts)
+    assert (stored(store, low.id).priority, stored(store, low.id).key) == (-100, name)
+    assert (stored(store, high.id).priority, high.max_attempts) == (100, 1_000_000)
 
 
 def test_many_are_copied(store: Store, clock: ManualClock):
@@ -356,13 +356,13 @@ def test_many_are_copied(store: Store, clock: ManualClock):
     answers = store.enqueue(jobs)
 
     assert [job.id for job in jobs] == [answer.id for answer in answers]
-    assert {True} == {answer.created for answer in answers}
+    assert {answer.created for answer in answers} == {True}
     found = [stored(store, answer.id) for answer in answers]
-    assert list(answers) == [msgspec.structs.replace(job, created=True) for job in found]
+    assert [msgspec.structs.replace(job, created=True) for job in found] == list(answers)
     assert [from_us(now + number % 7 * 1_000_000) for number in range(len(jobs))] == [
         job.run_at for job in found
     ]
-    assert (answers[-1], list(answers)[5:9]) == (list(answers)[-1], list(answers[5:9]))
+    assert (list(answers)[-1], list(answers[5:9])) == (answers[-1], list(answers)[5:9])
 
 
 def test_many_with_one_of_them_twice(store: Store):
@@ -371,20 +371,20 @@ def test_many_with_one_of_them_twice(store: Store):
     together = store.enqueue([*jobs, jobs[0]])
     again = store.enqueue([jobs[0], *(made() for _ in range(config.COPY_ROWS_MIN))])
 
-    assert (True, False) == (together[0].created, together[-1].created)
-    assert (together[0].id, False) == (again[0].id, again[0].created)
-    assert {True} == {job.created for job in again[1:]}
-    assert 2 * config.COPY_ROWS_MIN == len(claim(store, limit=1_000))
+    assert (together[0].created, together[-1].created) == (True, False)
+    assert (again[0].id, again[0].created) == (together[0].id, False)
+    assert {job.created for job in again[1:]} == {True}
+    assert len(claim(store, limit=1_000)) == 2 * config.COPY_ROWS_MIN
 
 
 def test_a_delay_of_many_leases(store: Store, clock: ManualClock):
     """What waits for its time is leased by nobody, so no lease of it can expire: it runs once."""
     job = enqueue(store, delay=300)
     for _ in range(10):
-        assert [] == claim(store, lease=30)
-        assert 0 == store.recover()
+        assert claim(store, lease=30) == []
+        assert store.recover() == 0
         clock.advance(30)
     lease = claim_one(store, lease=30)
 
-    assert (job.id, 1, 1) == (lease.id, lease.job.attempt, lease.token)
-    assert [] == claim(store)
+    assert (lease.id, lease.job.attempt, lease.token) == (job.id, 1, 1)
+    assert claim(store) == []

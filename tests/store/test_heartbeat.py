@@ -21,13 +21,13 @@ def test_a_beat_extends_the_lease(store: Store, clock: ManualClock):
     beats = store.heartbeat([lease], lease=15)
     clock.advance(14)
 
-    assert [Beat.KEPT] == beats
+    assert beats == [Beat.KEPT]
     assert (
         from_us(clock.now_us()) + timedelta(seconds=1) == stored(store, lease.id).lease_expires_at
     )
-    assert [] == claim(store, worker="w2")
+    assert claim(store, worker="w2") == []
     clock.advance(1)
-    assert [lease.id] == [again.id for again in claim(store, worker="w2")]
+    assert [again.id for again in claim(store, worker="w2")] == [lease.id]
 
 
 def test_a_beat_changes_nothing_else(store: Store, clock: ManualClock):
@@ -54,9 +54,14 @@ def test_beats_are_answered_one_by_one(store: Store):
     stale = Lease(id=kept.id, token=kept.token + 1)
     unknown = Lease(id=UNKNOWN_ID, token=1)
 
-    assert ["lost", "kept", "cancel_requested", "lost", "lost", "kept"] == store.heartbeat(
-        [released, kept, flagged, stale, unknown, kept]
-    )
+    assert store.heartbeat([released, kept, flagged, stale, unknown, kept]) == [
+        "lost",
+        "kept",
+        "cancel_requested",
+        "lost",
+        "lost",
+        "kept",
+    ]
 
 
 def test_a_flagged_job_is_kept(store: Store, clock: ManualClock):
@@ -67,7 +72,7 @@ def test_a_flagged_job_is_kept(store: Store, clock: ManualClock):
     store.heartbeat([lease], lease=30)
     clock.advance(20)
 
-    assert [] == claim(store, worker="w2")
+    assert claim(store, worker="w2") == []
     assert JobState.RUNNING is state_of(store, lease.id)
 
 
@@ -77,7 +82,7 @@ def test_a_lost_lease_beats_no_more(store: Store, clock: ManualClock, ending: st
     lease = lose(store, clock, ending)
     before = store.get(lease.id)
 
-    assert [Beat.LOST] == store.heartbeat([lease], lease=1_000)
+    assert store.heartbeat([lease], lease=1_000) == [Beat.LOST]
     assert before == store.get(lease.id)
 
 
@@ -85,12 +90,12 @@ def test_a_lease_made_by_hand_beats(store: Store):
     """An id and a token are enough."""
     lease = start(store)
 
-    assert [Beat.KEPT] == store.heartbeat([Lease(id=lease.id.upper(), token=lease.token)])
+    assert store.heartbeat([Lease(id=lease.id.upper(), token=lease.token)]) == [Beat.KEPT]
 
 
 def test_no_leases_need_no_beat(store: Store):
     """An empty list is answered by one."""
-    assert [] == store.heartbeat([])
+    assert store.heartbeat([]) == []
 
 
 def test_a_bad_duration_is_refused(store: Store):

@@ -65,10 +65,10 @@ def test_parts_of_many_are_added_up(store, clock):
     clock.advance(10)
     found = read(store, by_queue=True, by_kind=True)
 
-    assert [("mail", "send"), ("shop", "order")] == [(s.queue, s.kind) for s in found.series]
+    assert [(s.queue, s.kind) for s in found.series] == [("mail", "send"), ("shop", "order")]
     mail, shop = (each.total for each in found.series)
-    assert (7, 7) == (mail.of(RunEnd.SUCCEEDED), mail.run.count)
-    assert (0, 2) == (shop.of(RunEnd.SUCCEEDED), shop.of(RunEnd.DEAD))
+    assert (mail.of(RunEnd.SUCCEEDED), mail.run.count) == (7, 7)
+    assert (shop.of(RunEnd.SUCCEEDED), shop.of(RunEnd.DEAD)) == (0, 2)
     assert 0.01 < (mail.run.quantile(0.5) or 0) <= 0.02
     assert not found.is_cut
 
@@ -79,7 +79,7 @@ def test_a_part_that_is_written_twice_counts_once(store):
     write(store, {("mail", "send"): sums(3)}, part=part)
     write(store, {("mail", "send"): sums(3)}, part=part)
 
-    assert 3 == total(store)
+    assert total(store) == 3
 
 
 def test_times_lie_where_they_belong(store, clock):
@@ -91,8 +91,8 @@ def test_times_lie_where_they_belong(store, clock):
     (series,) = found.series
     places = sorted(series.steps)
 
-    assert [1, 2] == [series.steps[place].total for place in places]
-    assert 2 == places[1] - places[0]
+    assert [series.steps[place].total for place in places] == [1, 2]
+    assert places[1] - places[0] == 2
     assert 60 <= len(found.times) <= 62 and 60 == found.step_seconds
     assert all(0 <= place < len(found.times) for place in places)
 
@@ -101,19 +101,19 @@ def test_filters_and_groups(store):
     """By queue, by kind, by both, or all together."""
     write(store, {("a", "x"): sums(1), ("a", "y"): sums(2), ("b", "y"): sums(4)})
 
-    assert 7 == total(store)
+    assert total(store) == 7
     by_kind = read(store, by_kind=True).series
-    assert [(None, "y", 6), (None, "x", 1)] == [(s.queue, s.kind, s.total.total) for s in by_kind]
+    assert [(s.queue, s.kind, s.total.total) for s in by_kind] == [(None, "y", 6), (None, "x", 1)]
     (only,) = read(store, queue="a", kind="y").series
-    assert 2 == only.total.total
+    assert only.total.total == 2
 
 
 def test_nothing_happened(store):
     """One empty series, for a chart that stays."""
     (series,) = read(store).series
 
-    assert {} == series.steps
-    assert [] == read(store, by_kind=True).series
+    assert series.steps == {}
+    assert read(store, by_kind=True).series == []
 
 
 def test_old_sums_are_folded(store, clock):
@@ -127,11 +127,11 @@ def test_old_sums_are_folded(store, clock):
         clock.advance(later)
         store.run(fold_history())
         counts.append(rows(store))
-        assert 24 == total(store, 7 * 24 * HOUR)
+        assert total(store, 7 * 24 * HOUR) == 24
 
-    assert [24, 24] == counts[:2]
+    assert counts[:2] == [24, 24]
     assert counts[2] in (4, 6) and counts[3] in (2, 4) and counts[4] in (2, 4)
-    assert 0 == store.run(fold_history())
+    assert store.run(fold_history()) == 0
 
 
 def test_folding_bounds_the_names(store, clock):
@@ -144,8 +144,8 @@ def test_folding_bounds_the_names(store, clock):
     found = read(store, 2 * HOUR, by_queue=True, by_kind=True)
 
     assert found.is_cut
-    assert (OTHER, OTHER) == (found.series[0].queue, found.series[0].kind)
-    assert 3 * config.TALLY_NAMES_MAX == total(store, 2 * HOUR)
+    assert (found.series[0].queue, found.series[0].kind) == (OTHER, OTHER)
+    assert total(store, 2 * HOUR) == 3 * config.TALLY_NAMES_MAX
 
 
 def test_a_week_is_kept(store, clock):
@@ -156,8 +156,8 @@ def test_a_week_is_kept(store, clock):
     clock.advance(config.HISTORY_KEEP_SECONDS + 3_600)
     store.run(fold_history())
 
-    assert 0 == rows(store)
-    assert {} == read(store, 10**15).depths
+    assert rows(store) == 0
+    assert read(store, 10**15).depths == {}
 
 
 def test_steps_are_no_finer_than_what_is_kept(store):
@@ -165,7 +165,7 @@ def test_steps_are_no_finer_than_what_is_kept(store):
     steps = [read(store, last, step=10 * config.SECOND_US).step_seconds
              for last in (HOUR // 12, HOUR, 24 * HOUR, 7 * 24 * HOUR)]  # fmt: skip
 
-    assert [10, 60, 300, 3_600] == steps
+    assert steps == [10, 60, 300, 3_600]
 
 
 def test_queues_are_sampled_once_a_minute(store, clock):
@@ -181,8 +181,8 @@ def test_queues_are_sampled_once_a_minute(store, clock):
     found = read(store, by_queue=True, step=600 * config.SECOND_US)
     (depth,) = found.depths["mail"].values()
 
-    assert (1, 1, 1, 0) == depth.counts
-    assert 65 * config.SECOND_US == depth.oldest_us
+    assert depth.counts == (1, 1, 1, 0)
+    assert depth.oldest_us == 65 * config.SECOND_US
 
 
 def test_an_empty_queue_is_a_zero_and_no_sample_is_a_gap(store, clock):
@@ -202,10 +202,10 @@ def test_an_empty_queue_is_a_zero_and_no_sample_is_a_gap(store, clock):
         found = read(store, 10 * minute, step=minute, **asked)
         depths = found.depths["mail" if "by_queue" in asked else ""]
         first = min(depths)
-        assert [0, 1, 4] == [place - first for place in sorted(depths)]
-        assert [1, 0, 0] == [depths[place].counts[2] for place in sorted(depths)]
+        assert [place - first for place in sorted(depths)] == [0, 1, 4]
+        assert [depths[place].counts[2] for place in sorted(depths)] == [1, 0, 0]
     (together,) = read(store, 10 * minute, step=minute).depths.values()
-    assert [1, 1, 1] == [together[place].counts[0] for place in sorted(together)]
+    assert [together[place].counts[0] for place in sorted(together)] == [1, 1, 1]
 
 
 def test_an_idle_store_is_sampled_as_empty(store):
@@ -213,7 +213,7 @@ def test_an_idle_store_is_sampled_as_empty(store):
     assert store.run(sample_depth())
     (depth,) = read(store, HOUR, step=HOUR).depths[""].values()
 
-    assert ((0, 0, 0, 0), None) == (depth.counts, depth.oldest_us)
+    assert (depth.counts, depth.oldest_us) == ((0, 0, 0, 0), None)
 
 
 def test_a_sample_stands_for_its_minute(store, clock):
@@ -228,7 +228,7 @@ def test_a_sample_stands_for_its_minute(store, clock):
 
     assert list(range(places[0], places[0] + len(places))) == places
     assert len(places) == 8
-    assert {1} == {depth.counts[0] for depth in depths.values()}
+    assert {depth.counts[0] for depth in depths.values()} == {1}
 
 
 def test_a_large_backlog_is_sampled_exactly(store, monkeypatch):
@@ -239,7 +239,7 @@ def test_a_large_backlog_is_sampled_exactly(store, monkeypatch):
     store.run(sample_depth())
     (depth,) = read(store, HOUR, step=HOUR, queue="mail").depths[""].values()
 
-    assert (20, 20, 0, 0) == depth.counts
+    assert depth.counts == (20, 20, 0, 0)
 
 
 def test_flow_is_what_comes_and_goes(store, clock):
@@ -256,8 +256,8 @@ def test_flow_is_what_comes_and_goes(store, clock):
     flow = store.run(read_flow())
     clock.advance(60)
 
-    assert Flow(enqueued=3.0, finished=2.5, succeeded=2.4) == flow
-    assert Flow(0, 0, 0) == store.run(read_flow())
+    assert flow == Flow(enqueued=3.0, finished=2.5, succeeded=2.4)
+    assert store.run(read_flow()) == Flow(0, 0, 0)
 
 
 def test_a_fast_flow_is_read_off_the_newest_ids(store, clock, monkeypatch):
@@ -268,4 +268,4 @@ def test_a_fast_flow_is_read_off_the_newest_ids(store, clock, monkeypatch):
     store.enqueue([made(id=id_at(at + 10 * number)) for number in range(200)])
     clock.advance(20)
 
-    assert 50 / (10 - 1.5) == pytest.approx(store.run(read_flow()).enqueued, rel=0.01)
+    assert pytest.approx(store.run(read_flow()).enqueued, rel=0.01) == 50 / (10 - 1.5)

@@ -86,7 +86,7 @@ def test_a_writer_of_sqlite_that_is_interrupted_while_it_waits(tmp_path, error):
             other.enqueue([job()])
         store.enqueue([job()])
 
-    assert 3 == count_jobs(path)
+    assert count_jobs(path) == 3
 
 
 # Python swallows an exception that a signal's handler raises inside a weak reference's callback.
@@ -145,7 +145,7 @@ def test_a_signal_handler_that_enqueues_in_the_middle_of_a_call(tmp_path):
         store.run(writing("interrupted", steps))
         store.enqueue([job()])
 
-    assert ["first", "second"] == sorted(look(path, "SELECT name FROM rowlock_queue"))
+    assert sorted(look(path, "SELECT name FROM rowlock_queue")) == ["first", "second"]
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_a_begin_of_postgres_that_is_interrupted(store, postgres_url, monkeypatc
     store.enqueue([job()])
 
     with psycopg.connect(postgres_url) as connection:
-        assert [(2,)] == connection.execute("SELECT count(*) FROM rowlock.job").fetchall()
+        assert connection.execute("SELECT count(*) FROM rowlock.job").fetchall() == [(2,)]
 
 
 def test_a_statement_of_postgres_that_is_interrupted(store, postgres_url):
@@ -245,7 +245,7 @@ def test_an_enqueue_that_is_cancelled_while_it_waits_on_the_users_connection(tmp
             other.enqueue([job()])
 
     assert not is_left
-    assert 2 == count_jobs(path)
+    assert count_jobs(path) == 2
 
 
 async def cancel_while_waiting(store: Store, path: Path) -> bool:

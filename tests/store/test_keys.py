@@ -30,9 +30,9 @@ def test_a_key_in_flight_is_answered_by_its_job(store: Store, state: JobState):
     before = stored(store, id)
     again = enqueue(store, key="k", payload='{"b":2}', priority=9)
 
-    assert (id, state, False, {"a": 1}) == (again.id, again.state, again.created, again.payload)
+    assert (again.id, again.state, again.created, again.payload) == (id, state, False, {"a": 1})
     assert before == stored(store, id)
-    assert 1 == len(store.list(EVERY_JOB))
+    assert len(store.list(EVERY_JOB)) == 1
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL_STATES))
@@ -57,7 +57,7 @@ def test_a_key_belongs_to_its_tenant_and_kind(store: Store):
         ]
     )
 
-    assert [True] * 5 == [job.created for job in jobs]
+    assert [job.created for job in jobs] == [True] * 5
 
 
 def test_a_key_spans_queues(store: Store):
@@ -65,7 +65,7 @@ def test_a_key_spans_queues(store: Store):
     first = enqueue(store, key="k", queue="a")
     again = enqueue(store, key="k", queue="b")
 
-    assert (first.id, "a", False) == (again.id, again.queue, again.created)
+    assert (again.id, again.queue, again.created) == (first.id, "a", False)
 
 
 def test_a_key_held_for_seconds(store: Store, clock: ManualClock):
@@ -78,7 +78,7 @@ def test_a_key_held_for_seconds(store: Store, clock: ManualClock):
     clock.advance(1)
     free = enqueue(store, key="k")
 
-    assert (lease.id, JobState.SUCCEEDED, False) == (held.id, held.state, held.created)
+    assert (held.id, held.state, held.created) == (lease.id, JobState.SUCCEEDED, False)
     assert free.created
 
 
@@ -88,7 +88,7 @@ def test_a_long_run_holds_its_key_beyond_the_seconds(store: Store, clock: Manual
     clock.advance(6)
     again = enqueue(store, key="k")
 
-    assert (job.id, False) == (again.id, again.created)
+    assert (again.id, again.created) == (job.id, False)
 
 
 def test_a_hold_that_ran_out_before_the_end_holds_nothing(store: Store, clock: ManualClock):
@@ -116,8 +116,8 @@ def test_a_key_held_while_kept(store: Store, clock: ManualClock):
     removed = store.prune()
     free = enqueue(store, key="k")
 
-    assert (lease.id, False, {"sum": 3}) == (held.id, held.created, held.result)
-    assert (1, True) == (removed, free.created)
+    assert (held.id, held.created, held.result) == (lease.id, False, {"sum": 3})
+    assert (removed, free.created) == (1, True)
 
 
 @pytest.mark.parametrize("state", ["dead", "cancelled"])
@@ -128,7 +128,7 @@ def test_a_kept_key_is_held_by_any_end(store: Store, state: str):
     store.delete(id)
     free = enqueue(store, key="k")
 
-    assert (id, False) == (held.id, held.created)
+    assert (held.id, held.created) == (id, False)
     assert free.created
 
 
@@ -142,7 +142,7 @@ def test_a_key_outlives_a_row_kept_for_no_time(store: Store, clock: ManualClock)
     clock.advance(1)
     free = enqueue(store, key="k")
 
-    assert (lease.id, JobState.SUCCEEDED, False) == (held.id, held.state, held.created)
+    assert (held.id, held.state, held.created) == (lease.id, JobState.SUCCEEDED, False)
     assert free.created
 
 
@@ -156,8 +156,8 @@ def test_a_key_outlives_a_pruned_row(store: Store, clock: ManualClock):
     clock.advance(3_600)
     store.prune()
 
-    assert (1, None) == (removed, state_of(store, lease.id))
-    assert (lease.id, False) == (held.id, held.created)
+    assert (removed, state_of(store, lease.id)) == (1, None)
+    assert (held.id, held.created) == (lease.id, False)
     assert enqueue(store, key="k").created
 
 
@@ -165,9 +165,9 @@ def test_duplicates_in_one_batch(store: Store):
     """Of jobs with one key in a batch the first is new, and answers for the others."""
     first, second, third = store.enqueue([made(key="k"), made(key="k"), made(key="k")])
 
-    assert [True, False, False] == [first.created, second.created, third.created]
+    assert [first.created, second.created, third.created] == [True, False, False]
     assert first.id == second.id == third.id
-    assert 1 == len(store.list(EVERY_JOB))
+    assert len(store.list(EVERY_JOB)) == 1
 
 
 def test_duplicates_of_an_ended_holder_in_one_batch(store: Store):
@@ -175,8 +175,8 @@ def test_duplicates_of_an_ended_holder_in_one_batch(store: Store):
     id = put_in_state(store, JobState.SUCCEEDED, key="k", key_hold="kept")
     jobs = store.enqueue([made(key="k"), made(key="k"), made()])
 
-    assert [id, id] == [job.id for job in jobs[:2]]
-    assert [False, False, True] == [job.created for job in jobs]
+    assert [job.id for job in jobs[:2]] == [id, id]
+    assert [job.created for job in jobs] == [False, False, True]
 
 
 def test_many_duplicates_of_an_ended_holder(store: Store):
@@ -184,7 +184,7 @@ def test_many_duplicates_of_an_ended_holder(store: Store):
     id = put_in_state(store, JobState.SUCCEEDED, key="k", key_hold="kept")
     jobs = store.enqueue([made(key="k") for _ in range(30)])
 
-    assert {(id, False)} == {(job.id, job.created) for job in jobs}
+    assert {(job.id, job.created) for job in jobs} == {(id, False)}
 
 
 def test_a_resend_is_its_own_job_though_its_key_is_in_flight_again(store: Store):
@@ -193,7 +193,7 @@ def test_a_resend_is_its_own_job_though_its_key_is_in_flight_again(store: Store)
     other = enqueue(store, key="k")
     again = enqueue(store, id=id, key="k")
 
-    assert (id, JobState.SUCCEEDED, False) == (again.id, again.state, again.created)
+    assert (again.id, again.state, again.created) == (id, JobState.SUCCEEDED, False)
     assert JobState.READY is state_of(store, other.id)
 
 
@@ -202,8 +202,8 @@ def test_a_resend_leaves_its_key_to_others(store: Store):
     id = put_in_state(store, JobState.SUCCEEDED, id=new_id(), key="k")
     again, fresh, third = store.enqueue([made(id=id, key="k"), made(key="k"), made(key="k")])
 
-    assert (id, False) == (again.id, again.created)
-    assert [True, False] == [fresh.created, third.created]
+    assert (again.id, again.created) == (id, False)
+    assert [fresh.created, third.created] == [True, False]
     assert fresh.id == third.id != id
 
 
@@ -220,7 +220,7 @@ def test_a_retry_holds_its_key_again(store: Store):
     store.retry(id)
     again = enqueue(store, key="k")
 
-    assert (id, False) == (again.id, again.created)
+    assert (again.id, again.created) == (id, False)
 
 
 def test_a_retried_job_holds_its_seconds_from_its_creation(store: Store, clock: ManualClock):
@@ -232,5 +232,5 @@ def test_a_retried_job_holds_its_seconds_from_its_creation(store: Store, clock: 
     held = enqueue(store, key="k")
     clock.advance(30)
 
-    assert (id, False) == (held.id, held.created)
+    assert (held.id, held.created) == (id, False)
     assert enqueue(store, key="k").created

@@ -44,16 +44,16 @@ def test_newest_first(store: Store):
     ids = one_in_each_state(store)
     page = store.list(EVERY_JOB)
 
-    assert sorted(ids.values(), reverse=True) == [job.id for job in page]
-    assert (None, 7) == (page.next, len(page))
-    assert set(JobState) == {job.state for job in page}
+    assert [job.id for job in page] == sorted(ids.values(), reverse=True)
+    assert (page.next, len(page)) == (None, 7)
+    assert {job.state for job in page} == set(JobState)
 
 
 def test_by_state(store: Store):
     """A state lists the jobs that are in it now, by enum or by name."""
     for state, id in one_in_each_state(store).items():
-        assert [id] == [job.id for job in store.list(EVERY_JOB, state=state)]
-        assert [state] == [job.state for job in store.list(EVERY_JOB, state=state.value)]
+        assert [job.id for job in store.list(EVERY_JOB, state=state)] == [id]
+        assert [job.state for job in store.list(EVERY_JOB, state=state.value)] == [state]
 
 
 def test_states_follow_the_clock(store: Store, clock: ManualClock):
@@ -62,9 +62,9 @@ def test_states_follow_the_clock(store: Store, clock: ManualClock):
     before = len(store.list(EVERY_JOB, state="ready"))
     clock.advance(60)
 
-    assert 0 == before
+    assert before == 0
     assert ids == {job.id for job in store.list(EVERY_JOB, state="ready")}
-    assert [] == store.list(EVERY_JOB, state="scheduled").jobs
+    assert store.list(EVERY_JOB, state="scheduled").jobs == []
 
 
 FILTERS = [
@@ -83,8 +83,8 @@ def test_by_name(store: Store, asked: dict[str, str], options: dict[str, Any], s
     chosen = put_in_state(store, JobState(state), **options)
     put_in_state(store, JobState(state), queue="other", tags=["gg"], key="yy", tenant="tt")
 
-    assert [chosen] == walk(store, job_filter(**asked))
-    assert [chosen] == walk(store, job_filter(**asked), state=state)
+    assert walk(store, job_filter(**asked)) == [chosen]
+    assert walk(store, job_filter(**asked), state=state) == [chosen]
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,12 @@ def test_by_text_in_the_errors(store: Store, text: str):
         store.fail(lease, ValueError(message), permanent=permanent)
         ids.append(lease.id)
 
-    assert {*ids} == {*walk(store, job_filter(error=text))}
+    assert {*walk(store, job_filter(error=text))} == {*ids}
     assert ids[1:] == walk(store, job_filter(error=text), state="dead")
-    assert [] == walk(store, job_filter(error=f"{text}?"))
+    assert walk(store, job_filter(error=f"{text}?")) == []
     assert not {*found} & {*walk(store, job_filter(error=text))}
     count = store.run(count_jobs(job_filter(error=text)))
-    assert (2, True) == (count.value, count.exact)
+    assert (count.value, count.exact) == (2, True)
 
 
 @pytest.mark.parametrize("length", [201, 10_000_000])
@@ -127,7 +127,7 @@ def test_a_count_is_that_of_the_list(store: Store, state: JobState | None):
     for chosen in (EVERY_JOB, job_filter(queue="q"), job_filter(queue="nowhere")):
         listed = len(walk(store, chosen, **({} if state is None else {"state": state})))
         count = store.run(count_jobs(chosen, state=state))
-        assert (listed, True) == (count.value, count.exact)
+        assert (count.value, count.exact) == (listed, True)
 
 
 def test_by_several(store: Store):
@@ -136,8 +136,8 @@ def test_by_several(store: Store):
     enqueue(store, queue="p", kind="b")
     job = enqueue(store, queue="q", kind="b")
 
-    assert [job.id] == walk(store, job_filter(queue="q", kind="b"))
-    assert [] == walk(store, job_filter(queue="q", kind="b", tenant="t"))
+    assert walk(store, job_filter(queue="q", kind="b")) == [job.id]
+    assert walk(store, job_filter(queue="q", kind="b", tenant="t")) == []
 
 
 @pytest.mark.parametrize("state", ["ready", "succeeded", "dead"])
@@ -151,7 +151,7 @@ def test_by_time(store: Store, clock: ManualClock, state: str):
 
     assert ids[1:2] == walk(store, job_filter(since=times[1], until=times[2]), state=state)
     assert ids[:2] == walk(store, job_filter(until=times[2]))[::-1]
-    assert [] == walk(store, job_filter(since=from_us(clock.now_us())))
+    assert walk(store, job_filter(since=from_us(clock.now_us()))) == []
 
 
 def test_pages_hold_every_job_once(store: Store):
@@ -194,8 +194,8 @@ def test_dead_jobs_by_their_failure(store: Store, clock: ManualClock):
         clock.advance(1)
 
     expected = [leases[place].id for place in reversed(order)]
-    assert expected == [job.id for job in store.list(EVERY_JOB, state="dead")]
-    assert expected == walk(store, state="dead", limit=2)
+    assert [job.id for job in store.list(EVERY_JOB, state="dead")] == expected
+    assert walk(store, state="dead", limit=2) == expected
 
 
 def test_dead_jobs_of_one_moment(store: Store):
@@ -234,7 +234,7 @@ def test_a_page_reads_a_bounded_number_of_rows(store: Store):
         expected = [job.id for job in store.list(chosen, state=state, limit=1_000)]
         assert rare[state or JobState.READY] in expected
         for limit in (1, 2, 50):
-            assert expected == walk(store, chosen, state=state, limit=limit, scan=5)
+            assert walk(store, chosen, state=state, limit=limit, scan=5) == expected
 
 
 def test_a_full_page_skips_nothing_that_was_not_read(store: Store):
@@ -243,12 +243,12 @@ def test_a_full_page_skips_nothing_that_was_not_read(store: Store):
     wanted = [put_in_state(store, JobState.SUCCEEDED, kind="wanted") for _ in range(4)]
     enqueue_ids(store, 6, delay=60)
 
-    assert [*reversed(wanted), old] == walk(store, job_filter(kind="wanted"), limit=2, scan=5)
+    assert walk(store, job_filter(kind="wanted"), limit=2, scan=5) == [*reversed(wanted), old]
     between = [enqueue(store, kind="wanted", delay=60).id]
     ended = [put_in_state(store, JobState.SUCCEEDED, kind="wanted") for _ in range(3)]
     enqueue_ids(store, 6, delay=60)
     expected = [*reversed(ended), *between, *reversed(wanted), old]
-    assert expected == walk(store, job_filter(kind="wanted"), limit=5, scan=5)
+    assert walk(store, job_filter(kind="wanted"), limit=5, scan=5) == expected
 
 
 def test_a_bad_limit_is_refused(store: Store):
@@ -303,8 +303,8 @@ def test_get(store: Store):
         for spelling in (id, id.upper(), id.replace("-", "")):
             job = store.get(spelling)
             assert job is not None
-            assert (id, state) == (job.id, job.state)
-    assert (None, None) == (store.get(UNKNOWN_ID), store.get(gone.id))
+            assert (job.id, job.state) == (id, state)
+    assert (store.get(UNKNOWN_ID), store.get(gone.id)) == (None, None)
 
 
 def test_get_of_no_id_is_refused(store: Store):

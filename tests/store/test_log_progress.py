@@ -22,11 +22,11 @@ def test_progress_is_visible(store: Store):
         seen.append(stored(store, lease.id).progress)
     store.succeed([lease])
 
-    assert [
+    assert seen == [
         Progress(0.0, ""),
         Progress(0.25, "a quarter"),
         Progress(1.0, "fäst \U0001f600"),
-    ] == seen
+    ]
     assert seen[-1] == stored(store, lease.id).progress
 
 
@@ -75,9 +75,9 @@ def test_log_lines_are_visible(store: Store, clock: ManualClock):
         LogLine(first, "two"),
         LogLine(from_us(clock.now_us()), "three"),
     ]
-    assert expected == store.read_log(lease.id)
+    assert store.read_log(lease.id) == expected
     store.succeed([lease])
-    assert expected == store.read_log(lease.id)
+    assert store.read_log(lease.id) == expected
 
 
 def test_logs_are_of_their_job(store: Store):
@@ -85,8 +85,8 @@ def test_logs_are_of_their_job(store: Store):
     first, second = start(store), start(store)
     store.log(first, ["mine"])
 
-    assert (1, 0) == (len(store.read_log(first.id)), len(store.read_log(second.id)))
-    assert [] == store.read_log(UNKNOWN_ID)
+    assert (len(store.read_log(first.id)), len(store.read_log(second.id))) == (1, 0)
+    assert store.read_log(UNKNOWN_ID) == []
 
 
 def test_a_log_goes_on_over_attempts(store: Store):
@@ -100,7 +100,7 @@ def test_a_log_goes_on_over_attempts(store: Store):
     store.retry(lease.id)
     store.log(claim_one(store), ["third"])
 
-    assert ["first", "second", "third"] == [line.text for line in store.read_log(lease.id)]
+    assert [line.text for line in store.read_log(lease.id)] == ["first", "second", "third"]
 
 
 def test_a_log_is_bounded(store: Store):
@@ -121,7 +121,7 @@ def test_long_lines_are_cut(store: Store):
 
     long, cleaned = store.read_log(lease.id)
     assert len(long.text.encode()) <= config.LOG_LINE_BYTES_MAX
-    assert "a\ufffdb\ufffd" == cleaned.text
+    assert cleaned.text == "a\ufffdb\ufffd"
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -136,7 +136,7 @@ def test_a_lost_lease_writes_nothing(store: Store, clock: ManualClock, ending: s
 
     assert [lease] == told.value.leases == logged.value.leases
     assert before == store.get(lease.id)
-    assert [] == store.read_log(lease.id)
+    assert store.read_log(lease.id) == []
 
 
 def test_a_settled_run_writes_nothing(store: Store):
@@ -157,7 +157,7 @@ def test_the_log_of_a_job_kept_for_no_time(store: Store):
     store.log(lease, ["line"])
     store.succeed([lease])
 
-    assert [] == store.read_log(lease.id)
+    assert store.read_log(lease.id) == []
 
 
 def test_progress_starts_anew_with_a_retry(store: Store):

@@ -73,7 +73,7 @@ def test_a_fresh_schema_is_the_snapshot(empty_url: str):
     again = store.migrate()
     store.close()
 
-    assert (list(range(1, len(first) + 1)), []) == (first, again)
+    assert (first, again) == (list(range(1, len(first) + 1)), [])
     assert snapshot(empty_url) == dump(empty_url)
 
 
@@ -86,7 +86,7 @@ def test_step_by_step_is_the_snapshot(empty_url: str, monkeypatch: pytest.Monkey
             "rowlock.store.migrate.migrations", lambda _, newest=newest: known[:newest]
         )
         store = open_store(empty_url)
-        assert [newest] == store.migrate()
+        assert store.migrate() == [newest]
         store.close()
 
     assert snapshot(empty_url) == dump(empty_url)
@@ -127,11 +127,11 @@ def test_another_schema(empty_url: str):
     assert None is state_of(ours, job.id)
     assert enqueue(ours, key="k").created
     other.succeed([claim_one(other)])
-    assert "succeeded" == state_of(other, job.id)
+    assert state_of(other, job.id) == "succeeded"
     for store in (ours, other):
         store.close()
     expected = snapshot(empty_url).replace("rowlock.", "other.").replace("rowlock_", "other_")
-    assert expected == dump(empty_url, schema="other")
+    assert dump(empty_url, schema="other") == expected
 
 
 @pytest.mark.parametrize("schema", ["", "Rowlock", "a b", "a;b", "1a", "a" * 41, 'x"y', "ü"])
@@ -165,8 +165,8 @@ def test_many_processes_at_once(empty_url: str):
     for process in processes:
         process.join(30)
 
-    assert [0] * PROCESSES == [process.exitcode for process in processes]
-    assert 1 == sum(numbers != [] for numbers in applied)
+    assert [process.exitcode for process in processes] == [0] * PROCESSES
+    assert sum(numbers != [] for numbers in applied) == 1
     assert snapshot(empty_url) == dump(empty_url)
 
 
@@ -177,7 +177,7 @@ def test_postgres_is_migrated_only_when_told_to(empty_postgres_url: str):
         store.get(UNKNOWN_ID)
     store.migrate()
 
-    assert "migration_needed" == caught.value.code
+    assert caught.value.code == "migration_needed"
     assert None is store.get(UNKNOWN_ID)
     store.close()
 
@@ -187,7 +187,7 @@ def test_a_sqlite_file_is_migrated_when_opened(sqlite_url: str):
     store = open_store(sqlite_url)
 
     assert None is store.get(UNKNOWN_ID)
-    assert [] == store.migrate()
+    assert store.migrate() == []
     store.close()
 
 
@@ -231,4 +231,4 @@ def test_what_is_pending():
     applied = {migration.number: migration.checksum for migration in known}
 
     assert known == pending(Dialect.SQLITE, {})
-    assert () == pending(Dialect.SQLITE, applied)
+    assert pending(Dialect.SQLITE, applied) == ()

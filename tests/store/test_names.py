@@ -65,8 +65,8 @@ def test_a_hostile_name_is_a_name(store: Store, clock: ManualClock, name: str):
     store.fail(last, name, permanent=True)
     (stats,) = store.stats([name])
 
-    assert (job.id, False) == (duplicate.id, duplicate.created)
-    assert ([], [Beat.KEPT]) == (paused, beats)
+    assert (duplicate.id, duplicate.created) == (job.id, False)
+    assert (paused, beats) == ([], [Beat.KEPT])
     assert {job.id} == {lease.id, again.id, last.id}
     assert (name, [name], [name], [job.id]) == (
         worker.id,
@@ -74,13 +74,13 @@ def test_a_hostile_name_is_a_name(store: Store, clock: ManualClock, name: str):
         worker.kinds,
         worker.running,
     )
-    assert (1, 1) == (released, recovered)
-    assert (name, 1) == (stats.queue, stats.counts[JobState.DEAD].value)
+    assert (released, recovered) == (1, 1)
+    assert (stats.queue, stats.counts[JobState.DEAD].value) == (name, 1)
     found = stored(store, job.id)
-    assert (name, name, name, name) == (found.kind, found.queue, found.tenant, found.key)
+    assert (found.kind, found.queue, found.tenant, found.key) == (name, name, name, name)
     assert ([name], {name: name}, name) == (found.tags, found.meta, found.worker)
-    assert [name] == [line.text for line in store.read_log(job.id)]
-    assert name == found.errors[-1].message
+    assert [line.text for line in store.read_log(job.id)] == [name]
+    assert found.errors[-1].message == name
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -101,7 +101,7 @@ def test_a_hostile_name_is_found_again(store: Store, clock: ManualClock, name: s
     ended = [[found.id for found in store.list(chosen)] for chosen in filters]
 
     assert [[job.id]] * 5 == live == dead == ended
-    assert (1, [1, 0]) == (parked, retried)
+    assert (parked, retried) == (1, [1, 0])
     assert CancelOutcome.CANCELLED is answer.outcome
     assert sorted([name, "o"]) == [queue.queue for queue in store.stats()]
     assert JobState.READY is stored(store, other.id).state
@@ -112,7 +112,7 @@ def test_names_alike_are_apart(store: Store):
     names = ["e\u0301", "\u00e9", "E", "e", "e ", " e"]
     jobs = store.enqueue([made(key=name, queue=name) for name in names])
 
-    assert [True] * len(names) == [job.created for job in jobs]
-    assert sorted(names) == [queue.queue for queue in store.stats()]
+    assert [job.created for job in jobs] == [True] * len(names)
+    assert [queue.queue for queue in store.stats()] == sorted(names)
     for name, job in zip(names, jobs, strict=True):
-        assert [job.id] == [lease.id for lease in store.claim(worker="w", queues=[name], limit=9)]
+        assert [lease.id for lease in store.claim(worker="w", queues=[name], limit=9)] == [job.id]

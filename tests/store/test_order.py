@@ -26,7 +26,7 @@ def test_then_by_time(store: Store, clock: ManualClock):
     clock.advance(30)
     newest = enqueue(store).id
 
-    assert [now, early, late, newest] == [lease.id for lease in claim(store)]
+    assert [lease.id for lease in claim(store)] == [now, early, late, newest]
 
 
 def test_then_by_id(store: Store):
@@ -53,7 +53,7 @@ def test_priority_comes_before_kind_and_time(store: Store, clock: ManualClock):
     clock.advance(1)
     urgent = [enqueue(store, kind=kind, priority=1).id for kind in ("b", "a")]
 
-    assert [*urgent, old] == [lease.id for lease in claim(store)]
+    assert [lease.id for lease in claim(store)] == [*urgent, old]
 
 
 def test_queues_are_strict(store: Store):
@@ -61,7 +61,7 @@ def test_queues_are_strict(store: Store):
     second = enqueue(store, queue="b", priority=100).id
     first = [enqueue(store, queue="a", priority=priority).id for priority in (1, -5)]
 
-    assert [*first, second] == [lease.id for lease in claim(store, queues=["a", "b"])]
+    assert [lease.id for lease in claim(store, queues=["a", "b"])] == [*first, second]
 
 
 def test_a_failed_job_stands_by_its_new_time(store: Store, clock: ManualClock):
@@ -72,7 +72,7 @@ def test_a_failed_job_stands_by_its_new_time(store: Store, clock: ManualClock):
     store.fail(lease, "boom", delay=5)
     clock.advance(10)
 
-    assert [other, lease.id] == [each.id for each in claim(store)]
+    assert [each.id for each in claim(store)] == [other, lease.id]
 
 
 def test_a_released_job_keeps_its_place(store: Store, clock: ManualClock):
@@ -82,7 +82,7 @@ def test_a_released_job_keeps_its_place(store: Store, clock: ManualClock):
     other = enqueue(store).id
     store.release(lease)
 
-    assert [lease.id, other] == [each.id for each in claim(store)]
+    assert [each.id for each in claim(store)] == [lease.id, other]
 
 
 def test_a_lost_job_keeps_its_place(store: Store, clock: ManualClock):
@@ -92,7 +92,7 @@ def test_a_lost_job_keeps_its_place(store: Store, clock: ManualClock):
     other = enqueue(store).id
     clock.advance(30)
 
-    assert [lease.id, other] == [each.id for each in claim(store)]
+    assert [each.id for each in claim(store)] == [lease.id, other]
 
 
 def test_a_queue_ordered_by_creation_keeps_the_age_of_retries(store: Store, clock: ManualClock):
@@ -106,8 +106,8 @@ def test_a_queue_ordered_by_creation_keeps_the_age_of_retries(store: Store, cloc
     clock.advance(5)
     late = enqueue(store).id
 
-    assert [other] == waiting
-    assert [lease.id, late] == [each.id for each in claim(store)]
+    assert waiting == [other]
+    assert [each.id for each in claim(store)] == [lease.id, late]
 
 
 def test_creation_order_compares_ages_of_retries(store: Store, clock: ManualClock):
@@ -120,7 +120,7 @@ def test_creation_order_compares_ages_of_retries(store: Store, clock: ManualCloc
     store.fail(younger, "boom", delay=10)
     clock.advance(30)
 
-    assert [older.id, younger.id] == [each.id for each in claim(store)]
+    assert [each.id for each in claim(store)] == [older.id, younger.id]
 
 
 def test_creation_order_among_more_retries_than_a_batch(
@@ -151,7 +151,7 @@ def test_the_order_can_be_set_back(store: Store, clock: ManualClock):
     store.fail(lease, "boom", delay=5)
     clock.advance(5)
 
-    assert [other, lease.id] == [each.id for each in claim(store)]
+    assert [each.id for each in claim(store)] == [other, lease.id]
 
 
 def test_the_order_of_a_queue_leaves_its_pause(store: Store):
@@ -162,7 +162,7 @@ def test_the_order_of_a_queue_leaves_its_pause(store: Store):
     paused = claim(store)
     store.resume("default")
 
-    assert [] == paused
+    assert paused == []
     assert claim_one(store)
 
 

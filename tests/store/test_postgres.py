@@ -76,7 +76,7 @@ def test_a_dead_async_connection_is_replaced(store, postgres_url):
         await store.aclose()
         return len(leases)
 
-    assert 2 == asyncio.run(scenario())
+    assert asyncio.run(scenario()) == 2
 
 
 def test_cancelled_call_leaves_the_pool_sound(store):
@@ -94,7 +94,7 @@ def test_cancelled_call_leaves_the_pool_sound(store):
 
     asyncio.run(scenario())
 
-    assert 1 == len(store.list(JobFilter()).jobs)
+    assert len(store.list(JobFilter()).jobs) == 1
 
 
 @pytest.mark.owner("changes the database")
@@ -136,7 +136,7 @@ def test_the_pool_is_bounded(postgres_url, monkeypatch):
         store.stats()
 
     store.engine._pool.give(connection, is_sound=True)
-    assert [] == store.stats()
+    assert store.stats() == []
     store.close()
 
 
@@ -149,8 +149,8 @@ def test_fork_makes_connections_of_its_own(store):
     child.join(30)
     enqueue(store)
 
-    assert 0 == child.exitcode
-    assert 3 == len(store.list(JobFilter()).jobs)
+    assert child.exitcode == 0
+    assert len(store.list(JobFilter()).jobs) == 3
 
 
 def _enqueue_in_child(store: Store, parent: int) -> None:
@@ -209,8 +209,8 @@ def test_enqueue_rings_the_bell(store, postgres_url):
         enqueue(store, queue="mail", key="k")
         store.engine._bell.close()
 
-    assert ["mail"] == heard(postgres_url, act)
-    assert [] == heard(postgres_url, act)
+    assert heard(postgres_url, act) == ["mail"]
+    assert heard(postgres_url, act) == []
 
 
 @pytest.mark.direct("listens")
@@ -224,7 +224,7 @@ def test_the_bell_is_coalesced(store, postgres_url):
 
     rings = heard(postgres_url, act)
 
-    assert {"mail"} == set(rings)
+    assert set(rings) == {"mail"}
     assert len(rings) < 150
 
 
@@ -239,7 +239,7 @@ def test_long_queue_names_ring(store, postgres_url, name, rung):
         enqueue(store, queue=name)
         store.engine._bell.close()
 
-    assert [rung] == heard(postgres_url, act)
+    assert heard(postgres_url, act) == [rung]
 
 
 def test_a_bell_that_cannot_ring_harms_nothing(store, postgres_url, caplog):
@@ -254,7 +254,7 @@ def test_a_bell_that_cannot_ring_harms_nothing(store, postgres_url, caplog):
     job = enqueue(store)
     store.engine._bell.close()
 
-    assert JobState.READY == store.get(job.id).state
+    assert store.get(job.id).state == JobState.READY
     assert "doorbell" in caplog.text
 
 
@@ -272,7 +272,7 @@ def test_the_default_of_a_database_does_not_decide(postgres_url: str):
     store.engine._pool.give(connection, is_sound=True)
     store.close()
 
-    assert "read committed" == level
+    assert level == "read committed"
 
 
 def session_of(store: Store) -> tuple[int, str]:
@@ -301,7 +301,7 @@ def test_prepared_statements(postgres_url, suffix, is_prepared, scans):
     made, found = session_of(store)
     store.close()
 
-    assert (is_prepared, scans) == (made > 0, found)
+    assert (made > 0, found) == (is_prepared, scans)
 
 
 @pytest.mark.direct("reads a session's setting")
@@ -315,7 +315,7 @@ def test_a_handlers_transaction_is_planned_as_usual(postgres_url):
     _, after = session_of(store)
     store.close()
 
-    assert ("on", "off") == (inside, after)
+    assert (inside, after) == ("on", "off")
 
 
 def test_lost_prepared_statements_are_done_without(postgres_url):
@@ -338,7 +338,7 @@ def test_lost_prepared_statements_are_done_without(postgres_url):
     found, (_, scans) = store.get(job.id), session_of(store)
     store.close()
 
-    assert (JobState.READY, "on") == (found.state, scans)
+    assert (found.state, scans) == (JobState.READY, "on")
 
 
 INDEXES = {
@@ -389,7 +389,7 @@ def test_plans_of_an_empty_table_use_its_indexes(postgres_url, name):
 )
 def test_passwords_are_masked(url, shown):
     """A URL is shown without its password, wherever that stands."""
-    assert shown == masked(url)
+    assert masked(url) == shown
     assert "secret" not in repr(PostgresUrl.parse(url))
 
 

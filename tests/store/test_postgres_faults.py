@@ -63,10 +63,10 @@ def test_a_wrong_clock_here_decides_nothing(store, monkeypatch, hours):
     (lease,) = store.claim(worker="w", queues=["default"], limit=10, lease=30)
     stolen = store.claim(worker="other", queues=["default"], limit=10)
 
-    assert (due.id, [], 0) == (lease.id, stolen, store.recover())
+    assert (lease.id, stolen, store.recover()) == (due.id, [], 0)
     assert JobState.SCHEDULED is store.get(later.id).state
     assert abs(store.get(due.id).started_at.timestamp() - real() / 1e9) < 60
-    assert 60 == (later.run_at - later.created_at).total_seconds()
+    assert (later.run_at - later.created_at).total_seconds() == 60
 
 
 @pytest.mark.owner("sets a sequence")
@@ -84,7 +84,7 @@ def test_numbers_grow_beyond_32_bits(store, postgres_url):
     told = store.run(read_events(0))
 
     assert [2**31 - 2 + number for number in range(5)] == [each.id for each in told]
-    assert [] == narrow
+    assert narrow == []
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_server_that_became_read_only(store, postgres_url):
     tell(postgres_url, f"ALTER DATABASE {name} RESET default_transaction_read_only")
     enqueue(store)
 
-    assert 2 == len(store.list(JobFilter()).jobs)
+    assert len(store.list(JobFilter()).jobs) == 2
 
 
 def test_a_killed_backend(crashed_server):
@@ -254,19 +254,19 @@ def test_what_stands_is_counted_when_the_rest_is_begun_anew(
     store.enqueue([new_job(kind="k", payload="{}", key=f"{n}", max_attempts=9) for n in range(8)])
     leases()
     clock.advance(60)
-    assert 8 == run(recover.recover())
+    assert run(recover.recover()) == 8
     leases()
-    assert 8 == run(recover.release_unknown("w", known=()))
+    assert run(recover.release_unknown("w", known=())) == 8
     for lease in leases():
         store.fail(lease, "boom", permanent=True)
     taken = [store.enqueue([new_job(kind="k", payload="{}", key=f"{n}")])[0].key for n in (0, 7)]
     retried = run(bulk.retry_dead(JobFilter()))
     blocked = [store.get(id).key for id in retried.skipped]
-    assert (6, taken) == (retried.retried, blocked)
+    assert (retried.retried, blocked) == (6, taken)
     for lease in leases():
         store.succeed([lease])
     clock.advance(2 * config.KEEP_SECONDS_DEFAULT)
-    assert 8 == run(manage.prune(batch_rows=3))
+    assert run(manage.prune(batch_rows=3)) == 8
     for number in range(8):
         job = new_job(kind="k", payload="{}")
         cron = {"cron": "@hourly", "timezone": "UTC", "missed": "once"}

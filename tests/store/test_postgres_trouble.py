@@ -137,10 +137,10 @@ def test_a_silent_host_leaves_time_for_the_next(proxy, postgres_url):
     store = open_store(f"{url}?call_timeout={2 * CALL_SECONDS}")
 
     async def scenario() -> None:
-        assert [] == await store.astats()
+        assert await store.astats() == []
         await store.aclose()
 
-    assert [] == store.stats()
+    assert store.stats() == []
     asyncio.run(scenario())
 
 
@@ -152,7 +152,7 @@ def test_an_enqueue_whose_answer_is_lost_makes_one_job(store, proxy):
         made += store.enqueue([job()])
     found = store.list(JobFilter(), limit=config.LIST_LIMIT_MAX).jobs
 
-    assert 100 == proxy.swallowed
+    assert proxy.swallowed == 100
     assert sorted(each.id for each in made) == sorted(each.id for each in found)
 
 
@@ -162,7 +162,7 @@ def test_a_large_enqueue_whose_commit_is_lost_makes_each_job_once(store, proxy, 
     proxy.swallow_answer(b"COMMIT")
     made = store.enqueue([job() for _ in range(5)])
 
-    assert 1 == proxy.swallowed
+    assert proxy.swallowed == 1
     assert {each.id for each in made} == {each.id for each in store.list(JobFilter()).jobs}
 
 
@@ -171,7 +171,7 @@ def test_a_keyed_enqueue_whose_answer_is_lost_is_its_own(store, proxy):
     proxy.swallow_answer(b"COMMIT")
     (made,) = store.enqueue([job(key="k")])
 
-    assert (1, [made.id]) == (proxy.swallowed, [each.id for each in store.list(JobFilter()).jobs])
+    assert (proxy.swallowed, [each.id for each in store.list(JobFilter()).jobs]) == (1, [made.id])
 
 
 @pytest.mark.parametrize("colour", ["blocking", "async"])
@@ -196,8 +196,8 @@ def test_a_settle_whose_answer_is_lost_is_content(store, proxy, colour):
             asyncio.run(settle(batch))
     states = sorted(store.get(lease.id).state for lease in leases)
 
-    assert 2 == proxy.swallowed
-    assert [JobState.READY, JobState.SUCCEEDED, JobState.SUCCEEDED] == states
+    assert proxy.swallowed == 2
+    assert states == [JobState.READY, JobState.SUCCEEDED, JobState.SUCCEEDED]
 
 
 def test_a_claim_whose_answer_is_lost_is_given_back(store, proxy):
@@ -207,13 +207,13 @@ def test_a_claim_whose_answer_is_lost_is_given_back(store, proxy):
     proxy.swallow_answer(b"UPDATE rowlock.job")
     with pytest.raises(StoreUnavailable):
         store.claim(worker="w", queues=["default"])
-    assert JobState.RUNNING == store.get(unknown.id).state
+    assert store.get(unknown.id).state == JobState.RUNNING
     count = store.run(release_unknown("w", known={(lease.id, lease.token)}))
     back = store.get(unknown.id)
 
-    assert (1, 1) == (proxy.swallowed, count)
-    assert (JobState.READY, 0) == (back.state, back.attempt)
-    assert JobState.RUNNING == store.get(known.id).state
+    assert (proxy.swallowed, count) == (1, 1)
+    assert (back.state, back.attempt) == (JobState.READY, 0)
+    assert store.get(known.id).state == JobState.RUNNING
 
 
 @pytest.mark.direct("listens")
@@ -231,7 +231,7 @@ def test_a_listener_hears_that_it_hears(store):
         await store.aclose()
         return heard
 
-    assert [None, "mail"] == asyncio.run(scenario())
+    assert asyncio.run(scenario()) == [None, "mail"]
 
 
 def test_a_bell_behind_a_pooler_does_not_count(store, monkeypatch):
@@ -278,7 +278,7 @@ def test_several_hosts(postgres_url):
     url = f"{parts[0]}@127.0.0.1:1,{parts[2]}?target_session_attrs=read-write"
     store = open_store(url)
 
-    assert [] == store.stats()
+    assert store.stats() == []
     assert "127.0.0.1:1,127.0.0.1:" in masked(url)
     store.close()
 
@@ -293,8 +293,8 @@ def test_several_hosts(postgres_url):
 )
 def test_urls_reach_libpq_as_they_are(url, conninfo):
     """All but our own options: an empty host is a socket, several hosts are several."""
-    assert conninfo == PostgresUrl.parse(url).conninfo
-    assert url == masked(url)
+    assert PostgresUrl.parse(url).conninfo == conninfo
+    assert masked(url) == url
 
 
 def test_a_url_that_is_none_is_refused():
@@ -324,4 +324,4 @@ def test_a_supervisor_is_in_a_hurry(url, seconds, call):
     found = PostgresUrl.parse(hurried(url, seconds))
 
     assert (call, PostgresUrl.parse(url).conninfo) == (found.call_seconds, found.conninfo)
-    assert "sqlite:///jobs.db" == hurried("sqlite:///jobs.db", seconds)
+    assert hurried("sqlite:///jobs.db", seconds) == "sqlite:///jobs.db"

@@ -18,8 +18,8 @@ def test_a_paused_queue_is_resumed(store: Store):
     paused = claim(store)
     store.resume("default")
 
-    assert [] == paused
-    assert [job.id] == [lease.id for lease in claim(store)]
+    assert paused == []
+    assert [lease.id for lease in claim(store)] == [job.id]
 
 
 def test_pause_and_resume_can_be_repeated(store: Store):
@@ -28,8 +28,9 @@ def test_pause_and_resume_can_be_repeated(store: Store):
         store.pause("a")
         store.resume("b")
 
-    assert {"a": True, "b": False} == {
-        queue.queue: queue.is_paused for queue in store.stats(["a", "b"])
+    assert {queue.queue: queue.is_paused for queue in store.stats(["a", "b"])} == {
+        "a": True,
+        "b": False,
     }
 
 
@@ -38,7 +39,7 @@ def test_a_pause_is_of_one_queue(store: Store):
     job = enqueue(store, queue="b")
     store.pause("a")
 
-    assert [job.id] == [lease.id for lease in claim(store, queues=["a", "b"])]
+    assert [lease.id for lease in claim(store, queues=["a", "b"])] == [job.id]
 
 
 def test_running_jobs_of_a_paused_queue_go_on(store: Store):
@@ -48,7 +49,7 @@ def test_running_jobs_of_a_paused_queue_go_on(store: Store):
     beats = store.heartbeat([lease])
     store.succeed([lease])
 
-    assert [Beat.KEPT] == beats
+    assert beats == [Beat.KEPT]
     assert JobState.SUCCEEDED is state_of(store, lease.id)
 
 
@@ -58,8 +59,8 @@ def test_expired_leases_of_a_paused_queue_wait(store: Store, clock: ManualClock)
     store.pause("default")
     clock.advance(31)
 
-    assert [] == claim(store)
-    assert (JobState.READY, 1) == (state_of(store, lease.id), stored(store, lease.id).attempt)
+    assert claim(store) == []
+    assert (state_of(store, lease.id), stored(store, lease.id).attempt) == (JobState.READY, 1)
 
 
 def test_the_tenants_of_a_paused_queue_wait(store: Store):
@@ -67,7 +68,7 @@ def test_the_tenants_of_a_paused_queue_wait(store: Store):
     enqueue(store, tenant="acme")
     store.pause("default")
 
-    assert [] == claim(store, tenants=["acme"])
+    assert claim(store, tenants=["acme"]) == []
 
 
 @pytest.mark.parametrize("queue", ["", "q" * 201, "a\0b"])
@@ -77,4 +78,4 @@ def test_a_bad_name_is_refused(store: Store, queue: str):
         with pytest.raises(OptionInvalid, match="queue"):
             act(queue)
 
-    assert [] == store.stats()
+    assert store.stats() == []

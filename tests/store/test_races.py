@@ -70,7 +70,7 @@ def test_each_job_is_claimed_once(shared: Store, kinds: int):
         return lambda: drain(shared, f"w{number}")
 
     claimed = [id for ids in together(*map(drain_as, range(THREADS))) for id in ids]
-    assert 500 == len(claimed)
+    assert len(claimed) == 500
     assert {job.id for job in jobs} == set(claimed)
 
 
@@ -101,9 +101,9 @@ def test_each_key_is_enqueued_once(shared: Store):
         return act
 
     answers = [each for share in together(*map(enqueue_share, range(THREADS))) for each in share]
-    assert Counter({True: 200, False: 600}) == Counter(created for _, created in answers)
-    assert 200 == len({id for id, _ in answers})
-    assert 200 == len(shared.list(EVERY_JOB, limit=1_000))
+    assert Counter(created for _, created in answers) == Counter({True: 200, False: 600})
+    assert len({id for id, _ in answers}) == 200
+    assert len(shared.list(EVERY_JOB, limit=1_000)) == 200
 
 
 def test_a_key_goes_round(shared: Store):
@@ -159,7 +159,7 @@ def test_cancel_against_claim(shared: Store):
     outcomes, claimed = together(cancel, lambda: drain(shared, "w1"))
     assert isinstance(outcomes, dict)
     assert {"cancelled", "pending_on_worker"} >= set(outcomes.values())
-    assert set(claimed) == {id for id in ids if outcomes[id] == "pending_on_worker"}
+    assert {id for id in ids if outcomes[id] == "pending_on_worker"} == set(claimed)
     assert all(stored(shared, id).cancel_requested for id in claimed)
 
 
@@ -172,7 +172,7 @@ def test_cancel_against_settle(shared: Store):
             shared.fail(lease, "boom", delay=0)
 
     _, outcomes = together(fail, lambda: [shared.cancel(lease.id).outcome for lease in leases])
-    assert {JobState.CANCELLED} == {state_of(shared, lease.id) for lease in leases}
+    assert {state_of(shared, lease.id) for lease in leases} == {JobState.CANCELLED}
     assert {"cancelled", "pending_on_worker"} >= set(outcomes)
 
 
@@ -185,8 +185,8 @@ def test_bulk_enqueues_in_opposite_order(shared: Store):
 
     orders = [keys, keys[::-1], keys[75:] + keys[:75], keys[::-1]]
     answers = together(*map(enqueue_all, orders))
-    assert 150 == sum(sum(created) for created in answers)
-    assert 150 == len(shared.list(EVERY_JOB, limit=1_000))
+    assert sum(sum(created) for created in answers) == 150
+    assert len(shared.list(EVERY_JOB, limit=1_000)) == 150
 
 
 def test_bulk_settles_in_opposite_order(shared: Store):
@@ -208,7 +208,7 @@ def test_bulk_settles_in_opposite_order(shared: Store):
         return act
 
     answers = together(fail_all(list(range(50))), fail_all(list(reversed(range(50)))))
-    assert 50 == sum(answers)
+    assert sum(answers) == 50
 
 
 def test_beats_and_settles_of_one_batch(shared: Store):
@@ -220,7 +220,7 @@ def test_beats_and_settles_of_one_batch(shared: Store):
         return max(len(shared.heartbeat(leases)) for _ in range(10))
 
     together(beat, lambda: shared.heartbeat(leases[::-1]), lambda: shared.succeed(leases[::-1]))
-    assert 100 == shared.stats(["default"])[0].counts[JobState.SUCCEEDED].value
+    assert shared.stats(["default"])[0].counts[JobState.SUCCEEDED].value == 100
 
 
 def test_many_sweepers(shared: Store):
@@ -229,8 +229,8 @@ def test_many_sweepers(shared: Store):
     claim(shared, limit=300, lease=0.000001)
     counts = together(*[shared.recover] * THREADS)
 
-    assert 300 == sum(counts)
-    assert {1} == {len(job.errors) for job in shared.list(EVERY_JOB, limit=1_000, full=True)}
+    assert sum(counts) == 300
+    assert {len(job.errors) for job in shared.list(EVERY_JOB, limit=1_000, full=True)} == {1}
 
 
 def test_retry_against_enqueue_of_the_key(shared: Store):
@@ -245,7 +245,7 @@ def test_retry_against_enqueue_of_the_key(shared: Store):
         )
         leases = claim(shared, queues=[names["queue"]])
 
-        assert [job.id] == [lease.id for lease in leases]
+        assert [lease.id for lease in leases] == [job.id]
         assert job.created == (retried == 0)
 
 
@@ -268,8 +268,8 @@ def test_an_undone_enqueue_leaves_its_key(shared: Store):
         asking.set()
         return enqueue(shared, key="k").created
 
-    assert [None, True] == together(first, second)
-    assert 1 == len(shared.list(EVERY_JOB))
+    assert together(first, second) == [None, True]
+    assert len(shared.list(EVERY_JOB)) == 1
 
 
 def test_no_claimer_waits_on_anothers_row(emptied_postgres_url: str):
@@ -282,7 +282,7 @@ def test_no_claimer_waits_on_anothers_row(emptied_postgres_url: str):
         recovered = store.recover()
     store.close()
 
-    assert (ids[1:], 0) == (claimed, recovered)
+    assert (claimed, recovered) == (ids[1:], 0)
 
 
 def claim_in_a_process(url: str, worker: str, claimed: multiprocessing.Queue[list[str]]) -> None:
@@ -307,7 +307,7 @@ def test_processes_claim_each_job_once(shared: Store, store_url: str):
     for process in processes:
         process.join(30)
 
-    assert [0, 0, 0] == [process.exitcode for process in processes]
+    assert [process.exitcode for process in processes] == [0, 0, 0]
     assert sorted(ids) == sorted(found)
 
 
@@ -326,5 +326,5 @@ def test_delete_against_claim(shared: Store):
         return deleted
 
     deleted, claimed = together(delete, lambda: set(drain(shared, "w1")))
-    assert set() == deleted & claimed
+    assert deleted & claimed == set()
     assert set(ids) == deleted | claimed

@@ -36,11 +36,11 @@ def test_expired_leases_are_given_back(store: Store, clock: ManualClock):
     count = store.recover()
 
     job = stored(store, lease.id)
-    assert (1, JobState.READY, 1) == (count, job.state, job.attempt)
-    assert ("LeaseLost: lease expired", None) == (job.last_error, job.worker)
+    assert (count, job.state, job.attempt) == (1, JobState.READY, 1)
+    assert (job.last_error, job.worker) == ("LeaseLost: lease expired", None)
     assert from_us(clock.now_us()) == job.errors[-1].time
     assert JobState.RUNNING is state_of(store, alive.id)
-    assert 0 == store.recover()
+    assert store.recover() == 0
 
 
 def test_a_lost_last_attempt_is_dead(store: Store, clock: ManualClock):
@@ -48,11 +48,11 @@ def test_a_lost_last_attempt_is_dead(store: Store, clock: ManualClock):
     lease = start(store, max_attempts=1)
     clock.advance(30)
 
-    assert 1 == store.recover()
-    assert (JobState.DEAD, from_us(clock.now_us())) == (
+    assert store.recover() == 1
+    assert (
         state_of(store, lease.id),
         stored(store, lease.id).finished_at,
-    )
+    ) == (JobState.DEAD, from_us(clock.now_us()))
 
 
 def test_only_leases_expired_so_long_ago(store: Store, clock: ManualClock):
@@ -62,8 +62,8 @@ def test_only_leases_expired_so_long_ago(store: Store, clock: ManualClock):
     early = store.recover(older_than=10)
     clock.advance(timedelta(microseconds=1))
 
-    assert 0 == early
-    assert 1 == store.recover(older_than=timedelta(seconds=10))
+    assert early == 0
+    assert store.recover(older_than=timedelta(seconds=10)) == 1
     assert JobState.READY is state_of(store, lease.id)
 
 
@@ -73,9 +73,9 @@ def test_only_the_queues_asked_for(store: Store, clock: ManualClock):
         start(store, queue=queue)
     clock.advance(31)
 
-    assert 0 == store.recover(queues=[])
-    assert 1 == store.recover(queues=["b", "nowhere"])
-    assert 2 == store.recover()
+    assert store.recover(queues=[]) == 0
+    assert store.recover(queues=["b", "nowhere"]) == 1
+    assert store.recover() == 2
 
 
 def test_more_than_a_batch(store: Store, clock: ManualClock):
@@ -99,9 +99,12 @@ def test_the_dead_and_the_living_of_a_sweep(store: Store, clock: ManualClock):
         store.cancel(lease.id)
     clock.advance(31)
 
-    assert 4 == store.recover()
-    assert ["ready", "dead", "cancelled", None] == [
-        state_of(store, lease.id) for lease in (again, dead, flagged, gone)
+    assert store.recover() == 4
+    assert [state_of(store, lease.id) for lease in (again, dead, flagged, gone)] == [
+        "ready",
+        "dead",
+        "cancelled",
+        None,
     ]
 
 
@@ -134,8 +137,8 @@ def test_orphans_are_retried(store: Store, clock: ManualClock):
     count = store.adopt_orphans(["default"])
 
     job = stored(store, lease.id)
-    assert (1, JobState.READY, 1) == (count, job.state, job.attempt)
-    assert "LeaseLost" == job.errors[-1].type
+    assert (count, job.state, job.attempt) == (1, JobState.READY, 1)
+    assert job.errors[-1].type == "LeaseLost"
     assert "orphaned" in job.errors[-1].message
 
 
@@ -147,9 +150,9 @@ def test_orphans_that_were_heard_of_are_left(store: Store, clock: ManualClock):
     store.heartbeat([lease], lease=10_000)
     clock.advance(299)
 
-    assert (0, 0) == (early, store.adopt_orphans(["default"]))
+    assert (early, store.adopt_orphans(["default"])) == (0, 0)
     assert JobState.RUNNING is state_of(store, lease.id)
-    assert 1 == store.adopt_orphans(["default"], older_than=299)
+    assert store.adopt_orphans(["default"], older_than=299) == 1
 
 
 def test_an_orphan_without_attempts_left_is_dead(store: Store, clock: ManualClock):
@@ -157,7 +160,7 @@ def test_an_orphan_without_attempts_left_is_dead(store: Store, clock: ManualCloc
     lease = start(store, max_attempts=1)
     clock.advance(300)
 
-    assert 1 == store.adopt_orphans(["default"])
+    assert store.adopt_orphans(["default"]) == 1
     assert JobState.DEAD is state_of(store, lease.id)
 
 
@@ -168,7 +171,7 @@ def test_orphans_are_parked(store: Store, clock: ManualClock):
     count = store.adopt_orphans(["default"], action="park")
 
     job = stored(store, lease.id)
-    assert (1, JobState.DEAD) == (count, job.state)
+    assert (count, job.state) == (1, JobState.DEAD)
     assert "orphaned" in (job.last_error or "")
 
 
@@ -177,8 +180,8 @@ def test_orphans_of_other_queues_are_left(store: Store, clock: ManualClock):
     lease = start(store, queue="other")
     clock.advance(1_000)
 
-    assert 0 == store.adopt_orphans([])
-    assert 0 == store.adopt_orphans(["default"])
+    assert store.adopt_orphans([]) == 0
+    assert store.adopt_orphans(["default"]) == 0
     assert JobState.RUNNING is state_of(store, lease.id)
 
 
@@ -197,7 +200,7 @@ def test_more_orphans_than_a_batch(
     claim(store)
     clock.advance(300)
 
-    assert 8 == store.adopt_orphans(["default"])
+    assert store.adopt_orphans(["default"]) == 8
 
 
 def test_a_worker_gives_all_back(store: Store, monkeypatch: pytest.MonkeyPatch):
@@ -208,14 +211,14 @@ def test_a_worker_gives_all_back(store: Store, monkeypatch: pytest.MonkeyPatch):
     other = start(store, queue="other")
     count = store.release_worker("leaving")
 
-    assert 7 == count
-    assert {(JobState.READY, 0, None, 0)} == {
+    assert count == 7
+    assert {
         (job.state, job.attempt, job.worker, len(job.errors))
         for job in (stored(store, id) for id in ids)
-    }
+    } == {(JobState.READY, 0, None, 0)}
     assert JobState.RUNNING is state_of(store, other.id)
-    assert 0 == store.release_worker("leaving")
-    assert 0 == store.release_worker("nobody")
+    assert store.release_worker("leaving") == 0
+    assert store.release_worker("nobody") == 0
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -298,7 +301,7 @@ def test_a_worker_given_back_is_noticed_once_more(store: Store):
     first = store.release_worker("dead")
     claim(store, worker="dead")
 
-    assert (1, 2) == (first, store.release_worker("dead"))
+    assert (first, store.release_worker("dead")) == (1, 2)
 
 
 @pytest.mark.parametrize("worker", ["", "w" * 201, "a\0"])
@@ -317,11 +320,11 @@ def test_leases_that_a_worker_does_not_know_are_given_back(store: Store, monkeyp
     count = store.run(release_unknown("unsure", known=known))
     jobs = [stored(store, lease.id) for lease in leases]
 
-    assert 5 == count
-    assert [(JobState.RUNNING, 1)] * 7 + [(JobState.READY, 0)] * 5 == [
-        (job.state, job.attempt) for job in jobs
-    ]
-    assert 0 == store.run(release_unknown("nobody", known=set()))
+    assert count == 5
+    assert [(job.state, job.attempt) for job in jobs] == [(JobState.RUNNING, 1)] * 7 + [
+        (JobState.READY, 0)
+    ] * 5
+    assert store.run(release_unknown("nobody", known=set())) == 0
 
 
 def test_slow_sweeps_take_it_as_well(store: Store, clock: ManualClock):
@@ -334,7 +337,7 @@ def test_slow_sweeps_take_it_as_well(store: Store, clock: ManualClock):
         seen = store.run(sweep(seen))
         states.append(state_of(store, lease.id))
 
-    assert [JobState.RUNNING, JobState.RUNNING, JobState.READY] == states
+    assert states == [JobState.RUNNING, JobState.RUNNING, JobState.READY]
 
 
 def test_a_sweep_takes_what_two_looks_have_found(store: Store, clock: ManualClock):
@@ -347,10 +350,10 @@ def test_a_sweep_takes_what_two_looks_have_found(store: Store, clock: ManualCloc
     store.run(sweep(seen))
 
     assert JobState.RUNNING is at_first
-    assert (JobState.READY, "LeaseLost: lease expired") == (
+    assert (
         state_of(store, lease.id),
         stored(store, lease.id).last_error,
-    )
+    ) == (JobState.READY, "LeaseLost: lease expired")
 
 
 def test_a_sweep_leaves_what_was_beaten_for_between_the_looks(store: Store, clock: ManualClock):
@@ -376,7 +379,7 @@ def test_a_sweep_that_was_held_up_takes_nothing(store: Store, clock: ManualClock
     clock.advance(2.5)
     store.run(sweep(seen))
 
-    assert (JobState.RUNNING, JobState.READY) == (held_up, state_of(store, lease.id))
+    assert (held_up, state_of(store, lease.id)) == (JobState.RUNNING, JobState.READY)
 
 
 def test_a_sweep_takes_a_new_lease_only_after_two_looks(store: Store, clock: ManualClock):
@@ -389,10 +392,10 @@ def test_a_sweep_takes_a_new_lease_only_after_two_looks(store: Store, clock: Man
     clock.advance(2.5)
     store.run(sweep(seen))
 
-    assert (again.token, JobState.RUNNING) == (
+    assert (
         stored(store, again.id).token,
         state_of(store, again.id),
-    )
+    ) == (again.token, JobState.RUNNING)
 
 
 def test_a_sweep_takes_many_in_batches(store: Store, clock: ManualClock):
@@ -418,17 +421,17 @@ def test_a_lease_does_not_need_its_workers_row(store: Store, clock: ManualClock)
     before = store.recover()
     clock.advance(1)
 
-    assert (0, 1) == (before, store.recover())
+    assert (before, store.recover()) == (0, 1)
     assert JobState.READY is state_of(store, listed.id)
 
 
 def test_leases_that_live_are_in_nobodys_way(store: Store, clock: ManualClock):
     """More living leases than two batches, of jobs that came earlier: the expired one is found."""
     enqueue_ids(store, 1_200)
-    assert 1_000 == len(claim(store, limit=1_000, lease=3_600))
-    assert 200 == len(claim(store, limit=200, lease=3_600))
+    assert len(claim(store, limit=1_000, lease=3_600)) == 1_000
+    assert len(claim(store, limit=200, lease=3_600)) == 200
     lost = start(store)
     clock.advance(31)
 
-    assert 1 == store.recover()
+    assert store.recover() == 1
     assert JobState.READY is state_of(store, lost.id)

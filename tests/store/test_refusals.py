@@ -43,7 +43,7 @@ def test_a_row_that_a_trigger_refuses(url):
         allow(url, table="job")
         enqueue(store, key="bad")
 
-    assert ("store_refused", SAID) == (caught.value.code, caught.value.reason)
+    assert (caught.value.code, caught.value.reason) == ("store_refused", SAID)
     assert SAID in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
@@ -66,7 +66,7 @@ def test_a_refusal_is_nobody_elses(sqlite_url, how):
 
     answers = asyncio.run(main())
 
-    assert [5] == [at for at, each in enumerate(answers) if isinstance(each, Exception)]
+    assert [at for at, each in enumerate(answers) if isinstance(each, Exception)] == [5]
     assert isinstance(answers[5], StoreRefused)
 
 

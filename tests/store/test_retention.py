@@ -30,8 +30,8 @@ def test_kept_for_a_time(store: Store, clock: ManualClock):
     early = (store.prune(), state_of(store, id))
     clock.advance(MICROSECOND)
 
-    assert (0, JobState.SUCCEEDED) == early
-    assert (1, None) == (store.prune(), state_of(store, id))
+    assert early == (0, JobState.SUCCEEDED)
+    assert (store.prune(), state_of(store, id)) == (1, None)
 
 
 def test_kept_for_ever(store: Store, clock: ManualClock):
@@ -39,7 +39,7 @@ def test_kept_for_ever(store: Store, clock: ManualClock):
     id = put_in_state(store, JobState.SUCCEEDED, policy=kept_for(None))
     clock.advance(timedelta(days=3_650))
 
-    assert (0, JobState.SUCCEEDED) == (store.prune(), state_of(store, id))
+    assert (store.prune(), state_of(store, id)) == (0, JobState.SUCCEEDED)
 
 
 @pytest.mark.parametrize(("state", "days"), [("succeeded", 1), ("cancelled", 1), ("dead", 30)])
@@ -50,7 +50,7 @@ def test_the_defaults(store: Store, clock: ManualClock, state: str, days: int):
     early = store.prune()
     clock.advance(MICROSECOND)
 
-    assert (0, 1) == (early, store.prune())
+    assert (early, store.prune()) == (0, 1)
     assert None is state_of(store, id)
 
 
@@ -62,7 +62,7 @@ def test_dead_jobs_have_a_retention_of_their_own(
     id = put_in_state(store, JobState.DEAD, policy=kept_for(keep))
     clock.advance(timedelta(days=29))
 
-    assert (0, JobState.DEAD) == (store.prune(), state_of(store, id))
+    assert (store.prune(), state_of(store, id)) == (0, JobState.DEAD)
 
 
 @pytest.mark.parametrize(("keep_dead", "count"), [(5_000_000, 1), (None, 0)])
@@ -73,7 +73,7 @@ def test_the_retention_of_dead_jobs_is_an_option(
     put_in_state(store, JobState.DEAD, policy=Policy(keep_dead=keep_dead))
     clock.advance(timedelta(days=3_000))
 
-    assert count == store.prune()
+    assert store.prune() == count
 
 
 def test_live_jobs_are_never_pruned(store: Store, clock: ManualClock):
@@ -84,7 +84,7 @@ def test_live_jobs_are_never_pruned(store: Store, clock: ManualClock):
     ]
     clock.advance(timedelta(days=1_000))
 
-    assert 0 == store.prune()
+    assert store.prune() == 0
     assert None not in [state_of(store, id) for id in ids]
 
 
@@ -95,7 +95,7 @@ def test_more_than_a_batch(store: Store, clock: ManualClock):
     store.succeed(claim(store, limit=total))
     clock.advance(10)
 
-    assert (total, 0) == (store.prune(), store.prune())
+    assert (store.prune(), store.prune()) == (total, 0)
 
 
 def test_a_retried_job_outlives_its_old_end(store: Store, clock: ManualClock):
@@ -104,7 +104,7 @@ def test_a_retried_job_outlives_its_old_end(store: Store, clock: ManualClock):
     store.retry(id)
     clock.advance(20)
 
-    assert (0, JobState.READY) == (store.prune(), state_of(store, id))
+    assert (store.prune(), state_of(store, id)) == (0, JobState.READY)
 
 
 def test_logs_go_with_their_jobs(store: Store, clock: ManualClock):
@@ -116,4 +116,4 @@ def test_logs_go_with_their_jobs(store: Store, clock: ManualClock):
     clock.advance(10)
     store.prune()
 
-    assert [0, 0, 1] == [len(store.read_log(lease.id)) for lease in leases]
+    assert [len(store.read_log(lease.id)) for lease in leases] == [0, 0, 1]

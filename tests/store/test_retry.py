@@ -38,16 +38,16 @@ def test_a_retry_starts_anew(store: Store, clock: ManualClock, state: str):
     lease = claim_one(store)
 
     assert job == found
-    assert (JobState.READY, 0, 0, False) == (
+    assert (
         job.state,
         job.attempt,
         job.crashes,
         job.cancel_requested,
-    )
-    assert (before.errors, before.token, None) == (job.errors, job.token, job.finished_at)
+    ) == (JobState.READY, 0, 0, False)
+    assert (job.errors, job.token, job.finished_at) == (before.errors, before.token, None)
     assert (from_us(clock.now_us()), before.created_at) == (job.run_at, job.created_at)
-    assert ({"a": 1}, ["t"], 3) == (job.payload, job.tags, job.max_attempts)
-    assert (1, before.token + 1) == (lease.job.attempt, lease.token)
+    assert (job.payload, job.tags, job.max_attempts) == ({"a": 1}, ["t"], 3)
+    assert (lease.job.attempt, lease.token) == (1, before.token + 1)
 
 
 def test_a_retry_clears_the_flag(store: Store):
@@ -72,8 +72,8 @@ def test_a_retry_clears_crashes(store: Store):
     dead = stored(store, lease.id)
     job = store.retry(lease.id)
 
-    assert (JobState.DEAD, 3) == (dead.state, dead.crashes)
-    assert (0, 3) == (job.crashes, len(job.errors))
+    assert (dead.state, dead.crashes) == (JobState.DEAD, 3)
+    assert (job.crashes, len(job.errors)) == (0, 3)
 
 
 def test_a_retry_with_a_new_payload(store: Store):
@@ -92,7 +92,7 @@ def test_other_states_can_not_be_retried(store: Store, state: str):
     with pytest.raises(InvalidTransition) as caught:
         store.retry(id)
 
-    assert (id, "invalid_transition") == (caught.value.job_id, caught.value.code)
+    assert (caught.value.job_id, caught.value.code) == (id, "invalid_transition")
     assert before == stored(store, id)
 
 
@@ -132,7 +132,7 @@ def test_retried_jobs_die_again(store: Store):
     store.retry(id)
     store.fail(claim_one(store), "again", permanent=True)
 
-    assert ["boom", "again"] == [error.message for error in stored(store, id).errors]
+    assert [error.message for error in stored(store, id).errors] == ["boom", "again"]
 
 
 def test_all_dead_jobs(store: Store):
@@ -141,8 +141,8 @@ def test_all_dead_jobs(store: Store):
     ids = one_in_each_state(store)
     answer = store.retry_dead(EVERY_JOB)
 
-    assert (3, []) == (answer.retried, answer.skipped)
-    assert {*dead, ids[JobState.DEAD], ids[JobState.READY]} == {lease.id for lease in claim(store)}
+    assert (answer.retried, answer.skipped) == (3, [])
+    assert {lease.id for lease in claim(store)} == {*dead, ids[JobState.DEAD], ids[JobState.READY]}
     assert JobState.CANCELLED is state_of(store, ids[JobState.CANCELLED])
 
 
@@ -156,8 +156,8 @@ def test_some_dead_jobs(store: Store, options: dict[str, str]):
     other = put_in_state(store, JobState.DEAD)
     answer = store.retry_dead(job_filter(**options))
 
-    assert 1 == answer.retried
-    assert (JobState.READY, JobState.DEAD) == (state_of(store, chosen), state_of(store, other))
+    assert answer.retried == 1
+    assert (state_of(store, chosen), state_of(store, other)) == (JobState.READY, JobState.DEAD)
 
 
 def test_dead_jobs_of_a_time(store: Store, clock: ManualClock):
@@ -169,7 +169,7 @@ def test_dead_jobs_of_a_time(store: Store, clock: ManualClock):
     start_us = clock.now_us() - 30_000_000
     store.retry_dead(JobFilter(since=start_us + 10_000_000, until=start_us + 20_000_000))
 
-    assert ["dead", "ready", "dead"] == [state_of(store, id) for id in ids]
+    assert [state_of(store, id) for id in ids] == ["dead", "ready", "dead"]
 
 
 def test_keys_in_flight_are_skipped_and_reported(store: Store):
@@ -180,11 +180,11 @@ def test_keys_in_flight_are_skipped_and_reported(store: Store):
     enqueue(store, key="taken")
     answer = store.retry_dead(EVERY_JOB)
 
-    assert 2 == answer.retried
+    assert answer.retried == 2
     assert blocked in answer.skipped
-    assert 1 == len(set(twins) & set(answer.skipped))
-    assert {JobState.READY} == {state_of(store, id) for id in {free, *twins} - set(answer.skipped)}
-    assert {JobState.DEAD} == {state_of(store, id) for id in answer.skipped}
+    assert len(set(twins) & set(answer.skipped)) == 1
+    assert {state_of(store, id) for id in {free, *twins} - set(answer.skipped)} == {JobState.READY}
+    assert {state_of(store, id) for id in answer.skipped} == {JobState.DEAD}
 
 
 def test_more_dead_jobs_than_a_batch(store: Store, monkeypatch: pytest.MonkeyPatch):
@@ -197,5 +197,5 @@ def test_more_dead_jobs_than_a_batch(store: Store, monkeypatch: pytest.MonkeyPat
     store.enqueue([made(key=f"k{number}") for number in range(4)])
     answer = store.retry_dead(EVERY_JOB)
 
-    assert 7 == answer.retried
+    assert answer.retried == 7
     assert sorted(blocked) == sorted(answer.skipped)

@@ -110,13 +110,13 @@ def test_the_worker_does_everything_with_jobs(realm: Realm):
     app.schedule("nightly", double, cron="@daily", payload={"number": 1})
     app.store.run(new_token(name="t", scopes=["read"]).add())
 
-    assert MANY + 2 == app.drain()
-    assert rowlock.JobState.DEAD == app.get(dead.id).state
-    assert 1 == app.retry_dead().retried
-    assert "cancelled" == app.cancel(dead.id).outcome
+    assert app.drain() == MANY + 2
+    assert app.get(dead.id).state == rowlock.JobState.DEAD
+    assert app.retry_dead().retried == 1
+    assert app.cancel(dead.id).outcome == "cancelled"
     app.delete(dead.id)
     app.store.prune()
-    assert MANY + 1 == len(app.list(limit=1_000).jobs)
+    assert len(app.list(limit=1_000).jobs) == MANY + 1
     with psycopg.connect(realm.url_of("worker"), autocommit=True) as connection:
         for change in ("DELETE FROM {}.migration", "CREATE TABLE {}.own ()"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -131,9 +131,9 @@ def test_the_producer_enqueues_and_changes_nothing(realm: Realm):
     resent = app.enqueue("task", id=first.id)
     many = app.enqueue_many([{"kind": "task"} for _ in range(MANY)])
 
-    assert (True, False, False) == (first.created, again.created, resent.created)
+    assert (first.created, again.created, resent.created) == (True, False, False)
     assert first.id == again.id == resent.id
-    assert MANY == len({job.id for job in many})
+    assert len({job.id for job in many}) == MANY
     for forbidden in (
         lambda: app.cancel(first.id),
         lambda: app.pause("default"),
@@ -143,7 +143,7 @@ def test_the_producer_enqueues_and_changes_nothing(realm: Realm):
     ):
         with pytest.raises(rowlock.Forbidden):
             forbidden()
-    assert rowlock.JobState.READY == app.get(first.id).state
+    assert app.get(first.id).state == rowlock.JobState.READY
 
 
 def test_the_reader_looks(realm: Realm):
@@ -151,9 +151,9 @@ def test_the_reader_looks(realm: Realm):
     job = realm.app("producer").enqueue("task")
     app = realm.app("reader")
 
-    assert [job.id] == [each.id for each in app.list()]
-    assert "default" == app.stats()[0].queue
-    assert [] == app.workers()
+    assert [each.id for each in app.list()] == [job.id]
+    assert app.stats()[0].queue == "default"
+    assert app.workers() == []
     assert app.why(job.id).text
     for forbidden in (lambda: app.enqueue("task"), lambda: app.delete(job.id)):
         with pytest.raises(rowlock.Forbidden):
@@ -186,7 +186,7 @@ def test_the_migrator_migrates(fresh_database: FreshDatabase):
             connection.execute(roles(realm.schema).encode())
 
         assert applied == list(range(5, len(migrations.migrations(Dialect.POSTGRES)) + 1))
-        assert [] == realm.app("reader").store.list_schedules()
+        assert realm.app("reader").store.list_schedules() == []
     finally:
         realm.tear_down()
 
@@ -205,9 +205,9 @@ def test_a_session_is_of_its_tenant(guarded: Realm):
     assert own.created and other.created
     for tenant, seen in (("acme", own), ("zoo", other), (None, common)):
         reader = guarded.app("reader", tenant=tenant)
-        assert [seen.id] == [job.id for job in reader.list()]
-        assert [] == [job for job in (own, other, common) if job != seen and reader.get(job.id)]
-    assert 3 == len(guarded.app("worker").list().jobs)
+        assert [job.id for job in reader.list()] == [seen.id]
+        assert [job for job in (own, other, common) if job != seen and reader.get(job.id)] == []
+    assert len(guarded.app("worker").list().jobs) == 3
 
 
 def test_log_lines_are_seen_with_their_job(guarded: Realm):
@@ -224,7 +224,7 @@ def test_log_lines_are_seen_with_their_job(guarded: Realm):
         reader = guarded.app("reader", tenant=tenant)
         return len(reader.store.read_log(job.id)), len(reader.store.list_schedules())
 
-    assert ((1, 1), (0, 0)) == (seen("acme"), seen("zoo"))
+    assert (seen("acme"), seen("zoo")) == ((1, 1), (0, 0))
 
 
 @pytest.mark.parametrize("table", ["event", "history", "depth"])

@@ -64,9 +64,9 @@ def test_a_tick_fires_when_it_is_due(store: Store, clock: ManualClock):
     due = store.fire_due()
     again = store.fire_due()
 
-    assert ([], pytest.approx(0.000001)) == (early.job_ids, early.wait_seconds)
-    assert (1, 3600) == (len(due.job_ids), due.wait_seconds)
-    assert ([], 3600) == (again.job_ids, again.wait_seconds)
+    assert (early.job_ids, early.wait_seconds) == ([], pytest.approx(0.000001))
+    assert (len(due.job_ids), due.wait_seconds) == (1, 3600)
+    assert (again.job_ids, again.wait_seconds) == ([], 3600)
     assert hours(1) == ticks_of(store)
 
 
@@ -81,11 +81,11 @@ def test_a_tick_makes_a_complete_job(store: Store, clock: ManualClock):
     (id,) = store.fire_due().job_ids
     job = stored(store, id)
 
-    assert ("report", {"n": 1}, 5.0) == (job.kind, job.payload, job.keep)
+    assert (job.kind, job.payload, job.keep) == ("report", {"n": 1}, 5.0)
     assert options == {name: getattr(job, name) for name in options}
-    assert ["a", "b"] == job.tags
-    assert {"trace": "x", "schedule": "s", "tick": hours(1)[0]} == job.meta
-    assert [id] == [lease.id for lease in claim(store, queues=["q"])]
+    assert job.tags == ["a", "b"]
+    assert job.meta == {"trace": "x", "schedule": "s", "tick": hours(1)[0]}
+    assert [lease.id for lease in claim(store, queues=["q"])] == [id]
 
 
 def test_a_schedule_can_be_read(store: Store, clock: ManualClock):
@@ -95,14 +95,14 @@ def test_a_schedule_can_be_read(store: Store, clock: ManualClock):
     (id,) = store.fire_due().job_ids
     read = find(store)
 
-    assert START + timedelta(minutes=30) == written.next_at
-    assert ("0 * * * *", "Asia/Kolkata", MissedTicks.ONCE) == (
+    assert written.next_at == START + timedelta(minutes=30)
+    assert (
         read.cron,
         read.timezone,
         read.missed,
-    )
-    assert ({"n": 1}, ScheduleSource.USER, False) == (read.payload, read.source, read.is_paused)
-    assert (START + timedelta(hours=1), id) == (read.last_at, read.last_job_id)
+    ) == ("0 * * * *", "Asia/Kolkata", MissedTicks.ONCE)
+    assert (read.payload, read.source, read.is_paused) == ({"n": 1}, ScheduleSource.USER, False)
+    assert (read.last_at, read.last_job_id) == (START + timedelta(hours=1), id)
 
 
 def test_schedules_are_listed_in_pages(store: Store):
@@ -111,8 +111,8 @@ def test_schedules_are_listed_in_pages(store: Store):
         store.put_schedule(new(name))
     first = store.list_schedules(limit=2)
 
-    assert ["a", "b"] == [schedule.name for schedule in first]
-    assert ["c"] == [schedule.name for schedule in store.list_schedules(after="b")]
+    assert [schedule.name for schedule in first] == ["a", "b"]
+    assert [schedule.name for schedule in store.list_schedules(after="b")] == ["c"]
 
 
 @pytest.mark.parametrize(
@@ -126,10 +126,10 @@ def test_missed_ticks(store: Store, clock: ManualClock, missed: str, expected: l
     store.fire_due()
     store.fire_due()
 
-    assert expected == ticks_of(store)
+    assert ticks_of(store) == expected
     clock.advance(timedelta(minutes=54))
     store.fire_due()
-    assert [*expected, *hours(31)] == ticks_of(store)
+    assert ticks_of(store) == [*expected, *hours(31)]
 
 
 def test_all_missed_ticks_are_bounded(store: Store, clock: ManualClock):
@@ -147,7 +147,7 @@ def test_late_is_not_missed(store: Store, clock: ManualClock, late: float, fired
     store.put_schedule(new(cron="0 1 * * *"))
     clock.advance(3600 + late)
 
-    assert fired == len(store.fire_due().job_ids)
+    assert len(store.fire_due().job_ids) == fired
 
 
 def test_several_late_ticks_that_are_skipped(store: Store, clock: ManualClock):
@@ -156,7 +156,7 @@ def test_several_late_ticks_that_are_skipped(store: Store, clock: ManualClock):
     clock.advance(200)
     store.fire_due()
 
-    assert [(START + timedelta(minutes=3)).isoformat()] == ticks_of(store)
+    assert ticks_of(store) == [(START + timedelta(minutes=3)).isoformat()]
 
 
 def test_a_paused_schedule_is_resumed(store: Store, clock: ManualClock):
@@ -170,8 +170,8 @@ def test_a_paused_schedule_is_resumed(store: Store, clock: ManualClock):
     clock.advance(3600)
     store.fire_due()
 
-    assert ([], None) == (paused.job_ids, paused.wait_seconds)
-    assert (False, START + timedelta(hours=6)) == (resumed.is_paused, resumed.next_at)
+    assert (paused.job_ids, paused.wait_seconds) == ([], None)
+    assert (resumed.is_paused, resumed.next_at) == (False, START + timedelta(hours=6))
     assert hours(6) == ticks_of(store)
 
 
@@ -183,8 +183,8 @@ def test_pause_and_resume_can_be_repeated(store: Store, clock: ManualClock):
     fired = store.fire_due()
     paused = [store.pause_schedule("s"), store.pause_schedule("s")]
 
-    assert 1 == len(fired.job_ids)
-    assert [True, True] == [schedule.is_paused for schedule in paused]
+    assert len(fired.job_ids) == 1
+    assert [schedule.is_paused for schedule in paused] == [True, True]
 
 
 def test_run_now(store: Store, clock: ManualClock):
@@ -196,10 +196,10 @@ def test_run_now(store: Store, clock: ManualClock):
     store.resume_schedule("s")
     after = find(store)
 
-    assert ({"schedule": "s"}, True) == (job.meta, job.created)
-    assert [job.id] == [lease.id for lease in claim(store)]
+    assert (job.meta, job.created) == ({"schedule": "s"}, True)
+    assert [lease.id for lease in claim(store)] == [job.id]
     assert (before.next_at, job.id) == (after.next_at, after.last_job_id)
-    assert START + timedelta(seconds=60) == after.last_at
+    assert after.last_at == START + timedelta(seconds=60)
 
 
 def test_a_key_keeps_runs_from_piling_up(store: Store, clock: ManualClock):
@@ -211,8 +211,8 @@ def test_a_key_keeps_runs_from_piling_up(store: Store, clock: ManualClock):
     again = store.fire_due()
     by_hand = store.run_schedule_now("s")
 
-    assert [] == again.job_ids
-    assert (id, False) == (by_hand.id, by_hand.created)
+    assert again.job_ids == []
+    assert (by_hand.id, by_hand.created) == (id, False)
     assert id == find(store).last_job_id
 
 
@@ -222,7 +222,7 @@ def test_an_unknown_name(store: Store, act: str):
     with pytest.raises(NotFound, match="nobody"):
         getattr(store, act)("nobody")
 
-    assert [] == jobs_of(store)
+    assert jobs_of(store) == []
 
 
 def test_delete(store: Store, clock: ManualClock):
@@ -231,7 +231,7 @@ def test_delete(store: Store, clock: ManualClock):
     store.delete_schedule("s")
     clock.advance(3600)
 
-    assert ([], None) == (store.fire_due().job_ids, store.fire_due().wait_seconds)
+    assert (store.fire_due().job_ids, store.fire_due().wait_seconds) == ([], None)
     with pytest.raises(NotFound):
         store.delete_schedule("s")
 
@@ -245,7 +245,7 @@ def test_an_unchanged_definition_keeps_its_time(store: Store, clock: ManualClock
     store.fire_due()
 
     assert START + timedelta(hours=1) == same.next_at == other_payload.next_at
-    assert [{"n": 2}] == [job.payload for job in jobs_of(store)]
+    assert [job.payload for job in jobs_of(store)] == [{"n": 2}]
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_changed_time_counts_from_now(
     clock.advance(3600)
     changed = store.put_schedule(new(**options))
 
-    assert (START + expected, True) == (changed.next_at, changed.is_paused)
+    assert (changed.next_at, changed.is_paused) == (START + expected, True)
 
 
 def test_a_clock_that_steps_back_fires_nothing_again(store_url: str):
@@ -309,7 +309,7 @@ def test_schedulers_race(store_url: str, schedules: int):
 
     assert rounds * schedules == len(fired) == len(set(fired)) == len(jobs)
     once = Counter((job.meta["schedule"], job.meta["tick"]) for job in jobs)
-    assert {1} == set(once.values())
+    assert set(once.values()) == {1}
 
 
 def test_both_clock_changes(store: Store):
@@ -319,8 +319,8 @@ def test_both_clock_changes(store: Store):
     spring = list(cron.ticks(since=us(2030, 3, 30, 12), until=us(2030, 4, 1, 12)))
     autumn = list(cron.ticks(since=us(2030, 10, 26, 12), until=us(2030, 10, 28, 12)))
 
-    assert [us(2030, 3, 31, 1), us(2030, 4, 1, 0, 30)] == spring
-    assert [us(2030, 10, 27, 0, 30), us(2030, 10, 28, 1, 30)] == autumn
+    assert spring == [us(2030, 3, 31, 1), us(2030, 4, 1, 0, 30)]
+    assert autumn == [us(2030, 10, 27, 0, 30), us(2030, 10, 28, 1, 30)]
 
 
 def us(*parts: int) -> int:
@@ -340,8 +340,8 @@ def test_an_unreadable_schedule_is_left_for_others(store_url: str, clock: Manual
     listed = [schedule.timezone for schedule in store.list_schedules()]
     store.close()
 
-    assert (2, ["b"], 3600) == (len(fired.job_ids), fired.unreadable, fired.wait_seconds)
-    assert ["UTC", "Mars/Olympus", "UTC"] == listed
+    assert (len(fired.job_ids), fired.unreadable, fired.wait_seconds) == (2, ["b"], 3600)
+    assert listed == ["UTC", "Mars/Olympus", "UTC"]
 
 
 def test_damaged_columns_are_shown(store_url: str, clock: ManualClock):
@@ -354,8 +354,8 @@ def test_damaged_columns_are_shown(store_url: str, clock: ManualClock):
     read = find(store)
     store.close()
 
-    assert 1 == len(fired.job_ids)
-    assert ({"(unreadable)": "{"}, []) == (read.payload, read.tags)
+    assert len(fired.job_ids) == 1
+    assert (read.payload, read.tags) == ({"(unreadable)": "{"}, [])
 
 
 def resume(store: Store, name: str) -> Schedule:
@@ -384,10 +384,10 @@ def test_code_declares_its_schedules(store: Store, clock: ManualClock):
     due = {schedule.name: schedule.next_at for schedule in store.list_schedules()}
     all_gone = store.declare_schedules([], kinds=[], owns_all=True)
 
-    assert ([], [], ["b"], ["a", "x"]) == (other, same, gone, all_gone)
-    assert {"a", "by hand", "x"} == set(due)
-    assert START + timedelta(hours=1) == due["a"]
-    assert ["by hand"] == [schedule.name for schedule in store.list_schedules()]
+    assert (other, same, gone, all_gone) == ([], [], ["b"], ["a", "x"])
+    assert set(due) == {"a", "by hand", "x"}
+    assert due["a"] == START + timedelta(hours=1)
+    assert [schedule.name for schedule in store.list_schedules()] == ["by hand"]
 
 
 def test_what_a_person_wrote_stays(store: Store):
@@ -398,8 +398,8 @@ def test_what_a_person_wrote_stays(store: Store):
     store.declare_schedules([new("a")], kinds=["task"])
     removed = store.declare_schedules([], kinds=["task"])
 
-    assert (ScheduleSource.CODE, ScheduleSource.USER) == (from_code, taken.source)
-    assert ([], "5 5 * * *") == (removed, find(store, "a").cron)
+    assert (from_code, taken.source) == (ScheduleSource.CODE, ScheduleSource.USER)
+    assert (removed, find(store, "a").cron) == ([], "5 5 * * *")
 
 
 def test_many_declare_at_once(store_url: str):
@@ -419,7 +419,7 @@ def test_many_declare_at_once(store_url: str):
         list(pool.map(declare, stores))
 
     stores[0].declare_schedules([new("s0")], kinds=["task"])
-    assert ["s0"] == [schedule.name for schedule in stores[0].list_schedules()]
+    assert [schedule.name for schedule in stores[0].list_schedules()] == ["s0"]
     stores[0].close()
 
 

@@ -21,13 +21,13 @@ def test_it_is_apart_and_goes(any_url):
         ours.migrate()
         ours.enqueue([new_job(kind="mine", payload="{}", queue="apart")])
 
-        assert ["apart"] == [queue.queue for queue in ours.stats()]
-        assert [] == theirs.stats()
-        assert 1 == len(left_behind(any_url))
+        assert [queue.queue for queue in ours.stats()] == ["apart"]
+        assert theirs.stats() == []
+        assert len(left_behind(any_url)) == 1
         ours.close()
         theirs.close()
 
-    assert [] == left_behind(any_url)
+    assert left_behind(any_url) == []
 
 
 def test_it_goes_after_an_error(any_url):
@@ -43,7 +43,7 @@ def test_it_goes_after_an_error(any_url):
     with pytest.raises(ZeroDivisionError):
         fail()
 
-    assert [] == left_behind(any_url)
+    assert left_behind(any_url) == []
 
 
 def test_what_is_held(any_url):
@@ -54,11 +54,11 @@ def test_what_is_held(any_url):
         with place.hold():
             store.enqueue([new_job(kind="mine", payload="{}")])
             if place.directory is None:
-                assert 1 == open_transactions(any_url)
+                assert open_transactions(any_url) == 1
         store.close()
 
     if "sqlite" not in any_url:
-        assert 0 == open_transactions(any_url)
+        assert open_transactions(any_url) == 0
 
 
 def open_transactions(url: str) -> int:
@@ -98,6 +98,6 @@ def test_finished_jobs_are_timed(any_url):
         after = store.run(measure.finished("q"))
         store.close()
 
-    assert (0, 0.0) == (before.count, before.seconds)
-    assert 3 == after.count
+    assert (before.count, before.seconds) == (0, 0.0)
+    assert after.count == 3
     assert after.seconds >= 0

@@ -47,9 +47,9 @@ def test_a_success(store: Store, clock: ManualClock):
     store.succeed([lease], [{"sum": [1, 2.5, None]}])
 
     job = stored(store, lease.id)
-    assert (JobState.SUCCEEDED, {"sum": [1, 2.5, None]}) == (job.state, job.result)
-    assert (from_us(clock.now_us()), None) == (job.finished_at, job.lease_expires_at)
-    assert (1, 1, "w1") == (job.attempt, job.token, job.worker)
+    assert (job.state, job.result) == (JobState.SUCCEEDED, {"sum": [1, 2.5, None]})
+    assert (job.finished_at, job.lease_expires_at) == (from_us(clock.now_us()), None)
+    assert (job.attempt, job.token, job.worker) == (1, 1, "w1")
 
 
 def test_a_success_without_a_result(store: Store):
@@ -58,7 +58,7 @@ def test_a_success_without_a_result(store: Store):
     store.succeed([lease])
 
     job = stored(store, lease.id)
-    assert (JobState.SUCCEEDED, None, []) == (job.state, job.result, job.errors)
+    assert (job.state, job.result, job.errors) == (JobState.SUCCEEDED, None, [])
 
 
 def test_a_result_that_can_not_be_stored(store: Store):
@@ -67,8 +67,8 @@ def test_a_result_that_can_not_be_stored(store: Store):
     store.succeed([lease], [float("nan")])
 
     job = stored(store, lease.id)
-    assert (JobState.SUCCEEDED, None) == (job.state, job.result)
-    assert "ResultNotStored" == job.errors[-1].type
+    assert (job.state, job.result) == (JobState.SUCCEEDED, None)
+    assert job.errors[-1].type == "ResultNotStored"
 
 
 def test_a_failure_with_attempts_left(store: Store, clock: ManualClock):
@@ -79,18 +79,18 @@ def test_a_failure_with_attempts_left(store: Store, clock: ManualClock):
 
     job = stored(store, lease.id)
     now = clock.now_us()
-    assert (JobState.RETRYING, 1, from_us(now + 60_000_000)) == (job.state, job.attempt, job.run_at)
+    assert (job.state, job.attempt, job.run_at) == (JobState.RETRYING, 1, from_us(now + 60_000_000))
     (error,) = job.errors
-    assert (1, from_us(now), "ValueError", "no such host") == (
+    assert (
         error.attempt,
         error.time,
         error.type,
         error.message,
-    )
-    assert (None, None, None) == (job.worker, job.lease_expires_at, job.finished_at)
-    assert [] == claim(store)
+    ) == (1, from_us(now), "ValueError", "no such host")
+    assert (job.worker, job.lease_expires_at, job.finished_at) == (None, None, None)
+    assert claim(store) == []
     clock.advance(60)
-    assert (2, 2) == (claim_one(store).job.attempt, stored(store, lease.id).token)
+    assert (claim_one(store).job.attempt, stored(store, lease.id).token) == (2, 2)
 
 
 def test_a_failure_with_none_left(store: Store, clock: ManualClock):
@@ -100,9 +100,9 @@ def test_a_failure_with_none_left(store: Store, clock: ManualClock):
     store.fail(lease, "boom")
 
     job = stored(store, lease.id)
-    assert (JobState.DEAD, from_us(clock.now_us())) == (job.state, job.finished_at)
-    assert ({"a": 1}, ["t"], "k", "acme") == (job.payload, job.tags, job.key, job.tenant)
-    assert ("Error: boom", 0.5) == (job.last_error, job.progress and job.progress.fraction)
+    assert (job.state, job.finished_at) == (JobState.DEAD, from_us(clock.now_us()))
+    assert (job.payload, job.tags, job.key, job.tenant) == ({"a": 1}, ["t"], "k", "acme")
+    assert (job.last_error, job.progress and job.progress.fraction) == ("Error: boom", 0.5)
 
 
 def test_a_permanent_failure(store: Store):
@@ -110,10 +110,10 @@ def test_a_permanent_failure(store: Store):
     lease = start(store, max_attempts=20)
     store.fail(lease, "no use", permanent=True)
 
-    assert (JobState.DEAD, "Error: no use") == (
+    assert (
         state_of(store, lease.id),
         stored(store, lease.id).last_error,
-    )
+    ) == (JobState.DEAD, "Error: no use")
 
 
 def test_the_last_twenty_errors_are_kept(store: Store):
@@ -125,7 +125,7 @@ def test_the_last_twenty_errors_are_kept(store: Store):
 
     errors = stored(store, lease.id).errors
     assert [f"boom {number}" for number in range(5, 25)] == [error.message for error in errors]
-    assert list(range(6, 26)) == [error.attempt for error in errors]
+    assert [error.attempt for error in errors] == list(range(6, 26))
 
 
 def test_a_release_is_not_counted(store: Store, clock: ManualClock):
@@ -136,9 +136,9 @@ def test_a_release_is_not_counted(store: Store, clock: ManualClock):
     job = stored(store, lease.id)
     again = claim_one(store)
 
-    assert (JobState.READY, 0, []) == (job.state, job.attempt, job.errors)
+    assert (job.state, job.attempt, job.errors) == (JobState.READY, 0, [])
     assert lease.job.run_at == job.run_at
-    assert (1, 2) == (again.job.attempt, again.token)
+    assert (again.job.attempt, again.token) == (1, 2)
 
 
 def test_a_release_after_a_failure_leaves_the_count(store: Store):
@@ -147,7 +147,7 @@ def test_a_release_after_a_failure_leaves_the_count(store: Store):
     store.fail(lease, "boom", delay=0)
     store.release(claim_one(store))
 
-    assert (1, 1) == (stored(store, lease.id).attempt, len(stored(store, lease.id).errors))
+    assert (stored(store, lease.id).attempt, len(stored(store, lease.id).errors)) == (1, 1)
 
 
 def test_a_release_to_a_later_time(store: Store, clock: ManualClock):
@@ -157,8 +157,8 @@ def test_a_release_to_a_later_time(store: Store, clock: ManualClock):
     early = claim(store)
     clock.advance(10)
 
-    assert [] == early
-    assert 1 == claim_one(store).job.attempt
+    assert early == []
+    assert claim_one(store).job.attempt == 1
 
 
 def test_a_cancel_seen(store: Store, clock: ManualClock):
@@ -168,9 +168,9 @@ def test_a_cancel_seen(store: Store, clock: ManualClock):
     store.finish_cancelled(told, "not needed any more")
 
     job = stored(store, told.id)
-    assert (JobState.CANCELLED, []) == (state_of(store, plain.id), stored(store, plain.id).errors)
-    assert (JobState.CANCELLED, from_us(clock.now_us())) == (job.state, job.finished_at)
-    assert "Cancelled: not needed any more" == job.last_error
+    assert (state_of(store, plain.id), stored(store, plain.id).errors) == (JobState.CANCELLED, [])
+    assert (job.state, job.finished_at) == (JobState.CANCELLED, from_us(clock.now_us()))
+    assert job.last_error == "Cancelled: not needed any more"
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -182,9 +182,9 @@ def test_a_lost_lease_settles_nothing(store: Store, clock: ManualClock, ending: 
         with pytest.raises(LeaseLost) as caught:
             store.settle([Settlement(lease, outcome, [made(queue="follow")])])
 
-        assert [lease] == caught.value.leases
+        assert caught.value.leases == [lease]
     assert before == store.get(lease.id)
-    assert [] == claim(store, queues=["follow"])
+    assert claim(store, queues=["follow"]) == []
 
 
 @pytest.mark.parametrize("first", OUTCOMES, ids=repr)
@@ -262,10 +262,14 @@ def test_a_batch_is_judged_one_by_one(store: Store, clock: ManualClock):
             ]
         )
 
-    assert {lost[0].id, lost[1].id, UNKNOWN_ID} == {lease.id for lease in caught.value.leases}
-    assert "lease_lost" == caught.value.code
-    assert ["succeeded", "retrying", "ready", "cancelled", "dead"] == [
-        state_of(store, lease.id) for lease in leases
+    assert {lease.id for lease in caught.value.leases} == {lost[0].id, lost[1].id, UNKNOWN_ID}
+    assert caught.value.code == "lease_lost"
+    assert [state_of(store, lease.id) for lease in leases] == [
+        "succeeded",
+        "retrying",
+        "ready",
+        "cancelled",
+        "dead",
     ]
 
 
@@ -287,8 +291,8 @@ def test_many_successes_at_once(store: Store):
     store.succeed(leases, list(range(1_200)))
 
     assert ids == [lease.id for lease in leases]
-    assert [0, 700, 1_199] == [stored(store, ids[place]).result for place in (0, 700, 1_199)]
-    assert 1_200 == store.stats(["default"])[0].counts[JobState.SUCCEEDED].value
+    assert [stored(store, ids[place]).result for place in (0, 700, 1_199)] == [0, 700, 1_199]
+    assert store.stats(["default"])[0].counts[JobState.SUCCEEDED].value == 1_200
 
 
 def test_one_job_twice_in_a_batch_is_refused(store: Store):
@@ -372,7 +376,7 @@ def test_follow_ups_appear_only_with_a_success(store: Store, outcome: Outcome):
     lease = start(store)
     store.settle([Settlement(lease, outcome, [made(queue="next")])])
 
-    assert [] == claim(store, queues=["next"])
+    assert claim(store, queues=["next"]) == []
 
 
 def test_a_follow_up_whose_key_is_taken_is_left_out(store: Store):
@@ -384,7 +388,7 @@ def test_a_follow_up_whose_key_is_taken_is_left_out(store: Store):
     )
 
     assert JobState.SUCCEEDED is state_of(store, lease.id)
-    assert 2 == len(claim(store, queues=["next"]))
+    assert len(claim(store, queues=["next"])) == 2
 
 
 def test_a_job_may_follow_itself(store: Store):
@@ -394,7 +398,7 @@ def test_a_job_may_follow_itself(store: Store):
     store.settle([Settlement(lease, Succeeded(), [follow_up])])
 
     assert follow_up.id == claim_one(store).id
-    assert 2 == len(store.list(EVERY_JOB))
+    assert len(store.list(EVERY_JOB)) == 2
 
 
 @pytest.mark.parametrize("delay", [-1, float("nan"), float("inf")])

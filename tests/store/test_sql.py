@@ -117,7 +117,7 @@ def test_every_statement_is_used():
     """A statement that nothing names is removed."""
     used = {name.partition("/")[0] for name in used_names()}
 
-    assert set() == {name.partition("/")[0] for name in POSTGRES | SQLITE} - used
+    assert {name.partition("/")[0] for name in POSTGRES | SQLITE} - used == set()
 
 
 @pytest.mark.parametrize("name", sorted(POSTGRES))
@@ -125,7 +125,7 @@ def test_a_postgres_file_is_one_statement(name: str):
     """PostgreSQL is asked in one round trip a step."""
     statement = compiled(name, Dialect.POSTGRES, "rowlock", ParameterStyle.NUMERIC)
 
-    assert 1 == len(statement.parts)
+    assert len(statement.parts) == 1
 
 
 @pytest.mark.parametrize("dialect", list(Dialect))

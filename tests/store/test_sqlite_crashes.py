@@ -35,7 +35,7 @@ def test_a_fault_at_any_call(fault):
     """Every verb is done or undone, what was acknowledged is there, and all goes on by itself."""
     found = drill(fault)
 
-    assert [] == found["wrong"]
+    assert found["wrong"] == []
     assert POINTS == found["points"] == sum(found["ends"].values())
 
 
@@ -43,7 +43,7 @@ def test_a_power_cut_at_any_call():
     """What was not synced is gone, or half of it: no acknowledged verb is."""
     found = drill("power")
 
-    assert [] == found["wrong"]
+    assert found["wrong"] == []
     assert 2 * POINTS <= found["points"] == sum(found["ends"].values())
 
 
@@ -52,7 +52,7 @@ def test_a_planted_bug_is_found(fault, bug):
     """Commits that are not synced, and transactions in pieces: the drills would tell."""
     found = drill(fault, "--plant", bug, "--deed", "claim_some")
 
-    assert [] != found["wrong"]
+    assert found["wrong"] != []
 
 
 def test_every_commit_is_synced_and_nobody_else_opens_the_file():
@@ -70,6 +70,6 @@ def test_a_log_that_is_started_anew_all_the_time(tmp_path):
     """Processes fold and write at once: the file is sound, and every job is there."""
     found = hammer(tmp_path / "jobs.db", jobs=240, processes=4, check_seconds=0.5)
 
-    assert [0] * 4 == found.codes
-    assert ([], 0) == (found.damage, found.missing)
+    assert found.codes == [0] * 4
+    assert (found.damage, found.missing) == ([], 0)
     assert found.restarts > 10, "nothing was put to the test"

@@ -144,7 +144,7 @@ def test_the_lock_file_can_be_used_by_all_who_write(path):
     with closing(open_store(url_of(path))) as store:
         store.enqueue([job()])
 
-    assert 0o660 == stat.S_IMODE(Path(f"{path}-rowlock").stat().st_mode)
+    assert stat.S_IMODE(Path(f"{path}-rowlock").stat().st_mode) == 0o660
 
 
 def test_odd_characters_in_the_path(tmp_path):
@@ -154,7 +154,7 @@ def test_odd_characters_in_the_path(tmp_path):
         store.enqueue([job()])
 
     assert path.exists()
-    assert 1 == count_jobs(path)
+    assert count_jobs(path) == 1
 
 
 def test_a_missing_directory_is_refused(tmp_path):
@@ -211,7 +211,7 @@ def test_a_file_replaced_under_a_connection(path, tmp_path):
             store.enqueue([job()])
         store.enqueue([job()])
 
-    assert 2 == count_jobs(path)
+    assert count_jobs(path) == 2
 
 
 def test_a_directory_that_may_not_be_written(own_directory, as_nobody):
@@ -245,7 +245,7 @@ def test_a_transaction_of_somebody_else_is_named(path):
                 store.enqueue([job()])
         store.enqueue([job()])
 
-    assert 2 == count_jobs(path)
+    assert count_jobs(path) == 2
 
 
 def test_a_turn_that_does_not_come(path):
@@ -256,7 +256,7 @@ def test_a_turn_that_does_not_come(path):
             store.enqueue([job()])
         store.enqueue([job()])
 
-    assert 2 == count_jobs(path)
+    assert count_jobs(path) == 2
 
 
 def test_a_lock_file_that_was_deleted(path):
@@ -277,8 +277,8 @@ def test_an_up_to_date_file_is_opened_without_the_lock(path):
     with closing(impatient_store(path)) as store, closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN IMMEDIATE")
         with WriteLock(SqliteFile(path)):
-            assert [] == store.migrate()
-            assert 1 == len(store.stats())
+            assert store.migrate() == []
+            assert len(store.stats()) == 1
 
 
 def test_a_full_disk(path):
@@ -291,12 +291,12 @@ def test_a_full_disk(path):
             session.connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(StoreUnavailable, match=r"full .*free some space"):
             store.enqueue([job() for _ in range(2_000)])
-        assert 1 == count_jobs(path)
+        assert count_jobs(path) == 1
         with session.transaction(writes=False):
             session.connection.execute("PRAGMA max_page_count = 1000000")
         store.enqueue([job()])
 
-    assert 2 == count_jobs(path)
+    assert count_jobs(path) == 2
     assert is_sound(path)
 
 
@@ -313,9 +313,9 @@ def test_we_never_open_the_database_file():
     ]
 
     name = "rowlock.store.sqlite_file"
-    assert [
+    assert sorted(opened) == [
         f"{name}: file.lock_path",
         f"{name}: file.lock_path",
         f"{name}: path",
         f"{name}: self.path",
-    ] == sorted(opened)
+    ]

@@ -64,8 +64,8 @@ def test_both_sides_write(store, path):
     children = [forked(work) for _ in range(3)]
     work()
 
-    assert [0, 0, 0] == [exit_code(child) for child in children]
-    assert 2 + 4 * 40 == count_jobs(path)
+    assert [exit_code(child) for child in children] == [0, 0, 0]
+    assert count_jobs(path) == 2 + 4 * 40
     assert is_sound(path)
 
 
@@ -76,8 +76,8 @@ def test_fork_by_multiprocessing(store, path):
     process.join(60)
     store.enqueue([job()])
 
-    assert 0 == process.exitcode
-    assert 3 == count_jobs(path)
+    assert process.exitcode == 0
+    assert count_jobs(path) == 3
 
 
 def test_fork_while_other_threads_write(store, path):
@@ -99,7 +99,7 @@ def test_fork_while_other_threads_write(store, path):
         for thread in threads:
             thread.join(60)
 
-    assert [0] * 20 == codes
+    assert codes == [0] * 20
     assert 1 + 20 + len(written) == count_jobs(path)
     assert is_sound(path)
 
@@ -115,8 +115,8 @@ def test_fork_from_a_running_loop(store, path):
         await store.aenqueue([job()])
         return child
 
-    assert 0 == exit_code(asyncio.run(main()))
-    assert 1 + 50 + 1 + 1 == count_jobs(path)
+    assert exit_code(asyncio.run(main())) == 0
+    assert count_jobs(path) == 1 + 50 + 1 + 1
 
 
 def test_fork_inside_a_transaction(store, path):
@@ -135,8 +135,8 @@ def test_fork_inside_a_transaction(store, path):
         session.connection.execute(insert, ("after",))
     store.enqueue([job()])
 
-    assert 0 == code
-    assert 2 == count_jobs(path)
+    assert code == 0
+    assert count_jobs(path) == 2
     assert is_sound(path)
 
 
@@ -153,8 +153,8 @@ def test_the_end_of_a_transaction_in_the_child_changes_nothing(store, path):
         with closing(impatient_store(path)) as other, pytest.raises(StoreUnavailable):
             other.enqueue([job()])
 
-    assert 0 == code
-    assert 1 == count_jobs(path)
+    assert code == 0
+    assert count_jobs(path) == 1
 
 
 def test_a_child_holds_no_lock_of_a_dead_parent(store, path):
@@ -168,7 +168,7 @@ def test_a_child_holds_no_lock_of_a_dead_parent(store, path):
                 os._exit(0)
             os._exit(0)
 
-    assert 0 == exit_code(forked(parent))
+    assert exit_code(forked(parent)) == 0
     with WriteLock(SqliteFile(path, busy_seconds=1)):
         os.write(outer[1], b"x")
     store.enqueue([job()])
@@ -194,13 +194,13 @@ def test_a_fork_does_not_wait_for_ever(store, path, monkeypatch):
     thread.join(60)
     store.enqueue([job()])
 
-    assert 0 == code
-    assert 2 == count_jobs(path)
+    assert code == 0
+    assert count_jobs(path) == 2
 
 
 def test_fork_after_close(store, path):
     """Closed stores are no obstacle to a fork."""
     store.close()
 
-    assert 0 == exit_code(forked(lambda: store.enqueue([job()])))
-    assert 2 == count_jobs(path)
+    assert exit_code(forked(lambda: store.enqueue([job()]))) == 0
+    assert count_jobs(path) == 2

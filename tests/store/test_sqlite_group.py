@@ -75,8 +75,8 @@ def test_many_requests_share_one_commit(store, path, monkeypatch):
 
     asyncio.run(main())
 
-    assert 500 == count_jobs(path)
-    assert {"rowlock-sqlite"} == set(commits)
+    assert count_jobs(path) == 500
+    assert set(commits) == {"rowlock-sqlite"}
     assert len(commits) <= 50
 
 
@@ -92,7 +92,7 @@ def test_an_answer_comes_after_the_commit(store, path):
     async def main():
         return await asyncio.gather(*[enqueue_and_look() for _ in range(50)])
 
-    assert [1] * 50 == asyncio.run(main())
+    assert asyncio.run(main()) == [1] * 50
 
 
 def test_one_failure_is_only_one_failure(store, path):
@@ -106,8 +106,8 @@ def test_one_failure_is_only_one_failure(store, path):
     answers = asyncio.run(main())
 
     assert isinstance(answers[5], ZeroDivisionError)
-    assert 10 == count_jobs(path)
-    assert [] == look(path, "SELECT name FROM rowlock_queue")
+    assert count_jobs(path) == 10
+    assert look(path, "SELECT name FROM rowlock_queue") == []
 
 
 def test_an_error_of_the_driver_is_mapped(store):
@@ -137,9 +137,9 @@ def test_a_lost_transaction_is_everybodys_error(store, path):
 
     answers = asyncio.run(main())
 
-    assert [StoreUnavailable] * 6 == [type(answer) for answer in answers]
-    assert 6 == len({id(answer) for answer in answers})
-    assert 2 == count_jobs(path)
+    assert [type(answer) for answer in answers] == [StoreUnavailable] * 6
+    assert len({id(answer) for answer in answers}) == 6
+    assert count_jobs(path) == 2
 
 
 def test_a_connection_that_cannot_be_opened_is_an_answer(path):
@@ -152,14 +152,14 @@ def test_a_connection_that_cannot_be_opened_is_an_answer(path):
             answers = await asyncio.gather(
                 *[store.aenqueue([job()]) for _ in range(3)], return_exceptions=True
             )
-            assert [StoreUnavailable] * 3 == [type(answer) for answer in answers]
+            assert [type(answer) for answer in answers] == [StoreUnavailable] * 3
         path.rmdir()
         await store.aenqueue([job()])
         await store.aclose()
 
     asyncio.run(main())
 
-    assert 1 == count_jobs(path)
+    assert count_jobs(path) == 1
 
 
 async def taken_up(store: Store) -> None:
@@ -190,7 +190,7 @@ def test_a_cancelled_request_is_not_run(store, path):
 
     asyncio.run(main())
 
-    assert 3 == count_jobs(path)
+    assert count_jobs(path) == 3
 
 
 def test_a_closed_loop_harms_nobody(store, path):
@@ -222,7 +222,7 @@ def test_closing_answers_what_was_asked(store, path):
 
     asyncio.run(main())
 
-    assert 302 == count_jobs(path)
+    assert count_jobs(path) == 302
 
 
 def test_many_loops_share_the_thread(store, path):
@@ -230,7 +230,7 @@ def test_many_loops_share_the_thread(store, path):
 
     async def main():
         done = await asyncio.gather(*[store.aenqueue([job()]) for _ in range(20)])
-        assert 20 == len({answer[0].id for answer in done})
+        assert len({answer[0].id for answer in done}) == 20
 
     threads = [threading.Thread(target=lambda: asyncio.run(main())) for _ in range(10)]
     for thread in threads:
@@ -238,7 +238,7 @@ def test_many_loops_share_the_thread(store, path):
     for thread in threads:
         thread.join(60)
 
-    assert 200 == count_jobs(path)
+    assert count_jobs(path) == 200
 
 
 def test_a_verb_that_commits_halfway_is_run_apart(store, path):
@@ -255,8 +255,8 @@ def test_a_verb_that_commits_halfway_is_run_apart(store, path):
         answers = await asyncio.gather(store.arun(writing("long", steps)), *asked)
         return answers[0]
 
-    assert "rowlock-sqlite" != asyncio.run(main())
-    assert 5 == count_jobs(path)
+    assert asyncio.run(main()) != "rowlock-sqlite"
+    assert count_jobs(path) == 5
 
 
 def test_a_busy_file_is_an_error_for_all_waiting(path):
@@ -267,9 +267,9 @@ def test_a_busy_file_is_an_error_for_all_waiting(path):
             other.execute("BEGIN IMMEDIATE")
             answers = asyncio.run(_ask_five(store))
 
-    assert [StoreUnavailable] * 5 == [type(answer) for answer in answers]
+    assert [type(answer) for answer in answers] == [StoreUnavailable] * 5
     assert "using(conn=...)" in str(answers[0])
-    assert 1 == count_jobs(path)
+    assert count_jobs(path) == 1
 
 
 async def _ask_five(store):

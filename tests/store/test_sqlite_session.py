@@ -46,7 +46,7 @@ def test_threads_that_ended_leave_nothing_open(path):
         after = count_descriptors()
 
     assert before == after
-    assert 202 == count_jobs(path)
+    assert count_jobs(path) == 202
 
 
 def test_closing_leaves_nothing_open(path):
@@ -65,7 +65,7 @@ def test_closing_leaves_nothing_open(path):
     gc.collect()
 
     assert before == count_descriptors()
-    assert 4 == count_jobs(path)
+    assert count_jobs(path) == 4
 
 
 def test_a_commit_halfway_stands(path):
@@ -82,7 +82,7 @@ def test_a_commit_halfway_stands(path):
             store.run(writing("long", steps))
         store.enqueue([job()])
 
-    assert ["first"] == look(path, "SELECT name FROM rowlock_queue")
+    assert look(path, "SELECT name FROM rowlock_queue") == ["first"]
 
 
 def test_a_store_closed_inside_a_transaction(path):
@@ -99,7 +99,7 @@ def test_a_store_closed_inside_a_transaction(path):
             store.run(writing("closing", steps))
         store.enqueue([job()])
 
-    assert [] == look(path, "SELECT name FROM rowlock_queue")
+    assert look(path, "SELECT name FROM rowlock_queue") == []
 
 
 def test_a_file_size_limit_is_a_full_disk(path):
@@ -108,8 +108,8 @@ def test_a_file_size_limit_is_a_full_disk(path):
     process.start()
     process.join(60)
 
-    assert 0 == process.exitcode
-    assert 2 == count_jobs(path)
+    assert process.exitcode == 0
+    assert count_jobs(path) == 2
     assert is_sound(path)
 
 
@@ -123,8 +123,8 @@ def fill_up(path: Path) -> None:
         with pytest.raises(StoreUnavailable):
             store.enqueue([job() for _ in range(100)])
         answers = asyncio.run(ask_many(store))
-        assert {StoreUnavailable} == {type(answer) for answer in answers}
-        assert 1 == count_jobs(path)
+        assert {type(answer) for answer in answers} == {StoreUnavailable}
+        assert count_jobs(path) == 1
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         store.enqueue([job()])
 
@@ -144,7 +144,7 @@ def test_a_failed_rollback_gives_the_connection_up(path):
             raise ZeroDivisionError
         store.enqueue([job()])
 
-    assert 2 == count_jobs(path)
+    assert count_jobs(path) == 2
 
 
 class Unable:

@@ -40,8 +40,8 @@ def test_eight_processes_write_without_an_error(path):
     """Eight processes that open a new file at once and write one by one all succeed."""
     codes = run_all(enqueue_many, [(path, WRITES)] * 8)
 
-    assert [0] * 8 == codes
-    assert 8 * WRITES == count_jobs(path)
+    assert codes == [0] * 8
+    assert count_jobs(path) == 8 * WRITES
     assert is_sound(path)
 
 
@@ -53,9 +53,9 @@ def test_writers_beside_readers_and_a_stranger(path):
 
     codes = run_all(_call, [(target, path, count) for target, count in processes])
 
-    assert [0] * 5 == codes
-    assert 3 * WRITES + 1 == count_jobs(path)
-    assert [WRITES] == look(path, "SELECT count(*) FROM own")
+    assert codes == [0] * 5
+    assert count_jobs(path) == 3 * WRITES + 1
+    assert look(path, "SELECT count(*) FROM own") == [WRITES]
     assert is_sound(path)
 
 
@@ -91,12 +91,12 @@ def test_every_connection_is_safe(path, writes):
                 for name in ("journal_mode", "synchronous", "mmap_size", "wal_autocheckpoint")
             }
 
-    assert {
+    assert found == {
         "journal_mode": "wal",
         "synchronous": 2,
         "mmap_size": 0,
         "wal_autocheckpoint": 0,
-    } == found
+    }
 
 
 def test_a_long_reader_holds_up_the_log_but_not_the_writers(path):
@@ -132,7 +132,7 @@ def test_trouble_with_folding_is_not_trouble_with_the_job(path, monkeypatch, cap
     with closing(open_store(url_of(path))) as store:
         store.enqueue([job()])
 
-    assert 1 == count_jobs(path)
+    assert count_jobs(path) == 1
     assert "could not be folded" in caplog.text
 
 
@@ -145,7 +145,7 @@ def test_a_killed_writer_loses_nothing(path):
         assert is_sound(path)
 
     stored = set(look(path, "SELECT id FROM rowlock_job"))
-    assert [] == [id for id in acknowledged if id not in stored]
+    assert [id for id in acknowledged if id not in stored] == []
     assert len(acknowledged) >= 20
 
 
@@ -176,7 +176,7 @@ def test_long_maintenance_lets_others_write(path):
             other.enqueue([job()])
             session.begin(writes=True)
 
-    assert 1 == count_jobs(path)
+    assert count_jobs(path) == 1
 
 
 def test_the_file_is_the_one_it_was_opened_with(path, monkeypatch):
@@ -187,5 +187,5 @@ def test_the_file_is_the_one_it_was_opened_with(path, monkeypatch):
         monkeypatch.chdir(path.parent / "elsewhere")
         store.enqueue([job()])
 
-    assert 1 == count_jobs(path)
-    assert [] == list((path.parent / "elsewhere").iterdir())
+    assert count_jobs(path) == 1
+    assert list((path.parent / "elsewhere").iterdir()) == []

@@ -44,7 +44,7 @@ def test_one_of_each(store: Store):
 
     stats = stats_of(store, "default")
     assert dict.fromkeys(JobState, Count(1, exact=True)) == stats.counts
-    assert ("default", False) == (stats.queue, stats.is_paused)
+    assert (stats.queue, stats.is_paused) == ("default", False)
 
 
 def test_zeros_for_queues_asked_for(store: Store):
@@ -52,15 +52,15 @@ def test_zeros_for_queues_asked_for(store: Store):
     enqueue(store, queue="b")
     stats = store.stats(["c", "b", "a"])
 
-    assert ["a", "b", "c"] == [queue.queue for queue in stats]
-    assert [0, 1, 0] == [queue.counts[JobState.READY].value for queue in stats]
+    assert [queue.queue for queue in stats] == ["a", "b", "c"]
+    assert [queue.counts[JobState.READY].value for queue in stats] == [0, 1, 0]
     assert dict.fromkeys(JobState, Count(0)) == stats[0].counts
-    assert (None, False) == (stats[0].oldest_ready_seconds, stats[0].is_paused)
+    assert (stats[0].oldest_ready_seconds, stats[0].is_paused) == (None, False)
 
 
 def test_no_queues(store: Store):
     """An empty store has no queues, and none asked for is none answered."""
-    assert ([], []) == (store.stats(), store.stats([]))
+    assert (store.stats(), store.stats([])) == ([], [])
 
 
 @pytest.mark.parametrize("state", list(JobState))
@@ -69,8 +69,9 @@ def test_all_queues_in_use(store: Store, state: JobState):
     for queue in ("b", "a"):
         put_in_state(store, state, queue=queue)
 
-    assert [("a", 1), ("b", 1)] == [
-        (queue.queue, queue.counts[state].value) for queue in store.stats()
+    assert [(queue.queue, queue.counts[state].value) for queue in store.stats()] == [
+        ("a", 1),
+        ("b", 1),
     ]
 
 
@@ -78,16 +79,16 @@ def test_a_paused_queue_is_listed(store: Store):
     """A queue that is paused is shown so, also when it is empty."""
     store.pause("idle")
 
-    assert [("idle", True)] == [(queue.queue, queue.is_paused) for queue in store.stats()]
+    assert [(queue.queue, queue.is_paused) for queue in store.stats()] == [("idle", True)]
 
 
 def test_a_queue_asked_for_twice_is_counted_once(store: Store):
     """The same name again changes no count."""
     enqueue_ids(store, 3)
 
-    assert [3] == [
+    assert [
         queue.counts[JobState.READY].value for queue in store.stats(["default", "default"])
-    ]
+    ] == [3]
 
 
 def test_kinds_and_priorities_are_summed(store: Store):
@@ -103,7 +104,7 @@ def test_kinds_and_priorities_are_summed(store: Store):
     )
 
     counts = stats_of(store, "default").counts
-    assert (12, 12) == (counts[JobState.READY].value, counts[JobState.SCHEDULED].value)
+    assert (counts[JobState.READY].value, counts[JobState.SCHEDULED].value) == (12, 12)
 
 
 def test_counts_follow_the_clock(store: Store, clock: ManualClock):
@@ -114,8 +115,8 @@ def test_counts_follow_the_clock(store: Store, clock: ManualClock):
     clock.advance(60)
     after = stats_of(store, "default").counts
 
-    assert [1, 1, 0] == [before[state].value for state in ("retrying", "scheduled", "ready")]
-    assert [0, 0, 2] == [after[state].value for state in ("retrying", "scheduled", "ready")]
+    assert [before[state].value for state in ("retrying", "scheduled", "ready")] == [1, 1, 0]
+    assert [after[state].value for state in ("retrying", "scheduled", "ready")] == [0, 0, 2]
 
 
 def test_the_age_of_the_oldest_ready_job(store: Store, clock: ManualClock):
@@ -127,7 +128,7 @@ def test_the_age_of_the_oldest_ready_job(store: Store, clock: ManualClock):
     clock.advance(10.5)
 
     assert None is none
-    assert 8.5 == stats_of(store, "default").oldest_ready_seconds
+    assert stats_of(store, "default").oldest_ready_seconds == 8.5
 
 
 def test_running_jobs_have_no_age(store: Store, clock: ManualClock):
@@ -151,8 +152,8 @@ def test_beyond_the_bound_counts_are_marked(
     fill(store, JobState(state), 2)
     beyond = stats_of(store, "q").counts[JobState(state)]
 
-    assert Count(3, exact=True) == exact
-    assert Count(3, exact=False) == beyond
+    assert exact == Count(3, exact=True)
+    assert beyond == Count(3, exact=False)
 
 
 def test_lanes_beyond_the_bound_are_added_up(store: Store, monkeypatch: pytest.MonkeyPatch):
@@ -160,7 +161,7 @@ def test_lanes_beyond_the_bound_are_added_up(store: Store, monkeypatch: pytest.M
     monkeypatch.setattr(config, "COUNT_EXACT_MAX", 3)
     store.enqueue([made(queue="q", kind=kind) for kind in ["a"] * 50 + ["b"] * 2 + ["c"] * 9])
 
-    assert Count(8, exact=False) == stats_of(store, "q").counts[JobState.READY]
+    assert stats_of(store, "q").counts[JobState.READY] == Count(8, exact=False)
 
 
 def test_nothing_is_known_of_what_is_scheduled_beside_many_retries(
@@ -172,8 +173,8 @@ def test_nothing_is_known_of_what_is_scheduled_beside_many_retries(
     fill(store, JobState.SCHEDULED, 1)
 
     counts = stats_of(store, "q").counts
-    assert Count(3, exact=False) == counts[JobState.RETRYING]
-    assert Count(0, exact=False) == counts[JobState.SCHEDULED]
+    assert counts[JobState.RETRYING] == Count(3, exact=False)
+    assert counts[JobState.SCHEDULED] == Count(0, exact=False)
 
 
 def test_beyond_the_bound_successes_are_at_least_those_seen(
@@ -189,8 +190,8 @@ def test_beyond_the_bound_successes_are_at_least_those_seen(
     store.succeed(claim(store, queues=["b"]))
     seen = [stats_of(store, queue).counts[JobState.SUCCEEDED] for queue in ("old", "b", "none")]
 
-    assert [Count(4), Count(6), Count(0)] == exact
-    assert [Count(0, exact=False), Count(10, exact=False), Count(0, exact=False)] == seen
+    assert exact == [Count(4), Count(6), Count(0)]
+    assert seen == [Count(0, exact=False), Count(10, exact=False), Count(0, exact=False)]
 
 
 def test_exact_counts_have_no_bound(store: Store, monkeypatch: pytest.MonkeyPatch):
@@ -205,7 +206,7 @@ def test_exact_counts_have_no_bound(store: Store, monkeypatch: pytest.MonkeyPatc
     assert dict.fromkeys(JobState, 1) == {
         state: number for (queue, state), number in found.items() if queue == "default"
     }
-    assert (30, 20) == (found["b", JobState.SUCCEEDED], found["b", JobState.READY])
+    assert (found["b", JobState.SUCCEEDED], found["b", JobState.READY]) == (30, 20)
 
 
 def test_a_tenants_counts_say_when_they_are_cut(store: Store, monkeypatch: pytest.MonkeyPatch):
@@ -216,11 +217,11 @@ def test_a_tenants_counts_say_when_they_are_cut(store: Store, monkeypatch: pytes
     claim(store, queues=["q"], limit=9)
     (running,) = store.run(tenant_stats("acme", ["q"]))
 
-    assert Count(5, exact=False) == waiting.counts[JobState.READY]
-    assert Count(0, exact=False) == waiting.counts[JobState.SCHEDULED]
-    assert Count(0) == waiting.counts[JobState.RUNNING]
-    assert Count(5, exact=False) == running.counts[JobState.RUNNING]
-    assert Count(0) == running.counts[JobState.READY]
+    assert waiting.counts[JobState.READY] == Count(5, exact=False)
+    assert waiting.counts[JobState.SCHEDULED] == Count(0, exact=False)
+    assert waiting.counts[JobState.RUNNING] == Count(0)
+    assert running.counts[JobState.RUNNING] == Count(5, exact=False)
+    assert running.counts[JobState.READY] == Count(0)
 
 
 @pytest.mark.parametrize("tenant", [None, "acme"])
@@ -246,7 +247,7 @@ def test_a_job_that_moves_meanwhile_is_counted_once(any_url: str, tenant: str | 
         (seen,) = store.run(reading("stats", disturbed))
         (after,) = store.stats(["q"])
 
-    assert 4 == sum(count.value for count in seen.counts.values())
+    assert sum(count.value for count in seen.counts.values()) == 4
     assert after.counts[JobState.SUCCEEDED].value > seen.counts[JobState.SUCCEEDED].value
 
 

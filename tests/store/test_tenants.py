@@ -13,10 +13,10 @@ def test_only_the_tenants_asked_for(store: Store):
     """Jobs of other tenants, and of none, stay where they are."""
     ids = {tenant: enqueue(store, tenant=tenant).id for tenant in ("a", "b", "c", None)}
 
-    assert [ids["a"], ids["c"]] == [lease.id for lease in claim(store, tenants=["c", "a"])]
-    assert [] == claim(store, tenants=[])
-    assert [] == claim(store, tenants=["d"])
-    assert [ids["b"], ids[None]] == [lease.id for lease in claim(store)]
+    assert [lease.id for lease in claim(store, tenants=["c", "a"])] == [ids["a"], ids["c"]]
+    assert claim(store, tenants=[]) == []
+    assert claim(store, tenants=["d"]) == []
+    assert [lease.id for lease in claim(store)] == [ids["b"], ids[None]]
 
 
 def test_tenants_compete_by_priority_and_time(store: Store, clock: ManualClock):
@@ -26,7 +26,7 @@ def test_tenants_compete_by_priority_and_time(store: Store, clock: ManualClock):
     urgent = enqueue(store, tenant="b", priority=1, delay=30).id
     clock.advance(30)
 
-    assert [urgent, early, late] == [lease.id for lease in claim(store, tenants=["a", "b"])]
+    assert [lease.id for lease in claim(store, tenants=["a", "b"])] == [urgent, early, late]
 
 
 def test_tenants_with_kinds_queues_and_limits(store: Store):
@@ -39,9 +39,9 @@ def test_tenants_with_kinds_queues_and_limits(store: Store):
     }
 
     leases = claim(store, tenants=["a"], kinds=["l"], queues=["q", "p"])
-    assert [ids["a", "l", "q"], ids["a", "l", "p"]] == [lease.id for lease in leases]
-    assert 1 == len(claim(store, tenants=["a", "b"], queues={"p": 1}))
-    assert 2 == len(claim(store, tenants=["a", "b"], queues=["q"], limit=2))
+    assert [lease.id for lease in leases] == [ids["a", "l", "q"], ids["a", "l", "p"]]
+    assert len(claim(store, tenants=["a", "b"], queues={"p": 1})) == 1
+    assert len(claim(store, tenants=["a", "b"], queues=["q"], limit=2)) == 2
 
 
 def test_a_tenants_limit(store: Store):
@@ -56,8 +56,8 @@ def test_an_expired_lease_of_a_tenant(store: Store, clock: ManualClock):
     mine, other = start(store, tenant="a"), start(store, tenant="b")
     clock.advance(31)
 
-    assert [mine.id] == [lease.id for lease in claim(store, tenants=["a"])]
-    assert [other.id] == [lease.id for lease in claim(store, tenants=["b"])]
+    assert [lease.id for lease in claim(store, tenants=["a"])] == [mine.id]
+    assert [lease.id for lease in claim(store, tenants=["b"])] == [other.id]
 
 
 def test_creation_order_for_tenants(store: Store, clock: ManualClock):
@@ -68,7 +68,7 @@ def test_creation_order_for_tenants(store: Store, clock: ManualClock):
     clock.advance(5)
     late = enqueue(store, tenant="a").id
 
-    assert [lease.id, late] == [each.id for each in claim(store, tenants=["a"])]
+    assert [each.id for each in claim(store, tenants=["a"])] == [lease.id, late]
 
 
 def test_a_tenants_list(store: Store):
@@ -86,5 +86,5 @@ def test_a_tenants_dead_jobs(store: Store):
     other = put_in_state(store, JobState.DEAD, tenant="b")
     answer = store.retry_dead(job_filter(tenant="a"))
 
-    assert 1 == answer.retried
-    assert (JobState.READY, JobState.DEAD) == (state_of(store, mine), state_of(store, other))
+    assert answer.retried == 1
+    assert (state_of(store, mine), state_of(store, other)) == (JobState.READY, JobState.DEAD)

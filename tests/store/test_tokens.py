@@ -35,7 +35,7 @@ def test_a_token_is_found_by_its_secret(store):
     token = store.run(find_token(new.secret))
     forged = Secret(new.secret.id, new.secret.text[:-1] + "!")
 
-    assert ("ci", [Scope.ENQUEUE, Scope.WORK], "acme") == (token.name, token.scopes, token.tenant)
+    assert (token.name, token.scopes, token.tenant) == ("ci", [Scope.ENQUEUE, Scope.WORK], "acme")
     assert None is store.run(find_token(forged))
 
 
@@ -67,8 +67,8 @@ def test_tenants_have_their_own(store):
     ours, theirs = made(store, tenant="acme"), made(store, tenant="zoo")
     made(store)
 
-    assert [ours.secret.id] == [token.id for token in store.run(list_tokens(tenant="acme"))]
-    assert 3 == len(store.run(list_tokens()))
+    assert [token.id for token in store.run(list_tokens(tenant="acme"))] == [ours.secret.id]
+    assert len(store.run(list_tokens())) == 3
     with pytest.raises(NotFound):
         store.run(revoke_token(theirs.secret.id, tenant="acme"))
     assert store.run(find_token(theirs.secret)) is not None
@@ -85,12 +85,12 @@ def test_what_was_made_stays_made(store, clock):
     clock.advance(10)
     states.append(store.run(token_state()))
 
-    assert [
+    assert states == [
         TokenState(any_made=False, any_live=False),
         TokenState(any_made=True, any_live=True),
         TokenState(any_made=True, any_live=False),
         TokenState(any_made=True, any_live=False),
-    ] == states
+    ]
 
 
 def test_the_secret_is_not_in_the_database(store, store_url):

@@ -39,7 +39,7 @@ def test_code_works_on_a_schema_to_which_something_was_added(any_url: str):
     with closing(open_store(any_url)) as store:
         store.migrate()
         before = enqueue(store)
-        assert [NEWEST + 1] == migrate_by(any_url, compatible(ADDS))
+        assert migrate_by(any_url, compatible(ADDS)) == [NEWEST + 1]
         store.succeed([claim_one(store)])
         store.run(check_schema(store.engine.dialect))
         first = state_of(store, before.id)
@@ -47,8 +47,8 @@ def test_code_works_on_a_schema_to_which_something_was_added(any_url: str):
         after = enqueue(store)
         store.succeed([claim_one(store)])
 
-        assert [] == store.migrate()
-        assert ("succeeded", "succeeded") == (first, state_of(store, after.id))
+        assert store.migrate() == []
+        assert (first, state_of(store, after.id)) == ("succeeded", "succeeded")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_code_refuses_a_schema_that_needs_more(any_url: str, later: tuple[str, .
         with closing(open_store(any_url)) as store:
             with pytest.raises(MigrationNeeded, match=f"knows only {NEWEST}") as refused:
                 act(store)
-            assert "migration_needed" == refused.value.code
+            assert refused.value.code == "migration_needed"
 
 
 def test_what_is_applied_by_hand_says_the_same(empty_postgres_url: str):
@@ -143,8 +143,8 @@ def test_a_database_is_migrated_while_it_is_used(any_url: str):
         leases = store.claim(worker="w", queues=["default"], limit=config.CLAIM_LIMIT_MAX)
         store.succeed(leases)
 
-    assert [NEWEST + 1] == applied
-    assert [] == producers.errors
+    assert applied == [NEWEST + 1]
+    assert producers.errors == []
     assert producers.made == len(leases)
     assert producers.longest < STALL_SECONDS_MAX
 
@@ -171,8 +171,8 @@ def test_an_open_transaction_stalls_the_migration_and_not_the_queue(
         holder.rollback()
         migrator.join(60)
 
-    assert ([], [NEWEST + 1]) == (before, applied)
-    assert [] == producers.errors
+    assert (before, applied) == ([], [NEWEST + 1])
+    assert producers.errors == []
     assert f"backend {holder_pid}" in caplog.text
     # Without a bound the first enqueue would have waited for as long as the transaction was open.
     assert producers.longest < STALL_SECONDS_MAX
@@ -206,7 +206,7 @@ def test_who_waited_for_another_migration_sees_what_it_did(empty_postgres_url: s
         first.commit()
         second.join(60)
 
-    assert [[]] == applied
+    assert applied == [[]]
 
 
 @pytest.mark.direct("knows a backend by its number")

@@ -18,9 +18,9 @@ def test_an_announced_worker(store: Store, clock: ManualClock):
     claim(store, worker="w1")
 
     (worker,) = store.workers()
-    assert ("w1", "box", 42) == (worker.id, worker.host, worker.pid)
-    assert (["default", "mail"], ["task"], ids) == (worker.queues, worker.kinds, worker.running)
-    assert (now, now) == (worker.started_at, worker.last_beat_at)
+    assert (worker.id, worker.host, worker.pid) == ("w1", "box", 42)
+    assert (worker.queues, worker.kinds, worker.running) == (["default", "mail"], ["task"], ids)
+    assert (worker.started_at, worker.last_beat_at) == (now, now)
 
 
 def test_a_worker_announces_itself_again(store: Store, clock: ManualClock):
@@ -31,7 +31,7 @@ def test_a_worker_announces_itself_again(store: Store, clock: ManualClock):
     store.announce(worker="w1", queues=["b"], kinds=["k"], host="box", pid=42)
 
     (worker,) = store.workers()
-    assert (["b"], ["k"]) == (worker.queues, worker.kinds)
+    assert (worker.queues, worker.kinds) == (["b"], ["k"])
     assert (started, from_us(clock.now_us())) == (worker.started_at, worker.last_beat_at)
 
 
@@ -42,7 +42,7 @@ def test_a_worker_departs(store: Store):
     for _ in range(2):
         store.depart("w1")
 
-    assert ["w2"] == [worker.id for worker in store.workers()]
+    assert [worker.id for worker in store.workers()] == ["w2"]
 
 
 def test_a_silent_worker_is_known_by_its_leases(store: Store, clock: ManualClock):
@@ -54,11 +54,11 @@ def test_a_silent_worker_is_known_by_its_leases(store: Store, clock: ManualClock
     store.heartbeat(leases[:1])
 
     first, second = store.workers()
-    assert ("other", ids[2:]) == (first.id, first.running)
-    assert ("silent", ids[:2]) == (second.id, second.running)
+    assert (first.id, first.running) == ("other", ids[2:])
+    assert (second.id, second.running) == ("silent", ids[:2])
     assert from_us(clock.now_us()) == second.last_beat_at
     store.succeed([*leases, other])
-    assert [] == store.workers()
+    assert store.workers() == []
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_a_bad_announcement_is_refused(store: Store, option: str, options):
     with pytest.raises(OptionInvalid) as caught:
         store.announce(**{**announced, **options})
 
-    assert option == caught.value.option
-    assert [] == store.workers()
+    assert caught.value.option == option
+    assert store.workers() == []
 
 
 def test_a_strange_host_is_cleaned(store: Store):

@@ -71,9 +71,9 @@ def test_it_is_the_same_app_on_another_database(rowlock_app, rowlock_url):
     """Whoever holds the app or a task of it takes part; and it is the test's app everywhere."""
     job = plain.enqueue(name="a")
 
-    assert (app, True) == (rowlock_app, isinstance(app, AppUnderTest))
-    assert (rowlock_url, app) == (app.url, current())
-    assert "a" == rowlock_app.get(job.id).payload["name"]
+    assert (rowlock_app, isinstance(app, AppUnderTest)) == (app, True)
+    assert (app.url, current()) == (rowlock_url, app)
+    assert rowlock_app.get(job.id).payload["name"] == "a"
 
 
 def test_an_app_is_what_it_was_afterwards(sqlite_url):
@@ -88,10 +88,10 @@ def test_an_app_is_what_it_was_afterwards(sqlite_url):
     with use_test_database(own, sqlite_url, clock=VirtualClock()) as tested:
         tested.state = "the test's"
 
-        assert ("of Own", True) == (tested.greeting(), isinstance(own, AppUnderTest))
+        assert (tested.greeting(), isinstance(own, AppUnderTest)) == ("of Own", True)
 
-    assert (Own, store, "sqlite:///never-opened.db") == (type(own), own.store, own.url)
-    assert "its own" == own.state
+    assert (type(own), own.store, own.url) == (Own, store, "sqlite:///never-opened.db")
+    assert own.state == "its own"
     with pytest.raises(RuntimeError, match="rowlock_app"):
         current()
 
@@ -105,7 +105,7 @@ def test_an_app_is_what_it_was_after_a_trial_that_could_not_begin():
     ):
         pytest.fail("nobody is there")
 
-    assert (rowlock.App, "sqlite:///never-opened.db") == (type(own), own.url)
+    assert (type(own), own.url) == (rowlock.App, "sqlite:///never-opened.db")
     with pytest.raises(RuntimeError, match="rowlock_app"):
         current()
 
@@ -132,7 +132,7 @@ def test_options_are_those_of_the_enqueue(rowlock_app, rowlock_clock):
     plain.using(delay=30, keep=None).enqueue(name="fails")
     rowlock_clock.run_for(45)
 
-    assert ["fails"] == seen
+    assert seen == ["fails"]
     assert_enqueued(plain.using(delay=30, keep=None))
     refute_enqueued(plain.using(keep=60))
     plain.enqueue(name="b")
@@ -145,7 +145,7 @@ def test_what_is_not_kept_was_enqueued_all_the_same(rowlock_app):
     rowlock_app.drain()
 
     assert_enqueued(brief, name="parent")
-    assert JobState.SUCCEEDED == assert_enqueued(plain, name="child").state
+    assert assert_enqueued(plain, name="child").state == JobState.SUCCEEDED
 
 
 @pytest.mark.parametrize("check", [assert_enqueued, refute_enqueued, enqueued])
@@ -162,7 +162,7 @@ def test_the_text_tells_what_was_enqueued_instead(rowlock_app):
     with pytest.raises(AssertionError) as caught:
         assert_enqueued(plain.using(queue="mail"), name="c", count=2)
 
-    assert (
+    assert str(caught.value) == (
         "no job was enqueued like plain.using(queue='mail')(name='c', count=2)\n\n"
         "2 jobs were of this kind, the most alike first:\n"
         "  plain(name='a', count=2): ready in 'default'\n"
@@ -171,7 +171,7 @@ def test_the_text_tells_what_was_enqueued_instead(rowlock_app):
         "  plain(name='b'): ready in 'mail'\n"
         "    name: expected 'c', found 'b'\n"
         "    count: expected 2, is not there"
-    ) == str(caught.value)
+    )
 
 
 def test_the_text_tells_of_other_kinds(rowlock_app):
@@ -193,8 +193,8 @@ def test_what_should_not_be_there_is_shown(rowlock_app):
         refute_enqueued(plain)
 
     lines = str(caught.value).splitlines()
-    assert "7 jobs were enqueued like plain(), and should not:" == lines[0]
-    assert ("  plain(name='n0'): ready in 'default'", "  and 2 more") == (lines[1], lines[-1])
+    assert lines[0] == "7 jobs were enqueued like plain(), and should not:"
+    assert (lines[1], lines[-1]) == ("  plain(name='n0'): ready in 'default'", "  and 2 more")
 
 
 @pytest.mark.rowlock(mode="inline")
@@ -209,7 +209,7 @@ def test_inline_jobs_are_run_at_once(rowlock_app):
     brief.enqueue(name="parent")
     asyncio.run(enqueue())
 
-    assert ["parent", "child", "awaited", "blocking"] == seen
+    assert seen == ["parent", "child", "awaited", "blocking"]
 
 
 def test_retries_delays_and_schedules_run_at_their_time(rowlock_app, rowlock_clock):
@@ -219,9 +219,9 @@ def test_retries_delays_and_schedules_run_at_their_time(rowlock_app, rowlock_clo
     plain.using(delay=5400).enqueue(name="late")
     runs = rowlock_clock.run_for(timedelta(hours=2))
 
-    assert ["fails"] * 3 + ["hourly", "late", "hourly"] == seen
-    assert (6, start + timedelta(hours=2)) == (runs, rowlock_clock.now)
-    assert JobState.DEAD == enqueued(plain, name="fails")[0].state
+    assert seen == ["fails"] * 3 + ["hourly", "late", "hourly"]
+    assert (runs, rowlock_clock.now) == (6, start + timedelta(hours=2))
+    assert enqueued(plain, name="fails")[0].state == JobState.DEAD
 
 
 def test_all_that_waits_is_run(rowlock_app, rowlock_clock):
@@ -233,8 +233,8 @@ def test_all_that_waits_is_run(rowlock_app, rowlock_clock):
         await rowlock_app.aclose()
         return runs
 
-    assert (1, ["late"]) == (asyncio.run(run()), seen)
-    assert 0 == rowlock_clock.run_all()
+    assert (asyncio.run(run()), seen) == (1, ["late"])
+    assert rowlock_clock.run_all() == 0
 
 
 def test_a_lease_that_nobody_here_takes_over_does_not_stop_the_time(rowlock_url):
@@ -247,8 +247,8 @@ def test_a_lease_that_nobody_here_takes_over_does_not_stop_the_time(rowlock_url)
         job = sender.enqueue("elsewhere")
         sender.store.claim(worker="elsewhere", queues=None, lease=30)
 
-        assert 0 == clock.run_for(60)
-        assert JobState.RUNNING == sender.get(job.id).state
+        assert clock.run_for(60) == 0
+        assert sender.get(job.id).state == JobState.RUNNING
 
 
 def test_a_loop_of_jobs_is_noticed(rowlock_app, rowlock_clock, monkeypatch):
@@ -287,13 +287,13 @@ def test_a_run_that_dies_is_run_again(rowlock_app, rowlock_clock, drain, task, p
     with rowlock_crash(point, task):
         drain()
 
-    assert JobState.RUNNING == rowlock_app.get(job.id).state
-    assert 0 == drain()
+    assert rowlock_app.get(job.id).state == JobState.RUNNING
+    assert drain() == 0
     rowlock_clock.advance(31)
-    assert 1 == drain()
+    assert drain() == 1
     found = rowlock_app.get(job.id)
-    assert ["a", "b"] == list(dict.fromkeys(seen))
-    assert (1 if point == "after-claim" else 2) == seen.count("b")
+    assert list(dict.fromkeys(seen)) == ["a", "b"]
+    assert seen.count("b") == (1 if point == "after-claim" else 2)
     assert (found.state, found.attempt, len(found.errors)) == (JobState.SUCCEEDED, 1, 1)
 
 
@@ -303,9 +303,9 @@ def test_what_is_settled_is_not_run_again(rowlock_app, rowlock_clock):
     with rowlock_crash("after-settle"):
         rowlock_app.drain()
 
-    assert [JobState.SUCCEEDED, JobState.RUNNING] == [rowlock_app.get(job.id).state for job in jobs]
-    assert 1 == rowlock_clock.run_for(60)
-    assert ["a", "b"] == seen
+    assert [rowlock_app.get(job.id).state for job in jobs] == [JobState.SUCCEEDED, JobState.RUNNING]
+    assert rowlock_clock.run_for(60) == 1
+    assert seen == ["a", "b"]
 
 
 def test_a_crash_that_does_not_come_is_a_failure(rowlock_app):

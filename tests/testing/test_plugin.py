@@ -67,7 +67,7 @@ def test_the_app_of_the_project_is_tested(project, monkeypatch, named_by):
     )
     run(project).assert_outcomes(passed=2)
 
-    assert [] == [*project.path.glob("*.db*")]
+    assert [*project.path.glob("*.db*")] == []
 
 
 def test_a_failure_shows_what_was_enqueued(project):

@@ -121,7 +121,7 @@ def test_dies_with_its_parent():
     with child:
         assert child.stdout is not None
         url, directory = child.stdout.readline().split()
-        assert 1 == ask(url, "SELECT 1")
+        assert ask(url, "SELECT 1") == 1
         child.kill()
     wait_until_gone(Path(directory))
 
@@ -139,7 +139,7 @@ def test_outlives_the_thread_that_started_it():
     finally:
         server.stop()
 
-    assert 1 == answer
+    assert answer == 1
 
 
 def test_runs_for_an_ordinary_user():
@@ -153,9 +153,9 @@ def test_runs_for_an_ordinary_user():
         check=False,
     )
 
-    assert (0, "") == (done.returncode, done.stderr)
+    assert (done.returncode, done.stderr) == (0, "")
     user_id, binaries_used, binaries_given = done.stdout.split()
-    assert "0" != user_id
+    assert user_id != "0"
     assert binaries_given == binaries_used
 
 
@@ -167,9 +167,9 @@ def test_restart_after_a_crash_keeps_committed_rows():
             connection.execute("CREATE TABLE kept AS SELECT 7 AS n")
         server.restart(immediate=True)
 
-        assert 7 == ask(server.url, "SELECT n FROM kept")
+        assert ask(server.url, "SELECT n FROM kept") == 7
         assert port == server.port
-        assert "on" == ask(server.url, "SHOW fsync")
+        assert ask(server.url, "SHOW fsync") == "on"
 
 
 def test_restart_after_the_server_was_killed():
@@ -182,7 +182,7 @@ def test_restart_after_the_server_was_killed():
 
         assert not server.is_running
         server.restart()
-        assert 1 == ask(server.url, "SELECT 1")
+        assert ask(server.url, "SELECT 1") == 1
 
 
 def test_restart_while_somebody_says_nothing():
@@ -196,7 +196,7 @@ def test_restart_while_somebody_says_nothing():
         silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3)]
         restart.result(60)
 
-        assert 1 == ask(server.url, "SELECT 1")
+        assert ask(server.url, "SELECT 1") == 1
         for connection in (stopped, *silent):
             connection.close()
 
@@ -208,7 +208,7 @@ def test_a_standby_follows_and_takes_over():
             connection.execute("CREATE TABLE kept AS SELECT 7 AS n")
         wait_until_there(standby.url, "kept")
         with psycopg.connect(standby.url, autocommit=True) as connection:
-            assert (7,) == connection.execute("SELECT n FROM kept").fetchone()
+            assert connection.execute("SELECT n FROM kept").fetchone() == (7,)
             with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
                 connection.execute("CREATE TABLE refused ()")
             primary.stop(immediate=True)
@@ -230,8 +230,8 @@ def test_a_standby_without_its_primary_says_so():
 def test_settings_reach_the_server():
     """Settings are taken as given, quotes and all."""
     with ThrowAwayPostgres(settings={"cluster_name": "it's", "fsync": "on"}) as server:
-        assert "it's" == ask(server.url, "SHOW cluster_name")
-        assert "on" == ask(server.url, "SHOW fsync")
+        assert ask(server.url, "SHOW cluster_name") == "it's"
+        assert ask(server.url, "SHOW fsync") == "on"
 
 
 def test_failed_start_shows_the_log_and_leaves_nothing():
@@ -275,7 +275,7 @@ def test_copies_made_at_once_are_one(tmp_path, monkeypatch):
         [copy / "initdb", "--version"], capture_output=True, text=True, check=True
     )
 
-    assert 1 == len(list(tmp_path.iterdir()))
+    assert len(list(tmp_path.iterdir())) == 1
     assert "16." in said.stdout
 
 

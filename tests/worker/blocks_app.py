@@ -86,7 +86,7 @@ def act(word: str, *, ctx: rowlock.Context, place: str, note: str) -> bool:
             open_another(ctx)
         case "lose" if not Path(note).exists():
             Path(note).touch()
-            assert 1 == app.store.release_worker(ctx.job.worker)
+            assert app.store.release_worker(ctx.job.worker) == 1
         case "die_untold":
             Run.settled = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         case "tell_slowly":

@@ -63,8 +63,8 @@ def test_lease_is_extended_while_it_is_held(store):
             )
         )
 
-        assert [] == store.claim(worker="other", queues=["default"])
-        assert [] == told
+        assert store.claim(worker="other", queues=["default"]) == []
+        assert told == []
 
 
 def test_cancel_is_seen(store):
@@ -76,7 +76,7 @@ def test_cancel_is_seen(store):
         store.cancel(lease.id)
         wait_until(lambda: told)
 
-    assert (lease.id, Beat.CANCEL_REQUESTED) == told[0]
+    assert told[0] == (lease.id, Beat.CANCEL_REQUESTED)
 
 
 def test_lost_lease_is_seen(store):
@@ -88,7 +88,7 @@ def test_lost_lease_is_seen(store):
         store.release_worker("w")
         wait_until(lambda: told)
 
-    assert (lease.id, Beat.LOST) == told[0]
+    assert told[0] == (lease.id, Beat.LOST)
 
 
 def test_a_dropped_lease_is_not_beaten_for(store):
@@ -104,7 +104,7 @@ def test_a_dropped_lease_is_not_beaten_for(store):
         store.cancel(other.id)
         wait_until(lambda: told)
 
-    assert {other.id} == {id for id, _ in told}
+    assert {id for id, _ in told} == {other.id}
 
 
 def has_grown(store, lease) -> bool:
@@ -128,7 +128,7 @@ def test_handlers_can_not_keep_the_connections_from_the_beats(postgres_url):
     store.close()
     looking.close()
 
-    assert [] == told
+    assert told == []
 
 
 def test_a_silent_network_holds_up_one_beat_only(postgres_url):
@@ -168,5 +168,5 @@ def test_beats_do_not_stay_in_step(store):
     with beats:
         assert waiting.wait(10)
 
-    assert 20 == len(set(pauses))
+    assert len(set(pauses)) == 20
     assert all(0.8 * LEASE_SECONDS / 3 <= pause <= LEASE_SECONDS / 3 for pause in pauses)

@@ -24,8 +24,8 @@ def test_a_run_that_has_ended_is_not_past_its_time_limit(app, tmp_path):
             time.sleep(2 + TIMEOUT_GRACE_SECONDS + 1)
         found = app.wait(job.id, timeout=60)
 
-    assert (JobState.SUCCEEDED, 1, []) == (found.state, found.attempt, found.errors)
-    assert 1 == len(runners(note))
+    assert (found.state, found.attempt, found.errors) == (JobState.SUCCEEDED, 1, [])
+    assert len(runners(note)) == 1
 
 
 def test_a_child_that_has_run_enough_waits_for_its_last_jobs(app, tmp_path):
@@ -41,9 +41,9 @@ def test_a_child_that_has_run_enough_waits_for_its_last_jobs(app, tmp_path):
         (tmp_path / "go-on").touch()
         found = [app.wait(job.id, timeout=60) for job in (long, also_long)]
 
-    assert [(JobState.SUCCEEDED, 1)] * 2 == [(job.state, job.attempt) for job in found]
-    assert 3 == len({short.result, *runners(first), *runners(second)})
-    assert (1, 1) == (len(runners(first)), len(runners(second)))
+    assert [(job.state, job.attempt) for job in found] == [(JobState.SUCCEEDED, 1)] * 2
+    assert len({short.result, *runners(first), *runners(second)}) == 3
+    assert (len(runners(first)), len(runners(second))) == (1, 1)
 
 
 @pytest.mark.long
@@ -54,9 +54,9 @@ def test_a_drain_outlives_any_number_of_poison_jobs(app):
     with worker(app, "--drain") as process:
         code = process.wait(120)
 
-    assert {JobState.DEAD} == {app.get(job.id).state for job in poison}
-    assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in healthy}
-    assert 0 == code
+    assert {app.get(job.id).state for job in poison} == {JobState.DEAD}
+    assert {app.get(job.id).state for job in healthy} == {JobState.SUCCEEDED}
+    assert code == 0
 
 
 def test_a_run_that_lost_its_lease_still_has_its_time_limit(app, tmp_path):
@@ -67,10 +67,10 @@ def test_a_run_that_lost_its_lease_still_has_its_time_limit(app, tmp_path):
     job = app.enqueue("wait_six_seconds_for_file", payload, max_attempts=2)
     with worker(app, "-c", "1"):
         wait_until(lambda: runners(note))
-        assert 1 == app.store.release_worker(app.get(job.id).worker)
-        assert JobState.READY == app.get(job.id).state
+        assert app.store.release_worker(app.get(job.id).worker) == 1
+        assert app.get(job.id).state == JobState.READY
         app.cancel(job.id)
         found = app.wait(app.enqueue("where").id, timeout=60)
 
-    assert JobState.SUCCEEDED == found.state
-    assert [found.result] != runners(note)
+    assert found.state == JobState.SUCCEEDED
+    assert runners(note) != [found.result]

@@ -60,7 +60,7 @@ def test_an_app_that_can_not_be_loaded_ends_the_worker(run_worker, text, told):
     done = run_worker(text, "-p", "2", "--log-format", "json")
     lines = [json.loads(line) for line in done.stderr.splitlines()]
 
-    assert 1 == done.returncode
+    assert done.returncode == 1
     assert any(told in line["message"] for line in lines if line["level"] == "error")
     assert "odd_app:app can't be loaded: nothing was started" in [line["message"] for line in lines]
 
@@ -74,7 +74,7 @@ def test_a_name_that_is_none_is_a_usage_error(tmp_path):
         check=False,
     )
 
-    assert 2 == done.returncode
+    assert done.returncode == 2
 
 
 def test_an_app_may_have_a_loop_of_its_own_while_it_is_loaded(run_worker, tmp_path):
@@ -92,7 +92,7 @@ def test_an_app_may_have_a_loop_of_its_own_while_it_is_loaded(run_worker, tmp_pa
         done = run_worker(text, "--drain")
         found = app.get(job.id)
 
-    assert (0, JobState.SUCCEEDED, "ready") == (done.returncode, found.state, found.result)
+    assert (done.returncode, found.state, found.result) == (0, JobState.SUCCEEDED, "ready")
 
 
 def test_an_app_without_tasks_is_told(run_worker, tmp_path):
@@ -100,5 +100,5 @@ def test_an_app_without_tasks_is_told(run_worker, tmp_path):
     text = "import rowlock\napp = rowlock.App('sqlite:///jobs.db')\n"
     done = run_worker(text, "--drain")
 
-    assert 0 == done.returncode
+    assert done.returncode == 0
     assert "there is no task to run" in done.stderr

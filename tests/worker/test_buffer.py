@@ -42,7 +42,7 @@ def test_a_queue_is_served_by_priority_then_in_order():
     """What is urgent passes what waits already."""
     runs = [run_of("a"), run_of("b"), run_of("c", priority=5), run_of("d", priority=-1)]
 
-    assert "cabd" == names(filled(*runs))
+    assert names(filled(*runs)) == "cabd"
 
 
 def test_queues_take_turns():
@@ -50,32 +50,32 @@ def test_queues_take_turns():
     busy = [run_of(name, queue="busy") for name in "abcdef"]
     calm = [run_of(name, queue="calm") for name in "xy"]
 
-    assert "axbycdef" == names(filled(*busy, *calm))
+    assert names(filled(*busy, *calm)) == "axbycdef"
 
 
 def test_strict_order_serves_the_first_queue_first():
     """As the queues were named, whenever they came."""
     runs = [run_of("x", queue="later"), run_of("a", queue="first"), run_of("b", queue="first")]
 
-    assert "abx" == names(filled(*runs, strict=["first", "later"]))
+    assert names(filled(*runs, strict=["first", "later"])) == "abx"
 
 
 def test_a_queue_without_a_slot_is_passed_over():
     """The others go on."""
     buffer = filled(run_of("a", queue="full"), run_of("b", queue="free"))
 
-    assert "b" == names(buffer, full={"full"})
-    assert (1, 1, 0) == (len(buffer), buffer.waiting("full"), buffer.waiting("free"))
+    assert names(buffer, full={"full"}) == "b"
+    assert (len(buffer), buffer.waiting("full"), buffer.waiting("free")) == (1, 1, 0)
 
 
 def test_what_must_run_alone_waits_apart():
     """Nobody's turn; it is asked for."""
     buffer = filled(run_of("a"), run_of("x", crashes=1))
 
-    assert "a" == names(buffer)
+    assert names(buffer) == "a"
     alone = buffer.pop_alone()
     assert alone is not None
-    assert ("x", 0, None) == (alone.lease.id, len(buffer), buffer.pop_alone())
+    assert (alone.lease.id, len(buffer), buffer.pop_alone()) == ("x", 0, None)
 
 
 @pytest.mark.parametrize("crashes", [0, 1])
@@ -85,7 +85,7 @@ def test_one_can_be_taken_out(crashes):
     buffer = filled(run_of("a"), run, run_of("c"))
     buffer.remove(run)
 
-    assert ["a", "c"] == [run.lease.id for run in buffer]
-    assert (2, 2, None) == (len(buffer), buffer.waiting("q"), buffer.pop_alone())
-    assert "ac" == names(buffer)
-    assert [] == list(buffer)
+    assert [run.lease.id for run in buffer] == ["a", "c"]
+    assert (len(buffer), buffer.waiting("q"), buffer.pop_alone()) == (2, 2, None)
+    assert names(buffer) == "ac"
+    assert list(buffer) == []

@@ -64,7 +64,7 @@ async def test_it_goes_on_where_it_was(app):
     found = await claim_until(claimer, set(ids))
 
     assert ids == found
-    assert [] == await claim(claimer)
+    assert await claim(claimer) == []
 
 
 @pytest.mark.asyncio
@@ -147,8 +147,8 @@ async def test_the_next_time_is_told(app):
     await app.aenqueue("step", delay=30)
     claimer = claimer_of(app)
 
-    assert [] == await claim(claimer)
-    assert 30 == pytest.approx(claimer.due_in, abs=0.1)
+    assert await claim(claimer) == []
+    assert pytest.approx(claimer.due_in, abs=0.1) == 30
 
 
 @pytest.mark.asyncio
@@ -158,8 +158,8 @@ async def test_paused_queues_and_foreign_kinds_are_left_alone(app):
     await app.aenqueue("foreign")
     await app.apause("paused")
 
-    assert [] == await claim(claimer_of(app))
-    assert [] == await claim(claimer_of(app, queues=["paused", "default"]))
+    assert await claim(claimer_of(app)) == []
+    assert await claim(claimer_of(app, queues=["paused", "default"])) == []
 
 
 # What only PostgreSQL does: others' transactions end when they like.
@@ -213,7 +213,7 @@ async def test_what_came_back_is_found_while_a_transaction_is_held(server):
             await server.store.asucceed(leases)
         await server.store.arelease(first)
 
-        assert [first.id] == await claim_until(claimer, {first.id})
+        assert await claim_until(claimer, {first.id}) == [first.id]
     assert len(ids) == 6_000
 
 

@@ -97,10 +97,10 @@ def test_a_crash_of_the_server_loses_nothing(server, app, log, tmp_path):
         after = app.wait(app.enqueue("noop").id, timeout=30)
         process.terminate()
 
-        assert 0 == process.wait(30)
-    assert (JobState.SUCCEEDED, 1, 1) == (found.state, found.attempt, runs(tmp_path))
-    assert JobState.SUCCEEDED == after.state
-    assert [] == app.list(state="running").jobs
+        assert process.wait(30) == 0
+    assert (found.state, found.attempt, runs(tmp_path)) == (JobState.SUCCEEDED, 1, 1)
+    assert after.state == JobState.SUCCEEDED
+    assert app.list(state="running").jobs == []
 
 
 def test_backends_that_are_ended_again_and_again(server, app, log):
@@ -117,7 +117,7 @@ def test_backends_that_are_ended_again_and_again(server, app, log):
         wait_until(lambda: not app.list(state="ready").jobs and not app.list(state="running").jobs)
         found = [app.get(job.id) for job in jobs]
 
-    assert {(JobState.SUCCEEDED, 1)} == {(job.state, job.attempt) for job in found}
+    assert {(job.state, job.attempt) for job in found} == {(JobState.SUCCEEDED, 1)}
 
 
 def test_a_network_that_falls_silent(server, app, log, tmp_path):
@@ -134,9 +134,9 @@ def test_a_network_that_falls_silent(server, app, log, tmp_path):
             found = app.wait(job.id, timeout=30)
             process.terminate()
 
-            assert 0 == process.wait(30)
-    assert (JobState.SUCCEEDED, 1, 1) == (found.state, found.attempt, runs(tmp_path))
-    assert {1} == set(reports(log).values())
+            assert process.wait(30) == 0
+    assert (found.state, found.attempt, runs(tmp_path)) == (JobState.SUCCEEDED, 1, 1)
+    assert set(reports(log).values()) == {1}
 
 
 def test_a_worker_may_be_started_before_its_database(server, app, log):
@@ -148,7 +148,7 @@ def test_a_worker_may_be_started_before_its_database(server, app, log):
             wait_until(lambda: is_reported(log))
             proxy.mode = Mode.PASS
 
-            assert JobState.SUCCEEDED == app.wait(job.id, timeout=30).state
+            assert app.wait(job.id, timeout=30).state == JobState.SUCCEEDED
 
 
 def test_a_server_without_a_free_connection(server, app, log):
@@ -160,7 +160,7 @@ def test_a_server_without_a_free_connection(server, app, log):
             wait_until(lambda: is_reported(log))
             others.close()
 
-            assert JobState.SUCCEEDED == app.wait(job.id, timeout=30).state
+            assert app.wait(job.id, timeout=30).state == JobState.SUCCEEDED
 
 
 def test_a_crash_counts_though_the_server_was_away(server, app, log, tmp_path):
@@ -192,7 +192,7 @@ def test_a_stop_while_the_database_is_away(server, app, log, tmp_path):
         process.wait(15)
     found = app.get(job.id)
 
-    assert (JobState.RUNNING, 1) == (found.state, found.attempt)
+    assert (found.state, found.attempt) == (JobState.RUNNING, 1)
 
 
 def test_children_without_a_supervisor_and_a_database_end(server, app, log, tmp_path):
@@ -231,9 +231,9 @@ def test_a_claim_whose_answer_is_lost(server, app):
 
         found = asyncio.run(scenario())
 
-    assert 1 == proxy.swallowed
-    assert [0, 1, 2, 3, 4] == sorted(ran)
-    assert {(JobState.SUCCEEDED, 1)} == {(job.state, job.attempt) for job in found}
+    assert proxy.swallowed == 1
+    assert sorted(ran) == [0, 1, 2, 3, 4]
+    assert {(job.state, job.attempt) for job in found} == {(JobState.SUCCEEDED, 1)}
 
 
 def test_a_sqlite_file_that_somebody_has_locked(sqlite_url, log, tmp_path):
@@ -253,10 +253,10 @@ def test_a_sqlite_file_that_somebody_has_locked(sqlite_url, log, tmp_path):
         found = app.wait(job.id, timeout=30)
         process.terminate()
 
-        assert 0 == process.wait(30)
+        assert process.wait(30) == 0
     app.close()
-    assert JobState.RUNNING == held
-    assert (JobState.SUCCEEDED, 1, 1) == (found.state, found.attempt, runs(tmp_path))
+    assert held == JobState.RUNNING
+    assert (found.state, found.attempt, runs(tmp_path)) == (JobState.SUCCEEDED, 1, 1)
 
 
 def test_a_disk_that_is_full(sqlite_url, log, tmp_path):
@@ -280,11 +280,11 @@ def test_a_disk_that_is_full(sqlite_url, log, tmp_path):
         found = [app.wait(each.id, timeout=60) for each in (job, another)]
         process.terminate()
 
-        assert 0 == process.wait(30)
+        assert process.wait(30) == 0
     app.close()
-    assert [JobState.RUNNING, JobState.READY] == held
-    assert [(JobState.SUCCEEDED, 1)] * 2 == [(each.state, each.attempt) for each in found]
-    assert 1 == runs(tmp_path)
+    assert held == [JobState.RUNNING, JobState.READY]
+    assert [(each.state, each.attempt) for each in found] == [(JobState.SUCCEEDED, 1)] * 2
+    assert runs(tmp_path) == 1
 
 
 def test_a_stop_that_comes_while_a_child_is_started(monkeypatch):
@@ -306,7 +306,7 @@ def test_a_stop_that_comes_while_a_child_is_started(monkeypatch):
     supervisor._start(0)
 
     try:
-        assert b'{"stop": true}\n' == os.read(heard[0], 100)
+        assert os.read(heard[0], 100) == b'{"stop": true}\n'
     finally:
         os.close(heard[0])
         supervisor._children[-1].close()

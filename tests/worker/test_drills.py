@@ -38,10 +38,10 @@ def test_a_worker_that_stood_still_can_change_nothing(scene):
     found = pause(scene)
 
     assert {(fate, way): ENDS[fate] for fate in FATES for way in WAYS} == found.ends
-    assert (len(found.ends), [], 0) == (found.refused, found.changed, found.effects)
+    assert (found.refused, found.changed, found.effects) == (len(found.ends), [], 0)
     assert found.is_working
     account = found.account
-    assert (0, 0, 0) == (account.settled_twice, account.stale, account.overlapping)
+    assert (account.settled_twice, account.stale, account.overlapping) == (0, 0, 0)
 
 
 @pytest.mark.long
@@ -52,21 +52,21 @@ def test_a_storm_of_kills_loses_nothing(scene):
     account = found.account
 
     assert "children" in found.struck, "nothing was put to the test"
-    assert (0, 0) == (found.lost, found.never_ended)
-    assert (500, 0, 0, 0) == (
+    assert (found.lost, found.never_ended) == (0, 0)
+    assert (
         account.settled,
         account.settled_twice,
         account.stale,
         account.overlapping,
-    )
+    ) == (500, 0, 0, 0)
 
 
 def test_stops_at_any_moment_leave_nothing_behind(scene):
     """SIGTERM while it starts or works: it ends within its grace, no lease is left, no job lost."""
     found = stop(scene, stops=5, within_seconds=1.5, backlog=200)
 
-    assert (0, 0, 0) == (found.lost, found.leases_left, found.begun_again)
-    assert (0, 0) == (found.account.settled_twice, found.account.stale)
+    assert (found.lost, found.leases_left, found.begun_again) == (0, 0, 0)
+    assert (found.account.settled_twice, found.account.stale) == (0, 0)
     # Before it has set its handlers, a signal ends it at once.
     assert set(found.codes) <= {0, -15}
     assert max(found.seconds) < GRACE_SECONDS + 4
@@ -80,6 +80,6 @@ def test_a_failover_loses_nothing(tmp_path):
     )
     account = found.account
 
-    assert (0, 0) == (found.lost, found.stuck)
-    assert (found.acknowledged, 0, 0) == (account.settled, account.settled_twice, account.stale)
-    assert {1} == set(found.told.values())
+    assert (found.lost, found.stuck) == (0, 0)
+    assert (account.settled, account.settled_twice, account.stale) == (found.acknowledged, 0, 0)
+    assert set(found.told.values()) == {1}

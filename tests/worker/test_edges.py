@@ -19,9 +19,9 @@ def test_a_drain_goes_on_after_a_child_was_replaced(app, words):
     """A child that has run enough, or is too large, is not the end; and each does something."""
     jobs = app.enqueue_many([{"kind": "noop"} for _ in range(30)])
     with worker(app, "--drain", "-c", "2", *words) as process:
-        assert 0 == process.wait(100)
+        assert process.wait(100) == 0
 
-    assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in jobs}
+    assert {app.get(job.id).state for job in jobs} == {JobState.SUCCEEDED}
 
 
 @pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)], ids=["stdout", "stderr", "all"])
@@ -43,9 +43,9 @@ def test_closed_streams_do_no_harm(sqlite_url, tmp_path, closed, command):
             check=False,
         )
 
-        assert (0, JobState.SUCCEEDED) == (done.returncode, app.get(job.id).state)
+        assert (done.returncode, app.get(job.id).state) == (0, JobState.SUCCEEDED)
     opened = dict(line.split(" ", 1) for line in note.read_text().splitlines())
-    assert {"/dev/null"} == {opened[str(number)] for number in closed}
+    assert {opened[str(number)] for number in closed} == {"/dev/null"}
 
 
 def test_a_worker_waits_for_its_tables(empty_postgres_url):
@@ -58,7 +58,7 @@ def test_a_worker_waits_for_its_tables(empty_postgres_url):
         found = app.wait(job.id, timeout=60)
     app.close()
 
-    assert JobState.SUCCEEDED == found.state
+    assert found.state == JobState.SUCCEEDED
     assert b"Traceback" not in line
 
 

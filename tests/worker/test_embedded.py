@@ -48,7 +48,7 @@ async def test_both_kinds_of_functions_run(app):
     async with app.worker():
         results = [(await ended(app, job)).result for job in jobs]
 
-    assert [True, False] == results
+    assert results == [True, False]
     await app.aclose()
 
 
@@ -67,7 +67,7 @@ async def test_a_job_that_comes_back_while_its_lost_run_goes_on(app):
     job = await slow.aenqueue()
     async with app.worker(lease=1) as worker:
         await until(lambda: len(started) == 1)
-        assert 1 == await app.store.arelease_worker(worker.id)
+        assert await app.store.arelease_worker(worker.id) == 1
         await until(lambda: len(started) == 2)
         gates[0].set()
         # Longer than the later run's lease would last without its beats.
@@ -75,8 +75,8 @@ async def test_a_job_that_comes_back_while_its_lost_run_goes_on(app):
         gates[1].set()
         found = await ended(app, job)
 
-    assert (JobState.SUCCEEDED, 1) == (found.state, found.result)
-    assert 2 == len(started)
+    assert (found.state, found.result) == (JobState.SUCCEEDED, 1)
+    assert len(started) == 2
     await app.aclose()
 
 
@@ -154,7 +154,7 @@ async def test_a_run_that_is_ended_before_its_first_line(app, monkeypatch, told,
         found = await ended(app, job)
 
     expected = (JobState.CANCELLED, []) if told == "cancel" else (JobState.SUCCEEDED, [2])
-    assert expected == (found.state, tokens)
+    assert (found.state, tokens) == expected
     await app.aclose()
 
 
@@ -168,7 +168,7 @@ async def test_it_tells_how_it_does(app):
         await until(app.workers)
         (told,) = await app.aworkers()
 
-    assert (7, 0) == (told.vitals.slots, told.vitals.lost)
+    assert (told.vitals.slots, told.vitals.lost) == (7, 0)
     assert told.vitals.memory_bytes is None or told.vitals.memory_bytes > 2**20
     await app.aclose()
 
@@ -240,10 +240,10 @@ async def test_a_running_coroutine_is_cancelled(app):
     job = await endless.aenqueue()
     async with app.worker(lease=1):
         await until(lambda: app.get(job.id).state is JobState.RUNNING)
-        assert rowlock.CancelOutcome.PENDING_ON_WORKER == (await app.acancel(job.id)).outcome
+        assert (await app.acancel(job.id)).outcome == rowlock.CancelOutcome.PENDING_ON_WORKER
         found = await ended(app, job)
 
-    assert JobState.CANCELLED == found.state
+    assert found.state == JobState.CANCELLED
     assert seen.is_set()
     await app.aclose()
 
@@ -261,7 +261,7 @@ async def test_a_cancel_is_heard_by_the_bell(app):
         await asyncio.to_thread(app.cancel, job.id)
         found = await ended(app, job)
 
-    assert JobState.CANCELLED == found.state
+    assert found.state == JobState.CANCELLED
     await app.aclose()
 
 
@@ -287,7 +287,7 @@ async def test_a_cancel_is_heard_before_its_job_is_known(app, monkeypatch):
     async with app.worker(lease=36_000, grace=0):
         found = await ended(app, job)
 
-    assert JobState.CANCELLED == found.state
+    assert found.state == JobState.CANCELLED
     await app.aclose()
 
 
@@ -325,7 +325,7 @@ async def test_a_cancel_that_comes_with_the_last_words_is_too_late(app, monkeypa
         gate.set()
         found = await ended(app, job)
 
-    assert (JobState.SUCCEEDED, "done") == (found.state, found.result)
+    assert (found.state, found.result) == (JobState.SUCCEEDED, "done")
     await app.aclose()
 
 
@@ -345,7 +345,7 @@ async def test_a_plain_function_sees_the_request(app):
         await app.acancel(job.id)
         found = await ended(app, job)
 
-    assert (JobState.CANCELLED, "Cancelled: seen") == (found.state, found.last_error)
+    assert (found.state, found.last_error) == (JobState.CANCELLED, "Cancelled: seen")
     await app.aclose()
 
 
@@ -359,7 +359,7 @@ async def test_a_time_limit_is_a_failure(app):
     async with app.worker():
         found = await ended(app, await slow.aenqueue())
 
-    assert JobState.DEAD == found.state
+    assert found.state == JobState.DEAD
     assert "longer than its limit" in found.last_error
     await app.aclose()
 
@@ -380,7 +380,7 @@ async def test_the_end_lets_running_jobs_finish(app):
         await started.wait()
     found = await app.aget(job.id)
 
-    assert (JobState.SUCCEEDED, True) == (found.state, found.result)
+    assert (found.state, found.result) == (JobState.SUCCEEDED, True)
     await app.aclose()
 
 
@@ -398,7 +398,7 @@ async def test_the_end_gives_back_what_does_not_finish(app):
         await started.wait()
     found = [await app.aget(job.id) for job in jobs]
 
-    assert [(JobState.READY, 0)] * 5 == [(job.state, job.attempt) for job in found]
+    assert [(job.state, job.attempt) for job in found] == [(JobState.READY, 0)] * 5
     await app.aclose()
 
 
@@ -413,7 +413,7 @@ async def test_the_bell_wakes_an_idle_worker(app, monkeypatch):
     async with app.worker():
         for _ in range(5):
             job = await asyncio.to_thread(work.enqueue)
-            assert JobState.SUCCEEDED == (await ended(app, job)).state
+            assert (await ended(app, job)).state == JobState.SUCCEEDED
     await app.aclose()
 
 
@@ -455,7 +455,7 @@ async def test_delayed_jobs_start_without_polling(app, monkeypatch):
     async with app.worker():
         found = await ended(app, job)
 
-    assert JobState.SUCCEEDED == found.state
+    assert found.state == JobState.SUCCEEDED
     assert found.started_at >= found.run_at
     await app.aclose()
 
@@ -477,7 +477,7 @@ async def test_progress_is_visible_while_it_runs(app):
         go_on.set()
         await ended(app, job)
 
-    assert "half" == (await app.aget(job.id)).progress.text
+    assert (await app.aget(job.id)).progress.text == "half"
     await app.aclose()
 
 
@@ -497,7 +497,7 @@ async def test_failures_and_follow_ups(app):
 
     job = await parent.aenqueue()
     async with app.worker():
-        assert 2 == (await ended(app, job)).result
+        assert (await ended(app, job)).result == 2
         await until(lambda: app.list(kind="child", state="succeeded").jobs)
     await app.aclose()
 
@@ -512,7 +512,7 @@ async def test_a_handler_that_is_cancelled_by_itself_has_failed(app):
     async with app.worker():
         found = await ended(app, await odd.aenqueue())
 
-    assert JobState.DEAD == found.state
+    assert found.state == JobState.DEAD
     await app.aclose()
 
 
@@ -536,8 +536,8 @@ async def test_what_waited_while_the_process_stood_still_is_not_begun(app):
         )
         found = [await ended(app, job) for job in (still, *behind)]
 
-    assert [1, 2, 2, 2, 2, 2] == [job.token for job in found]
-    assert {(JobState.SUCCEEDED, 1)} == {(job.state, job.attempt) for job in found}
+    assert [job.token for job in found] == [1, 2, 2, 2, 2, 2]
+    assert {(job.state, job.attempt) for job in found} == {(JobState.SUCCEEDED, 1)}
     await app.aclose()
 
 
@@ -568,7 +568,7 @@ async def test_a_claim_that_is_answered_after_its_leases_are_over(app, monkeypat
     async with app.worker(lease=1):
         found = [await ended(app, job) for job in jobs]
 
-    assert [1] == ran
+    assert ran == [1]
     assert [(found[0].worker, found[0].attempt), (found[1].attempt,)] == [("other", 1), (1,)]
     await app.aclose()
 

@@ -36,5 +36,5 @@ def test_it_ends_though_its_last_outcomes_cannot_be_written(postgres_url, caplog
         job = asyncio.run(asyncio.wait_for(serve(proxy.url), 90))
         proxy.mode = Mode.PASS
     with rowlock.App(postgres_url) as app:
-        assert JobState.RUNNING == app.get(job.id).state
+        assert app.get(job.id).state == JobState.RUNNING
     assert "the outcomes of 1 jobs are not written" in caplog.text

@@ -25,12 +25,12 @@ def test_a_handler_that_ends_its_process_is_a_crash(app, code):
     poison = app.enqueue("end_process", {"code": code})
     others = app.enqueue_many([{"kind": "noop"} for _ in range(50)])
     with worker(app, "--drain") as process:
-        assert 0 == process.wait(60)
+        assert process.wait(60) == 0
     found = app.get(poison.id)
 
-    assert (JobState.DEAD, 2) == (found.state, found.crashes)
+    assert (found.state, found.crashes) == (JobState.DEAD, 2)
     assert f"exit code {code}" in found.last_error
-    assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in others}
+    assert {app.get(job.id).state for job in others} == {JobState.SUCCEEDED}
 
 
 @pytest.mark.parametrize("how", ["stop", "cancel", "exit"])
@@ -39,12 +39,12 @@ def test_a_handler_that_ends_the_loop_is_a_crash(app, how):
     poison = app.enqueue("end_loop", {"how": how})
     other = app.enqueue("noop")
     with worker(app, "--drain") as process:
-        assert 0 == process.wait(60)
+        assert process.wait(60) == 0
     found = app.get(poison.id)
 
-    assert (JobState.DEAD, 2) == (found.state, found.crashes)
+    assert (found.state, found.crashes) == (JobState.DEAD, 2)
     assert "exit code 1" in found.last_error
-    assert JobState.SUCCEEDED == app.get(other.id).state
+    assert app.get(other.id).state == JobState.SUCCEEDED
 
 
 def test_a_handler_that_leaves_has_failed(app):
@@ -111,8 +111,9 @@ def test_what_was_never_run_has_failed(app):
     jobs = [app.enqueue("wrapped"), app.enqueue("lazy")]
     app.drain()
 
-    assert ["TypeError: it returned a coroutine", "TypeError: it returned a generator"] == [
-        app.get(job.id).last_error.partition(",")[0] for job in jobs
+    assert [app.get(job.id).last_error.partition(",")[0] for job in jobs] == [
+        "TypeError: it returned a coroutine",
+        "TypeError: it returned a generator",
     ]
 
 
@@ -147,7 +148,7 @@ def test_statements_are_read_once(sqlite_url):
         env=os.environ,
     )
 
-    assert [] == json.loads(done.stdout)
+    assert json.loads(done.stdout) == []
 
 
 def test_a_child_without_memory(app):
@@ -162,5 +163,5 @@ def test_a_child_without_memory(app):
         after = app.wait(app.enqueue("noop").id, timeout=60)
 
         assert None is process.poll()
-    assert (JobState.DEAD, JobState.SUCCEEDED) == (found.state, after.state)
+    assert (found.state, after.state) == (JobState.DEAD, JobState.SUCCEEDED)
     assert found.crashes or "MemoryError" in found.last_error

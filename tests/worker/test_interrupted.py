@@ -270,7 +270,7 @@ async def test_transfers_that_race_with_their_limit(app):
         rows = await asyncio.to_thread(execute, app, "SELECT number FROM transfer ORDER BY number")
 
     paid = [job.result for job in found if job.state is JobState.SUCCEEDED]
-    assert sorted(paid) == [number for (number,) in rows]
+    assert [number for (number,) in rows] == sorted(paid)
     assert {job.state for job in found} <= {JobState.SUCCEEDED, JobState.DEAD}
     await app.aclose()
 

@@ -61,7 +61,7 @@ def test_what_was_missed_is_not_counted():
     kept, lost, again = run(1), run(2), run(3)
     ledger.settled([kept, lost, again], Missed([lost.lease], [again.lease]))
 
-    assert 1 == sums(ledger).total
+    assert sums(ledger).total == 1
 
 
 def test_a_failure_is_counted_by_what_became_of_it():
@@ -71,8 +71,8 @@ def test_a_failure_is_counted_by_what_became_of_it():
     missed = Missed(ended=[ended(failed, RunEnd.DEAD), ended(released, RunEnd.RELEASED)])
     ledger.settled([failed, run(3), released], missed)
 
-    assert [1, 0, 1, 0, 1] == sums(ledger).ends
-    assert 2 == sums(ledger).run.count
+    assert sums(ledger).ends == [1, 0, 1, 0, 1]
+    assert sums(ledger).run.count == 2
     assert (sums(ledger).run.quantile(1) or 0) <= 0.02
 
 
@@ -81,7 +81,7 @@ def test_a_failure_found_written_is_not_taken_for_a_success():
     ledger = Ledger()
     ledger.settled([run(1, Failed("OSError", "no"))], Missed())
 
-    assert 0 == sums(ledger).total
+    assert sums(ledger).total == 0
 
 
 def test_lost_leases_and_follow_ups_are_counted():
@@ -92,8 +92,8 @@ def test_lost_leases_and_follow_ups_are_counted():
     follow_ups = [new_job(kind="next", payload="{}", queue="shop")]
     ledger.settled([Settlement(parent.lease, Succeeded(), follow_ups)])
 
-    assert {"mail": 2} == ledger.counts.lost
-    assert {("shop", "next"): 1} == ledger.counts.enqueued
+    assert ledger.counts.lost == {"mail": 2}
+    assert ledger.counts.enqueued == {("shop", "next"): 1}
 
 
 def test_few_things_are_told_one_by_one():
@@ -104,5 +104,5 @@ def test_few_things_are_told_one_by_one():
     ledger.settled([run(number) for number in range(500)])
     many = ledger._box.take()
 
-    assert [(EventType.SUCCEEDED, 1)] * 2 == [(event.type, event.count) for event in few]
-    assert [(None, 500)] == [(event.job_id, event.count) for event in many]
+    assert [(event.type, event.count) for event in few] == [(EventType.SUCCEEDED, 1)] * 2
+    assert [(event.job_id, event.count) for event in many] == [(None, 500)]

@@ -28,17 +28,17 @@ def test_a_worker_tells_of_itself(app, port, tmp_path):
         app.enqueue("wait_for_file", {"path": str(tmp_path / "go-on"), "note": str(note)})
         (pid,) = wait_until(lambda: runners(note))
         wait_until(lambda: 1 == asking.number("rowlock_worker_slots", state="busy"))
-        assert 9 == asking.number("rowlock_worker_slots", state="free")
+        assert asking.number("rowlock_worker_slots", state="free") == 9
         assert pid in children_of(process)
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: len(runners(note)) == 2)
         (tmp_path / "go-on").touch()
         wait_until(lambda: 1 == asking.finished("wait_for_file", "succeeded"))
 
-        assert 1 == asking.finished("wait_for_file", "retrying")
-        assert 100 == asking.finished("noop", "succeeded")
+        assert asking.finished("wait_for_file", "retrying") == 1
+        assert asking.finished("noop", "succeeded") == 100
         labels = {"queue": "default", "kind": "noop"}
-        assert 100 == asking.number("rowlock_job_duration_seconds_count", **labels)
+        assert asking.number("rowlock_job_duration_seconds_count", **labels) == 100
 
 
 def test_what_handlers_enqueue_is_counted(app, port):
@@ -72,7 +72,7 @@ def test_a_worker_that_stands_still_is_not_ready(app, port, monkeypatch):
         os.kill(child, signal.SIGSTOP)
         try:
             wait_until(lambda: 503 == asking.status("/readyz"))
-            assert 200 == asking.status("/healthz")
+            assert asking.status("/healthz") == 200
         finally:
             os.kill(child, signal.SIGCONT)
         wait_until(lambda: 200 == asking.status("/readyz"), seconds=60)
@@ -84,7 +84,7 @@ def test_a_port_that_is_taken_is_said(app, port):
         socket.create_server(("127.0.0.1", port)),
         worker(app, "--metrics-port", str(port), capture=True) as process,
     ):
-        assert 4 == process.wait(30)
+        assert process.wait(30) == 4
         assert process.stderr is not None
         assert re.search(rf"{port} can't be listened on", process.stderr.read().decode())
 
@@ -101,4 +101,4 @@ def test_a_child_that_can_not_claim_is_not_ready():
         found.append(child.is_ready())
     child.close()
 
-    assert [True, True, False] == found
+    assert found == [True, True, False]

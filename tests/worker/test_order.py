@@ -19,8 +19,10 @@ def test_each_queue_comes_first_as_often_as_its_weight_says():
     chance = random.Random(1)
     firsts = Counter(weighted(QUEUES, chance=chance)[0] for _ in range(26_000))
 
-    assert {"mail": 20, "default": 5, "rare": 1} == {
-        queue: round(count / 1000) for queue, count in firsts.items()
+    assert {queue: round(count / 1000) for queue, count in firsts.items()} == {
+        "mail": 20,
+        "default": 5,
+        "rare": 1,
     }
 
 
@@ -36,7 +38,7 @@ def test_equal_weights_give_every_order():
     chance = random.Random(3)
     orders = Counter(tuple(weighted(dict.fromkeys("abc", 2), chance=chance)) for _ in range(6_000))
 
-    assert 6 == len(orders)
+    assert len(orders) == 6
     assert all(800 < count < 1200 for count in orders.values())
 
 
@@ -44,8 +46,8 @@ def test_shares_leave_something_for_each():
     """The first takes most; together they ask for no less than there is room."""
     taken = shares(["a", "b", "c"], {"a": 0, "b": 2, "c": 1}, 100)
 
-    assert {"a": 82, "b": 94, "c": 100} == taken
-    assert {"a": 1, "b": 1} == {key: min(1, most) for key, most in shares("ab", {}, 1).items()}
+    assert taken == {"a": 82, "b": 94, "c": 100}
+    assert {key: min(1, most) for key, most in shares("ab", {}, 1).items()} == {"a": 1, "b": 1}
 
 
 def test_a_strict_order_needs_names():
@@ -54,4 +56,4 @@ def test_a_strict_order_needs_names():
         worker_settings(order="strict")
     with pytest.raises(OptionInvalid, match="strict or weighted"):
         worker_settings(queues=["a"], order="random")
-    assert "weighted" == worker_settings(queues=["a"]).order
+    assert worker_settings(queues=["a"]).order == "weighted"

@@ -86,8 +86,8 @@ def many(app: rowlock.App, count: int, **payload: object) -> list[rowlock.Job]:
 
 
 def assert_once(found: list[rowlock.Job], ran: Ran) -> None:
-    assert {(JobState.SUCCEEDED, 1)} == {(job.state, job.attempt) for job in found}
-    assert {1} == set(ran.values())
+    assert {(job.state, job.attempt) for job in found} == {(JobState.SUCCEEDED, 1)}
+    assert set(ran.values()) == {1}
 
 
 @pytest.mark.direct("the timeout is set for the session")
@@ -105,7 +105,7 @@ def test_a_batch_that_takes_longer_than_a_statement_may(postgres_url, limit):
     found = asyncio.run(main())
 
     assert_once(found, ran)
-    assert {1_002, 1_003} == {len(job.result) for job in found}
+    assert {len(job.result) for job in found} == {1_002, 1_003}
 
 
 def test_a_batch_that_is_too_long_for_sqlite(sqlite_url, monkeypatch):
@@ -128,10 +128,10 @@ def test_a_batch_that_is_too_long_for_sqlite(sqlite_url, monkeypatch):
 
     *found, large = asyncio.run(main())
 
-    assert {(JobState.SUCCEEDED, 1, True)} == {
-        (job.state, job.attempt, job.result is not None) for job in found
+    assert {(job.state, job.attempt, job.result is not None) for job in found} == {
+        (JobState.SUCCEEDED, 1, True)
     }
-    assert (JobState.SUCCEEDED, 1, None) == (large.state, large.attempt, large.result)
+    assert (large.state, large.attempt, large.result) == (JobState.SUCCEEDED, 1, None)
     assert "ResultNotStored" in large.last_error
     assert {"n0": 2} | {f"n{number}": 1 for number in range(1, 40)} == ran
 
@@ -152,7 +152,7 @@ def test_a_result_that_is_refused(any_url):
     assert [f"n{number}" if number != 7 else None for number in range(20)] == [
         job.result for job in found
     ]
-    assert f"ResultNotStored: the database refused it: {SAID}" == found[7].last_error
+    assert found[7].last_error == f"ResultNotStored: the database refused it: {SAID}"
 
 
 def test_an_error_text_that_is_refused(any_url):
@@ -167,9 +167,9 @@ def test_an_error_text_that_is_refused(any_url):
 
     found = asyncio.run(main())
 
-    assert {(JobState.DEAD, 1)} == {(job.state, job.attempt) for job in found}
-    assert ["rowlock.Fail: n0", f"Unrecordable: {SAID}"] == [found[at].last_error for at in (0, 3)]
-    assert {1} == set(ran.values())
+    assert {(job.state, job.attempt) for job in found} == {(JobState.DEAD, 1)}
+    assert [found[at].last_error for at in (0, 3)] == ["rowlock.Fail: n0", f"Unrecordable: {SAID}"]
+    assert set(ran.values()) == {1}
 
 
 def test_a_follow_up_that_is_refused(any_url):
@@ -217,7 +217,7 @@ def test_a_row_that_is_refused_whatever_it_holds(any_url, caplog):
     assert held is not None and held.state is JobState.RUNNING
     assert_once(found, ran)
     assert found[-1].result == "n4"
-    assert 1 == caplog.text.count("to be tried again")
+    assert caplog.text.count("to be tried again") == 1
 
 
 def test_a_refused_row_is_given_up_with_its_worker(any_url, caplog):
@@ -235,9 +235,9 @@ def test_a_refused_row_is_given_up_with_its_worker(any_url, caplog):
         found = [looking.get(job.id) for job in jobs]
 
     expected = [JobState.SUCCEEDED, JobState.RUNNING, JobState.SUCCEEDED]
-    assert expected == [job.state for job in found]
+    assert [job.state for job in found] == expected
     assert f"job {jobs[1].id}: its outcome could not be stored" in caplog.text
-    assert {1} == set(ran.values())
+    assert set(ran.values()) == {1}
 
 
 def test_batches_are_bounded_by_bytes(any_url):
@@ -251,10 +251,10 @@ def test_batches_are_bounded_by_bytes(any_url):
         size_of(Settlement(by_hand, Succeeded("r"), [made(payload="{}")])),
     ]
 
-    assert [100, 1_011, 3] == sizes
-    assert 4 == rows_within([SETTLE_BYTES // 4] * 10, SETTLE_BYTES)
-    assert 0 == rows_within([SETTLE_BYTES + 1] * 10, SETTLE_BYTES)
-    assert 10 == rows_within([1] * 10, SETTLE_BYTES)
+    assert sizes == [100, 1_011, 3]
+    assert rows_within([SETTLE_BYTES // 4] * 10, SETTLE_BYTES) == 4
+    assert rows_within([SETTLE_BYTES + 1] * 10, SETTLE_BYTES) == 0
+    assert rows_within([1] * 10, SETTLE_BYTES) == 10
 
 
 def test_a_drain_stores_what_is_taken(any_url):
@@ -273,7 +273,7 @@ def test_a_drain_stores_what_is_taken(any_url):
         found = [looking.get(job.id) for job in jobs]
 
     assert_once(found, ran)
-    assert [None, "n1", None, "n3"] == [job.result for job in found]
+    assert [job.result for job in found] == [None, "n1", None, "n3"]
 
 
 REFUSED = StoreRefused("here", "no")

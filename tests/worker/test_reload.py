@@ -61,7 +61,7 @@ def test_changes_of_sources_are_seen(tmp_path, name, is_seen):
     before = look(watch, clock)
     touch(tmp_path / name)
 
-    assert (False, is_seen, False) == (before, look(watch, clock), look(watch, clock))
+    assert (before, look(watch, clock), look(watch, clock)) == (False, is_seen, False)
 
 
 def test_a_removed_file_is_a_change(tmp_path):
@@ -111,7 +111,7 @@ def test_a_worker_reloads(tmp_path, sqlite_url):
         source.write_text(text.replace("return 1", "return 2"))
         wait_until(lambda: app.wait(app.enqueue("version").id, timeout=30).result == 2)
 
-        assert 1 == first
+        assert first == 1
         assert process.poll() is None
     finally:
         process.terminate()

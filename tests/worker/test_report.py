@@ -72,12 +72,12 @@ def check(found: list[logging.LogRecord], jobs: dict[str, rowlock.Job]) -> None:
         if f") {text}" in record.getMessage()
     }
 
-    assert EXPECTED == told
+    assert told == EXPECTED
     assert len(EXPECTED) == len(found)
     for record in found:
         message = record.getMessage()
         assert jobs[record.kind].id == record.job_id and record.job_id in message
-        assert ("default", float) == (record.queue, type(record.duration_seconds))
+        assert (record.queue, type(record.duration_seconds)) == ("default", float)
         assert record.attempt in (1, 2) and record.worker
         assert CANARY not in str(vars(record))
         assert message.isprintable() and "second" not in message
@@ -94,8 +94,10 @@ def test_a_drain_tells_how_its_jobs_ended(app, records):
     app.drain()
 
     check(records(), jobs)
-    assert {"ValueError", "rowlock.Fail", None} == {
-        getattr(record, "error", None) for record in records()
+    assert {getattr(record, "error", None) for record in records()} == {
+        "ValueError",
+        "rowlock.Fail",
+        None,
     }
 
 
@@ -118,7 +120,7 @@ def test_successes_cost_no_record(app, caplog):
     make_tasks(app)["fine"].enqueue(secret=CANARY)
     app.drain()
 
-    assert [] == caplog.records
+    assert caplog.records == []
 
 
 def test_a_lost_lease_is_told(app, caplog):
@@ -129,9 +131,9 @@ def test_a_lost_lease_is_told(app, caplog):
     report_crashed([rowlock.Lease(id=lease.id, token=1, worker="w")], "killed by SIGKILL")
     lost, crashed = caplog.records
 
-    assert (lease.id, "fine", 1, "w") == (lost.job_id, lost.kind, lost.attempt, lost.worker)
+    assert (lost.job_id, lost.kind, lost.attempt, lost.worker) == (lease.id, "fine", 1, "w")
     assert "lost its lease" in lost.getMessage() and "WARNING" == lost.levelname
-    assert (lease.id, "w", "ERROR") == (crashed.job_id, crashed.worker, crashed.levelname)
+    assert (crashed.job_id, crashed.worker, crashed.levelname) == (lease.id, "w", "ERROR")
     assert "killed by SIGKILL" in crashed.getMessage()
 
 
@@ -157,7 +159,7 @@ async def test_handlers_know_whose_they_are(app):
     results |= {job.id: (await app.aget(job.id)).result for job in drained}
 
     assert {id: [id, id] for id in results} == results
-    assert {} == running_fields()
+    assert running_fields() == {}
     await app.aclose()
 
 
@@ -182,5 +184,5 @@ async def test_a_jobs_context_is_its_own(app):
     async with app.worker(concurrency=1):
         results = {(await app.await_(job.id, timeout=20)).result for job in jobs}
 
-    assert {"nobody"} == results
+    assert results == {"nobody"}
     await app.aclose()

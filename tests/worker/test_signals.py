@@ -24,7 +24,7 @@ def test_a_signal_to_the_whole_family_is_a_good_end(app):
         wait_until(lambda: len(children_of(process)) == 2)
         os.killpg(process.pid, signal.SIGTERM)
 
-        assert 0 == process.wait(30)
+        assert process.wait(30) == 0
 
 
 def test_a_closed_terminal_is_as_polite_as_ctrl_c(app, tmp_path):
@@ -36,8 +36,8 @@ def test_a_closed_terminal_is_as_polite_as_ctrl_c(app, tmp_path):
         os.killpg(process.pid, signal.SIGHUP)
         go_on.touch()
 
-        assert 0 == process.wait(30)
-    assert JobState.SUCCEEDED == app.get(job.id).state
+        assert process.wait(30) == 0
+    assert app.get(job.id).state == JobState.SUCCEEDED
 
 
 @pytest.mark.parametrize("how", ["subprocess", "fork"])
@@ -47,7 +47,7 @@ def test_handlers_can_terminate_what_they_start(app, how):
     with worker(app):
         found = app.wait(job.id, timeout=60)
 
-    assert (JobState.SUCCEEDED, -signal.SIGTERM) == (found.state, found.result)
+    assert (found.state, found.result) == (JobState.SUCCEEDED, -signal.SIGTERM)
 
 
 EMBEDDED = """
@@ -82,10 +82,10 @@ def test_a_second_signal_ends_the_grace(app, tmp_path, number):
             time.sleep(SECOND_SIGNAL_SECONDS)
             process.send_signal(number)
 
-            assert 0 == process.wait(30)
+            assert process.wait(30) == 0
         finally:
             process.kill()
-    assert (JobState.READY, 0) == (app.get(job.id).state, app.get(job.id).attempt)
+    assert (app.get(job.id).state, app.get(job.id).attempt) == (JobState.READY, 0)
 
 
 def test_two_signals_within_a_moment_are_one(app, tmp_path):
@@ -148,7 +148,7 @@ def test_whom_nohup_started_goes_on_after_a_hangup():
         ["nohup", sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
 
-    assert f"{[n is signal.SIGHUP for n in signals.STOP_SIGNALS]}\n" == done.stdout
+    assert done.stdout == f"{[n is signal.SIGHUP for n in signals.STOP_SIGNALS]}\n"
 
 
 @pytest.mark.parametrize("prefix", ["exec ", ""])
@@ -170,10 +170,10 @@ def test_a_shell_in_between(app, tmp_path, prefix):
         if prefix:
             go_on.touch()
 
-        assert (0 if prefix else -signal.SIGTERM) == shell.wait(30)
+        assert shell.wait(30) == (0 if prefix else -signal.SIGTERM)
         go_on.touch()
         found = app.wait(job.id, timeout=30)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
-    assert (JobState.SUCCEEDED, 1) == (found.state, found.attempt)
+    assert (found.state, found.attempt) == (JobState.SUCCEEDED, 1)

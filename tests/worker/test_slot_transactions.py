@@ -97,17 +97,17 @@ async def test_committed_together(app, caplog):
     jobs = [enqueue(app, kind, number, **words) for number, kind in enumerate(KINDS)]
     found = await serve(app, *jobs)
 
-    assert [0, 1] == transfers(app)
+    assert transfers(app) == [0, 1]
     for number, job in enumerate(found):
-        assert (JobState.SUCCEEDED, 1, ()) == (job.state, job.attempt, tuple(job.errors))
+        assert (job.state, job.attempt, tuple(job.errors)) == (JobState.SUCCEEDED, 1, ())
         assert number == job.result["number"]
         assert rowlock.Progress(0.5, "inside") == job.progress
         lines = [line.text for line in app.store.read_log(job.id)]
-        assert ["line before", "line inside"] == lines
+        assert lines == ["line before", "line inside"]
         (line,) = said(caplog, job)
         assert "succeeded after" in line
     numbers = sorted(job.payload["number"] for job in app.list(kind="follow_up", full=True))
-    assert [1, 1, 2, 2, 4, 4] == numbers
+    assert numbers == [1, 1, 2, 2, 4, 4]
 
 
 async def test_errors_inside_and_after(app, caplog):
@@ -118,13 +118,13 @@ async def test_errors_inside_and_after(app, caplog):
     after = [enqueue(app, kind, 2, after="fail") for kind in KINDS]
     found = await serve(app, *inside, *after)
 
-    assert [2, 2] == transfers(app)
+    assert transfers(app) == [2, 2]
     for job in found[:2]:
-        assert (JobState.DEAD, "ValueError: made up") == (job.state, job.last_error)
+        assert (job.state, job.last_error) == (JobState.DEAD, "ValueError: made up")
         lines = [line.text for line in app.store.read_log(job.id)]
-        assert ["line before", "line inside"] == lines
+        assert lines == ["line before", "line inside"]
     for job in found[2:]:
-        assert (JobState.SUCCEEDED, 1, None) == (job.state, job.attempt, job.last_error)
+        assert (job.state, job.attempt, job.last_error) == (JobState.SUCCEEDED, 1, None)
         assert "stays succeeded: ValueError: made up" in said(caplog, job)[0]
     assert not app.list(kind="follow_up").jobs
 
@@ -144,13 +144,13 @@ async def test_a_slot_that_dies(app, caplog, kind):
     ]
     found = await serve(app, *undone, *done)
 
-    assert [1, 2, 3, 4, 5] == transfers(app)
+    assert transfers(app) == [1, 2, 3, 4, 5]
     for job in found[:2]:
-        assert (JobState.SUCCEEDED, 2, 1) == (job.state, job.attempt, job.crashes)
-        assert ["Crashed"] == [error.type for error in job.errors]
+        assert (job.state, job.attempt, job.crashes) == (JobState.SUCCEEDED, 2, 1)
+        assert [error.type for error in job.errors] == ["Crashed"]
     for job in found[2:]:
-        assert (JobState.SUCCEEDED, 1, 0) == (job.state, job.attempt, job.crashes)
-        assert (job.payload["number"], []) == (job.result["number"], list(job.errors))
+        assert (job.state, job.attempt, job.crashes) == (JobState.SUCCEEDED, 1, 0)
+        assert (job.result["number"], list(job.errors)) == (job.payload["number"], [])
         (line,) = said(caplog, job)
         assert "crashed after its transaction was committed, and stays succeeded: " in line
         assert "killed by SIG" in line
@@ -162,7 +162,7 @@ async def test_the_log_lines_of_a_killed_block(app):
     job = enqueue(app, "work", 1, inside="speak SIGKILL")
     await serve(app, job)
 
-    assert ["line inside"] * 2 == [line.text for line in app.store.read_log(job.id)]
+    assert [line.text for line in app.store.read_log(job.id)] == ["line inside"] * 2
 
 
 async def test_a_time_limit(app, tmp_path, caplog):
@@ -176,13 +176,13 @@ async def test_a_time_limit(app, tmp_path, caplog):
         inside = [await app.await_(job.id, timeout=30) for job in jobs]
     await app.aclose()
 
-    assert [1, 1] == transfers(app)
+    assert transfers(app) == [1, 1]
     for job in after:
-        assert (JobState.SUCCEEDED, []) == (job.state, list(job.errors))
+        assert (job.state, list(job.errors)) == (JobState.SUCCEEDED, [])
         assert "stays succeeded: TimeoutError" in said(caplog, job)[0]
     for job in inside:
-        assert (JobState.DEAD, 1, 0) == (job.state, job.attempt, job.crashes)
-        assert "TimeoutError: took longer than its limit of 3 s" == job.last_error
+        assert (job.state, job.attempt, job.crashes) == (JobState.DEAD, 1, 0)
+        assert job.last_error == "TimeoutError: took longer than its limit of 3 s"
     assert all(is_gone(pid) for pid in pids(note))
 
 
@@ -197,9 +197,9 @@ async def test_a_cancel_inside_the_block(postgres_app, tmp_path, kind, inside):
         found = await app.await_(job.id, timeout=30)
     await app.aclose()
 
-    assert (JobState.CANCELLED, []) == (found.state, transfers(app))
+    assert (found.state, transfers(app)) == (JobState.CANCELLED, [])
     if kind == "work":
-        assert "Cancelled: as you wish" == found.last_error
+        assert found.last_error == "Cancelled: as you wish"
 
 
 async def test_a_cancel_that_is_not_heeded_inside_the_block(postgres_app, tmp_path, monkeypatch):
@@ -213,7 +213,7 @@ async def test_a_cancel_that_is_not_heeded_inside_the_block(postgres_app, tmp_pa
         found = await app.await_(job.id, timeout=30)
     await app.aclose()
 
-    assert (JobState.CANCELLED, []) == (found.state, transfers(app))
+    assert (found.state, transfers(app)) == (JobState.CANCELLED, [])
     assert "did not stop" in found.last_error
     assert is_gone(slot)
 
@@ -230,8 +230,8 @@ async def test_a_cancel_that_came_before_the_commit(app, tmp_path, monkeypatch):
         found = await app.await_(job.id, timeout=30)
     await app.aclose()
 
-    assert (JobState.SUCCEEDED, [1]) == (found.state, transfers(app))
-    assert "it went on" == note.read_text()
+    assert (found.state, transfers(app)) == (JobState.SUCCEEDED, [1])
+    assert note.read_text() == "it went on"
 
 
 async def test_a_lease_lost_before_the_block(app, tmp_path):
@@ -242,8 +242,8 @@ async def test_a_lease_lost_before_the_block(app, tmp_path):
     ]
     found = await serve(app, *jobs, concurrency=1)
 
-    assert [0, 1] == transfers(app)
-    assert {(JobState.SUCCEEDED, 1)} == {(job.state, job.attempt) for job in found}
+    assert transfers(app) == [0, 1]
+    assert {(job.state, job.attempt) for job in found} == {(JobState.SUCCEEDED, 1)}
 
 
 async def test_a_lease_lost_inside_the_block(postgres_app, tmp_path, caplog):
@@ -252,13 +252,13 @@ async def test_a_lease_lost_inside_the_block(postgres_app, tmp_path, caplog):
     job = enqueue(app, "work", 1, inside="wait", note=str(note))
     async with app.worker(concurrency=1, lease=1) as worker:
         (slot,) = await until(lambda: pids(note))
-        assert 1 == await app.store.arelease_worker(worker.id)
-        assert 1 == len(await app.store.aclaim(worker="another", queues=None))
+        assert await app.store.arelease_worker(worker.id) == 1
+        assert len(await app.store.aclaim(worker="another", queues=None)) == 1
         await until(lambda: is_gone(slot))
     found = await app.aget(job.id)
     await app.aclose()
 
-    assert (JobState.RUNNING, "another", []) == (found.state, found.worker, transfers(app))
+    assert (found.state, found.worker, transfers(app)) == (JobState.RUNNING, "another", [])
     assert ["lost its lease" in line for line in said(caplog, job)] == [True]
 
 
@@ -273,12 +273,12 @@ async def test_beats_between_the_commit_and_its_word(app, tmp_path, caplog, monk
     async with app.worker(lease=1):
         await until(lambda: pids(note))
         seen = len(beats)
-        assert JobState.SUCCEEDED == (await app.aget(job.id)).state
+        assert (await app.aget(job.id)).state == JobState.SUCCEEDED
         await until(lambda: len(beats) > seen + 2)
         let_go_on(note)
     await app.aclose()
 
-    assert [1] == transfers(app)
+    assert transfers(app) == [1]
     assert not said(caplog, job)
 
 
@@ -288,9 +288,9 @@ async def test_an_overdue_block(sqlite_app):
     job = enqueue(app, "work", 1, inside="outlast", max_attempts=1)
     (found,) = await serve(app, job, lease=1.5)
 
-    assert (JobState.DEAD, []) == (found.state, transfers(app))
+    assert (found.state, transfers(app)) == (JobState.DEAD, [])
     assert "undone after 0.5 s, a third of the lease" in found.last_error
-    assert 1 == len(app.list(kind="another").jobs)
+    assert len(app.list(kind="another").jobs) == 1
 
 
 async def test_no_password_in_its_arguments(postgres_url, monkeypatch):
@@ -310,10 +310,10 @@ async def test_the_database_is_the_workers(sqlite_app, tmp_path, monkeypatch):
     jobs = [enqueue(sqlite_app, kind, number, **words) for number, kind in enumerate(KINDS)]
     found = await serve(sqlite_app, *jobs)
 
-    assert {JobState.SUCCEEDED} == {job.state for job in found}
-    assert [0, 1] == transfers(sqlite_app)
+    assert {job.state for job in found} == {JobState.SUCCEEDED}
+    assert transfers(sqlite_app) == [0, 1]
     numbers = sorted(job.payload["number"] for job in sqlite_app.list(kind="follow_up", full=True))
-    assert [2, 2, 4, 4, 5, 5] == numbers
+    assert numbers == [2, 2, 4, 4, 5, 5]
 
 
 async def test_a_relative_path_leads_to_the_same_file(tmp_path, monkeypatch):
@@ -326,5 +326,5 @@ async def test_a_relative_path_leads_to_the_same_file(tmp_path, monkeypatch):
         (found,) = await serve(app, job)
         monkeypatch.chdir(tmp_path)
 
-        assert (JobState.SUCCEEDED, [1]) == (found.state, transfers(app))
+        assert (found.state, transfers(app)) == (JobState.SUCCEEDED, [1])
         assert not list((tmp_path / "elsewhere").iterdir())

@@ -45,8 +45,8 @@ def test_slots_killed_at_random(app, tmp_path):
         wait_until(lambda: all(app.get(job.id).state.is_terminal for job in jobs), seconds=100)
 
     found = [app.get(job.id) for job in jobs]
-    assert {JobState.SUCCEEDED} == {job.state for job in found}
-    assert list(range(COUNT)) == transfers(app)
+    assert {job.state for job in found} == {JobState.SUCCEEDED}
+    assert transfers(app) == list(range(COUNT))
     assert expected_balances(moves) == balances(app)
     assert [job.crashes for job in found] == [job.attempt - 1 for job in found]
     assert any(job.crashes for job in found), "nothing was put to the test"
@@ -68,8 +68,8 @@ def test_a_child_killed_while_its_slot_is_inside_a_block(app, tmp_path):
         Path(f"{note}.go").touch()
         found = app.wait(job.id, timeout=30)
 
-    assert (JobState.SUCCEEDED, 2, 1) == (found.state, found.attempt, found.crashes)
-    assert [1] == transfers(app)
+    assert (found.state, found.attempt, found.crashes) == (JobState.SUCCEEDED, 2, 1)
+    assert transfers(app) == [1]
 
 
 def test_a_stop(app, tmp_path):
@@ -88,8 +88,8 @@ def test_a_stop(app, tmp_path):
         wait_until(lambda: runners(notes[1]))
         process.terminate()
 
-        assert 0 == process.wait(30)
+        assert process.wait(30) == 0
     done, back = app.get(done.id), app.get(back.id)
-    assert (JobState.SUCCEEDED, 1) == (done.state, done.attempt)
-    assert (JobState.READY, 0, 0) == (back.state, back.attempt, back.crashes)
-    assert [0] == transfers(app)
+    assert (done.state, done.attempt) == (JobState.SUCCEEDED, 1)
+    assert (back.state, back.attempt, back.crashes) == (JobState.READY, 0, 0)
+    assert transfers(app) == [0]

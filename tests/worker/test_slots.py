@@ -41,8 +41,8 @@ def test_a_payload_that_does_not_fit_waits_in_a_slot_too(app):
     with worker(app):
         found = wait_until(lambda: (each := app.get(job.id)).state is JobState.RETRYING and each)
 
-    assert ["PayloadMisfit"] == [error.type for error in found.errors]
-    assert 60 == (found.run_at - found.errors[0].time).total_seconds()
+    assert [error.type for error in found.errors] == ["PayloadMisfit"]
+    assert (found.run_at - found.errors[0].time).total_seconds() == 60
 
 
 def test_what_a_slot_says_is_stored(app):
@@ -54,10 +54,10 @@ def test_what_a_slot_says_is_stored(app):
             lambda: app.list(kind="follow_up", state="succeeded", full=True).jobs
         )
 
-    assert (JobState.SUCCEEDED, "1 talk") == (found.state, found.result)
+    assert (found.state, found.result) == (JobState.SUCCEEDED, "1 talk")
     assert rowlock.Progress(1.0, "all") == found.progress
-    assert ["first", "odd \ufffd \ufffd line"] == [line.text for line in app.store.read_log(job.id)]
-    assert (7, 3) == (follow_up.result, follow_up.priority)
+    assert [line.text for line in app.store.read_log(job.id)] == ["first", "odd \ufffd \ufffd line"]
+    assert (follow_up.result, follow_up.priority) == (7, 3)
 
 
 def test_a_slot_is_left_alone_and_inherits_nothing(app):
@@ -67,7 +67,7 @@ def test_a_slot_is_left_alone_and_inherits_nothing(app):
         found = app.wait(job.id, timeout=30)
 
     expected = {"sockets": 1, "memory": 0, "sigterm": int(signal.SIG_DFL), "name": "rowlock slot"}
-    assert expected == found.result
+    assert found.result == expected
 
 
 def test_a_crash_is_seen_whoever_holds_the_socket(app, tmp_path):
@@ -78,7 +78,7 @@ def test_a_crash_is_seen_whoever_holds_the_socket(app, tmp_path):
         found = app.wait(job.id, timeout=30)
     os.kill(int(note.read_text()), signal.SIGKILL)
 
-    assert (JobState.DEAD, 1) == (found.state, found.crashes)
+    assert (found.state, found.crashes) == (JobState.DEAD, 1)
     assert "SIGKILL" in found.last_error
 
 
@@ -105,10 +105,10 @@ def test_a_crash_harms_nobody_else(app, tmp_path):
         go_on.touch()
         beside = [app.wait(job.id, timeout=30) for job in neighbours]
 
-    assert (JobState.DEAD, 3, 3) == (poison.state, poison.crashes, poison.attempt)
-    assert ["Crashed", "Crashed", "Poison"] == [error.type for error in poison.errors]
+    assert (poison.state, poison.crashes, poison.attempt) == (JobState.DEAD, 3, 3)
+    assert [error.type for error in poison.errors] == ["Crashed", "Crashed", "Poison"]
     assert "SIGSEGV" in poison.last_error
-    assert [(1, 0)] * 2 == [(job.attempt, job.crashes) for job in beside]
+    assert [(job.attempt, job.crashes) for job in beside] == [(1, 0)] * 2
     assert [[job.result] for job in beside] == [runners(note) for note in notes]
 
 
@@ -123,10 +123,10 @@ def test_a_time_limit_ends_the_slot_alone(app, tmp_path):
         go_on.touch()
         beside = app.wait(neighbour.id, timeout=30)
 
-    assert (JobState.DEAD, 2, 0) == (plain.state, plain.attempt, plain.crashes)
-    assert "TimeoutError: took longer than its limit of 0.5 s" == plain.last_error
-    assert (JobState.DEAD, plain.last_error) == (coroutine.state, coroutine.last_error)
-    assert ([beside.result], 1) == (runners(note), beside.attempt)
+    assert (plain.state, plain.attempt, plain.crashes) == (JobState.DEAD, 2, 0)
+    assert plain.last_error == "TimeoutError: took longer than its limit of 0.5 s"
+    assert (coroutine.state, coroutine.last_error) == (JobState.DEAD, plain.last_error)
+    assert (runners(note), beside.attempt) == ([beside.result], 1)
 
 
 def test_failures_keep_their_traceback(app):
@@ -135,7 +135,7 @@ def test_failures_keep_their_traceback(app):
     with worker(app):
         found = app.wait(job.id, timeout=30)
 
-    assert (JobState.DEAD, "ValueError: no good") == (found.state, found.last_error)
+    assert (found.state, found.last_error) == (JobState.DEAD, "ValueError: no good")
     assert "in fail" in found.errors[0].traceback
 
 
@@ -150,12 +150,12 @@ def test_a_cancel_reaches_the_handler(app, tmp_path, kind):
         found = app.wait(job.id, timeout=30)
         after = app.wait(app.enqueue("slot_pid").id, timeout=30).result
 
-    assert JobState.CANCELLED == found.state
+    assert found.state == JobState.CANCELLED
     assert slot == after
     if kind == "until_cancelled":
-        assert "Cancelled: as you wish" == found.last_error
+        assert found.last_error == "Cancelled: as you wish"
     else:
-        assert "cleaned up" == note.read_text()
+        assert note.read_text() == "cleaned up"
 
 
 def test_a_slot_sees_that_the_worker_stops(app, tmp_path):
@@ -166,8 +166,8 @@ def test_a_slot_sees_that_the_worker_stops(app, tmp_path):
         wait_until(lambda: runners(note))
         process.terminate()
 
-        assert 0 == process.wait(30)
-    assert "stopped" == app.get(job.id).result
+        assert process.wait(30) == 0
+    assert app.get(job.id).result == "stopped"
 
 
 def test_what_does_not_stop_goes_back(app, tmp_path):
@@ -178,9 +178,9 @@ def test_what_does_not_stop_goes_back(app, tmp_path):
         (slot,) = wait_until(lambda: runners(note))
         process.terminate()
 
-        assert 0 == process.wait(30)
+        assert process.wait(30) == 0
     found = app.get(job.id)
-    assert (JobState.READY, 0, 0) == (found.state, found.attempt, found.crashes)
+    assert (found.state, found.attempt, found.crashes) == (JobState.READY, 0, 0)
     assert is_gone(slot)
 
 
@@ -208,6 +208,6 @@ def test_a_killed_slots_job_runs_again(app, tmp_path):
         go_on.touch()
         found = app.wait(job.id, timeout=30)
 
-    assert (JobState.SUCCEEDED, 2, 1) == (found.state, found.attempt, found.crashes)
+    assert (found.state, found.attempt, found.crashes) == (JobState.SUCCEEDED, 2, 1)
     assert "SIGKILL" in found.errors[0].message
     assert runners(note)[1] == found.result != first

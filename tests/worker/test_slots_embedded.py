@@ -111,8 +111,8 @@ async def test_an_app_without_a_module_uses_threads(sqlite_url, caplog, monkeypa
     async with app.worker():
         found = [await app.await_(job.id, timeout=30) for job in jobs]
 
-    assert [os.getpid()] * 2 == [job.result for job in found]
-    assert 1 == sum("run in threads" in record.message for record in caplog.records)
+    assert [job.result for job in found] == [os.getpid()] * 2
+    assert sum("run in threads" in record.message for record in caplog.records) == 1
     await app.aclose()
 
 
@@ -122,11 +122,11 @@ async def test_an_app_is_found_by_its_module_or_by_name(module, sqlite_url, monk
     script.task(executor="process")(sorted_pid)
     monkeypatch.delenv("ROWLOCK_APP", raising=False)
 
-    assert APP == find_app(module.app)
+    assert find_app(module.app) == APP
     assert find_app(rowlock.App(sqlite_url)) is None
     assert find_app(script) is None
     monkeypatch.setenv("ROWLOCK_APP", "the_script:app")
-    assert "the_script:app" == find_app(script)
+    assert find_app(script) == "the_script:app"
     monkeypatch.setenv("ROWLOCK_APP", APP)
     assert find_app(script) is None
 
@@ -143,7 +143,7 @@ async def test_a_stubborn_run_is_killed_when_cancelled(module, slots, tmp_path, 
     slot = await until_written(tmp_path / "note")
     subject.run.end(Cause.CANCEL)
 
-    assert CancelSeen("it did not stop when asked to; its process was ended") == await running
+    assert await running == CancelSeen("it did not stop when asked to; its process was ended")
     assert not is_running(slot)
     after = await Subject(module, "slot_pid").ran(slots)
     assert isinstance(after, Succeeded)
@@ -170,7 +170,7 @@ async def test_a_run_that_was_ended_before_its_slot_was_there_never_starts(modul
     subject = Subject(module, "stubborn", note=str(note))
     subject.run.end(Cause.CANCEL)
 
-    assert CancelSeen() == await subject.ran(slots)
+    assert await subject.ran(slots) == CancelSeen()
     assert not note.exists()
 
 
@@ -179,7 +179,7 @@ async def test_an_exit_is_a_crash_of_that_job_alone(module, slots):
     subject = Subject(module, "crash", number=9)
 
     expected = Crashed("its process slot died: killed by SIGKILL", alone=True)
-    assert expected == await subject.ran(slots)
+    assert await subject.ran(slots) == expected
 
 
 async def test_a_slot_that_died_idle_is_nobodys_crash(module, slots):
@@ -257,7 +257,7 @@ async def test_words_survive_their_way():
     frames = [wire.encode(word) for word in words]
 
     assert words == [wire.decode_word(frame[wire.LENGTH.size :]) for frame in frames]
-    assert Failed("T", "m", delay=5) == words[9].read()
+    assert words[9].read() == Failed("T", "m", delay=5)
     orders = [
         wire.Home(url="postgresql://u:secret@h/d", lease_seconds=1.5),
         wire.Start(1, ["id", 1, None, True]),
@@ -282,5 +282,5 @@ async def test_a_job_ends_in_the_state_that_its_slot_told(module):
         job = await module.fail.aenqueue()
         found = await module.app.await_(job.id, timeout=30)
 
-    assert JobState.DEAD == found.state
+    assert found.state == JobState.DEAD
     await module.app.aclose()

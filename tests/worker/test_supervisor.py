@@ -34,9 +34,9 @@ def test_a_drain_runs_everything_and_ends(app):
         + [{"kind": "plain", "payload": {"number": n}} for n in range(100)]
     )
     with worker(app, "--drain", "-p", "2") as process:
-        assert 0 == process.wait(60)
+        assert process.wait(60) == 0
 
-    assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in jobs}
+    assert {app.get(job.id).state for job in jobs} == {JobState.SUCCEEDED}
 
 
 def test_a_killed_childs_job_runs_again(app, tmp_path):
@@ -50,7 +50,7 @@ def test_a_killed_childs_job_runs_again(app, tmp_path):
         go_on.touch()
         found = app.wait(job.id, timeout=30)
 
-    assert (JobState.SUCCEEDED, 2, 1) == (found.state, found.attempt, found.crashes)
+    assert (found.state, found.attempt, found.crashes) == (JobState.SUCCEEDED, 2, 1)
     assert "SIGKILL" in found.errors[0].message
     assert runners(note)[1] != first
 
@@ -86,7 +86,7 @@ def test_nobody_dies_of_one_who_had_settled_itself(app, tmp_path):
         found = app.wait(bystander.id, timeout=30)
 
     assert (found.state, found.crashes, found.attempt) == (JobState.SUCCEEDED, 1, 1)
-    assert (JobState.SUCCEEDED, 0) == (app.get(culprit.id).state, app.get(culprit.id).crashes)
+    assert (app.get(culprit.id).state, app.get(culprit.id).crashes) == (JobState.SUCCEEDED, 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
@@ -95,12 +95,12 @@ def test_poison_dies_alone(app, number):
     poison = app.enqueue("kill_myself", {"signal_number": int(number)})
     others = app.enqueue_many([{"kind": "noop"} for _ in range(200)])
     with worker(app, "--drain", "-p", "2") as process:
-        assert 0 == process.wait(60)
+        assert process.wait(60) == 0
     found = app.get(poison.id)
 
-    assert (JobState.DEAD, 3) == (found.state, found.crashes)
+    assert (found.state, found.crashes) == (JobState.DEAD, 3)
     assert "Poison" in found.last_error
-    assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in others}
+    assert {app.get(job.id).state for job in others} == {JobState.SUCCEEDED}
 
 
 def test_a_drain_runs_also_what_a_dead_child_held_unknown(app):
@@ -108,14 +108,14 @@ def test_a_drain_runs_also_what_a_dead_child_held_unknown(app):
     late = app.enqueue("noop", queue="late")
     dying = app.enqueue("claim_and_die", {"queue": "late"})
     with worker(app, "--drain", "-c", "1", "-q", "default,late", "--order", "strict") as process:
-        assert 0 == process.wait(60)
+        assert process.wait(60) == 0
 
-    assert (JobState.SUCCEEDED, 2) == (app.get(dying.id).state, app.get(dying.id).attempt)
-    assert (JobState.SUCCEEDED, 1, 2) == (
+    assert (app.get(dying.id).state, app.get(dying.id).attempt) == (JobState.SUCCEEDED, 2)
+    assert (
         app.get(late.id).state,
         app.get(late.id).attempt,
         app.get(late.id).token,
-    )
+    ) == (JobState.SUCCEEDED, 1, 2)
 
 
 def test_sigterm_waits_for_running_jobs(app, tmp_path):
@@ -131,10 +131,10 @@ def test_sigterm_waits_for_running_jobs(app, tmp_path):
         app.enqueue("noop")
         go_on.touch()
 
-        assert 0 == process.wait(30)
-    assert JobState.SUCCEEDED == app.get(job.id).state
+        assert process.wait(30) == 0
+    assert app.get(job.id).state == JobState.SUCCEEDED
     assert not app.list(state="running").jobs
-    assert 1 == len(app.list(state="ready").jobs)
+    assert len(app.list(state="ready").jobs) == 1
 
 
 def test_sigterm_gives_back_what_does_not_stop(app, tmp_path):
@@ -147,7 +147,7 @@ def test_sigterm_gives_back_what_does_not_stop(app, tmp_path):
         process.wait(30)
     found = app.get(job.id)
 
-    assert (JobState.READY, 0) == (found.state, found.attempt)
+    assert (found.state, found.attempt) == (JobState.READY, 0)
 
 
 def test_children_end_with_their_supervisor(app, tmp_path):
@@ -160,7 +160,7 @@ def test_children_end_with_their_supervisor(app, tmp_path):
         process.kill()
         process.wait()
 
-        assert 2 == len(children)
+        assert len(children) == 2
         wait_until(lambda: all(map(is_gone, children)))
 
 
@@ -196,10 +196,10 @@ def test_a_drain_looks_again_for_what_came_back_late(app):
     supervisor._children[1] = child = leaving_child()
     supervisor._give_back("dead")
 
-    assert {} == supervisor._next_start
+    assert supervisor._next_start == {}
     del supervisor._children[1]
     supervisor._on_death(child, 0)
-    assert [0] == list(supervisor._next_start)
+    assert list(supervisor._next_start) == [0]
     close(supervisor)
 
 
@@ -223,12 +223,12 @@ def test_what_a_dead_child_held_is_given_back_each_by_itself(app, caplog):
     close(supervisor)
 
     found = [app.get(job.id) for job in jobs]
-    assert [JobState.SUCCEEDED, JobState.READY, JobState.READY] == [job.state for job in found]
-    assert [0, 1, 1] == [job.crashes for job in found]
+    assert [job.state for job in found] == [JobState.SUCCEEDED, JobState.READY, JobState.READY]
+    assert [job.crashes for job in found] == [0, 1, 1]
     said = [record.getMessage() for record in caplog.records]
-    assert [False, True, True] == [
+    assert [
         any(f"{job.id} crashed: its process died" in line for line in said) for job in jobs
-    ]
+    ] == [False, True, True]
 
 
 def close(supervisor: Supervisor) -> None:
@@ -244,15 +244,15 @@ def test_a_job_that_comes_back_to_the_child_that_lost_it(app, tmp_path):
     job = app.enqueue("wait_for_file", {"path": str(go_on), "note": str(note)}, max_attempts=2)
     with worker(app):
         wait_until(lambda: runners(note))
-        assert 1 == app.store.release_worker(app.get(job.id).worker)
+        assert app.store.release_worker(app.get(job.id).worker) == 1
         wait_until(lambda: len(runners(note)) == 2)
         # Longer than a lease: that of the later run is beaten for.
         time.sleep(1.5 * LEASE_SECONDS)
         go_on.touch()
         found = app.wait(job.id, timeout=30)
 
-    assert (JobState.SUCCEEDED, 1, 2) == (found.state, found.attempt, found.token)
-    assert 1 == len(set(runners(note)))
+    assert (found.state, found.attempt, found.token) == (JobState.SUCCEEDED, 1, 2)
+    assert len(set(runners(note))) == 1
 
 
 def test_a_plain_function_past_its_limit_is_stopped_in_its_thread(app, tmp_path):
@@ -266,10 +266,10 @@ def test_a_plain_function_past_its_limit_is_stopped_in_its_thread(app, tmp_path)
         go_on.touch()
         beside = app.wait(neighbour.id, timeout=30)
 
-    assert (JobState.DEAD, 2, 0) == (found.state, found.attempt, found.crashes)
+    assert (found.state, found.attempt, found.crashes) == (JobState.DEAD, 2, 0)
     assert "longer than its limit" in found.last_error
-    assert (JobState.SUCCEEDED, 1, []) == (beside.state, beside.attempt, beside.errors)
-    assert 1 == len(runners(note))
+    assert (beside.state, beside.attempt, beside.errors) == (JobState.SUCCEEDED, 1, [])
+    assert len(runners(note)) == 1
 
 
 def test_holding_the_interpreter_does_not_lose_the_lease(app, tmp_path):
@@ -279,8 +279,8 @@ def test_holding_the_interpreter_does_not_lose_the_lease(app, tmp_path):
     with worker(app), worker(app):
         found = app.wait(job.id, timeout=60)
 
-    assert (JobState.SUCCEEDED, 1) == (found.state, found.attempt)
-    assert ["run"] == note.read_text().split()
+    assert (found.state, found.attempt) == (JobState.SUCCEEDED, 1)
+    assert note.read_text().split() == ["run"]
 
 
 def test_a_held_database_costs_nobody_their_lease(app, tmp_path):
@@ -296,7 +296,7 @@ def test_a_held_database_costs_nobody_their_lease(app, tmp_path):
         go_on.touch()
         found = app.wait(job.id, timeout=30)
 
-    assert (JobState.SUCCEEDED, 1, []) == (found.state, found.attempt, found.errors)
+    assert (found.state, found.attempt, found.errors) == (JobState.SUCCEEDED, 1, [])
 
 
 def test_children_are_replaced_after_so_many_jobs(app):
@@ -323,7 +323,7 @@ def test_another_worker_recovers_what_a_lost_machine_held(app, tmp_path):
         found = app.wait(job.id, timeout=30)
 
     assert (found.state, found.attempt) == (JobState.SUCCEEDED, 1)
-    assert "lease expired" == found.errors[0].message
+    assert found.errors[0].message == "lease expired"
 
 
 @pytest.mark.parametrize(("action", "state"), [("retry", "succeeded"), ("park", "dead")])
@@ -335,7 +335,7 @@ def test_orphans_are_adopted_at_the_start(app, action, state):
     with worker(app, *words):
         found = app.wait(job.id, timeout=30)
 
-    assert state == found.state
+    assert found.state == state
     assert "orphaned" in found.errors[0].message
 
 
@@ -343,9 +343,9 @@ def test_workers_announce_themselves(app):
     """A worker is listed with what it serves while it lives, and is gone when it ended."""
     with worker(app, "-q", "default,mail:3", "--kinds", "noop,absent"):
         (info,) = wait_until(app.workers)
-    assert ["default", "mail"] == info.queues
-    assert ["noop"] == info.kinds
-    assert [] == app.workers()
+    assert info.queues == ["default", "mail"]
+    assert info.kinds == ["noop"]
+    assert app.workers() == []
 
 
 def test_schedules_in_the_code_are_fired(app):
@@ -353,7 +353,7 @@ def test_schedules_in_the_code_are_fired(app):
     with worker(app, cron=True):
         found = wait_until(lambda: app.list(kind="every_second", state="succeeded", full=True).jobs)
 
-    assert "every_second" == found[0].meta["schedule"]
+    assert found[0].meta["schedule"] == "every_second"
 
 
 def test_without_an_app_it_says_what_it_needs():
@@ -366,7 +366,7 @@ def test_without_an_app_it_says_what_it_needs():
         env={name: value for name, value in os.environ.items() if name != "ROWLOCK_APP"},
     )
 
-    assert 2 == done.returncode
+    assert done.returncode == 2
     assert "--app" in done.stderr
 
 
@@ -396,5 +396,5 @@ def test_the_supervisor_finds_the_childrens_database(tmp_path):
         )
         found = app.get(job.id)
 
-    assert (0, JobState.SUCCEEDED, 1) == (done.returncode, found.state, found.attempt)
+    assert (done.returncode, found.state, found.attempt) == (0, JobState.SUCCEEDED, 1)
     assert not (tmp_path / "jobs.db").exists()

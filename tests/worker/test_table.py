@@ -34,14 +34,14 @@ def leases(count: int) -> list[Lease]:
 def test_an_empty_table_has_no_slots(sides: tuple[LeaseTable, LeaseTable]) -> None:
     """Nor after everything that was held has been dropped."""
     child, supervisor = sides
-    assert [] == list(supervisor.slots())
+    assert list(supervisor.slots()) == []
 
     for lease in (held := leases(SLOTS)):
         child.hold(lease)
     for lease in held:
         child.drop(lease)
 
-    assert [] == list(supervisor.slots())
+    assert list(supervisor.slots()) == []
 
 
 def test_every_held_lease_is_seen(sides: tuple[LeaseTable, LeaseTable]) -> None:
@@ -61,12 +61,12 @@ def test_every_held_lease_is_seen(sides: tuple[LeaseTable, LeaseTable]) -> None:
         id: slot.token for id, slot in seen.items()
     }
     assert SlotState.STARTED is seen[held[0].id].state
-    assert (DeadlineKind.TIMEOUT, 5.0) == (
+    assert (
         seen[held[1].id].deadline_kind,
         seen[held[1].id].deadline,
-    )
+    ) == (DeadlineKind.TIMEOUT, 5.0)
     assert SlotState.ENDED is seen[held[2].id].state
-    assert 2 == supervisor.started()
+    assert supervisor.started() == 2
 
 
 def test_what_is_dropped_is_gone_and_the_rest_stays(
@@ -98,12 +98,12 @@ def test_a_run_that_lost_its_lease_is_seen_until_it_ends(
         child.lose(lease)
 
     states = {(slot.id, slot.state, slot.is_overdue(6.0)) for slot in supervisor.slots()}
-    assert {(running.id, SlotState.LOST, True), (ended.id, SlotState.ENDED, False)} == states
+    assert states == {(running.id, SlotState.LOST, True), (ended.id, SlotState.ENDED, False)}
 
     child.end(running)
     assert SlotState.LOST in {slot.state for slot in supervisor.slots()}
     child.drop(running)
-    assert [ended.id] == [slot.id for slot in supervisor.slots()]
+    assert [slot.id for slot in supervisor.slots()] == [ended.id]
 
 
 class Interrupted:

@@ -20,7 +20,7 @@ def test_a_process_has_a_name():
     """The kernel's short name says whose process it is; what does not fit is cut."""
     done = subprocess.run([sys.executable, "-c", SHOW], capture_output=True, text=True, check=True)
 
-    assert "a name that is \n" == done.stdout
+    assert done.stdout == "a name that is \n"
 
 
 def test_the_full_title_is_shown_at_most_once_a_second(monkeypatch):
@@ -36,4 +36,4 @@ def test_the_full_title_is_shown_at_most_once_a_second(monkeypatch):
     monkeypatch.setitem(sys.modules, "setproctitle", None)
     Title("rowlock", clock=lambda: now[0]).show("four")
 
-    assert ["one", "three"] == shown
+    assert shown == ["one", "three"]

@@ -47,8 +47,8 @@ def test_committed_together(app, colour):
 
     job = run(app, make_task(app, colour, inside=inside))
 
-    assert (JobState.SUCCEEDED, {"paid": 10}) == (job.state, job.result)
-    assert [1] == transfers(app)
+    assert (job.state, job.result) == (JobState.SUCCEEDED, {"paid": 10})
+    assert transfers(app) == [1]
 
 
 def test_result_is_none_unless_set(app, colour):
@@ -64,9 +64,9 @@ def test_a_result_that_cannot_be_stored(app, colour):
 
     job = run(app, make_task(app, colour, inside=inside))
 
-    assert (JobState.SUCCEEDED, None) == (job.state, job.result)
+    assert (job.state, job.result) == (JobState.SUCCEEDED, None)
     assert job.errors
-    assert [1] == transfers(app)
+    assert transfers(app) == [1]
 
 
 def test_not_visible_before_the_end(app, colour):
@@ -78,16 +78,16 @@ def test_not_visible_before_the_end(app, colour):
 
     run(app, make_task(app, colour, inside=inside))
 
-    assert [([], JobState.RUNNING)] == seen
+    assert seen == [([], JobState.RUNNING)]
 
 
 def test_an_exception_undoes_it(app, colour):
     """An exception in the block leaves neither writes nor success, and is the run's outcome."""
     job = run(app, make_task(app, colour, inside=fail))
 
-    assert JobState.DEAD == job.state
-    assert "ValueError: made up" == job.last_error
-    assert [] == transfers(app)
+    assert job.state == JobState.DEAD
+    assert job.last_error == "ValueError: made up"
+    assert transfers(app) == []
 
 
 def test_another_block_after_one_that_was_undone(app):
@@ -104,8 +104,8 @@ def test_another_block_after_one_that_was_undone(app):
         with ctx.transaction() as tx:
             tx.connection.execute(note(2))
 
-    assert JobState.SUCCEEDED == run(app, work).state
-    assert [2] == transfers(app)
+    assert run(app, work).state == JobState.SUCCEEDED
+    assert transfers(app) == [2]
 
 
 @pytest.mark.parametrize("inside", [None, fail], ids=["committed", "undone"])
@@ -134,7 +134,7 @@ def test_jobs_enqueued_in_the_block(app, colour, inside):
     run(app, make_task(app, colour, before=before, inside=on_connection))
 
     expected = [] if inside else [1, 2]
-    assert expected == sorted(job.payload["number"] for job in app.list(kind="child", full=True))
+    assert sorted(job.payload["number"] for job in app.list(kind="child", full=True)) == expected
 
 
 def test_a_lost_lease_undoes_it(app, colour):
@@ -146,7 +146,7 @@ def test_a_lost_lease_undoes_it(app, colour):
 
     # On SQLite nobody can take it while the block is open: so it is lost just before.
     def before(ctx):
-        assert 1 == app.store.release_worker(ctx.job.worker)
+        assert app.store.release_worker(ctx.job.worker) == 1
 
     task = make_task(app, colour, before=before, max_attempts=2)
     function = task.function
@@ -172,9 +172,9 @@ def test_a_lost_lease_undoes_it(app, colour):
     object.__setattr__(task, "function", noted)
     job = run(app, task)
 
-    assert [job.id] == [error.leases[0].id for error in errors]
-    assert (JobState.READY, 0) == (job.state, job.attempt)
-    assert [] == transfers(app)
+    assert [error.leases[0].id for error in errors] == [job.id]
+    assert (job.state, job.attempt) == (JobState.READY, 0)
+    assert transfers(app) == []
 
 
 def test_a_lease_lost_inside_the_block(postgres_url, colour):
@@ -184,12 +184,12 @@ def test_a_lease_lost_inside_the_block(postgres_url, colour):
 
         def inside(ctx, tx):
             app.store.release_worker(ctx.job.worker)
-            assert 1 == len(app.store.claim(worker="another", queues=None))
+            assert len(app.store.claim(worker="another", queues=None)) == 1
 
         job = run(app, make_task(app, colour, inside=inside, max_attempts=2))
 
-        assert (JobState.RUNNING, "another") == (job.state, job.worker)
-        assert [] == transfers(app)
+        assert (job.state, job.worker) == (JobState.RUNNING, "another")
+        assert transfers(app) == []
 
 
 def test_an_expired_lease_that_was_recovered(any_url):
@@ -201,20 +201,20 @@ def test_an_expired_lease_that_was_recovered(any_url):
 
         def before(ctx):
             clock.advance(60)
-            assert 1 == app.store.recover()
+            assert app.store.recover() == 1
 
         job = run(app, make_task(app, "plain", before=before, max_attempts=2))
 
-        assert JobState.READY == job.state
-        assert [] == transfers(app)
+        assert job.state == JobState.READY
+        assert transfers(app) == []
 
 
 def test_an_exception_after_the_block(app, colour, caplog):
     """The job stays succeeded, and the error is in the log."""
     job = run(app, make_task(app, colour, after=fail, max_attempts=5))
 
-    assert (JobState.SUCCEEDED, 1, None) == (job.state, job.attempt, job.last_error)
-    assert [1] == transfers(app)
+    assert (job.state, job.attempt, job.last_error) == (JobState.SUCCEEDED, 1, None)
+    assert transfers(app) == [1]
     assert "stays succeeded: ValueError: made up" in caplog.text
 
 
@@ -263,7 +263,7 @@ def test_a_second_block(app, colour):
 
     job = run(app, make_task(app, colour, inside=again, after=again))
 
-    assert JobState.SUCCEEDED == job.state
+    assert job.state == JobState.SUCCEEDED
     assert "is open already" in problems[0]
     assert "a run has one" in problems[1]
 
@@ -272,7 +272,7 @@ def test_a_transaction_ended_inside(app):
     """A handler that commits by itself is told so, and its job has not succeeded."""
     job = run(app, make_task(app, "plain", inside=lambda ctx, tx: tx.connection.commit()))
 
-    assert JobState.DEAD == job.state
+    assert job.state == JobState.DEAD
     assert "was ended inside the block" in job.last_error
 
 
@@ -287,7 +287,7 @@ def test_a_statement_that_failed(postgres_url):
 
         job = run(app, make_task(app, "plain", inside=inside))
 
-        assert JobState.DEAD == job.state
+        assert job.state == JobState.DEAD
         assert "let errors out" in job.last_error
 
 
@@ -305,9 +305,9 @@ def test_what_it_says_of_itself(app, colour):
 
     job = run(app, make_task(app, colour, inside=inside, after=after))
 
-    assert (JobState.SUCCEEDED, "at 2") == (job.state, job.progress.text)
+    assert (job.state, job.progress.text) == (JobState.SUCCEEDED, "at 2")
     lines = [line.text for line in app.store.read_log(job.id)]
-    assert ["line 0", "line 1", "line 2"] == lines
+    assert lines == ["line 0", "line 1", "line 2"]
 
 
 def test_what_an_undone_block_said(app, colour):
@@ -319,7 +319,7 @@ def test_what_an_undone_block_said(app, colour):
 
     job = run(app, make_task(app, colour, inside=inside))
 
-    assert ["going to fail"] == [line.text for line in app.store.read_log(job.id)]
+    assert [line.text for line in app.store.read_log(job.id)] == ["going to fail"]
 
 
 def test_the_connection_is_given_back_clean(postgres_url):
@@ -342,9 +342,9 @@ def test_the_connection_is_given_back_clean(postgres_url):
         task = make_task(app, "plain", inside=inside)
         states = {run(app, task).state for _ in range(6)}
 
-        assert {JobState.SUCCEEDED} == states
+        assert states == {JobState.SUCCEEDED}
         assert len(set(pids)) < 6, "no connection was used again"
-        assert 1 == len(set(settings))
+        assert len(set(settings)) == 1
 
 
 @pytest.mark.direct("ends the process behind a connection")
@@ -358,11 +358,11 @@ def test_a_lost_connection_leaves_nothing(postgres_url, colour):
 
         job = run(app, make_task(app, colour, inside=inside))
 
-        assert JobState.DEAD == job.state
+        assert job.state == JobState.DEAD
         assert "StoreUnavailable" in job.last_error
-        assert [] == transfers(app)
+        assert transfers(app) == []
         # A dead connection is not kept.
-        assert JobState.SUCCEEDED == run(app, make_other(app)).state
+        assert run(app, make_other(app)).state == JobState.SUCCEEDED
 
 
 def make_other(app: rowlock.App) -> rowlock.Task:
@@ -404,15 +404,15 @@ def test_an_unknown_commit_is_looked_up(postgres_url, monkeypatch, is_done, colo
         found = app.get(job.id)
 
         if is_done:
-            assert (JobState.SUCCEEDED, [1]) == (found.state, transfers(app))
+            assert (found.state, transfers(app)) == (JobState.SUCCEEDED, [1])
         else:
             assert "StoreUnavailable" in found.last_error
             app.drain()
-            assert (JobState.SUCCEEDED, 2, [1]) == (
+            assert (
                 app.get(job.id).state,
                 app.get(job.id).attempt,
                 transfers(app),
-            )
+            ) == (JobState.SUCCEEDED, 2, [1])
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "coroutine"])
@@ -437,10 +437,10 @@ def test_an_overdue_block_on_sqlite(sqlite_url, is_async):
         asyncio.run(serve(app, job, lease=1.5))
         found = app.get(job.id)
 
-        assert JobState.DEAD == found.state
+        assert found.state == JobState.DEAD
         assert "undone after 0.5 s, a third of the lease" in found.last_error
-        assert [] == transfers(app)
-        assert 1 == len(written)
+        assert transfers(app) == []
+        assert len(written) == 1
 
 
 def test_coroutines_stand_in_line_for_sqlite(sqlite_url):
@@ -461,8 +461,8 @@ def test_coroutines_stand_in_line_for_sqlite(sqlite_url):
         jobs = app.enqueue_many([work.job(number=number) for number in range(20)])
         asyncio.run(serve(app, *jobs))
 
-        assert ["in", "out"] * 20 == order
-        assert list(range(20)) == transfers(app)
+        assert order == ["in", "out"] * 20
+        assert transfers(app) == list(range(20))
 
 
 def test_a_time_limit_inside_the_block(app):
@@ -477,7 +477,7 @@ def test_a_time_limit_inside_the_block(app):
     job = slow.enqueue()
     asyncio.run(serve(app, job))
 
-    assert (JobState.DEAD, []) == (app.get(job.id).state, transfers(app))
+    assert (app.get(job.id).state, transfers(app)) == (JobState.DEAD, [])
 
 
 def test_a_coroutine_cancelled_at_the_commit(app, monkeypatch):
@@ -499,7 +499,7 @@ def test_a_coroutine_cancelled_at_the_commit(app, monkeypatch):
     job = work.enqueue()
     asyncio.run(serve(app, job))
 
-    assert (JobState.SUCCEEDED, [1]) == (app.get(job.id).state, transfers(app))
+    assert (app.get(job.id).state, transfers(app)) == (JobState.SUCCEEDED, [1])
 
 
 def test_a_worker_counts_and_drops_what_settled_itself(app, colour):
@@ -508,10 +508,10 @@ def test_a_worker_counts_and_drops_what_settled_itself(app, colour):
     jobs = app.enqueue_many([task.job(number=number) for number in range(5)])
     asyncio.run(serve(app, *jobs, lease=1))
 
-    assert {(JobState.SUCCEEDED, 1)} == {
-        (found.state, found.attempt) for found in (app.get(job.id) for job in jobs)
+    assert {(found.state, found.attempt) for found in (app.get(job.id) for job in jobs)} == {
+        (JobState.SUCCEEDED, 1)
     }
-    assert list(range(5)) == transfers(app)
+    assert transfers(app) == list(range(5))
 
 
 def move(first: int, second: int, amount: int) -> tuple[str, str]:
@@ -564,7 +564,7 @@ def test_bank_transfers(app, colour):
     asyncio.run(serve(app2, *jobs))
     app2.close()
 
-    assert list(range(60)) == transfers(app)
+    assert transfers(app) == list(range(60))
     assert expected_balances(moves) == balances(app)
 
 
@@ -584,8 +584,8 @@ def test_bank_transfers_with_killed_processes(app, kind):
         )
 
     ended = [app.get(job.id) for job in jobs]
-    assert [] == [job for job in ended if job.state is not JobState.SUCCEEDED]
-    assert list(range(40)) == transfers(app)
+    assert [job for job in ended if job.state is not JobState.SUCCEEDED] == []
+    assert transfers(app) == list(range(40))
     assert expected_balances(moves) == balances(app)
     assert [job for job in ended if job.crashes > 0], "nothing was put to the test"
 
@@ -627,7 +627,7 @@ def test_a_commit_does_not_wait_for_those_who_wait_for_it(sqlite_url):
         started = time.monotonic()
         job = asyncio.run(serve_with_few_threads())
 
-        assert (JobState.SUCCEEDED, [1]) == (app.get(job.id).state, transfers(app))
+        assert (app.get(job.id).state, transfers(app)) == (JobState.SUCCEEDED, [1])
         # None has given up to wait for the lock.
         assert time.monotonic() - started < config.SQLITE_BUSY_SECONDS
 
@@ -663,9 +663,9 @@ def test_a_block_does_not_wait_for_threads_that_wait_for_it(postgres_url):
 
         jobs = asyncio.run(serve_with_one_thread())
 
-        assert {JobState.SUCCEEDED} == {app.get(job.id).state for job in jobs}
-        assert ["a line"] == [line.text for line in app.store.read_log(jobs[0].id)]
-        assert 1002 == balances(app)[0]
+        assert {app.get(job.id).state for job in jobs} == {JobState.SUCCEEDED}
+        assert [line.text for line in app.store.read_log(jobs[0].id)] == ["a line"]
+        assert balances(app)[0] == 1002
 
 
 async def is_waited_for(connection: psycopg.AsyncConnection) -> bool:

@@ -31,7 +31,7 @@ def test_a_follow_up_that_comes_too_late(app, colour, caplog):
 
     job = run(app, make_task(app, colour, after=lambda ctx: ctx.enqueue_on_success(child)))
 
-    assert JobState.SUCCEEDED == job.state
+    assert job.state == JobState.SUCCEEDED
     assert "its success is committed already" in caplog.text
     assert not app.list(kind="child").jobs
 
@@ -53,7 +53,7 @@ def test_the_transaction_is_not_for_later(app, colour):
 
     job = run(app, make_task(app, colour, inside=inside, after=after))
 
-    assert [job.id] * 2 == problems
+    assert problems == [job.id] * 2
     assert 1 == job.result == held[0].result
 
 
@@ -75,7 +75,7 @@ def test_a_commit_of_which_nobody_could_tell(app, colour, caplog, monkeypatch):
     asyncio.run(serve(app, job))
     found = app.get(job.id)
 
-    assert (JobState.SUCCEEDED, 1, [1]) == (found.state, found.attempt, transfers(app))
+    assert (found.state, found.attempt, transfers(app)) == (JobState.SUCCEEDED, 1, [1])
     (record,) = [record for record in caplog.records if job.id in record.getMessage()]
     assert "stays succeeded: ValueError: made up" in record.getMessage()
 
@@ -104,5 +104,5 @@ async def test_a_coroutine_cancelled_before_its_block(sqlite_url):
     await notes.aflush()
 
     assert opening.cancelled()
-    assert ["cleaned up"] == [line.text for line in app.store.read_log(lease.id)]
+    assert [line.text for line in app.store.read_log(lease.id)] == ["cleaned up"]
     await app.aclose()

@@ -40,8 +40,8 @@ def test_every_accepted_settle_counts_once(app):
         app.store.fail(first, "too late")
     app.store.succeed([again])
 
-    assert Account(claims=3, settled=2, settled_twice=0, stale=0, overlapping=0) == account_of(
-        read(app.url)
+    assert account_of(read(app.url)) == Account(
+        claims=3, settled=2, settled_twice=0, stale=0, overlapping=0
     )
 
 
@@ -57,7 +57,7 @@ def test_a_job_that_is_settled_twice_is_seen(app):
 
     account = account_of(read(app.url))
     assert job.id == lease.id
-    assert (1, 1, 1) == (account.claims, account.settled_twice, account.stale)
+    assert (account.claims, account.settled_twice, account.stale) == (1, 1, 1)
 
 
 def test_a_job_that_is_held_twice_is_seen(app):
@@ -67,4 +67,4 @@ def test_a_job_that_is_held_twice_is_seen(app):
     table = "rowlock_job" if is_sqlite(app.url) else "rowlock.job"
     execute(app.url, f"UPDATE {table} SET token = token + 1")
 
-    assert 1 == account_of(read(app.url)).overlapping
+    assert account_of(read(app.url)).overlapping == 1

@@ -31,8 +31,8 @@ def test_a_new_worker_refuses_an_old_schema(postgres_url):
 
     assert f"the database is at {NEWEST}, this version needs {NEWEST + 1}" in said
     assert "Traceback" not in said
-    assert ("ready", 0) == (waiting.state, waiting.attempt)
-    assert ([NEWEST + 1], "succeeded", 1) == (applied, done.state, done.attempt)
+    assert (waiting.state, waiting.attempt) == ("ready", 0)
+    assert (applied, done.state, done.attempt) == ([NEWEST + 1], "succeeded", 1)
 
 
 def _said_until(process: subprocess.Popen[bytes], words: str) -> str:
@@ -57,9 +57,9 @@ def test_a_worker_of_the_last_release_works_on_the_new_schema(any_url):
             jobs += [app.enqueue("noop", {"number": number}) for number in range(20, 40)]
             found = [app.wait(job.id, timeout=60) for job in jobs]
 
-    assert [NEWEST + 1] == applied
-    assert list(range(40)) == [job.result for job in found]
-    assert {("succeeded", 1)} == {(job.state, job.attempt) for job in found}
+    assert applied == [NEWEST + 1]
+    assert [job.result for job in found] == list(range(40))
+    assert {(job.state, job.attempt) for job in found} == {("succeeded", 1)}
 
 
 def test_a_running_worker_leaves_a_schema_that_needs_more(any_url, monkeypatch, caplog):

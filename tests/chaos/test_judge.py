@@ -98,7 +98,7 @@ def marked_and_lost_before_its_first_line(history: History) -> None:
 def killed_alone_before_its_first_line(history: History) -> None:
     history.make()
     history.claim()
-    history.give_back(has_crashed_alone=True)
+    history.give_back(crashed_worker="w")
     history.run(token=2)
     history.finish(token=2)
 
@@ -137,6 +137,16 @@ def counted_though_it_never_began(history: History) -> None:
     history.give_back()
     history.run(token=2)
     history.finish(token=2)
+
+
+@breaks(21)
+def crashed_and_counted_though_only_one_can_have_begun(history: History) -> None:
+    for job in ("a", "b"):
+        history.make(job=job)
+        history.claim(job=job)
+        history.give_back(job=job, crashed_worker="w")
+        history.run(job=job, token=2)
+        history.finish(job=job, token=2)
 
 
 @breaks(22)

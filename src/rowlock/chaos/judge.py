@@ -71,6 +71,7 @@ class Judge:
         self.ended_at: list[int] = []
         self._follows: dict[str, tuple[str, int]] = {}
         self._keys: dict[tuple[str, str, str], str] = {}
+        self._crashed_workers: set[str] = set()
         self._ticks: dict[str, set[int]] = {}
 
     def _record(self, job: str) -> JobRecord:
@@ -229,8 +230,7 @@ class Judge:
             self.findings.add(6, f"attempt {was} of {job} became {event.attempt}")
         if run is not None and not event.is_noted:
             self.findings.add(21, f"{job} was run with token {event.token}, and left no trace")
-        # A run that is alone, or marked, counts from the note that precedes its first line.
-        has_begun = event.token in record.marked or event.has_crashed_alone
+        has_begun = event.token in record.marked or self._may_have_crashed(event)
         if run is None and event.attempt == was and not has_begun:
             self.findings.add(21, f"{job} never began with token {event.token}, and was counted")
         if run is not None and event.attempt < was:
@@ -243,6 +243,19 @@ class Judge:
         self.counts["rescues"] += 1
         if run is not None and run.end is not None and run.end > (run.returned or 0):
             self.counts["late ends"] += 1
+
+    def _may_have_crashed(self, event: CommittedChange) -> bool:
+        """Whether its process may have been killed just before the first line of its handler.
+
+        Its worker counts a run from the note that precedes that line, which the journal does not
+        have. Only a run that was alone in its process is counted after a crash: so that is true of
+        one job for each worker that died.
+        """
+        worker = event.crashed_worker
+        if worker is None or worker in self._crashed_workers:
+            return False
+        self._crashed_workers.add(worker)
+        return True
 
     def _check_expired(self, event: CommittedChange) -> None:
         if event.lease is not None and event.lease > event.at + SLACK_US:
@@ -295,7 +308,7 @@ class Judge:
         elif event.state == "dead":
             self.counts["dead"] += 1
             if record.kind not in MORTAL:
-                self.findings.add(6, f"{event.job} ({record.kind}) was given up")
+                self.findings.add(6, f"{event.job} ({record.kind}) was given up: {event.errors}")
             self.counts["poisoned"] += record.kind == "poison"
         if record.ends:
             record.is_held = False

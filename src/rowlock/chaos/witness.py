@@ -57,10 +57,12 @@ class CommittedChange(NamedTuple):
     is_taken: bool = False
     # Of a job that came back: whether its errors have changed.
     is_noted: bool = False
-    # Whether its process died while it ran alone there, because it had crashed before.
-    has_crashed_alone: bool = False
+    # The worker whose process died while it ran this job.
+    crashed_worker: str | None = None
     is_cancelled: bool = False
     state: str | None = None
+    # Of a finished job: what went wrong with it, as it is stored.
+    errors: str | None = None
     kind: str = ""
     tenant: str | None = None
     key: str | None = None
@@ -79,7 +81,7 @@ _COLUMNS: Final = CommittedChange._fields
 _NOTED: Final = ", ".join(_COLUMNS)
 _NULL: Final = "NULL"
 _FALSE: Final = "false"
-_HAS_CRASHED_ALONE: Final = "OLD.crashes > 0 AND NEW.crashes > OLD.crashes"
+_CRASHED_WORKER: Final = "CASE WHEN NEW.crashes > OLD.crashes THEN OLD.worker END"
 _IS_NOTED: Final = "coalesce(NEW.errors, '') <> coalesce(OLD.errors, '')"
 
 # For each change: of which table, after what, and when; then which row tells, and what it was.
@@ -140,8 +142,9 @@ def _postgres(schema: str) -> Iterator[str]:
         f"CREATE TABLE {schema}.chaos_witness (number bigserial PRIMARY KEY, at bigint, "
         "actor text, what text, job uuid, token bigint, attempt integer, was_token bigint, "
         "was_attempt integer, max_attempts integer, run_at bigint, lease bigint, "
-        "is_taken boolean, is_noted boolean, has_crashed_alone boolean, "
-        "is_cancelled boolean, state text, kind text, tenant text, key text, meta text)"
+        "is_taken boolean, is_noted boolean, crashed_worker text, "
+        "is_cancelled boolean, state text, errors text, kind text, tenant text, key text, "
+        "meta text)"
     )
     yield f"CREATE TABLE {schema}.{EFFECTS} (job uuid, token bigint)"
     for each in (*_WATCHED, _BEATEN):
@@ -179,9 +182,10 @@ def _insert(table: str, watch: _Watch, *, now: str, actor: str) -> str:
         "lease": lease if is_live else _NULL,
         "is_taken": f"{row}.lease_taken",
         "is_noted": _IS_NOTED if has_old else _FALSE,
-        "has_crashed_alone": _HAS_CRASHED_ALONE if has_old else _FALSE,
+        "crashed_worker": _CRASHED_WORKER if has_old else _NULL,
         "is_cancelled": f"{row}.cancel_requested",
         "state": _NULL if is_live else f"{row}.state",
+        "errors": _NULL if is_live else f"{row}.errors",
         "kind": f"{row}.kind",
         "tenant": f"{row}.tenant",
         "key": f"{row}.key",

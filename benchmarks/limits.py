@@ -24,6 +24,7 @@ from rowlock.job import Policy
 from rowlock.lifecycle import Succeeded
 from rowlock.store import NewJob, Store, open_store
 from rowlock.store.drive import Binder, run
+from rowlock.store.local_state import LocalState
 from rowlock.store.ops.claim import claim
 from rowlock.store.ops.settle import Settlement, settle
 from rowlock.store.options import new_job
@@ -123,7 +124,7 @@ def _overheard(perform: Callable[[Said], Rows]) -> tuple[int, Statement, Batch]:
         said.append(step)
         return perform(step)
 
-    wanted = claim(worker="bench", queues=["default"], kinds=["noop"], limit=BATCH)
+    wanted = claim(LocalState(), worker="bench", queues=["default"], kinds=["noop"], limit=BATCH)
     leases = run(wanted.start(), note)
     settlements = [Settlement(lease, Succeeded()) for lease in leases]
     run(settle(settlements, chance=random.Random(0)).start(), note)

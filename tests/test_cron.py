@@ -117,7 +117,7 @@ def test_any_text_is_an_expression_or_refused(text: str):
     except OptionInvalid:
         return
 
-    assert 0 < cron.next_after(0)
+    assert cron.next_after(0) > 0
 
 
 def test_a_skipped_time_runs_at_the_first_instant_after():
@@ -213,7 +213,7 @@ def test_a_daily_time_comes_once_a_day(zone: str):
                 ticks = list(cron.ticks(since=since, until=until))
                 assert ticks == sorted(set(ticks))
                 # A day that is left out altogether has its tick at the start of the next.
-                assert 4 == len(ticks) or (zone, year) == ("Pacific/Apia", 2011), (day, text)
+                assert len(ticks) == 4 or (zone, year) == ("Pacific/Apia", 2011), (day, text)
 
 
 def changed_days(zone: str, year: int) -> list[date]:

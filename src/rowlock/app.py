@@ -9,39 +9,30 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack, cast
+from typing import Any, Self, TypeVar, Unpack, cast
 from uuid import UUID
 
 from rowlock import codec, config
 from rowlock.clock import Clock, pauses
 from rowlock.errors import NotFound, OptionInvalid
-from rowlock.ids import parse_id
-from rowlock.job import (
-    BulkRetry,
-    Cancellation,
-    Job,
-    JobState,
-    Page,
-    Policy,
-    QueueStats,
-    WorkerInfo,
-)
+from rowlock.job import BulkRetry, Job, JobState, Page, Policy
 from rowlock.scheduler.calls import ScheduleCalls
 from rowlock.store import NewJob, Store, open_store, options
+from rowlock.store.methods import QueueVerbs
 from rowlock.store.ops.manage import FilterOptions, job_filter
-from rowlock.store.ops.why import why
+from rowlock.store.steps import Op
 from rowlock.store.url import masked
 from rowlock.task import EnqueueOptions, Task, Tasks
-from rowlock.why import Why
 from rowlock.worker.calls import WorkerCalls
 
 Answers = Sequence[Job]
+T = TypeVar("T")
 
 DATABASE_URL_VARIABLE = "ROWLOCK_DATABASE_URL"
 DATABASE_URL_DEFAULT = "sqlite:///rowlock.db"
 
 
-class App(WorkerCalls, ScheduleCalls):
+class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     """A queue: its database and its tasks.
 
     Args:
@@ -107,6 +98,12 @@ class App(WorkerCalls, ScheduleCalls):
     def _register(self, task: Task[..., Any]) -> Task[..., Any]:
         super()._register(task).bind(self)
         return task
+
+    def _run(self, op: Op[T]) -> T:
+        return self.store.run(op)
+
+    async def _arun(self, op: Op[T]) -> T:
+        return await self.store.arun(op)
 
     def include(self, tasks: Tasks) -> None:
         """Make another collection's tasks this app's; their jobs go to this app from now on."""
@@ -275,14 +272,6 @@ class App(WorkerCalls, ScheduleCalls):
 
     # Look
 
-    def get(self, id: str | UUID) -> Job | None:
-        """A job by its id, live or finished; None if there is none (any more)."""
-        return self.store.get(parse_id(id))
-
-    async def aget(self, id: str | UUID) -> Job | None:
-        """As `get`."""
-        return await self.store.aget(parse_id(id))
-
     def list(
         self,
         *,
@@ -320,22 +309,6 @@ class App(WorkerCalls, ScheduleCalls):
             job_filter(**chosen), state=state, limit=limit, cursor=cursor, full=full
         )
 
-    def stats(self, queues: Sequence[str] | None = None) -> builtins.list[QueueStats]:
-        """Counts by queue and state, and the age of each oldest ready job; also of empty names."""
-        return self.store.stats(queues)
-
-    async def astats(self, queues: Sequence[str] | None = None) -> builtins.list[QueueStats]:
-        """As `stats`."""
-        return await self.store.astats(queues)
-
-    def workers(self) -> builtins.list[WorkerInfo]:
-        """The workers, and the ids of the jobs that they run."""
-        return self.store.workers()
-
-    async def aworkers(self) -> builtins.list[WorkerInfo]:
-        """As `workers`."""
-        return await self.store.aworkers()
-
     def wait(self, id: str | UUID, timeout: float | timedelta | None = None) -> Job:
         """The job once it is terminal.
 
@@ -363,33 +336,17 @@ class App(WorkerCalls, ScheduleCalls):
             await asyncio.sleep(pause)
         raise TimeoutError(f"job {id} is not finished after {timeout} s")
 
-    def why(self, id: str | UUID) -> Why:
-        """Why a job is not running: the first thing that stands in its way. Raises `NotFound`."""
-        return self.store.run(why(parse_id(id)))
-
-    async def awhy(self, id: str | UUID) -> Why:
-        """As `why`."""
-        return await self.store.arun(why(parse_id(id)))
-
     # Manage
-
-    def cancel(self, id: str | UUID) -> Cancellation:
-        """Stop a job: at once if it waits, else by asking its worker. Raises `NotFound`."""
-        return self.store.cancel(parse_id(id))
-
-    async def acancel(self, id: str | UUID) -> Cancellation:
-        """As `cancel`."""
-        return await self.store.acancel(parse_id(id))
 
     def retry(self, id: str | UUID, payload: Mapping[str, object] | None = None) -> Job:
         """Take a dead or cancelled job back to ready, by choice with another payload."""
         text = None if payload is None else self._new_payload(self.get(id), id, payload)
-        return self.store.retry(parse_id(id), text)
+        return self.store.retry(id, text)
 
     async def aretry(self, id: str | UUID, payload: Mapping[str, object] | None = None) -> Job:
         """As `retry`."""
         text = None if payload is None else self._new_payload(await self.aget(id), id, payload)
-        return await self.store.aretry(parse_id(id), text)
+        return await self.store.aretry(id, text)
 
     def _new_payload(self, job: Job | None, id: str | UUID, payload: Mapping[str, object]) -> str:
         kind = _found(job, id).kind
@@ -403,42 +360,6 @@ class App(WorkerCalls, ScheduleCalls):
     async def aretry_dead(self, **chosen: Unpack[FilterOptions]) -> BulkRetry:
         """As `retry_dead`."""
         return await self.store.aretry_dead(job_filter(**chosen))
-
-    def delete(self, id: str | UUID) -> None:
-        """Remove a job that does not run. Raises `NotFound`, `InvalidTransition`."""
-        self.store.delete(parse_id(id))
-
-    async def adelete(self, id: str | UUID) -> None:
-        """As `delete`."""
-        await self.store.adelete(parse_id(id))
-
-    def pause(self, queue: str) -> None:
-        """Claim nothing of a queue until it is resumed; enqueues go on.
-
-        Jobs that workers have already claimed are run. So a few may begin after this has returned:
-        usually within 0.1 seconds, rarely up to 3.
-        """
-        self.store.pause(queue)
-
-    async def apause(self, queue: str) -> None:
-        """As `pause`."""
-        await self.store.apause(queue)
-
-    def resume(self, queue: str) -> None:
-        """Claim from a paused queue again."""
-        self.store.resume(queue)
-
-    async def aresume(self, queue: str) -> None:
-        """As `resume`."""
-        await self.store.aresume(queue)
-
-    def set_order(self, queue: str, order: Literal["run_at", "created"]) -> None:
-        """Whether retries of a queue stand by the time they are due (default) or by their age."""
-        self.store.set_order(queue, order)
-
-    async def aset_order(self, queue: str, order: Literal["run_at", "created"]) -> None:
-        """As `set_order`."""
-        await self.store.aset_order(queue, order)
 
 
 def _found(job: Job | None, id: str | UUID) -> Job:

@@ -19,8 +19,8 @@ from rowlock.store import Store
 from rowlock.store.ops import move
 from rowlock.store.ops.instance import instance
 from rowlock.store.ops.manage import cancel
-from rowlock.store.ops.recover import Recovery, Seen, run_around, sweep
-from rowlock.store.ops.schedule import set_schedule_pause
+from rowlock.store.ops.recover import Seen, sweep
+from rowlock.store.ops.schedule import pause_schedule
 from rowlock.store.ops.tokens import revoke_token
 
 logger: logging.Logger = logging.getLogger("rowlock.move")
@@ -182,13 +182,7 @@ class Mover:
     def _sweep(self) -> None:
         """Nobody else may be there to do it; as they would: not at the first sight of a lease."""
         if time.monotonic() >= self._sweep_at:
-            source = self._source
-            recovery = Recovery(source.set_aside)
-            self._seen = run_around(
-                source.run,
-                lambda: sweep(self._seen, watch=source.clock_watch, recovery=recovery),
-                recovery,
-            )
+            self._seen = self._source.run(sweep(self._source.local, self._seen))
             self._sweep_at = time.monotonic() + config.SWEEP_SECONDS
 
     def _move_waiting(self) -> None:
@@ -253,7 +247,7 @@ class Mover:
             for name, row in rows.items():
                 # A worker of the target may have declared it there before.
                 if row["is_paused"]:
-                    self._target.run(set_schedule_pause(name, is_paused=True))
+                    self._target.run(pause_schedule(name))
             self._source.run(move.drop("schedule", list(rows)))
             self.moved.schedules += len(rows)
             self._tell(self.moved)

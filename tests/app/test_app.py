@@ -400,31 +400,40 @@ def test_ids_may_be_uuids(app):
         app.get("17")
 
 
-def test_every_blocking_call_has_its_twin():
-    """Each client call of App and Store exists in both colours, with the same parameters."""
-    odd = {"wait": "await_", "store": None}
-    for owner in (rowlock.App, rowlock.Store):
-        for name, call in inspect.getmembers(owner, inspect.isfunction):
-            if name.startswith(("_", "a")) or name in (
-                "task",
-                "find",
-                "follow",
-                "include",
-                "nearest",
-                "run",
-                "prepare",
-                "worker",
-                "run_worker",
-                "surround",
-                "scheduled",
-                "use_database",
-            ):
+# They have no async twin: nothing waits in them, or they are a loop of their own.
+BLOCKING_ONLY = {
+    "find",
+    "follow",
+    "include",
+    "nearest",
+    "prepare",
+    "run_worker",
+    "scheduled",
+    "surround",
+    "task",
+    "use_database",
+    "worker",
+}
+
+
+def test_every_blocking_call_has_its_twin(app):
+    """Each client call of App and Store is both blocking and async, with the same parameters."""
+    for owner in (app, app.store):
+        calls = dict(inspect.getmembers(owner, inspect.isroutine))
+        for name, call in calls.items():
+            if name.startswith(("_", "a")) or name in BLOCKING_ONLY:
                 continue
-            twin = getattr(owner, odd.get(name) or f"a{name}")
-            parameters = inspect.signature(call).parameters
+            twin = calls["await_" if name == "wait" else f"a{name}"]
 
             assert inspect.iscoroutinefunction(twin), name
-            assert list(parameters) == list(inspect.signature(twin).parameters), name
+            assert inspect.signature(call) == inspect.signature(twin), name
+
+
+def test_a_verb_has_a_name_and_a_text(app):
+    """`help(app.cancel)` shows what it takes and does."""
+    assert app.cancel.__name__ == "cancel"
+    assert app.cancel.__doc__.startswith("Stop a job")
+    assert list(inspect.signature(app.cancel).parameters) == ["id", "tenant"]
 
 
 def test_keep_dead_is_the_apps(any_url, clock):

@@ -13,7 +13,6 @@ from rowlock import Count, WhyCode, config
 from rowlock.clock import from_us
 from rowlock.job import QueueSlots, WorkerVitals
 from rowlock.store.ops import hold
-from rowlock.store.ops.claim import claim
 from rowlock.store.ops.why import why
 
 
@@ -223,7 +222,7 @@ def test_a_job_that_may_not_have_begun_is_told(app):
     jobs = [app.enqueue("work", queue=queue) for queue in ("media", "other", "media")]
     texts = []
     for job in jobs:
-        app.store.run(claim(worker="w", queues=[job.queue], begun=False))
+        app.store.claim(worker="w", queues=[job.queue], begun=False)
         texts.append(app.why(job.id).text)
     texts.append(app.why(jobs[1].id).text)
 
@@ -236,7 +235,7 @@ def test_a_run_that_is_known_to_have_begun_is_told(app):
     """However many jobs its worker holds. Nothing is said of a run that is not marked."""
     announce(app, queues=[], kinds=["work"], vitals=WorkerVitals(slots=1))
     jobs = [app.enqueue("work") for _ in range(2)]
-    leases = app.store.run(claim(worker="w", queues=["default"], limit=2, begun=False))
+    leases = app.store.claim(worker="w", queues=["default"], limit=2, begun=False)
     before = [app.why(job.id).text for job in jobs]
     app.store.run(hold.begin(leases[:1]))
     after = [app.why(job.id).text for job in jobs]
@@ -251,7 +250,7 @@ def test_a_run_that_is_known_to_have_begun_is_told(app):
 def test_a_run_that_is_known_not_to_have_begun_is_told(app, tenant):
     """Runs of jobs that run at most once are marked before their handler is called."""
     job = app.enqueue("work", tenant=tenant, max_attempts=1)
-    leases = app.store.run(claim(worker="w", queues=["default"], begun=False))
+    leases = app.store.claim(worker="w", queues=["default"], begun=False)
     before = app.store.run(why(job.id, tenant=tenant)).text
     app.store.run(hold.begin(leases))
     after = app.store.run(why(job.id, tenant=tenant)).text

@@ -118,7 +118,7 @@ def test_payloads_are_those_of_rowlock(app: Celery):
     note = make_task(app)
     job = note.delay(5).job
 
-    assert job is not None and ({"x": 5}, 21) == (job.payload, job.max_attempts)
+    assert job is not None and (job.payload, job.max_attempts) == ({"x": 5}, 21)
     with pytest.raises(rowlock.PayloadInvalid, match="x"):
         note.delay("five")
     with pytest.raises(rowlock.OptionInvalid, match="UUID"):
@@ -296,7 +296,7 @@ def test_settings(app: Celery):
     job = make_task(app).delay().job
 
     assert app.conf["timezone"] == "Europe/Berlin"
-    assert job is not None and "shop" == job.queue
+    assert job is not None and job.queue == "shop"
 
 
 def test_a_naive_time_is_in_the_apps_zone(app: Celery):

@@ -144,7 +144,7 @@ def test_the_last_application_counts(app: Flask, tmp_path: Path):
         queue.drain()
         end = queue.get(job.id)
 
-    assert end is not None and "other" == end.result
+    assert end is not None and end.result == "other"
     assert queue is queue_of(other)
     assert other.config["ROWLOCK_DATABASE_URL"] == queue.url
 
@@ -179,5 +179,5 @@ def test_the_commands(app: Flask, monkeypatch: pytest.MonkeyPatch):
         listed = runner.invoke(args=["rowlock", "jobs", "list", "--json"])
         missing = runner.invoke(args=["rowlock", "jobs", "show", job.id.replace("7", "8")])
 
-    assert 0 == listed.exit_code and job.id in listed.output
+    assert listed.exit_code == 0 and job.id in listed.output
     assert missing.exit_code == 3

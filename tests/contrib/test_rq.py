@@ -196,7 +196,7 @@ def test_decorated_functions(app: rowlock.App):
 
     assert decorated(3) == 6
     assert made.result == 8
-    assert stored is not None and (100, 2) == (stored.priority, stored.max_attempts)
+    assert stored is not None and (stored.priority, stored.max_attempts) == (100, 2)
 
 
 def test_a_function_without_a_name_of_its_own_may_be_given_again(queue: Queue):

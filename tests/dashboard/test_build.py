@@ -191,4 +191,4 @@ def test_the_source_is_short():
         if len(line) > LINE_CHARACTERS_MAX and path.name != "icons.tsx"
     ]
 
-    assert [] == long and [] == wide
+    assert long == [] and wide == []

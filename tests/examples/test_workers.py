@@ -83,7 +83,7 @@ def test_node(running: Running):
     assert (found[0].result, found[2].result) == ("Hello, Ada!", 3)
     assert (found[1].errors[0].type, found[1].errors[0].message) == ("Error", "no")
     assert "worker.mjs" in found[1].errors[0].traceback
-    assert found[2].progress is not None and 1.0 == found[2].progress.fraction
+    assert found[2].progress is not None and found[2].progress.fraction == 1.0
     lines = [line.text for line in app.store.read_log(counted.id)]
     assert lines == ["counted 1", "counted 2", "counted 3"]
     groups = httpx_json(running, "/v1/dead/groups")["groups"]

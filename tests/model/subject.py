@@ -21,7 +21,6 @@ from rowlock.lifecycle import (
     Succeeded,
 )
 from rowlock.store import JobFilter, KnownPolicy, NewJob, Settlement, Store
-from rowlock.store.ops.claim import claim
 from rowlock.store.ops.hold import begin
 from rowlock.store.ops.recover import GIVEN_UP
 from rowlock.store.options import new_job
@@ -103,8 +102,8 @@ class StoreSubject:
             kind: KnownPolicy(_policy(rules).encoded(), attempts)
             for kind, (rules, attempts) in wanted.policies.items()
         }
-        leases: list[Lease] = self._run(
-            claim,
+        leases: list[Lease] = self._call(
+            "claim",
             worker=wanted.worker,
             queues=wanted.queues,
             kinds=wanted.kinds,

@@ -20,6 +20,7 @@ from rowlock.job import Beat, CancelOutcome, Job, JobState, Lease, Policy
 from rowlock.lifecycle import Failed, Succeeded
 from rowlock.lifecycle import Outcome as Ending
 from rowlock.store import JobFilter, Settlement, Store
+from rowlock.store.local_state import LocalState
 from rowlock.store.ops import bulk as many
 from rowlock.store.ops import claim as claims
 from rowlock.store.ops import hold, manage, recover, settle
@@ -69,7 +70,7 @@ def dead(store: Store, **options: Any) -> Job:
 
 
 def claiming(worker: str, limit: int = 2) -> Op[list[Lease]]:
-    return claims.claim(worker=worker, queues=["q"], limit=limit, lease=LEASE_SECONDS)
+    return claims.claim(LocalState(), worker=worker, queues=["q"], limit=limit, lease=LEASE_SECONDS)
 
 
 def enqueuing(**options: Any) -> Op[list[Job]]:
@@ -150,8 +151,9 @@ def enqueue_many_keys(bench: Bench, store: Store) -> Scene:
 
     def agree(one: Outcome, other: Outcome) -> bool:
         pairs = zip(one.value, reversed(other.value), strict=True)
-        return all(first.id == second.id for first, second in pairs) and 3 == sum(
-            job.created for job in [*one.value, *other.value]
+        return (
+            all(first.id == second.id for first, second in pairs)
+            and sum(job.created for job in [*one.value, *other.value]) == 3
         )
 
     def survive(outcome: Outcome) -> bool:

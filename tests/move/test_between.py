@@ -12,7 +12,7 @@ from rowlock.errors import OptionInvalid
 from rowlock.ids import new_id
 from rowlock.job import CancelOutcome, JobState
 from rowlock.move import Mover
-from rowlock.store.ops.schedule import set_schedule_pause
+from rowlock.store.ops.schedule import pause_schedule
 from rowlock.store.ops.tokens import find_token, new_token, revoke_token
 from tests.move.killing import Stopped, kill, stop_at
 from tests.store.triggers import allow, refuse
@@ -72,7 +72,7 @@ def test_what_became_of_a_job_in_the_source_is_what_arrives(apps: Apps):
     Mover(old.store, new.store).run()
 
     assert [each.state for each in new.list()] == [JobState.SUCCEEDED]
-    assert [] == list(old.list())
+    assert list(old.list()) == []
 
 
 @pytest.mark.parametrize("keep", [0, 60])
@@ -219,7 +219,7 @@ def test_what_is_on_its_way_goes_to_no_other_database(apps: Apps, tmp_path: Path
             mover = Mover(old.store, target.store)
             with pytest.raises(OptionInvalid, match="target: is "):
                 mover.give_back() if gives_back else mover.run()
-        assert [] == list(wrong.list())
+        assert list(wrong.list()) == []
 
     assert old.drain() == 0
     Mover(old.store, new.store).run()
@@ -273,7 +273,7 @@ def test_a_paused_schedule_is_paused_there(apps: Apps):
     old, new = apps
     for app in apps:
         app.schedule("daily", "logging", cron="0 3 * * *")
-    old.store.run(set_schedule_pause("daily", is_paused=True))
+    old.store.run(pause_schedule("daily"))
 
     Mover(old.store, new.store).run()
 

@@ -88,7 +88,7 @@ def test_what_was_moved_goes_on_there(apps: tuple[rowlock.App, rowlock.App]):
     assert (again.id, again.created) == (first.id, False)
     assert retried.retried == 1
     done = new.get(first.id)
-    assert done is not None and (JobState.SUCCEEDED, 5) == (done.state, done.result)
+    assert done is not None and (done.state, done.result) == (JobState.SUCCEEDED, 5)
 
 
 def test_a_database_is_not_moved_to_itself(urls: tuple[str, str]):
@@ -210,7 +210,7 @@ def test_a_running_job_is_waited_for(apps: tuple[rowlock.App, rowlock.App]):
 
     assert len(rests) == 2
     moved = new.get(job.id)
-    assert moved is not None and (JobState.SUCCEEDED, 7) == (moved.state, moved.result)
+    assert moved is not None and (moved.state, moved.result) == (JobState.SUCCEEDED, 7)
     assert None is old.get(job.id)
 
 

@@ -13,9 +13,9 @@ from rowlock.clock import SystemClock
 from rowlock.errors import StoreUnavailable
 from rowlock.job import Beat, Lease
 from rowlock.scheduler import Janitor
-from rowlock.store.clock_watch import ClockWatch
+from rowlock.store.local_state import LocalState
 from rowlock.store.ops.manage import prune
-from rowlock.store.ops.recover import Seen, SetAside
+from rowlock.store.ops.recover import Seen
 from rowlock.store.steps import Op
 from rowlock.worker.beats import Beats
 from tests.scheduler.test_fire import eventually, running
@@ -50,8 +50,7 @@ class FakeStore:
     """Fails the first calls of each kind."""
 
     def __init__(self) -> None:
-        self.clock_watch = ClockWatch()
-        self.set_aside = SetAside()
+        self.local = LocalState()
         self.calls = {
             "sweep": 0,
             "prune": 0,
@@ -151,7 +150,7 @@ async def test_a_clock_that_is_set_forward_takes_no_job_from_its_worker(
         janitor = Janitor(app.store)
 
         async def has_looked() -> bool:
-            return app.store.clock_watch._last is not None
+            return app.store.local.clock_watch._last is not None
 
         async def is_lost() -> bool:
             return (await app.aget(lost.id)).state is rowlock.JobState.READY

@@ -68,7 +68,7 @@ def test_below_a_prefix(sqlite_url, mount):
     assert (made.status_code, made.headers["location"]) == (201, f"/deep/queue/v1/jobs/{KEY}")
     assert (job.status_code, job.json()["id"]) == (200, KEY)
     assert document["servers"] == [{"url": "/deep/queue"}]
-    assert 'src="docs/docs.js"' in page and 200 == script.status_code
+    assert 'src="docs/docs.js"' in page and script.status_code == 200
     assert (unknown.status_code, unknown.json()["code"]) == (404, "not_found")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from rowlock.errors import InvalidTransition, OptionInvalid
 from rowlock.store.ops.audit import Actor, Deed, audited, list_audit
-from rowlock.store.ops.manage import cancel, delete, set_pause
+from rowlock.store.ops.manage import cancel, delete, pause
 from tests.store.jobs import enqueue, start
 
 ADA = Actor("ada", token_id="t1")
@@ -75,9 +75,9 @@ def test_lines_of_a_tenant_and_of_a_target(store):
 
 def test_old_lines_are_removed(store, clock):
     """By the same rounds that remove old jobs."""
-    store.run(audited(set_pause("a", is_paused=True), Deed(ADA, "queue.pause", "a")))
+    store.run(audited(pause("a"), Deed(ADA, "queue.pause", "a")))
     clock.advance(89 * 86_400)
-    store.run(audited(set_pause("b", is_paused=True), Deed(ADA, "queue.pause", "b")))
+    store.run(audited(pause("b"), Deed(ADA, "queue.pause", "b")))
     clock.advance(2 * 86_400)
     store.prune()
 

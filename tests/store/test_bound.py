@@ -17,8 +17,8 @@ from rowlock.store.ops.manage import cancel, delete, retry
 from rowlock.store.ops.schedule import (
     list_schedules,
     new_schedule,
+    pause_schedule,
     run_schedule_now,
-    set_schedule_pause,
 )
 from rowlock.store.ops.settle import Settlement, settle
 from rowlock.store.ops.stats import tenant_stats
@@ -158,12 +158,12 @@ def test_schedules_of_another_are_not_there(store):
 
     assert [each.name for each in store.run(list_schedules(tenant="acme"))] == ["of acme"]
     assert store.run(run_schedule_now("of acme", tenant="acme")).tenant == "acme"
-    assert store.run(set_schedule_pause("of acme", is_paused=True, tenant="acme")).is_paused
+    assert store.run(pause_schedule("of acme", tenant="acme")).is_paused
     for name in ("of zoo", "of None"):
         with pytest.raises(NotFound):
             store.run(run_schedule_now(name, tenant="acme"))
         with pytest.raises(NotFound):
-            store.run(set_schedule_pause(name, is_paused=True, tenant="acme"))
+            store.run(pause_schedule(name, tenant="acme"))
 
 
 def test_stats_of_a_tenant(store, clock, monkeypatch):

@@ -152,7 +152,7 @@ def test_steps_are_bounded_and_gone_on_with(store, monkeypatch):
         if not more:
             break
 
-    assert sorted(done) == done and 5 == done[-1] and len(done) >= 4
+    assert sorted(done) == done and done[-1] == 5 and len(done) >= 4
     assert [[bulk.id]] * (len(done) - 1) + [[]] == pending
     assert {state_of(store, id) for id in ids} == {JobState.CANCELLED}
     assert store.run(advance_bulk(bulk.id)).is_more is False

@@ -8,7 +8,7 @@ from rowlock import config
 from rowlock.clock import ManualClock
 from rowlock.job import JobState, Lease
 from rowlock.store import Store
-from rowlock.store.clock_watch import ClockWatch
+from rowlock.store.local_state import ClockWatch, LocalState
 from rowlock.store.ops.recover import Seen, sweep
 from tests.store.jobs import claim, claim_one, enqueue, start, state_of, stored
 
@@ -22,11 +22,11 @@ class Sweeper:
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self._store = store
         self._clock = clock
-        self._watch = ClockWatch(clock)
+        self._local = LocalState(ClockWatch(clock))
         self._seen: Seen = {}
 
     def sweep(self) -> None:
-        self._seen = self._store.run(sweep(self._seen, watch=self._watch))
+        self._seen = self._store.run(sweep(self._local, self._seen))
 
     def sweep_for(self, seconds: float, *beaten: Lease, beat_seconds: float = 10.0) -> None:
         """Let time pass; the worker of `beaten` extends its leases as ever."""

@@ -126,7 +126,7 @@ def test_a_socket_that_only_the_driver_knows_to_be_dead(store, monkeypatch):
     jobs = store.list(JobFilter()).jobs
 
     assert job.created
-    assert 2 == len(jobs) and job.id in [each.id for each in jobs]
+    assert len(jobs) == 2 and job.id in [each.id for each in jobs]
 
 
 def test_a_block_whose_commit_only_the_driver_lost(store, monkeypatch):

@@ -12,7 +12,7 @@ from rowlock.errors import OptionInvalid
 from rowlock.job import JobState
 from rowlock.lifecycle import Interrupted
 from rowlock.store import Settlement, Store
-from rowlock.store.ops.claim import claim as claim_op
+from rowlock.store.local_state import LocalState
 from rowlock.store.ops.hold import begin
 from rowlock.store.ops.recover import release_unknown, sweep
 from tests.store.jobs import (
@@ -225,7 +225,7 @@ def test_a_worker_gives_all_back(store: Store, monkeypatch: pytest.MonkeyPatch):
 def test_a_worker_gives_back_what_runs_at_most_once(store: Store, begun: bool):
     """Only what is known not to have begun can be run by another."""
     id = enqueue_ids(store, 1, max_attempts=1)[0]
-    store.run(claim_op(worker="leaving", queues=["default"], begun=begun))
+    store.claim(worker="leaving", queues=["default"], begun=begun)
     count = store.release_worker("leaving")
 
     job = stored(store, id)
@@ -238,7 +238,7 @@ def test_losses_of_runs_that_may_not_have_begun(store: Store, clock: ManualClock
     id = enqueue_ids(store, 1, max_attempts=2)[0]
     seen = []
     for marked in (False, False, False, True, True):
-        (lease,) = store.run(claim_op(worker="w", queues=["default"], begun=False))
+        (lease,) = store.claim(worker="w", queues=["default"], begun=False)
         if marked:
             assert store.run(begin([lease])) == {(id, lease.token)}
         clock.advance(31)
@@ -261,7 +261,7 @@ def test_at_most_once_and_never_begun(store: Store, clock: ManualClock):
     """However often its workers vanish, a job whose run never began is not counted."""
     id = enqueue_ids(store, 1, max_attempts=1)[0]
     for _ in range(config.INTERRUPTIONS_MAX + 5):
-        store.run(claim_op(worker="w", queues=["default"], begun=False))
+        store.claim(worker="w", queues=["default"], begun=False)
         clock.advance(31)
         store.recover()
 
@@ -272,11 +272,11 @@ def test_at_most_once_and_never_begun(store: Store, clock: ManualClock):
 def test_a_mark_is_fenced(store: Store, clock: ManualClock):
     """Who has lost a lease can't mark its run, whether another has it or nobody does."""
     enqueue_ids(store, 1)
-    (old,) = store.run(claim_op(worker="w", queues=["default"], begun=False))
+    (old,) = store.claim(worker="w", queues=["default"], begun=False)
     clock.advance(31)
     store.recover()
     nobodys = store.run(begin([old]))
-    (new,) = store.run(claim_op(worker="v", queues=["default"], begun=False))
+    (new,) = store.claim(worker="v", queues=["default"], begun=False)
 
     assert (nobodys, store.run(begin([old]))) == (set(), set())
     assert store.run(begin([new, new])) == {(new.id, new.token)}
@@ -331,10 +331,10 @@ def test_slow_sweeps_take_it_as_well(store: Store, clock: ManualClock):
     """Looks that are held up again and again, as by many writers, give it back with the fourth."""
     lease = start(store)
     clock.advance(31)
-    seen, states = store.run(sweep({})), []
+    seen, states = store.run(sweep(LocalState(), {})), []
     for _ in range(3):
         clock.advance(config.SWEEP_STALE_SECONDS + 1)
-        seen = store.run(sweep(seen))
+        seen = store.run(sweep(LocalState(), seen))
         states.append(state_of(store, lease.id))
 
     assert states == [JobState.RUNNING, JobState.RUNNING, JobState.READY]
@@ -344,10 +344,10 @@ def test_a_sweep_takes_what_two_looks_have_found(store: Store, clock: ManualCloc
     """The first look only notes it; the second, a little later, gives it back."""
     lease = start(store)
     clock.advance(31)
-    seen = store.run(sweep({}))
+    seen = store.run(sweep(LocalState(), {}))
     at_first = state_of(store, lease.id)
     clock.advance(2.5)
-    store.run(sweep(seen))
+    store.run(sweep(LocalState(), seen))
 
     assert JobState.RUNNING is at_first
     assert (
@@ -360,10 +360,10 @@ def test_a_sweep_leaves_what_was_beaten_for_between_the_looks(store: Store, cloc
     """A worker that could not reach the database for a while comes back in time."""
     lease = start(store)
     clock.advance(31)
-    seen = store.run(sweep({}))
+    seen = store.run(sweep(LocalState(), {}))
     store.heartbeat([lease])
     clock.advance(2.5)
-    store.run(sweep(seen))
+    store.run(sweep(LocalState(), seen))
 
     assert JobState.RUNNING is state_of(store, lease.id)
 
@@ -372,12 +372,12 @@ def test_a_sweep_that_was_held_up_takes_nothing(store: Store, clock: ManualClock
     """If it had to wait, so had the beats: what it saw before that does not count."""
     lease = start(store)
     clock.advance(31)
-    seen = store.run(sweep({}))
+    seen = store.run(sweep(LocalState(), {}))
     clock.advance(30)
-    seen = store.run(sweep(seen))
+    seen = store.run(sweep(LocalState(), seen))
     held_up = state_of(store, lease.id)
     clock.advance(2.5)
-    store.run(sweep(seen))
+    store.run(sweep(LocalState(), seen))
 
     assert (held_up, state_of(store, lease.id)) == (JobState.RUNNING, JobState.READY)
 
@@ -386,11 +386,11 @@ def test_a_sweep_takes_a_new_lease_only_after_two_looks(store: Store, clock: Man
     """What was seen is a lease, not a job: the next run of the same job starts anew."""
     start(store)
     clock.advance(31)
-    seen = store.run(sweep({}))
+    seen = store.run(sweep(LocalState(), {}))
     store.recover()
     again = claim_one(store, lease=1)
     clock.advance(2.5)
-    store.run(sweep(seen))
+    store.run(sweep(LocalState(), seen))
 
     assert (
         stored(store, again.id).token,
@@ -404,9 +404,9 @@ def test_a_sweep_takes_many_in_batches(store: Store, clock: ManualClock):
     enqueue_ids(store, count)
     claim(store, limit=count)
     clock.advance(31)
-    seen = store.run(sweep({}))
+    seen = store.run(sweep(LocalState(), {}))
     clock.advance(2.5)
-    store.run(sweep(seen))
+    store.run(sweep(LocalState(), seen))
 
     assert count == len(seen)
     assert count == len(claim(store, limit=2 * count))

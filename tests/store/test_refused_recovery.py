@@ -15,7 +15,8 @@ from rowlock.clock import ManualClock
 from rowlock.errors import StoreRefused
 from rowlock.job import JobState
 from rowlock.store import Store, open_store
-from rowlock.store.ops.recover import Recovery, SetAside, arun_around, release_unknown
+from rowlock.store.local_state import SetAside
+from rowlock.store.ops.recover import release_unknown
 from tests.store.jobs import claim, enqueue, enqueue_ids, state_of
 from tests.store.triggers import allow, refuse
 
@@ -152,14 +153,11 @@ def test_releases_go_around_it(
     claim(store, worker="gone", limit=5)
     store.cancel(ids[3])
     refuse(any_url, table="finished", when=f"NEW.id = '{ids[3]}'")
-    recovery = Recovery()
 
     async def arelease() -> int:
         own = open_store(any_url, clock=clock)
         try:
-            return await arun_around(
-                own.arun, lambda: release_unknown("gone", known=(), recovery=recovery), recovery
-            )
+            return await own.arun(release_unknown("gone", known=()))
         finally:
             await own.aclose()
 

@@ -131,7 +131,11 @@ def test_a_lost_transaction_is_everybodys_error(store, path):
         await store.aenqueue([job()])
         asked = [store.aenqueue([job()]) for _ in range(5)]
         asked.append(store.arun(failing(KeyboardInterrupt())))
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        # While another writes, all of them gather into the next transaction.
+        with engine_of(store)._session().transaction(writes=True):
+            tasks = [asyncio.ensure_future(each) for each in asked]
+            await taken_up(store)
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
         await store.aenqueue([job()])
         return answers
 

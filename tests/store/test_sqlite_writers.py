@@ -75,7 +75,7 @@ def test_the_log_is_folded_by_us_only(path):
     assert frames < 1_000
     assert max(sizes) < config.SQLITE_WAL_BYTES_KEPT
     assert path.stat().st_size > 1024 * 1024
-    assert 750 == config.SQLITE_WAL_FRAMES
+    assert config.SQLITE_WAL_FRAMES == 750
 
 
 @pytest.mark.parametrize("writes", [False, True])

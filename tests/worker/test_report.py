@@ -132,7 +132,7 @@ def test_a_lost_lease_is_told(app, caplog):
     lost, crashed = caplog.records
 
     assert (lost.job_id, lost.kind, lost.attempt, lost.worker) == (lease.id, "fine", 1, "w")
-    assert "lost its lease" in lost.getMessage() and "WARNING" == lost.levelname
+    assert "lost its lease" in lost.getMessage() and lost.levelname == "WARNING"
     assert (crashed.job_id, crashed.worker, crashed.levelname) == (lease.id, "w", "ERROR")
     assert "killed by SIGKILL" in crashed.getMessage()
 

@@ -16,7 +16,7 @@ from rowlock.store import Store
 from rowlock.store.ops.events import prune_events
 from rowlock.store.ops.history import fold_history, sample_depth
 from rowlock.store.ops.manage import prune
-from rowlock.store.ops.recover import Recovery, Seen, arun_around, sweep
+from rowlock.store.ops.recover import Seen, sweep
 from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble
 
 T = TypeVar("T")
@@ -86,11 +86,8 @@ class Janitor:
 
     async def _sweep(self, rows: int) -> Seen:
         store = self._store
-        recovery = Recovery(store.set_aside, rows=rows, on_refused=self._on_refused)
-        return await arun_around(
-            store.arun,
-            lambda: sweep(self._seen, watch=store.clock_watch, recovery=recovery),
-            recovery,
+        return await store.arun(
+            sweep(store.local, self._seen, rows=rows, on_refused=self._on_refused)
         )
 
     async def _prune(self) -> float:

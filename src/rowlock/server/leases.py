@@ -29,11 +29,8 @@ from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
 from rowlock.server.shapes import Name, Seconds, Uuid, copied
 from rowlock.store import NewJob as CheckedJob
 from rowlock.store import Settlement, options
-from rowlock.store.ops.claim import claim
 from rowlock.store.ops.hold import Report, report
-from rowlock.store.ops.recover import Recovery, arun_around
 from rowlock.store.ops.settle import Missed, settle
-from rowlock.store.steps import Op
 from rowlock.tokens import Scope, worker_of
 from rowlock.worker.fallback import fallback
 from rowlock.worker.report import report_less
@@ -311,29 +308,16 @@ def _payload_bytes(lease: job.Lease) -> int:
 
 
 async def _claim_some(call: Call[LeaseRequest, None], limit: int) -> list[job.Lease]:
-    service = call.service
-    recovery = Recovery(
-        service.store.set_aside,
-        on_refused=service.ledger.refused,
-        refusals_max=config.CLAIM_REFUSALS_MAX,
-    )
-    return await arun_around(service.store.arun, lambda: _claim_op(call, limit, recovery), recovery)
-
-
-def _claim_op(
-    call: Call[LeaseRequest, None], limit: int, recovery: Recovery
-) -> Op[list[job.Lease]]:
-    asked, tenant = call.body, call.caller.tenant
-    return claim(
+    service, asked, tenant = call.service, call.body, call.caller.tenant
+    return await service.store.aclaim(
         worker=_worker(call),
         queues=asked.queues,
         kinds=asked.kinds,
         tenants=None if tenant is None else [tenant],
         limit=limit,
         lease=asked.lease,
-        policies=call.service.policies,
-        watch=call.service.store.clock_watch,
-        recovery=recovery,
+        policies=service.policies,
+        on_refused=service.ledger.refused,
     )
 
 

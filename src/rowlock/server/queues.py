@@ -14,7 +14,7 @@ from rowlock.server.gate import Reach
 from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
 from rowlock.server.shapes import Count, Name, copied
 from rowlock.store.ops.audit import audited
-from rowlock.store.ops.manage import set_pause
+from rowlock.store.ops.manage import pause, resume
 from rowlock.store.ops.stats import stats, tenant_stats
 from rowlock.tokens import Scope
 
@@ -120,7 +120,8 @@ async def resume_queue(call: Call[None, None]) -> Answer:
 async def _set_pause(call: Call[None, None], *, is_paused: bool) -> Answer:
     queue = call.path["queue"]
     deed = call.deed("queue.pause" if is_paused else "queue.resume", queue)
-    await call.service.store.arun(audited(set_pause(queue, is_paused=is_paused), deed))
+    op = pause(queue) if is_paused else resume(queue)
+    await call.service.store.arun(audited(op, deed))
     return Answer(QueuePause(queue=queue, is_paused=is_paused))
 
 

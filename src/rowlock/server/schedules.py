@@ -18,9 +18,10 @@ from rowlock.schedule import MissedTicks, ScheduleSource
 from rowlock.server.enqueue import JobReceipt, receipt_of
 from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
 from rowlock.server.shapes import Name, copied
+from rowlock.store.ops import schedule as schedules
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.look import states
-from rowlock.store.ops.schedule import list_schedules, run_schedule_now, set_schedule_pause
+from rowlock.store.ops.schedule import list_schedules, run_schedule_now
 from rowlock.tokens import Scope
 
 _UPCOMING: Final = 5
@@ -124,7 +125,8 @@ async def resume_schedule(call: Call[None, None]) -> Answer:
 async def _set_pause(call: Call[None, None], *, is_paused: bool) -> Answer:
     name = call.path["name"]
     deed = call.deed("schedule.pause" if is_paused else "schedule.resume", name)
-    op = set_schedule_pause(name, is_paused=is_paused, tenant=call.caller.tenant)
+    verb = schedules.pause_schedule if is_paused else schedules.resume_schedule
+    op = verb(name, tenant=call.caller.tenant)
     changed = await call.service.store.arun(audited(op, deed))
     return Answer((await _schedules_of(call, [changed]))[0])
 

@@ -11,8 +11,8 @@ from rowlock.store.ops.schedule import NewSchedule
 from rowlock.store.ops.settle import Settlement
 from rowlock.store.options import NewJob
 from rowlock.store.statements import check_schema
+from rowlock.store.store import Store
 from rowlock.store.url import scheme_of
-from rowlock.store.verbs import Store
 
 __all__ = ["JobFilter", "KnownPolicy", "NewJob", "NewSchedule", "Settlement", "Store", "open_store"]
 

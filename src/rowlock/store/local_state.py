@@ -1,31 +1,20 @@
-"""Notices when the database's clock was set forward, so that no healthy worker loses its jobs.
-
-A lease expires by the database's clock. When that clock steps forward (a laptop or a virtual
-machine resumes, NTP corrects it, a standby with another time takes over), every lease looks
-expired at once, though its worker is about to extend it as ever. So whatever takes expired leases
-compares the database's clock with the monotonic clock of its own process:
-
-1. A step is seen when the database's clock has gone ahead by more than `CLOCK_STEP_SECONDS` between
-   two readings. Both readings are bounded by the moments before and after them, so that a slow
-   answer is never taken for a step.
-2. After a step, a lease that was last extended before it is not taken until a third of its length
-   has passed, and a moment more: a worker that is alive has extended it by then.
-3. A lease that was extended after the step, and every lease while there was none, expires as ever.
-4. A process that was only stopped sees no step: the monotonic clock runs on. While a machine is
-   suspended it stands still, as do the workers on that machine.
-
-The first reading of a process has nothing to compare with: a process that starts right after a step
-does not see it.
-"""
+"""What a process knows of a database from one call to the next."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rowlock import config
+from rowlock.chance import CHANCE
 from rowlock.clock import Clock, SystemClock
 
+# By id and token.
+_Lease = tuple[str, int]
 # Before every time that is stored.
 _NEVER_US = -(2**63)
 
@@ -45,10 +34,28 @@ class _Step(NamedTuple):
 
 
 class ClockWatch:
-    """Compares the database's clock with this process's own; for any number of threads.
+    """Notices when the database's clock was set forward, so that no healthy worker loses its jobs.
 
-    Without a lock, which a fork could leave taken: a reading that is overwritten by an older one
-    means, at worst, that the same step is seen twice.
+    A lease expires by the database's clock. When that clock steps forward (a laptop or a virtual
+    machine resumes, NTP corrects it, a standby with another time takes over), every lease looks
+    expired at once, although its worker is about to extend it. So every verb that takes expired
+    leases compares the database's clock with the monotonic clock of its own process:
+
+    1. A step is seen when the database's clock has gone ahead by more than `CLOCK_STEP_SECONDS`
+       between two readings. Both readings are bounded by the moments before and after them, so
+       that a slow answer is never taken for a step.
+    2. After a step, a lease that was last extended before it is not taken until a third of its
+       length has passed, and a moment more. A worker that is alive has extended it by then.
+    3. A lease that was extended after the step expires normally. So does every lease while there
+       was no step.
+    4. A process that was only stopped sees no step, because the monotonic clock runs on. While a
+       machine is suspended that clock stands still, as do the workers on the machine.
+
+    The first reading of a process has nothing to compare with: a process that starts right after a
+    step does not see it.
+
+    Any number of threads can use it. It has no lock, which a fork could leave taken: a reading that
+    is overwritten by an older one means, at worst, that the same step is seen twice.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -80,6 +87,44 @@ class ClockWatch:
 def undoubted() -> Mapping[str, int]:
     """As `ClockWatch.doubt`, without a step: every lease that has expired may be taken."""
     return {"stepped_at": _NEVER_US, "waited": 0}
+
+
+class SetAside:
+    """Leases whose end the database refuses: left out for a while. For any thread."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._guard = threading.Lock()
+        self._until: dict[_Lease, float] = {}
+
+    @property
+    def leases(self) -> Collection[_Lease]:
+        """Those to leave out now."""
+        now = self._monotonic()
+        with self._guard:
+            return {lease for lease, until in self._until.items() if until > now}
+
+    def add(self, lease: _Lease) -> bool:
+        """Leave it out from now on; whether it is a new one, not one that is refused again."""
+        now = self._monotonic()
+        with self._guard:
+            is_new = self._until.pop(lease, None) is None
+            # Those whose time is over are remembered a little longer, to be known again.
+            oldest = now - config.SWEEP_REFUSED_SECONDS
+            kept = [each for each in self._until.items() if each[1] > oldest]
+            self._until = dict(kept[-config.SET_ASIDE_MAX + 1 :])
+            self._until[lease] = now + config.SWEEP_REFUSED_SECONDS
+        return is_new
+
+
+@dataclass(frozen=True, slots=True)
+class LocalState:
+    """What one store of a process remembers. Verbs that need it take it as their first argument."""
+
+    clock_watch: ClockWatch = field(default_factory=ClockWatch)
+    set_aside: SetAside = field(default_factory=SetAside)
+    # For the jitter of backoffs.
+    chance: random.Random = CHANCE
 
 
 def _us(seconds: float) -> int:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
+from rowlock.errors import StoreRefused
+
 T = TypeVar("T")
 
 Row = tuple[Any, ...]
@@ -103,6 +105,9 @@ class Op(Generic[T]):
     What a `Commit` has made stand is not begun anew: work of several transactions keeps its count
     and its place beside its steps, and moves them once that was answered. A commit whose answer was
     lost is not counted. So an op is run once.
+
+    `on_refused` is called when the database refuses it, for example by a constraint of a user's
+    own. If it returns, the op is begun anew; it raises the error otherwise.
     """
 
     name: str
@@ -110,6 +115,7 @@ class Op(Generic[T]):
     start: Callable[[], Steps[T]]
     repeat: Callable[[], Steps[T]] | None = None
     looks_first: int = 0
+    on_refused: Callable[[StoreRefused], None] | None = None
 
 
 def reading(name: str, start: Callable[[], Steps[T]]) -> Op[T]:
@@ -123,6 +129,7 @@ def writing(
     *,
     repeat: Callable[[], Steps[T]] | None = None,
     looks_first: int = 0,
+    on_refused: Callable[[StoreRefused], None] | None = None,
 ) -> Op[T]:
     """An op that changes something."""
-    return Op(name, True, start, repeat, looks_first)
+    return Op(name, True, start, repeat, looks_first, on_refused)

@@ -20,7 +20,7 @@ from rowlock import config
 from rowlock.job import Lease
 from rowlock.store import Store
 from rowlock.store.ops.claim import ClaimRequest, KnownPolicy, View, claim_seen, look
-from rowlock.store.ops.recover import Recovery, arun_around, release_unknown
+from rowlock.store.ops.recover import release_unknown
 from rowlock.task import Tasks
 from rowlock.worker.capacity import QueueRoom, Room
 from rowlock.worker.order import shares, weighted
@@ -73,12 +73,7 @@ class Claimer:
         if was_unsure:
             # The answer to the last claim was lost: what it leased is known to nobody.
             self._view, self._looked_at = View(), -math.inf
-            recovery = Recovery()
-            await arun_around(
-                self._store.arun,
-                lambda: release_unknown(self._worker, known=known, recovery=recovery),
-                recovery,
-            )
+            await self._store.arun(release_unknown(self._worker, known=known))
         leases = await self._claim(room, sleep)
         self._is_unsure = False
         return leases

@@ -105,7 +105,7 @@ class Drain:
     async def arun(self) -> int:
         """As `run`, on the running loop."""
         async with self._beats:
-            while leases := await self._store.arun(claim(**self._wanted())):
+            while leases := await self._store.arun(claim(self._store.local, **self._wanted())):
                 held = [self._hold(lease) for lease in leases]
                 try:
                     while held:
@@ -157,7 +157,7 @@ class Drain:
         return False
 
     def _claim(self) -> list[Lease]:
-        return self._store.run(claim(**self._wanted()))
+        return self._store.run(claim(self._store.local, **self._wanted()))
 
     def _wanted(self) -> dict[str, Any]:
         left = config.DRAIN_BATCH
@@ -172,7 +172,6 @@ class Drain:
             "limit": max(1, left),
             "policies": {task.name: task.known_policy() for task in self._tasks},
             "begun": False,
-            "watch": self._store.clock_watch,
         }
 
     def _give_back(self, held: list[Run]) -> None:

@@ -27,7 +27,7 @@ from rowlock.job import Beat, Lease
 from rowlock.lifecycle import Interrupted, NotBegun, Outcome, Released
 from rowlock.scheduler.service import Act, jittered, repeat
 from rowlock.store import Settlement, Store
-from rowlock.store.ops.recover import Recovery, arun_around, release_unknown
+from rowlock.store.ops.recover import release_unknown
 from rowlock.task import Tasks
 from rowlock.worker import wire
 from rowlock.worker.begin import Marker, RunLock, SuspectLock
@@ -580,12 +580,7 @@ class Engine:
         The leases of runs whose outcome could not be stored expire, which leaves a trace.
         """
         try:
-            recovery, known = Recovery(), self.settler.given_up
-            await arun_around(
-                self._store.arun,
-                lambda: release_unknown(self._worker, known=known, recovery=recovery),
-                recovery,
-            )
+            await self._store.arun(release_unknown(self._worker, known=self.settler.given_up))
         except Exception as error:  # noqa: BLE001  # its jobs have ended well all the same
             logger.warning("leases of %s wait to expire: %s", self._worker, error)
 

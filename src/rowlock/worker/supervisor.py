@@ -35,7 +35,7 @@ from rowlock.ids import new_id
 from rowlock.job import Lease
 from rowlock.lifecycle import Crashed, Interrupted, NotBegun, Outcome
 from rowlock.store import Settlement, Store, open_store
-from rowlock.store.ops.recover import Recovery, Seen, run_around, sweep
+from rowlock.store.ops.recover import Seen, sweep
 from rowlock.store.ops.settle import Missed, settle
 from rowlock.store.url import hurried
 from rowlock.worker import signals
@@ -591,12 +591,8 @@ class Supervisor:
         if not self._stalls.needs_keeper:
             self._seen = {}
             return
-        recovery = Recovery(store.set_aside, on_refused=self._ledger.refused)
-        self._seen = run_around(
-            store.run,
-            lambda: sweep(self._seen, watch=store.clock_watch, recovery=recovery),
-            recovery,
-        )
+        op = sweep(store.local, self._seen, on_refused=self._ledger.refused)
+        self._seen = store.run(op)
 
     def _beat(self) -> None:
         assert self._store is not None

@@ -16,10 +16,12 @@ import rowlock
 from rowlock import RowlockError, retry, scheduler, server, store, testing
 from rowlock.context import Transaction
 from rowlock.job import WorkerVitals
+from rowlock.store.methods import Verb
 from rowlock.store.ops.manage import FilterOptions
 from tests.docs.reference.docstrings import Docstring, attribute_texts, docstring_of
 from tests.docs.reference.markdown import anchor, as_cell, code, fenced, joined, prose, table
 from tests.docs.reference.signatures import signature_text, type_text
+from tests.typing.stubs import signature_of
 
 # What users hold in their hands, but do not import from the package itself.
 BESIDE = (Transaction, FilterOptions, WorkerVitals)
@@ -36,7 +38,7 @@ PLUMBING = {
     "Tasks": {"follow", "nearest", "scheduled"},
     "Task": {"bind", "is_async", "known_policy", "prepare", "sender"},
     "TaskCall": set[str](),
-    "Store": {"clock_watch", "engine"},
+    "Store": {"engine", "local"},
     "Lease": {"of_row", "row"},
     "Transaction": {"end"},
     "ManualClock": {"monotonic", "now_us"},
@@ -165,7 +167,7 @@ def _big_class(kind: type, title: str, level: int) -> str:
     methods = {
         name: _function(member)
         for name, member in _members_of(kind)
-        if isinstance(member, FunctionType | staticmethod | classmethod)
+        if isinstance(member, FunctionType | staticmethod | classmethod | Verb)
     }
     calls = {name: each for name, each in methods.items() if not twin_of(name, methods)}
     twins = {twin_of(name, methods): name for name in methods if twin_of(name, methods)}
@@ -191,9 +193,21 @@ def _attribute_rows(kind: type) -> list[tuple[str, str, str]]:
 
 
 def _function(member: Any) -> Callable[..., Any]:
+    if isinstance(member, Verb):
+        return _method(member)
     function = member if isinstance(member, FunctionType) else member.__func__
     # What a decorator has made of it is called as what it was made from.
     return inspect.unwrap(function)
+
+
+def _method(verb: Verb) -> Callable[..., Any]:
+    """A verb as the method that it is."""
+
+    def method() -> None: ...
+
+    method.__doc__ = f"As `{verb.name[1:]}`." if verb.is_async else verb.op.__doc__
+    method.__signature__ = signature_of(verb)  # type: ignore[attr-defined]
+    return method
 
 
 def twin_of(name: str, methods: dict[str, Any]) -> str:

@@ -28,7 +28,7 @@ from rowlock.store.steps import Op, Steps, reading, writing
 if TYPE_CHECKING:
     from rowlock.store.postgres import PostgresEngine
     from rowlock.store.sqlite import SqliteEngine
-    from rowlock.store.verbs import Store
+    from rowlock.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ def bulk_step(wanted: Selection, place: Place | None = None) -> Op[BulkStep]:
 
 
 def retry_dead(chosen: JobFilter) -> Op[BulkRetry]:
-    """Take all dead jobs that fit back to ready; those whose key is in use again are skipped."""
+    """Take all dead jobs that match back to ready. Jobs whose key is in use again are skipped."""
     wanted = Selection(BulkAction.RETRY, JobState.DEAD, chosen)
 
     place: Place | None = None

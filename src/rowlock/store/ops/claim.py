@@ -29,7 +29,7 @@ from rowlock.columns import JobRow
 from rowlock.errors import OptionInvalid
 from rowlock.job import Lease, resolve_policy
 from rowlock.store import options
-from rowlock.store.clock_watch import ClockWatch, undoubted
+from rowlock.store.local_state import LocalState
 from rowlock.store.ops.recover import Recovery, recover_once
 from rowlock.store.steps import (
     Batch,
@@ -73,6 +73,8 @@ class ClaimRequest:
 
 
 def claim(
+    local: LocalState,
+    /,
     *,
     worker: str,
     queues: Sequence[str] | Mapping[str, int] | None,
@@ -83,17 +85,26 @@ def claim(
     include_expired: bool = True,
     policies: Mapping[str, KnownPolicy] | None = None,
     begun: bool = True,
-    watch: ClockWatch | None = None,
-    recovery: Recovery | None = None,
+    on_refused: Callable[[], None] | None = None,
 ) -> Op[list[Lease]]:
-    """Lease up to `limit` due jobs of these queues, first come first.
+    """Lease up to `limit` due jobs, each to this worker alone.
 
     Args:
+        worker: The name of the worker. No other process may use it.
+        queues: In the order of preference. A mapping gives each queue a limit of its own. None:
+            every queue.
+        kinds: Only these kinds. None: all.
+        tenants: Only these tenants' jobs. None: all.
+        limit: 10,000 at most.
+        lease: How long until others may take the job, in seconds or as a timedelta.
+        include_expired: Give back the expired leases of others first.
+        policies: By kind, for jobs that were enqueued by name where the kind was not known.
         begun: Whether the claim is the beginning of each run. Otherwise the caller marks the runs
             that need it with `begin` before their handlers are called.
-        recovery: How expired leases are given back.
+        on_refused: Called for each expired lease whose end the database refuses for the first time.
     """
-    since = None if watch is None else watch.monotonic()
+    watch = local.clock_watch
+    since = watch.monotonic()
     bound = options.integer(limit, option="limit", low=1, high=config.CLAIM_LIMIT_MAX)
     request = ClaimRequest(
         worker=options.name(worker, option="worker"),
@@ -110,13 +121,18 @@ def claim(
     looks = 2 if queues is None else 1
 
     def doubt(now: int) -> Mapping[str, int]:
-        if watch is None or since is None:
-            return undoubted()
         watch.note(now, since=since)
         return watch.doubt()
 
-    recovery = Recovery() if recovery is None else recovery
-    return writing("claim", lambda: _claim(request, doubt, recovery), looks_first=looks)
+    recovery = Recovery(
+        local.set_aside, on_refused=on_refused, refusals_max=config.CLAIM_REFUSALS_MAX
+    )
+    return writing(
+        "claim",
+        lambda: _claim(request, doubt, recovery),
+        looks_first=looks,
+        on_refused=recovery.refused,
+    )
 
 
 def _queue_limits(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from uuid import UUID
 
 import msgspec
 
@@ -21,7 +22,7 @@ from rowlock.store.steps import Batch, Begin, Op, Statement, Steps, reading, wri
 def heartbeat(
     leases: Sequence[Lease], *, lease: float | timedelta = config.LEASE_SECONDS_DEFAULT
 ) -> Op[list[Beat]]:
-    """Extend leases; for each, in order: kept, lost, or kept and asked to cancel."""
+    """Extend leases. Returns a `Beat` for each, in order: kept, lost, or asked to cancel."""
     duration = duration_us(lease, option="lease")
     if duration == 0:
         raise OptionInvalid("lease", "must be longer than 0 seconds")
@@ -110,7 +111,7 @@ def cancel_requests(ids: Sequence[str]) -> Op[list[str]]:
 
 
 def progress(lease: Lease, *, fraction: float, text: str = "") -> Op[Missed]:
-    """Say how far a running job is."""
+    """Set the progress of a running job, from 0 to 1. Raises `LeaseLost`."""
     known = options.fraction(fraction, option="fraction")
     told = options.text(text, option="text")
     cleaned = codec.clean_text(told, bytes_max=config.PROGRESS_TEXT_BYTES_MAX)
@@ -125,7 +126,7 @@ def progress(lease: Lease, *, fraction: float, text: str = "") -> Op[Missed]:
 
 
 def log(lease: Lease, lines: Sequence[str]) -> Op[Missed]:
-    """Add lines to a running job's log; what goes beyond its bound is dropped."""
+    """Add lines to a running job's log, which keeps 1,000 in all. Raises `LeaseLost`."""
     told = options.texts(lines, option="lines")
     cleaned = [codec.clean_text(line, bytes_max=config.LOG_LINE_BYTES_MAX) for line in told]
 
@@ -145,7 +146,7 @@ def log(lease: Lease, lines: Sequence[str]) -> Op[Missed]:
     return writing("log", steps)
 
 
-def read_log(id: str) -> Op[list[LogLine]]:
+def read_log(id: str | UUID) -> Op[list[LogLine]]:
     """The log lines of a job, oldest first."""
     job_id = parse_id(id)
 
@@ -165,7 +166,7 @@ def announce(
     pid: int,
     vitals: WorkerVitals | None = None,
 ) -> Op[None]:
-    """A worker says that it is there, what it serves, and how it does."""
+    """Register a worker: what it serves, and how it is doing. Call it with every heartbeat."""
     values = {
         "worker": options.name(worker, option="worker"),
         "pid": pid,
@@ -185,7 +186,7 @@ def announce(
 
 
 def depart(worker: str) -> Op[None]:
-    """A worker says goodbye."""
+    """Remove a worker that has stopped from the list of workers."""
 
     def steps() -> Steps[None]:
         yield Statement("depart", {"worker": options.name(worker, option="worker")})

@@ -6,6 +6,7 @@ import base64
 import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 import msgspec
 
@@ -33,8 +34,12 @@ from rowlock.store.steps import Op, Rows, Statement, Steps, reading
 _END_OF_TIME = 2**62
 
 
-def get(id: str, *, tenant: str | None = None) -> Op[Job | None]:
-    """A job, live or finished; None if there is none (any more), or not of that tenant."""
+def get(id: str | UUID, *, tenant: str | None = None) -> Op[Job | None]:
+    """A job by its id, live or finished. None if there is no such job (any more).
+
+    Args:
+        tenant: Only a job of this tenant; another tenant's is not found.
+    """
     job_id = parse_id(id)
 
     def steps() -> Steps[Job | None]:

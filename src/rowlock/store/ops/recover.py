@@ -20,11 +20,9 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
-import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 from rowlock import config
 from rowlock.clock import duration_us
@@ -32,11 +30,9 @@ from rowlock.columns import JobRow
 from rowlock.errors import OptionInvalid, StoreRefused
 from rowlock.lifecycle import Interrupted, Lost, NotBegun, Outcome, Parked, decide
 from rowlock.store import options
-from rowlock.store.clock_watch import ClockWatch, undoubted
+from rowlock.store.local_state import LocalState, SetAside, undoubted
 from rowlock.store.ops.settle import apply, held_of
 from rowlock.store.steps import Begin, Commit, Op, Statement, Steps, writing
-
-T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger("rowlock.store")
 
@@ -48,17 +44,17 @@ PARKED = Parked("orphaned: its worker was not heard of; parked for a look")
 _NO_CHANCE = random.Random(0)
 
 
-def recover(
-    *,
-    older_than: float | timedelta = 0,
-    queues: Sequence[str] | None = None,
-    recovery: Recovery | None = None,
-) -> Op[int]:
-    """Give back all jobs whose lease expired `older_than` ago or more; how many."""
+def recover(older_than: float | timedelta = 0, queues: Sequence[str] | None = None) -> Op[int]:
+    """Give back jobs whose lease has expired. Returns their number.
+
+    Args:
+        older_than: Only leases that expired at least this long ago, in seconds or as a timedelta.
+        queues: Only jobs of these queues. None: all.
+    """
     age = duration_us(older_than, option="older_than")
     listed = options.names(queues, option="queues")
     values = {"older_than": age, "queues": listed, **undoubted()}
-    return _all_batches("recover", "lock_expired", values, _as_lost, recovery)
+    return _all_batches("recover", "lock_expired", values, _as_lost, Recovery())
 
 
 class Sight(NamedTuple):
@@ -72,34 +68,6 @@ class Sight(NamedTuple):
 _Lease = tuple[str, int]
 # The leases that a sweep saw expired.
 Seen = Mapping[_Lease, Sight]
-
-
-class SetAside:
-    """Leases whose end the database refuses: left out for a while. For any thread."""
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._guard = threading.Lock()
-        self._until: dict[_Lease, float] = {}
-
-    @property
-    def leases(self) -> Collection[_Lease]:
-        """Those to leave out now."""
-        now = self._monotonic()
-        with self._guard:
-            return {lease for lease, until in self._until.items() if until > now}
-
-    def add(self, lease: _Lease) -> bool:
-        """Leave it out from now on; whether it is a new one, not one that is refused again."""
-        now = self._monotonic()
-        with self._guard:
-            is_new = self._until.pop(lease, None) is None
-            # Those whose time is over are remembered a little longer, to be known again.
-            oldest = now - config.SWEEP_REFUSED_SECONDS
-            kept = [each for each in self._until.items() if each[1] > oldest]
-            self._until = dict(kept[-config.SET_ASIDE_MAX + 1 :])
-            self._until[lease] = now + config.SWEEP_REFUSED_SECONDS
-        return is_new
 
 
 class Recovery:
@@ -206,38 +174,30 @@ class _Batch(NamedTuple):
     is_last: bool
 
 
-def run_around(run: Callable[[Op[T]], T], op: Callable[[], Op[T]], recovery: Recovery) -> T:
-    """Run an op that ends leases of others, without those that the database refuses."""
-    while True:
-        try:
-            return run(op())
-        except StoreRefused as error:
-            recovery.refused(error)
-
-
-async def arun_around(
-    arun: Callable[[Op[T]], Awaitable[T]], op: Callable[[], Op[T]], recovery: Recovery
-) -> T:
-    """As `run_around`."""
-    while True:
-        try:
-            return await arun(op())
-        except StoreRefused as error:
-            recovery.refused(error)
-
-
 def sweep(
-    seen: Seen, *, watch: ClockWatch | None = None, recovery: Recovery | None = None
+    local: LocalState,
+    seen: Seen,
+    *,
+    rows: int | None = None,
+    on_refused: Callable[[], None] | None = None,
 ) -> Op[Seen]:
-    """Give back the jobs that expired and were seen so by the sweep before; what is seen now."""
-    since = None if watch is None else watch.monotonic()
-    recovery = Recovery() if recovery is None else recovery
+    """Give back the expired leases that the sweep before has seen expired as well.
+
+    Args:
+        seen: What that sweep returned.
+        rows: Leases to end in one transaction, at most. None: a batch of maintenance.
+        on_refused: Called for each lease whose end the database refuses for the first time.
+
+    Returns:
+        The leases that this one has seen expired.
+    """
+    watch = local.clock_watch
+    since = watch.monotonic()
+    recovery = Recovery(local.set_aside, rows=rows, on_refused=on_refused)
 
     def steps() -> Steps[Seen]:
-        doubt = undoubted()
-        if watch is not None and since is not None:
-            watch.note((yield Statement("clock"))[0][0], since=since)
-            doubt = watch.doubt()
+        watch.note((yield Statement("clock"))[0][0], since=since)
+        doubt = watch.doubt()
         found = yield Statement("look_expired", {"limit": config.CLAIM_LIMIT_MAX, **doubt})
         expired: dict[tuple[str, int], Sight] = {}
         for id, token, now in found:
@@ -257,7 +217,7 @@ def sweep(
             ripe.difference_update(batch.leases)
         return expired
 
-    return writing("sweep", steps, repeat=steps)
+    return writing("sweep", steps, repeat=steps, on_refused=recovery.refused)
 
 
 def _as_lost(job: JobRow) -> Outcome:
@@ -277,27 +237,31 @@ def _is_ripe(before: Sight | None, now: Sight) -> bool:
 
 def adopt_orphans(
     queues: Sequence[str],
-    *,
     action: Literal["retry", "park"] = "retry",
     older_than: float | timedelta = 300,
-    recovery: Recovery | None = None,
 ) -> Op[int]:
-    """Take over running jobs of these queues not heard of for `older_than`; how many."""
+    """Take running jobs from workers that have gone silent. Returns the number of jobs.
+
+    Args:
+        queues: Only jobs of these queues.
+        action: "retry" gives them back, "park" ends them `dead` for you to look at.
+        older_than: Only jobs without a heartbeat for at least this long.
+    """
     if action not in ("retry", "park"):
         raise OptionInvalid("action", f"must be 'retry' or 'park', not {action!r}")
     age = duration_us(older_than, option="older_than")
     values = {"older_than": age, "queues": options.names(queues, option="queues") or []}
     outcome: Outcome = ORPHANED if action == "retry" else PARKED
-    return _all_batches("adopt_orphans", "lock_orphans", values, lambda _: outcome, recovery)
+    return _all_batches("adopt_orphans", "lock_orphans", values, lambda _: outcome, Recovery())
 
 
-def release_worker(worker: str, *, recovery: Recovery | None = None) -> Op[int]:
-    """Give back every lease that a worker holds; how many.
+def release_worker(worker: str) -> Op[int]:
+    """Give back every lease that a worker holds. Returns their number.
 
     Nothing is counted as an attempt. An at-most-once job whose run has begun ends `dead`.
     """
     values = {"worker": options.name(worker, option="worker")}
-    return _all_batches("release_worker", "lock_worker", values, _given_up, recovery)
+    return _all_batches("release_worker", "lock_worker", values, _given_up, Recovery())
 
 
 def _given_up(job: JobRow) -> Outcome:
@@ -305,17 +269,20 @@ def _given_up(job: JobRow) -> Outcome:
     return GIVEN_UP if job.begun and held_of(job).is_marked else NotBegun()
 
 
-def release_unknown(
-    worker: str, *, known: Collection[tuple[str, int]], recovery: Recovery | None = None
-) -> Op[int]:
-    """Give back the leases that a worker holds without knowing of them; how many.
+def release_unknown(worker: str, *, known: Collection[tuple[str, int]]) -> Op[int]:
+    """Give back the leases that a worker holds without knowing of them. Returns their number.
 
     A claim whose answer was lost leaves such leases. `known` are the ids and tokens of all others;
     the worker must not claim meanwhile.
     """
     values = {"worker": options.name(worker, option="worker")}
     return _all_batches(
-        "release_unknown", "lock_worker", values, lambda _: NotBegun(), recovery, spared=known
+        "release_unknown",
+        "lock_worker",
+        values,
+        lambda _: NotBegun(),
+        Recovery(),
+        spared=known,
     )
 
 
@@ -336,12 +303,10 @@ def _all_batches(
     statement: str,
     values: Mapping[str, object],
     outcome: Callable[[JobRow], Outcome],
-    recovery: Recovery | None,
+    recovery: Recovery,
     *,
     spared: Collection[_Lease] = (),
 ) -> Op[int]:
-    recovery = Recovery() if recovery is None else recovery
-
     def steps() -> Steps[int]:
         while True:
             if recovery.surrender is not None:
@@ -359,4 +324,4 @@ def _all_batches(
             yield Commit()
             recovery.committed(batch)
 
-    return writing(name, steps, repeat=steps)
+    return writing(name, steps, repeat=steps, on_refused=recovery.refused)

@@ -104,7 +104,11 @@ def new_schedule(
 
 
 def put_schedule(new: NewSchedule) -> Op[Schedule]:
-    """Write a schedule; one of that name is replaced, and keeps its next time if that stays."""
+    """Write a schedule. One of the same name is replaced.
+
+    A replaced schedule stays paused if it is, and keeps its next time, unless its expression or
+    its time zone change.
+    """
 
     def steps() -> Steps[Schedule]:
         yield Begin()
@@ -116,9 +120,19 @@ def put_schedule(new: NewSchedule) -> Op[Schedule]:
 
 
 def declare_schedules(
-    declared: Sequence[NewSchedule], *, kinds: Sequence[str], owns_all: bool
+    declared: Sequence[NewSchedule], *, kinds: Sequence[str], owns_all: bool = False
 ) -> Op[list[str]]:
-    """Make the schedules that came from code those of the code; the names of those removed."""
+    """Make the schedules that came from code equal to those of the code.
+
+    Args:
+        declared: The schedules of the code. One that a call has taken over is left as it is.
+        kinds: The tasks of that code. Their schedules that it does not declare are removed.
+        owns_all: No other code declares schedules in this database: remove those of other kinds
+            too.
+
+    Returns:
+        The names of the schedules that were removed.
+    """
     ordered = sorted(declared, key=lambda new: new.name)
     values = {
         "names": [new.name for new in ordered],
@@ -197,7 +211,12 @@ def _row_of(new: NewSchedule, source: ScheduleSource, *, next_at: int) -> Schedu
 def list_schedules(
     *, after: str = "", limit: int = config.LIST_LIMIT_MAX, tenant: str | None = None
 ) -> Op[list[Schedule]]:
-    """Schedules in the order of their names, those after a name; all, or those of a tenant."""
+    """Schedules in the order of their names.
+
+    Args:
+        after: The last name of the page before.
+        tenant: Only schedules of this tenant. None: all.
+    """
     options.integer(limit, option="limit", low=1, high=config.LIST_LIMIT_MAX)
     name = options.name(after, option="after") if after != "" else ""
     values = {"after": name, "limit": limit, "tenant": tenant}
@@ -209,12 +228,27 @@ def list_schedules(
     return reading("list_schedules", steps)
 
 
-def set_schedule_pause(name: str, *, is_paused: bool, tenant: str | None = None) -> Op[Schedule]:
-    """Pause a schedule, or resume it; ticks that fall into the pause are not made up for.
+def pause_schedule(name: str, *, tenant: str | None = None) -> Op[Schedule]:
+    """Fire nothing of a schedule until it is resumed. Raises `NotFound`.
 
     Args:
-        tenant: Another's schedule is not there, as everywhere here.
+        tenant: Only a schedule of this tenant; another tenant's is not found.
     """
+    return _set_pause(name, is_paused=True, tenant=tenant)
+
+
+def resume_schedule(name: str, *, tenant: str | None = None) -> Op[Schedule]:
+    """Fire a paused schedule again, from its next tick on. Raises `NotFound`.
+
+    Ticks that fell into the pause are not made up for.
+
+    Args:
+        tenant: Only a schedule of this tenant; another tenant's is not found.
+    """
+    return _set_pause(name, is_paused=False, tenant=tenant)
+
+
+def _set_pause(name: str, *, is_paused: bool, tenant: str | None) -> Op[Schedule]:
     name = options.name(name, option="name")
 
     def steps() -> Steps[Schedule]:
@@ -232,7 +266,7 @@ def set_schedule_pause(name: str, *, is_paused: bool, tenant: str | None = None)
 
 
 def run_schedule_now(name: str, *, tenant: str | None = None) -> Op[Job]:
-    """Enqueue a schedule's job at once, paused or not; its next tick stays where it is."""
+    """Enqueue a schedule's job at once, paused or not. Its next tick stays. Raises `NotFound`."""
     name = options.name(name, option="name")
     id = new_id()
 
@@ -252,7 +286,7 @@ def run_schedule_now(name: str, *, tenant: str | None = None) -> Op[Job]:
 
 
 def delete_schedule(name: str) -> Op[None]:
-    """Remove a schedule; jobs that it enqueued stay."""
+    """Remove a schedule. Jobs that it has enqueued stay. Raises `NotFound`."""
     name = options.name(name, option="name")
 
     def steps() -> Steps[None]:
@@ -265,7 +299,7 @@ def delete_schedule(name: str) -> Op[None]:
 
 
 def fire_due() -> Op[Fired]:
-    """Enqueue the jobs of all ticks that are due and that nobody else is firing."""
+    """Enqueue the jobs of all due ticks, each once among any number of callers."""
 
     jobs, unreadable = list[_Made](), list[str]()
     after_at, after_name = -1, ""

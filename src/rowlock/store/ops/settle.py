@@ -14,9 +14,12 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from datetime import timedelta
+from typing import Any, NamedTuple
 
-from rowlock import config
+from rowlock import codec, config
+from rowlock.chance import CHANCE
+from rowlock.clock import duration_us
 from rowlock.columns import JobRow
 from rowlock.errors import InvalidTransition, LeaseLost, OptionInvalid
 from rowlock.fingerprint import fingerprint
@@ -28,7 +31,20 @@ from rowlock.job import (
     decode_policy,
     encode_errors,
 )
-from rowlock.lifecycle import Finish, Held, Outcome, Return, Succeeded, Transition, decide
+from rowlock.lifecycle import (
+    CancelSeen,
+    Crashed,
+    Failed,
+    Finish,
+    Held,
+    Outcome,
+    Released,
+    Return,
+    Succeeded,
+    Transition,
+    decide,
+)
+from rowlock.store.local_state import LocalState
 from rowlock.store.ops.enqueue import enqueue_within
 from rowlock.store.options import NewJob
 from rowlock.store.steps import Batch, Begin, Op, Ring, Row, Statement, Steps, writing
@@ -91,12 +107,16 @@ class Missed:
 
 
 def settle(
-    settlements: Sequence[Settlement], *, chance: random.Random, tenant: str | None = None
+    settlements: Sequence[Settlement],
+    *,
+    chance: random.Random = CHANCE,
+    tenant: str | None = None,
 ) -> Op[Missed]:
-    """Record how runs ended; what could not be recorded is told, not raised.
+    """Record how runs ended. What could not be recorded is returned, not raised.
 
     Args:
-        tenant: Whoever settles is bound to it: another's leases are lost to them.
+        chance: For the jitter of backoffs.
+        tenant: Only this tenant's jobs; the leases of others are lost.
     """
     ids = [settlement.lease.id for settlement in settlements]
     if len(set(ids)) != len(ids):
@@ -116,6 +136,8 @@ def _settle_own(
     *,
     is_resend: bool,
 ) -> Steps[Missed]:
+    if not settlements:
+        return Missed()
     if tenant is None:
         return (yield from _settle(settlements, chance, is_resend=is_resend))
     yield Begin()
@@ -340,3 +362,78 @@ def _ends(missed: Sequence[Lease]) -> Steps[Mapping[str, tuple[int, bool]]]:
         if job.lease_expires_at is None:
             ends[job.id] = (job.token, bool(row[-2]))
     return ends
+
+
+def settle_each(local: LocalState, /, settlements: Sequence[Settlement]) -> Op[Missed]:
+    """Record how runs ended, in one transaction, each judged alone.
+
+    Raises:
+        LeaseLost: Another run holds some of the jobs. All the others are settled.
+        InvalidTransition: Some were settled by this very run before.
+    """
+    return settle(settlements, chance=local.chance)
+
+
+def succeed(leases: Sequence[Lease], results: Sequence[Any] | None = None) -> Op[Missed]:
+    """Record that runs have succeeded. Raises as `settle`.
+
+    Args:
+        results: What each of them returned, in the order of `leases`.
+    """
+    if results is None:
+        return settle([Settlement(lease, Succeeded()) for lease in leases])
+    if len(results) != len(leases):
+        raise OptionInvalid("results", f"has {len(results)} items for {len(leases)} leases")
+    return settle(
+        [
+            Settlement(lease, Succeeded(*codec.encode_result(result)))
+            for lease, result in zip(leases, results, strict=True)
+        ]
+    )
+
+
+def fail(
+    local: LocalState,
+    /,
+    lease: Lease,
+    error: BaseException | str,
+    *,
+    delay: float | timedelta | None = None,
+    permanent: bool = False,
+) -> Op[Missed]:
+    """Record that a run has failed. Its job is retried, or ends `dead`. Raises as `settle`.
+
+    Args:
+        delay: When to retry, in seconds or as a timedelta, instead of the policy's backoff.
+        permanent: Don't retry.
+    """
+    text = codec.error_record(error)
+    wait = None if delay is None else duration_us(delay, option="delay")
+    outcome = Failed(text.type, text.message, text.traceback, permanent=permanent, delay=wait)
+    return settle([Settlement(lease, outcome)], chance=local.chance)
+
+
+def release(lease: Lease, delay: float | timedelta = 0) -> Op[Missed]:
+    """Give a job back without counting an attempt. Raises as `settle`.
+
+    Args:
+        delay: When it may run again, in seconds or as a timedelta; 0 is at its old position.
+    """
+    return settle([Settlement(lease, Released(duration_us(delay, option="delay") or None))])
+
+
+def finish_cancelled(lease: Lease, reason: str | None = None) -> Op[Missed]:
+    """Record that a run has seen the request to cancel, and ended. Raises as `settle`."""
+    return settle([Settlement(lease, CancelSeen(reason))])
+
+
+def crash(leases: Sequence[Lease], evidence: str) -> Op[Missed]:
+    """Record that the process that ran these jobs has died. Raises as `settle`.
+
+    Args:
+        leases: All that it ran: a single one may be poison.
+        evidence: How the process ended, for the job's errors.
+    """
+    text = codec.clean_text(evidence, bytes_max=config.ERROR_BYTES_MAX)
+    outcome = Crashed(text, alone=len(leases) == 1)
+    return settle([Settlement(lease, outcome) for lease in leases])

@@ -24,7 +24,12 @@ _WAITING: Final = frozenset({JobState.READY, JobState.SCHEDULED, JobState.RETRYI
 
 
 def stats(queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
-    """Counts per queue and state, and the age of the oldest ready job; zeros for asked names."""
+    """The number of jobs by queue and state, and the age of each queue's oldest ready job.
+
+    Args:
+        queues: Only these queues; one without jobs is returned with zeros. None: all that are
+            known.
+    """
     asked = options.names(queues, option="queues")
     return reading("stats", lambda: _seen_at_once(asked))
 

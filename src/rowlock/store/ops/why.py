@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
+from uuid import UUID
 
 import msgspec
 
@@ -18,6 +19,7 @@ from rowlock import config
 from rowlock.clock import from_us
 from rowlock.columns import JobRow
 from rowlock.errors import NotFound
+from rowlock.ids import parse_id
 from rowlock.job import Count, Job, JobState, WorkerVitals, job_of
 from rowlock.lifecycle import Held
 from rowlock.store.ops.look import vitals_of
@@ -32,8 +34,13 @@ _LANES = 20
 _FIRST_ID = "00000000-0000-0000-0000-000000000000"
 
 
-def why(id: str, *, tenant: str | None = None) -> Op[Why]:
-    """Say what a job waits for. Raises `NotFound`, for another tenant's too."""
+def why(id: str | UUID, *, tenant: str | None = None) -> Op[Why]:
+    """Why a job is not running: the first thing that stands in its way. Raises `NotFound`.
+
+    Args:
+        tenant: Only a job of this tenant; another tenant's is not found.
+    """
+    id = parse_id(id)
 
     def steps() -> Steps[Why]:
         rows = yield Statement("get", {"ids": [id]})

@@ -1,0 +1,484 @@
+"""Generated from the functions in `ops`: `python -m tests.typing.stubs`."""
+
+import builtins
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+from rowlock.job import (
+    Beat,
+    BulkRetry,
+    Cancellation,
+    Job,
+    JobState,
+    Lease,
+    LogLine,
+    Page,
+    QueueStats,
+    WorkerInfo,
+    WorkerVitals,
+)
+from rowlock.schedule import Fired, Schedule
+from rowlock.store.ops.claim import KnownPolicy
+from rowlock.store.ops.manage import JobFilter
+from rowlock.store.ops.schedule import NewSchedule
+from rowlock.store.ops.settle import Settlement
+from rowlock.store.steps import Op
+from rowlock.why import Why
+
+class Verb:
+    op: Callable[..., Op[Any]]
+    is_async: bool
+    then: Callable[[Any], None] | None
+    is_local: bool
+    name: str
+
+class QueueVerbs:
+    """What both an app and a store can do with the jobs, queues and workers of a database."""
+    def cancel(self, id: str | UUID, *, tenant: str | None = None) -> Cancellation:
+        """Stop a job: at once if it waits, otherwise by asking its worker. Raises `NotFound`.
+
+        Args:
+            tenant: Only a job of this tenant; another tenant's is not found.
+        """
+
+    async def acancel(self, id: str | UUID, *, tenant: str | None = None) -> Cancellation:
+        """As `cancel`."""
+
+    def delete(self, id: str | UUID, *, tenant: str | None = None) -> None:
+        """Remove a job that is not running. Raises `NotFound`, `InvalidTransition`.
+
+        Args:
+            tenant: Only a job of this tenant; another tenant's is not found.
+        """
+
+    async def adelete(self, id: str | UUID, *, tenant: str | None = None) -> None:
+        """As `delete`."""
+
+    def get(self, id: str | UUID, *, tenant: str | None = None) -> Job | None:
+        """A job by its id, live or finished. None if there is no such job (any more).
+
+        Args:
+            tenant: Only a job of this tenant; another tenant's is not found.
+        """
+
+    async def aget(self, id: str | UUID, *, tenant: str | None = None) -> Job | None:
+        """As `get`."""
+
+    def pause(self, queue: str) -> None:
+        """Claim nothing from a queue until it is resumed. Jobs can still be enqueued.
+
+        Jobs that workers have already claimed are run. So a few may begin after this has returned:
+        usually within 0.1 seconds, rarely up to 3.
+        """
+
+    async def apause(self, queue: str) -> None:
+        """As `pause`."""
+
+    def resume(self, queue: str) -> None:
+        """Claim from a paused queue again."""
+
+    async def aresume(self, queue: str) -> None:
+        """As `resume`."""
+
+    def set_order(self, queue: str, order: Literal["run_at", "created"]) -> None:
+        """Set the order of retries in a queue: by the time they are due (default), or by their age."""
+
+    async def aset_order(self, queue: str, order: Literal["run_at", "created"]) -> None:
+        """As `set_order`."""
+
+    def stats(self, queues: Sequence[str] | None = None) -> builtins.list[QueueStats]:
+        """The number of jobs by queue and state, and the age of each queue's oldest ready job.
+
+        Args:
+            queues: Only these queues; one without jobs is returned with zeros. None: all that are
+                known.
+        """
+
+    async def astats(self, queues: Sequence[str] | None = None) -> builtins.list[QueueStats]:
+        """As `stats`."""
+
+    def why(self, id: str | UUID, *, tenant: str | None = None) -> Why:
+        """Why a job is not running: the first thing that stands in its way. Raises `NotFound`.
+
+        Args:
+            tenant: Only a job of this tenant; another tenant's is not found.
+        """
+
+    async def awhy(self, id: str | UUID, *, tenant: str | None = None) -> Why:
+        """As `why`."""
+
+    def workers(self) -> builtins.list[WorkerInfo]:
+        """Workers that announced themselves or hold leases, and what they run."""
+
+    async def aworkers(self) -> builtins.list[WorkerInfo]:
+        """As `workers`."""
+
+class StoreVerbs(QueueVerbs):
+    """What else a store can do."""
+    def claim(
+        self,
+        *,
+        worker: str,
+        queues: Sequence[str] | Mapping[str, int] | None,
+        kinds: Sequence[str] | None = None,
+        tenants: Sequence[str] | None = None,
+        limit: int = 1,
+        lease: float | timedelta = 30.0,
+        include_expired: bool = True,
+        policies: Mapping[str, KnownPolicy] | None = None,
+        begun: bool = True,
+        on_refused: Callable[[], None] | None = None,
+    ) -> builtins.list[Lease]:
+        """Lease up to `limit` due jobs, each to this worker alone.
+
+        Args:
+            worker: The name of the worker. No other process may use it.
+            queues: In the order of preference. A mapping gives each queue a limit of its own. None:
+                every queue.
+            kinds: Only these kinds. None: all.
+            tenants: Only these tenants' jobs. None: all.
+            limit: 10,000 at most.
+            lease: How long until others may take the job, in seconds or as a timedelta.
+            include_expired: Give back the expired leases of others first.
+            policies: By kind, for jobs that were enqueued by name where the kind was not known.
+            begun: Whether the claim is the beginning of each run. Otherwise the caller marks the runs
+                that need it with `begin` before their handlers are called.
+            on_refused: Called for each expired lease whose end the database refuses for the first time.
+        """
+
+    async def aclaim(
+        self,
+        *,
+        worker: str,
+        queues: Sequence[str] | Mapping[str, int] | None,
+        kinds: Sequence[str] | None = None,
+        tenants: Sequence[str] | None = None,
+        limit: int = 1,
+        lease: float | timedelta = 30.0,
+        include_expired: bool = True,
+        policies: Mapping[str, KnownPolicy] | None = None,
+        begun: bool = True,
+        on_refused: Callable[[], None] | None = None,
+    ) -> builtins.list[Lease]:
+        """As `claim`."""
+
+    def heartbeat(
+        self, leases: Sequence[Lease], *, lease: float | timedelta = 30.0
+    ) -> builtins.list[Beat]:
+        """Extend leases. Returns a `Beat` for each, in order: kept, lost, or asked to cancel."""
+
+    async def aheartbeat(
+        self, leases: Sequence[Lease], *, lease: float | timedelta = 30.0
+    ) -> builtins.list[Beat]:
+        """As `heartbeat`."""
+
+    def progress(self, lease: Lease, *, fraction: float, text: str = "") -> None:
+        """Set the progress of a running job, from 0 to 1. Raises `LeaseLost`."""
+
+    async def aprogress(self, lease: Lease, *, fraction: float, text: str = "") -> None:
+        """As `progress`."""
+
+    def log(self, lease: Lease, lines: Sequence[str]) -> None:
+        """Add lines to a running job's log, which keeps 1,000 in all. Raises `LeaseLost`."""
+
+    async def alog(self, lease: Lease, lines: Sequence[str]) -> None:
+        """As `log`."""
+
+    def settle(self, settlements: Sequence[Settlement]) -> None:
+        """Record how runs ended, in one transaction, each judged alone.
+
+        Raises:
+            LeaseLost: Another run holds some of the jobs. All the others are settled.
+            InvalidTransition: Some were settled by this very run before.
+        """
+
+    async def asettle(self, settlements: Sequence[Settlement]) -> None:
+        """As `settle`."""
+
+    def succeed(self, leases: Sequence[Lease], results: Sequence[Any] | None = None) -> None:
+        """Record that runs have succeeded. Raises as `settle`.
+
+        Args:
+            results: What each of them returned, in the order of `leases`.
+        """
+
+    async def asucceed(self, leases: Sequence[Lease], results: Sequence[Any] | None = None) -> None:
+        """As `succeed`."""
+
+    def fail(
+        self,
+        lease: Lease,
+        error: BaseException | str,
+        *,
+        delay: float | timedelta | None = None,
+        permanent: bool = False,
+    ) -> None:
+        """Record that a run has failed. Its job is retried, or ends `dead`. Raises as `settle`.
+
+        Args:
+            delay: When to retry, in seconds or as a timedelta, instead of the policy's backoff.
+            permanent: Don't retry.
+        """
+
+    async def afail(
+        self,
+        lease: Lease,
+        error: BaseException | str,
+        *,
+        delay: float | timedelta | None = None,
+        permanent: bool = False,
+    ) -> None:
+        """As `fail`."""
+
+    def release(self, lease: Lease, delay: float | timedelta = 0) -> None:
+        """Give a job back without counting an attempt. Raises as `settle`.
+
+        Args:
+            delay: When it may run again, in seconds or as a timedelta; 0 is at its old position.
+        """
+
+    async def arelease(self, lease: Lease, delay: float | timedelta = 0) -> None:
+        """As `release`."""
+
+    def finish_cancelled(self, lease: Lease, reason: str | None = None) -> None:
+        """Record that a run has seen the request to cancel, and ended. Raises as `settle`."""
+
+    async def afinish_cancelled(self, lease: Lease, reason: str | None = None) -> None:
+        """As `finish_cancelled`."""
+
+    def crash(self, leases: Sequence[Lease], evidence: str) -> None:
+        """Record that the process that ran these jobs has died. Raises as `settle`.
+
+        Args:
+            leases: All that it ran: a single one may be poison.
+            evidence: How the process ended, for the job's errors.
+        """
+
+    async def acrash(self, leases: Sequence[Lease], evidence: str) -> None:
+        """As `crash`."""
+
+    def announce(
+        self,
+        *,
+        worker: str,
+        queues: Sequence[str],
+        kinds: Sequence[str],
+        host: str,
+        pid: int,
+        vitals: WorkerVitals | None = None,
+    ) -> None:
+        """Register a worker: what it serves, and how it is doing. Call it with every heartbeat."""
+
+    async def aannounce(
+        self,
+        *,
+        worker: str,
+        queues: Sequence[str],
+        kinds: Sequence[str],
+        host: str,
+        pid: int,
+        vitals: WorkerVitals | None = None,
+    ) -> None:
+        """As `announce`."""
+
+    def depart(self, worker: str) -> None:
+        """Remove a worker that has stopped from the list of workers."""
+
+    async def adepart(self, worker: str) -> None:
+        """As `depart`."""
+
+    def recover(
+        self, older_than: float | timedelta = 0, queues: Sequence[str] | None = None
+    ) -> int:
+        """Give back jobs whose lease has expired. Returns their number.
+
+        Args:
+            older_than: Only leases that expired at least this long ago, in seconds or as a timedelta.
+            queues: Only jobs of these queues. None: all.
+        """
+
+    async def arecover(
+        self, older_than: float | timedelta = 0, queues: Sequence[str] | None = None
+    ) -> int:
+        """As `recover`."""
+
+    def adopt_orphans(
+        self,
+        queues: Sequence[str],
+        action: Literal["retry", "park"] = "retry",
+        older_than: float | timedelta = 300,
+    ) -> int:
+        """Take running jobs from workers that have gone silent. Returns the number of jobs.
+
+        Args:
+            queues: Only jobs of these queues.
+            action: "retry" gives them back, "park" ends them `dead` for you to look at.
+            older_than: Only jobs without a heartbeat for at least this long.
+        """
+
+    async def aadopt_orphans(
+        self,
+        queues: Sequence[str],
+        action: Literal["retry", "park"] = "retry",
+        older_than: float | timedelta = 300,
+    ) -> int:
+        """As `adopt_orphans`."""
+
+    def release_worker(self, worker: str) -> int:
+        """Give back every lease that a worker holds. Returns their number.
+
+        Nothing is counted as an attempt. An at-most-once job whose run has begun ends `dead`.
+        """
+
+    async def arelease_worker(self, worker: str) -> int:
+        """As `release_worker`."""
+
+    def retry(
+        self, id: str | UUID, payload: str | None = None, *, tenant: str | None = None
+    ) -> Job:
+        """Take a dead or cancelled job back to ready, as new.
+
+        Args:
+            payload: Another payload, as JSON text.
+            tenant: Only a job of this tenant; another tenant's is not found.
+        """
+
+    async def aretry(
+        self, id: str | UUID, payload: str | None = None, *, tenant: str | None = None
+    ) -> Job:
+        """As `retry`."""
+
+    def retry_dead(self, chosen: JobFilter) -> BulkRetry:
+        """Take all dead jobs that match back to ready. Jobs whose key is in use again are skipped."""
+
+    async def aretry_dead(self, chosen: JobFilter) -> BulkRetry:
+        """As `retry_dead`."""
+
+    def prune(self, *, batch_rows: int = 500) -> int:
+        """Remove finished jobs whose retention is over, in bounded batches. Returns their number.
+
+        What is kept beside them goes too: keys, the audit, records of work on many jobs.
+        """
+
+    async def aprune(self, *, batch_rows: int = 500) -> int:
+        """As `prune`."""
+
+    def list(
+        self,
+        chosen: JobFilter,
+        *,
+        state: str | JobState | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        full: bool = False,
+        scan: int = 20000,
+    ) -> Page:
+        """A page of jobs; it reads at most `scan` rows of each table and says where to go on.
+
+        Unless it is `full`, payloads, results, meta and errors are not read.
+        """
+
+    async def alist(
+        self,
+        chosen: JobFilter,
+        *,
+        state: str | JobState | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        full: bool = False,
+        scan: int = 20000,
+    ) -> Page:
+        """As `list`."""
+
+    def read_log(self, id: str | UUID) -> builtins.list[LogLine]:
+        """The log lines of a job, oldest first."""
+
+    async def aread_log(self, id: str | UUID) -> builtins.list[LogLine]:
+        """As `read_log`."""
+
+    def put_schedule(self, new: NewSchedule) -> Schedule:
+        """Write a schedule. One of the same name is replaced.
+
+        A replaced schedule stays paused if it is, and keeps its next time, unless its expression or
+        its time zone change.
+        """
+
+    async def aput_schedule(self, new: NewSchedule) -> Schedule:
+        """As `put_schedule`."""
+
+    def declare_schedules(
+        self, declared: Sequence[NewSchedule], *, kinds: Sequence[str], owns_all: bool = False
+    ) -> builtins.list[str]:
+        """Make the schedules that came from code equal to those of the code.
+
+        Args:
+            declared: The schedules of the code. One that a call has taken over is left as it is.
+            kinds: The tasks of that code. Their schedules that it does not declare are removed.
+            owns_all: No other code declares schedules in this database: remove those of other kinds
+                too.
+
+        Returns:
+            The names of the schedules that were removed.
+        """
+
+    async def adeclare_schedules(
+        self, declared: Sequence[NewSchedule], *, kinds: Sequence[str], owns_all: bool = False
+    ) -> builtins.list[str]:
+        """As `declare_schedules`."""
+
+    def list_schedules(
+        self, *, after: str = "", limit: int = 1000, tenant: str | None = None
+    ) -> builtins.list[Schedule]:
+        """Schedules in the order of their names.
+
+        Args:
+            after: The last name of the page before.
+            tenant: Only schedules of this tenant. None: all.
+        """
+
+    async def alist_schedules(
+        self, *, after: str = "", limit: int = 1000, tenant: str | None = None
+    ) -> builtins.list[Schedule]:
+        """As `list_schedules`."""
+
+    def pause_schedule(self, name: str, *, tenant: str | None = None) -> Schedule:
+        """Fire nothing of a schedule until it is resumed. Raises `NotFound`.
+
+        Args:
+            tenant: Only a schedule of this tenant; another tenant's is not found.
+        """
+
+    async def apause_schedule(self, name: str, *, tenant: str | None = None) -> Schedule:
+        """As `pause_schedule`."""
+
+    def resume_schedule(self, name: str, *, tenant: str | None = None) -> Schedule:
+        """Fire a paused schedule again, from its next tick on. Raises `NotFound`.
+
+        Ticks that fell into the pause are not made up for.
+
+        Args:
+            tenant: Only a schedule of this tenant; another tenant's is not found.
+        """
+
+    async def aresume_schedule(self, name: str, *, tenant: str | None = None) -> Schedule:
+        """As `resume_schedule`."""
+
+    def run_schedule_now(self, name: str, *, tenant: str | None = None) -> Job:
+        """Enqueue a schedule's job at once, paused or not. Its next tick stays. Raises `NotFound`."""
+
+    async def arun_schedule_now(self, name: str, *, tenant: str | None = None) -> Job:
+        """As `run_schedule_now`."""
+
+    def delete_schedule(self, name: str) -> None:
+        """Remove a schedule. Jobs that it has enqueued stay. Raises `NotFound`."""
+
+    async def adelete_schedule(self, name: str) -> None:
+        """As `delete_schedule`."""
+
+    def fire_due(self) -> Fired:
+        """Enqueue the jobs of all due ticks, each once among any number of callers."""
+
+    async def afire_due(self) -> Fired:
+        """As `fire_due`."""

@@ -22,9 +22,9 @@ from rowlock.store.postgres import PostgresEngine
 from rowlock.store.statements import Dialect
 from rowlock.store.steps import Op, Steps, writing
 from rowlock.worker import runner
-from rowlock.worker.claimer import Claimer
+from rowlock.worker.claims import Claimer
 from rowlock.worker.engine import Engine
-from rowlock.worker.notes import BlockingNotes, LoopNotes
+from rowlock.worker.progress import BlockingNotes, LoopNotes
 from rowlock.worker.report import RunSettlement
 from rowlock.worker.run import Run
 from rowlock.worker.settler import Settler

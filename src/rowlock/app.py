@@ -16,14 +16,13 @@ from rowlock import codec, config
 from rowlock.clock import Clock, pauses
 from rowlock.errors import NotFound, OptionInvalid
 from rowlock.job import BulkRetry, Job, JobState, Page, Policy
-from rowlock.scheduler.calls import ScheduleCalls
 from rowlock.store import NewJob, Store, open_store, options
 from rowlock.store.methods import QueueVerbs
 from rowlock.store.ops.manage import FilterOptions, job_filter
 from rowlock.store.steps import Op
 from rowlock.store.url import masked
 from rowlock.task import EnqueueOptions, Task, Tasks
-from rowlock.worker.calls import WorkerCalls
+from rowlock.worker.calls import ScheduleCalls, WorkerCalls
 
 Answers = Sequence[Job]
 T = TypeVar("T")

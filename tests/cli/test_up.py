@@ -160,7 +160,7 @@ def test_a_password_is_never_shown(rowlock_command, tmp_path, postgres_url):
     assert done.returncode == 0, done.stderr
     assert ":***@" in done.stdout
     assert password not in done.stdout + done.stderr
-    assert b"rowlock.cli.child" in note.read_bytes()
+    assert b"rowlock.cli.processes" in note.read_bytes()
     assert password.encode() not in note.read_bytes()
     assert away.returncode == 1
     assert CANARY not in away.stdout + away.stderr

@@ -15,8 +15,8 @@ from rowlock import config
 from rowlock.job import Count, JobState, QueueStats
 from rowlock.observe.metrics import exposition, of_counts, of_queues, of_slots
 from rowlock.tally import OTHER, RunEnd, Sums
-from rowlock.worker.board import Board, Counts
-from rowlock.worker.ledger import Ledger
+from rowlock.worker.counts import Ledger
+from rowlock.worker.shared_memory import Board, Counts
 from tests.support.metrics import samples
 
 DOCS = Path(__file__).parents[2] / "docs"

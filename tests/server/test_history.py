@@ -10,7 +10,7 @@ import rowlock
 from rowlock.lifecycle import Failed
 from rowlock.store import Settlement
 from rowlock.store.ops.history import sample_depth
-from rowlock.worker.ledger import Ledger
+from rowlock.worker.counts import Ledger
 from tests.server.conftest import empty, make_app
 from tests.server.running import Running
 from tests.worker.waiting import wait_until

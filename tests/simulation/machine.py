@@ -17,9 +17,9 @@ from rowlock.job import Beat, Lease
 from rowlock.lifecycle import Crashed, Interrupted, NotBegun, Outcome
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.settle import settle
+from rowlock.worker.counts import Ledger
 from rowlock.worker.engine import Engine as WorkerEngine
-from rowlock.worker.household import Household
-from rowlock.worker.ledger import Ledger
+from rowlock.worker.services import Household
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.trouble import ServiceName, Trouble
 from tests.simulation.database import Engine

@@ -20,8 +20,8 @@ from rowlock import config
 from rowlock.store.sqlite import SqliteEngine
 from rowlock.store.sqlite_file import WriteLock
 from rowlock.testing import ThrowAwayPostgres
+from rowlock.worker.shared_memory import LeaseTable
 from rowlock.worker.supervisor import Child
-from rowlock.worker.table import LeaseTable
 from tests.worker.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import pytest
 from rowlock.columns import JobRow
 from rowlock.job import Lease
 from rowlock.task import Tasks
-from rowlock.worker.buffer import Buffer
+from rowlock.worker.claims import Buffer
 from rowlock.worker.run import Run
 
 TASKS = Tasks()

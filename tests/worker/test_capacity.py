@@ -14,8 +14,7 @@ from rowlock import JobState, config
 from rowlock.columns import JobRow
 from rowlock.job import Lease
 from rowlock.task import Tasks
-from rowlock.worker.buffer import Buffer
-from rowlock.worker.capacity import Capacity, QueueRoom, Room
+from rowlock.worker.claims import Buffer, Capacity, QueueRoom, Room
 from rowlock.worker.run import Run
 from rowlock.worker.settings import worker_settings
 

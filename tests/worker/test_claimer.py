@@ -14,8 +14,7 @@ import rowlock
 from rowlock import config
 from rowlock.clock import from_us
 from rowlock.job import Lease
-from rowlock.worker.capacity import QueueRoom, Room
-from rowlock.worker.claimer import Claimer
+from rowlock.worker.claims import Claimer, QueueRoom, Room
 from rowlock.worker.settings import worker_settings
 
 BOUND_SECONDS = 20

@@ -13,9 +13,9 @@ import rowlock
 from rowlock import JobState, config
 from rowlock.job import Lease, WorkerVitals
 from rowlock.worker import engine
-from rowlock.worker.claimer import Claimer
+from rowlock.worker.claims import Claimer
 from rowlock.worker.engine import Engine
-from rowlock.worker.notes import Held, LoopNotes
+from rowlock.worker.progress import Held, LoopNotes
 from rowlock.worker.run import Run
 
 pytestmark = pytest.mark.asyncio

@@ -13,7 +13,7 @@ from rowlock.store import Settlement
 from rowlock.store.ops.settle import Missed
 from rowlock.store.options import new_job
 from rowlock.tally import Ended, RunEnd, Sums
-from rowlock.worker.ledger import Ledger
+from rowlock.worker.counts import Ledger
 from rowlock.worker.report import RunSettlement
 
 

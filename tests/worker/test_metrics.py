@@ -9,7 +9,7 @@ import socket
 import time
 
 from rowlock import config
-from rowlock.worker.board import Board, Counts
+from rowlock.worker.shared_memory import Board, Counts
 from tests.support.metrics import Asking
 from tests.support.workers import children_of, leaving_child, runners, worker
 from tests.worker.waiting import wait_until

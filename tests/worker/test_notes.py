@@ -20,7 +20,7 @@ import rowlock
 from rowlock import JobState, config
 from rowlock.job import Progress
 from rowlock.testing import ThrowAwayPostgres
-from rowlock.worker.notes import BlockingNotes
+from rowlock.worker.progress import BlockingNotes
 from tests.cell import CELL
 from tests.worker.waiting import wait_until
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from rowlock.errors import OptionInvalid
-from rowlock.worker.order import shares, weighted
+from rowlock.worker.claims import shares, weighted
 from rowlock.worker.settings import worker_settings
 
 QUEUES = {"mail": 20, "default": 5, "rare": 0}

@@ -24,8 +24,7 @@ from rowlock.job import Lease
 from rowlock.lifecycle import CancelSeen, Failed, Released, Succeeded
 from rowlock.store import Settlement
 from rowlock.store.sqlite_file import SqliteFile
-from rowlock.worker.fallback import fallback
-from rowlock.worker.settler import rows_within, size_of
+from rowlock.worker.settler import fallback, rows_within, size_of
 from tests.store.jobs import made, start
 from tests.store.triggers import SAID, allow, refuse, sleep_by_size
 from tests.support.metrics import Asking

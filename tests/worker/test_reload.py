@@ -11,7 +11,7 @@ import pytest
 
 import rowlock
 from rowlock import config
-from rowlock.worker.reload import SourceWatch
+from rowlock.worker.process import SourceWatch
 from tests.worker.waiting import wait_until
 
 

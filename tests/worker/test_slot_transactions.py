@@ -299,7 +299,7 @@ async def test_no_password_in_its_arguments(postgres_url, monkeypatch):
     for app in prepared(url, monkeypatch):
         (found,) = await serve(app, enqueue(app, "work", 1))
 
-        assert "rowlock.cli.slot" in found.result["command"]
+        assert "rowlock.cli.processes slot" in found.result["command"]
         assert "canary" not in found.result["command"]
 
 

@@ -26,7 +26,7 @@ from rowlock.lifecycle import (
 )
 from rowlock.store.options import new_job
 from rowlock.worker import wire
-from rowlock.worker.notes import LoopNotes
+from rowlock.worker.progress import LoopNotes
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.slots import Slots, find_app, take_as_is
 from tests.worker.waiting import wait_until

@@ -10,7 +10,7 @@ import pytest
 
 import rowlock
 from rowlock import JobState, config
-from rowlock.worker.stalls import Pulse
+from rowlock.worker.children import Pulse
 from tests.store.triggers import refuse
 from tests.support.workers import runners, worker
 from tests.worker.waiting import wait_until

@@ -11,7 +11,7 @@ import pytest
 
 from rowlock.ids import new_id
 from rowlock.job import Lease
-from rowlock.worker.table import DeadlineKind, LeaseTable, SlotState
+from rowlock.worker.shared_memory import DeadlineKind, LeaseTable, SlotState
 
 SLOTS = 300
 

@@ -6,11 +6,11 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
-from rowlock.worker.title import Title
+from rowlock.worker.process import Title
 
 SHOW = """
 from pathlib import Path
-from rowlock.worker.title import Title
+from rowlock.worker.process import Title
 Title("a name that is too long")
 print(Path("/proc/self/comm").read_text(), end="")
 """

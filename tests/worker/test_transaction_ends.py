@@ -11,7 +11,7 @@ import rowlock
 from rowlock import JobState
 from rowlock.context import Context
 from rowlock.store.blocks import Blocks
-from rowlock.worker.notes import LoopNotes
+from rowlock.worker.progress import LoopNotes
 from rowlock.worker.run import Run
 from rowlock.worker.transaction import RunBlock
 from tests.support.bank import TABLES, execute, fail, make_task, run, serve, transfers

@@ -30,7 +30,7 @@ from rowlock.chaos.journal import DIRECTORY_VARIABLE, Journal, Word
 from rowlock.chaos.plan import Shares, WantedJob, wanted_jobs
 from rowlock.errors import NotFound, StoreUnavailable
 from rowlock.ids import new_id
-from rowlock.worker.title import die_with_parent
+from rowlock.worker.process import die_with_parent
 
 BATCH_MAX: Final = 40
 _PAUSE_SECONDS: Final = 0.01

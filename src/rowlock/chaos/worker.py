@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from rowlock.worker.title import die_with_parent
+from rowlock.worker.process import die_with_parent
 
 CLOCK_VARIABLE: Final = "ROWLOCK_CHAOS_CLOCK"
 # How often a process looks how wrong its clock is.

@@ -28,8 +28,8 @@ from rowlock.context import Cancel, Release
 from rowlock.contrib.instrumentation import install, texts_of
 from rowlock.job import Lease
 from rowlock.store import NewJob
-from rowlock.worker.outcome import is_last
 from rowlock.worker.report import fields_of
+from rowlock.worker.run import is_last
 
 # Where `meta` has what Sentry hands on.
 MARK = "sentry"

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from rowlock import config
 from rowlock.job import JobState, QueueStats
 from rowlock.tally import BOUNDS_US, ENDS, OTHER, Spread, Sums
-from rowlock.worker.board import Counts
+from rowlock.worker.shared_memory import Counts
 from rowlock.worker.trouble import ServiceName
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST

@@ -16,7 +16,7 @@ import msgspec
 
 from rowlock.errors import OptionInvalid
 from rowlock.observe.metrics import CONTENT_TYPE, exposition, of_counts, of_slots
-from rowlock.worker.board import Snapshot
+from rowlock.worker.shared_memory import Snapshot
 
 _REQUEST_SECONDS: Final = 10.0
 

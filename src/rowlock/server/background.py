@@ -7,8 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from rowlock.scheduler.service import persist
-from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble
+from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble, persist
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
 

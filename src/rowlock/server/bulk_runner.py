@@ -8,11 +8,10 @@ from random import Random
 
 from rowlock import config
 from rowlock.errors import RowlockError
-from rowlock.scheduler.service import jittered, repeat
 from rowlock.server.background import Background
 from rowlock.store import Store
 from rowlock.store.ops.bulk_work import advance_bulk, fail_bulk, running_bulks
-from rowlock.worker.trouble import ServiceName, Trouble
+from rowlock.worker.trouble import ServiceName, Trouble, jittered, repeat
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
 

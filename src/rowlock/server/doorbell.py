@@ -15,7 +15,7 @@ from contextlib import suppress
 from rowlock import config
 from rowlock.server.background import Background
 from rowlock.store import Store
-from rowlock.worker.bell import listen
+from rowlock.worker.services import listen
 
 
 class Doorbell:

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 
 from rowlock import config
 from rowlock.events import Event, EventName, EventType
-from rowlock.scheduler.service import repeat
 from rowlock.server.background import Background
 from rowlock.store import Store
 from rowlock.store.ops.events import NewJob, Told, last_event, newest_jobs, read_events
-from rowlock.worker.trouble import ServiceName, Trouble
+from rowlock.worker.trouble import ServiceName, Trouble, repeat
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,8 @@ from rowlock.store import Settlement, options
 from rowlock.store.ops.hold import Report, report
 from rowlock.store.ops.settle import Missed, settle
 from rowlock.tokens import Scope, worker_of
-from rowlock.worker.fallback import fallback
 from rowlock.worker.report import report_less
-from rowlock.worker.settler import rows_within
+from rowlock.worker.settler import fallback, rows_within
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
 

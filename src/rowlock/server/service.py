@@ -15,7 +15,6 @@ from typing import Any
 from rowlock import config
 from rowlock.app import App
 from rowlock.scheduler import Janitor
-from rowlock.scheduler.service import repeat
 from rowlock.server.background import Background
 from rowlock.server.bulk_runner import BulkRunner
 from rowlock.server.doorbell import Doorbell
@@ -27,9 +26,9 @@ from rowlock.server.readiness import Readiness
 from rowlock.server.roster import Roster
 from rowlock.store import KnownPolicy, Store
 from rowlock.tally import Ended
-from rowlock.worker.capacity import PayloadSize
-from rowlock.worker.ledger import Ledger, names_of
-from rowlock.worker.trouble import ServiceName, Trouble
+from rowlock.worker.claims import PayloadSize
+from rowlock.worker.counts import Ledger, names_of
+from rowlock.worker.trouble import ServiceName, Trouble, repeat
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
 

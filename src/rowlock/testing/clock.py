@@ -11,7 +11,7 @@ from rowlock.app import App
 from rowlock.clock import EPOCH, ManualClock, duration_us, from_us, to_us
 from rowlock.config import SECOND_US
 from rowlock.job import JobState
-from rowlock.scheduler.declare import adeclare_schedules, declare_schedules
+from rowlock.scheduler import adeclare_schedules, declare_schedules
 from rowlock.store.ops.claim import look
 
 # So many runs in one call are a loop that does not end.

@@ -28,12 +28,11 @@ from rowlock.store.ops.claim import claim
 from rowlock.store.ops.hold import begin, cancel_requests
 from rowlock.task import Task, Tasks
 from rowlock.worker.beats import Beats
-from rowlock.worker.fallback import fallback
-from rowlock.worker.notes import BlockingNotes, LoopNotes
-from rowlock.worker.outcome import RAISED, outcome_of, success
+from rowlock.worker.progress import BlockingNotes, LoopNotes
 from rowlock.worker.report import RunSettlement, report, report_settled, running
-from rowlock.worker.run import Cause, Run
+from rowlock.worker.run import RAISED, Cause, Run, outcome_of, success
 from rowlock.worker.runner import Prepare, arguments_of
+from rowlock.worker.settler import fallback
 from rowlock.worker.transaction import RunBlock
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 1. A lease is in `holdings` from the moment the claim was answered until its outcome is written,
    given back or lost; whoever beats, beats for exactly those.
 2. A job starts only in a free slot, of the child and of its queue, and is leased only for one, or
-   ahead of short jobs (`capacity`). What waits too long in the buffer goes back uncounted; all of
+   ahead of short jobs (`claims`). What waits too long in the buffer goes back uncounted; all of
    it, when this process has stood still for a lease.
 3. A quarantined job (its process died before) runs alone: nothing starts until it has ended.
 4. The cause of a cancellation decides: released, cancelled, failed, or nobody's business any more.
@@ -19,25 +19,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowlock import config
 from rowlock.errors import Forbidden, RowlockError
 from rowlock.job import Beat, Lease
 from rowlock.lifecycle import Interrupted, NotBegun, Outcome, Released
-from rowlock.scheduler.service import Act, jittered, repeat
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.recover import release_unknown
 from rowlock.task import Tasks
 from rowlock.worker import wire
-from rowlock.worker.begin import Marker, RunLock, SuspectLock
-from rowlock.worker.bell import listen, look_for_cancels
-from rowlock.worker.buffer import Buffer
-from rowlock.worker.capacity import Capacity, Load, Room
-from rowlock.worker.claimer import Claimer
-from rowlock.worker.holdings import Holdings
-from rowlock.worker.ledger import Ledger
-from rowlock.worker.leftovers import Leftovers
+from rowlock.worker.claims import Buffer, Capacity, Claimer, Load, Room
+from rowlock.worker.counts import Ledger
 from rowlock.worker.report import (
     RevokedSettlement,
     RunSettlement,
@@ -46,11 +39,16 @@ from rowlock.worker.report import (
     report_settled,
 )
 from rowlock.worker.run import Cause, Run
-from rowlock.worker.runner import Prepare, Runner
+from rowlock.worker.runner import Marker, Prepare, RunLock, Runner, SuspectLock
+from rowlock.worker.services import listen, look_for_cancels
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.settler import Settler
+from rowlock.worker.shared_memory import Holdings
 from rowlock.worker.slots import Slots
-from rowlock.worker.trouble import ServiceName, Trouble, pause_for
+from rowlock.worker.trouble import Act, ServiceName, Trouble, jittered, pause_for, repeat
+
+if TYPE_CHECKING:
+    from rowlock.worker.embedded import Leftovers
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 

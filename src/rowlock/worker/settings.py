@@ -13,6 +13,9 @@ from rowlock.clock import duration_us
 from rowlock.errors import OptionInvalid
 from rowlock.store import options
 
+# What a worker starts: `python -m` this, with the kind of process and its orders.
+PROCESSES_MODULE = "rowlock.cli.processes"
+
 # A child that ended on request while plain functions still ran.
 EXIT_LEFT_BEHIND = 3
 # A child whose app could not be loaded.

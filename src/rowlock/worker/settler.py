@@ -23,11 +23,10 @@ from dataclasses import dataclass, replace
 from rowlock import config
 from rowlock.errors import Forbidden, MigrationNeeded, StoreRefused
 from rowlock.job import JobState, Lease
-from rowlock.lifecycle import Succeeded
+from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.settle import Missed, settle
-from rowlock.worker.fallback import fallback
-from rowlock.worker.ledger import Ledger
+from rowlock.worker.counts import Ledger
 from rowlock.worker.report import (
     RevokedSettlement,
     fields_of,
@@ -41,6 +40,11 @@ from rowlock.worker.trouble import ServiceName, Trouble, pause_after, pause_for
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 Settled = Callable[[list[Settlement]], None]
+
+# The types of errors that an outcome gets whose own text or follow-ups the database refuses.
+RESULT_REFUSED = "ResultRefused"
+UNRECORDABLE = "Unrecordable"
+_REASON = "result_refused"
 
 
 @dataclass(slots=True)
@@ -370,3 +374,40 @@ def _of(batch: Sequence[Settlement], leases: Sequence[Lease]) -> list[Settlement
     """The settlements of some leases; nearly always of none."""
     ids = {lease.id for lease in leases}
     return [settlement for settlement in batch if settlement.lease.id in ids] if ids else []
+
+
+def fallback(settlement: Settlement, error: Exception) -> Settlement | None:
+    """What to store instead of what was refused with this error; None: nothing can be left out.
+
+    A success stays a success, so that its job does not run again; only its result is left out. If
+    its follow-ups are refused, it can't be a success, since they belong to it: its job is dead.
+    Every other outcome loses its text.
+    """
+    reason = error.reason if isinstance(error, StoreRefused) else type(error).__name__
+    outcome = _less(settlement, reason)
+    if outcome is None:
+        return None
+    follow_ups = settlement.follow_ups if isinstance(outcome, Succeeded) else ()
+    return replace(settlement, outcome=outcome, follow_ups=follow_ups)
+
+
+def _less(settlement: Settlement, reason: str) -> Outcome | None:
+    match outcome := settlement.outcome:
+        case Succeeded() if outcome.result is not None:
+            return Succeeded(None, f"the database refused it: {reason}")
+        case Succeeded() if settlement.follow_ups:
+            said = f"{_REASON}: it returned, and the database refused its follow-ups: {reason}"
+            return Failed(RESULT_REFUSED, said, permanent=True)
+        # What the database said may be what it refuses.
+        case Failed(type=type) if type == RESULT_REFUSED:
+            return None if outcome.message == _REASON else replace(outcome, message=_REASON)
+        case Failed(type=type) if type == UNRECORDABLE:
+            return replace(outcome, message="") if outcome.message else None
+        case Failed():
+            return replace(outcome, type=UNRECORDABLE, message=reason, traceback="")
+        case CancelSeen() if outcome.reason is not None:
+            return CancelSeen()
+        case Released() if outcome.reason is not None:
+            return Released(outcome.delay)
+        case _:
+            return None

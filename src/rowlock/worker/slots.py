@@ -34,13 +34,13 @@ from rowlock.context import Context
 from rowlock.lifecycle import CancelSeen, Crashed, NotBegun, Outcome, Succeeded
 from rowlock.task import Tasks
 from rowlock.worker import signals, wire
-from rowlock.worker.exits import how_it_ended
-from rowlock.worker.notes import LoopNotes
+from rowlock.worker.process import how_it_ended
+from rowlock.worker.progress import LoopNotes
 from rowlock.worker.run import Cause, Run
+from rowlock.worker.settings import PROCESSES_MODULE
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
-SLOT_MODULE = "rowlock.cli.slot"
 APP_VARIABLE = "ROWLOCK_APP"
 
 
@@ -160,7 +160,8 @@ class Slot:
             try:
                 with signals.held_back():
                     process = await asyncio.create_subprocess_exec(
-                        *(sys.executable, "-m", SLOT_MODULE, msgspec.json.encode(orders).decode()),
+                        *(sys.executable, "-m", PROCESSES_MODULE, "slot"),
+                        msgspec.json.encode(orders).decode(),
                         stdin=asyncio.subprocess.DEVNULL,
                         pass_fds=(theirs.fileno(),),
                         # Not a terminal's business; and what a handler starts is ended with it.

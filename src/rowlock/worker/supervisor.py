@@ -2,7 +2,7 @@
 them. It runs no user code itself, so no handler can stop its beats.
 
 1. It beats for exactly the leases that its children's tables show, but not for a child that is
-   stopped: such a child could not keep its side. Nor for leases that it has revoked (`stalls`).
+   stopped: such a child could not keep its side. Nor for leases that it has revoked (`Stalls`).
 2. A child's leases are given back only when the child is dead: what had started has crashed, what
    had not is released; and once more a little later, for a claim that was still on its way.
 3. A child with a run past its deadline claims nothing more, and another takes its place. It is
@@ -39,12 +39,9 @@ from rowlock.store.ops.recover import Seen, sweep
 from rowlock.store.ops.settle import Missed, settle
 from rowlock.store.url import hurried
 from rowlock.worker import signals
-from rowlock.worker.board import Counts, Snapshot
-from rowlock.worker.children import Child, overdue_outcome, start_child, suspects
-from rowlock.worker.exits import how_it_ended
-from rowlock.worker.later import Later
-from rowlock.worker.ledger import Ledger
-from rowlock.worker.reload import SourceWatch
+from rowlock.worker.children import Child, Stalls, overdue_outcome, start_child, suspects
+from rowlock.worker.counts import Ledger
+from rowlock.worker.process import SourceWatch, Title, how_it_ended
 from rowlock.worker.report import report, report_crashed
 from rowlock.worker.settings import (
     EXIT_LEFT_BEHIND,
@@ -52,9 +49,7 @@ from rowlock.worker.settings import (
     EXIT_UNFIT,
     WorkerSettings,
 )
-from rowlock.worker.stalls import Stalls
-from rowlock.worker.table import Slot, SlotState
-from rowlock.worker.title import Title
+from rowlock.worker.shared_memory import Counts, Slot, SlotState, Snapshot
 from rowlock.worker.trouble import ServiceName, Trouble
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
@@ -617,3 +612,28 @@ def _halves(batch: list[Settlement]) -> list[list[Settlement]]:
     """A batch as two, or one that has no halves as it is."""
     middle = len(batch) // 2
     return [batch[:middle], batch[middle:]] if middle else [batch]
+
+
+Action = Callable[[], None]
+
+
+class Later:
+    """Actions that wait for their time. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[float, Action]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, seconds: float, action: Action) -> None:
+        """Have it done after a pause."""
+        self._waiting.append((time.monotonic() + seconds, action))
+
+    def do_due(self, *, all_of_them: bool) -> None:
+        """Do what is due, or all of it now; what that adds waits for the next time."""
+        now = time.monotonic()
+        due = [action for at, action in self._waiting if all_of_them or at <= now]
+        self._waiting = [each for each in self._waiting if not all_of_them and each[0] > now]
+        for action in due:
+            action()

@@ -25,9 +25,8 @@ from rowlock.store.blocks import AsyncBlock, Block, Blocks, Conclusion
 from rowlock.store.ops import hold
 from rowlock.store.ops.settle import Missed
 from rowlock.store.steps import Op
-from rowlock.worker.notes import BlockNotes, Held
-from rowlock.worker.outcome import success
-from rowlock.worker.run import Run
+from rowlock.worker.progress import BlockNotes, Held
+from rowlock.worker.run import Run, success
 
 T = TypeVar("T")
 

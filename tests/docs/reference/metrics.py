@@ -16,7 +16,7 @@ from rowlock.observe.metrics import of_counts, of_queues, of_slots
 from rowlock.observe.port import WorkerPort
 from rowlock.server.run import HttpServer
 from rowlock.tally import Sums
-from rowlock.worker.board import Counts, Snapshot
+from rowlock.worker.shared_memory import Counts, Snapshot
 from tests.docs.reference.markdown import as_cell, code, codes, table
 
 # A name that stands for any; labels that have other values have no others.

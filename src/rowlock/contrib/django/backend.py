@@ -42,7 +42,7 @@ from rowlock.contrib.django.tasks_api import (
 from rowlock.errors import OptionInvalid
 from rowlock.job import Job, JobError, JobState
 from rowlock.task import Task
-from rowlock.worker.outcome import is_last
+from rowlock.worker.run import is_last
 
 _STATUSES = {
     JobState.SCHEDULED: TaskResultStatus.READY,

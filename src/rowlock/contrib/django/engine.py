@@ -37,7 +37,7 @@ from rowlock.store.drive import Binder
 from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Begin, Commit, Op, Rows, Statement, Step, Steps, writing
 from rowlock.worker.drain import Drain
-from rowlock.worker.notes import BlockingNotes, LoopNotes
+from rowlock.worker.progress import BlockingNotes, LoopNotes
 from rowlock.worker.run import Run
 
 T = TypeVar("T")

@@ -22,7 +22,6 @@ from rowlock.events import Event, EventBox, EventType, event_of
 from rowlock.ids import new_id
 from rowlock.job import Job, Lease
 from rowlock.lifecycle import INTERRUPTED, Succeeded
-from rowlock.scheduler.service import jittered
 from rowlock.store import NewJob, Settlement, Store
 from rowlock.store.ops.enqueue import Copied
 from rowlock.store.ops.events import write_events
@@ -31,9 +30,9 @@ from rowlock.store.ops.settle import Missed
 from rowlock.store.steps import Op
 from rowlock.tally import OTHER, Ended, Name, RunEnd, Sums, Tally, bounded, counted, merged
 from rowlock.task import Task
-from rowlock.worker.board import Counts
 from rowlock.worker.report import RunSettlement
-from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble
+from rowlock.worker.shared_memory import Counts
+from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble, jittered
 
 _NONE = Missed()
 

@@ -1,21 +1,22 @@
-"""A child's leases in shared memory: written by the child, read by its supervisor, also after
-the child's death.
+"""A child's leases and counts in shared memory: written by the child, read by its supervisor, also
+after the child's death. Times are CLOCK_MONOTONIC, which all processes of a machine share.
+
+Leases (`LeaseTable`):
 
 1. A slot is written completely before its state says so, and its state is one byte.
 2. `HELD` is claimed and not begun, `STARTED` has begun: its handler is called after that was
    written, never before. `ENDED` waits for its outcome to be written; `LOST` still runs, and its
    lease is another's, or over. Only the child writes slots.
-3. Times are CLOCK_MONOTONIC, which all processes of a machine share.
 
 A child whose event loop is blocked can't start what it holds, nor give it back. Its supervisor
 does that, and a child that goes on at this very moment must not start any of it:
 
-4. The child's loop changes its pulse a few times a second. The supervisor alone writes the mark.
-5. A slot carries the mark that was there when its lease was noted. A lease is revoked if it is
+3. The child's loop changes its pulse a few times a second. The supervisor alone writes the mark.
+4. A slot carries the mark that was there when its lease was noted. A lease is revoked if it is
    `HELD` and its mark is not the one that is there now.
-6. The child, to begin a run, writes `STARTED` first and reads the mark second. If the lease is
+5. The child, to begin a run, writes `STARTED` first and reads the mark second. If the lease is
    revoked, it writes `HELD` again and never calls the handler: it gives the job back.
-7. The supervisor writes a new mark first and reads the slots second, after a while that is long
+6. The supervisor writes a new mark first and reads the slots second, after a while that is long
    enough for both writes to be seen by both sides, whatever the processors' store buffers do.
    It gives back what is `HELD` and revoked at that read, nothing else.
 
@@ -24,6 +25,11 @@ there before the child's `STARTED`, and the child sees the mark. If the child sa
 `STARTED` was there before the new one, and the supervisor sees that. Both may give a job back; the
 lease's token lets only one of them. That the child asks the database whether a revoked lease is
 still its own would not do: the supervisor's settle may be on its way.
+
+Counts (`Board`):
+
+7. There are two halves. The child writes the one that is not shown, then shows it: one byte. So a
+   reader sees whole sums, unless two writes come while it reads; then it reads again.
 """
 
 from __future__ import annotations
@@ -33,11 +39,17 @@ import os
 import re
 import struct
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Protocol
 
+import msgspec
+
+from rowlock import config
 from rowlock.job import Lease
+from rowlock.tally import Spread, Sums, Tally, merged
 
 _SLOT = struct.Struct("=B B B 5x 16s q d 24x")
 _SLOT_MARK = 2
@@ -55,6 +67,12 @@ assert _SLOT.size == 64
 # Found by a pattern: a loop over thousands of empty slots, five times a second, was most of what an
 # idle supervisor cost.
 _TAKEN = re.compile(rb"[^\0]", re.DOTALL)
+
+# Of the counts: which half is shown, when the child could last claim; then each half.
+_HEAD = struct.Struct("=B 7x d")
+_LENGTH = struct.Struct("=I")
+_HALF = config.BOARD_BYTES // 2
+_READS_MAX = 5
 
 
 class SlotState(IntEnum):
@@ -277,3 +295,160 @@ class LeaseTable:
 
     def close(self) -> None:
         self._map.close()
+
+
+# Counts
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a process did since its start: how runs ended, leases that others took and runs that
+    were interrupted, both by queue, jobs that it enqueued, by queue and kind, outcomes that the
+    database refused, and errors of its own services, by name."""
+
+    tally: Tally = field(default_factory=dict[tuple[str, str], Sums])
+    lost: Counter[str] = field(default_factory=Counter[str])
+    enqueued: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    interrupted: Counter[str] = field(default_factory=Counter[str])
+    refused: int = 0
+    service_errors: Counter[str] = field(default_factory=Counter[str])
+
+    def merge(self, other: Counts) -> None:
+        merged(self.tally, other.tally)
+        self.lost.update(other.lost)
+        self.enqueued.update(other.enqueued)
+        self.interrupted.update(other.interrupted)
+        self.refused += other.refused
+        self.service_errors.update(other.service_errors)
+
+
+class _Line(msgspec.Struct, frozen=True, array_like=True):
+    queue: str
+    kind: str
+    ends: list[int]
+    run: dict[int, int]
+    run_us: int
+    wait: dict[int, int]
+    wait_us: int
+
+
+class _Written(msgspec.Struct, frozen=True, array_like=True):
+    lines: list[_Line]
+    lost: dict[str, int]
+    enqueued: list[tuple[str, str, int]]
+    interrupted: dict[str, int]
+    refused: int
+    service_errors: dict[str, int]
+
+
+_decode = msgspec.json.Decoder(_Written).decode
+
+
+def _encoded(counts: Counts) -> bytes:
+    lines = [
+        _Line(*name, s.ends, s.run.buckets, s.run.total_us, s.wait.buckets, s.wait.total_us)
+        for name, s in counts.tally.items()
+    ]
+    enqueued = [(*name, number) for name, number in counts.enqueued.items()]
+    written = _Written(
+        lines,
+        counts.lost,
+        enqueued,
+        counts.interrupted,
+        counts.refused,
+        counts.service_errors,
+    )
+    return msgspec.json.encode(written)
+
+
+def _decoded(text: bytes) -> Counts:
+    written = _decode(text)
+    tally = {
+        (line.queue, line.kind): Sums(
+            line.ends, Spread(line.run, line.run_us), Spread(line.wait, line.wait_us)
+        )
+        for line in written.lines
+    }
+    enqueued = {(queue, kind): number for queue, kind, number in written.enqueued}
+    return Counts(
+        tally,
+        Counter(written.lost),
+        Counter(enqueued),
+        Counter(written.interrupted),
+        written.refused,
+        Counter(written.service_errors),
+    )
+
+
+class Board:
+    """The counts of one child, and when it could last claim, or need not."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._map = mmap.mmap(descriptor, _HEAD.size + 2 * _HALF)
+
+    @staticmethod
+    def make_descriptor() -> int:
+        """Memory for a board, to be passed on to a child."""
+        descriptor = os.memfd_create("rowlock-board")
+        os.ftruncate(descriptor, _HEAD.size + 2 * _HALF)
+        return descriptor
+
+    def write(self, counts: Counts, *, good_at: float) -> None:
+        """Show these. What does not fit is not shown: names are bounded, so that it does."""
+        text = _encoded(counts)
+        half = 1 - self._map[0]
+        if len(text) <= _HALF - _LENGTH.size:
+            place = _HEAD.size + half * _HALF
+            self._map[place : place + _LENGTH.size] = _LENGTH.pack(len(text))
+            start = place + _LENGTH.size
+            self._map[start : start + len(text)] = text
+        else:
+            half = self._map[0]
+        self._map[: _HEAD.size] = _HEAD.pack(half, good_at)
+
+    def read(self) -> Counts:
+        """What is shown; nothing before the first."""
+        for _ in range(_READS_MAX):
+            shown = self._map[0]
+            place = _HEAD.size + shown * _HALF
+            (length,) = _LENGTH.unpack(self._map[place : place + _LENGTH.size])
+            text = self._map[place + _LENGTH.size : place + _LENGTH.size + length]
+            if shown == self._map[0]:
+                return _decoded(text) if text else Counts()
+        return Counts()
+
+    @property
+    def good_at(self) -> float:
+        """When the child could last claim, or had no need to; 0: never."""
+        good: float = _HEAD.unpack(self._map[: _HEAD.size])[1]
+        return good
+
+    def close(self) -> None:
+        self._map.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A worker of several children at one time.
+
+    `ready` of the `children` could lately claim jobs; `slots` are counted by what they do.
+    """
+
+    counts: Counts
+    slots: Mapping[str, int]
+    children: int
+    ready: int
+
+
+class Holdings(Protocol):
+    """Where the leases of this process are noted, for whoever beats for them."""
+
+    def hold(self, lease: Lease) -> None: ...
+    def start(self, lease: Lease, *, deadline: float | None = None) -> bool: ...
+    def is_revoked(self, lease: Lease) -> bool: ...
+    def settle(self, lease: Lease) -> None: ...
+    def end(self, lease: Lease) -> None: ...
+    def lose(self, lease: Lease) -> None: ...
+    def must_end_by(self, lease: Lease, deadline: float) -> None: ...
+    def drop(self, lease: Lease) -> None: ...
+    def count_finished(self, jobs: int) -> None: ...

@@ -1,8 +1,7 @@
 """A process slot: runs one job at a time for the worker that started it.
 
-Started as `python -m rowlock.cli.slot`, with its orders as JSON in one argument. It talks to the
-worker through a socket of its own, so that a handler may print what it likes. The end of that
-socket means that the worker is dead, or has no more use for it.
+It talks to the worker through a socket of its own, so that a handler may print what it likes. The
+end of that socket means that the worker is dead, or has no more use for it.
 """
 
 from __future__ import annotations
@@ -17,35 +16,34 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from rowlock import codec, config
-from rowlock.app import App
-from rowlock.cli import open_inherited_app
 from rowlock.context import Context
 from rowlock.lifecycle import Failed, Outcome
-from rowlock.observe.log import configure_as_told
 from rowlock.store import NewJob
 from rowlock.store.blocks import Blocks
 from rowlock.task import prepare_follow_up
-from rowlock.worker import signals, wire
-from rowlock.worker.notes import Held
+from rowlock.worker import wire
+from rowlock.worker.process import Title
+from rowlock.worker.progress import Held
 from rowlock.worker.report import running
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import await_handler, call_handler
-from rowlock.worker.title import Title, die_with_parent
 from rowlock.worker.transaction import RunBlock
 
+if TYPE_CHECKING:
+    from rowlock.app import App
 
-def main() -> None:
-    """Serve until the worker has no more use for it."""
-    signals.leave_to_parent()
-    die_with_parent()
-    configure_as_told()
-    orders = msgspec.json.decode(sys.argv[1], type=wire.SlotOrders)
+
+def serve(orders: wire.SlotOrders, load: Callable[[str], App]) -> None:
+    """Serve until the worker has no more use for it.
+
+    Args:
+        load: The app, on the database of this URL.
+    """
     os.set_inheritable(orders.descriptor, False)
     link = Link(socket.socket(fileno=orders.descriptor))
     sys.path[:] = orders.path
@@ -53,7 +51,7 @@ def main() -> None:
     if home is None:
         return
     assert isinstance(home, wire.Home), "it is told first"
-    app = open_inherited_app(orders.app, home.url)
+    app = load(home.url)
     link.tell(wire.Hello())
     Server(app, link, lease_seconds=home.lease_seconds).serve()
     app.close()
@@ -295,7 +293,3 @@ class Server:
         # hear of an error, because its block is committed.
         with contextlib.suppress(OSError):
             self._link.tell(wire.Settled(number, run.success.problem))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,15 @@
-"""What goes on beside the jobs of a worker: it announces itself, recovers, prunes, fires schedules.
+"""What goes on beside the jobs of a worker.
 
-Every child announces itself; one child of a supervisor at a time does the rest. Any number of them
-may do it on one database, and none is needed in particular.
+At its start it waits until it can work on its database:
+
+1. A database that is away is waited for without an end, as it is later on.
+2. One that is not migrated, or refuses the role, is waited for quietly, but not forever: in a
+   deployment the worker may start before the migration has run. Then the worker ends.
+3. One that a newer version has migrated, or that is none of ours, ends the worker at once.
+
+Then it listens, announces itself, counts, recovers, prunes and fires schedules. Every child
+announces itself; one child of a supervisor at a time does the rest. Any number of them may do it on
+one database, and none is needed in particular. Polling goes on beside the listening, always.
 """
 
 from __future__ import annotations
@@ -12,22 +20,31 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 from rowlock import config
-from rowlock.errors import MigrationNeeded, RowlockError, StoreUnavailable
+from rowlock.errors import Forbidden, MigrationNeeded, RowlockError, StoreUnavailable
 from rowlock.job import WorkerVitals
 from rowlock.scheduler import Janitor, Scheduler, adeclare_schedules
-from rowlock.scheduler.service import persist, repeat
 from rowlock.store import Store
 from rowlock.store.ops.fitness import check_schema
-from rowlock.store.ops.hold import announce
+from rowlock.store.ops.hold import announce, cancel_requests
 from rowlock.task import Tasks
-from rowlock.worker.capacity import Load
-from rowlock.worker.ledger import Ledger
-from rowlock.worker.resident import resident_bytes
+from rowlock.worker.claims import Load
+from rowlock.worker.counts import Ledger
+from rowlock.worker.process import resident_bytes
 from rowlock.worker.settings import WorkerSettings
-from rowlock.worker.trouble import ServiceName, Trouble, logger
+from rowlock.worker.trouble import (
+    ServiceErrors,
+    ServiceName,
+    Trouble,
+    jittered,
+    logger,
+    pause_for,
+    persist,
+    repeat,
+)
 
 Service = Callable[[], Coroutine[Any, Any, None]]
 
@@ -210,3 +227,127 @@ class Household:
             self._trouble("schedules can't be declared", ServiceName.SCHEDULES),
         )
         await self._scheduler.run()
+
+
+async def listen(
+    store: Store,
+    on_ring: Callable[[str], None],
+    on_state: Callable[[bool], None],
+    errors: ServiceErrors,
+) -> None:
+    """Call `on_ring` with a queue's name (empty: any) for every ring, forever.
+
+    `on_state` hears whether the bell works; each time it does again, news may have been missed.
+    """
+    trouble = Trouble("the doorbell is not heard", ServiceName.LISTEN, errors)
+
+    async def hear() -> None:
+        try:
+            async for queue in store.engine.notifications():
+                trouble.over()
+                if queue is None:
+                    on_state(True)
+                else:
+                    on_ring(queue)
+        finally:
+            on_state(False)
+
+    await persist(hear, trouble)
+    # This store has no bell here.
+    await asyncio.Event().wait()
+
+
+async def look_for_cancels(
+    store: Store,
+    rung: asyncio.Event,
+    ids: Callable[[], list[str]],
+    cancel: Callable[[str], None],
+    errors: ServiceErrors,
+) -> None:
+    """A cancel rings the bell of its job's queue: look at once, instead of at the next heartbeat.
+
+    Args:
+        ids: The jobs that may be cancelled.
+    """
+    what = "requests to cancel wait for the next heartbeat"
+    trouble = Trouble(what, ServiceName.CANCEL, errors)
+
+    async def look() -> None:
+        if asked := ids():
+            for id in await store.arun(cancel_requests(asked)):
+                cancel(id)
+
+    while True:
+        await rung.wait()
+        rung.clear()
+        await persist(look, trouble)
+        await asyncio.sleep(config.CANCEL_LOOK_SECONDS)
+
+
+async def is_ready(
+    store: Store,
+    *,
+    start_seconds: float,
+    stopping: asyncio.Event,
+    errors: ServiceErrors,
+    tell: Callable[[RowlockError], None],
+) -> bool:
+    """Wait until the worker can start; False if it was stopped before.
+
+    Args:
+        start_seconds: How long to wait for a person to do something.
+        tell: Called once, with the reason, if it has to wait for a person to do something.
+
+    Raises:
+        RowlockError: It can't start, and waiting is of no use, or has taken long enough.
+    """
+    trouble = Trouble("the worker can't start", ServiceName.START, errors)
+    chance = Random()
+    waiting_since: float | None = None
+    while not stopping.is_set():
+        try:
+            await store.arun(check_schema(store.engine.dialect))
+        except RowlockError as error:
+            if _is_for_a_person(error):
+                errors.count(ServiceName.START)
+                if waiting_since is None:
+                    waiting_since = time.monotonic()
+                    tell(error)
+                if time.monotonic() - waiting_since >= start_seconds:
+                    raise
+                pause = jittered(config.START_LOOK_SECONDS, chance)
+            elif isinstance(error, StoreUnavailable):
+                pause = trouble.pause(error)
+            else:
+                raise
+        except Exception as error:  # noqa: BLE001  # a service survives all but cancellation
+            pause = trouble.pause(error)
+        else:
+            trouble.over()
+            return True
+        await pause_for(stopping, pause)
+    return False
+
+
+def _is_for_a_person(error: Exception) -> bool:
+    """Whether somebody has to do something, who may be about to do it."""
+    match error:
+        case MigrationNeeded():
+            return error.is_behind
+        case StoreUnavailable():
+            return error.refused_login
+        case _:
+            return isinstance(error, Forbidden)
+
+
+def advice(error: RowlockError, *, migrate_command: str) -> str:
+    """What is wrong, and which command mends it, in one line."""
+    match error:
+        case MigrationNeeded(is_behind=True):
+            return f"{error.problem}: run `{migrate_command}` with a role that may create tables"
+        case Forbidden():
+            return f"{error}; `rowlock migrate --sql --roles` prints the rights that a worker needs"
+        case StoreUnavailable(refused_login=True):
+            return f"{error}; check both in the database URL, or create the role"
+        case _:
+            return str(error)

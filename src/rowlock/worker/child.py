@@ -1,7 +1,7 @@
 """A child of the supervisor: the process that runs user code.
 
-Started as `python -m rowlock.cli.child`, with its orders as JSON in one argument. It hears from
-the supervisor by lines of JSON on a pipe, whose end means that the supervisor is dead.
+It hears from the supervisor by lines of JSON on a pipe, whose end means that the supervisor is
+dead.
 """
 
 from __future__ import annotations
@@ -14,31 +14,27 @@ import os
 import sys
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
 from rowlock import config
-from rowlock.app import DATABASE_URL_VARIABLE, App
-from rowlock.cli import open_inherited_app
 from rowlock.errors import RowlockError
-from rowlock.observe.log import configure_as_told
 from rowlock.task import prepare_follow_up
-from rowlock.worker import signals
-from rowlock.worker.board import Board
+from rowlock.worker.counts import Ledger, names_of
 from rowlock.worker.engine import Engine
-from rowlock.worker.household import Household
-from rowlock.worker.ledger import Ledger, names_of
+from rowlock.worker.process import Title
+from rowlock.worker.services import Household, advice, is_ready
 from rowlock.worker.settings import (
     EXIT_ENGINE_FAILED,
     EXIT_LEFT_BEHIND,
-    EXIT_NOT_LOADED,
     EXIT_UNFIT,
     WorkerSettings,
 )
-from rowlock.worker.start import advice, is_ready
-from rowlock.worker.table import LeaseTable
-from rowlock.worker.title import Title
+from rowlock.worker.shared_memory import Board, LeaseTable
+
+if TYPE_CHECKING:
+    from rowlock.app import App
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
@@ -56,21 +52,8 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     board_descriptor: int | None = None
 
 
-def main() -> None:
-    """Run until told to stop; then leave at once, whatever threads are still busy."""
-    orders = msgspec.json.decode(sys.argv[1], type=Orders)
-    signals.leave_to_parent()
-    configure_as_told()
-    leave(_load_and_serve(orders))
-
-
-def _load_and_serve(orders: Orders) -> int:
-    try:
-        # Not inside the loop: an app may have a loop of its own for a moment while it is loaded.
-        # The URL is in the environment: arguments can be read by every user.
-        app = open_inherited_app(orders.app, os.environ.get(DATABASE_URL_VARIABLE))
-    except SystemExit:
-        return EXIT_NOT_LOADED
+def serve(orders: Orders, app: App) -> int:
+    """Run an app's jobs until told to stop; the exit code."""
     runner = asyncio.Runner()
     try:
         code = runner.run(_serve(orders, app))
@@ -289,7 +272,3 @@ class Hearing:
         if word.get("stop"):
             self._table.begin_to_leave()
             self._engine.stop()
-
-
-if __name__ == "__main__":
-    main()

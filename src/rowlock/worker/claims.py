@@ -1,0 +1,505 @@
+"""What a child leases: how many jobs, of which queues, and which of them runs next.
+
+Looking and claiming (`Claimer`), at a price that does not grow with the jobs already done:
+
+1. A look finds the lanes with due jobs. Claims then start where the look saw them, without looking
+   again: only a look has to walk over dead index entries, once, from the very beginning.
+2. The pause until the next look depends on the cost of the last one. At most a tenth of the time
+   goes into looks while there is work, a quarter while there is none, and two seconds pass at most.
+   Jobs that came back, were committed late, or have a higher priority are found by then.
+3. After trouble with the database, the last look does not count.
+4. No job of a queue with at-most-once jobs is leased ahead of its slot.
+
+How many (`Capacity`): one per free slot, and a few ahead where jobs are short:
+
+5. A job is leased for a slot that is free, in the child and in its queue; nothing else is leased
+   from a queue whose jobs are long, or not known to be short because none of them has ended yet.
+6. Jobs of a short queue are leased ahead of its slots, as many as should last a moment. Slots
+   whose run has already lasted longer than that moment don't count: they may be taken for hours.
+7. A job that was leased ahead and had to be given back makes its queue a long one at once. It
+   takes a number of short runs to make it short again, so that no queue leases and returns its
+   first job over and over.
+8. What is leased ahead is bounded by bytes too, by the size of the payloads that were leased last.
+
+Which is next (`Buffer`), of the jobs that are leased and not started:
+
+9. Within a queue by rank, then in the order of the claim.
+10. Between queues in turns, so that a burst on one does not hold up another; or, if the order is
+    strict, as the queues were named.
+11. One that must run alone (its process died before) waits apart, until nothing else runs.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from rowlock import config
+from rowlock.job import Lease, QueueSlots
+from rowlock.store import Store
+from rowlock.store.ops.claim import ClaimRequest, KnownPolicy, View, claim_seen, look
+from rowlock.store.ops.recover import release_unknown
+from rowlock.task import Tasks
+from rowlock.worker.run import Run
+from rowlock.worker.settings import WorkerSettings
+
+Sleep = Callable[[float], Awaitable[None]]
+Known = set[tuple[str, int]]
+
+# As much as one run counts among all.
+_LONG_SECONDS: Final = 2 * config.PREFETCH_SECONDS
+
+
+class Claimer:
+    """Leases jobs for one worker."""
+
+    def __init__(
+        self, store: Store, tasks: Tasks, *, worker: str, settings: WorkerSettings
+    ) -> None:
+        self._store = store
+        self._worker = worker
+        self._settings = settings
+        self._kinds = settings.kinds_of(tasks.kinds)
+        self._policies: dict[str, KnownPolicy] = {task.name: task.known_policy() for task in tasks}
+        # Kinds with jobs that run at most once: none of those is leased ahead of its slot.
+        self._once = {kind for kind, known in self._policies.items() if known.max_attempts == 1}
+        self._lease_us = round(settings.lease_seconds * config.SECOND_US)
+        self._view = View()
+        # When the last look ended; never, at first and after trouble.
+        self._looked_at = -math.inf
+        self._mixed_until = -math.inf
+        self._chance = random.Random()
+        self._is_unsure = False
+
+    @property
+    def due_in(self) -> float | None:
+        """In how many seconds of the last look another job was due; None: none was waiting."""
+        return self._view.due_in
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether jobs of several queues or priorities were waiting, not long ago."""
+        return time.monotonic() < self._mixed_until
+
+    async def claim(self, room: Room, *, known: Known, sleep: Sleep) -> list[Lease]:
+        """Lease jobs for this room.
+
+        Args:
+            known: The leases that this worker knows of; after a claim without an answer, all
+                others under its name are given back.
+            sleep: How to wait for the next look; may return early.
+        """
+        was_unsure, self._is_unsure = self._is_unsure, True
+        if was_unsure:
+            # The answer to the last claim was lost: what it leased is known to nobody.
+            self._view, self._looked_at = View(), -math.inf
+            await self._store.arun(release_unknown(self._worker, known=known))
+        leases = await self._claim(room, sleep)
+        self._is_unsure = False
+        return leases
+
+    def doubt(self) -> None:
+        """What was claimed last may be known to nobody: the next claim gives it back first."""
+        self._is_unsure = True
+
+    def lease_for_slots_only(self, kind: str) -> None:
+        """Jobs of this kind run at most once, though its task does not say so."""
+        self._once.add(kind)
+
+    async def _claim(self, room: Room, sleep: Sleep) -> list[Lease]:
+        if self._view.lanes and self._next_look() > time.monotonic():
+            leases = await self._claim_seen(room)
+            if leases:
+                return leases
+        wait = self._next_look() - time.monotonic()
+        if wait > 0:
+            await sleep(wait)
+        await self._look()
+        return await self._claim_seen(room)
+
+    def _next_look(self) -> float:
+        """When to look again; with nothing left to claim, sooner.
+
+        The price is the database's own time. Taken as the time until the answer was there, which
+        in a burst is mostly the wait for this process, looks became so rare that a job of another
+        queue waited 380 ms (p99).
+        """
+        spent = self._view.spent
+        least = config.LOOK_MIXED_SECONDS if self.is_mixed else config.LOOK_SECONDS
+        pause = max(least, 9 * spent) if self._view.lanes else 3 * spent
+        return self._looked_at + min(pause, config.LOOK_SECONDS_MAX)
+
+    async def _look(self) -> None:
+        queues = self._settings.queues
+        self._view = await self._store.arun(
+            look(queues=None if queues is None else list(queues), kinds=self._kinds)
+        )
+        self._looked_at = time.monotonic()
+        if len({(lane.queue, lane.rank) for lane in self._view.lanes}) > 1:
+            self._mixed_until = self._looked_at + config.MIXED_SECONDS
+
+    async def _claim_seen(self, room: Room) -> list[Lease]:
+        total, limits = self._limits(room)
+        if not limits:
+            return []
+        request = ClaimRequest(
+            worker=self._worker,
+            queues=limits,
+            kinds=self._kinds,
+            tenants=None,
+            limit=min(total, config.CLAIM_LIMIT_MAX),
+            lease=self._lease_us,
+            policies=self._policies,
+        )
+        claimed = await self._store.arun(claim_seen(request, self._view))
+        self._view = claimed.view
+        return claimed.leases
+
+    def _limits(self, room: Room) -> tuple[int, dict[str, int]]:
+        """How many jobs to take, and of each queue that has some, in the order of preference.
+
+        Only for free slots, if one of the queues has none to lease ahead: what is leased ahead of
+        others must not take the place of its jobs.
+        """
+        seen = dict.fromkeys(lane.queue for lane in self._view.lanes)
+        rooms = {queue: room.of(queue) for queue in seen}
+        for lane in self._view.lanes:
+            if lane.kind in self._once:
+                free = rooms[lane.queue].free
+                rooms[lane.queue] = QueueRoom(free, free)
+        total, bounds = room.total, {queue: each.total for queue, each in rooms.items()}
+        if any(each.free and each.total == each.free for each in rooms.values()):
+            total, bounds = room.free, {queue: each.free for queue, each in rooms.items()}
+        wanted = self._wanted([queue for queue, bound in bounds.items() if bound], total)
+        return total, {queue: min(most, bounds[queue]) for queue, most in wanted.items()}
+
+    def _wanted(self, queues: Sequence[str], room: int) -> dict[str, int]:
+        if len(queues) < 2:
+            return dict.fromkeys(queues, room)
+        named = self._settings.queues or {}
+        if self._settings.order == "strict" and named:
+            return dict.fromkeys((queue for queue in named if queue in set(queues)), room)
+        weights = {queue: named.get(queue, 0) for queue in queues}
+        return shares(weighted(weights, chance=self._chance), weights, room)
+
+
+# How many
+
+
+class QueueRoom(NamedTuple):
+    """How many more jobs of a queue to lease: for free slots, and with those ahead of them."""
+
+    free: int
+    total: int
+
+
+class Room(NamedTuple):
+    """How many more jobs to lease: for free slots, and with those ahead of them."""
+
+    free: int
+    total: int
+    of: Callable[[str], QueueRoom]
+
+
+class Load(NamedTuple):
+    """What a worker does just now: runs that have begun, jobs that wait for a slot, full queues."""
+
+    busy: int
+    ahead: int
+    queues: dict[str, QueueSlots]
+
+
+class PayloadSize:
+    """About how many bytes the payload of a job has, by the jobs that were leased last.
+
+    Args:
+        bytes: What it is before any was leased.
+    """
+
+    def __init__(self, bytes: float = 0.0) -> None:
+        self._bytes = bytes
+
+    def note(self, sizes: Sequence[int]) -> None:
+        """Jobs were leased: large payloads count at once, small ones after a while."""
+        if sizes:
+            average = sum(sizes) / len(sizes)
+            self._bytes = max(average, (self._bytes + average) / 2)
+
+    def jobs_within(self, bytes: int) -> int:
+        """About how many jobs fit into this many bytes of payloads."""
+        return int(bytes / max(1.0, self._bytes))
+
+
+class Capacity:
+    """The slots of a child and of its queues, and what it knows of how long jobs take."""
+
+    def __init__(
+        self, settings: WorkerSettings, *, running: Mapping[tuple[str, int], Run], buffer: Buffer
+    ) -> None:
+        """`running` are the runs in their slots, in the order in which they started."""
+        self._concurrency = settings.concurrency
+        self._slots = settings.queues or {}
+        self._buffer = buffer
+        self._running = running
+        # Of queues with slots of their own, how many are taken.
+        self._used = {queue: 0 for queue, slots in self._slots.items() if slots}
+        self.is_per_queue: bool = bool(self._used)
+        # Moving averages: of each queue of which a job has ended, and of all jobs, for which long
+        # ones count as if they were just not short.
+        self._seconds: dict[str, float] = {}
+        self._mixed_seconds = config.PREFETCH_SECONDS
+        # How many slots have runs that are not short any more, by queue, and when that was counted.
+        self._stuck: Counter[str] = Counter()
+        self._counted_at = 0.0
+        # With so few jobs left, another claim is worth its price.
+        self.hungry_below: int = 0
+        self._payload_size = PayloadSize()
+
+    def lease(self, leases: Sequence[Lease]) -> None:
+        """These jobs were leased."""
+        rows = [lease.row for lease in leases if lease.row is not None]
+        self._payload_size.note([len(row.payload) for row in rows])
+
+    def start(self, run: Run) -> None:
+        """A run takes a slot."""
+        if run.queue in self._used:
+            self._used[run.queue] += 1
+
+    def end(self, run: Run, *, seconds: float | None) -> None:
+        """A run has left its slot, after this time; None if it had not begun."""
+        queue = run.queue
+        if queue in self._used:
+            self._used[queue] -= 1
+        if seconds is None:
+            return
+        average = self._seconds.get(queue)
+        if average is None:
+            if len(self._seconds) >= config.PREFETCH_QUEUES_MAX:
+                del self._seconds[next(iter(self._seconds))]
+            # A few short ones are no proof yet: the first that ends may be one that failed at once.
+            average = _LONG_SECONDS
+        self._seconds[queue] = average + 0.1 * (seconds - average)
+        bounded = min(_LONG_SECONDS, seconds)
+        self._mixed_seconds += 0.1 * (bounded - self._mixed_seconds)
+
+    def distrust(self, queue: str) -> None:
+        """A job of this queue was leased ahead and waited too long for a slot."""
+        known = self._seconds.get(queue, 0.0)
+        self._seconds[queue] = max(known, config.PREFETCH_STALE_SECONDS)
+
+    def has_slot(self, queue: str) -> bool:
+        """Whether a job of this queue may start, if the child itself has a slot free."""
+        used = self._used.get(queue)
+        return used is None or used < self._slots[queue]
+
+    @property
+    def free(self) -> int:
+        """How many slots of the child are free."""
+        return max(0, self._concurrency - len(self._running))
+
+    def load(self) -> Load:
+        """Which slots are taken, and how many jobs wait for one here."""
+        queues = {
+            queue: QueueSlots(slots=self._slots[queue], busy=used)
+            for queue, used in self._used.items()
+        }
+        return Load(len(self._running), len(self._buffer), queues)
+
+    def room(self, *, is_mixed: bool, most: int | None) -> Room:
+        """How many jobs to lease now, `most` at the most.
+
+        To be asked when all that can start has started: what then waits in the buffer while slots
+        are free waits for a slot of its queue, and takes none from other queues.
+        """
+        self._count_stuck()
+        ahead_max = config.PREFETCH_MIXED_MAX if is_mixed else config.PREFETCH_MAX
+        ahead_max = min(ahead_max, self._payload_size.jobs_within(config.PREFETCH_BYTES))
+        turning = self._concurrency - self._stuck.total()
+        ahead = _ahead(self._mixed_seconds, turning, ahead_max)
+        wanted = self._concurrency + ahead
+        held = len(self._running) + len(self._buffer)
+        total = wanted - held
+        if most is not None:
+            total = min(total, most)
+        # With short jobs, a claim for a few free slots of many is not worth its price.
+        is_short = self._mixed_seconds < config.SHORT_JOB_SECONDS
+        worth = max(1, (turning + ahead) // 4) if is_short else 1
+        self.hungry_below = wanted - worth
+        if held and total < worth:
+            total = 0
+        free = max(0, min(self.free, total))
+
+        def of(queue: str) -> QueueRoom:
+            waiting = self._buffer.waiting(queue)
+            own_free, own_turning = free, turning
+            if slots := self._slots.get(queue, 0):
+                own_free = min(free, slots - self._used[queue])
+                own_turning = min(turning, slots - self._stuck[queue])
+            seconds = self._seconds.get(queue, config.PREFETCH_SECONDS)
+            kept = own_free + _ahead(seconds, own_turning, ahead_max)
+            return QueueRoom(max(0, own_free - waiting), max(0, kept - waiting))
+
+        return Room(free, total, of)
+
+    def _count_stuck(self) -> None:
+        now = time.monotonic()
+        # Counting all of a thousand long runs again for every claim would cost more than it saves.
+        if now - self._counted_at > config.PREFETCH_SECONDS / 2:
+            self._counted_at = now
+            self._stuck = Counter(_started_before(self._running, now - config.PREFETCH_SECONDS))
+
+
+def _started_before(running: Mapping[tuple[str, int], Run], moment: float) -> Iterable[str]:
+    for run in running.values():
+        if run.started_at > moment:
+            return
+        yield run.queue
+
+
+def _ahead(seconds: float, slots: int, most: int) -> int:
+    """How many jobs of this length to lease ahead of so many slots: none unless they are short."""
+    if seconds >= config.PREFETCH_SECONDS:
+        return 0
+    return max(0, min(most, int(slots * config.PREFETCH_SECONDS / max(seconds, 1e-5))))
+
+
+# Which is next
+
+
+class Buffer:
+    """Runs that wait for a slot."""
+
+    def __init__(self, *, strict: Sequence[str] | None = None) -> None:
+        # Of each queue its ranks, of each rank its runs; the queue whose turn is next comes first.
+        self._queues: dict[str, dict[int, deque[Run]]] = {}
+        self._counts: dict[str, int] = {}
+        self._alone: deque[Run] = deque()
+        self._strict = None if strict is None else {name: at for at, name in enumerate(strict)}
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Run]:
+        yield from self._alone
+        for ranks in self._queues.values():
+            for runs in ranks.values():
+                yield from runs
+
+    def waiting(self, queue: str) -> int:
+        """How many of a queue wait."""
+        return self._counts.get(queue, 0)
+
+    def of(self, id: str, token: int | None = None) -> list[Run]:
+        """The waiting runs of a job, each of another lease; or the one of this lease."""
+        return [run for run in self if run.lease.id == id and token in (None, run.lease.token)]
+
+    def put(self, run: Run) -> None:
+        """Have a run wait for its turn."""
+        self._length += 1
+        self._counts[run.queue] = self._counts.get(run.queue, 0) + 1
+        if run.is_quarantined:
+            self._alone.append(run)
+            return
+        ranks = self._queues.get(run.queue)
+        if ranks is None:
+            ranks = self._queues[run.queue] = {}
+            self._sort()
+        runs = ranks.get(run.rank)
+        if runs is None:
+            ranks[run.rank] = runs = deque()
+            if len(ranks) > 1:
+                self._queues[run.queue] = dict(sorted(ranks.items()))
+        runs.append(run)
+
+    def _sort(self) -> None:
+        if self._strict is not None:
+            places = self._strict
+            self._queues = dict(sorted(self._queues.items(), key=lambda item: places[item[0]]))
+
+    def pop(self, has_slot: Callable[[str], bool] | None = None) -> Run | None:
+        """The next run, of a queue that has a slot free; None if there is none."""
+        queues = self._queues if has_slot is None else filter(has_slot, self._queues)
+        queue = next(iter(queues), None)
+        if queue is None:
+            return None
+        ranks = self._queues[queue]
+        rank, runs = next(iter(ranks.items()))
+        run = runs.popleft()
+        if not runs:
+            del ranks[rank]
+        if not ranks:
+            del self._queues[queue]
+        elif self._strict is None and len(self._queues) > 1:
+            # Its next turn comes after all others'.
+            self._queues[queue] = self._queues.pop(queue)
+        self._forget(run)
+        return run
+
+    @property
+    def next_alone(self) -> Run | None:
+        """The next of those that must run alone."""
+        return self._alone[0] if self._alone else None
+
+    def pop_alone(self) -> Run | None:
+        """Take it."""
+        run = self.next_alone
+        if run is not None:
+            self.remove(run)
+        return run
+
+    def remove(self, run: Run) -> None:
+        """Take one out, wherever it stands."""
+        if run.is_quarantined:
+            self._alone.remove(run)
+        else:
+            ranks = self._queues[run.queue]
+            ranks[run.rank].remove(run)
+            if not ranks[run.rank]:
+                del ranks[run.rank]
+            if not ranks:
+                del self._queues[run.queue]
+        self._forget(run)
+
+    def _forget(self, run: Run) -> None:
+        self._length -= 1
+        left = self._counts[run.queue] - 1
+        if left:
+            self._counts[run.queue] = left
+        else:
+            del self._counts[run.queue]
+
+
+# Of which queues: pure
+
+
+def weighted(queues: Mapping[str, int], *, chance: random.Random) -> list[str]:
+    """The queues in a random order: each comes first as often as its weight says.
+
+    A queue's weight is its number of slots, 1 without one. (Each draws a time until its first
+    event, at a rate of its weight.)
+    """
+    drawn = {queue: chance.expovariate(max(1, weight)) for queue, weight in queues.items()}
+    return sorted(drawn, key=drawn.__getitem__)
+
+
+def shares(order: Sequence[str], weights: Mapping[str, int], room: int) -> dict[str, int]:
+    """How many jobs each queue may give to a claim of `room`, so that none starves.
+
+    The first in the order may take all but a little, which is left for the others: so every claim
+    takes something of each queue that has jobs, and whose turn it is takes most.
+    """
+    total = sum(max(1, weights.get(queue, 0)) for queue in order)
+    reserved = {
+        queue: max(1, room * max(1, weights.get(queue, 0)) // (4 * total)) for queue in order
+    }
+    later = sum(reserved.values())
+    taken: dict[str, int] = {}
+    for queue in order:
+        later -= reserved[queue]
+        taken[queue] = max(1, room - later)
+    return taken

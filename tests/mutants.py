@@ -23,8 +23,8 @@ from rowlock.store.statements import Dialect
 from rowlock.store.steps import Op, Steps, writing
 from rowlock.worker import runner
 from rowlock.worker.claims import Claimer
-from rowlock.worker.engine import Engine
-from rowlock.worker.progress import BlockingNotes, LoopNotes
+from rowlock.worker.engine import WorkerEngine
+from rowlock.worker.progress import AsyncProgressWriter, BlockingProgressWriter
 from rowlock.worker.report import RunSettlement
 from rowlock.worker.run import Run
 from rowlock.worker.settler import Settler
@@ -237,13 +237,13 @@ def block_ignores_a_lost_lease() -> Iterator[None]:
 @contextmanager
 def settle_early() -> Iterator[None]:
     """A job is acknowledged when it starts."""
-    start = Engine._start
+    start = WorkerEngine._start
 
-    def start_and_settle(engine: Engine, run: Run) -> None:
+    def start_and_settle(engine: WorkerEngine, run: Run) -> None:
         start(engine, run)
         engine.settler.put(RunSettlement(run.lease, Succeeded(), seconds=0.0))
 
-    with mock.patch.object(Engine, "_start", start_and_settle):
+    with mock.patch.object(WorkerEngine, "_start", start_and_settle):
         yield
 
 
@@ -310,13 +310,13 @@ def ended_ids_forgotten() -> Iterator[None]:
 @contextmanager
 def lost_is_started() -> Iterator[None]:
     """A worker that was told of a lost lease starts the job all the same."""
-    lose = Engine.lose
+    lose = WorkerEngine.lose
 
-    def lose_running(engine: Engine, id: str, token: int) -> None:
+    def lose_running(engine: WorkerEngine, id: str, token: int) -> None:
         if (id, token) in engine._running:
             lose(engine, id, token)
 
-    with mock.patch.object(Engine, "lose", lose_running):
+    with mock.patch.object(WorkerEngine, "lose", lose_running):
         yield
 
 
@@ -325,7 +325,9 @@ def success_dropped_with_last_words() -> Iterator[None]:
     """A cancel that comes while the last lines are written goes past the outcome."""
 
     async def flush_last(
-        _: Run, __: LoopNotes | BlockingNotes, flush: Callable[[], Awaitable[object]]
+        _: Run,
+        __: AsyncProgressWriter | BlockingProgressWriter,
+        flush: Callable[[], Awaitable[object]],
     ) -> None:
         await flush()
 
@@ -337,10 +339,10 @@ def success_dropped_with_last_words() -> Iterator[None]:
 def handler_before_its_mark() -> Iterator[None]:
     """A handler that may run once is called before it is written that it has begun."""
 
-    async def mark(_: Engine, __: Run) -> bool:
+    async def mark(_: WorkerEngine, __: Run) -> bool:
         return True
 
-    with mock.patch.object(Engine, "_mark", mark):
+    with mock.patch.object(WorkerEngine, "_mark", mark):
         yield
 
 

@@ -481,8 +481,8 @@ HTTP_LISTENERS_MAX: Final = 200
 HTTP_STREAM_BEAT_SECONDS: Final = 15.0
 
 # Metrics. A child shows its counts so often, in so many bytes: two hundred names, twice.
-BOARD_SECONDS: Final = 1.0
-BOARD_BYTES: Final = 1024 * 1024
+SHARED_COUNTS_SECONDS: Final = 1.0
+SHARED_COUNTS_BYTES: Final = 1024 * 1024
 # A child that could not claim for so long is not ready: longer than a claim may take when all is
 # well, shorter than a call to a database that is silent.
 READY_SECONDS: Final = 15.0

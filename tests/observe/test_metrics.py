@@ -15,22 +15,22 @@ from rowlock import config
 from rowlock.job import Count, JobState, QueueStats
 from rowlock.observe.metrics import exposition, of_counts, of_queues, of_slots
 from rowlock.tally import OTHER, RunEnd, Sums
-from rowlock.worker.counts import Ledger
-from rowlock.worker.shared_memory import Board, Counts
+from rowlock.worker.counts import ProcessCounts
+from rowlock.worker.shared_memory import SharedCounts, Totals
 from tests.support.metrics import samples
 
 DOCS = Path(__file__).parents[2] / "docs"
 HOSTILE = 'qu"eue\n\\{}'
 
 
-def counts() -> Counts:
+def counts() -> Totals:
     sums = Sums()
     sums.add(RunEnd.SUCCEEDED, 5)
     sums.add(RunEnd.DEAD, 1)
     for time in (90, 900_000, 3_000_000, 5_000_000_000_000):
         sums.run.add(time)
     sums.wait.add(2_000, 6)
-    return Counts(
+    return Totals(
         {(HOSTILE, "send"): sums},
         lost=Counter({"mail": 2}),
         enqueued=Counter({("mail", "send"): 7}),
@@ -220,8 +220,10 @@ def test_every_counter_is_there_from_the_start():
     counters = {"rowlock_jobs_enqueued_total", "rowlock_jobs_finished_total",
                 "rowlock_leases_lost_total", "rowlock_jobs_interrupted_total",
                 "rowlock_settles_refused_total"}  # fmt: skip
-    nothing = samples(exposition(of_counts(Counts())))
-    known = samples(exposition(of_counts(Ledger([("mail", "send"), ("mail", "post")]).counts)))
+    nothing = samples(exposition(of_counts(Totals())))
+    known = samples(
+        exposition(of_counts(ProcessCounts([("mail", "send"), ("mail", "post")]).totals))
+    )
 
     for found in (nothing, known):
         assert counters <= {name for (name, _), value in found.items() if value == 0}
@@ -234,8 +236,8 @@ def test_every_counter_is_there_from_the_start():
 
 def test_a_board_shows_the_last_counts():
     """Whole ones, from another mapping of the same memory, as often as they are written."""
-    descriptor = Board.make_descriptor()
-    child, supervisor = Board(descriptor), Board(descriptor)
+    descriptor = SharedCounts.make_descriptor()
+    child, supervisor = SharedCounts(descriptor), SharedCounts(descriptor)
     assert (supervisor.read().tally, supervisor.good_at) == ({}, 0.0)
     for number in range(3):
         written = counts()
@@ -248,9 +250,9 @@ def test_a_board_shows_the_last_counts():
 
 def test_a_board_that_is_too_small_shows_the_last_that_fitted():
     """Rather than a part of it."""
-    board = Board(Board.make_descriptor())
+    board = SharedCounts(SharedCounts.make_descriptor())
     board.write(counts(), good_at=1.0)
-    large = Counts({("q" * 200, f"{number}" * 60): Sums() for number in range(5_000)})
+    large = Totals({("q" * 200, f"{number}" * 60): Sums() for number in range(5_000)})
     board.write(large, good_at=2.0)
 
     assert (board.read(), board.good_at) == (counts(), 2.0)

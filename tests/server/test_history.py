@@ -10,7 +10,7 @@ import rowlock
 from rowlock.lifecycle import Failed
 from rowlock.store import Settlement
 from rowlock.store.ops.history import sample_depth
-from rowlock.worker.counts import Ledger
+from rowlock.worker.counts import ProcessCounts
 from tests.server.conftest import empty, make_app
 from tests.server.running import Running
 from tests.worker.waiting import wait_until
@@ -139,7 +139,7 @@ def test_bad_queries_are_named(api: Running):
 
 def test_a_failed_write_is_kept_for_the_next(api: Running):
     """And is not counted twice: the second try has the id of the first."""
-    ledger = Ledger()
+    ledger = ProcessCounts()
     (job,) = [api.app.enqueue("ping", queue="web")]
     (held,) = api.app.store.claim(worker="w", queues=["web"])
     settlements = [Settlement(held, Failed("E", "m"))]
@@ -154,7 +154,7 @@ def test_a_failed_write_is_kept_for_the_next(api: Running):
 
     assert job.id == held.id
     assert history(api)["series"][0]["total"]["retrying"] == 1
-    assert sum(sums.total for sums in ledger.counts.tally.values()) == 1
+    assert sum(sums.total for sums in ledger.totals.tally.values()) == 1
 
 
 def test_the_server_writes_by_itself(module_url: str):

@@ -1,4 +1,4 @@
-"""A machine with a worker: the real engine and its household in a child, beats beside it.
+"""A machine with a worker: the real engine and its services in a child, beats beside it.
 
 What is ours here is what a supervisor does with processes, which can't be simulated as they are:
 it beats for the leases that the child holds, gives them back when the child is dead, and starts
@@ -17,9 +17,9 @@ from rowlock.job import Beat, Lease
 from rowlock.lifecycle import Crashed, Interrupted, NotBegun, Outcome
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.settle import settle
-from rowlock.worker.counts import Ledger
-from rowlock.worker.engine import Engine as WorkerEngine
-from rowlock.worker.services import Household
+from rowlock.worker.counts import ProcessCounts
+from rowlock.worker.engine import WorkerEngine
+from rowlock.worker.services import Services
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.trouble import ServiceName, Trouble
 from tests.simulation.database import Engine
@@ -177,29 +177,29 @@ class Machine:
 
     async def _serve(self, child: Child) -> None:
         store = Store(Engine(self._simulation.database, child.host))
-        ledger = Ledger()
-        household = Household(
+        counts = ProcessCounts()
+        services = Services(
             store,
             self._simulation.tasks,
             worker=child.worker,
             settings=self._settings,
-            ledger=ledger,
+            counts=counts,
         )
         child.engine = WorkerEngine(
             store,
             self._simulation.tasks,
             worker=child.worker,
             settings=self._settings,
-            holdings=child.table,
+            leases=child.table,
             state=child,
             prepare=self._simulation.prepare,
-            on_news=household.hear,
-            ledger=ledger,
+            on_news=services.wake,
+            counts=counts,
             suspect_lock=OnlyChild(),
         )
         if self.is_embedded:
             self._spawn_beats(child)
-        async with household.kept():
+        async with services.running():
             await child.engine.run()
         self._simulation.check_over(child)
         self._loop.kill_host(child.host)

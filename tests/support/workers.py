@@ -20,7 +20,7 @@ from rowlock import config
 from rowlock.store.sqlite import SqliteEngine
 from rowlock.store.sqlite_file import WriteLock
 from rowlock.testing import ThrowAwayPostgres
-from rowlock.worker.shared_memory import LeaseTable
+from rowlock.worker.shared_memory import SharedLeases
 from rowlock.worker.supervisor import Child
 from tests.worker.waiting import wait_until
 
@@ -159,13 +159,13 @@ def database_held(app: rowlock.App) -> Iterator[None]:
 
 def leaving_child() -> Child:
     """One that has looked for jobs for the last time."""
-    memory = LeaseTable.make_descriptor(6)
-    table = LeaseTable(memory, 6)
+    memory = SharedLeases.make_descriptor(6)
+    leases = SharedLeases(memory, 6)
     os.close(memory)
     hear, say = os.pipe()
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    return Child(0, "leaving", process, table, say, hear, time.monotonic())
+    return Child(0, "leaving", process, leases, say, hear, time.monotonic())
 
 
 def crash(server: ThrowAwayPostgres) -> None:

@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 
 import rowlock
-from rowlock.worker.engine import Engine
+from rowlock.worker.engine import WorkerEngine
 from tests.worker.jobs_app import wait_for_file as run_until_file
 
 app = rowlock.App()
-_run = Engine.run
+_run = WorkerEngine.run
 
 
 @app.task(max_attempts=2)
@@ -32,7 +32,7 @@ async def _fail_when_told() -> None:
     raise MistakeOfOurs("the engine has a bug")
 
 
-async def _run_until_it_fails(self: Engine) -> int:
+async def _run_until_it_fails(self: WorkerEngine) -> int:
     async with asyncio.TaskGroup() as group:
         failing = group.create_task(_fail_when_told())
         left = await _run(self)
@@ -40,4 +40,4 @@ async def _run_until_it_fails(self: Engine) -> int:
     return left
 
 
-Engine.run = _run_until_it_fails  # type: ignore[method-assign]
+WorkerEngine.run = _run_until_it_fails  # type: ignore[method-assign]

@@ -14,8 +14,8 @@ from rowlock import JobState, config
 from rowlock.job import Lease, WorkerVitals
 from rowlock.worker import engine
 from rowlock.worker.claims import Claimer
-from rowlock.worker.engine import Engine
-from rowlock.worker.progress import Held, LoopNotes
+from rowlock.worker.engine import WorkerEngine
+from rowlock.worker.progress import AsyncProgressWriter, Unwritten
 from rowlock.worker.run import Run
 
 pytestmark = pytest.mark.asyncio
@@ -134,7 +134,7 @@ async def test_what_must_run_alone_does_not_wait_for_one_process(app):
 async def test_a_run_that_is_ended_before_its_first_line(app, monkeypatch, told, is_plain):
     """Its handler is not called, its slot is free again, and the job ends as it must."""
     tokens: list[int] = []
-    start = Engine._start
+    start = WorkerEngine._start
 
     async def soft(ctx: rowlock.Context) -> None:
         tokens.append(ctx.token)
@@ -142,12 +142,12 @@ async def test_a_run_that_is_ended_before_its_first_line(app, monkeypatch, told,
     def hard(ctx: rowlock.Context) -> None:
         tokens.append(ctx.token)
 
-    def start_and_tell(engine: Engine, run: Run) -> None:
+    def start_and_tell(engine: WorkerEngine, run: Run) -> None:
         start(engine, run)
         if run.lease.token == 1:
             engine.cancel(run.lease.id) if told == "cancel" else engine.lose(*run.key)
 
-    monkeypatch.setattr(Engine, "_start", start_and_tell)
+    monkeypatch.setattr(WorkerEngine, "_start", start_and_tell)
     task = app.task(hard if is_plain else soft)
     job = await task.aenqueue()
     async with app.worker(concurrency=1, lease=1):
@@ -302,14 +302,14 @@ async def until(condition, *, seconds: float = 20.0) -> None:
 async def test_a_cancel_that_comes_with_the_last_words_is_too_late(app, monkeypatch):
     """A coroutine that has returned has succeeded, while its last lines are still being written."""
     is_writing, gate = threading.Event(), threading.Event()
-    write = LoopNotes._write
+    write = AsyncProgressWriter._write
 
-    def write_slowly(notes: LoopNotes, held: Held) -> None:
+    def write_slowly(notes: AsyncProgressWriter, held: Unwritten) -> None:
         is_writing.set()
         gate.wait(20)
         write(notes, held)
 
-    monkeypatch.setattr(LoopNotes, "_write", write_slowly)
+    monkeypatch.setattr(AsyncProgressWriter, "_write", write_slowly)
 
     @app.task
     async def speak(ctx: rowlock.Context) -> str:

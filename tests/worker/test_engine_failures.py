@@ -15,7 +15,7 @@ import pytest
 import rowlock
 from rowlock import JobState
 from rowlock.store.statements import Dialect
-from rowlock.worker.engine import Engine
+from rowlock.worker.engine import WorkerEngine
 from rowlock.worker.settings import EXIT_ENGINE_FAILED, EXIT_LEFT_BEHIND, EXIT_UNFIT
 from tests.support.metrics import Asking
 from tests.support.statements import execute
@@ -136,9 +136,9 @@ def test_an_embedded_worker_goes_on_after_an_odd_error(app, caplog):
 @pytest.mark.asyncio
 async def test_an_embedded_worker_outlives_a_mistake_of_ours(app, caplog, monkeypatch):
     """What runs goes on, and the next jobs run."""
-    real, mistakes = Engine._take, iter(range(3))
+    real, mistakes = WorkerEngine._take, iter(range(3))
 
-    def take(self: Engine, lease: rowlock.Lease) -> None:
+    def take(self: WorkerEngine, lease: rowlock.Lease) -> None:
         if next(mistakes, None) is not None:
             raise ZeroDivisionError
         real(self, lease)
@@ -146,7 +146,7 @@ async def test_an_embedded_worker_outlives_a_mistake_of_ours(app, caplog, monkey
     @app.task
     async def noop() -> None: ...
 
-    monkeypatch.setattr(Engine, "_take", take)
+    monkeypatch.setattr(WorkerEngine, "_take", take)
     async with app.worker():
         job = await app.aenqueue("noop")
         found = await app.await_(job.id, timeout=60)

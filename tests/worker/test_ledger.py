@@ -1,4 +1,4 @@
-"""The ledger: what a process settled is counted once, by what became of it, a batch at a time."""
+"""The counts: what a process settled is counted once, by what became of it, a batch at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowlock.store import Settlement
 from rowlock.store.ops.settle import Missed
 from rowlock.store.options import new_job
 from rowlock.tally import Ended, RunEnd, Sums
-from rowlock.worker.counts import Ledger
+from rowlock.worker.counts import ProcessCounts
 from rowlock.worker.report import RunSettlement
 
 
@@ -38,71 +38,71 @@ def ended(settlement: Settlement, end: RunEnd) -> Ended:
     return Ended(lease.id, "send", "mail", None, end, 1, 3_000, 99_000_000, "OSError")
 
 
-def sums(ledger: Ledger) -> Sums:
-    return ledger.counts.tally.get(("mail", "send")) or Sums()
+def sums(counts: ProcessCounts) -> Sums:
+    return counts.totals.tally.get(("mail", "send")) or Sums()
 
 
 @pytest.mark.parametrize("count", [1, 10, config.TALLY_TIMED_MAX + 1, 1_000])
 def test_successes_are_all_counted(count: int):
     """And timed, all of them or some that stand for the others."""
-    ledger = Ledger()
+    counts = ProcessCounts()
     for _ in range(20):
-        ledger.settled([run(number) for number in range(count)])
+        counts.settled([run(number) for number in range(count)])
 
-    assert 20 * count == sums(ledger).of(RunEnd.SUCCEEDED)
-    assert 20 * count == sums(ledger).run.count == sums(ledger).wait.count
-    assert 0.015 <= (sums(ledger).run.quantile(0.99) or 0) <= 0.02
-    assert 0.002 <= (sums(ledger).wait.quantile(0.5) or 0) <= 0.003
+    assert 20 * count == sums(counts).of(RunEnd.SUCCEEDED)
+    assert 20 * count == sums(counts).run.count == sums(counts).wait.count
+    assert 0.015 <= (sums(counts).run.quantile(0.99) or 0) <= 0.02
+    assert 0.002 <= (sums(counts).wait.quantile(0.5) or 0) <= 0.003
 
 
 def test_what_was_missed_is_not_counted():
     """Leases that others have, and runs that were settled before."""
-    ledger = Ledger()
+    counts = ProcessCounts()
     kept, lost, again = run(1), run(2), run(3)
-    ledger.settled([kept, lost, again], Missed([lost.lease], [again.lease]))
+    counts.settled([kept, lost, again], Missed([lost.lease], [again.lease]))
 
-    assert sums(ledger).total == 1
+    assert sums(counts).total == 1
 
 
 def test_a_failure_is_counted_by_what_became_of_it():
     """As the database decided, timed as this process did."""
-    ledger = Ledger()
+    counts = ProcessCounts()
     failed, released = run(1, Failed("OSError", "no")), run(2, Released(), seconds=None)
     missed = Missed(ended=[ended(failed, RunEnd.DEAD), ended(released, RunEnd.RELEASED)])
-    ledger.settled([failed, run(3), released], missed)
+    counts.settled([failed, run(3), released], missed)
 
-    assert sums(ledger).ends == [1, 0, 1, 0, 1]
-    assert sums(ledger).run.count == 2
-    assert (sums(ledger).run.quantile(1) or 0) <= 0.02
+    assert sums(counts).ends == [1, 0, 1, 0, 1]
+    assert sums(counts).run.count == 2
+    assert (sums(counts).run.quantile(1) or 0) <= 0.02
 
 
 def test_a_failure_found_written_is_not_taken_for_a_success():
     """After a lost answer nobody tells what became of it."""
-    ledger = Ledger()
-    ledger.settled([run(1, Failed("OSError", "no"))], Missed())
+    counts = ProcessCounts()
+    counts.settled([run(1, Failed("OSError", "no"))], Missed())
 
-    assert sums(ledger).total == 0
+    assert sums(counts).total == 0
 
 
 def test_lost_leases_and_follow_ups_are_counted():
     """By queue, and by queue and kind."""
-    ledger = Ledger()
-    ledger.lost([run(1).lease, run(2).lease, Lease(id=run(3).lease.id, token=1)])
+    counts = ProcessCounts()
+    counts.lost([run(1).lease, run(2).lease, Lease(id=run(3).lease.id, token=1)])
     parent = run(4)
     follow_ups = [new_job(kind="next", payload="{}", queue="shop")]
-    ledger.settled([Settlement(parent.lease, Succeeded(), follow_ups)])
+    counts.settled([Settlement(parent.lease, Succeeded(), follow_ups)])
 
-    assert ledger.counts.lost == {"mail": 2}
-    assert ledger.counts.enqueued == {("shop", "next"): 1}
+    assert counts.totals.lost == {"mail": 2}
+    assert counts.totals.enqueued == {("shop", "next"): 1}
 
 
 def test_few_things_are_told_one_by_one():
     """And many by their numbers."""
-    ledger = Ledger()
-    ledger.settled([run(1), run(2)])
-    few = ledger._box.take()
-    ledger.settled([run(number) for number in range(500)])
-    many = ledger._box.take()
+    counts = ProcessCounts()
+    counts.settled([run(1), run(2)])
+    few = counts._box.take()
+    counts.settled([run(number) for number in range(500)])
+    many = counts._box.take()
 
     assert [(event.type, event.count) for event in few] == [(EventType.SUCCEEDED, 1)] * 2
     assert [(event.job_id, event.count) for event in many] == [(None, 500)]

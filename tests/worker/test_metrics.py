@@ -9,7 +9,7 @@ import socket
 import time
 
 from rowlock import config
-from rowlock.worker.shared_memory import Board, Counts
+from rowlock.worker.shared_memory import SharedCounts, Totals
 from tests.support.metrics import Asking
 from tests.support.workers import children_of, leaving_child, runners, worker
 from tests.worker.waiting import wait_until
@@ -92,12 +92,12 @@ def test_a_port_that_is_taken_is_said(app, port):
 def test_a_child_that_can_not_claim_is_not_ready():
     """Alive, and beaten for, but its last good look at the queue is long ago."""
     child = leaving_child()
-    memory = Board.make_descriptor()
-    child.board = Board(memory)
+    memory = SharedCounts.make_descriptor()
+    child.counts = SharedCounts(memory)
     os.close(memory)
     found = []
     for ago in (0, config.READY_SECONDS - 5, config.READY_SECONDS + 1):
-        child.board.write(Counts(), good_at=time.monotonic() - ago)
+        child.counts.write(Totals(), good_at=time.monotonic() - ago)
         found.append(child.is_ready())
     child.close()
 

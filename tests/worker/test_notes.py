@@ -20,7 +20,7 @@ import rowlock
 from rowlock import JobState, config
 from rowlock.job import Progress
 from rowlock.testing import ThrowAwayPostgres
-from rowlock.worker.progress import BlockingNotes
+from rowlock.worker.progress import BlockingProgressWriter
 from tests.cell import CELL
 from tests.worker.waiting import wait_until
 
@@ -160,7 +160,7 @@ def test_what_is_kept_is_bounded(sqlite_url: str):
     with rowlock.App(sqlite_url) as app:
         app.enqueue("x")
         (lease,) = app.store.claim(worker="w", queues=None)
-        notes = BlockingNotes(app.store, lease)
+        notes = BlockingProgressWriter(app.store, lease)
         Tables(sqlite_url).take_away()
         for _ in range(config.LOG_LINES_MAX + 5):
             notes.log("x" * 100_000)

@@ -26,7 +26,7 @@ from rowlock.lifecycle import (
 )
 from rowlock.store.options import new_job
 from rowlock.worker import wire
-from rowlock.worker.progress import LoopNotes
+from rowlock.worker.progress import AsyncProgressWriter
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.slots import Slots, find_app, take_as_is
 from tests.worker.waiting import wait_until
@@ -66,7 +66,7 @@ class Subject:
         app.enqueue(kind, payload)
         (lease,) = app.store.claim(worker="w", queues=None)
         self.run = Run(lease, app.find(kind), in_slot=True)
-        self.notes = LoopNotes(app.store, lease)
+        self.notes = AsyncProgressWriter(app.store, lease)
         self.context = rowlock.Context(
             lease.job, state=None, notes=self.notes, signals=self.run, prepare=take_as_is
         )
@@ -245,12 +245,12 @@ async def test_words_survive_their_way():
         wire.Progressed(1, float("inf"), "\ud800"),
         wire.Logged(2, "a\x00\nb"),
         wire.Followed(3, job._replace(outing=None)),
-        wire.Hold(4),
+        wire.HoldProgress(4),
         wire.Conclude(4),
-        wire.LetGo(4),
-        wire.Settled(4, None),
+        wire.ResumeProgress(4),
+        wire.Committed(4, None),
         *(
-            wire.Ended.of(4, outcome)
+            wire.Finished.of(4, outcome)
             for outcome in (Succeeded("[1]"), Failed("T", "m", delay=5), Released(7), CancelSeen())
         ),
     ]
@@ -263,8 +263,8 @@ async def test_words_survive_their_way():
         wire.Start(1, ["id", 1, None, True]),
         wire.End(1, "CANCEL"),
         wire.Stopping(1),
-        wire.Held(1, (0.5, "half"), ["a line"]),
-        wire.Held(1, None, []),
+        wire.Gathered(1, (0.5, "half"), ["a line"]),
+        wire.Gathered(1, None, []),
     ]
     assert "secret" not in repr(orders)
     assert orders == [wire.decode_order(wire.encode(order)[wire.LENGTH.size :]) for order in orders]

@@ -215,8 +215,8 @@ def test_what_a_dead_child_held_is_given_back_each_by_itself(app, caplog):
     )
     supervisor._store = app.store
     for lease in [*stale, *leases]:
-        child.table.hold(lease)
-        child.table.start(lease)
+        child.leases.hold(lease)
+        child.leases.start(lease)
     app.store.succeed(leases[:1])
     supervisor._clean_up(child, -signal.SIGKILL)
     child.close()

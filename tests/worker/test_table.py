@@ -11,16 +11,16 @@ import pytest
 
 from rowlock.ids import new_id
 from rowlock.job import Lease
-from rowlock.worker.shared_memory import DeadlineKind, LeaseTable, SlotState
+from rowlock.worker.shared_memory import DeadlineKind, SharedLeases, SlotState
 
 SLOTS = 300
 
 
 @pytest.fixture
-def sides() -> Iterator[tuple[LeaseTable, LeaseTable]]:
+def sides() -> Iterator[tuple[SharedLeases, SharedLeases]]:
     """The child's and the supervisor's view of the same memory."""
-    descriptor = LeaseTable.make_descriptor(SLOTS)
-    child, supervisor = LeaseTable(descriptor, SLOTS), LeaseTable(descriptor, SLOTS)
+    descriptor = SharedLeases.make_descriptor(SLOTS)
+    child, supervisor = SharedLeases(descriptor, SLOTS), SharedLeases(descriptor, SLOTS)
     os.close(descriptor)
     yield child, supervisor
     child.close()
@@ -31,7 +31,7 @@ def leases(count: int) -> list[Lease]:
     return [Lease(id=new_id(), token=token, worker="one") for token in range(1, count + 1)]
 
 
-def test_an_empty_table_has_no_slots(sides: tuple[LeaseTable, LeaseTable]) -> None:
+def test_an_empty_table_has_no_slots(sides: tuple[SharedLeases, SharedLeases]) -> None:
     """Nor after everything that was held has been dropped."""
     child, supervisor = sides
     assert list(supervisor.slots()) == []
@@ -44,7 +44,7 @@ def test_an_empty_table_has_no_slots(sides: tuple[LeaseTable, LeaseTable]) -> No
     assert list(supervisor.slots()) == []
 
 
-def test_every_held_lease_is_seen(sides: tuple[LeaseTable, LeaseTable]) -> None:
+def test_every_held_lease_is_seen(sides: tuple[SharedLeases, SharedLeases]) -> None:
     """In the first, the last and all other places of a full table, whatever its state."""
     child, supervisor = sides
     held = leases(SLOTS)
@@ -70,7 +70,7 @@ def test_every_held_lease_is_seen(sides: tuple[LeaseTable, LeaseTable]) -> None:
 
 
 def test_what_is_dropped_is_gone_and_the_rest_stays(
-    sides: tuple[LeaseTable, LeaseTable],
+    sides: tuple[SharedLeases, SharedLeases],
 ) -> None:
     """Holes between taken slots are passed over."""
     child, supervisor = sides
@@ -84,7 +84,7 @@ def test_what_is_dropped_is_gone_and_the_rest_stays(
 
 
 def test_a_run_that_lost_its_lease_is_seen_until_it_ends(
-    sides: tuple[LeaseTable, LeaseTable],
+    sides: tuple[SharedLeases, SharedLeases],
 ) -> None:
     """With its deadline; what has not begun is gone with its lease."""
     child, supervisor = sides
@@ -137,7 +137,7 @@ ACCESSES = 12
 
 @pytest.mark.parametrize("deadline", [None, 5.0])
 def test_no_revoked_lease_is_begun_whatever_comes_first(
-    sides: tuple[LeaseTable, LeaseTable], deadline: float | None
+    sides: tuple[SharedLeases, SharedLeases], deadline: float | None
 ) -> None:
     """The supervisor marks and reads, the child starts: in every order of their steps, a job that
     the supervisor gives back is not begun, and one that began before the mark is not given back.
@@ -178,7 +178,7 @@ def test_no_revoked_lease_is_begun_whatever_comes_first(
 
 
 def test_what_is_held_after_the_mark_is_not_revoked(
-    sides: tuple[LeaseTable, LeaseTable],
+    sides: tuple[SharedLeases, SharedLeases],
 ) -> None:
     """A child that goes on may claim and begin other jobs, though the old ones go back."""
     child, supervisor = sides
@@ -197,7 +197,7 @@ def test_what_is_held_after_the_mark_is_not_revoked(
 
 
 def test_the_pulse_changes_and_is_never_nothing(
-    sides: tuple[LeaseTable, LeaseTable],
+    sides: tuple[SharedLeases, SharedLeases],
 ) -> None:
     """Nothing is what it was before the loop ran."""
     child, supervisor = sides
@@ -213,7 +213,7 @@ def test_the_pulse_changes_and_is_never_nothing(
 
 
 def test_a_cancelled_run_that_has_not_begun_gets_no_deadline(
-    sides: tuple[LeaseTable, LeaseTable],
+    sides: tuple[SharedLeases, SharedLeases],
 ) -> None:
     """It never will: it must not look as if it had."""
     child, supervisor = sides

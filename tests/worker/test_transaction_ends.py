@@ -11,7 +11,7 @@ import rowlock
 from rowlock import JobState
 from rowlock.context import Context
 from rowlock.store.blocks import Blocks
-from rowlock.worker.progress import LoopNotes
+from rowlock.worker.progress import AsyncProgressWriter
 from rowlock.worker.run import Run
 from rowlock.worker.transaction import RunBlock
 from tests.support.bank import TABLES, execute, fail, make_task, run, serve, transfers
@@ -90,7 +90,7 @@ async def test_a_coroutine_cancelled_before_its_block(sqlite_url):
 
     work.enqueue()
     (lease,) = app.store.claim(worker="w", queues=None)
-    this, notes = Run(lease, work), LoopNotes(app.store, lease)
+    this, notes = Run(lease, work), AsyncProgressWriter(app.store, lease)
     context = Context(lease.job, state=None, notes=notes, signals=this, prepare=fail)
     blocks = Blocks(app.store, lease_seconds=30)
     async with notes._writing:

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from rowlock import config
 from rowlock.job import JobState, QueueStats
 from rowlock.tally import BOUNDS_US, ENDS, OTHER, Spread, Sums
-from rowlock.worker.shared_memory import Counts
+from rowlock.worker.shared_memory import Totals
 from rowlock.worker.trouble import ServiceName
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -38,7 +38,7 @@ _SHOWN: Final = [
 ]
 
 
-def of_counts(counts: Counts) -> list[Metric]:
+def of_counts(counts: Totals) -> list[Metric]:
     """What one process has done: runs, times, lost leases, enqueued jobs, refused outcomes, and
     errors of its own services.
     """

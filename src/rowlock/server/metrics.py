@@ -12,7 +12,7 @@ from rowlock.tokens import Scope
 
 async def get_metrics(call: Call[None, None]) -> Response:
     gauges = await call.service.gauges.read()
-    metrics = [*of_counts(call.service.ledger.counts), *gauges]
+    metrics = [*of_counts(call.service.ledger.totals), *gauges]
     return Response(exposition(metrics), headers={"content-type": CONTENT_TYPE})
 
 

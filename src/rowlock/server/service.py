@@ -27,7 +27,7 @@ from rowlock.server.roster import Roster
 from rowlock.store import KnownPolicy, Store
 from rowlock.tally import Ended
 from rowlock.worker.claims import PayloadSize
-from rowlock.worker.counts import Ledger, names_of
+from rowlock.worker.counts import ProcessCounts, names_of
 from rowlock.worker.trouble import ServiceName, Trouble, repeat
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
@@ -51,7 +51,7 @@ class Service:
         # Set once the server is told to stop: what waits for news answers at once.
         self.stopping: asyncio.Event = asyncio.Event()
         # Of runs that were settled here, and of the errors of what runs beside requests.
-        self.ledger: Ledger = Ledger(names_of(app))
+        self.ledger: ProcessCounts = ProcessCounts(names_of(app))
         self.background: Background = Background(self.ledger.errors)
         self.doorbell: Doorbell = Doorbell(app.store, self.background)
         self.gatherer: Gatherer = Gatherer(app.store, self.background)

@@ -25,7 +25,7 @@ class Beats:
     """Extends the leases that it holds every third of their length; a context manager, also async.
 
     `on_beat` hears, in the beats' thread, of each lease that was lost or asked to cancel. It is
-    also the `Holdings` of an embedded engine: nobody watches its deadlines.
+    also the `HeldLeases` of an embedded engine: nobody watches its deadlines.
     """
 
     def __init__(

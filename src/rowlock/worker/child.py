@@ -21,17 +21,17 @@ import msgspec
 from rowlock import config
 from rowlock.errors import RowlockError
 from rowlock.task import prepare_follow_up
-from rowlock.worker.counts import Ledger, names_of
-from rowlock.worker.engine import Engine
+from rowlock.worker.counts import ProcessCounts, names_of
+from rowlock.worker.engine import WorkerEngine
 from rowlock.worker.process import Title
-from rowlock.worker.services import Household, advice, is_ready
+from rowlock.worker.services import Services, advice, is_ready
 from rowlock.worker.settings import (
     EXIT_ENGINE_FAILED,
     EXIT_LEFT_BEHIND,
     EXIT_UNFIT,
     WorkerSettings,
 )
-from rowlock.worker.shared_memory import Board, LeaseTable
+from rowlock.worker.shared_memory import SharedCounts, SharedLeases
 
 if TYPE_CHECKING:
     from rowlock.app import App
@@ -45,11 +45,11 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     app: str
     worker: str
     settings: WorkerSettings
-    table_descriptor: int
-    table_slots: int
+    leases_descriptor: int
+    leases_slots: int
     hear_descriptor: int
     tell_descriptor: int
-    board_descriptor: int | None = None
+    counts_descriptor: int | None = None
 
 
 def serve(orders: Orders, app: App) -> int:
@@ -94,63 +94,63 @@ def leave(code: int) -> NoReturn:
 
 
 async def _serve(orders: Orders, app: App) -> int:
-    table = LeaseTable(orders.table_descriptor, orders.table_slots)
+    leases = SharedLeases(orders.leases_descriptor, orders.leases_slots)
     _introduce(orders, {"url": app.store.engine.address, "schema": app.store.engine.schema})
-    ledger = Ledger(names_of(app, orders.settings.queues))
-    app.on_enqueued = ledger.sent
-    household = Household(
-        app.store, app, worker=orders.worker, settings=orders.settings, ledger=ledger
+    counts = ProcessCounts(names_of(app, orders.settings.queues))
+    app.on_enqueued = counts.sent
+    services = Services(
+        app.store, app, worker=orders.worker, settings=orders.settings, counts=counts
     )
-    engine = Engine(
+    engine = WorkerEngine(
         app.store,
         app,
         worker=orders.worker,
         settings=orders.settings,
-        holdings=table,
+        leases=leases,
         state=app.state,
         prepare=prepare_follow_up,
-        on_news=household.hear,
-        ledger=ledger,
+        on_news=services.wake,
+        counts=counts,
         app=orders.app,
     )
-    household.watch(engine.load)
-    household.on_unfit = engine.leave
+    services.watch(engine.load)
+    services.on_unfit = engine.leave
     _show(engine, orders, Title("rowlock child"))
-    board = None if orders.board_descriptor is None else Board(orders.board_descriptor)
-    if board is not None:
-        _count_on(board, engine, ledger)
+    shared = None if orders.counts_descriptor is None else SharedCounts(orders.counts_descriptor)
+    if shared is not None:
+        _count_on(shared, engine, counts)
     hearing = Hearing(
         orders.hear_descriptor,
         engine,
-        household,
-        table,
+        services,
+        leases,
         patience=orders.settings.lease_seconds,
     )
-    _pulse_on(table, engine, mark=table.pulse())
+    _pulse_on(leases, engine, mark=leases.pulse())
     hearing.start()
     try:
-        if not await _is_ready(orders, app, engine, ledger):
-            table.leave(is_drained=False)
+        if not await _is_ready(orders, app, engine, counts):
+            leases.leave(is_drained=False)
             return 0
-        async with household.kept():
+        async with services.running():
             left = await engine.run()
     except Unfit as unfit:
-        return _leave_unfit(orders, app, table, unfit.error)
+        return _leave_unfit(orders, app, leases, unfit.error)
     except Exception as error:  # noqa: BLE001  # it is ours: what handlers raise is their outcome
         _tell(error)
-        table.leave(is_drained=False)
+        leases.leave(is_drained=False)
         leave(EXIT_ENGINE_FAILED)
     finally:
         hearing.stop()
-    if board is not None:
-        board.write(ledger.counts, good_at=engine.good_at)
-    table.leave(is_drained=engine.is_drained)
+    if shared is not None:
+        shared.write(counts.totals, good_at=engine.good_at)
+    leases.leave(is_drained=engine.is_drained)
     if left:
         logger.warning("%d jobs did not stop; their process is ended", left)
         # Their slots stay as they are: the supervisor gives the jobs back once we are dead.
         leave(EXIT_LEFT_BEHIND)
     if engine.unfit is not None:
-        return _leave_unfit(orders, app, table, engine.unfit)
+        return _leave_unfit(orders, app, leases, engine.unfit)
     await app.aclose()
     return 0
 
@@ -163,7 +163,7 @@ class Unfit(Exception):
         self.error = error
 
 
-async def _is_ready(orders: Orders, app: App, engine: Engine, ledger: Ledger) -> bool:
+async def _is_ready(orders: Orders, app: App, engine: WorkerEngine, counts: ProcessCounts) -> bool:
     """Wait until this child can start. The supervisor logs why it can't: once for all of them."""
     seconds = orders.settings.start_seconds
 
@@ -176,41 +176,41 @@ async def _is_ready(orders: Orders, app: App, engine: Engine, ledger: Ledger) ->
             app.store,
             start_seconds=seconds,
             stopping=engine.stopping,
-            errors=ledger.errors,
+            errors=counts.errors,
             tell=tell,
         )
     except RowlockError as error:
         raise Unfit(error) from error
 
 
-def _leave_unfit(orders: Orders, app: App, table: LeaseTable, error: RowlockError) -> int:
+def _leave_unfit(orders: Orders, app: App, leases: SharedLeases, error: RowlockError) -> int:
     """Tell why this worker can't work here; the exit code."""
     _introduce(orders, {"unfit": advice(error, migrate_command=app.migrate_command)})
-    table.leave(is_drained=False)
+    leases.leave(is_drained=False)
     return EXIT_UNFIT
 
 
-def _show(engine: Engine, orders: Orders, title: Title) -> None:
+def _show(engine: WorkerEngine, orders: Orders, title: Title) -> None:
     """Keep this process's title up to date."""
     queues = ",".join(orders.settings.queues or ["all queues"])
     title.show(f"rowlock worker: {engine.running} running on {queues}")
     asyncio.get_running_loop().call_later(1.0, _show, engine, orders, title)
 
 
-def _count_on(board: Board, engine: Engine, ledger: Ledger) -> None:
+def _count_on(shared: SharedCounts, engine: WorkerEngine, counts: ProcessCounts) -> None:
     """Keep the counts that the supervisor sees up to date."""
-    board.write(ledger.counts, good_at=engine.good_at)
+    shared.write(counts.totals, good_at=engine.good_at)
     loop = asyncio.get_running_loop()
-    loop.call_later(config.BOARD_SECONDS, _count_on, board, engine, ledger)
+    loop.call_later(config.SHARED_COUNTS_SECONDS, _count_on, shared, engine, counts)
 
 
-def _pulse_on(table: LeaseTable, engine: Engine, *, mark: int) -> None:
+def _pulse_on(leases: SharedLeases, engine: WorkerEngine, *, mark: int) -> None:
     """Show the supervisor that the loop turns, and give back what it has revoked if it did not."""
-    seen = table.pulse()
+    seen = leases.pulse()
     if seen != mark:
         engine.give_back_revoked()
     loop = asyncio.get_running_loop()
-    loop.call_later(config.PULSE_SECONDS, partial(_pulse_on, table, engine, mark=seen))
+    loop.call_later(config.PULSE_SECONDS, partial(_pulse_on, leases, engine, mark=seen))
 
 
 def _introduce(orders: Orders, message: dict[str, Any]) -> None:
@@ -218,22 +218,22 @@ def _introduce(orders: Orders, message: dict[str, Any]) -> None:
 
 
 class Hearing:
-    """The words of the supervisor, turned into calls of the engine and the household."""
+    """The words of the supervisor, turned into calls of the engine and the services."""
 
     def __init__(
         self,
         descriptor: int,
-        engine: Engine,
-        household: Household,
-        table: LeaseTable,
+        engine: WorkerEngine,
+        services: Services,
+        leases: SharedLeases,
         *,
         patience: float,
     ) -> None:
         """`patience`: how long this process may go on after its supervisor, beside its stop."""
         self._descriptor = descriptor
         self._engine = engine
-        self._table = table
-        self._household = household
+        self._leases = leases
+        self._services = services
         self._patience = patience + 2 * config.STOP_SECONDS
         self._rest = b""
 
@@ -267,8 +267,8 @@ class Hearing:
             self._engine.cancel(id)
         for id, token in word.get("lost", []):
             self._engine.lose(id, token)
-        if "house" in word:
-            self._household.keep_house(bool(word["house"]))
+        if "maintain" in word:
+            self._services.maintain(bool(word["maintain"]))
         if word.get("stop"):
-            self._table.begin_to_leave()
+            self._leases.begin_to_leave()
             self._engine.stop()

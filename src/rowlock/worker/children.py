@@ -38,26 +38,32 @@ from rowlock.worker.settings import (
     PROCESSES_MODULE,
     WorkerSettings,
 )
-from rowlock.worker.shared_memory import Board, DeadlineKind, LeaseTable, Slot, SlotState
+from rowlock.worker.shared_memory import (
+    DeadlineKind,
+    LeaseSlot,
+    SharedCounts,
+    SharedLeases,
+    SlotState,
+)
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 
 @dataclass(slots=True)
 class Child:
-    """A process, its pipes and its table."""
+    """A process, its pipes and what it shares in memory."""
 
     number: int
     worker: str
     process: subprocess.Popen[bytes]
-    table: LeaseTable
+    leases: SharedLeases
     say: int
     hear: int
     started_at: float
     # What it has counted, where anybody wants to know.
-    board: Board | None = None
+    counts: SharedCounts | None = None
     # The runs that are past their deadline; why it was killed, if we did it.
-    overdue: list[Slot] = field(default_factory=list[Slot])
+    overdue: list[LeaseSlot] = field(default_factory=list[LeaseSlot])
     is_retired: bool = False
     is_killed: bool = False
     told: bytes = b""
@@ -69,9 +75,9 @@ class Child:
 
     def is_ready(self) -> bool:
         """Whether it could lately claim jobs, or had no need to."""
-        if self.board is None or self.is_stopped():
+        if self.counts is None or self.is_stopped():
             return False
-        return time.monotonic() - self.board.good_at < config.READY_SECONDS
+        return time.monotonic() - self.counts.good_at < config.READY_SECONDS
 
     def is_stopped(self) -> bool:
         """Whether it stands still (SIGSTOP, a debugger)."""
@@ -85,13 +91,13 @@ class Child:
         """Its resident memory."""
         return (resident_bytes(self.process.pid) or 0) / 2**20
 
-    def held(self) -> list[Slot]:
+    def held(self) -> list[LeaseSlot]:
         """The leases that it holds."""
-        return [slot for slot in self.table.slots() if slot.state is not SlotState.LOST]
+        return [slot for slot in self.leases.slots() if slot.state is not SlotState.LOST]
 
-    def lost(self) -> list[Slot]:
+    def lost(self) -> list[LeaseSlot]:
         """The runs that go on without their leases."""
-        return [slot for slot in self.table.slots() if slot.state is SlotState.LOST]
+        return [slot for slot in self.leases.slots() if slot.state is SlotState.LOST]
 
     def leave(self) -> None:
         """Have it claim nothing more, and end once its jobs have, or its grace is over."""
@@ -107,9 +113,9 @@ class Child:
         assert self.leaving_since is not None
         seconds = time.monotonic() - self.leaving_since
         stuck = {slot.key for slot in self.overdue}
-        if all(slot.key in stuck for slot in self.table.slots()):
+        if all(slot.key in stuck for slot in self.leases.slots()):
             return True
-        if not self.table.is_leaving() and seconds > config.LEAVE_HEARD_SECONDS:
+        if not self.leases.is_leaving() and seconds > config.LEAVE_HEARD_SECONDS:
             return True
         return seconds > settings.grace_seconds + 2 * config.STOP_SECONDS
 
@@ -130,7 +136,7 @@ class Child:
         now = time.monotonic()
         if settings.max_jobs is None or self.is_relieved:
             return False
-        if self.table.finished() + self.table.held() < settings.max_jobs:
+        if self.leases.finished() + self.leases.held() < settings.max_jobs:
             self.spent_since = None
         elif self.spent_since is None:
             self.spent_since = now
@@ -138,32 +144,32 @@ class Child:
 
     def has_worked(self) -> bool:
         """Whether it came to run a job, whatever that one did to it."""
-        return self.table.finished() > 0 or any(
-            slot.state is not SlotState.HELD for slot in self.table.slots()
+        return self.leases.finished() > 0 or any(
+            slot.state is not SlotState.HELD for slot in self.leases.slots()
         )
 
     def ended_well(self, code: int) -> bool:
         """Whether it has ended by itself: a handler, too, can end its process with a good code."""
-        return code in (0, EXIT_LEFT_BEHIND, EXIT_UNFIT) and self.table.has_left()
+        return code in (0, EXIT_LEFT_BEHIND, EXIT_UNFIT) and self.leases.has_left()
 
     def is_unfit(self, code: int) -> bool:
         """Whether it has ended because it can't work on the database as that is."""
-        return code == EXIT_UNFIT and self.table.has_left()
+        return code == EXIT_UNFIT and self.leases.has_left()
 
     def has_failed(self, code: int) -> bool:
         """Whether its own machinery has failed: then no job is to blame."""
-        return code == EXIT_ENGINE_FAILED and self.table.has_left()
+        return code == EXIT_ENGINE_FAILED and self.leases.has_left()
 
     def close(self) -> None:
-        self.table.close()
-        if self.board is not None:
-            self.board.close()
+        self.leases.close()
+        if self.counts is not None:
+            self.counts.close()
         os.close(self.say)
         os.close(self.hear)
 
 
 def start_child(
-    number: int, *, app: str, worker: str, settings: WorkerSettings, has_board: bool
+    number: int, *, app: str, worker: str, settings: WorkerSettings, has_counts: bool
 ) -> Child:
     """Start a process that runs an app's jobs.
 
@@ -177,8 +183,8 @@ def start_child(
             stack.callback(os.close, descriptor)
             return descriptor
 
-        memory = opened(LeaseTable.make_descriptor(slots), theirs)
-        board = opened(Board.make_descriptor(), theirs) if has_board else None
+        memory = opened(SharedLeases.make_descriptor(slots), theirs)
+        counts = opened(SharedCounts.make_descriptor(), theirs) if has_counts else None
         child_hears, say = os.pipe()
         opened(child_hears, theirs)
         opened(say, ours)
@@ -189,28 +195,28 @@ def start_child(
             "app": app,
             "worker": worker,
             "settings": msgspec.to_builtins(settings),
-            "table_descriptor": memory,
-            "table_slots": slots,
+            "leases_descriptor": memory,
+            "leases_slots": slots,
             "hear_descriptor": child_hears,
             "tell_descriptor": child_tells,
-            "board_descriptor": board,
+            "counts_descriptor": counts,
         }
-        table = LeaseTable(memory, slots)
-        ours.callback(table.close)
-        shown = None if board is None else Board(board)
+        leases = SharedLeases(memory, slots)
+        ours.callback(leases.close)
+        shown = None if counts is None else SharedCounts(counts)
         with signals.held_back():
             process = subprocess.Popen(
                 [sys.executable, "-m", PROCESSES_MODULE, "child", json.dumps(orders)],
-                pass_fds=(memory, child_hears, child_tells, *([] if board is None else [board])),
+                pass_fds=(memory, child_hears, child_tells, *([] if counts is None else [counts])),
                 stdin=subprocess.DEVNULL,
             )
         ours.pop_all()
         os.set_blocking(hear, False)
         os.set_blocking(say, False)
-        return Child(number, worker, process, table, say, hear, time.monotonic(), shown)
+        return Child(number, worker, process, leases, say, hear, time.monotonic(), shown)
 
 
-def suspects(slots: Collection[Slot], code: int) -> list[Slot]:
+def suspects(slots: Collection[LeaseSlot], code: int) -> list[LeaseSlot]:
     """Which jobs may have taken down their process: those that ran.
 
     If none did, those whose outcome was not written yet: one may have ended the loop that was to
@@ -222,7 +228,7 @@ def suspects(slots: Collection[Slot], code: int) -> list[Slot]:
     return [slot for slot in slots if slot.state is SlotState.ENDED]
 
 
-def overdue_outcome(slot: Slot) -> Outcome:
+def overdue_outcome(slot: LeaseSlot) -> Outcome:
     if slot.deadline_kind is DeadlineKind.CANCEL:
         return CancelSeen("it did not stop when asked to; its process was ended")
     return Failed("TimeoutError", "took longer than its limit and did not stop; its process ended")
@@ -261,23 +267,23 @@ class Stalls:
         give_back: Called with leases of a child that it will not begin.
     """
 
-    def __init__(self, give_back: Callable[[Child, list[Slot]], None]) -> None:
+    def __init__(self, give_back: Callable[[Child, list[LeaseSlot]], None]) -> None:
         self._give_back = give_back
         self._pulses: dict[int, Pulse] = {}
         # The process that keeps house.
-        self._keeper: int | None = None
+        self._maintainer: int | None = None
 
     @property
-    def needs_keeper(self) -> bool:
+    def needs_maintainer(self) -> bool:
         """Whether no child keeps house that could."""
-        if self._keeper is None:
+        if self._maintainer is None:
             return True
-        pulse = self._pulses.get(self._keeper)
+        pulse = self._pulses.get(self._maintainer)
         return pulse is None or pulse.is_stalled
 
     def appoint(self, child: Child) -> None:
         """Note that a child keeps house."""
-        self._keeper = child.process.pid
+        self._maintainer = child.process.pid
         self._pulses[child.process.pid] = Pulse()
 
     def look(self, children: Collection[Child]) -> None:
@@ -287,20 +293,20 @@ class Stalls:
         self._pulses = {pid: self._pulses.get(pid) or Pulse() for pid in alive}
         for pid, child in alive.items():
             pulse = self._pulses[pid]
-            pulse.see(child.table.last_pulse(), now)
+            pulse.see(child.leases.last_pulse(), now)
             # One that is stopped may hold a lock of the database: nothing is written for it.
             if pulse.is_stalled and not pulse.is_over and not child.is_stopped():
                 self._revoke(child, pulse, now)
-        if self.needs_keeper:
-            self._move_house(alive)
+        if self.needs_maintainer:
+            self._move_maintenance(alive)
 
     def _revoke(self, child: Child, pulse: Pulse, now: float) -> None:
         if pulse.revoked_at is None:
             pulse.revoked_at = now
-            child.table.revoke()
+            child.leases.revoke()
         elif now - pulse.revoked_at > config.REVOKE_SECONDS:
             pulse.is_over = True
-            revoked = [slot for slot in child.table.slots() if slot.is_revoked]
+            revoked = [slot for slot in child.leases.slots() if slot.is_revoked]
             logger.warning(
                 "child %d does not respond: a handler blocks its event loop; %d jobs that it holds "
                 "and has not begun are given back",
@@ -310,17 +316,17 @@ class Stalls:
             if revoked:
                 self._give_back(child, revoked)
 
-    def _move_house(self, alive: dict[int, Child]) -> None:
+    def _move_maintenance(self, alive: dict[int, Child]) -> None:
         # Not one that is about to end, as all of them are at a stop.
         staying = [pid for pid, child in alive.items() if child.leaving_since is None]
         fit = [pid for pid in staying if self._pulses[pid].value]
         fit = [pid for pid in fit if not self._pulses[pid].is_stalled]
         if not fit:
             return
-        before = None if self._keeper is None else alive.get(self._keeper)
+        before = None if self._maintainer is None else alive.get(self._maintainer)
         if before is not None:
-            before.tell({"house": False})
-        self._keeper = min(fit, key=lambda pid: alive[pid].number)
-        keeper = alive[self._keeper]
-        keeper.tell({"house": True})
-        logger.info("child %d fires schedules and recovers jobs from now on", keeper.number)
+            before.tell({"maintain": False})
+        self._maintainer = min(fit, key=lambda pid: alive[pid].number)
+        maintainer = alive[self._maintainer]
+        maintainer.tell({"maintain": True})
+        logger.info("child %d fires schedules and recovers jobs from now on", maintainer.number)

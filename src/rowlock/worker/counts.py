@@ -31,7 +31,7 @@ from rowlock.store.steps import Op
 from rowlock.tally import OTHER, Ended, Name, RunEnd, Sums, Tally, bounded, counted, merged
 from rowlock.task import Task
 from rowlock.worker.report import RunSettlement
-from rowlock.worker.shared_memory import Counts
+from rowlock.worker.shared_memory import Totals
 from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble, jittered
 
 _NONE = Missed()
@@ -54,7 +54,7 @@ class _Part:
     tally: Tally
 
 
-class Ledger:
+class ProcessCounts:
     """The sums of one process. Not for several threads at once.
 
     Of the names that are known from the start, its counts have zeros: a counter that begins with
@@ -200,7 +200,7 @@ class Ledger:
         )
 
     @property
-    def counts(self) -> Counts:
+    def totals(self) -> Totals:
         """All that was counted since the start."""
         parts = [self._fresh] if self._part is None else [self._part.tally, self._fresh]
         totals = merged({name: Sums() for name in self._known}, self._written)
@@ -208,7 +208,7 @@ class Ledger:
             merged(totals, part)
         with self._guard:
             enqueued = Counter(self._enqueued)
-        return Counts(
+        return Totals(
             bounded(totals),
             self._lost,
             enqueued,

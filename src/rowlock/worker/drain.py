@@ -28,7 +28,7 @@ from rowlock.store.ops.claim import claim
 from rowlock.store.ops.hold import begin, cancel_requests
 from rowlock.task import Task, Tasks
 from rowlock.worker.beats import Beats
-from rowlock.worker.progress import BlockingNotes, LoopNotes
+from rowlock.worker.progress import AsyncProgressWriter, BlockingProgressWriter
 from rowlock.worker.report import RunSettlement, report, report_settled, running
 from rowlock.worker.run import RAISED, Cause, Run, outcome_of, success
 from rowlock.worker.runner import Prepare, arguments_of
@@ -192,12 +192,12 @@ class Drain:
         self._reached("after-claim", run)
         run.started_at = time.monotonic()
         if task.is_async:
-            notes = LoopNotes(self._store, run.lease)
+            notes = AsyncProgressWriter(self._store, run.lease)
             context = self._context(run, notes)
             outcome = runner.run(self._await(task, run, context, notes))
             self._reached("after-handler", run)
         else:
-            blocking = BlockingNotes(self._store, run.lease)
+            blocking = BlockingProgressWriter(self._store, run.lease)
             context = self._context(run, blocking)
             outcome = self._call(run, context)
             self._reached("after-handler", run)
@@ -237,12 +237,12 @@ class Drain:
         self._reached("after-claim", run)
         run.started_at = time.monotonic()
         if task.is_async:
-            notes = LoopNotes(self._store, run.lease)
+            notes = AsyncProgressWriter(self._store, run.lease)
             context = self._context(run, notes)
             outcome = await self._await(task, run, context, notes)
             self._reached("after-handler", run)
         else:
-            blocking = BlockingNotes(self._store, run.lease)
+            blocking = BlockingProgressWriter(self._store, run.lease)
             context = self._context(run, blocking)
             outcome = await asyncio.to_thread(self._call, run, context)
             self._reached("after-handler", run)
@@ -261,7 +261,7 @@ class Drain:
         assert task is not None, "only kinds that are known are claimed"
         return task
 
-    def _context(self, run: Run, notes: BlockingNotes | LoopNotes) -> Context:
+    def _context(self, run: Run, notes: BlockingProgressWriter | AsyncProgressWriter) -> Context:
         return Context(
             run.lease.job,
             state=self._state,
@@ -272,7 +272,7 @@ class Drain:
         )
 
     def _block(
-        self, run: Run, notes: BlockingNotes | LoopNotes
+        self, run: Run, notes: BlockingProgressWriter | AsyncProgressWriter
     ) -> Callable[[Context], TransactionBlock] | None:
         """What makes the handler's `ctx.transaction()`; None where there is none."""
         return functools.partial(RunBlock, run, notes=notes, blocks=self._blocks)
@@ -289,7 +289,7 @@ class Drain:
             return outcome_of(error, task, attempt=lease.job.attempt)
 
     async def _await(
-        self, task: Task[..., Any], run: Run, context: Context, notes: LoopNotes
+        self, task: Task[..., Any], run: Run, context: Context, notes: AsyncProgressWriter
     ) -> Outcome:
         lease = run.lease
         timeout = lease.job.timeout
@@ -315,7 +315,7 @@ class Drain:
             await notes.aflush(is_last=True)
 
 
-async def _attend(handler: asyncio.Future[Any], run: Run, notes: LoopNotes) -> None:
+async def _attend(handler: asyncio.Future[Any], run: Run, notes: AsyncProgressWriter) -> None:
     """Wait for a handler; write its notes, and cancel it when asked to."""
     try:
         while not handler.done():

@@ -34,12 +34,12 @@ from rowlock.store.ops.settle import Missed, settle
 from rowlock.task import Tasks
 from rowlock.worker import signals
 from rowlock.worker.beats import Beats
-from rowlock.worker.counts import Ledger, names_of
-from rowlock.worker.engine import Engine
+from rowlock.worker.counts import ProcessCounts, names_of
+from rowlock.worker.engine import WorkerEngine
 from rowlock.worker.report import RunSettlement, fields_of, report, report_lost, report_settled
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import Prepare
-from rowlock.worker.services import Household, is_ready
+from rowlock.worker.services import Services, is_ready
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.settler import fallback
 from rowlock.worker.slots import find_app
@@ -64,35 +64,35 @@ class EmbeddedWorker:
         # As long as the jobs may go on, and what they did may be written: by then their leases are
         # lost, if the database is away.
         self._patience = settings.grace_seconds + settings.lease_seconds + 2 * config.STOP_SECONDS
-        ledger = Ledger(names_of(tasks, settings.queues))
+        counts = ProcessCounts(names_of(tasks, settings.queues))
         self._beats = Beats(
             store,
             lease_seconds=settings.lease_seconds,
             on_beat=self._on_beat,
-            errors=ledger.errors,
+            errors=counts.errors,
         )
         self.id: str = f"{socket.gethostname()[:60]}-{os.getpid()}-{new_id()[-12:]}"
-        self._household = Household(store, tasks, worker=self.id, settings=settings, ledger=ledger)
+        self._services = Services(store, tasks, worker=self.id, settings=settings, counts=counts)
         self._leftovers = Leftovers(
-            self._beats, ledger=ledger, patience=settings.lease_seconds + config.STOP_SECONDS
+            self._beats, counts=counts, patience=settings.lease_seconds + config.STOP_SECONDS
         )
         self._start_seconds = settings.start_seconds
-        self._is_ready = partial(is_ready, store, errors=ledger.errors)
-        self._engine = Engine(
+        self._is_ready = partial(is_ready, store, errors=counts.errors)
+        self._engine = WorkerEngine(
             store,
             tasks,
             worker=self.id,
             settings=settings,
-            holdings=self._beats,
+            leases=self._beats,
             state=state,
             prepare=prepare,
-            on_news=self._household.hear,
-            ledger=ledger,
+            on_news=self._services.wake,
+            counts=counts,
             app=find_app(tasks),
             leftovers=self._leftovers,
         )
-        self._household.watch(self._engine.load)
-        self._household.on_unfit = self._engine.leave
+        self._services.watch(self._engine.load)
+        self._services.on_unfit = self._engine.leave
 
     async def run(self) -> None:
         """Serve until stopped.
@@ -122,7 +122,7 @@ class EmbeddedWorker:
             stopping=self._engine.stopping, tell=_tell_to_wait, start_seconds=self._start_seconds
         ):
             return
-        async with self._beats, self._household.kept():
+        async with self._beats, self._services.running():
             try:
                 await self._engine.run()
             finally:
@@ -228,14 +228,14 @@ def _tell_failure(service: asyncio.Task[None]) -> None:
 class Leftovers:
     """The runs that an engine has left behind."""
 
-    def __init__(self, beats: Beats, *, ledger: Ledger, patience: float) -> None:
+    def __init__(self, beats: Beats, *, counts: ProcessCounts, patience: float) -> None:
         """`patience`: seconds for which an outcome is kept while the database is away."""
         self._beats = beats
-        self._ledger = ledger
+        self._counts = counts
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._runs: dict[tuple[str, int], Run] = {}
-        # A ledger is not for several threads at once.
+        # A counts is not for several threads at once.
         self._guard = threading.Lock()
 
     def keep(self, run: Run) -> None:
@@ -321,7 +321,7 @@ class Leftovers:
 
     def _send(self, settlement: Settlement) -> Missed:
         what = "the outcome of a job that outlasted its worker can't be written"
-        trouble = Trouble(what, ServiceName.SETTLE, self._ledger.errors)
+        trouble = Trouble(what, ServiceName.SETTLE, self._counts.errors)
         pause, end = threading.Event(), time.monotonic() + self._patience
         while True:
             try:
@@ -336,9 +336,9 @@ class Leftovers:
 
     def _count(self, settlement: Settlement) -> None:
         with self._guard:
-            self._ledger.settled([settlement])
+            self._counts.settled([settlement])
             try:
-                self._ledger.tell(self._beats.store)
-                self._ledger.write(self._beats.store)
+                self._counts.tell(self._beats.store)
+                self._counts.write(self._beats.store)
             except Exception as error:  # noqa: BLE001  # its outcome is written all the same
                 logger.info("the history of a job that outlasted its worker: %s", error)

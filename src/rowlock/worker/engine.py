@@ -1,6 +1,6 @@
 """The engine of a worker process: claims jobs, runs them in slots, settles them.
 
-1. A lease is in `holdings` from the moment the claim was answered until its outcome is written,
+1. A lease is in `leases` from the moment the claim was answered until its outcome is written,
    given back or lost; whoever beats, beats for exactly those.
 2. A job starts only in a free slot, of the child and of its queue, and is leased only for one, or
    ahead of short jobs (`claims`). What waits too long in the buffer goes back uncounted; all of
@@ -30,7 +30,7 @@ from rowlock.store.ops.recover import release_unknown
 from rowlock.task import Tasks
 from rowlock.worker import wire
 from rowlock.worker.claims import Buffer, Capacity, Claimer, Load, Room
-from rowlock.worker.counts import Ledger
+from rowlock.worker.counts import ProcessCounts
 from rowlock.worker.report import (
     RevokedSettlement,
     RunSettlement,
@@ -43,7 +43,7 @@ from rowlock.worker.runner import Marker, Prepare, RunLock, Runner, SuspectLock
 from rowlock.worker.services import listen, look_for_cancels
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.settler import Settler
-from rowlock.worker.shared_memory import Holdings
+from rowlock.worker.shared_memory import HeldLeases
 from rowlock.worker.slots import Slots
 from rowlock.worker.trouble import Act, ServiceName, Trouble, jittered, pause_for, repeat
 
@@ -56,7 +56,7 @@ logger: logging.Logger = logging.getLogger("rowlock.worker")
 _RETURNED = (Released, NotBegun, Interrupted)
 
 
-class Engine:
+class WorkerEngine:
     """Runs jobs on the running event loop until it is told to stop."""
 
     def __init__(
@@ -66,11 +66,11 @@ class Engine:
         *,
         worker: str,
         settings: WorkerSettings,
-        holdings: Holdings,
+        leases: HeldLeases,
         state: Any,
         prepare: Prepare,
         on_news: Callable[[], None],
-        ledger: Ledger,
+        counts: ProcessCounts,
         app: str | None = None,
         suspect_lock: RunLock | None = None,
         leftovers: Leftovers | None = None,
@@ -79,7 +79,7 @@ class Engine:
         self._tasks = tasks
         self._worker = worker
         self._settings = settings
-        self._holdings = holdings
+        self._leases = leases
         self._buffer = Buffer(strict=settings.strict_queues)
         # Called when the bell rings for no queue in particular.
         self._on_news = on_news
@@ -112,9 +112,9 @@ class Engine:
         self._winding_since = 0.0
         # Where runs go that do not end with this engine; without, their process is ended.
         self._leftovers = leftovers
-        self._ledger = ledger
+        self._counts = counts
         self.settler: Settler = Settler(
-            store, ledger=ledger, lease=settings.lease_seconds, on_settled=self._on_settled
+            store, counts=counts, lease=settings.lease_seconds, on_settled=self._on_settled
         )
         self._runner = Runner(
             store,
@@ -123,10 +123,10 @@ class Engine:
             threads=settings.concurrency,
             slots=Slots.for_app(app, wire.home_of(store, settings)),
             lease_seconds=settings.lease_seconds,
-            errors=ledger.errors,
+            errors=counts.errors,
         )
-        self._trouble = Trouble("jobs can't be claimed", ServiceName.CLAIM, ledger.errors)
-        self._failing = Trouble("the engine has failed", ServiceName.ENGINE, ledger.errors)
+        self._trouble = Trouble("jobs can't be claimed", ServiceName.CLAIM, counts.errors)
+        self._failing = Trouble("the engine has failed", ServiceName.ENGINE, counts.errors)
         self._claimed_at = 0.0
         self._asked_at: float | None = None
 
@@ -158,7 +158,7 @@ class Engine:
             if run.cause is None and not run.is_settled:
                 if not run.in_slot:
                     deadline = time.monotonic() + config.CANCEL_GRACE_SECONDS
-                    self._holdings.must_end_by(run.lease, deadline)
+                    self._leases.must_end_by(run.lease, deadline)
                 run.end(Cause.CANCEL)
         for run in self._buffer.of(id):
             # With the flag set, a release ends it as cancelled.
@@ -171,8 +171,8 @@ class Engine:
             # One that commits its own success finds out by itself, or has just settled it.
             if not run.is_settling:
                 report_lost([run.lease])
-                self._ledger.lost([run.lease])
-                self._holdings.lose(run.lease)
+                self._counts.lost([run.lease])
+                self._leases.lose(run.lease)
                 run.end(Cause.LOST)
                 if run is not running:
                     self._leave_buffer(run)
@@ -203,7 +203,7 @@ class Engine:
         Returns how many plain functions still run: they stop only with their process.
         """
         async with asyncio.TaskGroup() as services, self._runner:
-            errors = self._ledger.errors
+            errors = self._counts.errors
             settling = services.create_task(self.settler.run())
             bell = services.create_task(listen(self._store, self._ring, self._bell_state, errors))
             what = "jobs that wait for a slot are not given back"
@@ -327,7 +327,7 @@ class Engine:
         assert lease.row is not None
         task = self._tasks.find(lease.row.kind)
         assert task is not None, "only kinds that are known are claimed"
-        self._holdings.hold(lease)
+        self._leases.hold(lease)
         self._known.add((lease.id, lease.token))
         run = Run(lease, task, in_slot=self._runner.uses_slot(task))
         if run.is_quarantined:
@@ -391,7 +391,7 @@ class Engine:
         """Its own block has settled it; told in the handler's thread."""
         # A loop that has ended before its thread holds nothing any more.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._holdings.settle, lease)
+            self._loop.call_soon_threadsafe(self._leases.settle, lease)
 
     async def _attend(self, run: Run) -> None:
         """Run one job to its end, and have its outcome written."""
@@ -438,7 +438,7 @@ class Engine:
             return False
         run.started_at = time.monotonic()
         if not run.in_slot:
-            self._holdings.start(run.lease, deadline=_deadline(run.started_at, run.limit))
+            self._leases.start(run.lease, deadline=_deadline(run.started_at, run.limit))
         return True
 
     def _begin(self, run: Run) -> bool:
@@ -446,14 +446,14 @@ class Engine:
         # It may have waited for a neighbour that blocked the loop.
         run.started_at = time.monotonic()
         if run.limit is None:
-            run.is_begun = self._holdings.start(run.lease)
+            run.is_begun = self._leases.start(run.lease)
             return run.is_begun
         # A slot is ended by itself, without this process; the deadline of one that must be marked
         # as begun counts from then on.
         limit = None if run.in_slot or run.must_be_marked else run.limit
         # Its own timeout comes first; the deadline is for what does not stop by itself.
         deadline = _deadline(run.started_at, limit)
-        run.is_begun = self._holdings.start(run.lease, deadline=deadline)
+        run.is_begun = self._leases.start(run.lease, deadline=deadline)
         return run.is_begun
 
     def _on_ended(self, run: Run, outcome: Outcome | None) -> None:
@@ -467,16 +467,16 @@ class Engine:
         self._capacity.end(run, seconds=took)
         if run.success is not None:
             settlement = RunSettlement(lease, run.success, seconds=took)
-            self._ledger.settled([settlement])
+            self._counts.settled([settlement])
             report_settled(settlement, outcome)
             self._on_settled([settlement])
         elif not run.is_begun and isinstance(outcome, NotBegun):
             self._release(run)
         elif outcome is None:
-            self._holdings.drop(lease)
+            self._leases.drop(lease)
             self._known.discard((lease.id, lease.token))
         else:
-            self._holdings.end(lease)
+            self._leases.end(lease)
             self.settler.put(run.settlement(outcome))
         self._dispatch()
         if not self._running:
@@ -486,12 +486,12 @@ class Engine:
 
     def _on_settled(self, settlements: list[Settlement]) -> None:
         for lease in [settlement.lease for settlement in settlements]:
-            self._holdings.drop(lease)
+            self._leases.drop(lease)
             self._known.discard((lease.id, lease.token))
         # A success may have brought jobs that a claim before it did not see.
         self._settles += 1
         self._finished += sum(not isinstance(each.outcome, _RETURNED) for each in settlements)
-        self._holdings.count_finished(self._finished)
+        self._leases.count_finished(self._finished)
         self._dispatch()
         self._wake.set()
 
@@ -500,7 +500,7 @@ class Engine:
         return [run.key[0] for run in (*self._running.values(), *self._buffer) if not run.cause]
 
     async def _repeat(self, act: Act, what: str, service: ServiceName) -> None:
-        await repeat(act, Trouble(what, service, self._ledger.errors))
+        await repeat(act, Trouble(what, service, self._counts.errors))
 
     async def _tidy_on(self) -> float:
         """Give back what waits for a slot for too long."""
@@ -529,14 +529,14 @@ class Engine:
 
     def _release(self, run: Run, *, delay: float | None = None) -> None:
         wait = None if delay is None else round(delay * config.SECOND_US)
-        is_revoked = self._holdings.is_revoked(run.lease)
+        is_revoked = self._leases.is_revoked(run.lease)
         kind = RevokedSettlement if is_revoked else Settlement
         self.settler.put(kind(run.lease, NotBegun(wait)))
 
     def give_back_revoked(self) -> None:
         """Don't start what the supervisor has given back while the loop was blocked."""
         for run in list(self._buffer):
-            if self._holdings.is_revoked(run.lease):
+            if self._leases.is_revoked(run.lease):
                 self._give_back(run)
 
     def _leave_buffer(self, run: Run) -> None:

@@ -21,26 +21,26 @@ from rowlock.store import Store
 from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble
 
 
-class Held(NamedTuple):
+class Unwritten(NamedTuple):
     """What was said and is not written yet."""
 
     progress: tuple[float, str] | None
     lines: list[str]
 
 
-class BlockNotes(Protocol):
+class PausableProgress(Protocol):
     """What a block of `ctx.transaction()` asks of the notes of its run."""
 
     def hold(self) -> None:
         """Write nothing from now on: the block writes it, or keeps others from writing."""
         ...
 
-    def gather(self) -> Held:
+    def gather(self) -> Unwritten:
         """As `hold`; what is left to be written, by the block that is about to be committed."""
         ...
 
     async def ahold(self) -> None: ...
-    async def agather(self) -> Held: ...
+    async def agather(self) -> Unwritten: ...
     def let_go(self) -> None:
         """Write again: the block is over."""
         ...
@@ -50,7 +50,7 @@ class BlockNotes(Protocol):
         ...
 
 
-class _Notes:
+class _ProgressWriter:
     """What a run says of itself, and whether it may be written now.
 
     While held it is only gathered: the handler's own transaction will write it. After `end` it
@@ -81,17 +81,17 @@ class _Notes:
     async def ahold(self) -> None:
         self.hold()
 
-    def gather(self) -> Held:
+    def gather(self) -> Unwritten:
         self.hold()
         return self._held()
 
-    async def agather(self) -> Held:
+    async def agather(self) -> Unwritten:
         await self.ahold()
         return self._held()
 
-    def _held(self) -> Held:
+    def _held(self) -> Unwritten:
         with self._guard:
-            return Held(self._pending, list(self._lines))
+            return Unwritten(self._pending, list(self._lines))
 
     def end(self) -> None:
         self._is_over = True
@@ -109,9 +109,9 @@ class _Notes:
                 self._logged += 1
                 self._lines.append(codec.clean_text(line, bytes_max=config.LOG_LINE_BYTES_MAX))
 
-    def _take(self) -> Held:
+    def _take(self) -> Unwritten:
         with self._guard:
-            held, self._pending, self._lines = Held(self._pending, self._lines), None, []
+            held, self._pending, self._lines = Unwritten(self._pending, self._lines), None, []
             return held
 
     @property
@@ -123,7 +123,7 @@ class _Notes:
         """Whether it may be written now: by us, and not right after a failure."""
         return not self._is_held and time.monotonic() >= self._retry_at
 
-    def _write(self, held: Held) -> None:
+    def _write(self, held: Unwritten) -> None:
         """Write what was taken; what the database does not take is kept for the next time."""
         progress, lines = held
         try:
@@ -138,9 +138,9 @@ class _Notes:
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, it is no failure of the job
             self._retry_at = time.monotonic() + self._trouble.pause(error)
-            self._keep(Held(progress, lines))
+            self._keep(Unwritten(progress, lines))
 
-    def _keep(self, held: Held) -> None:
+    def _keep(self, held: Unwritten) -> None:
         with self._guard:
             if not self._is_over:
                 self._lines[:0] = held.lines
@@ -148,7 +148,7 @@ class _Notes:
                 self._pending = self._pending or held.progress
 
 
-class BlockingNotes(_Notes):
+class BlockingProgressWriter(_ProgressWriter):
     """For handlers in a thread: written at once, progress at most twice a second."""
 
     def __init__(self, store: Store, lease: Lease, *, errors: ServiceErrors | None = None) -> None:
@@ -163,7 +163,7 @@ class BlockingNotes(_Notes):
     def log(self, line: str) -> None:
         self._add(line)
         if self._is_due():
-            self._write(Held(None, self._take_lines()))
+            self._write(Unwritten(None, self._take_lines()))
 
     def flush(self) -> None:
         """Write what is left, once, as far as that works; `is_written` tells. Or `LeaseLost`."""
@@ -180,7 +180,7 @@ class BlockingNotes(_Notes):
             return lines
 
 
-class LoopNotes(_Notes):
+class AsyncProgressWriter(_ProgressWriter):
     """For coroutines: gathered here, written by `aflush` beside the handler.
 
     In a thread, because the loop may end before its connections do; of `threads`, or else of the
@@ -220,7 +220,7 @@ class LoopNotes(_Notes):
                     loop = asyncio.get_running_loop()
                     await loop.run_in_executor(self._threads, self._write_quietly, held)
 
-    def _write_quietly(self, held: Held) -> None:
+    def _write_quietly(self, held: Unwritten) -> None:
         try:
             self._write(held)
         except LeaseLost:

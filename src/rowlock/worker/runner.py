@@ -39,7 +39,7 @@ from rowlock.store import NewJob, Store
 from rowlock.store.blocks import Blocks
 from rowlock.store.ops.hold import begin
 from rowlock.task import Task
-from rowlock.worker.progress import BlockingNotes, LoopNotes
+from rowlock.worker.progress import AsyncProgressWriter, BlockingProgressWriter
 from rowlock.worker.report import note_limit, note_running
 from rowlock.worker.run import RAISED, Cause, PayloadMisfit, Run, count_misfits, outcome_of, success
 from rowlock.worker.slots import Slots, take_as_is
@@ -76,7 +76,7 @@ class Runner:
         # with what waits for that block.
         self._writers = ThreadPoolExecutor(config.NOTES_THREADS, thread_name_prefix="rowlock-notes")
         # In the order in which their runs began.
-        self._notes: dict[LoopNotes, None] = {}
+        self._notes: dict[AsyncProgressWriter, None] = {}
         self._slots = slots
         self._blocks = Blocks(store, lease_seconds=lease_seconds)
 
@@ -99,7 +99,7 @@ class Runner:
     async def _run_in_thread(self, run: Run) -> Outcome | None:
         notes = None
         if run.task.schema.context_parameter is not None:
-            notes = BlockingNotes(self._store, run.lease, errors=self._errors)
+            notes = BlockingProgressWriter(self._store, run.lease, errors=self._errors)
             run.context = self._context(run, notes)
         run.guard_function()
         loop = asyncio.get_running_loop()
@@ -117,7 +117,9 @@ class Runner:
         return outcome
 
     async def _run_noted(self, run: Run) -> Outcome | None:
-        notes = LoopNotes(self._store, run.lease, threads=self._writers, errors=self._errors)
+        notes = AsyncProgressWriter(
+            self._store, run.lease, threads=self._writers, errors=self._errors
+        )
         self._notes[notes] = None
         context = run.context = self._context(run, notes)
         try:
@@ -132,7 +134,7 @@ class Runner:
             await _flush_last(run, notes, flush)
         return None if run.cause is Cause.LOST else outcome
 
-    def _context(self, run: Run, notes: LoopNotes | BlockingNotes) -> Context:
+    def _context(self, run: Run, notes: AsyncProgressWriter | BlockingProgressWriter) -> Context:
         """What the handler of a run may see."""
         return Context(
             run.lease.job,
@@ -162,7 +164,9 @@ class Runner:
 
 
 async def _flush_last(
-    run: Run, notes: LoopNotes | BlockingNotes, flush: Callable[[], Awaitable[object]]
+    run: Run,
+    notes: AsyncProgressWriter | BlockingProgressWriter,
+    flush: Callable[[], Awaitable[object]],
 ) -> None:
     """Write the last of what a run said; told to end now, it has ended, and its outcome counts.
 
@@ -186,13 +190,13 @@ async def _flush_last(
             raise
 
 
-def _flush(notes: BlockingNotes) -> None:
+def _flush(notes: BlockingProgressWriter) -> None:
     # Lost: another runs it now; there is nobody left to write for.
     with contextlib.suppress(LeaseLost):
         notes.flush()
 
 
-def _call(run: Run, notes: BlockingNotes | None) -> Outcome | None:
+def _call(run: Run, notes: BlockingProgressWriter | None) -> Outcome | None:
     """Run a plain function, in its thread."""
     outcome = call_handler(run, run.context)
     if run.cause is Cause.LOST:

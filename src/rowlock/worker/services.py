@@ -32,7 +32,7 @@ from rowlock.store.ops.fitness import check_schema
 from rowlock.store.ops.hold import announce, cancel_requests
 from rowlock.task import Tasks
 from rowlock.worker.claims import Load
-from rowlock.worker.counts import Ledger
+from rowlock.worker.counts import ProcessCounts
 from rowlock.worker.process import resident_bytes
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.trouble import (
@@ -49,7 +49,7 @@ from rowlock.worker.trouble import (
 Service = Callable[[], Coroutine[Any, Any, None]]
 
 
-class Household:
+class Services:
     """The services beside one engine."""
 
     def __init__(
@@ -59,17 +59,17 @@ class Household:
         *,
         worker: str,
         settings: WorkerSettings,
-        ledger: Ledger,
+        counts: ProcessCounts,
     ) -> None:
         self._store = store
-        self._ledger = ledger
+        self._counts = counts
         self._tasks = tasks
         self._worker = worker
         self._settings = settings
         self._group: asyncio.TaskGroup | None = None
         # Whether it keeps house, once it has begun; and what it does then.
-        self._is_keeper = settings.is_first
-        self._house: list[asyncio.Task[None]] = []
+        self._is_maintainer = settings.is_first
+        self._maintenance: list[asyncio.Task[None]] = []
         self._load: Callable[[], Load] | None = None
         self._announced: Load | None = None
         self._announce_at = 0.0
@@ -77,8 +77,8 @@ class Household:
         self.on_unfit: Callable[[RowlockError], None] = lambda _: None
         self._scheduler = Scheduler(
             store,
-            tell=lambda fired: ledger.enqueued_by_name(fired.numbers),
-            errors=ledger.errors,
+            tell=lambda fired: counts.enqueued_by_name(fired.numbers),
+            errors=counts.errors,
         )
 
     def watch(self, load: Callable[[], Load]) -> None:
@@ -86,31 +86,31 @@ class Household:
         self._load = load
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
+    async def running(self) -> AsyncIterator[None]:
         """Keep house for as long as the block lasts."""
         async with asyncio.TaskGroup() as group:
             own = [group.create_task(service()) for service in self._services()]
             self._group = group
-            self.keep_house(self._is_keeper)
+            self.maintain(self._is_maintainer)
             try:
                 yield
             finally:
                 self._group = None
-                for service in (*own, *self._house):
+                for service in (*own, *self._maintenance):
                     service.cancel()
         await self._depart()
 
-    def keep_house(self, is_ours: bool) -> None:
+    def maintain(self, is_ours: bool) -> None:
         """Begin or end what one child at a time does for all: the supervisor says which."""
-        self._is_keeper = is_ours
-        if self._group is None or is_ours == bool(self._house):
+        self._is_maintainer = is_ours
+        if self._group is None or is_ours == bool(self._maintenance):
             return
-        for service in self._house:
+        for service in self._maintenance:
             service.cancel()
-        services = self._house_services() if is_ours else []
-        self._house = [self._group.create_task(service()) for service in services]
+        services = self._maintenance_services() if is_ours else []
+        self._maintenance = [self._group.create_task(service()) for service in services]
 
-    def hear(self) -> None:
+    def wake(self) -> None:
         """The bell rang for nobody in particular: schedules may have changed."""
         self._scheduler.wake()
 
@@ -120,9 +120,9 @@ class Household:
             services.append(self._adopt_orphans)
         return services
 
-    def _house_services(self) -> list[Service]:
-        ledger = self._ledger
-        janitor = Janitor(self._store, errors=ledger.errors, on_refused=ledger.refused)
+    def _maintenance_services(self) -> list[Service]:
+        counts = self._counts
+        janitor = Janitor(self._store, errors=counts.errors, on_refused=counts.refused)
         services: list[Service] = [janitor.run]
         if self._settings.has_cron:
             services.append(self._fire_on)
@@ -135,7 +135,7 @@ class Household:
         await repeat(self._announce, self._trouble(what, ServiceName.ANNOUNCE))
 
     def _trouble(self, what: str, service: ServiceName) -> Trouble:
-        return Trouble(what, service, self._ledger.errors)
+        return Trouble(what, service, self._counts.errors)
 
     async def _announce(self) -> float:
         """Announce the worker if it is time, or if the slots that are taken have changed."""
@@ -165,7 +165,7 @@ class Household:
             ahead=None if load is None else load.ahead,
             queue_slots={} if load is None else load.queues,
             memory_bytes=resident_bytes(os.getpid()),
-            lost=self._ledger.lost_count,
+            lost=self._counts.lost_count,
         )
         await self._store.arun(
             announce(
@@ -184,17 +184,17 @@ class Household:
 
     async def _count_on(self) -> None:
         await repeat(
-            lambda: self._ledger.write_on(self._store),
+            lambda: self._counts.write_on(self._store),
             self._trouble("the history is not written", ServiceName.HISTORY),
         )
 
     async def _tell_on(self) -> None:
-        await self._ledger.tell_on(self._store)
+        await self._counts.tell_on(self._store)
 
     async def _depart(self) -> None:
         last: list[Callable[[], Coroutine[Any, Any, None]]] = [
-            lambda: self._ledger.atell(self._store),
-            lambda: self._ledger.awrite(self._store),
+            lambda: self._counts.atell(self._store),
+            lambda: self._counts.awrite(self._store),
             lambda: self._store.adepart(self._worker),
         ]
         for leave in last:

@@ -26,7 +26,7 @@ from rowlock.job import JobState, Lease
 from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.settle import Missed, settle
-from rowlock.worker.counts import Ledger
+from rowlock.worker.counts import ProcessCounts
 from rowlock.worker.report import (
     RevokedSettlement,
     fields_of,
@@ -62,9 +62,11 @@ class _Aside:
 class Settler:
     """Takes settlements one by one, writes them in batches."""
 
-    def __init__(self, store: Store, *, ledger: Ledger, lease: float, on_settled: Settled) -> None:
+    def __init__(
+        self, store: Store, *, counts: ProcessCounts, lease: float, on_settled: Settled
+    ) -> None:
         self._store = store
-        self._ledger = ledger
+        self._counts = counts
         self._lease_seconds = lease
         self._on_settled = on_settled
         self._chance = random.Random()
@@ -81,7 +83,7 @@ class Settler:
         self._is_closing = False
         self._has_ended = False
         self._is_giving_up = False
-        self._trouble = Trouble("outcomes can't be written", ServiceName.SETTLE, ledger.errors)
+        self._trouble = Trouble("outcomes can't be written", ServiceName.SETTLE, counts.errors)
         # The leases of outcomes that were given up: they are left to expire.
         self.given_up: set[tuple[str, int]] = set()
 
@@ -184,7 +186,7 @@ class Settler:
     async def _settle(self, batch: Sequence[Settlement], *, is_again: bool) -> None:
         missed = await self._store.arun(settle(batch, chance=self._chance))
         by_block = await self._settled_by_block(batch, missed)
-        self._ledger.settled(batch, missed)
+        self._counts.settled(batch, missed)
         report(self._report_missed(batch, missed, by_block, is_again=is_again))
         self._trouble.over()
 
@@ -214,7 +216,7 @@ class Settler:
         revoked = {each.lease.id for each in batch if isinstance(each, RevokedSettlement)}
         lost = [lease for lease in missed.lost if lease.id not in revoked]
         report_lost(lost)
-        self._ledger.lost(lost)
+        self._counts.lost(lost)
         gone = {lease.id for lease in missed.lost} | by_block
         gone |= {lease.id for lease in missed.repeated if lease.id in revoked}
         for settlement in _of(batch, missed.repeated):
@@ -309,7 +311,7 @@ class Settler:
             return None
         if not aside.is_refused:
             aside.is_refused = True
-            self._ledger.refused()
+            self._counts.refused()
         # Tables or rights that are missing are missing for all of it.
         is_of_row = not isinstance(failure, MigrationNeeded | Forbidden)
         if is_of_row and await self._write_less(settlement, failure):

@@ -1,7 +1,7 @@
 """A child's leases and counts in shared memory: written by the child, read by its supervisor, also
 after the child's death. Times are CLOCK_MONOTONIC, which all processes of a machine share.
 
-Leases (`LeaseTable`):
+Leases (`SharedLeases`):
 
 1. A slot is written completely before its state says so, and its state is one byte.
 2. `HELD` is claimed and not begun, `STARTED` has begun: its handler is called after that was
@@ -26,7 +26,7 @@ there before the child's `STARTED`, and the child sees the mark. If the child sa
 lease's token lets only one of them. That the child asks the database whether a revoked lease is
 still its own would not do: the supervisor's settle may be on its way.
 
-Counts (`Board`):
+Counts (`SharedCounts`):
 
 7. There are two halves. The child writes the one that is not shown, then shows it: one byte. So a
    reader sees whole sums, unless two writes come while it reads; then it reads again.
@@ -71,7 +71,7 @@ _TAKEN = re.compile(rb"[^\0]", re.DOTALL)
 # Of the counts: which half is shown, when the child could last claim; then each half.
 _HEAD = struct.Struct("=B 7x d")
 _LENGTH = struct.Struct("=I")
-_HALF = config.BOARD_BYTES // 2
+_HALF = config.SHARED_COUNTS_BYTES // 2
 _READS_MAX = 5
 
 
@@ -94,7 +94,7 @@ class DeadlineKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class LeaseSlot:
     """One lease as the supervisor reads it."""
 
     id: str
@@ -118,7 +118,7 @@ class Slot:
         return Lease(id=self.id, token=self.token, worker=worker)
 
 
-class LeaseTable:
+class SharedLeases:
     """The slots of one child, how many jobs it has finished, and whether it has left."""
 
     def __init__(self, descriptor: int, slots: int) -> None:
@@ -129,7 +129,7 @@ class LeaseTable:
 
     @staticmethod
     def make_descriptor(slots: int) -> int:
-        """Memory for a table, to be passed on to a child."""
+        """Memory for the leases, to be passed on to a child."""
         descriptor = os.memfd_create("rowlock-leases")
         os.ftruncate(descriptor, _HEADER_BYTES + slots * _SLOT.size)
         return descriptor
@@ -278,7 +278,7 @@ class LeaseTable:
         states = self._states()
         return len(states) - states.count(SlotState.EMPTY)
 
-    def slots(self) -> Iterator[Slot]:
+    def slots(self) -> Iterator[LeaseSlot]:
         """The leases that the child holds, and those of runs that have lost theirs."""
         for taken in _TAKEN.finditer(self._states()):
             offset = self._offset(taken.start())
@@ -288,7 +288,9 @@ class LeaseTable:
             if state != SlotState.EMPTY:
                 id = str(uuid.UUID(bytes=raw))
                 is_revoked = state == SlotState.HELD and mark != self._map[_MARK]
-                yield Slot(id, token, SlotState(state), DeadlineKind(kind), deadline, is_revoked)
+                yield LeaseSlot(
+                    id, token, SlotState(state), DeadlineKind(kind), deadline, is_revoked
+                )
 
     def _states(self) -> bytes:
         return self._map[_HEADER_BYTES :: _SLOT.size]
@@ -301,7 +303,7 @@ class LeaseTable:
 
 
 @dataclass(slots=True)
-class Counts:
+class Totals:
     """What a process did since its start: how runs ended, leases that others took and runs that
     were interrupted, both by queue, jobs that it enqueued, by queue and kind, outcomes that the
     database refused, and errors of its own services, by name."""
@@ -313,7 +315,7 @@ class Counts:
     refused: int = 0
     service_errors: Counter[str] = field(default_factory=Counter[str])
 
-    def merge(self, other: Counts) -> None:
+    def merge(self, other: Totals) -> None:
         merged(self.tally, other.tally)
         self.lost.update(other.lost)
         self.enqueued.update(other.enqueued)
@@ -344,7 +346,7 @@ class _Written(msgspec.Struct, frozen=True, array_like=True):
 _decode = msgspec.json.Decoder(_Written).decode
 
 
-def _encoded(counts: Counts) -> bytes:
+def _encoded(counts: Totals) -> bytes:
     lines = [
         _Line(*name, s.ends, s.run.buckets, s.run.total_us, s.wait.buckets, s.wait.total_us)
         for name, s in counts.tally.items()
@@ -361,7 +363,7 @@ def _encoded(counts: Counts) -> bytes:
     return msgspec.json.encode(written)
 
 
-def _decoded(text: bytes) -> Counts:
+def _decoded(text: bytes) -> Totals:
     written = _decode(text)
     tally = {
         (line.queue, line.kind): Sums(
@@ -370,7 +372,7 @@ def _decoded(text: bytes) -> Counts:
         for line in written.lines
     }
     enqueued = {(queue, kind): number for queue, kind, number in written.enqueued}
-    return Counts(
+    return Totals(
         tally,
         Counter(written.lost),
         Counter(enqueued),
@@ -380,7 +382,7 @@ def _decoded(text: bytes) -> Counts:
     )
 
 
-class Board:
+class SharedCounts:
     """The counts of one child, and when it could last claim, or need not."""
 
     def __init__(self, descriptor: int) -> None:
@@ -388,12 +390,12 @@ class Board:
 
     @staticmethod
     def make_descriptor() -> int:
-        """Memory for a board, to be passed on to a child."""
-        descriptor = os.memfd_create("rowlock-board")
+        """Memory for the counts, to be passed on to a child."""
+        descriptor = os.memfd_create("rowlock-counts")
         os.ftruncate(descriptor, _HEAD.size + 2 * _HALF)
         return descriptor
 
-    def write(self, counts: Counts, *, good_at: float) -> None:
+    def write(self, counts: Totals, *, good_at: float) -> None:
         """Show these. What does not fit is not shown: names are bounded, so that it does."""
         text = _encoded(counts)
         half = 1 - self._map[0]
@@ -406,7 +408,7 @@ class Board:
             half = self._map[0]
         self._map[: _HEAD.size] = _HEAD.pack(half, good_at)
 
-    def read(self) -> Counts:
+    def read(self) -> Totals:
         """What is shown; nothing before the first."""
         for _ in range(_READS_MAX):
             shown = self._map[0]
@@ -414,8 +416,8 @@ class Board:
             (length,) = _LENGTH.unpack(self._map[place : place + _LENGTH.size])
             text = self._map[place + _LENGTH.size : place + _LENGTH.size + length]
             if shown == self._map[0]:
-                return _decoded(text) if text else Counts()
-        return Counts()
+                return _decoded(text) if text else Totals()
+        return Totals()
 
     @property
     def good_at(self) -> float:
@@ -434,13 +436,13 @@ class Snapshot:
     `ready` of the `children` could lately claim jobs; `slots` are counted by what they do.
     """
 
-    counts: Counts
+    counts: Totals
     slots: Mapping[str, int]
     children: int
     ready: int
 
 
-class Holdings(Protocol):
+class HeldLeases(Protocol):
     """Where the leases of this process are noted, for whoever beats for them."""
 
     def hold(self, lease: Lease) -> None: ...

@@ -28,7 +28,7 @@ from rowlock.store.blocks import Blocks
 from rowlock.task import prepare_follow_up
 from rowlock.worker import wire
 from rowlock.worker.process import Title
-from rowlock.worker.progress import Held
+from rowlock.worker.progress import Unwritten
 from rowlock.worker.report import running
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import await_handler, call_handler
@@ -53,7 +53,7 @@ def serve(orders: wire.SlotOrders, load: Callable[[str], App]) -> None:
     assert isinstance(home, wire.Home), "it is told first"
     app = load(home.url)
     link.tell(wire.Hello())
-    Server(app, link, lease_seconds=home.lease_seconds).serve()
+    SlotServer(app, link, lease_seconds=home.lease_seconds).serve()
     app.close()
 
 
@@ -78,7 +78,7 @@ class Link:
         return None if body is None else wire.decode_order(body)
 
 
-class SlotNotes:
+class SlotProgressWriter:
     """Progress and log lines on their way to the worker, progress at most twice a second.
 
     The worker gathers and writes them. For a block it is asked to stop writing, and for what is
@@ -91,7 +91,7 @@ class SlotNotes:
         self._next = 0.0
         self._pending: wire.Progressed | None = None
         # The questions that the worker has not answered yet; it answers in their order.
-        self._asked: deque[Future[Held]] = deque()
+        self._asked: deque[Future[Unwritten]] = deque()
         self._logged = 0
         self._is_over = False
 
@@ -117,39 +117,39 @@ class SlotNotes:
     # For a block
 
     def hold(self) -> None:
-        self._ask(wire.Hold(self._number)).result()
+        self._ask(wire.HoldProgress(self._number)).result()
 
     async def ahold(self) -> None:
-        await asyncio.wrap_future(self._ask(wire.Hold(self._number)))
+        await asyncio.wrap_future(self._ask(wire.HoldProgress(self._number)))
 
-    def gather(self) -> Held:
+    def gather(self) -> Unwritten:
         return self._ask(wire.Conclude(self._number)).result()
 
-    async def agather(self) -> Held:
+    async def agather(self) -> Unwritten:
         return await asyncio.wrap_future(self._ask(wire.Conclude(self._number)))
 
     def let_go(self) -> None:
         if not self._is_over:
-            self._link.tell(wire.LetGo(self._number))
+            self._link.tell(wire.ResumeProgress(self._number))
 
     def end(self) -> None:
         self._is_over = True
 
-    def _ask(self, question: wire.Hold | wire.Conclude) -> Future[Held]:
+    def _ask(self, question: wire.HoldProgress | wire.Conclude) -> Future[Unwritten]:
         self.flush()
-        answer: Future[Held] = Future()
+        answer: Future[Unwritten] = Future()
         # Not to be cancelled: the worker will answer, even if nobody waits any more.
         answer.set_running_or_notify_cancel()
         self._asked.append(answer)
         self._link.tell(question)
         return answer
 
-    def answer(self, word: wire.Held) -> None:
+    def answer(self, word: wire.Gathered) -> None:
         """Hear the worker's answer; in the ear's thread."""
-        self._asked.popleft().set_result(Held(word.progress, word.lines))
+        self._asked.popleft().set_result(Unwritten(word.progress, word.lines))
 
 
-class Server:
+class SlotServer:
     """Runs jobs in the main thread, and hears of them in another."""
 
     def __init__(self, app: App, link: Link, *, lease_seconds: float) -> None:
@@ -164,7 +164,7 @@ class Server:
         self._told: list[Cause] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_stopping = False
-        self._notes: SlotNotes | None = None
+        self._notes: SlotProgressWriter | None = None
         # Nothing is opened before a handler asks for one: most never do.
         self._blocks = Blocks(app.store, lease_seconds=lease_seconds)
 
@@ -183,7 +183,7 @@ class Server:
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(OSError, ValueError, AttributeError):
                     stream.flush()
-            self._link.tell(wire.Ended.of(start.run, outcome))
+            self._link.tell(wire.Finished.of(start.run, outcome))
             self._title.show("rowlock slot: idle")
 
     # In the ear's thread
@@ -209,7 +209,7 @@ class Server:
             case wire.Stopping() if order.run == self._number:
                 self._is_stopping = True
                 self._pass_on()
-            case wire.Held() if order.run == self._number and self._notes is not None:
+            case wire.Gathered() if order.run == self._number and self._notes is not None:
                 self._notes.answer(order)
             case _:
                 # It came after the end of its run.
@@ -236,7 +236,7 @@ class Server:
         task = self._app.find(lease.row.kind)
         if task is None:
             return Failed("LookupError", f"the app of its slot has no task {lease.row.kind!r}")
-        notes = self._notes = SlotNotes(self._link, start.run)
+        notes = self._notes = SlotProgressWriter(self._link, start.run)
         run = Run(lease, task)
         run.on_settled = lambda _: self._tell_settled(start.run, run)
         context = Context(
@@ -292,4 +292,4 @@ class Server:
         # If the worker is dead, so is this process in a moment; until then the handler must not
         # hear of an error, because its block is committed.
         with contextlib.suppress(OSError):
-            self._link.tell(wire.Settled(number, run.success.problem))
+            self._link.tell(wire.Committed(number, run.success.problem))

@@ -35,7 +35,7 @@ from rowlock.lifecycle import CancelSeen, Crashed, NotBegun, Outcome, Succeeded
 from rowlock.task import Tasks
 from rowlock.worker import signals, wire
 from rowlock.worker.process import how_it_ended
-from rowlock.worker.progress import LoopNotes
+from rowlock.worker.progress import AsyncProgressWriter
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.settings import PROCESSES_MODULE
 
@@ -79,15 +79,15 @@ class Slots:
     def __init__(self, app: str, home: wire.Home) -> None:
         self._app = app
         self._home = home
-        self._idle: list[Slot] = []
-        self._busy: set[Slot] = set()
+        self._idle: list[ProcessSlot] = []
+        self._busy: set[ProcessSlot] = set()
 
     @classmethod
     def for_app(cls, app: str | None, home: wire.Home) -> Slots | None:
         """None without a name for the app: a process slot could not load it."""
         return None if app is None else cls(app, home)
 
-    async def run(self, run: Run, context: Context, notes: LoopNotes) -> Outcome | None:
+    async def run(self, run: Run, context: Context, notes: AsyncProgressWriter) -> Outcome | None:
         """Run a job in a slot to its end; None if it was lost."""
         try:
             slot = await self._free_slot()
@@ -107,14 +107,14 @@ class Slots:
             else:
                 await slot.kill()
 
-    async def _free_slot(self) -> Slot:
+    async def _free_slot(self) -> ProcessSlot:
         while self._idle:
             # The one used last: the others may grow old and end.
             slot = self._idle.pop()
             if slot.is_fit:
                 return slot
             await slot.kill()
-        return await Slot.start(self._app, self._home)
+        return await ProcessSlot.start(self._app, self._home)
 
     async def end_idle(self, *, seconds: float = config.SLOT_IDLE_SECONDS) -> None:
         """End those that have waited for a job for so long."""
@@ -129,7 +129,7 @@ class Slots:
         await asyncio.gather(*(slot.kill() for slot in self._busy))
 
 
-class Slot:
+class ProcessSlot:
     """One process, and the words exchanged with it."""
 
     def __init__(
@@ -152,7 +152,7 @@ class Slot:
         return self._is_fit and self._process.returncode is None
 
     @classmethod
-    async def start(cls, app: str, home: wire.Home) -> Slot:
+    async def start(cls, app: str, home: wire.Home) -> ProcessSlot:
         """Start a process and wait until it has loaded the app."""
         mine, theirs = socket.socketpair()
         with theirs:
@@ -184,7 +184,7 @@ class Slot:
             raise
         return slot
 
-    async def run(self, run: Run, context: Context, notes: LoopNotes) -> Outcome | None:
+    async def run(self, run: Run, context: Context, notes: AsyncProgressWriter) -> Outcome | None:
         """Run one job; afterwards `is_fit` says whether the slot can run another."""
         assert run.lease.row is not None and run.news is not None
         self._run += 1
@@ -265,7 +265,7 @@ class Slot:
             return NotBegun()
         return Crashed(f"its process slot died: {how_it_ended(code)}", alone=True)
 
-    async def _hear(self, run: Run, context: Context, notes: LoopNotes) -> Outcome:
+    async def _hear(self, run: Run, context: Context, notes: AsyncProgressWriter) -> Outcome:
         while True:
             word = await self._read()
             if word.run != self._run:
@@ -278,28 +278,30 @@ class Slot:
                 # Another thread of the handler may have asked for it beside the COMMIT.
                 case wire.Followed() if not run.is_settled:
                     context.enqueue_on_success(word.job)
-                case wire.Hold() | wire.Conclude() | wire.LetGo() | wire.Settled():
+                case (
+                    wire.HoldProgress() | wire.Conclude() | wire.ResumeProgress() | wire.Committed()
+                ):
                     await self._hear_of_block(word, run, notes)
-                case wire.Ended():
+                case wire.Finished():
                     return word.read()
                 case wire.Hello():
                     self._has_begun = True
 
     async def _hear_of_block(
         self,
-        word: wire.Hold | wire.Conclude | wire.LetGo | wire.Settled,
+        word: wire.HoldProgress | wire.Conclude | wire.ResumeProgress | wire.Committed,
         run: Run,
-        notes: LoopNotes,
+        notes: AsyncProgressWriter,
     ) -> None:
         match word:
-            case wire.Hold() | wire.Conclude():
+            case wire.HoldProgress() | wire.Conclude():
                 held = await notes.agather()
                 run.is_settling = isinstance(word, wire.Conclude)
-                self._tell(wire.Held(self._run, held.progress, held.lines))
-            case wire.LetGo():
+                self._tell(wire.Gathered(self._run, held.progress, held.lines))
+            case wire.ResumeProgress():
                 run.is_settling = False
                 notes.let_go()
-            case wire.Settled():
+            case wire.Committed():
                 notes.end()
                 run.settled(Succeeded(problem=word.problem))
 

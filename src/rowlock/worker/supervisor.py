@@ -40,7 +40,7 @@ from rowlock.store.ops.settle import Missed, settle
 from rowlock.store.url import hurried
 from rowlock.worker import signals
 from rowlock.worker.children import Child, Stalls, overdue_outcome, start_child, suspects
-from rowlock.worker.counts import Ledger
+from rowlock.worker.counts import ProcessCounts
 from rowlock.worker.process import SourceWatch, Title, how_it_ended
 from rowlock.worker.report import report, report_crashed
 from rowlock.worker.settings import (
@@ -49,7 +49,7 @@ from rowlock.worker.settings import (
     EXIT_UNFIT,
     WorkerSettings,
 )
-from rowlock.worker.shared_memory import Counts, Slot, SlotState, Snapshot
+from rowlock.worker.shared_memory import LeaseSlot, SlotState, Snapshot, Totals
 from rowlock.worker.trouble import ServiceName, Trouble
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
@@ -80,7 +80,7 @@ class Supervisor:
         self._max_memory_mb = max_memory_mb
         self._has_metrics = has_metrics
         # What children that are gone have counted.
-        self._buried = Counts()
+        self._buried = Totals()
         self._watch = None if reload_from is None else SourceWatch(reload_from)
         self._title = Title("rowlock worker")
         self._children: dict[int, Child] = {}
@@ -99,11 +99,11 @@ class Supervisor:
         self._wishes = signals.Wishes()
         self._is_hurried = False
         self._stop_since: float | None = None
-        self._ledger = Ledger()
+        self._counts = ProcessCounts()
         self._stalls = Stalls(self._give_back_revoked)
         self._seen: Seen = {}
         self._write_at = self._tell_at = 0.0
-        errors = self._ledger.errors
+        errors = self._counts.errors
         self._starting = Trouble("children can't be started", ServiceName.START, errors)
         what = "what dead children held can't be given back"
         self._giving_back = Trouble(what, ServiceName.SETTLE, errors)
@@ -208,13 +208,17 @@ class Supervisor:
                 self._start(number)
 
     def _start(self, number: int) -> None:
-        is_first = self._stalls.needs_keeper
+        is_first = self._stalls.needs_maintainer
         # Short: it lies in two rows of every job. Process ids come again, but not so soon.
         worker = f"{self._name}-{number}-{new_id()[-8:]}"
         settings = msgspec.structs.replace(self._settings, is_first=is_first)
         try:
             child = start_child(
-                number, app=self._app, worker=worker, settings=settings, has_board=self._has_metrics
+                number,
+                app=self._app,
+                worker=worker,
+                settings=settings,
+                has_counts=self._has_metrics,
             )
         except OSError as error:
             # No more processes, descriptors or memory to be had: those that run go on.
@@ -268,7 +272,7 @@ class Supervisor:
                 self._on_death(child, code)
 
     def _on_death(self, child: Child, code: int) -> None:
-        ended_well, is_drained = child.ended_well(code), child.table.is_drained()
+        ended_well, is_drained = child.ended_well(code), child.leases.is_drained()
         has_failed, is_unfit = child.has_failed(code), child.is_unfit(code)
         with contextlib.suppress(BlockingIOError, KeyError):
             # Its last words.
@@ -279,8 +283,8 @@ class Supervisor:
             self._selector.unregister(child.hear)
         has_worked = child.has_worked()
         with self._guard:
-            if child.board is not None:
-                self._buried.merge(child.board.read())
+            if child.counts is not None:
+                self._buried.merge(child.counts.read())
             child.close()
         if code == EXIT_NOT_LOADED and self._store is None and self._watch is None:
             self._give_up(f"{self._app} can't be loaded: nothing was started", code=1)
@@ -289,7 +293,7 @@ class Supervisor:
             self._give_up("the worker ends: it can't work on this database", code=EXIT_UNFIT)
             return
         if has_failed:
-            self._ledger.errors.count(ServiceName.ENGINE)
+            self._counts.errors.count(ServiceName.ENGINE)
         if not ended_well:
             pid = child.process.pid
             how = "its engine has failed" if has_failed else how_it_ended(code)
@@ -333,15 +337,15 @@ class Supervisor:
 
     def snapshot(self) -> Snapshot:
         """What this worker did and does; from any thread."""
-        counts = Counts()
+        counts = Totals()
         with self._guard:
-            children = [each for each in self._children.values() if each.board is not None]
+            children = [each for each in self._children.values() if each.counts is not None]
             counts.merge(self._buried)
-            counts.merge(self._ledger.counts)
+            counts.merge(self._counts.totals)
             for child in children:
-                assert child.board is not None
-                counts.merge(child.board.read())
-            busy = sum(child.table.started() for child in children)
+                assert child.counts is not None
+                counts.merge(child.counts.read())
+            busy = sum(child.leases.started() for child in children)
             ready = sum(child.is_ready() for child in children)
         slots = self._settings.concurrency * len(children)
         states = {"busy": busy, "free": max(0, slots - busy)}
@@ -369,7 +373,7 @@ class Supervisor:
         overdue = {slot.key for slot in child.overdue}
         reason = self._why_ended(child, code)
 
-        def outcome_of(slot: Slot) -> Outcome:
+        def outcome_of(slot: LeaseSlot) -> Outcome:
             if slot.key in overdue:
                 return overdue_outcome(slot)
             if slot in crashed:
@@ -394,7 +398,7 @@ class Supervisor:
             return "the engine of its worker has failed"
         return f"its process died before its outcome was written: {how_it_ended(code)}"
 
-    def _give_back_revoked(self, child: Child, slots: list[Slot]) -> None:
+    def _give_back_revoked(self, child: Child, slots: list[LeaseSlot]) -> None:
         """Give back what a stalled child will not begin."""
         if self._store is None:
             return
@@ -423,7 +427,7 @@ class Supervisor:
             except StoreRefused as error:
                 if len(batch) == 1:
                     lease = batch[0].lease
-                    self._ledger.refused()
+                    self._counts.refused()
                     logger.warning("job %s waits for its lease to expire: %s", lease.id, error)
                 batches = [*(_halves(batch) if len(batch) > 1 else []), *rest]
                 continue
@@ -440,7 +444,7 @@ class Supervisor:
             self._give_back_later(worker)
 
     def _report_buried(self, batch: list[Settlement], missed: Missed) -> None:
-        self._ledger.ended(missed.ended)
+        self._counts.ended(missed.ended)
         # Lost to others, or settled in its last moment: then it is theirs.
         gone = {lease.id for lease in (*missed.lost, *missed.repeated)}
         left = [each for each in batch if each.lease.id not in gone]
@@ -460,10 +464,10 @@ class Supervisor:
         now, store = time.monotonic(), self._store
         if store is None:
             return
-        if self._ledger.has_events and (at_once or now >= self._tell_at):
-            self._tell_at = now + self._telling.attempt(lambda: self._ledger.tell(store))
+        if self._counts.has_events and (at_once or now >= self._tell_at):
+            self._tell_at = now + self._telling.attempt(lambda: self._counts.tell(store))
         if at_once or now >= self._write_at:
-            pause = self._writing.attempt(lambda: self._ledger.write(store))
+            pause = self._writing.attempt(lambda: self._counts.write(store))
             self._write_at = now + (pause or config.HISTORY_WRITE_SECONDS)
 
     def _give_back(self, worker: str) -> None:
@@ -500,7 +504,7 @@ class Supervisor:
         for child in self._children.values():
             if child.is_killed:
                 continue
-            child.overdue = [slot for slot in child.table.slots() if slot.is_overdue(now)]
+            child.overdue = [slot for slot in child.leases.slots() if slot.is_overdue(now)]
             if child.overdue:
                 self._retire(child)
             elif self._is_too_large(child):
@@ -556,18 +560,18 @@ class Supervisor:
         # One that has done nothing yet is as large as any other would be.
         if self._max_memory_mb is None or child.leaving_since is not None:
             return False
-        if not child.table.finished():
+        if not child.leases.finished():
             return False
         return child.memory_mb() > self._max_memory_mb
 
     def _beat_for_ever(self) -> None:
-        trouble = Trouble("leases can't be extended", ServiceName.HEARTBEAT, self._ledger.errors)
+        trouble = Trouble("leases can't be extended", ServiceName.HEARTBEAT, self._counts.errors)
         pause = third = self._settings.lease_seconds / 3
         while not self._over.wait(random.uniform(0.8, 1.0) * pause):
             try:
                 self._beat()
                 trouble.over()
-                pause = min(third, config.SWEEP_SECONDS) if self._stalls.needs_keeper else third
+                pause = min(third, config.SWEEP_SECONDS) if self._stalls.needs_maintainer else third
             except Exception as error:  # noqa: BLE001  # without beats every lease would be lost
                 pause = min(third, config.BEAT_RETRY_SECONDS_MAX, trouble.pause(error))
             self._sweeping.attempt(self._sweep)
@@ -576,17 +580,17 @@ class Supervisor:
     def _fire(self) -> None:
         """Fire due schedules while no child does, because all of them are stalled or dead."""
         assert self._store is not None
-        if self._settings.has_cron and self._stalls.needs_keeper:
-            self._ledger.enqueued_by_name(self._store.fire_due().numbers)
+        if self._settings.has_cron and self._stalls.needs_maintainer:
+            self._counts.enqueued_by_name(self._store.fire_due().numbers)
 
     def _sweep(self) -> None:
         """Find expired leases while no child does, because all of them are stalled or dead."""
         store = self._store
         assert store is not None
-        if not self._stalls.needs_keeper:
+        if not self._stalls.needs_maintainer:
             self._seen = {}
             return
-        op = sweep(store.local, self._seen, on_refused=self._ledger.refused)
+        op = sweep(store.local, self._seen, on_refused=self._counts.refused)
         self._seen = store.run(op)
 
     def _beat(self) -> None:
@@ -603,7 +607,7 @@ class Supervisor:
         beats = self._store.heartbeat(leases, lease=self._settings.lease_seconds)
         with self._guard:
             for (child, lease), beat in zip(held, beats, strict=True):
-                # One that died meanwhile has no pipe and no table any more.
+                # One that died meanwhile has no pipe and no memory any more.
                 if self._children.get(child.process.pid) is child:
                     child.tell_of(lease, beat)
 

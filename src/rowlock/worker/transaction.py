@@ -25,7 +25,7 @@ from rowlock.store.blocks import AsyncBlock, Block, Blocks, Conclusion
 from rowlock.store.ops import hold
 from rowlock.store.ops.settle import Missed
 from rowlock.store.steps import Op
-from rowlock.worker.progress import BlockNotes, Held
+from rowlock.worker.progress import PausableProgress, Unwritten
 from rowlock.worker.run import Run, success
 
 T = TypeVar("T")
@@ -36,7 +36,9 @@ logger: logging.Logger = logging.getLogger("rowlock.worker")
 class RunBlock:
     """A `TransactionBlock` of one run."""
 
-    def __init__(self, run: Run, context: Context, *, notes: BlockNotes, blocks: Blocks) -> None:
+    def __init__(
+        self, run: Run, context: Context, *, notes: PausableProgress, blocks: Blocks
+    ) -> None:
         self._run = run
         self._context = context
         self._notes = notes
@@ -178,11 +180,11 @@ class RunBlock:
         self._transaction.end()
         return self._transaction
 
-    def _conclusion(self, succeeded: Succeeded, held: Held) -> Conclusion:
+    def _conclusion(self, succeeded: Succeeded, held: Unwritten) -> Conclusion:
         settlement = Settlement(self._run.lease, succeeded, self._context.follow_ups)
         return Conclusion(settlement, self._note_ops(held))
 
-    def _note_ops(self, held: Held) -> list[Op[Missed]]:
+    def _note_ops(self, held: Unwritten) -> list[Op[Missed]]:
         lease = self._run.lease
         ops: list[Op[Missed]] = []
         if held.progress is not None:

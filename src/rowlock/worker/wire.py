@@ -99,8 +99,8 @@ class Stopping(msgspec.Struct, frozen=True, tag=True):
     run: int
 
 
-class Held(msgspec.Struct, frozen=True, tag=True):
-    """The answer to `Hold` and `Conclude`: what the run said, and the worker has not written."""
+class Gathered(msgspec.Struct, frozen=True, tag=True):
+    """The answer to `HoldProgress` and `Conclude`: what the worker has not written of the run."""
 
     run: int
     progress: tuple[float, str] | None
@@ -141,32 +141,32 @@ class Followed(msgspec.Struct, frozen=True, tag=True):
 # Of a block of `ctx.transaction()`, which the slot opens and commits by itself.
 
 
-class Hold(msgspec.Struct, frozen=True, tag=True):
+class HoldProgress(msgspec.Struct, frozen=True, tag=True):
     """A block is about to open that nobody else can write beside: write nothing of the run."""
 
     run: int
 
 
 class Conclude(msgspec.Struct, frozen=True, tag=True):
-    """As `Hold`, before the block is committed, which settles the run."""
+    """As `HoldProgress`, before the block is committed, which settles the run."""
 
     run: int
 
 
-class LetGo(msgspec.Struct, frozen=True, tag=True):
+class ResumeProgress(msgspec.Struct, frozen=True, tag=True):
     """The block was undone: write again."""
 
     run: int
 
 
-class Settled(msgspec.Struct, frozen=True, tag=True):
+class Committed(msgspec.Struct, frozen=True, tag=True):
     """The block was committed, and the run's success with it, perhaps without its result."""
 
     run: int
     problem: str | None
 
 
-class Ended(msgspec.Struct, frozen=True, tag=True):
+class Finished(msgspec.Struct, frozen=True, tag=True):
     """The run is over; the outcome by its name and fields."""
 
     run: int
@@ -174,15 +174,25 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
     fields: dict[str, Any]
 
     @classmethod
-    def of(cls, run: int, outcome: Outcome) -> Ended:
+    def of(cls, run: int, outcome: Outcome) -> Finished:
         return cls(run, type(outcome).__name__, msgspec.to_builtins(outcome))
 
     def read(self) -> Outcome:
         return msgspec.convert(self.fields, _OUTCOMES[self.outcome])
 
 
-Order = Home | Start | End | Stopping | Held
-Word = Hello | Progressed | Logged | Followed | Hold | Conclude | LetGo | Settled | Ended
+Order = Home | Start | End | Stopping | Gathered
+Word = (
+    Hello
+    | Progressed
+    | Logged
+    | Followed
+    | HoldProgress
+    | Conclude
+    | ResumeProgress
+    | Committed
+    | Finished
+)
 
 
 def encode(word: Order | Word) -> bytes:

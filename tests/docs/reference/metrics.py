@@ -16,7 +16,7 @@ from rowlock.observe.metrics import of_counts, of_queues, of_slots
 from rowlock.observe.port import WorkerPort
 from rowlock.server.run import HttpServer
 from rowlock.tally import Sums
-from rowlock.worker.shared_memory import Counts, Snapshot
+from rowlock.worker.shared_memory import Snapshot, Totals
 from tests.docs.reference.markdown import as_cell, code, codes, table
 
 # A name that stands for any; labels that have other values have no others.
@@ -44,8 +44,8 @@ def sections() -> dict[str, str]:
     }
 
 
-def _counts() -> Counts:
-    return Counts({(ANY, ANY): Sums()}, Counter({ANY: 1}), Counter({(ANY, ANY): 1}))
+def _counts() -> Totals:
+    return Totals({(ANY, ANY): Sums()}, Counter({ANY: 1}), Counter({(ANY, ANY): 1}))
 
 
 def _families() -> list[Metric]:

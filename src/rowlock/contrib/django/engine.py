@@ -37,7 +37,7 @@ from rowlock.store.drive import Binder
 from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Begin, Commit, Op, Rows, Statement, Step, Steps, writing
 from rowlock.worker.drain import Drain
-from rowlock.worker.progress import BlockingNotes, LoopNotes
+from rowlock.worker.progress import AsyncProgressWriter, BlockingProgressWriter
 from rowlock.worker.run import Run
 
 T = TypeVar("T")
@@ -178,7 +178,7 @@ class DjangoDrain(Drain):
         return await sync_to_async(self.run)()
 
     def _block(
-        self, run: Run, notes: BlockingNotes | LoopNotes
+        self, run: Run, notes: BlockingProgressWriter | AsyncProgressWriter
     ) -> Callable[[Context], TransactionBlock] | None:
         return None
 

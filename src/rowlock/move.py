@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rowlock import config
-from rowlock.errors import NotFound, OptionInvalid, StoreUnavailable
+from rowlock.errors import NotFound, OptionInvalid
 from rowlock.ids import new_id
 from rowlock.store import Store
 from rowlock.store.ops import move
@@ -22,6 +22,7 @@ from rowlock.store.ops.manage import cancel
 from rowlock.store.ops.recover import Seen, sweep
 from rowlock.store.ops.schedule import pause_schedule
 from rowlock.store.ops.tokens import revoke_token
+from rowlock.worker.trouble import Trouble, insist
 
 logger: logging.Logger = logging.getLogger("rowlock.move")
 
@@ -104,17 +105,14 @@ class Mover:
             StoreUnavailable: One of them was away for a minute; begin again when it is back.
         """
         self._name_both()
-        failing_since: float | None = None
+        trouble = Trouble("jobs can't be moved", log=logger)
         while True:
-            try:
-                is_done = self._round()
-                failing_since = None
-            except StoreUnavailable as error:
-                failing_since = failing_since or time.monotonic()
-                if time.monotonic() - failing_since > config.MOVE_PATIENCE_SECONDS:
-                    raise
-                logger.warning("a database is away, trying again: %s", error)
-                is_done = False
+            is_done = insist(
+                self._round,
+                trouble,
+                patience_seconds=config.MOVE_PATIENCE_SECONDS,
+                rest=self._rest,
+            )
             if is_done and not follow:
                 return self.moved
             self._rest(config.MOVE_LOOK_SECONDS)

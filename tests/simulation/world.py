@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from random import Random
+from random import Random, SystemRandom
 from typing import Any
 from unittest import mock
 
@@ -35,6 +35,7 @@ def seeded(loop: SimulatedLoop, chance: Random, bounds: Mapping[str, float]) -> 
         mock.patch.object(time, "time_ns", partial(_wall_ns, loop)),
         mock.patch.object(os, "urandom", chance.randbytes),
         mock.patch.object(Random, "seed", _seed_from(chance)),
+        mock.patch.object(SystemRandom, "random", chance.random),
         mock.patch.multiple(config, **bounds),
         mock.patch.object(Trouble, "pause", _pause_for(loop)),
         _without_collections(),

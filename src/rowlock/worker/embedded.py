@@ -14,7 +14,6 @@ import asyncio
 import logging
 import math
 import os
-import random
 import socket
 import sys
 import threading
@@ -25,6 +24,7 @@ from functools import partial
 from typing import Any
 
 from rowlock import config
+from rowlock.chance import CHANCE
 from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.ids import new_id
 from rowlock.job import Beat, Lease
@@ -43,7 +43,7 @@ from rowlock.worker.services import Services, is_ready
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.settler import fallback
 from rowlock.worker.slots import find_app
-from rowlock.worker.trouble import ServiceName, Trouble
+from rowlock.worker.trouble import ServiceName, Trouble, insist
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
@@ -321,18 +321,12 @@ class Leftovers:
 
     def _send(self, settlement: Settlement) -> Missed:
         what = "the outcome of a job that outlasted its worker can't be written"
-        trouble = Trouble(what, ServiceName.SETTLE, self._counts.errors)
-        pause, end = threading.Event(), time.monotonic() + self._patience
-        while True:
-            try:
-                missed = self._beats.store.run(settle([settlement], chance=random.Random()))
-            except StoreUnavailable as error:
-                if time.monotonic() > end:
-                    raise
-                pause.wait(trouble.pause(error))
-            else:
-                trouble.over()
-                return missed
+        return insist(
+            lambda: self._beats.store.run(settle([settlement], chance=CHANCE)),
+            Trouble(what, ServiceName.SETTLE, self._counts.errors),
+            patience_seconds=self._patience,
+            rest=time.sleep,
+        )
 
     def _count(self, settlement: Settlement) -> None:
         with self._guard:

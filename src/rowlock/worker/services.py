@@ -20,7 +20,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from random import Random
 from typing import Any
 
 from rowlock import config
@@ -302,7 +301,6 @@ async def is_ready(
         RowlockError: It can't start, and waiting is of no use, or has taken long enough.
     """
     trouble = Trouble("the worker can't start", ServiceName.START, errors)
-    chance = Random()
     waiting_since: float | None = None
     while not stopping.is_set():
         try:
@@ -315,7 +313,7 @@ async def is_ready(
                     tell(error)
                 if time.monotonic() - waiting_since >= start_seconds:
                     raise
-                pause = jittered(config.START_LOOK_SECONDS, chance)
+                pause = jittered(config.START_LOOK_SECONDS)
             elif isinstance(error, StoreUnavailable):
                 pause = trouble.pause(error)
             else:

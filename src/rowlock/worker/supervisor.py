@@ -30,6 +30,7 @@ from types import FrameType
 import msgspec
 
 from rowlock import config
+from rowlock.chance import CHANCE
 from rowlock.errors import StoreRefused, StoreUnavailable
 from rowlock.ids import new_id
 from rowlock.job import Lease
@@ -333,7 +334,7 @@ class Supervisor:
             self._failures += 1
             return
         longest = min(config.RESPAWN_SECONDS_MAX, config.RESPAWN_SECONDS * 2.0 ** min(count, 16))
-        self._next_start[child.number] = time.monotonic() + random.uniform(longest / 2, longest)
+        self._next_start[child.number] = time.monotonic() + CHANCE.uniform(longest / 2, longest)
 
     def snapshot(self) -> Snapshot:
         """What this worker did and does; from any thread."""
@@ -567,7 +568,7 @@ class Supervisor:
     def _beat_for_ever(self) -> None:
         trouble = Trouble("leases can't be extended", ServiceName.HEARTBEAT, self._counts.errors)
         pause = third = self._settings.lease_seconds / 3
-        while not self._over.wait(random.uniform(0.8, 1.0) * pause):
+        while not self._over.wait(CHANCE.uniform(0.8, 1.0) * pause):
             try:
                 self._beat()
                 trouble.over()

@@ -1,15 +1,17 @@
-"""Errors of our own services: logged when they begin and when they end, counted, met with pauses.
+"""Errors of our own services, and the one way to wait and try again while the database is away.
 
-1. A service ends only when it is cancelled. Every error is logged when it begins and when it is
-   over, counted, and followed by a growing pause.
-2. It has no leader and needs none: what it does is safe to be done by many at once.
+1. A service ends only when it is cancelled. `Trouble` logs when its errors begin and when they are
+   over, counts each, and makes every pause longer than the one before, up to a bound.
+2. A service has no leader and needs none: any number of processes may do the same at once.
+
+`persist` and `repeat` are the loops of services on an event loop. `insist` is for a blocking caller
+that gives up in the end. A loop with its own rhythm asks `Trouble.pause` how long to wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import threading
 import time
 from collections import Counter
@@ -20,7 +22,8 @@ from random import Random
 from typing import TypeVar
 
 from rowlock import config
-from rowlock.errors import RowlockError
+from rowlock.chance import CHANCE
+from rowlock.errors import RowlockError, StoreUnavailable
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
@@ -28,10 +31,10 @@ T = TypeVar("T")
 Act = Callable[[], Awaitable[float]]
 
 
-def pause_after(tries: int, chance: random.Random | None = None) -> float:
-    """How long to wait after so many tries in a row that went wrong."""
+def pause_after(tries: int, chance: Random = CHANCE) -> float:
+    """How many seconds to wait after this many failed tries in a row."""
     longest = min(config.TROUBLE_SECONDS_MAX, config.TROUBLE_SECONDS * 2.0 ** min(tries, 16))
-    return (chance or random).uniform(longest / 2, longest)
+    return chance.uniform(longest / 2, longest)
 
 
 async def pause_for(event: asyncio.Event, seconds: float | None) -> None:
@@ -92,21 +95,25 @@ class Trouble:
 
     Args:
         what: What does not work meanwhile, for the log: "jobs can't be claimed".
-        errors: Where its errors are counted, if anywhere.
+        service: Under which name its errors are counted. None: they are not counted.
+        errors: Where they are counted, if anywhere.
+        log: Where its beginning and its end are logged.
     """
 
     def __init__(
         self,
         what: str,
-        service: ServiceName,
+        service: ServiceName | None = None,
         errors: ServiceErrors | None = None,
         *,
-        chance: random.Random | None = None,
+        chance: Random | None = None,
+        log: logging.Logger = logger,
     ) -> None:
         self._what = what
         self._service = service
         self._errors = errors
-        self._chance = chance
+        self._chance = chance or CHANCE
+        self._logger = log
         self._since: float | None = None
         self._tries = 0
         # The kinds of errors that were logged since it began.
@@ -124,7 +131,7 @@ class Trouble:
 
     def pause(self, error: Exception) -> float:
         """Note that it went wrong (again); how long to wait before the next try."""
-        if self._errors is not None:
+        if self._errors is not None and self._service is not None:
             self._errors.count(self._service)
         if self._since is None:
             self._since = time.monotonic()
@@ -137,11 +144,11 @@ class Trouble:
     def _log(self, error: Exception) -> None:
         # Of an error that nobody foresaw, the message alone may say nothing.
         if isinstance(error, RowlockError):
-            logger.warning("%s, trying again until it works: %s", self._what, error)
+            self._logger.warning("%s, trying again until it works: %s", self._what, error)
         else:
             name = type(error).__name__
             what = "%s, trying again until it works: %s: %s"
-            logger.error(what, self._what, name, error, exc_info=error)
+            self._logger.error(what, self._what, name, error, exc_info=error)
 
     def attempt(self, act: Callable[[], None]) -> float:
         """Do something; after which pause to try again, 0 if it went well."""
@@ -159,7 +166,7 @@ class Trouble:
     def over(self) -> None:
         """Note that it works."""
         if self._since is not None:
-            logger.warning(
+            self._logger.warning(
                 "%s: over after %.1f s and %d errors", self._what, self.seconds, self._tries
             )
             self._since, self._tries = None, 0
@@ -173,6 +180,35 @@ async def persist(act: Callable[[], Awaitable[T]], trouble: Trouble) -> T:
             done = await act()
         except Exception as error:  # noqa: BLE001  # a service survives all but cancellation
             await trouble.wait(error)
+        else:
+            trouble.over()
+            return done
+
+
+def insist(
+    act: Callable[[], T],
+    trouble: Trouble,
+    *,
+    patience_seconds: float,
+    rest: Callable[[float], object],
+) -> T:
+    """Do something until it succeeds; blocks.
+
+    Args:
+        patience_seconds: How long a database that is away is waited for.
+        rest: How to wait between two tries; may raise to end it.
+
+    Raises:
+        StoreUnavailable: The database was away for longer than that.
+    """
+    while True:
+        try:
+            done = act()
+        except StoreUnavailable as error:
+            pause = trouble.pause(error)
+            if trouble.seconds > patience_seconds:
+                raise
+            rest(pause)
         else:
             trouble.over()
             return done
@@ -196,6 +232,6 @@ async def repeat(
         await pause_for(woken, pause - rest)
 
 
-def jittered(seconds: float, chance: Random) -> float:
-    """About this long: many that were started together must not stay together."""
+def jittered(seconds: float, chance: Random = CHANCE) -> float:
+    """About this many seconds: processes that were started together must not stay in step."""
     return seconds * chance.uniform(0.8, 1.2)

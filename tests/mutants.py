@@ -17,7 +17,7 @@ from rowlock.store import NewJob, Settlement, statements
 from rowlock.store.blocks import Conclusion
 from rowlock.store.ops import enqueue, manage, recover, settle
 from rowlock.store.ops.claim import Floor, Lane
-from rowlock.store.ops.settle import Missed
+from rowlock.store.ops.settle import Settled
 from rowlock.store.postgres import PostgresEngine
 from rowlock.store.statements import Dialect
 from rowlock.store.steps import Op, Steps, writing
@@ -223,10 +223,10 @@ def block_ignores_a_lost_lease() -> Iterator[None]:
     """What a handler wrote in `ctx.transaction()` is committed, whoever holds the job now."""
     op = Conclusion.op
 
-    def commit_anyway(conclusion: Conclusion) -> Op[Missed]:
-        def steps() -> Steps[Missed]:
+    def commit_anyway(conclusion: Conclusion) -> Op[Settled]:
+        def steps() -> Steps[Settled]:
             yield from op(conclusion).start()
-            return Missed()
+            return Settled()
 
         return writing("conclude", steps)
 

@@ -77,7 +77,7 @@ def enqueuing(**options: Any) -> Op[list[Job]]:
     return enqueue([new_job(kind="a", payload="{}", queue="q", **options)])
 
 
-def settling(lease: Lease, ending: Ending) -> Op[settle.Missed]:
+def settling(lease: Lease, ending: Ending) -> Op[settle.Settled]:
     return settle.settle([Settlement(lease, ending)], chance=random.Random(0))
 
 
@@ -168,7 +168,7 @@ def resend_and_succeed(keep: int | None) -> Callable[[Bench, Store], Scene]:
         lease = started(store, policy=Policy(keep=keep))
 
         def is_same(outcome: Outcome) -> bool:
-            if isinstance(outcome.value, settle.Missed):
+            if isinstance(outcome.value, settle.Settled):
                 return is_applied(outcome)
             return bool([(lease.id, False)] == [(job.id, job.created) for job in outcome.value])
 

@@ -12,7 +12,7 @@ import pytest
 from rowlock.lifecycle import Succeeded
 from rowlock.store import Settlement, Store, open_store
 from rowlock.store.blocks import Blocks, Conclusion
-from rowlock.store.ops.settle import Missed
+from rowlock.store.ops.settle import Settled
 from rowlock.store.options import new_job
 from tests.worker.waiting import wait_until
 
@@ -43,7 +43,7 @@ def test_a_commit_under_way_is_waited_for(
     store.enqueue([new_job(kind="task", payload="{}")])
     (lease,) = store.claim(worker="w", queues=None)
     conclusion = Conclusion(Settlement(lease, Succeeded()))
-    found: list[Missed] = []
+    found: list[Settled] = []
     looking = threading.Thread(target=lambda: found.append(store.run(conclusion.lookup())))
 
     def commit_slowly(connection: psycopg.Connection) -> None:

@@ -10,7 +10,7 @@ from rowlock.events import EventType
 from rowlock.job import Lease
 from rowlock.lifecycle import Failed, Outcome, Released, Succeeded
 from rowlock.store import Settlement
-from rowlock.store.ops.settle import Missed
+from rowlock.store.ops.settle import Settled
 from rowlock.store.options import new_job
 from rowlock.tally import Ended, RunEnd, Sums
 from rowlock.worker.counts import ProcessCounts
@@ -59,7 +59,7 @@ def test_what_was_missed_is_not_counted():
     """Leases that others have, and runs that were settled before."""
     counts = ProcessCounts()
     kept, lost, again = run(1), run(2), run(3)
-    counts.settled([kept, lost, again], Missed([lost.lease], [again.lease]))
+    counts.settled([kept, lost, again], Settled(lost=[lost.lease], repeated=[again.lease]))
 
     assert sums(counts).total == 1
 
@@ -68,8 +68,8 @@ def test_a_failure_is_counted_by_what_became_of_it():
     """As the database decided, timed as this process did."""
     counts = ProcessCounts()
     failed, released = run(1, Failed("OSError", "no")), run(2, Released(), seconds=None)
-    missed = Missed(ended=[ended(failed, RunEnd.DEAD), ended(released, RunEnd.RELEASED)])
-    counts.settled([failed, run(3), released], missed)
+    settled = Settled(ended=[ended(failed, RunEnd.DEAD), ended(released, RunEnd.RELEASED)])
+    counts.settled([failed, run(3), released], settled)
 
     assert sums(counts).ends == [1, 0, 1, 0, 1]
     assert sums(counts).run.count == 2
@@ -79,7 +79,7 @@ def test_a_failure_is_counted_by_what_became_of_it():
 def test_a_failure_found_written_is_not_taken_for_a_success():
     """After a lost answer nobody tells what became of it."""
     counts = ProcessCounts()
-    counts.settled([run(1, Failed("OSError", "no"))], Missed())
+    counts.settled([run(1, Failed("OSError", "no"))], Settled())
 
     assert sums(counts).total == 0
 

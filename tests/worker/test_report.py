@@ -10,9 +10,14 @@ import pytest
 
 import rowlock
 from rowlock import config
-from rowlock.worker.report import report_crashed, report_lost, running_fields
+from rowlock.lifecycle import CancelSeen, Crashed, Failed, Interrupted, NotBegun, Outcome, Released
+from rowlock.store import Settlement
+from rowlock.tally import Ended, RunEnd
+from rowlock.worker.report import report, report_lost, running_fields
 
 CANARY = "canary-in-the-payload"
+CRASHED = Crashed("killed by SIGKILL")
+FAILED = Failed("OSError", "no")
 
 
 @pytest.fixture
@@ -128,13 +133,66 @@ def test_a_lost_lease_is_told(app, caplog):
     app.enqueue("fine", {"secret": CANARY})
     (lease,) = app.store.claim(worker="w", queues=["default"])
     report_lost([lease])
-    report_crashed([rowlock.Lease(id=lease.id, token=1, worker="w")], "killed by SIGKILL")
+    report([Settlement(rowlock.Lease(id=lease.id, token=1, worker="w"), CRASHED)])
     lost, crashed = caplog.records
 
     assert (lost.job_id, lost.kind, lost.attempt, lost.worker) == (lease.id, "fine", 1, "w")
     assert "lost its lease" in lost.getMessage() and lost.levelname == "WARNING"
     assert (crashed.job_id, crashed.worker, crashed.levelname) == (lease.id, "w", "ERROR")
     assert "killed by SIGKILL" in crashed.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "end", "text"),
+    [
+        (
+            FAILED,
+            RunEnd.RETRYING,
+            "WARNING failed, attempt 1 of 20, and will be retried: OSError: no",
+        ),
+        (FAILED, RunEnd.DEAD, "ERROR is dead: it failed, attempt 1 of 20: OSError: no"),
+        (FAILED, RunEnd.CANCELLED, "INFO was cancelled: OSError: no"),
+        (FAILED, None, "WARNING failed, attempt 1 of 20: OSError: no"),
+        (CRASHED, RunEnd.RETRYING, "ERROR crashed: killed by SIGKILL"),
+        (CRASHED, RunEnd.DEAD, "ERROR is dead: it crashed: killed by SIGKILL"),
+        (CRASHED, RunEnd.CANCELLED, "INFO was cancelled"),
+        (Interrupted("stopped"), RunEnd.RELEASED, "WARNING was interrupted: stopped"),
+        (Interrupted("stopped"), RunEnd.DEAD, "ERROR is dead: it was interrupted: stopped"),
+        (Released(reason="later"), RunEnd.RELEASED, "INFO was released: later"),
+        (Released(), RunEnd.CANCELLED, "INFO was cancelled"),
+        (NotBegun(), RunEnd.RELEASED, "DEBUG was given back before its run began"),
+        (CancelSeen("gone"), RunEnd.CANCELLED, "INFO was cancelled: gone"),
+    ],
+)
+def test_the_record_says_what_the_store_decided(
+    app, records, outcome: Outcome, end: RunEnd | None, text: str
+):
+    """Not what the outcome alone suggests: a request to cancel may have come before the settle."""
+    app.enqueue("fine", {"secret": CANARY})
+    (lease,) = app.store.claim(worker="w", queues=["default"])
+    ended = [] if end is None else [Ended(lease.id, "fine", "default", None, end, 1, 0, 0, None)]
+    report([Settlement(lease, outcome)], ended)
+    (record,) = records()
+
+    level, _, rest = text.partition(" ")
+    assert record.levelname == level
+    assert record.getMessage() == f"job {lease.id} (fine) {rest}"
+
+
+def test_a_late_cancel_is_told_as_such(app, records):
+    """A handler that fails after somebody asked to cancel it: its job is cancelled, not retried."""
+
+    @app.task
+    def cancelled_meanwhile() -> None:
+        app.cancel(running_fields()["job_id"])
+        raise ValueError("too late")
+
+    job = cancelled_meanwhile.enqueue()
+    app.drain()
+    (record,) = records()
+
+    assert app.get(job.id).state is rowlock.JobState.CANCELLED
+    assert (record.levelname, "was cancelled" in record.getMessage()) == ("INFO", True)
 
 
 @pytest.mark.asyncio

@@ -30,7 +30,8 @@ from rowlock.server.shapes import Name, Seconds, Uuid, copied
 from rowlock.store import NewJob as CheckedJob
 from rowlock.store import Settlement, options
 from rowlock.store.ops.hold import Report, report
-from rowlock.store.ops.settle import Missed, settle
+from rowlock.store.ops.settle import Settled as SettledRuns
+from rowlock.store.ops.settle import settle
 from rowlock.tokens import Scope, worker_of
 from rowlock.worker.report import report_less
 from rowlock.worker.settler import fallback, rows_within
@@ -372,9 +373,9 @@ def _held(items: Sequence[Any], *, within: str) -> Iterator[tuple[Any, job.Lease
 async def settle_leases(call: Call[Settlements, None]) -> Answer:
     # Thousands of results and jobs take a while to check, and others are waiting for this loop.
     settlements = await asyncio.to_thread(_settlements, call)
-    missed = await _settle(call, settlements)
-    lost = {lease.id for lease in missed.lost}
-    repeated = {lease.id for lease in missed.repeated}
+    settled = await _settle(call, settlements)
+    lost = {lease.id for lease in settled.lost}
+    repeated = {lease.id for lease in settled.repeated}
     ends = [
         LeaseEnd(id=lease.id, token=lease.token, status=_status(lease.id, lost, repeated))
         for lease in (settlement.lease for settlement in settlements)
@@ -382,7 +383,7 @@ async def settle_leases(call: Call[Settlements, None]) -> Answer:
     return Answer(Settled(settled=len(ends) - len(lost) - len(repeated), leases=ends))
 
 
-async def _settle(call: Call[Settlements, None], settlements: Sequence[Settlement]) -> Missed:
+async def _settle(call: Call[Settlements, None], settlements: Sequence[Settlement]) -> SettledRuns:
     """Settle and count all that the database takes: of what it refuses, what it takes of it.
 
     Raises:
@@ -396,7 +397,7 @@ async def _settle(call: Call[Settlements, None], settlements: Sequence[Settlemen
             return await _settle_less(call, settlements[0], error)
     middle = len(settlements) // 2
     refused: StoreRefused | None = None
-    parts: list[Missed] = []
+    parts: list[SettledRuns] = []
     for half in (settlements[:middle], settlements[middle:]):
         try:
             parts.append(await _settle(call, half))
@@ -404,35 +405,35 @@ async def _settle(call: Call[Settlements, None], settlements: Sequence[Settlemen
             refused = error
     if refused is not None:
         raise refused
-    return Missed(
-        [lease for part in parts for lease in part.lost],
-        [lease for part in parts for lease in part.repeated],
+    return SettledRuns(
         [run for part in parts for run in part.ended],
+        lost=[lease for part in parts for lease in part.lost],
+        repeated=[lease for part in parts for lease in part.repeated],
     )
 
 
-async def _write(call: Call[Settlements, None], settlements: Sequence[Settlement]) -> Missed:
+async def _write(call: Call[Settlements, None], settlements: Sequence[Settlement]) -> SettledRuns:
     service = call.service
     op = settle(settlements, chance=service.chance, tenant=call.caller.tenant)
-    missed = await service.store.arun(op)
-    service.count(missed.ended)
-    service.ledger.followed(settlements, missed.ended)
-    return missed
+    settled = await service.store.arun(op)
+    service.count(settled.ended)
+    service.ledger.followed(settlements, settled.ended)
+    return settled
 
 
 async def _settle_less(
     call: Call[Settlements, None], settlement: Settlement, refused: StoreRefused
-) -> Missed:
+) -> SettledRuns:
     """Settle one without what the database may refuse of it."""
     less = fallback(settlement, refused)
     while less is not None:
         try:
-            missed = await _write(call, [less])
+            settled = await _write(call, [less])
         except StoreRefused as error:
             less = fallback(less, error)
             continue
         report_less(less, refused)
-        return missed
+        return settled
     raise refused
 
 

@@ -24,7 +24,7 @@ from rowlock.store.ops import schedule as _schedule
 from rowlock.store.ops import settle as _settle
 from rowlock.store.ops import stats as _stats
 from rowlock.store.ops import why as _why
-from rowlock.store.ops.settle import Missed
+from rowlock.store.ops.settle import Settled
 from rowlock.store.steps import Op
 
 
@@ -90,7 +90,7 @@ def verbs(
     )
 
 
-_raise = Missed.raise_if_any
+_raise = Settled.raise_if_missed
 
 
 class QueueVerbs:

@@ -26,7 +26,7 @@ from rowlock.store import NewJob, Settlement, Store
 from rowlock.store.ops.enqueue import Copied
 from rowlock.store.ops.events import write_events
 from rowlock.store.ops.history import write_history
-from rowlock.store.ops.settle import Missed
+from rowlock.store.ops.settle import Settled
 from rowlock.store.steps import Op
 from rowlock.tally import OTHER, Ended, Name, RunEnd, Sums, Tally, bounded, counted, merged
 from rowlock.task import Task
@@ -34,7 +34,7 @@ from rowlock.worker.report import RunSettlement
 from rowlock.worker.shared_memory import Totals
 from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble, jittered
 
-_NONE = Missed()
+_NONE = Settled()
 
 
 def names_of(
@@ -78,19 +78,19 @@ class ProcessCounts:
         # Of the services of this process.
         self.errors: ServiceErrors = ServiceErrors()
 
-    def settled(self, settlements: Sequence[Settlement], missed: Missed = _NONE) -> None:
-        """A batch was written, but for those that were missed."""
-        # Of another outcome nothing is told when it is found written by a try before: it is not
-        # known what became of it.
+    def settled(self, settlements: Sequence[Settlement], settled: Settled = _NONE) -> None:
+        """Count a batch that was written, without the leases that were lost or repeated."""
+        # If an earlier try has written another outcome than a success, what became of its job is
+        # not known, and it is not counted.
         swift = [each for each in settlements if isinstance(each.outcome, Succeeded)]
-        if missed.lost or missed.repeated or missed.ended:
-            others = {lease.id for lease in (*missed.lost, *missed.repeated)}
-            others.update(run.id for run in missed.ended)
+        if settled.lost or settled.repeated or settled.ended:
+            others = {lease.id for lease in (*settled.lost, *settled.repeated)}
+            others.update(run.id for run in settled.ended)
             swift = [each for each in swift if each.lease.id not in others]
         if swift:
             self._count_swift(swift)
-        if missed.ended:
-            self._count_slow(settlements, missed.ended)
+        if settled.ended:
+            self._count_slow(settlements, settled.ended)
 
     def ended(self, runs: Iterable[Ended]) -> None:
         """Runs were ended one by one, and what became of each is known."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from rowlock import config
+from rowlock.chance import CHANCE
 from rowlock.context import Context, TransactionBlock
 from rowlock.errors import InvalidTransition, LeaseLost, StoreRefused
 from rowlock.ids import new_id
@@ -26,6 +27,7 @@ from rowlock.store import Settlement, Store
 from rowlock.store.blocks import Blocks
 from rowlock.store.ops.claim import claim
 from rowlock.store.ops.hold import begin, cancel_requests
+from rowlock.store.ops.settle import settle
 from rowlock.task import Task, Tasks
 from rowlock.worker.beats import Beats
 from rowlock.worker.progress import AsyncProgressWriter, BlockingProgressWriter
@@ -214,23 +216,25 @@ class Drain:
     def _settle(self, settlement: Settlement) -> None:
         """Store an outcome, or what the database takes of it."""
         try:
-            self._store.settle([settlement])
+            settled = self._store.run(settle([settlement], chance=CHANCE))
         except StoreRefused as error:
             if (less := fallback(settlement, error)) is None:
                 raise
             self._settle(less)
             return
-        report([settlement])
+        settled.raise_if_missed()
+        report([settlement], settled.ended)
 
     async def _asettle(self, settlement: Settlement) -> None:
         try:
-            await self._store.asettle([settlement])
+            settled = await self._store.arun(settle([settlement], chance=CHANCE))
         except StoreRefused as error:
             if (less := fallback(settlement, error)) is None:
                 raise
             await self._asettle(less)
             return
-        report([settlement])
+        settled.raise_if_missed()
+        report([settlement], settled.ended)
 
     async def _arun_one(self, run: Run) -> None:
         task = run.task
@@ -336,7 +340,6 @@ def _settlement(run: Run, outcome: Outcome, context: Context) -> Settlement:
         outcome,
         context.follow_ups,
         seconds=time.monotonic() - run.started_at,
-        cancel_requested=run.cancel_requested,
     )
 
 

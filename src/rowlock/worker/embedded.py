@@ -30,7 +30,7 @@ from rowlock.ids import new_id
 from rowlock.job import Beat, Lease
 from rowlock.lifecycle import Outcome
 from rowlock.store import Settlement, Store
-from rowlock.store.ops.settle import Missed, settle
+from rowlock.store.ops.settle import Settled, settle
 from rowlock.task import Tasks
 from rowlock.worker import signals
 from rowlock.worker.beats import Beats
@@ -302,10 +302,10 @@ class Leftovers:
                 self._beats.wait_over()
 
     def _write(self, settlement: Settlement) -> None:
-        missed: Missed | None = None
-        while missed is None:
+        settled: Settled | None = None
+        while settled is None:
             try:
-                missed = self._send(settlement)
+                settled = self._send(settlement)
             except StoreUnavailable:
                 raise
             except RowlockError as error:
@@ -313,13 +313,13 @@ class Leftovers:
                 if less is None:
                     raise
                 settlement = less
-        if missed.lost:
-            report_lost(missed.lost)
+        if settled.lost:
+            report_lost(settled.lost)
         else:
-            report([settlement])
-            self._count(settlement)
+            report([settlement], settled.ended)
+            self._count(settlement, settled)
 
-    def _send(self, settlement: Settlement) -> Missed:
+    def _send(self, settlement: Settlement) -> Settled:
         what = "the outcome of a job that outlasted its worker can't be written"
         return insist(
             lambda: self._beats.store.run(settle([settlement], chance=CHANCE)),
@@ -328,9 +328,9 @@ class Leftovers:
             rest=time.sleep,
         )
 
-    def _count(self, settlement: Settlement) -> None:
+    def _count(self, settlement: Settlement, settled: Settled | None = None) -> None:
         with self._guard:
-            self._counts.settled([settlement])
+            self._counts.settled([settlement], settled or Settled())
             try:
                 self._counts.tell(self._beats.store)
                 self._counts.write(self._beats.store)

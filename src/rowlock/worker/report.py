@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rowlock import codec, config
-from rowlock.job import JobState, Lease
+from rowlock.job import Lease
 from rowlock.lifecycle import (
     CancelSeen,
     Crashed,
@@ -25,12 +24,10 @@ from rowlock.lifecycle import (
     NotBegun,
     Outcome,
     Released,
-    Return,
     Succeeded,
-    decide,
 )
 from rowlock.store import Settlement
-from rowlock.store.ops.settle import held_of
+from rowlock.tally import Ended, RunEnd
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
@@ -38,8 +35,8 @@ logger: logging.Logger = logging.getLogger("rowlock.worker")
 _running: ContextVar[Lease | None] = ContextVar("rowlock_running", default=None)
 # Its time limit, if it is a coroutine that has one.
 _limit: ContextVar[asyncio.Timeout | None] = ContextVar("rowlock_limit", default=None)
-# Backoffs are drawn by the store; of a decision made here only its state is read.
-_CHANCE = random.Random(0)
+
+_NO_ENDS: dict[str, RunEnd] = {}
 
 # The fields of a record, in the order in which they are shown.
 FIELDS = ("job_id", "kind", "queue", "attempt", "worker", "duration_seconds", "error")
@@ -47,10 +44,9 @@ FIELDS = ("job_id", "kind", "queue", "attempt", "worker", "duration_seconds", "e
 
 @dataclass(slots=True)
 class RunSettlement(Settlement):
-    """A settlement, and what else is known of the run: nothing of one that never started."""
+    """A settlement, and how long the run took: None if it never started."""
 
     seconds: float | None = None
-    cancel_requested: bool = False
 
 
 @dataclass(slots=True)
@@ -111,14 +107,21 @@ def fields_of(lease: Lease) -> dict[str, Any]:
     return fields
 
 
-def report(settlements: Sequence[Settlement]) -> None:
-    """Log how runs ended, once that is written."""
+def report(settlements: Sequence[Settlement], ended: Sequence[Ended] = ()) -> None:
+    """Log how runs ended, once that is written.
+
+    Args:
+        ended: What became of them, as the store has decided. Plain successes may be left out. So
+            may runs whose settle was repeated because its answer was lost: then nobody knows, and
+            the record does not say.
+    """
     is_debug = logger.isEnabledFor(logging.DEBUG)
+    ends = {run.id: run.end for run in ended} if ended else _NO_ENDS
     for settlement in settlements:
         # Nearly all are plain successes, and nearly nobody wants to read of them.
         outcome = settlement.outcome
         if is_debug or not isinstance(outcome, Succeeded) or outcome.problem is not None:
-            _report_one(settlement)
+            _report_one(settlement, ends.get(settlement.lease.id))
 
 
 def report_lost(leases: Sequence[Lease]) -> None:
@@ -155,69 +158,80 @@ def report_settled(settlement: Settlement, outcome: Outcome | None) -> None:
     report([settlement])
 
 
-def report_crashed(leases: Sequence[Lease], evidence: str) -> None:
-    """Log that jobs were running when their process died."""
-    for lease in leases:
-        fields = {**fields_of(lease), "error": "Crashed"}
-        logger.error("%s crashed: %s", _name(lease), evidence, extra=fields)
-
-
-class _Told(NamedTuple):
-    """What is said of an outcome; how long it took stands between `what` and `rest`."""
+class _Line(NamedTuple):
+    """What a record says of a run; how long it took stands between `what` and `rest`."""
 
     level: int
     what: str
     rest: str = ""
 
 
-def _report_one(settlement: Settlement) -> None:
+def _report_one(settlement: Settlement, end: RunEnd | None) -> None:
     lease, outcome = settlement.lease, settlement.outcome
-    run = settlement if isinstance(settlement, RunSettlement) else RunSettlement(lease, outcome)
     fields = fields_of(lease)
     took = ""
-    if run.seconds is not None:
-        fields["duration_seconds"] = round(run.seconds, 6)
-        took = f" after {run.seconds:.3g} s"
+    if isinstance(settlement, RunSettlement) and settlement.seconds is not None:
+        fields["duration_seconds"] = round(settlement.seconds, 6)
+        took = f" after {settlement.seconds:.3g} s"
     if isinstance(outcome, Failed):
         fields["error"] = outcome.type
-    told = _told(run)
-    logger.log(told.level, "%s %s%s%s", _name(lease), told.what, took, told.rest, extra=fields)
+    elif isinstance(outcome, Crashed):
+        fields["error"] = "Crashed"
+    line = _line(settlement, end)
+    logger.log(line.level, "%s %s%s%s", _name(lease), line.what, took, line.rest, extra=fields)
 
 
-def _told(run: RunSettlement) -> _Told:
-    match outcome := run.outcome:
+def _line(settlement: Settlement, end: RunEnd | None) -> _Line:
+    match outcome := settlement.outcome:
         case Succeeded(problem=None):
-            return _Told(logging.DEBUG, "succeeded")
+            return _Line(logging.DEBUG, "succeeded")
         case Succeeded():
-            return _Told(logging.WARNING, "succeeded", _because(outcome.problem))
+            return _Line(logging.WARNING, "succeeded", _because(outcome.problem))
         case CancelSeen():
-            return _Told(logging.INFO, "was cancelled", _because(outcome.reason))
-        case Released():
-            return _Told(logging.INFO, "was released", _because(outcome.reason))
-        case NotBegun():
-            return _Told(logging.DEBUG, "was given back before its run began")
-        case Interrupted():
-            return _Told(logging.WARNING, "was interrupted", _because(outcome.reason))
+            return _Line(logging.INFO, "was cancelled", _because(outcome.reason))
         case Failed():
-            return _told_failure(run, outcome)
+            return _line_of_failure(settlement.lease, outcome, end)
+        case _ if end is RunEnd.CANCELLED:
+            return _Line(logging.INFO, "was cancelled")
+        case Crashed():
+            return _line_of_break(logging.ERROR, "crashed", outcome.evidence, end)
+        case Interrupted():
+            return _line_of_break(logging.WARNING, "was interrupted", outcome.reason, end)
         case _:
-            return _Told(logging.WARNING, f"ended as {type(outcome).__name__}")
+            return _line_of_return(outcome)
 
 
-def _told_failure(run: RunSettlement, outcome: Failed) -> _Told:
+def _line_of_return(outcome: Outcome) -> _Line:
+    match outcome:
+        case Released():
+            return _Line(logging.INFO, "was released", _because(outcome.reason))
+        case NotBegun():
+            return _Line(logging.DEBUG, "was given back before its run began")
+        case _:
+            return _Line(logging.WARNING, f"ended as {type(outcome).__name__}")
+
+
+def _line_of_break(level: int, what: str, reason: str, end: RunEnd | None) -> _Line:
+    if end is RunEnd.DEAD:
+        return _Line(logging.ERROR, f"is dead: it {what}", _because(reason))
+    return _Line(level, what, _because(reason))
+
+
+def _line_of_failure(lease: Lease, outcome: Failed, end: RunEnd | None) -> _Line:
     error = _because(f"{outcome.type}: {outcome.message}")
-    row = run.lease.row
-    if row is None:
-        return _Told(logging.WARNING, "failed", error)
-    held = held_of(row)
-    held = replace(held, cancel_requested=held.cancel_requested or run.cancel_requested)
-    step = decide(held, outcome, now=0, chance=_CHANCE)
-    attempts = f", attempt {row.attempt} of {held.max_attempts}"
-    if isinstance(step, Return):
-        return _Told(logging.WARNING, "failed", f"{attempts}, and will be retried{error}")
-    if step.state is JobState.CANCELLED:
-        return _Told(logging.INFO, "was cancelled", error)
-    return _Told(logging.ERROR, "is dead: it failed", f"{attempts}{error}")
+    attempts = ""
+    if lease.row is not None:
+        most = lease.row.max_attempts or config.MAX_ATTEMPTS_DEFAULT
+        attempts = f", attempt {lease.row.attempt} of {most}"
+    match end:
+        case RunEnd.RETRYING:
+            return _Line(logging.WARNING, "failed", f"{attempts}, and will be retried{error}")
+        case RunEnd.CANCELLED:
+            return _Line(logging.INFO, "was cancelled", error)
+        case RunEnd.DEAD:
+            return _Line(logging.ERROR, "is dead: it failed", f"{attempts}{error}")
+        case _:
+            return _Line(logging.WARNING, "failed", f"{attempts}{error}")
 
 
 def _name(lease: Lease) -> str:

@@ -182,7 +182,6 @@ class Run:
             outcome,
             () if self.context is None else self.context.follow_ups,
             time.monotonic() - self.started_at,
-            self.cancel_requested,
         )
 
     @property
@@ -255,7 +254,12 @@ def success(result: object) -> Succeeded:
 
 
 def is_last(error: BaseException, *, attempt: int, max_attempts: int) -> bool:
-    """Whether a run that ended by this exception is its job's last one."""
+    """Whether a run that ended by this exception will be its job's last one.
+
+    A prediction, for integrations that are called while the exception passes them, before the
+    settle. The store decides then, and a request to cancel may have come by that time. What comes
+    after the settle reads the store's answer.
+    """
     match error:
         case Release() | asyncio.CancelledError():
             return False

@@ -25,7 +25,7 @@ from rowlock.errors import Forbidden, MigrationNeeded, StoreRefused
 from rowlock.job import JobState, Lease
 from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
 from rowlock.store import Settlement, Store
-from rowlock.store.ops.settle import Missed, settle
+from rowlock.store.ops.settle import Settled, settle
 from rowlock.worker.counts import ProcessCounts
 from rowlock.worker.report import (
     RevokedSettlement,
@@ -38,8 +38,6 @@ from rowlock.worker.report import (
 from rowlock.worker.trouble import ServiceName, Trouble, pause_after, pause_for
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
-
-Settled = Callable[[list[Settlement]], None]
 
 # The types of errors that an outcome gets whose own text or follow-ups the database refuses.
 RESULT_REFUSED = "ResultRefused"
@@ -63,7 +61,12 @@ class Settler:
     """Takes settlements one by one, writes them in batches."""
 
     def __init__(
-        self, store: Store, *, counts: ProcessCounts, lease: float, on_settled: Settled
+        self,
+        store: Store,
+        *,
+        counts: ProcessCounts,
+        lease: float,
+        on_settled: Callable[[list[Settlement]], None],
     ) -> None:
         self._store = store
         self._counts = counts
@@ -184,19 +187,20 @@ class Settler:
             return
 
     async def _settle(self, batch: Sequence[Settlement], *, is_again: bool) -> None:
-        missed = await self._store.arun(settle(batch, chance=self._chance))
-        by_block = await self._settled_by_block(batch, missed)
-        self._counts.settled(batch, missed)
-        report(self._report_missed(batch, missed, by_block, is_again=is_again))
+        settled = await self._store.arun(settle(batch, chance=self._chance))
+        by_block = await self._settled_by_block(batch, settled)
+        self._counts.settled(batch, settled)
+        known = self._report_missed(batch, settled, by_block, is_again=is_again)
+        report(known, settled.ended)
         self._trouble.over()
 
-    async def _settled_by_block(self, batch: Sequence[Settlement], missed: Missed) -> set[str]:
+    async def _settled_by_block(self, batch: Sequence[Settlement], settled: Settled) -> set[str]:
         """Of those settled before, the ids of jobs that have succeeded in spite of their outcome.
 
         Nothing but its own block can have done that.
         """
         found: set[str] = set()
-        for settlement in _of(batch, missed.repeated):
+        for settlement in _of(batch, settled.repeated):
             if not isinstance(settlement, RevokedSettlement) and not isinstance(
                 settlement.outcome, Succeeded
             ):
@@ -207,19 +211,19 @@ class Settler:
         return found
 
     def _report_missed(
-        self, batch: Sequence[Settlement], missed: Missed, by_block: set[str], *, is_again: bool
+        self, batch: Sequence[Settlement], settled: Settled, by_block: set[str], *, is_again: bool
     ) -> Sequence[Settlement]:
         """Log what became otherwise than the batch says; the rest of it."""
-        if not missed.lost and not missed.repeated:
+        if not settled.lost and not settled.repeated:
             return batch
         # What was given back by the supervisor has lost nothing.
         revoked = {each.lease.id for each in batch if isinstance(each, RevokedSettlement)}
-        lost = [lease for lease in missed.lost if lease.id not in revoked]
+        lost = [lease for lease in settled.lost if lease.id not in revoked]
         report_lost(lost)
         self._counts.lost(lost)
-        gone = {lease.id for lease in missed.lost} | by_block
-        gone |= {lease.id for lease in missed.repeated if lease.id in revoked}
-        for settlement in _of(batch, missed.repeated):
+        gone = {lease.id for lease in settled.lost} | by_block
+        gone |= {lease.id for lease in settled.repeated if lease.id in revoked}
+        for settlement in _of(batch, settled.repeated):
             lease = settlement.lease
             if lease.id in by_block:
                 report_settled(replace(settlement, outcome=Succeeded()), settlement.outcome)

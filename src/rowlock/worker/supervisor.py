@@ -37,13 +37,13 @@ from rowlock.job import Lease
 from rowlock.lifecycle import Crashed, Interrupted, NotBegun, Outcome
 from rowlock.store import Settlement, Store, open_store
 from rowlock.store.ops.recover import Seen, sweep
-from rowlock.store.ops.settle import Missed, settle
+from rowlock.store.ops.settle import Settled, settle
 from rowlock.store.url import hurried
 from rowlock.worker import signals
 from rowlock.worker.children import Child, Stalls, overdue_outcome, start_child, suspects
 from rowlock.worker.counts import ProcessCounts
 from rowlock.worker.process import SourceWatch, Title, how_it_ended
-from rowlock.worker.report import report, report_crashed
+from rowlock.worker.report import report
 from rowlock.worker.settings import (
     EXIT_LEFT_BEHIND,
     EXIT_NOT_LOADED,
@@ -424,7 +424,7 @@ class Supervisor:
         while batches:
             batch, *rest = batches
             try:
-                missed = self._store.run(settle(batch, chance=self._chance))
+                settled = self._store.run(settle(batch, chance=self._chance))
             except StoreRefused as error:
                 if len(batch) == 1:
                     lease = batch[0].lease
@@ -439,22 +439,21 @@ class Supervisor:
                 self._try_later(again, self._giving_back, error)
                 return
             self._giving_back.over()
-            self._report_buried(batch, missed)
+            self._report_buried(batch, settled)
             batches = rest
         if worker is not None:
             self._give_back_later(worker)
 
-    def _report_buried(self, batch: list[Settlement], missed: Missed) -> None:
-        self._counts.ended(missed.ended)
-        # Lost to others, or settled in its last moment: then it is theirs.
-        gone = {lease.id for lease in (*missed.lost, *missed.repeated)}
-        left = [each for each in batch if each.lease.id not in gone]
-        report([each for each in left if not isinstance(each.outcome, Crashed)])
-        for each in left:
-            if isinstance(each.outcome, Crashed):
-                report_crashed([each.lease], each.outcome.evidence)
+    def _report_buried(self, batch: list[Settlement], settled: Settled) -> None:
+        self._counts.ended(settled.ended)
+        gone = {lease.id for lease in (*settled.lost, *settled.repeated)}
+        report([each for each in batch if each.lease.id not in gone], settled.ended)
         for id in sorted(gone):
-            logger.info("job %s was not its dead child's any more", id, extra={"job_id": id})
+            logger.info(
+                "job %s: another worker holds it, or its run was settled before the child died",
+                id,
+                extra={"job_id": id},
+            )
 
     def _give_back_later(self, worker: str) -> None:
         for pause in config.GIVE_BACK_AGAIN_SECONDS:

@@ -23,7 +23,7 @@ from rowlock.lifecycle import Succeeded
 from rowlock.store import Settlement
 from rowlock.store.blocks import AsyncBlock, Block, Blocks, Conclusion
 from rowlock.store.ops import hold
-from rowlock.store.ops.settle import Missed
+from rowlock.store.ops.settle import Settled
 from rowlock.store.steps import Op
 from rowlock.worker.progress import PausableProgress, Unwritten
 from rowlock.worker.run import Run, success
@@ -184,9 +184,9 @@ class RunBlock:
         settlement = Settlement(self._run.lease, succeeded, self._context.follow_ups)
         return Conclusion(settlement, self._note_ops(held))
 
-    def _note_ops(self, held: Unwritten) -> list[Op[Missed]]:
+    def _note_ops(self, held: Unwritten) -> list[Op[Settled]]:
         lease = self._run.lease
-        ops: list[Op[Missed]] = []
+        ops: list[Op[Settled]] = []
         if held.progress is not None:
             fraction, text = held.progress
             ops.append(hold.progress(lease, fraction=fraction, text=text))

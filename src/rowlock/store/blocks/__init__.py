@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from rowlock import config
 from rowlock.job import Lease
 from rowlock.store.caller import Callers
-from rowlock.store.ops.settle import Missed, Settlement, explain_missed, settle
+from rowlock.store.ops.settle import Settled, Settlement, explain_missed, settle
 from rowlock.store.statements import Dialect
 from rowlock.store.steps import Op, Steps, reading, writing
 
@@ -36,7 +36,7 @@ class Conclusion:
     """What a block writes last: what the run said of itself, then its success."""
 
     settlement: Settlement
-    notes: Sequence[Op[Missed]] = field(default_factory=list[Op[Missed]])
+    notes: Sequence[Op[Settled]] = field(default_factory=list[Op[Settled]])
 
     @property
     def lease(self) -> Lease:
@@ -47,10 +47,10 @@ class Conclusion:
         """Those that get a job by it."""
         return frozenset(job.queue for job in self.settlement.follow_ups)
 
-    def op(self) -> Op[Missed]:
+    def op(self) -> Op[Settled]:
         """The steps on the block's connection. Whether the lease holds, the settle tells."""
 
-        def steps() -> Steps[Missed]:
+        def steps() -> Steps[Settled]:
             for note in self.notes:
                 yield from note.start()
             # A success draws no backoff.
@@ -58,7 +58,7 @@ class Conclusion:
 
         return writing("conclude", steps)
 
-    def lookup(self) -> Op[Missed]:
+    def lookup(self) -> Op[Settled]:
         """For when the answer to the COMMIT was lost: missed is what was not settled by it."""
         return reading("lookup", lambda: explain_missed([self.lease], is_resend=True))
 

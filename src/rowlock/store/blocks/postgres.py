@@ -87,7 +87,7 @@ class PostgresBlock:
             _check_open(connection, conclusion)
             connection.call_seconds = self._engine.url.call_seconds
             borrowed = borrow_psycopg(connection)
-            visit(borrowed, _visit(self._engine, borrowed), conclusion.op()).raise_if_any()
+            visit(borrowed, _visit(self._engine, borrowed), conclusion.op()).raise_if_missed()
         except psycopg.Error as error:
             self.undo()
             raise _ours(self._engine, error, connection) from error
@@ -197,7 +197,7 @@ class AsyncPostgresBlock:
             connection.call_seconds = self._engine.url.call_seconds
             borrowed = await aborrow_psycopg(connection)
             plan = _visit(self._engine, borrowed)
-            (await avisit(borrowed, plan, conclusion.op())).raise_if_any()
+            (await avisit(borrowed, plan, conclusion.op())).raise_if_missed()
         except psycopg.Error as error:
             await self.undo()
             raise _ours(self._engine, error, connection) from error

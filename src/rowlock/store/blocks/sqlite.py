@@ -135,10 +135,10 @@ class SqliteBlock:
         try:
             try:
                 tenure.check(conclusion)
-                missed = self._callers.run(
+                settled = self._callers.run(
                     conclusion.op(), tenure.connection, notify_in_transaction=False
                 )
-                missed.raise_if_any()
+                settled.raise_if_missed()
                 is_good = True
             finally:
                 tenure.close(is_good=is_good)
@@ -199,10 +199,10 @@ class AsyncSqliteBlock:
         tenure.end()
         try:
             tenure.check(conclusion)
-            missed = self._callers.run(
+            settled = self._callers.run(
                 conclusion.op(), tenure.connection, notify_in_transaction=False
             )
-            missed.raise_if_any()
+            settled.raise_if_missed()
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._committer, tenure.connection.execute, "COMMIT")
         except sqlite3.Error as error:

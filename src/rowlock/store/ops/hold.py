@@ -15,7 +15,7 @@ from rowlock.errors import OptionInvalid
 from rowlock.ids import parse_id
 from rowlock.job import Beat, Lease, LogLine, Progress, WorkerVitals
 from rowlock.store import options
-from rowlock.store.ops.settle import Missed, owned
+from rowlock.store.ops.settle import Settled, owned
 from rowlock.store.steps import Batch, Begin, Op, Statement, Steps, reading, writing
 
 
@@ -84,8 +84,8 @@ def report(
     return writing("report", steps)
 
 
-def _notes(told: Report) -> list[Op[Missed]]:
-    notes: list[Op[Missed]] = []
+def _notes(told: Report) -> list[Op[Settled]]:
+    notes: list[Op[Settled]] = []
     if told.progress is not None:
         fraction, text = told.progress.fraction, told.progress.text
         notes.append(progress(told.lease, fraction=fraction, text=text))
@@ -110,38 +110,38 @@ def cancel_requests(ids: Sequence[str]) -> Op[list[str]]:
     return reading("cancel_requests", steps)
 
 
-def progress(lease: Lease, *, fraction: float, text: str = "") -> Op[Missed]:
+def progress(lease: Lease, *, fraction: float, text: str = "") -> Op[Settled]:
     """Set the progress of a running job, from 0 to 1. Raises `LeaseLost`."""
     known = options.fraction(fraction, option="fraction")
     told = options.text(text, option="text")
     cleaned = codec.clean_text(told, bytes_max=config.PROGRESS_TEXT_BYTES_MAX)
     encoded = msgspec.json.encode(Progress(known, cleaned)).decode()
 
-    def steps() -> Steps[Missed]:
+    def steps() -> Steps[Settled]:
         values = {"id": lease.id, "token": lease.token, "progress": encoded}
         kept = yield Statement("progress", values)
-        return Missed() if kept else Missed([lease])
+        return Settled() if kept else Settled(lost=[lease])
 
     return writing("progress", steps, repeat=steps)
 
 
-def log(lease: Lease, lines: Sequence[str]) -> Op[Missed]:
+def log(lease: Lease, lines: Sequence[str]) -> Op[Settled]:
     """Add lines to a running job's log, which keeps 1,000 in all. Raises `LeaseLost`."""
     told = options.texts(lines, option="lines")
     cleaned = [codec.clean_text(line, bytes_max=config.LOG_LINE_BYTES_MAX) for line in told]
 
-    def steps() -> Steps[Missed]:
+    def steps() -> Steps[Settled]:
         yield Begin()
         values = {"id": lease.id, "token": lease.token, "lines": len(cleaned)}
         counted = yield Statement("log_count", values)
         if not counted:
-            return Missed([lease])
+            return Settled(lost=[lease])
         before: int = counted[0][0]
         room = cleaned[: max(0, config.LOG_LINES_MAX - before)]
         rows = [(lease.id, before + place, line) for place, line in enumerate(room)]
         if rows:
             yield Batch("log_write", ("job_id", "line", "text"), rows)
-        return Missed()
+        return Settled()
 
     return writing("log", steps)
 

@@ -89,17 +89,20 @@ class Settlement:
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
-    """The leases of a settle that could not be settled. The others' work is committed.
+class Settled:
+    """What became of the runs of a settle.
 
-    `ended` tells what became of the others, but for plain successes of claimed jobs.
+    `ended` are those that were settled now, without plain successes of claimed jobs. `lost` are
+    leases that somebody else holds, or that are over. `repeated` are leases whose run was settled
+    before, under the same token.
     """
 
+    ended: Sequence[Ended] = ()
     lost: Sequence[Lease] = ()
     repeated: Sequence[Lease] = ()
-    ended: Sequence[Ended] = ()
 
-    def raise_if_any(self) -> None:
+    def raise_if_missed(self) -> None:
+        """Raise if a lease could not be settled; what the others did is committed."""
         if self.lost:
             raise LeaseLost(self.lost)
         if self.repeated:
@@ -111,7 +114,7 @@ def settle(
     *,
     chance: random.Random = CHANCE,
     tenant: str | None = None,
-) -> Op[Missed]:
+) -> Op[Settled]:
     """Record how runs ended. What could not be recorded is returned, not raised.
 
     Args:
@@ -135,18 +138,18 @@ def _settle_own(
     tenant: str | None,
     *,
     is_resend: bool,
-) -> Steps[Missed]:
+) -> Steps[Settled]:
     if not settlements:
-        return Missed()
+        return Settled()
     if tenant is None:
         return (yield from _settle(settlements, chance, is_resend=is_resend))
     yield Begin()
     own = yield from owned([settlement.lease.id for settlement in settlements], tenant)
-    missed = yield from _settle(
+    settled = yield from _settle(
         [each for each in settlements if each.lease.id in own], chance, is_resend=is_resend
     )
     foreign = [each.lease for each in settlements if each.lease.id not in own]
-    return replace(missed, lost=[*foreign, *missed.lost])
+    return replace(settled, lost=[*foreign, *settled.lost])
 
 
 def owned(ids: Sequence[str], tenant: str) -> Steps[set[str]]:
@@ -157,7 +160,7 @@ def owned(ids: Sequence[str], tenant: str) -> Steps[set[str]]:
 
 def _settle(
     settlements: Sequence[Settlement], chance: random.Random, *, is_resend: bool
-) -> Steps[Missed]:
+) -> Steps[Settled]:
     swift = [_success(settlement) for settlement in settlements if _is_swift(settlement)]
     slow = [settlement for settlement in settlements if not _is_swift(settlement)]
     is_one_statement = not slow and len({ending.is_held for ending in swift}) == 1
@@ -339,14 +342,14 @@ def _enqueue_follow_ups(settlements: Sequence[Settlement], done: set[str]) -> St
     return (yield from enqueue_within(wanted, is_resend=False))
 
 
-def explain_missed(missed: Sequence[Lease], *, is_resend: bool) -> Steps[Missed]:
+def explain_missed(missed: Sequence[Lease], *, is_resend: bool) -> Steps[Settled]:
     """Tell the leases that were taken away from those that their own holder settled before."""
     if not missed:
-        return Missed()
+        return Settled()
     ends = yield from _ends(missed)
     repeated = [lease for lease in missed if ends.get(lease.id) == (lease.token, False)]
     lost = [lease for lease in missed if lease not in repeated]
-    return Missed(lost, [] if is_resend else repeated)
+    return Settled(lost=lost, repeated=[] if is_resend else repeated)
 
 
 def _ends(missed: Sequence[Lease]) -> Steps[Mapping[str, tuple[int, bool]]]:
@@ -364,7 +367,7 @@ def _ends(missed: Sequence[Lease]) -> Steps[Mapping[str, tuple[int, bool]]]:
     return ends
 
 
-def settle_each(local: LocalState, /, settlements: Sequence[Settlement]) -> Op[Missed]:
+def settle_each(local: LocalState, /, settlements: Sequence[Settlement]) -> Op[Settled]:
     """Record how runs ended, in one transaction, each judged alone.
 
     Raises:
@@ -374,7 +377,7 @@ def settle_each(local: LocalState, /, settlements: Sequence[Settlement]) -> Op[M
     return settle(settlements, chance=local.chance)
 
 
-def succeed(leases: Sequence[Lease], results: Sequence[Any] | None = None) -> Op[Missed]:
+def succeed(leases: Sequence[Lease], results: Sequence[Any] | None = None) -> Op[Settled]:
     """Record that runs have succeeded. Raises as `settle`.
 
     Args:
@@ -400,7 +403,7 @@ def fail(
     *,
     delay: float | timedelta | None = None,
     permanent: bool = False,
-) -> Op[Missed]:
+) -> Op[Settled]:
     """Record that a run has failed. Its job is retried, or ends `dead`. Raises as `settle`.
 
     Args:
@@ -413,7 +416,7 @@ def fail(
     return settle([Settlement(lease, outcome)], chance=local.chance)
 
 
-def release(lease: Lease, delay: float | timedelta = 0) -> Op[Missed]:
+def release(lease: Lease, delay: float | timedelta = 0) -> Op[Settled]:
     """Give a job back without counting an attempt. Raises as `settle`.
 
     Args:
@@ -422,12 +425,12 @@ def release(lease: Lease, delay: float | timedelta = 0) -> Op[Missed]:
     return settle([Settlement(lease, Released(duration_us(delay, option="delay") or None))])
 
 
-def finish_cancelled(lease: Lease, reason: str | None = None) -> Op[Missed]:
+def finish_cancelled(lease: Lease, reason: str | None = None) -> Op[Settled]:
     """Record that a run has seen the request to cancel, and ended. Raises as `settle`."""
     return settle([Settlement(lease, CancelSeen(reason))])
 
 
-def crash(leases: Sequence[Lease], evidence: str) -> Op[Missed]:
+def crash(leases: Sequence[Lease], evidence: str) -> Op[Settled]:
     """Record that the process that ran these jobs has died. Raises as `settle`.
 
     Args:

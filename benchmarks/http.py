@@ -46,7 +46,7 @@ async def app(scope, receive, send):
     await send({"type": "http.response.start", "status": 201,
                 "headers": [(b"content-length", b"230")]})
     await send({"type": "http.response.body", "body": ANSWER})
-from rowlock.server.run import _listening
+from rowlock.server.serve import _listening
 config = uvicorn.Config(app, http=BoundedProtocol, log_config=None, lifespan="off")
 sock = _listening("127.0.0.1", 0)
 print(f"http://127.0.0.1:{sock.getsockname()[1]}/", flush=True)

@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from benchmarks.http import Target, started
 from rowlock import App
-from rowlock.server.table import ROUTES
+from rowlock.server.routes import ROUTES
 from rowlock.store.ops.tokens import new_token
 from rowlock.testing import ThrowAwayPostgres
 

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from rowlock.server.openapi import document
-from rowlock.server.table import ROUTES
+from rowlock.server.routes import ROUTES
 
 HERE = Path(__file__).resolve().parent
 TYPES = HERE / "src" / "schema.ts"

@@ -14,7 +14,7 @@ import pytest
 
 import rowlock
 from rowlock import config
-from rowlock.server.run import HttpServer
+from rowlock.server.serve import HttpServer
 from rowlock.worker import signals
 
 Start = Callable[..., subprocess.Popen[str]]

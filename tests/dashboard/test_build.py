@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from rowlock.server import dashboard
+from rowlock.server.routes import dashboard
 from tests.house.source import PACKAGE, ROOT
 from tests.house.test_size import FILE_LINES_MAX, LINE_CHARACTERS_MAX
 from tests.server.conftest import make_app

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 import rowlock
-from rowlock.server.run import HttpServer
+from rowlock.server.serve import HttpServer
 from tests.docs.pages import Page, read_pages
 
 ADDRESS = "http://127.0.0.1:8765"

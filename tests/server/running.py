@@ -12,7 +12,7 @@ import httpx
 import uvicorn
 
 import rowlock
-from rowlock.server.run import HttpServer
+from rowlock.server.serve import HttpServer
 from rowlock.store.ops.tokens import new_token
 
 

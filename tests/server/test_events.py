@@ -17,7 +17,7 @@ import rowlock
 from rowlock import config
 from rowlock.events import Event, EventBox, EventType
 from rowlock.server.background import Background
-from rowlock.server.feed import Feed, Heard, Listener
+from rowlock.server.live import Feed, Heard, Listener
 from rowlock.store.ops.events import last_event, prune_events, read_events, write_events
 from rowlock.store.ops.tokens import new_token
 from rowlock.worker.trouble import ServiceErrors

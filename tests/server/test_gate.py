@@ -10,7 +10,7 @@ import pytest
 
 from rowlock import config
 from rowlock.errors import OptionInvalid
-from rowlock.server.run import HttpServer, is_loopback
+from rowlock.server.serve import HttpServer, is_loopback
 from rowlock.server.throttle import Throttle
 from rowlock.store.ops.tokens import list_tokens, revoke_token
 from tests.server.conftest import make_app

@@ -10,9 +10,9 @@ import pytest
 import rowlock
 from rowlock import config
 from rowlock.errors import StoreUnavailable
-from rowlock.server import gatherer as module
+from rowlock.server import write_batcher as module
 from rowlock.server.background import Background
-from rowlock.server.gatherer import Gatherer
+from rowlock.server.write_batcher import Gatherer
 from rowlock.store import NewJob
 from rowlock.worker.trouble import ServiceErrors
 from tests.store.jobs import made

@@ -13,7 +13,7 @@ import pytest
 
 from rowlock import config
 from rowlock.job import JobState
-from rowlock.server.enqueue import prepare_all
+from rowlock.server.routes.enqueue import prepare_all
 from tests.observe.test_metrics import samples
 from tests.server.conftest import make_app
 from tests.server.running import Running
@@ -218,7 +218,7 @@ def test_others_are_served_while_what_follows_is_checked(api, monkeypatch):
         assert answered.wait(10)
         return prepare_all(*args, **options)
 
-    monkeypatch.setattr("rowlock.server.leases.prepare_all", slow)
+    monkeypatch.setattr("rowlock.server.routes.leases.prepare_all", slow)
     api.app.enqueue("big")
     (held,) = lease(api())
     done = named(held, outcome="succeeded", follow_ups=[{"kind": "other"}])

@@ -16,8 +16,8 @@ import pytest
 from rowlock.ids import new_id
 from rowlock.job import Job
 from rowlock.server.gate import Reach
-from rowlock.server.route import AnyRoute
-from rowlock.server.table import ROUTES
+from rowlock.server.routes import ROUTES
+from rowlock.server.routing import AnyRoute
 from rowlock.store.ops.audit import Actor, Deed, audited
 from rowlock.store.ops.bulk import BulkAction, selection
 from rowlock.store.ops.bulk_work import start_bulk

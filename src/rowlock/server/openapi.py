@@ -12,7 +12,7 @@ import msgspec
 from rowlock import config
 from rowlock.server.components import readable
 from rowlock.server.problems import KINDS, MEDIA_TYPE, Problem, Refusal
-from rowlock.server.route import AnyRoute
+from rowlock.server.routing import AnyRoute
 from rowlock.tokens import Scope
 from rowlock.version import __version__
 

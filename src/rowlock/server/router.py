@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from rowlock.server.route import AnyRoute
+from rowlock.server.routing import AnyRoute
 
 
 @dataclass(slots=True)

@@ -18,12 +18,12 @@ from rowlock.scheduler import Janitor
 from rowlock.server.background import Background
 from rowlock.server.bulk_runner import BulkRunner
 from rowlock.server.doorbell import Doorbell
-from rowlock.server.feed import Feed
 from rowlock.server.gate import Gate, Openness
-from rowlock.server.gatherer import Gatherer
-from rowlock.server.gauges import Gauges
+from rowlock.server.live import Feed
+from rowlock.server.monitoring import Gauges
 from rowlock.server.readiness import Readiness
 from rowlock.server.roster import Roster
+from rowlock.server.write_batcher import Gatherer
 from rowlock.store import KnownPolicy, Store
 from rowlock.tally import Ended
 from rowlock.worker.claims import PayloadSize

@@ -8,8 +8,8 @@ from rowlock import config
 from rowlock.events import EventType
 from rowlock.server.gate import Reach
 from rowlock.server.openapi import ALWAYS, WITH_BODY, WITH_TOKEN, document
-from rowlock.server.route import AnyRoute
-from rowlock.server.table import ROUTES
+from rowlock.server.routes import ROUTES
+from rowlock.server.routing import AnyRoute
 from rowlock.tokens import Scope
 from tests.docs.reference.docstrings import attribute_texts
 from tests.docs.reference.markdown import anchor, as_cell, code, codes, joined, prose, table

@@ -14,7 +14,7 @@ import rowlock
 from rowlock.job import Count, JobState, QueueStats
 from rowlock.observe.metrics import of_counts, of_queues, of_slots
 from rowlock.observe.port import WorkerPort
-from rowlock.server.run import HttpServer
+from rowlock.server.serve import HttpServer
 from rowlock.tally import Sums
 from rowlock.worker.shared_memory import Snapshot, Totals
 from tests.docs.reference.markdown import as_cell, code, codes, table

@@ -15,9 +15,9 @@ from rowlock.errors import FieldError, OptionInvalid, PayloadInvalid
 from rowlock.job import JobState
 from rowlock.server.gate import Caller
 from rowlock.server.problems import FieldProblem, Refusal, field_problems
-from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.schemas import JsonObject, Name, Seconds, Time, Uuid, copied
 from rowlock.server.service import Service
-from rowlock.server.shapes import JsonObject, Name, Seconds, Time, Uuid, copied
 from rowlock.store import NewJob as CheckedJob
 from rowlock.store.ops.enqueue import enqueue, id_taken
 from rowlock.tokens import Scope

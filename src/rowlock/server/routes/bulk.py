@@ -17,10 +17,10 @@ from rowlock.clock import maybe_from_us
 from rowlock.errors import NotFound, OptionInvalid
 from rowlock.ids import new_id
 from rowlock.job import JobState
-from rowlock.server.jobs import filter_of, job_id
 from rowlock.server.problems import Refusal
-from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import Count, Name, Time, Uuid, copied
+from rowlock.server.routes.jobs import filter_of, job_id
+from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.schemas import Count, Name, Time, Uuid, copied
 from rowlock.store import JobFilter
 from rowlock.store.ops import bulk_work
 from rowlock.store.ops.audit import audited

@@ -25,11 +25,11 @@ from rowlock.clock import from_us
 from rowlock.errors import Forbidden, NotFound, OptionInvalid, StoreUnavailable
 from rowlock.events import EventType
 from rowlock.ids import parse_id
-from rowlock.server.feed import Heard
+from rowlock.server.live import Heard
 from rowlock.server.problems import Refusal
-from rowlock.server.route import AnyRoute, Call, Route, scopes
+from rowlock.server.routing import AnyRoute, Call, Route, scopes
+from rowlock.server.schemas import Name, Progress, Uuid, copied
 from rowlock.server.service import Service
-from rowlock.server.shapes import Name, Progress, Uuid, copied
 from rowlock.store.ops.events import Watched, watch_job
 from rowlock.tokens import Scope
 

@@ -12,11 +12,11 @@ from rowlock import codec, config, job
 from rowlock.errors import NotFound, OptionInvalid
 from rowlock.ids import parse_id
 from rowlock.job import CancelOutcome, JobState
-from rowlock.server import shapes
-from rowlock.server.enqueue import payload_of
+from rowlock.server import schemas
 from rowlock.server.problems import Refusal
-from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import Count, JobSummary, JsonObject, Name, Time, Uuid, copied
+from rowlock.server.routes.enqueue import payload_of
+from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.schemas import Count, JobSummary, JsonObject, Name, Time, Uuid, copied
 from rowlock.store import JobFilter
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.bulk import count_jobs
@@ -127,7 +127,7 @@ async def list_page(call: Call[None, JobQuery]) -> Answer:
     chosen = filter_of(call, query)
     op = list_jobs(chosen, state=query.state, limit=query.limit, cursor=query.cursor)
     page = await call.service.store.arun(op)
-    return Answer(JobPage(jobs=[shapes.summary_of(each) for each in page], next=page.next))
+    return Answer(JobPage(jobs=[schemas.summary_of(each) for each in page], next=page.next))
 
 
 def filter_of(call: Call[Any, Any], asked: Any) -> JobFilter:
@@ -144,7 +144,7 @@ async def count_page(call: Call[None, JobChoice]) -> Answer:
 
 
 async def get_job(call: Call[None, None]) -> Answer:
-    return Answer(shapes.job_of(await found(call)))
+    return Answer(schemas.job_of(await found(call)))
 
 
 async def found(call: Call[Any, Any]) -> job.Job:
@@ -175,8 +175,8 @@ async def get_related(call: Call[None, None]) -> Answer:
     told = await call.service.store.arun(op)
     return Answer(
         RelatedJobs(
-            parent=None if told.parent is None else shapes.summary_of(told.parent),
-            follow_ups=[shapes.summary_of(each) for each in told.follow_ups],
+            parent=None if told.parent is None else schemas.summary_of(told.parent),
+            follow_ups=[schemas.summary_of(each) for each in told.follow_ups],
         )
     )
 
@@ -206,7 +206,7 @@ async def retry_job(call: Call[Retry, None]) -> Answer:
         call.deed("job.retry", id),
         detail=lambda _: {"new_payload": payload is not None},
     )
-    return Answer(shapes.job_of(await call.service.store.arun(op)))
+    return Answer(schemas.job_of(await call.service.store.arun(op)))
 
 
 async def _new_payload(call: Call[Retry, None]) -> str:
@@ -225,7 +225,7 @@ async def delete_job(call: Call[None, None]) -> Answer:
 
 
 _AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
-_JOB = shapes.Job(
+_JOB = schemas.Job(
     id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
     kind="send_email",
     queue="mail",
@@ -250,7 +250,7 @@ _JOB = shapes.Job(
     payload={"to": "ada@example.com", "subject": "Welcome"},
     result=None,
     errors=[
-        shapes.JobError(
+        schemas.JobError(
             attempt=1, time=_AT, type="ConnectionError", message="refused", traceback=""
         )
     ],
@@ -294,7 +294,7 @@ ROUTES: list[AnyRoute] = [
         summary="A job, with all that is known of it",
         handler=get_job,
         scopes=scopes(Scope.READ),
-        answers={200: shapes.Job},
+        answers={200: schemas.Job},
         refusals=["not_found"],
         example=Example(_JOB),
     ),
@@ -382,7 +382,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.ADMIN),
         body=Retry,
         is_optional=True,
-        answers={200: shapes.Job},
+        answers={200: schemas.Job},
         refusals=["not_found", "invalid_transition", "payload_invalid"],
         example=Example(
             msgspec.structs.replace(_JOB, state=JobState.READY, attempt=0),

@@ -15,7 +15,7 @@ import uvicorn
 from rowlock import config
 from rowlock.app import App
 from rowlock.errors import OptionInvalid, StoreUnavailable
-from rowlock.server.api import Api
+from rowlock.server.app import Api
 from rowlock.server.gate import Openness
 from rowlock.server.protocol import BoundedProtocol
 from rowlock.server.service import Service

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Meta
 
 from rowlock import config
-from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import Count, Name, Uuid, copied
+from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.schemas import Count, Name, Uuid, copied
 from rowlock.store.ops import dead
 from rowlock.tokens import Scope
 

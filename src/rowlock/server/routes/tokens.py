@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from rowlock import config
-from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import Name, copied
+from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.schemas import Name, copied
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.tokens import list_tokens, new_token, revoke_token
 from rowlock.tokens import Scope

@@ -22,11 +22,11 @@ from rowlock.clock import duration_us
 from rowlock.errors import OptionInvalid, RowlockError, StoreRefused
 from rowlock.job import Beat
 from rowlock.lifecycle import CancelSeen, Failed, NotBegun, Outcome, Released, Succeeded
-from rowlock.server.body import decode_body
-from rowlock.server.enqueue import NewJob, prepare_all
 from rowlock.server.problems import FieldProblem, Refusal
-from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import Name, Seconds, Uuid, copied
+from rowlock.server.request import decode_body
+from rowlock.server.routes.enqueue import NewJob, prepare_all
+from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.schemas import Name, Seconds, Uuid, copied
 from rowlock.store import NewJob as CheckedJob
 from rowlock.store import Settlement, options
 from rowlock.store.ops.hold import Report, report

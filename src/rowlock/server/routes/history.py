@@ -16,8 +16,8 @@ from msgspec import Meta
 from rowlock import config, tally
 from rowlock.clock import to_us
 from rowlock.server.gate import Reach
-from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import Name, Time
+from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.schemas import Name, Time
 from rowlock.store.ops.history import Depth, HistoryQuery, Series, read_history
 from rowlock.tally import RunEnd
 from rowlock.tokens import Scope

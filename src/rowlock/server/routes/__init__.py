@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rowlock.server import (
+from rowlock.server.routes import (
     audit,
     bulk,
     dashboard,
@@ -23,7 +23,7 @@ from rowlock.server import (
     system,
     tokens,
 )
-from rowlock.server.route import AnyRoute
+from rowlock.server.routing import AnyRoute
 
 ROUTES: Final[tuple[AnyRoute, ...]] = (
     *enqueue.ROUTES,

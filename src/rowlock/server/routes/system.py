@@ -14,9 +14,9 @@ from rowlock import config
 from rowlock.clock import from_us
 from rowlock.job import QueueSlots, WorkerInfo
 from rowlock.server.gate import Reach
-from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.schemas import copied
 from rowlock.server.service import Service
-from rowlock.server.shapes import copied
 from rowlock.store import Store
 from rowlock.store import migrate as migrations
 from rowlock.store.engine import Engine

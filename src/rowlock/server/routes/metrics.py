@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from rowlock.observe.metrics import CONTENT_TYPE, exposition, of_counts
 from rowlock.server.gate import Reach
-from rowlock.server.route import AnyRoute, Call, Route, scopes
+from rowlock.server.routing import AnyRoute, Call, Route, scopes
 from rowlock.tokens import Scope
 
 

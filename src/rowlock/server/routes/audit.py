@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from rowlock import config
-from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import Name, Uuid, copied
+from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.schemas import Name, Uuid, copied
 from rowlock.store.ops import audit
 from rowlock.tokens import Scope
 

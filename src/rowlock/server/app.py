@@ -19,8 +19,9 @@ from starlette.types import Receive, Scope, Send
 from rowlock import config
 from rowlock.app import App
 from rowlock.errors import RowlockError
-from rowlock.server import table
-from rowlock.server.body import (
+from rowlock.server.gate import Caller, Openness
+from rowlock.server.problems import Complaints, Refusal, refusal_of, unexpected
+from rowlock.server.request import (
     Headers,
     Inbox,
     check_media_type,
@@ -30,10 +31,9 @@ from rowlock.server.body import (
     headers_of,
     read_body,
 )
-from rowlock.server.gate import Caller, Openness
-from rowlock.server.problems import Complaints, Refusal, refusal_of, unexpected
-from rowlock.server.route import Answer, AnyRoute, Call
 from rowlock.server.router import Router, segments_of
+from rowlock.server.routes import ROUTES
+from rowlock.server.routing import Answer, AnyRoute, Call
 from rowlock.server.service import Service
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
@@ -80,7 +80,7 @@ class Api:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._router = Router(table.ROUTES)
+        self._router = Router(ROUTES)
         self._complaints = Complaints()
         # How many are being worked on.
         self.requests: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rowlock.server.route import ANY_TOKEN, Answer, AnyRoute, Call, Example, Route
+from rowlock.server.routing import ANY_TOKEN, Answer, AnyRoute, Call, Example, Route
 from rowlock.tokens import Scope
 from rowlock.version import __version__
 

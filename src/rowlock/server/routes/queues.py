@@ -11,8 +11,8 @@ from msgspec import Meta
 from rowlock import job
 from rowlock.job import JobState, QueueStats
 from rowlock.server.gate import Reach
-from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import Count, Name, copied
+from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.schemas import Count, Name, copied
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.manage import pause, resume
 from rowlock.store.ops.stats import stats, tenant_stats

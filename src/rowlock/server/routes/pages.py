@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from rowlock.server.openapi import document
 from rowlock.server.problems import Refusal
-from rowlock.server.route import ANY_TOKEN, PUBLIC, AnyRoute, Call, Route
+from rowlock.server.routing import ANY_TOKEN, PUBLIC, AnyRoute, Call, Route
 
 # No script, style or frame but our own files; nothing inline.
 POLICY: Final = (
@@ -26,7 +26,7 @@ _MEDIA_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "tex
 
 
 async def get_document(call: Call[None, None]) -> Response:
-    from rowlock.server.table import ROUTES as EVERY
+    from rowlock.server.routes import ROUTES as EVERY
 
     made = document(
         EVERY,
@@ -56,7 +56,7 @@ def page(name: str) -> Response:
 
 @cache
 def _content(name: str) -> bytes:
-    return files(__package__).joinpath("static", name).read_bytes()
+    return files("rowlock.server").joinpath("static", name).read_bytes()
 
 
 ROUTES: list[AnyRoute] = [

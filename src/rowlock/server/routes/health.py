@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from rowlock.server.problems import Refusal
-from rowlock.server.route import PUBLIC, Answer, AnyRoute, Call, Example, Route
+from rowlock.server.routing import PUBLIC, Answer, AnyRoute, Call, Example, Route
 
 
 class Health(msgspec.Struct, frozen=True):

@@ -14,10 +14,10 @@ from typing import Final
 
 from starlette.responses import RedirectResponse, Response
 
-from rowlock.server.pages import POLICY, page
 from rowlock.server.problems import Refusal
-from rowlock.server.route import PUBLIC, AnyRoute, Call, Route
 from rowlock.server.router import path_of
+from rowlock.server.routes.pages import POLICY, page
+from rowlock.server.routing import PUBLIC, AnyRoute, Call, Route
 
 # Elements get no markup from strings either: a mistake of ours would be refused by the browser.
 DASHBOARD_POLICY: Final = (

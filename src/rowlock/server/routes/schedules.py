@@ -15,9 +15,9 @@ from rowlock.cron import parse_cron
 from rowlock.errors import OptionInvalid
 from rowlock.job import JobState
 from rowlock.schedule import MissedTicks, ScheduleSource
-from rowlock.server.enqueue import JobReceipt, receipt_of
-from rowlock.server.route import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.shapes import Name, copied
+from rowlock.server.routes.enqueue import JobReceipt, receipt_of
+from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.schemas import Name, copied
 from rowlock.store.ops import schedule as schedules
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.look import states

@@ -38,7 +38,7 @@ PAYLOAD = {"i": 1, "t": 0.0, "to": "someone@example.com", "template": "welcome",
 # The same server with nothing behind it.
 BARE = """
 import sys
-from rowlock.server.protocol import BoundedProtocol
+from rowlock.server.serve import BoundedProtocol
 import uvicorn
 ANSWER = b"x" * 230
 async def app(scope, receive, send):

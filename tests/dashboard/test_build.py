@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from rowlock.server.routes import dashboard
+from rowlock.server.routes import pages
 from tests.house.source import PACKAGE, ROOT
 from tests.house.test_size import FILE_LINES_MAX, LINE_CHARACTERS_MAX
 from tests.server.conftest import make_app
@@ -114,7 +114,7 @@ def test_files_are_served_packed_and_for_ever(address):
 
 def test_without_built_files_the_page_says_how(address, monkeypatch, tmp_path):
     """And everything else works."""
-    monkeypatch.setattr(dashboard, "built", lambda: tmp_path)
+    monkeypatch.setattr(pages, "built", lambda: tmp_path)
     page = httpx.get(f"{address}/", trust_env=False)
 
     assert (page.status_code, "make dashboard" in page.text) == (200, True)

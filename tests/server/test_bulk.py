@@ -10,7 +10,7 @@ import pytest
 from rowlock import config
 from rowlock.ids import new_id
 from rowlock.job import JobState
-from rowlock.server import bulk_runner
+from rowlock.server import service
 from rowlock.store.ops.audit import Actor
 from rowlock.store.ops.bulk import BulkAction, selection
 from rowlock.store.ops.bulk_work import start_bulk
@@ -129,7 +129,7 @@ def test_a_step_that_fails_is_told(any_url, monkeypatch):
 
     with Running(make_app(any_url)) as running:
         running.app.enqueue("big")
-        monkeypatch.setattr(bulk_runner, "advance_bulk", broken)
+        monkeypatch.setattr(service, "advance_bulk", broken)
         begun = running.client().post("/v1/bulk", json={"action": "cancel", "expected": 1})
         bulk = ended(running.client(), begun.headers["location"])
 

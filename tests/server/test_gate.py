@@ -10,8 +10,8 @@ import pytest
 
 from rowlock import config
 from rowlock.errors import OptionInvalid
+from rowlock.server.gate import Throttle
 from rowlock.server.serve import HttpServer, is_loopback
-from rowlock.server.throttle import Throttle
 from rowlock.store.ops.tokens import list_tokens, revoke_token
 from tests.server.conftest import make_app
 from tests.server.running import Running

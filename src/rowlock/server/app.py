@@ -31,9 +31,8 @@ from rowlock.server.request import (
     headers_of,
     read_body,
 )
-from rowlock.server.router import Router, segments_of
 from rowlock.server.routes import ROUTES
-from rowlock.server.routing import Answer, AnyRoute, Call
+from rowlock.server.routing import Answer, AnyRoute, Call, Router, segments_of
 from rowlock.server.service import Service
 
 logger: logging.Logger = logging.getLogger("rowlock.server")

@@ -22,7 +22,6 @@ from rowlock import config
 from rowlock.errors import Forbidden
 from rowlock.server.problems import Refusal
 from rowlock.server.request import Headers
-from rowlock.server.throttle import Throttle
 from rowlock.store import Store
 from rowlock.store.ops.audit import Actor
 from rowlock.store.ops.tokens import find_token, token_state
@@ -215,3 +214,37 @@ def _too_many(wait: float) -> Refusal:
         "too many bad tokens from this address",
         headers={"retry-after": str(ceil(wait))},
     )
+
+
+@dataclass(slots=True)
+class _Window:
+    began: float
+    failures: int
+
+
+class Throttle:
+    """Counts bad tokens by address, and says when to refuse them without a query.
+
+    Nobody guesses 256 bits: this keeps attempts from costing a query each. A bounded number of
+    addresses is remembered. Times are of any monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self._windows: OrderedDict[str, _Window] = OrderedDict()
+
+    def fail(self, address: str, *, now: float) -> None:
+        """One more bad token from there."""
+        window = self._windows.pop(address, None)
+        if window is None or now - window.began >= config.AUTH_FAILURES_SECONDS:
+            window = _Window(now, 0)
+        window.failures += 1
+        self._windows[address] = window
+        if len(self._windows) > config.AUTH_ADDRESSES_MAX:
+            self._windows.popitem(last=False)
+
+    def seconds_left(self, address: str, *, now: float) -> float:
+        """How long bad tokens from there are refused; 0 if they are not."""
+        window = self._windows.get(address)
+        if window is None or window.failures < config.AUTH_FAILURES_MAX:
+            return 0.0
+        return max(0.0, window.began + config.AUTH_FAILURES_SECONDS - now)

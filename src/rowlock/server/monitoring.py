@@ -1,10 +1,11 @@
-"""What is in the database, as metrics: asked for once in a while, for all who ask.
+"""What monitors ask for: metrics of the database, and whether it is ready.
 
-1. Every number is exact. Small counts come from a look that is repeated every ten seconds; where
+1. However many ask, the database is asked once per interval.
+2. Every number is exact. Small counts come from a look that is repeated every ten seconds; where
    that look stops at its bound, the number comes from a count of all rows.
-2. That count runs in the background, at most once a minute. Only a scrape that finds no count, or
+3. That count runs in the background, at most once a minute. Only a scrape that finds no count, or
    an old one, waits for it.
-3. A number that is not known, because the count failed, is left out: a gap is better than a guess.
+4. If the count failed, the number is unknown and left out: a gap is better than a guess.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from rowlock.clock import to_us
 from rowlock.errors import RowlockError
 from rowlock.job import Count, JobState, QueueStats
 from rowlock.observe.metrics import of_queues
+from rowlock.server.problems import AWAY, Complaints, Refusal, refusal_of
 from rowlock.store import Store
+from rowlock.store import migrate as migrations
 from rowlock.store.ops.health import server
 from rowlock.store.ops.look import workers
 from rowlock.store.ops.stats import Exact, exact_counts, is_exact, stats
@@ -138,3 +141,41 @@ def _exact_counts_of(
     if counts is None:
         return exact
     return {state: exact.get(state) or Count(counts.get((queue, state), 0)) for state in seen}
+
+
+class Readiness:
+    """Whether the database answers and has the schema of this version.
+
+    One check runs at a time, however long it takes, and at most one per second.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._complaints = Complaints()
+        self._look: asyncio.Task[RowlockError | None] | None = None
+        self._good_until = 0.0
+
+    async def check(self) -> None:
+        """Raise `Refusal` unless all is well."""
+        look, loop = self._look, asyncio.get_running_loop()
+        is_over = look is not None and look.done() and time.monotonic() >= self._good_until
+        if look is None or is_over or look.get_loop() is not loop:
+            look = self._look = loop.create_task(self._examine())
+        try:
+            async with asyncio.timeout(config.HTTP_READY_SECONDS):
+                error = await asyncio.shield(look)
+        except TimeoutError:
+            raise Refusal("store_unavailable", AWAY) from None
+        if error is not None:
+            self._complaints.note(error)
+            raise refusal_of(error)
+
+    async def _examine(self) -> RowlockError | None:
+        engine = self._store.engine
+        try:
+            migrations.check(engine.dialect, await asyncio.to_thread(engine.applied))
+        except RowlockError as error:
+            return error
+        finally:
+            self._good_until = time.monotonic() + config.HTTP_READY_KNOWN_SECONDS
+        return None

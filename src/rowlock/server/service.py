@@ -1,34 +1,35 @@
-"""What all requests of a server share: the app and its store, the gate, and work in the background.
+"""What all requests of a server share: the app, its store, the gate, and background work.
 
-Made without a loop; what runs beside requests starts with the first that needs it, because below a
-prefix of another application nobody tells us when that one starts.
+A service is made without an event loop. Background work starts with the first request that needs
+it, because a mounted application isn't told when its host starts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 from rowlock import config
 from rowlock.app import App
+from rowlock.errors import RowlockError
 from rowlock.scheduler import Janitor
 from rowlock.server.background import Background
-from rowlock.server.bulk_runner import BulkRunner
-from rowlock.server.doorbell import Doorbell
 from rowlock.server.gate import Gate, Openness
-from rowlock.server.live import Feed
-from rowlock.server.monitoring import Gauges
-from rowlock.server.readiness import Readiness
-from rowlock.server.roster import Roster
+from rowlock.server.live import Doorbell, Feed
+from rowlock.server.monitoring import Gauges, Readiness
 from rowlock.server.write_batcher import Gatherer
 from rowlock.store import KnownPolicy, Store
+from rowlock.store.ops.bulk_work import advance_bulk, fail_bulk, running_bulks
+from rowlock.store.ops.hold import announce
 from rowlock.tally import Ended
 from rowlock.worker.claims import PayloadSize
 from rowlock.worker.counts import ProcessCounts, names_of
-from rowlock.worker.trouble import ServiceName, Trouble, repeat
+from rowlock.worker.trouble import ServiceName, Trouble, jittered, repeat
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
 
@@ -115,3 +116,75 @@ class Service:
         except Exception as error:  # noqa: BLE001  # it ends in any case
             logger.info("the last seconds of the history are not written: %s", error)
         await self.store.engine.aclose_loop()
+
+
+_Served = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+class Roster:
+    """Announces workers that use HTTP, so that others see which queues and kinds they serve.
+
+    Each is announced once per `config.ANNOUNCE_SECONDS`, however often it asks for jobs.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._noted: OrderedDict[str, tuple[float, _Served]] = OrderedDict()
+
+    async def note(
+        self, worker: str, *, queues: Sequence[str], kinds: Sequence[str], host: str
+    ) -> None:
+        """This worker is there, and serves that."""
+        served = tuple(queues), tuple(kinds)
+        now = time.monotonic()
+        due, before = self._noted.get(worker, (0.0, None))
+        if now < due and served == before:
+            return
+        await self._store.arun(
+            announce(worker=worker, queues=queues, kinds=kinds, host=host, pid=0)
+        )
+        self._noted.pop(worker, None)
+        self._noted[worker] = now + config.ANNOUNCE_SECONDS, served
+        if len(self._noted) > config.HTTP_WORKERS_NOTED_MAX:
+            self._noted.popitem(last=False)
+
+
+class BulkRunner:
+    """Advances bulk work, whichever server accepted it, until there is none left.
+
+    Any number of servers on one database take turns, step by step.
+    """
+
+    def __init__(self, store: Store, background: Background) -> None:
+        self._store = store
+        self._background = background
+        self._woken = asyncio.Event()
+        self._chance = Random()
+
+    def wake(self) -> None:
+        """There is work: start, or look at once."""
+        self._woken.set()
+        self._background.ensure("bulk", self._run)
+
+    async def _run(self) -> None:
+        # Of this loop: a mounted application may be run by another one each time, in tests.
+        self._woken = asyncio.Event()
+        errors = self._background.errors
+        trouble = Trouble("bulk work stands still", ServiceName.BULK, errors, chance=self._chance)
+        await repeat(self._advance, trouble, woken=self._woken)
+
+    async def _advance(self) -> float:
+        """One step of each; in how many seconds to look again."""
+        pauses: list[float] = []
+        for id in await self._store.arun(running_bulks()):
+            try:
+                taken = await self._store.arun(advance_bulk(id))
+                if taken.is_more:
+                    pauses.append(taken.wait_seconds)
+            except RowlockError:
+                raise
+            except Exception as error:
+                # A step that fails once fails for ever: it is given up, and says so.
+                logger.exception("bulk work %s is given up", id)
+                await self._store.arun(fail_bulk(id, f"given up: {type(error).__name__}"))
+        return min(pauses, default=jittered(config.BULK_LOOK_SECONDS, self._chance))

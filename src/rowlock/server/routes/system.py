@@ -1,4 +1,8 @@
-"""`/v1/kinds`, `/v1/workers`, `/v1/system`: who knows and does what here."""
+"""The installation itself: `/v1/kinds`, `/v1/workers`, `/v1/system`, `/v1/me`, and monitoring.
+
+`/healthz` says that this process answers, `/readyz` that its database does, too, and has the right
+schema. `/metrics` is for Prometheus.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,18 @@ import asyncio
 import platform
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from starlette.responses import Response
 
 from rowlock import config
 from rowlock.clock import from_us
 from rowlock.job import QueueSlots, WorkerInfo
+from rowlock.observe.metrics import CONTENT_TYPE, exposition, of_counts
 from rowlock.server.gate import Reach
-from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.problems import Refusal
+from rowlock.server.routing import ANY_TOKEN, PUBLIC, Answer, AnyRoute, Call, Example, Route, scopes
 from rowlock.server.schemas import copied
 from rowlock.server.service import Service
 from rowlock.store import Store
@@ -145,6 +152,26 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     migrations: list[Migration]
 
 
+class Me(msgspec.Struct, frozen=True, kw_only=True):
+    """The credential of this very request; an open server lets anybody do everything.
+
+    `scopes` has all that is implied: with `admin` it names every one.
+    """
+
+    name: str
+    token_id: str | None
+    tenant: str | None
+    scopes: list[Scope]
+    is_open: bool
+    version: str
+
+
+class Health(msgspec.Struct, frozen=True):
+    """All is well."""
+
+    status: Literal["ok"] = "ok"
+
+
 async def list_kinds(call: Call[None, None]) -> Answer:
     service = call.service
     found = await service.store.arun(workers())
@@ -256,6 +283,38 @@ def _migrations(engine: Engine) -> list[Migration]:
     ]
 
 
+async def get_me(call: Call[None, None]) -> Answer:
+    caller = call.caller
+    held = frozenset(Scope) if Scope.ADMIN in caller.scopes else caller.scopes
+    return Answer(
+        Me(
+            name=caller.actor.name,
+            token_id=caller.actor.token_id,
+            tenant=caller.tenant,
+            scopes=[scope for scope in Scope if scope in held],
+            is_open=await call.service.gate.is_open(),
+            version=__version__,
+        )
+    )
+
+
+async def get_health(call: Call[None, None]) -> Answer:
+    return Answer(Health())
+
+
+async def get_readiness(call: Call[None, None]) -> Answer:
+    if call.service.stopping.is_set():
+        raise Refusal("overloaded", "the server is stopping")
+    await call.service.readiness.check()
+    return Answer(Health())
+
+
+async def get_metrics(call: Call[None, None]) -> Response:
+    gauges = await call.service.gauges.read()
+    metrics = [*of_counts(call.service.ledger.totals), *gauges]
+    return Response(exposition(metrics), headers={"content-type": CONTENT_TYPE})
+
+
 _AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
 _KIND = Kind(
     kind="send_email",
@@ -339,5 +398,59 @@ ROUTES: list[AnyRoute] = [
         reach=Reach.SYSTEM,
         answers={200: System},
         example=Example(_SYSTEM),
+    ),
+    Route(
+        method="GET",
+        path="/v1/me",
+        operation="getMe",
+        summary="Who asks, and what they may do",
+        handler=get_me,
+        scopes=ANY_TOKEN,
+        answers={200: Me},
+        example=Example(
+            Me(
+                name="operator",
+                token_id="abcdefghijkl",  # noqa: S106  # an id, and made up
+                tenant=None,
+                scopes=[Scope.READ],
+                is_open=False,
+                version=__version__,
+            )
+        ),
+    ),
+]
+# For probes and scrapers, not for clients.
+MONITORING: list[AnyRoute] = [
+    Route(
+        method="GET",
+        path="/healthz",
+        operation="getHealth",
+        summary="Whether the server answers",
+        handler=get_health,
+        scopes=PUBLIC,
+        answers={200: Health},
+        example=Example(Health()),
+    ),
+    Route(
+        method="GET",
+        path="/readyz",
+        operation="getReadiness",
+        summary="Whether the database answers, and has the schema of this version",
+        handler=get_readiness,
+        scopes=PUBLIC,
+        answers={200: Health},
+        example=Example(Health()),
+    ),
+    Route(
+        method="GET",
+        path="/metrics",
+        operation="getMetrics",
+        summary="Metrics for Prometheus",
+        description="Of queues as they were ten seconds ago at most.",
+        handler=get_metrics,
+        scopes=scopes(Scope.READ),
+        reach=Reach.SYSTEM,
+        answers={200: str},
+        media_type="text/plain",
     ),
 ]

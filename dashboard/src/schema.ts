@@ -846,7 +846,7 @@ export interface components {
         };
         /**
          * Count
-         * @description A number of jobs; where it is not `exact` there are at least this many.
+         * @description A number of jobs. Counting stops at 10,000: a count that is not exact is a lower bound.
          */
         Count: {
             value: number;
@@ -951,7 +951,7 @@ export interface components {
         };
         /**
          * LogLine
-         * @description A line that a handler wrote.
+         * @description One line that a handler wrote with `ctx.log`.
          */
         LogLine: {
             time: string;
@@ -959,7 +959,7 @@ export interface components {
         };
         /**
          * Cancellation
-         * @description What a cancel did, and the state that the job is in now.
+         * @description The answer to a cancel: what it did, and the state that the job is in now.
          */
         Cancellation: {
             outcome: components["schemas"]["CancelOutcome"];
@@ -1461,7 +1461,7 @@ export interface components {
         };
         /**
          * Connections
-         * @description How many connections the PostgreSQL server has, and how many ordinary users may have.
+         * @description How many connections the server has, and how many ordinary users may have.
          */
         Connections: {
             used: number;
@@ -1469,7 +1469,7 @@ export interface components {
         };
         /**
          * DeadTuples
-         * @description Rows of the table of live jobs, those that wait for vacuum, and seconds since it came.
+         * @description The live table's rows, those that wait for vacuum, and the seconds since it last came.
          */
         DeadTuples: {
             live: number;
@@ -1478,7 +1478,7 @@ export interface components {
         };
         /**
          * OldestTransaction
-         * @description Who holds the oldest transaction of the server; `pid` null: it is a prepared one.
+         * @description Who holds the oldest transaction of the server. `pid` None: it is a prepared one.
          */
         OldestTransaction: {
             pid: number | null;
@@ -1490,7 +1490,7 @@ export interface components {
         };
         /**
          * ExpiredLeases
-         * @description Leases that ran out and that nobody took over yet.
+         * @description Leases that ran out and that nobody took over; counted to a bound.
          */
         ExpiredLeases: {
             count: number;
@@ -1656,7 +1656,7 @@ export interface components {
         };
         /**
          * Token
-         * @description A token without its secret. `id` is the part of it that may be shown.
+         * @description A token as it is stored, without its secret. `id` is the part of it that may be shown.
          */
         Token: {
             id: string;

@@ -17,7 +17,7 @@ import rowlock
 from rowlock import config
 from rowlock.events import Event, EventBox, EventType
 from rowlock.server.background import Background
-from rowlock.server.live import Feed, Heard, Listener
+from rowlock.server.live import Feed, FeedItem, Listener
 from rowlock.store.ops.events import last_event, prune_events, read_events, write_events
 from rowlock.store.ops.tokens import new_token
 from rowlock.worker.trouble import ServiceErrors
@@ -312,7 +312,7 @@ def test_a_slow_listener_loses_the_oldest():
     """And is told how many, once."""
     listener = Listener(lambda _: True)
     for number in range(config.EVENTS_BUFFER_MAX + 5):
-        listener.hear(Heard(Event(EventType.DEAD, "q", "k", job_id=str(number)), at=number))
+        listener.hear(FeedItem(Event(EventType.DEAD, "q", "k", job_id=str(number)), at=number))
     first, second, *rest = listener.take()
 
     assert (first.event.type, first.event.count) == (EventType.DROPPED, 5)

@@ -32,7 +32,7 @@ from rowlock.server.request import (
     read_body,
 )
 from rowlock.server.routes import ROUTES
-from rowlock.server.routing import Answer, AnyRoute, Call, Router, segments_of
+from rowlock.server.routing import AnyRoute, Call, Reply, Router, segments_of
 from rowlock.server.service import Service
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
@@ -166,7 +166,7 @@ class Api:
             admit=admit,
         )
         reply = await route.handler(call)
-        return _encoded(reply) if isinstance(reply, Answer) else reply
+        return _encoded(reply) if isinstance(reply, Reply) else reply
 
     async def _admit(self, route: AnyRoute, scope: Scope, headers: Headers) -> Caller:
         client = scope.get("client")
@@ -201,7 +201,7 @@ async def _body_of(route: AnyRoute, headers: Headers, receive: Receive) -> Any:
     return decode_body(body, route.body)
 
 
-def _encoded(answer: Answer) -> Response:
+def _encoded(answer: Reply) -> Response:
     if answer.value is None:
         return Response(status_code=answer.status, headers=answer.headers)
     return Response(

@@ -217,7 +217,7 @@ def _too_many(wait: float) -> Refusal:
 
 
 @dataclass(slots=True)
-class _Window:
+class _FailureWindow:
     began: float
     failures: int
 
@@ -230,13 +230,13 @@ class Throttle:
     """
 
     def __init__(self) -> None:
-        self._windows: OrderedDict[str, _Window] = OrderedDict()
+        self._windows: OrderedDict[str, _FailureWindow] = OrderedDict()
 
     def fail(self, address: str, *, now: float) -> None:
         """One more bad token from there."""
         window = self._windows.pop(address, None)
         if window is None or now - window.began >= config.AUTH_FAILURES_SECONDS:
-            window = _Window(now, 0)
+            window = _FailureWindow(now, 0)
         window.failures += 1
         self._windows[address] = window
         if len(self._windows) > config.AUTH_ADDRESSES_MAX:

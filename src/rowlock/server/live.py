@@ -26,7 +26,7 @@ from rowlock.worker.trouble import ServiceName, Trouble, repeat
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class FeedItem:
     """An event, when it was told, and the place from which a listener can go on after it."""
 
     event: Event
@@ -42,11 +42,11 @@ class Listener:
 
     def __init__(self, fits: Fits) -> None:
         self._fits = fits
-        self._heard: deque[Heard] = deque()
+        self._heard: deque[FeedItem] = deque()
         self._dropped = 0
         self.news: asyncio.Event = asyncio.Event()
 
-    def hear(self, heard: Heard) -> None:
+    def hear(self, heard: FeedItem) -> None:
         """Keep it, if it is for this one."""
         if not self._fits(heard.event):
             return
@@ -56,12 +56,12 @@ class Listener:
         self._heard.append(heard)
         self.news.set()
 
-    def take(self) -> list[Heard]:
+    def take(self) -> list[FeedItem]:
         """What there is; first of all how many were lost."""
         heard = list(self._heard)
         if self._dropped:
             gap = Event(EventType.DROPPED, "", "", count=self._dropped)
-            heard.insert(0, Heard(gap, heard[0].at))
+            heard.insert(0, FeedItem(gap, heard[0].at))
         self._heard.clear()
         self._dropped = 0
         self.news.clear()
@@ -106,7 +106,7 @@ class Feed:
         for listener in self._listeners:
             listener.news.set()
 
-    async def after(self, place: str) -> list[Heard]:
+    async def after(self, place: str) -> list[FeedItem]:
         """What was told after a place, as far as it is kept; nothing if the place is unknown."""
         row, _, index = place.partition(".")
         if not (row.isdecimal() and index.isdecimal() and len(row) < 19 and len(index) < 9):
@@ -160,18 +160,18 @@ class Feed:
         while len(self._seen) > most:
             self._seen.popitem(last=False)
 
-    def _tell(self, heard: list[Heard]) -> None:
+    def _tell(self, heard: list[FeedItem]) -> None:
         for each in heard:
             for listener in self._listeners:
                 listener.hear(each)
 
-    def _enqueued(self, jobs: list[NewJob]) -> list[Heard]:
+    def _enqueued(self, jobs: list[NewJob]) -> list[FeedItem]:
         new = [job for job in jobs if self._is_new(job.id)]
         if len(new) <= config.EVENTS_SINGLE_MAX:
-            return [Heard(_enqueued(job), job.at) for job in new]
+            return [FeedItem(_enqueued(job), job.at) for job in new]
         names: Counter[EventName] = Counter((job.queue, job.kind, job.tenant) for job in new)
         return [
-            Heard(Event(EventType.ENQUEUED, *name, count=number), new[-1].at)
+            FeedItem(Event(EventType.ENQUEUED, *name, count=number), new[-1].at)
             for name, number in names.items()
         ]
 
@@ -180,8 +180,10 @@ def _enqueued(job: NewJob) -> Event:
     return Event(EventType.ENQUEUED, job.queue, job.kind, job.tenant, job.id)
 
 
-def _heard(told: Told) -> list[Heard]:
-    return [Heard(event, told.at, f"{told.id}.{index}") for index, event in enumerate(told.events)]
+def _heard(told: Told) -> list[FeedItem]:
+    return [
+        FeedItem(event, told.at, f"{told.id}.{index}") for index, event in enumerate(told.events)
+    ]
 
 
 class Doorbell:

@@ -115,16 +115,38 @@ class _Types:
         for route in routes:
             named += [route.body, route.query, route.item, *route.answers.values()]
         self._types = list(dict.fromkeys(each for each in named if each is not None))
-        schemas, components = msgspec.json.schema_components(self._types, ref_template=_REFERENCE)
+        made = msgspec.json.schema_components(self._types, ref_template=_REFERENCE)
+        schemas, components = _with_public_names(made)
         self._schemas: dict[Any, Document] = dict(zip(self._types, schemas, strict=True))
         queries = {route.query.__name__ for route in routes if route.query is not None}
         self.queries: dict[str, Document] = {name: components[name] for name in queries}
-        shapes = {name: each for name, each in components.items() if name not in queries}
+        others = {name: each for name, each in components.items() if name not in queries}
         sent = [self._schemas[route.body] for route in routes if route.body is not None]
-        self.components: dict[str, Document] = readable(shapes, sent=sent)
+        self.components: dict[str, Document] = readable(others, sent=sent)
 
     def schema(self, kind: Any) -> Document:
         return self._schemas[kind]
+
+
+def _with_public_names(schema: Any) -> Any:
+    """The same schemas, with every component named as clients see it."""
+    match schema:
+        case dict():
+            return {_public_name(key): _with_public_names(each) for key, each in schema.items()}
+        case list() | tuple():
+            return [_with_public_names(each) for each in schema]
+        case str():
+            return _public_name(schema)
+        case _:
+            return schema
+
+
+def _public_name(name: str) -> str:
+    """A class whose name is taken in the package ends in `Schema`; its component does not.
+
+    Text with spaces is a description, and stays.
+    """
+    return name if " " in name else name.removesuffix("Schema")
 
 
 def _operation(route: AnyRoute, types: _Types) -> Document:
@@ -220,7 +242,9 @@ def _responses(route: AnyRoute, types: _Types) -> Document:
 def _response(route: AnyRoute, kind: Any, types: _Types) -> Document:
     described: Document = {"description": "Done" if kind is None else "The answer"}
     if route.item is not None:
-        described["description"] = f"A stream: the data of each is of type {route.item.__name__}"
+        described["description"] = (
+            f"A stream: the data of each is of type {_public_name(route.item.__name__)}"
+        )
         return {**described, "content": {route.media_type: {"x-item": types.schema(route.item)}}}
     if kind is None:
         return described

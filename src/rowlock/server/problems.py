@@ -31,7 +31,7 @@ MEDIA_TYPE: Final = "application/problem+json"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemKind:
     """A sort of problem: its status, its title, and when it comes or what to do then.
 
     `secret`: this is told instead of the text of the error.
@@ -50,94 +50,102 @@ def _mebibytes(number: int) -> str:
     return f"{number // 1024**2} MiB"
 
 
-KINDS: Final[Mapping[str, Kind]] = {
+KINDS: Final[Mapping[str, ProblemKind]] = {
     # Every error of the library.
-    "payload_invalid": Kind(
+    "payload_invalid": ProblemKind(
         422,
         "The payload does not fit",
         when="It does not fit its task, or can't be stored; `errors` names every bad field.",
     ),
-    "option_invalid": Kind(
+    "option_invalid": ProblemKind(
         422,
         "A value is out of range, or of the wrong kind",
         when="Any field or parameter but those of a payload; `errors` names it.",
     ),
-    "not_found": Kind(
+    "not_found": ProblemKind(
         404,
         "There is no such thing",
         when="No such path, job, schedule or token; or not of this tenant.",
     ),
-    "invalid_transition": Kind(409, "The state does not allow it", when="Nothing was changed."),
-    "lease_lost": Kind(409, "The lease is another's", when="Stop working on that job."),
-    "forbidden": Kind(
+    "invalid_transition": ProblemKind(
+        409, "The state does not allow it", when="Nothing was changed."
+    ),
+    "lease_lost": ProblemKind(409, "The lease is another's", when="Stop working on that job."),
+    "forbidden": ProblemKind(
         403,
         "The credential does not reach that far",
         when="Its scope or tenant does not, or a page of another site asks.",
     ),
-    "store_unavailable": Kind(
+    "store_unavailable": ProblemKind(
         503, "The database is away", AWAY, when="`Retry-After` says when to try."
     ),
-    "store_refused": Kind(
+    "store_refused": ProblemKind(
         422,
         "The database refuses it",
         "a rule of the database is against it; the server's log says which",
         when="A trigger, a constraint or a limit; the same request would be refused again.",
     ),
-    "migration_needed": Kind(
+    "migration_needed": ProblemKind(
         503,
         "The schema does not fit",
         "the tables are of another version",
         when="Run `rowlock migrate`; or, if the schema is newer, upgrade rowlock.",
     ),
-    "unsupported_store": Kind(500, "The database can't hold a queue", "see the server's log"),
-    "rowlock_error": Kind(
+    "unsupported_store": ProblemKind(
+        500, "The database can't hold a queue", "see the server's log"
+    ),
+    "rowlock_error": ProblemKind(
         500,
         "Something went wrong",
         "see the server's log",
         when="Among others, the database's role of the server may not do that.",
     ),
     # And those of HTTP.
-    "http_invalid": Kind(400, "This is not HTTP"),
-    "json_invalid": Kind(400, "The body is not JSON", when="Or not UTF-8, or nested too deeply."),
-    "unauthorized": Kind(
+    "http_invalid": ProblemKind(400, "This is not HTTP"),
+    "json_invalid": ProblemKind(
+        400, "The body is not JSON", when="Or not UTF-8, or nested too deeply."
+    ),
+    "unauthorized": ProblemKind(
         401, "A token is needed", when="None was sent, or it is unknown, expired or revoked."
     ),
-    "method_not_allowed": Kind(405, "This path has no such method", when="`Allow` says which."),
-    "request_timeout": Kind(
+    "method_not_allowed": ProblemKind(
+        405, "This path has no such method", when="`Allow` says which."
+    ),
+    "request_timeout": ProblemKind(
         408,
         "The request was too slow",
         when=f"Its head took longer than {config.HTTP_HEADER_SECONDS:g} s, or its body longer than "
         f"{config.HTTP_BODY_SECONDS:g} s.",
     ),
-    "count_changed": Kind(409, "More jobs fit than expected", when="Nothing was done."),
-    "too_large": Kind(
+    "count_changed": ProblemKind(409, "More jobs fit than expected", when="Nothing was done."),
+    "too_large": ProblemKind(
         413,
         "The body is too large",
         when=f"It has more than {_mebibytes(config.HTTP_BODY_BYTES_MAX)}, or "
         f"{_mebibytes(config.HTTP_BATCH_BYTES_MAX)} for batches and settlements.",
     ),
-    "unsupported_media_type": Kind(
+    "unsupported_media_type": ProblemKind(
         415, "The body must be JSON", when="Its `Content-Type` must be `application/json`."
     ),
-    "misdirected": Kind(
+    "misdirected": ProblemKind(
         421, "This server has another name", when="An open server is asked for by a foreign one."
     ),
-    "too_many_requests": Kind(
+    "too_many_requests": ProblemKind(
         429,
         "Too many requests",
         when="Too many bad tokens came from this address; `Retry-After` says when to come again.",
     ),
-    "head_too_large": Kind(
+    "head_too_large": ProblemKind(
         431,
         "The head is too large",
         when=f"It has more than {config.HTTP_HEADER_BYTES_MAX // 1024} KiB.",
     ),
-    "internal_error": Kind(
+    "internal_error": ProblemKind(
         500,
         "Something went wrong",
         when="A mistake of ours; `detail` has the id under which the log tells more.",
     ),
-    "overloaded": Kind(
+    "overloaded": ProblemKind(
         503,
         "Too much at once",
         when=f"More than {config.HTTP_REQUESTS_MAX:,} requests are worked on, "

@@ -44,15 +44,15 @@ class Call(Generic[B, Q]):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a call returns: a Struct to be encoded, or nothing."""
+class Reply:
+    """What a call returns: a record to be encoded as JSON, or nothing."""
 
-    value: msgspec.Struct | None = None
+    value: object = None
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-Handler = Callable[[Call[B, Q]], Awaitable[Answer | Response]]
+Handler = Callable[[Call[B, Q]], Awaitable[Reply | Response]]
 
 PUBLIC: None = None
 ANY_TOKEN: frozenset[Scope] = frozenset()
@@ -70,9 +70,9 @@ class Example:
     `other` is of the second type, where a call answers with two.
     """
 
-    answer: msgspec.Struct | None = None
+    answer: object = None
     body: msgspec.Struct | None = None
-    other: msgspec.Struct | None = None
+    other: object = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

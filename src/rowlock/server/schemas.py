@@ -11,8 +11,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from rowlock import config, job
-from rowlock.job import JobState
+from rowlock import config
+from rowlock.job import Job, JobState
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -27,14 +27,7 @@ Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 JsonObject = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
 
 
-class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """A number of jobs; where it is not `exact` there are at least this many."""
-
-    value: int
-    exact: bool
-
-
-class JobError(msgspec.Struct, frozen=True, kw_only=True):
+class JobErrorSchema(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt that failed or was lost."""
 
     attempt: int
@@ -44,7 +37,7 @@ class JobError(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
+class ProgressSchema(msgspec.Struct, frozen=True, kw_only=True):
     """How far a running job says it is."""
 
     fraction: Annotated[float, Meta(ge=0, le=1)]
@@ -73,16 +66,16 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     crashes: int
     cancel_requested: bool
     last_error: str | None
-    progress: Progress | None
+    progress: ProgressSchema | None
     tags: list[str]
 
 
-class Job(JobSummary, frozen=True, kw_only=True):
+class JobSchema(JobSummary, frozen=True, kw_only=True):
     """A job, with its payload, its result, and the errors of its attempts, oldest first."""
 
     payload: dict[str, Any]
     result: Any
-    errors: list[JobError]
+    errors: list[JobErrorSchema]
     meta: dict[str, Any]
     timeout: float | None
     retry: list[str | float] | None
@@ -96,14 +89,14 @@ def copied(record: object, kind: type[S], **others: Any) -> S:
     return kind(**{name: getattr(record, name) for name in names}, **others)
 
 
-def summary_of(found: job.Job) -> JobSummary:
+def summary_of(found: Job) -> JobSummary:
     return copied(found, JobSummary, progress=_progress_of(found))
 
 
-def job_of(found: job.Job) -> Job:
-    errors = [copied(error, JobError) for error in found.errors]
-    return copied(found, Job, progress=_progress_of(found), errors=errors)
+def job_of(found: Job) -> JobSchema:
+    errors = [copied(error, JobErrorSchema) for error in found.errors]
+    return copied(found, JobSchema, progress=_progress_of(found), errors=errors)
 
 
-def _progress_of(found: job.Job) -> Progress | None:
-    return None if found.progress is None else copied(found.progress, Progress)
+def _progress_of(found: Job) -> ProgressSchema | None:
+    return None if found.progress is None else copied(found.progress, ProgressSchema)

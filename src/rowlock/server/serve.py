@@ -78,7 +78,7 @@ class HttpServer:
                 has_dashboard=has_dashboard,
             )
         )
-        self._server = _Server(self._api)
+        self._server = _UvicornServer(self._api)
         self._thread: threading.Thread | None = None
 
     @property
@@ -122,7 +122,7 @@ class HttpServer:
         self._thread.join()
 
 
-class _Server(uvicorn.Server):
+class _UvicornServer(uvicorn.Server):
     def __init__(self, api: Api) -> None:
         # What it has to say while all is well is said by us, or by nobody.
         logging.getLogger("uvicorn").setLevel(logging.ERROR)

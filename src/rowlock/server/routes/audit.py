@@ -9,13 +9,13 @@ import msgspec
 from msgspec import Meta
 
 from rowlock import config
-from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
 from rowlock.server.schemas import Name, Uuid, copied
-from rowlock.store.ops import audit
+from rowlock.store.ops.audit import list_audit
 from rowlock.tokens import Scope
 
 
-class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+class AuditEntrySchema(msgspec.Struct, frozen=True, kw_only=True):
     """One deed: an `actor` (the name of a token) did an `action` to a `target`."""
 
     id: Uuid
@@ -28,10 +28,10 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     detail: dict[str, Any]
 
 
-class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
+class AuditPageSchema(msgspec.Struct, frozen=True, kw_only=True):
     """Deeds, newest first; `next` is null at the end."""
 
-    entries: list[AuditEntry]
+    entries: list[AuditEntrySchema]
     next: str | None
 
 
@@ -43,14 +43,16 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     cursor: Annotated[Uuid, Meta(description="The `next` of the page before.")] | None = None
 
 
-async def list_page(call: Call[None, AuditQuery]) -> Answer:
+async def list_page(call: Call[None, AuditQuery]) -> Reply:
     query = call.query
-    op = audit.list_audit(
+    op = list_audit(
         tenant=call.caller.tenant, target=query.target, limit=query.limit, cursor=query.cursor
     )
     page = await call.service.store.arun(op)
-    return Answer(
-        AuditPage(entries=[copied(each, AuditEntry) for each in page.entries], next=page.next)
+    return Reply(
+        AuditPageSchema(
+            entries=[copied(each, AuditEntrySchema) for each in page.entries], next=page.next
+        )
     )
 
 
@@ -63,11 +65,11 @@ ROUTES: list[AnyRoute] = [
         handler=list_page,
         scopes=scopes(Scope.ADMIN),
         query=AuditQuery,
-        answers={200: AuditPage},
+        answers={200: AuditPageSchema},
         example=Example(
-            AuditPage(
+            AuditPageSchema(
                 entries=[
-                    AuditEntry(
+                    AuditEntrySchema(
                         id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5b",
                         at=datetime.fromisoformat("2030-01-31T12:00:00Z"),
                         actor="operator",

@@ -16,16 +16,15 @@ from msgspec import Meta
 from rowlock.clock import maybe_from_us
 from rowlock.errors import NotFound, OptionInvalid
 from rowlock.ids import new_id
-from rowlock.job import JobState
+from rowlock.job import Count, JobState
 from rowlock.server.problems import Refusal
 from rowlock.server.routes.jobs import filter_of, job_id
-from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.schemas import Count, Name, Time, Uuid, copied
+from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
+from rowlock.server.schemas import Name, Time, Uuid, copied
 from rowlock.store import JobFilter
-from rowlock.store.ops import bulk_work
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.bulk import BulkAction, Selection, selection
-from rowlock.store.ops.bulk_work import TooMany, count_bulk, get_bulk, start_bulk
+from rowlock.store.ops.bulk_work import Bulk, TooMany, count_bulk, get_bulk, start_bulk
 from rowlock.tokens import Scope
 
 
@@ -73,7 +72,7 @@ class BulkPreview(msgspec.Struct, frozen=True, kw_only=True):
     count: Count
 
 
-class Bulk(msgspec.Struct, frozen=True, kw_only=True):
+class BulkSchema(msgspec.Struct, frozen=True, kw_only=True):
     """Work on many jobs as it stands.
 
     `total` fitted when it began; `done` and `skipped` grow. Of those that were skipped because
@@ -96,7 +95,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None
 
 
-async def create_bulk(call: Call[NewBulk, None]) -> Answer:
+async def create_bulk(call: Call[NewBulk, None]) -> Reply:
     asked = call.body
     wanted = selection(asked.action, asked.filter.state, filter_of(call, asked.filter))
     if asked.preview:
@@ -123,21 +122,21 @@ async def create_bulk(call: Call[NewBulk, None]) -> Answer:
         )
     call.service.bulk.wake()
     place = f"{call.request.scope.get('root_path', '')}/v1/bulk/{begun.id}"
-    return Answer(_bulk_of(begun), status=202, headers={"location": place})
+    return Reply(_bulk_of(begun), status=202, headers={"location": place})
 
 
-async def _preview(call: Call[NewBulk, None], wanted: Selection) -> Answer:
+async def _preview(call: Call[NewBulk, None], wanted: Selection) -> Reply:
     count = await call.service.store.arun(count_bulk(wanted))
-    return Answer(
+    return Reply(
         BulkPreview(
             action=wanted.action,
             filter=_filter_of(wanted.state, wanted.chosen),
-            count=copied(count, Count),
+            count=count,
         )
     )
 
 
-def _told(begun: bulk_work.Bulk | TooMany) -> Mapping[str, object] | None:
+def _told(begun: Bulk | TooMany) -> Mapping[str, object] | None:
     """For the audit: which jobs, and how many; nothing was done to too many."""
     if isinstance(begun, TooMany):
         return None
@@ -145,7 +144,7 @@ def _told(begun: bulk_work.Bulk | TooMany) -> Mapping[str, object] | None:
     return {"total": begun.total.value, "filter": shown}
 
 
-async def get_progress(call: Call[None, None]) -> Answer:
+async def get_progress(call: Call[None, None]) -> Reply:
     id = job_id(call)
     found = await call.service.store.arun(get_bulk(id, tenant=call.caller.tenant))
     if found is None:
@@ -153,17 +152,16 @@ async def get_progress(call: Call[None, None]) -> Answer:
     if found.finished_at is None:
         # Whoever began it may be gone.
         call.service.bulk.wake()
-    return Answer(_bulk_of(found))
+    return Reply(_bulk_of(found))
 
 
-def _bulk_of(found: bulk_work.Bulk) -> Bulk:
+def _bulk_of(found: Bulk) -> BulkSchema:
     state: Literal["running", "done", "failed"] = "done" if found.problem is None else "failed"
     return copied(
         found,
-        Bulk,
+        BulkSchema,
         filter=_filter_of(found.state, found.chosen),
         state="running" if found.finished_at is None else state,
-        total=copied(found.total, Count),
     )
 
 
@@ -183,7 +181,7 @@ def _filter_of(state: JobState | None, chosen: JobFilter) -> BulkFilter:
 
 
 _AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
-_BULK = Bulk(
+_BULK = BulkSchema(
     id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5c",
     action=BulkAction.RETRY,
     filter=BulkFilter(state=JobState.DEAD, queue="mail"),
@@ -212,7 +210,7 @@ ROUTES: list[AnyRoute] = [
         handler=create_bulk,
         scopes=scopes(Scope.ADMIN),
         body=NewBulk,
-        answers={202: Bulk, 200: BulkPreview},
+        answers={202: BulkSchema, 200: BulkPreview},
         refusals=["count_changed"],
         example=Example(
             BulkPreview(
@@ -235,7 +233,7 @@ ROUTES: list[AnyRoute] = [
         summary="How far work on many jobs is",
         handler=get_progress,
         scopes=scopes(Scope.READ),
-        answers={200: Bulk},
+        answers={200: BulkSchema},
         refusals=["not_found"],
         example=Example(_BULK),
     ),

@@ -12,9 +12,10 @@ import msgspec
 from msgspec import Meta
 
 from rowlock import config
-from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.schemas import Count, Name, Uuid, copied
-from rowlock.store.ops import dead
+from rowlock.job import Count
+from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
+from rowlock.server.schemas import Name, Uuid, copied
+from rowlock.store.ops.dead import DeadGroup, dead_groups
 from rowlock.tokens import Scope
 
 
@@ -27,7 +28,7 @@ class DeadGroupQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     limit: Annotated[int, Meta(ge=1, le=config.DEAD_GROUPS_MAX)] = 100
 
 
-class DeadGroup(msgspec.Struct, frozen=True, kw_only=True):
+class DeadGroupSchema(msgspec.Struct, frozen=True, kw_only=True):
     """Dead jobs of one kind whose last error has one type, and arose in one place.
 
     `message` is that of the job that died last, the sample. A count that is not exact is a least.
@@ -45,30 +46,29 @@ class DeadGroup(msgspec.Struct, frozen=True, kw_only=True):
     sample_queue: str
 
 
-class DeadGroups(msgspec.Struct, frozen=True, kw_only=True):
+class DeadGroupsSchema(msgspec.Struct, frozen=True, kw_only=True):
     """The newest failure first. `is_cut`: there are more, or older ones."""
 
-    groups: list[DeadGroup]
+    groups: list[DeadGroupSchema]
     is_cut: bool
 
 
-async def list_groups(call: Call[None, DeadGroupQuery]) -> Answer:
+async def list_groups(call: Call[None, DeadGroupQuery]) -> Reply:
     query = call.query
-    op = dead.dead_groups(
+    op = dead_groups(
         kind=query.kind,
         queue=query.queue,
         tenant=call.caller.tenant_of(query.tenant),
         limit=query.limit,
     )
     found = await call.service.store.arun(op)
-    return Answer(DeadGroups(groups=[_group_of(e) for e in found.groups], is_cut=found.is_cut))
+    return Reply(DeadGroupsSchema(groups=[_group_of(e) for e in found.groups], is_cut=found.is_cut))
 
 
-def _group_of(group: dead.DeadGroup) -> DeadGroup:
+def _group_of(group: DeadGroup) -> DeadGroupSchema:
     return copied(
         group,
-        DeadGroup,
-        count=copied(group.count, Count),
+        DeadGroupSchema,
         sample_id=group.sample.id,
         sample_queue=group.sample.queue,
     )
@@ -87,11 +87,11 @@ ROUTES: list[AnyRoute] = [
         handler=list_groups,
         scopes=scopes(Scope.READ),
         query=DeadGroupQuery,
-        answers={200: DeadGroups},
+        answers={200: DeadGroupsSchema},
         example=Example(
-            DeadGroups(
+            DeadGroupsSchema(
                 groups=[
-                    DeadGroup(
+                    DeadGroupSchema(
                         fingerprint="9f86d081884c7d65",
                         kind="send_email",
                         error="ConnectionRefusedError",

@@ -15,15 +15,15 @@ from rowlock.errors import FieldError, OptionInvalid, PayloadInvalid
 from rowlock.job import JobState
 from rowlock.server.gate import Caller
 from rowlock.server.problems import FieldProblem, Refusal, field_problems
-from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
 from rowlock.server.schemas import JsonObject, Name, Seconds, Time, Uuid, copied
 from rowlock.server.service import Service
-from rowlock.store import NewJob as CheckedJob
+from rowlock.store import NewJob
 from rowlock.store.ops.enqueue import enqueue, id_taken
 from rowlock.tokens import Scope
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewJobSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job to enqueue; what is left out is as its task says."""
 
     kind: Annotated[Name, Meta(description="The name of the task.")]
@@ -53,7 +53,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class NewJobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Jobs to enqueue, all or none."""
 
-    jobs: Annotated[list[NewJob], Meta(min_length=1, max_length=config.HTTP_BATCH_MAX)]
+    jobs: Annotated[list[NewJobSchema], Meta(min_length=1, max_length=config.HTTP_BATCH_MAX)]
 
 
 class JobReceipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,11 +84,11 @@ def receipt_of(made: job.Job) -> JobReceipt:
     return copied(made, JobReceipt)
 
 
-def prepare(service: Service, caller: Caller, new: NewJob) -> CheckedJob:
+def prepare(service: Service, caller: Caller, new: NewJobSchema) -> NewJob:
     """The job to be written, checked against its task where that is known here."""
     given = {
         name: value
-        for name in NewJob.__struct_fields__
+        for name in NewJobSchema.__struct_fields__
         if (value := getattr(new, name)) is not UNSET
     }
     given["payload"] = payload_of(new.kind, new.payload)
@@ -111,7 +111,7 @@ def payload_of(kind: str, raw: msgspec.Raw | UnsetType) -> dict[str, Any]:
     return payload
 
 
-async def create_job(call: Call[NewJob, None]) -> Answer:
+async def create_job(call: Call[NewJobSchema, None]) -> Reply:
     checked = prepare(call.service, call.caller, _with_key(call))
     made = await call.service.gatherer.enqueue(checked)
     if call.caller.tenant not in (None, made.tenant):
@@ -119,14 +119,14 @@ async def create_job(call: Call[NewJob, None]) -> Answer:
         raise id_taken()
     if made.created:
         call.service.ledger.enqueued([made])
-    return Answer(
+    return Reply(
         receipt_of(made),
         status=201 if made.created else 200,
         headers={"location": f"{call.request.scope.get('root_path', '')}/v1/jobs/{made.id}"},
     )
 
 
-def _with_key(call: Call[NewJob, None]) -> NewJob:
+def _with_key(call: Call[NewJobSchema, None]) -> NewJobSchema:
     """The header `Idempotency-Key` is another way to say `key`."""
     header = call.request.headers.get("idempotency-key")
     if header is None:
@@ -136,7 +136,7 @@ def _with_key(call: Call[NewJob, None]) -> NewJob:
     return msgspec.structs.replace(call.body, key=header)
 
 
-async def create_jobs(call: Call[NewJobs, None]) -> Answer:
+async def create_jobs(call: Call[NewJobs, None]) -> Reply:
     # Thousands of payloads take a while to check, and others are waiting for this loop.
     checked = await asyncio.to_thread(prepare_all, call.service, call.caller, call.body.jobs)
     op = enqueue(checked, tenant=call.caller.tenant)
@@ -144,7 +144,7 @@ async def create_jobs(call: Call[NewJobs, None]) -> Answer:
     receipts = await asyncio.to_thread(receipts_of, jobs)
     told = zip(checked, receipts.jobs, strict=True)
     call.service.ledger.enqueued(new for new, receipt in told if receipt.created)
-    return Answer(receipts, status=201 if receipts.created else 200)
+    return Reply(receipts, status=201 if receipts.created else 200)
 
 
 def receipts_of(jobs: Sequence[job.Job]) -> JobReceipts:
@@ -154,10 +154,10 @@ def receipts_of(jobs: Sequence[job.Job]) -> JobReceipts:
 
 
 def prepare_all(
-    service: Service, caller: Caller, jobs: Sequence[NewJob], *, within: str = "jobs"
-) -> list[CheckedJob]:
+    service: Service, caller: Caller, jobs: Sequence[NewJobSchema], *, within: str = "jobs"
+) -> list[NewJob]:
     """As `prepare`, for many: a refusal names the bad fields of all of them, up to a bound."""
-    checked: list[CheckedJob] = []
+    checked: list[NewJob] = []
     problems: list[FieldProblem] = []
     codes: set[str] = set()
     for place, new in enumerate(jobs):
@@ -188,7 +188,7 @@ _RECEIPT = JobReceipt(
     run_at=datetime.fromisoformat("2030-01-31T12:00:00Z"),
     created_at=datetime.fromisoformat("2030-01-31T12:00:00Z"),
 )
-_NEW = NewJob(
+_NEW = NewJobSchema(
     kind="send_email",
     payload=msgspec.Raw(b'{"to": "ada@example.com", "subject": "Welcome"}'),
     key="welcome-42",
@@ -203,7 +203,7 @@ ROUTES: list[AnyRoute] = [
         description="201 if it is new, 200 if its key or id has answered with one that was there.",
         handler=create_job,
         scopes=scopes(Scope.ENQUEUE),
-        body=NewJob,
+        body=NewJobSchema,
         headers={"Idempotency-Key": "The same as `key`."},
         answers={201: JobReceipt, 200: JobReceipt},
         refusals=["payload_invalid"],

@@ -25,10 +25,10 @@ from rowlock.clock import from_us
 from rowlock.errors import Forbidden, NotFound, OptionInvalid, StoreUnavailable
 from rowlock.events import EventType
 from rowlock.ids import parse_id
-from rowlock.server.live import Heard
+from rowlock.server.live import FeedItem
 from rowlock.server.problems import Refusal
 from rowlock.server.routing import AnyRoute, Call, Route, scopes
-from rowlock.server.schemas import Name, Progress, Uuid, copied
+from rowlock.server.schemas import Name, ProgressSchema, Uuid, copied
 from rowlock.server.service import Service
 from rowlock.store.ops.events import Watched, watch_job
 from rowlock.tokens import Scope
@@ -61,7 +61,7 @@ class EventQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ) = None
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class EventSchema(msgspec.Struct, frozen=True, kw_only=True):
     """The data of one server-sent event."""
 
     type: EventType
@@ -83,7 +83,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     is_summary: Annotated[
         bool, Meta(description="Whether it stands for many: above the rate at which each is told.")
     ] = False
-    progress: Progress | None = None
+    progress: ProgressSchema | None = None
     line: Annotated[str, Meta(description="Of its log.")] | None = None
 
 
@@ -180,10 +180,10 @@ def _end_of(query: EventQuery) -> float:
     return math.inf if query.seconds is None else time.monotonic() + query.seconds
 
 
-def _event_of(heard: Heard) -> Event:
+def _event_of(heard: FeedItem) -> EventSchema:
     event = heard.event
     is_single = event.job_id is not None
-    return Event(
+    return EventSchema(
         type=event.type,
         at=from_us(heard.at),
         job_id=event.job_id,
@@ -237,14 +237,14 @@ async def _watch(
             return
 
 
-def _changes(before: job.Job | None, watched: Watched) -> list[Event]:
+def _changes(before: job.Job | None, watched: Watched) -> list[EventSchema]:
     now = watched.job
-    news: list[Event] = []
+    news: list[EventSchema] = []
     if before is None or (before.state, before.attempt) != (now.state, now.attempt):
         news.append(_of_job(now, EventType(now.state.value)))
     if now.progress is not None and (before is None or before.progress != now.progress):
         told = _of_job(now, EventType.PROGRESS)
-        news.append(msgspec.structs.replace(told, progress=copied(now.progress, Progress)))
+        news.append(msgspec.structs.replace(told, progress=copied(now.progress, ProgressSchema)))
     news += [
         msgspec.structs.replace(_of_job(now, EventType.LOG), at=line.time, line=line.text)
         for line in watched.lines
@@ -252,13 +252,13 @@ def _changes(before: job.Job | None, watched: Watched) -> list[Event]:
     return news
 
 
-def _of_job(found: job.Job, type: EventType) -> Event:
+def _of_job(found: job.Job, type: EventType) -> EventSchema:
     times = (found.finished_at, found.started_at, found.created_at)
     at = next(each for each in times if each is not None)
     took = None
     if found.finished_at is not None and found.started_at is not None:
         took = (found.finished_at - found.started_at).total_seconds()
-    return Event(
+    return EventSchema(
         type=type,
         at=at,
         job_id=found.id,
@@ -271,7 +271,7 @@ def _of_job(found: job.Job, type: EventType) -> Event:
     )
 
 
-def _encoded(event: Event, place: str | None) -> bytes:
+def _encoded(event: EventSchema, place: str | None) -> bytes:
     """One event; JSON has no line breaks of its own."""
     head = b"" if place is None else f"id: {place}\n".encode()
     return head + b"data: " + msgspec.json.encode(event) + b"\n\n"
@@ -291,7 +291,7 @@ ROUTES: list[AnyRoute] = [
         headers={"Last-Event-ID": "The id of the last event that was seen."},
         answers={200: None},
         media_type=MEDIA_TYPE,
-        item=Event,
+        item=EventSchema,
         refusals=["not_found"],
     ),
 ]

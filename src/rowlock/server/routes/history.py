@@ -16,7 +16,7 @@ from msgspec import Meta
 from rowlock import config, tally
 from rowlock.clock import to_us
 from rowlock.server.gate import Reach
-from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
 from rowlock.server.schemas import Name, Time
 from rowlock.store.ops.history import Depth, HistoryQuery, Series, read_history
 from rowlock.tally import RunEnd
@@ -137,7 +137,7 @@ class HistoryDepth(msgspec.Struct, frozen=True, kw_only=True):
     oldest_ready_seconds: list[float | None]
 
 
-class History(msgspec.Struct, frozen=True, kw_only=True):
+class HistorySchema(msgspec.Struct, frozen=True, kw_only=True):
     """Lists are parallel to `times`, `step` seconds apart; the last step is still going on.
 
     `is_cut`: the oldest, or the smallest series, are left out.
@@ -151,7 +151,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     is_cut: bool
 
 
-async def get_history(call: Call[None, HistoryFilter]) -> Answer:
+async def get_history(call: Call[None, HistoryFilter]) -> Reply:
     query = call.query
     seconds, step = _RANGES[query.range]
     asked = HistoryQuery(
@@ -166,8 +166,8 @@ async def get_history(call: Call[None, HistoryFilter]) -> Answer:
     )
     found = await call.service.store.arun(read_history(asked))
     points = len(found.times)
-    return Answer(
-        History(
+    return Reply(
+        HistorySchema(
             times=found.times,
             step=found.step_seconds,
             by=query.by,
@@ -241,12 +241,12 @@ def _depth_of(queue: str, depths: dict[int, Depth], points: int) -> HistoryDepth
     )
 
 
-def _example() -> History:
+def _example() -> HistorySchema:
     sums = tally.Sums()
     sums.add(RunEnd.SUCCEEDED, 12)
     sums.run.add(20_000, 12)
     sums.wait.add(900, 12)
-    return History(
+    return HistorySchema(
         times=[datetime.fromisoformat("2030-01-31T12:00:00Z")],
         step=60,
         by=HistoryGrouping.KIND,
@@ -268,7 +268,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         reach=Reach.SYSTEM,
         query=HistoryFilter,
-        answers={200: History},
+        answers={200: HistorySchema},
         example=Example(_example()),
     ),
 ]

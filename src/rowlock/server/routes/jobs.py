@@ -8,15 +8,25 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from rowlock import codec, config, job
+from rowlock import codec, config
 from rowlock.errors import NotFound, OptionInvalid
 from rowlock.ids import parse_id
-from rowlock.job import CancelOutcome, JobState
-from rowlock.server import schemas
+from rowlock.job import Cancellation, CancelOutcome, Count, Job, JobState, LogLine
 from rowlock.server.problems import Refusal
 from rowlock.server.routes.enqueue import payload_of
-from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.schemas import Count, JobSummary, JsonObject, Name, Time, Uuid, copied
+from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
+from rowlock.server.schemas import (
+    JobErrorSchema,
+    JobSchema,
+    JobSummary,
+    JsonObject,
+    Name,
+    Time,
+    Uuid,
+    copied,
+    job_of,
+    summary_of,
+)
 from rowlock.store import JobFilter
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.bulk import count_jobs
@@ -94,27 +104,13 @@ class RelatedJobs(msgspec.Struct, frozen=True, kw_only=True):
     follow_ups: list[JobSummary]
 
 
-class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that a handler wrote."""
-
-    time: datetime
-    text: str
-
-
 class JobLog(msgspec.Struct, frozen=True, kw_only=True):
     """The log of a job, oldest line first."""
 
     lines: list[LogLine]
 
 
-class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cancel did, and the state that the job is in now."""
-
-    outcome: CancelOutcome
-    state: JobState
-
-
-class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RetrySchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a job is to be tried again."""
 
     payload: Annotated[JsonObject, Meta(description="Instead of the one it had.")] | UnsetType = (
@@ -122,12 +118,12 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     )
 
 
-async def list_page(call: Call[None, JobQuery]) -> Answer:
+async def list_page(call: Call[None, JobQuery]) -> Reply:
     query = call.query
     chosen = filter_of(call, query)
     op = list_jobs(chosen, state=query.state, limit=query.limit, cursor=query.cursor)
     page = await call.service.store.arun(op)
-    return Answer(JobPage(jobs=[schemas.summary_of(each) for each in page], next=page.next))
+    return Reply(JobPage(jobs=[summary_of(each) for each in page], next=page.next))
 
 
 def filter_of(call: Call[Any, Any], asked: Any) -> JobFilter:
@@ -137,17 +133,17 @@ def filter_of(call: Call[Any, Any], asked: Any) -> JobFilter:
     return job_filter(**chosen, tenant=call.caller.tenant_of(asked.tenant))
 
 
-async def count_page(call: Call[None, JobChoice]) -> Answer:
+async def count_page(call: Call[None, JobChoice]) -> Reply:
     op = count_jobs(filter_of(call, call.query), state=call.query.state)
     found = await call.service.store.arun(op)
-    return Answer(copied(found, Count))
+    return Reply(found)
 
 
-async def get_job(call: Call[None, None]) -> Answer:
-    return Answer(schemas.job_of(await found(call)))
+async def get_job(call: Call[None, None]) -> Reply:
+    return Reply(job_of(await found(call)))
 
 
-async def found(call: Call[Any, Any]) -> job.Job:
+async def found(call: Call[Any, Any]) -> Job:
     """The job that the path names, if whoever asks may see it."""
     id = job_id(call)
     there = await call.service.store.arun(get(id, tenant=call.caller.tenant))
@@ -164,30 +160,29 @@ def job_id(call: Call[Any, Any]) -> str:
         raise Refusal("not_found", "there is no such thing: its id must be a UUID") from None
 
 
-async def explain_job(call: Call[None, None]) -> Answer:
+async def explain_job(call: Call[None, None]) -> Reply:
     told = await call.service.store.arun(why(job_id(call), tenant=call.caller.tenant))
-    ahead = None if told.ahead is None else copied(told.ahead, Count)
-    return Answer(copied(told, Reason, ahead=ahead))
+    return Reply(copied(told, Reason))
 
 
-async def get_related(call: Call[None, None]) -> Answer:
+async def get_related(call: Call[None, None]) -> Reply:
     op = related(await found(call), tenant=call.caller.tenant)
     told = await call.service.store.arun(op)
-    return Answer(
+    return Reply(
         RelatedJobs(
-            parent=None if told.parent is None else schemas.summary_of(told.parent),
-            follow_ups=[schemas.summary_of(each) for each in told.follow_ups],
+            parent=None if told.parent is None else summary_of(told.parent),
+            follow_ups=[summary_of(each) for each in told.follow_ups],
         )
     )
 
 
-async def get_log(call: Call[None, None]) -> Answer:
+async def get_log(call: Call[None, None]) -> Reply:
     there = await found(call)
     lines = await call.service.store.arun(read_log(there.id))
-    return Answer(JobLog(lines=[copied(each, LogLine) for each in lines]))
+    return Reply(JobLog(lines=lines))
 
 
-async def cancel_job(call: Call[None, None]) -> Answer:
+async def cancel_job(call: Call[None, None]) -> Reply:
     id = job_id(call)
     op = audited(
         cancel(id, tenant=call.caller.tenant),
@@ -195,10 +190,10 @@ async def cancel_job(call: Call[None, None]) -> Answer:
         detail=lambda answer: {"outcome": answer.outcome, "state": answer.state},
     )
     answer = await call.service.store.arun(op)
-    return Answer(copied(answer, Cancellation))
+    return Reply(answer)
 
 
-async def retry_job(call: Call[Retry, None]) -> Answer:
+async def retry_job(call: Call[RetrySchema, None]) -> Reply:
     id = job_id(call)
     payload = None if call.body.payload is UNSET else await _new_payload(call)
     op = audited(
@@ -206,10 +201,10 @@ async def retry_job(call: Call[Retry, None]) -> Answer:
         call.deed("job.retry", id),
         detail=lambda _: {"new_payload": payload is not None},
     )
-    return Answer(schemas.job_of(await call.service.store.arun(op)))
+    return Reply(job_of(await call.service.store.arun(op)))
 
 
-async def _new_payload(call: Call[Retry, None]) -> str:
+async def _new_payload(call: Call[RetrySchema, None]) -> str:
     """The encoded payload, checked against the job's task where that is known here."""
     kind = (await found(call)).kind
     payload = payload_of(kind, call.body.payload)
@@ -217,15 +212,15 @@ async def _new_payload(call: Call[Retry, None]) -> str:
     return task.schema.validate(payload) if task else codec.encode_payload(kind, payload)
 
 
-async def delete_job(call: Call[None, None]) -> Answer:
+async def delete_job(call: Call[None, None]) -> Reply:
     id = job_id(call)
     op = audited(delete(id, tenant=call.caller.tenant), call.deed("job.delete", id))
     await call.service.store.arun(op)
-    return Answer(status=204)
+    return Reply(status=204)
 
 
 _AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
-_JOB = schemas.Job(
+_JOB = JobSchema(
     id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
     kind="send_email",
     queue="mail",
@@ -250,9 +245,7 @@ _JOB = schemas.Job(
     payload={"to": "ada@example.com", "subject": "Welcome"},
     result=None,
     errors=[
-        schemas.JobError(
-            attempt=1, time=_AT, type="ConnectionError", message="refused", traceback=""
-        )
+        JobErrorSchema(attempt=1, time=_AT, type="ConnectionError", message="refused", traceback="")
     ],
     meta={},
     timeout=None,
@@ -294,7 +287,7 @@ ROUTES: list[AnyRoute] = [
         summary="A job, with all that is known of it",
         handler=get_job,
         scopes=scopes(Scope.READ),
-        answers={200: schemas.Job},
+        answers={200: JobSchema},
         refusals=["not_found"],
         example=Example(_JOB),
     ),
@@ -380,13 +373,13 @@ ROUTES: list[AnyRoute] = [
         summary="Take a dead or cancelled job back to ready, as new",
         handler=retry_job,
         scopes=scopes(Scope.ADMIN),
-        body=Retry,
+        body=RetrySchema,
         is_optional=True,
-        answers={200: schemas.Job},
+        answers={200: JobSchema},
         refusals=["not_found", "invalid_transition", "payload_invalid"],
         example=Example(
             msgspec.structs.replace(_JOB, state=JobState.READY, attempt=0),
-            Retry(payload=msgspec.Raw(b'{"to": "grace@example.com", "subject": "Welcome"}')),
+            RetrySchema(payload=msgspec.Raw(b'{"to": "grace@example.com", "subject": "Welcome"}')),
         ),
     ),
 ]

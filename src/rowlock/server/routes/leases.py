@@ -17,21 +17,19 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import ClientDisconnect
 
-from rowlock import codec, config, job
+from rowlock import codec, config
 from rowlock.clock import duration_us
 from rowlock.errors import OptionInvalid, RowlockError, StoreRefused
-from rowlock.job import Beat
+from rowlock.job import Beat, Lease, Progress
 from rowlock.lifecycle import CancelSeen, Failed, NotBegun, Outcome, Released, Succeeded
 from rowlock.server.problems import FieldProblem, Refusal
 from rowlock.server.request import decode_body
-from rowlock.server.routes.enqueue import NewJob, prepare_all
-from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.routes.enqueue import NewJobSchema, prepare_all
+from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
 from rowlock.server.schemas import Name, Seconds, Uuid, copied
-from rowlock.store import NewJob as CheckedJob
-from rowlock.store import Settlement, options
+from rowlock.store import NewJob, Settlement, options
 from rowlock.store.ops.hold import Report, report
-from rowlock.store.ops.settle import Settled as SettledRuns
-from rowlock.store.ops.settle import settle
+from rowlock.store.ops.settle import Settled, settle
 from rowlock.tokens import Scope, worker_of
 from rowlock.worker.report import report_less
 from rowlock.worker.settler import fallback, rows_within
@@ -75,7 +73,7 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 0
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
+class LeaseSchema(msgspec.Struct, frozen=True, kw_only=True):
     """The right to one run of a job, and the job."""
 
     id: Uuid
@@ -99,7 +97,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 class Leases(msgspec.Struct, frozen=True, kw_only=True):
     """What was leased; nothing if nothing is due."""
 
-    leases: list[Lease]
+    leases: list[LeaseSchema]
 
 
 class Reached(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +178,7 @@ class Failure(
     delay: Seconds | None = None
 
 
-class Release(
+class ReleaseSchema(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
@@ -210,7 +208,7 @@ class Cancelled(
     reason: ErrorText | None = None
 
 
-AnySettlement = Success | Failure | Release | Cancelled
+AnySettlement = Success | Failure | ReleaseSchema | Cancelled
 
 
 class Settlements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -234,14 +232,14 @@ class LeaseEnd(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["settled", "already_settled", "lost"]
 
 
-class Settled(msgspec.Struct, frozen=True, kw_only=True):
+class SettledSchema(msgspec.Struct, frozen=True, kw_only=True):
     """What became of each, in order."""
 
     settled: int
     leases: list[LeaseEnd]
 
 
-async def create_leases(call: Call[LeaseRequest, None]) -> Answer:
+async def create_leases(call: Call[LeaseRequest, None]) -> Reply:
     asked, service = call.body, call.service
     client = call.request.client
     await service.roster.note(
@@ -264,18 +262,20 @@ async def create_leases(call: Call[LeaseRequest, None]) -> Answer:
         if await call.request.is_disconnected():
             await _give_back(call, leases)
             raise ClientDisconnect
-    return Answer(
-        Leases(leases=[copied(each.job, Lease, expires_at=each.expires_at) for each in leases])
+    return Reply(
+        Leases(
+            leases=[copied(each.job, LeaseSchema, expires_at=each.expires_at) for each in leases]
+        )
     )
 
 
-async def _claim(call: Call[LeaseRequest, None]) -> list[job.Lease]:
+async def _claim(call: Call[LeaseRequest, None]) -> list[Lease]:
     """Lease as many jobs as are asked for, as long as their payloads fit into an answer.
 
     Each claim takes what should fit by the size of the last ones. What does not is given back.
     """
     asked, size = call.body, call.service.payload_size
-    leases: list[job.Lease] = []
+    leases: list[Lease] = []
     sizes: list[int] = []
     is_last = False
     while not is_last and len(leases) < asked.limit:
@@ -301,13 +301,13 @@ async def _claim(call: Call[LeaseRequest, None]) -> list[job.Lease]:
     return leases[:fitting]
 
 
-def _payload_bytes(lease: job.Lease) -> int:
+def _payload_bytes(lease: Lease) -> int:
     assert lease.row is not None
     payload = lease.row.payload
     return len(payload) if payload.isascii() else len(payload.encode())
 
 
-async def _claim_some(call: Call[LeaseRequest, None], limit: int) -> list[job.Lease]:
+async def _claim_some(call: Call[LeaseRequest, None], limit: int) -> list[Lease]:
     service, asked, tenant = call.service, call.body, call.caller.tenant
     return await service.store.aclaim(
         worker=_worker(call),
@@ -329,7 +329,7 @@ def _worker(call: Call[LeaseRequest, None]) -> str:
     return options.name(worker_of(tenant, asked), option="worker")
 
 
-async def _give_back(call: Call[LeaseRequest, None], leases: Sequence[job.Lease]) -> None:
+async def _give_back(call: Call[LeaseRequest, None], leases: Sequence[Lease]) -> None:
     """Nobody will run these. What can't be given back waits for its lease to expire."""
     back = [Settlement(lease, NotBegun()) for lease in leases]
     try:
@@ -338,14 +338,14 @@ async def _give_back(call: Call[LeaseRequest, None], leases: Sequence[job.Lease]
         logger.warning("%d jobs wait for their leases to expire: %s", len(back), error)
 
 
-async def extend_leases(call: Call[Heartbeat, None]) -> Answer:
+async def extend_leases(call: Call[Heartbeat, None]) -> Reply:
     reports = [
         Report(lease, _progress_of(each), each.log)
         for each, lease in _held(call.body.leases, within="leases")
     ]
     op = report(reports, lease=call.body.lease, tenant=call.caller.tenant)
     beats = await call.service.store.arun(op)
-    return Answer(
+    return Reply(
         Heard(
             leases=[
                 LeaseBeat(id=told.lease.id, token=told.lease.token, status=beat)
@@ -355,22 +355,22 @@ async def extend_leases(call: Call[Heartbeat, None]) -> Answer:
     )
 
 
-def _progress_of(held: HeldLease) -> job.Progress | None:
+def _progress_of(held: HeldLease) -> Progress | None:
     told = held.progress
-    return None if told is None else job.Progress(told.fraction, told.text)
+    return None if told is None else Progress(told.fraction, told.text)
 
 
-def _held(items: Sequence[Any], *, within: str) -> Iterator[tuple[Any, job.Lease]]:
+def _held(items: Sequence[Any], *, within: str) -> Iterator[tuple[Any, Lease]]:
     """Each item with its lease; an id that is none is named."""
     for place, each in enumerate(items):
         try:
-            yield each, job.Lease(id=each.id, token=each.token)
+            yield each, Lease(id=each.id, token=each.token)
         except OptionInvalid:
             bad = FieldProblem(f"{within}[{place}].id", "must be a UUID")
             raise Refusal("option_invalid", f"{bad.field}: {bad.message}", errors=[bad]) from None
 
 
-async def settle_leases(call: Call[Settlements, None]) -> Answer:
+async def settle_leases(call: Call[Settlements, None]) -> Reply:
     # Thousands of results and jobs take a while to check, and others are waiting for this loop.
     settlements = await asyncio.to_thread(_settlements, call)
     settled = await _settle(call, settlements)
@@ -380,10 +380,10 @@ async def settle_leases(call: Call[Settlements, None]) -> Answer:
         LeaseEnd(id=lease.id, token=lease.token, status=_status(lease.id, lost, repeated))
         for lease in (settlement.lease for settlement in settlements)
     ]
-    return Answer(Settled(settled=len(ends) - len(lost) - len(repeated), leases=ends))
+    return Reply(SettledSchema(settled=len(ends) - len(lost) - len(repeated), leases=ends))
 
 
-async def _settle(call: Call[Settlements, None], settlements: Sequence[Settlement]) -> SettledRuns:
+async def _settle(call: Call[Settlements, None], settlements: Sequence[Settlement]) -> Settled:
     """Settle and count all that the database takes: of what it refuses, what it takes of it.
 
     Raises:
@@ -397,7 +397,7 @@ async def _settle(call: Call[Settlements, None], settlements: Sequence[Settlemen
             return await _settle_less(call, settlements[0], error)
     middle = len(settlements) // 2
     refused: StoreRefused | None = None
-    parts: list[SettledRuns] = []
+    parts: list[Settled] = []
     for half in (settlements[:middle], settlements[middle:]):
         try:
             parts.append(await _settle(call, half))
@@ -405,14 +405,14 @@ async def _settle(call: Call[Settlements, None], settlements: Sequence[Settlemen
             refused = error
     if refused is not None:
         raise refused
-    return SettledRuns(
+    return Settled(
         [run for part in parts for run in part.ended],
         lost=[lease for part in parts for lease in part.lost],
         repeated=[lease for part in parts for lease in part.repeated],
     )
 
 
-async def _write(call: Call[Settlements, None], settlements: Sequence[Settlement]) -> SettledRuns:
+async def _write(call: Call[Settlements, None], settlements: Sequence[Settlement]) -> Settled:
     service = call.service
     op = settle(settlements, chance=service.chance, tenant=call.caller.tenant)
     settled = await service.store.arun(op)
@@ -423,7 +423,7 @@ async def _write(call: Call[Settlements, None], settlements: Sequence[Settlement
 
 async def _settle_less(
     call: Call[Settlements, None], settlement: Settlement, refused: StoreRefused
-) -> SettledRuns:
+) -> Settled:
     """Settle one without what the database may refuse of it."""
     less = fallback(settlement, refused)
     while less is not None:
@@ -471,7 +471,7 @@ def _outcome_of(told: AnySettlement) -> Outcome:
                 permanent=told.permanent,
                 delay=None if delay is None else duration_us(delay, option="delay"),
             )
-        case Release():
+        case ReleaseSchema():
             return Released(duration_us(told.delay or 0, option="delay") or None)
         case Cancelled():
             return CancelSeen(told.reason)
@@ -487,12 +487,12 @@ def _result_of(raw: msgspec.Raw | UnsetType) -> tuple[str | None, str | None]:
         return None, str(error)
 
 
-def _follow_ups(call: Call[Settlements, None], told: AnySettlement, place: int) -> list[CheckedJob]:
+def _follow_ups(call: Call[Settlements, None], told: AnySettlement, place: int) -> list[NewJob]:
     if not isinstance(told, Success) or not told.follow_ups:
         return []
     within = f"settlements[{place}].follow_ups"
     jobs = [
-        decode_body(each, NewJob, within=f"{within}[{number}]")
+        decode_body(each, NewJobSchema, within=f"{within}[{number}]")
         for number, each in enumerate(told.follow_ups)
     ]
     return prepare_all(call.service, call.caller, jobs, within=within)
@@ -500,7 +500,7 @@ def _follow_ups(call: Call[Settlements, None], told: AnySettlement, place: int) 
 
 _ID = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
 _AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
-_LEASE = Lease(
+_LEASE = LeaseSchema(
     id=_ID,
     token=1,
     expires_at=_AT,
@@ -562,10 +562,10 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.WORK),
         body=Settlements,
         bytes_max=config.HTTP_BATCH_BYTES_MAX,
-        answers={200: Settled},
+        answers={200: SettledSchema},
         refusals=["payload_invalid"],
         example=Example(
-            Settled(settled=1, leases=[LeaseEnd(id=_ID, token=1, status="settled")]),
+            SettledSchema(settled=1, leases=[LeaseEnd(id=_ID, token=1, status="settled")]),
             Settlements(settlements=[Success(id=_ID, token=1, result=msgspec.Raw(b'"sent"'))]),
         ),
     ),

@@ -8,18 +8,17 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rowlock import job
-from rowlock.job import JobState, QueueStats
+from rowlock.job import Count, JobState, QueueStats
 from rowlock.server.gate import Reach
-from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
-from rowlock.server.schemas import Count, Name, copied
+from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
+from rowlock.server.schemas import Name, copied
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.manage import pause, resume
 from rowlock.store.ops.stats import stats, tenant_stats
 from rowlock.tokens import Scope
 
 
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
+class CountsSchema(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of jobs by state."""
 
     scheduled: Count
@@ -31,19 +30,19 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: Count
 
 
-class Queue(msgspec.Struct, frozen=True, kw_only=True):
+class QueueSchema(msgspec.Struct, frozen=True, kw_only=True):
     """A queue at a glance."""
 
     queue: str
     is_paused: bool
     oldest_ready_seconds: float | None
-    counts: Counts
+    counts: CountsSchema
 
 
 class Queues(msgspec.Struct, frozen=True, kw_only=True):
     """All queues, by name."""
 
-    queues: list[Queue]
+    queues: list[QueueSchema]
 
 
 class QueuePause(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +58,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     queues: int
     paused: int
     oldest_ready_seconds: float | None
-    counts: Counts
+    counts: CountsSchema
 
 
 class QueueQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,14 +67,14 @@ class QueueQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     queue: Annotated[list[Name], Meta(max_length=100)] = []
 
 
-async def list_queues(call: Call[None, QueueQuery]) -> Answer:
-    return Answer(Queues(queues=[_queue_of(each) for each in await _found(call)]))
+async def list_queues(call: Call[None, QueueQuery]) -> Reply:
+    return Reply(Queues(queues=[_queue_of(each) for each in await _found(call)]))
 
 
-async def get_stats(call: Call[None, QueueQuery]) -> Answer:
+async def get_stats(call: Call[None, QueueQuery]) -> Reply:
     found = await _found(call)
     ages = [each.oldest_ready_seconds for each in found if each.oldest_ready_seconds is not None]
-    return Answer(
+    return Reply(
         Stats(
             queues=len(found),
             paused=sum(each.is_paused for each in found),
@@ -92,13 +91,13 @@ async def _found(call: Call[None, QueueQuery]) -> list[QueueStats]:
     return await call.service.store.arun(op)
 
 
-def _queue_of(found: QueueStats) -> Queue:
-    return copied(found, Queue, counts=_summed([found.counts]))
+def _queue_of(found: QueueStats) -> QueueSchema:
+    return copied(found, QueueSchema, counts=_summed([found.counts]))
 
 
-def _summed(counts: Sequence[dict[JobState, job.Count]]) -> Counts:
-    none = job.Count(0)
-    return Counts(
+def _summed(counts: Sequence[dict[JobState, Count]]) -> CountsSchema:
+    none = Count(0)
+    return CountsSchema(
         **{
             state.value: Count(
                 value=sum(each.get(state, none).value for each in counts),
@@ -109,27 +108,27 @@ def _summed(counts: Sequence[dict[JobState, job.Count]]) -> Counts:
     )
 
 
-async def pause_queue(call: Call[None, None]) -> Answer:
+async def pause_queue(call: Call[None, None]) -> Reply:
     return await _set_pause(call, is_paused=True)
 
 
-async def resume_queue(call: Call[None, None]) -> Answer:
+async def resume_queue(call: Call[None, None]) -> Reply:
     return await _set_pause(call, is_paused=False)
 
 
-async def _set_pause(call: Call[None, None], *, is_paused: bool) -> Answer:
+async def _set_pause(call: Call[None, None], *, is_paused: bool) -> Reply:
     queue = call.path["queue"]
     deed = call.deed("queue.pause" if is_paused else "queue.resume", queue)
     op = pause(queue) if is_paused else resume(queue)
     await call.service.store.arun(audited(op, deed))
-    return Answer(QueuePause(queue=queue, is_paused=is_paused))
+    return Reply(QueuePause(queue=queue, is_paused=is_paused))
 
 
-_QUEUE = Queue(
+_QUEUE = QueueSchema(
     queue="mail",
     is_paused=False,
     oldest_ready_seconds=0.4,
-    counts=_summed([{JobState.READY: job.Count(3), JobState.SUCCEEDED: job.Count(1_200)}]),
+    counts=_summed([{JobState.READY: Count(3), JobState.SUCCEEDED: Count(1_200)}]),
 )
 
 ROUTES: list[AnyRoute] = [

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from rowlock import config, schedule
+from rowlock import config
 from rowlock.clock import from_us, to_us
 from rowlock.cron import parse_cron
 from rowlock.errors import OptionInvalid
 from rowlock.job import JobState
-from rowlock.schedule import MissedTicks, ScheduleSource
+from rowlock.schedule import MissedTicks, Schedule, ScheduleSource
 from rowlock.server.routes.enqueue import JobReceipt, receipt_of
-from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
 from rowlock.server.schemas import Name, copied
 from rowlock.store.ops import schedule as schedules
 from rowlock.store.ops.audit import audited
@@ -27,7 +27,7 @@ from rowlock.tokens import Scope
 _UPCOMING: Final = 5
 
 
-class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleSchema(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule; the last job is the last that it enqueued, by a tick or by hand.
 
     `upcoming` are its next times as if it was not paused, the first included; none, if this server
@@ -58,7 +58,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 class SchedulePage(msgspec.Struct, frozen=True, kw_only=True):
     """Schedules by name; `next` is null at the end."""
 
-    schedules: list[Schedule]
+    schedules: list[ScheduleSchema]
     next: str | None
 
 
@@ -69,28 +69,31 @@ class ScheduleQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     cursor: Annotated[Name, Meta(description="The `next` of the page before.")] | None = None
 
 
-async def list_page(call: Call[None, ScheduleQuery]) -> Answer:
+async def list_page(call: Call[None, ScheduleQuery]) -> Reply:
     query = call.query
     found = await call.service.store.arun(
         list_schedules(after=query.cursor or "", limit=query.limit, tenant=call.caller.tenant)
     )
     following = found[-1].name if len(found) == query.limit else None
-    return Answer(SchedulePage(schedules=await _schedules_of(call, found), next=following))
+    return Reply(SchedulePage(schedules=await _schedules_of(call, found), next=following))
 
 
-async def _schedules_of(call: Call[Any, Any], found: Sequence[schedule.Schedule]) -> list[Schedule]:
+async def _schedules_of(call: Call[Any, Any], found: Sequence[Schedule]) -> list[ScheduleSchema]:
     """With the states of their last jobs."""
     ids = [each.last_job_id for each in found if each.last_job_id is not None]
     known = await call.service.store.arun(states(ids))
     return [
         copied(
-            each, Schedule, last_state=known.get(each.last_job_id or ""), upcoming=_upcoming(each)
+            each,
+            ScheduleSchema,
+            last_state=known.get(each.last_job_id or ""),
+            upcoming=_upcoming(each),
         )
         for each in found
     ]
 
 
-def _upcoming(each: schedule.Schedule) -> list[datetime]:
+def _upcoming(each: Schedule) -> list[datetime]:
     try:
         cron = parse_cron(each.cron, timezone=each.timezone)
     except OptionInvalid:
@@ -101,7 +104,7 @@ def _upcoming(each: schedule.Schedule) -> list[datetime]:
     return [from_us(time) for time in times]
 
 
-async def run_schedule(call: Call[None, None]) -> Answer:
+async def run_schedule(call: Call[None, None]) -> Reply:
     name = call.path["name"]
     op = audited(
         run_schedule_now(name, tenant=call.caller.tenant),
@@ -111,28 +114,28 @@ async def run_schedule(call: Call[None, None]) -> Answer:
     made = await call.service.store.arun(op)
     if made.created:
         call.service.ledger.enqueued([made])
-    return Answer(receipt_of(made))
+    return Reply(receipt_of(made))
 
 
-async def pause_schedule(call: Call[None, None]) -> Answer:
+async def pause_schedule(call: Call[None, None]) -> Reply:
     return await _set_pause(call, is_paused=True)
 
 
-async def resume_schedule(call: Call[None, None]) -> Answer:
+async def resume_schedule(call: Call[None, None]) -> Reply:
     return await _set_pause(call, is_paused=False)
 
 
-async def _set_pause(call: Call[None, None], *, is_paused: bool) -> Answer:
+async def _set_pause(call: Call[None, None], *, is_paused: bool) -> Reply:
     name = call.path["name"]
     deed = call.deed("schedule.pause" if is_paused else "schedule.resume", name)
     verb = schedules.pause_schedule if is_paused else schedules.resume_schedule
     op = verb(name, tenant=call.caller.tenant)
     changed = await call.service.store.arun(audited(op, deed))
-    return Answer((await _schedules_of(call, [changed]))[0])
+    return Reply((await _schedules_of(call, [changed]))[0])
 
 
 _AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
-_SCHEDULE = Schedule(
+_SCHEDULE = ScheduleSchema(
     name="nightly-report",
     kind="report",
     cron="0 3 * * *",
@@ -196,7 +199,7 @@ ROUTES: list[AnyRoute] = [
         summary="Fire nothing of a schedule until it is resumed",
         handler=pause_schedule,
         scopes=scopes(Scope.ADMIN),
-        answers={200: Schedule},
+        answers={200: ScheduleSchema},
         refusals=["not_found"],
         example=Example(msgspec.structs.replace(_SCHEDULE, is_paused=True)),
     ),
@@ -207,7 +210,7 @@ ROUTES: list[AnyRoute] = [
         summary="Go on with the next tick from now",
         handler=resume_schedule,
         scopes=scopes(Scope.ADMIN),
-        answers={200: Schedule},
+        answers={200: ScheduleSchema},
         refusals=["not_found"],
         example=Example(_SCHEDULE),
     ),

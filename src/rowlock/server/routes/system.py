@@ -21,10 +21,9 @@ from rowlock.job import QueueSlots, WorkerInfo
 from rowlock.observe.metrics import CONTENT_TYPE, exposition, of_counts
 from rowlock.server.gate import Reach
 from rowlock.server.problems import Refusal
-from rowlock.server.routing import ANY_TOKEN, PUBLIC, Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.routing import ANY_TOKEN, PUBLIC, AnyRoute, Call, Example, Reply, Route, scopes
 from rowlock.server.schemas import copied
 from rowlock.server.service import Service
-from rowlock.store import Store
 from rowlock.store import migrate as migrations
 from rowlock.store.engine import Engine
 from rowlock.store.ops import health
@@ -58,7 +57,7 @@ class Kinds(msgspec.Struct, frozen=True, kw_only=True):
     kinds: list[Kind]
 
 
-class Worker(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerSchema(msgspec.Struct, frozen=True, kw_only=True):
     """A worker that announced itself or holds a lease, and the ids of the jobs that it holds."""
 
     id: str
@@ -83,43 +82,10 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 class Workers(msgspec.Struct, frozen=True, kw_only=True):
     """All workers, by their names."""
 
-    workers: list[Worker]
+    workers: list[WorkerSchema]
 
 
-class Connections(msgspec.Struct, frozen=True, kw_only=True):
-    """How many connections the PostgreSQL server has, and how many ordinary users may have."""
-
-    used: int
-    limit: int
-
-
-class DeadTuples(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows of the table of live jobs, those that wait for vacuum, and seconds since it came."""
-
-    live: int
-    dead: int
-    vacuum_seconds: float | None
-
-
-class OldestTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds the oldest transaction of the server; `pid` null: it is a prepared one."""
-
-    pid: int | None
-    application: str
-    user: str
-    database: str
-    state: str
-    seconds: float
-
-
-class ExpiredLeases(msgspec.Struct, frozen=True, kw_only=True):
-    """Leases that ran out and that nobody took over yet."""
-
-    count: int
-    oldest_seconds: float
-
-
-class Migration(msgspec.Struct, frozen=True, kw_only=True):
+class MigrationSchema(msgspec.Struct, frozen=True, kw_only=True):
     """A change of the schema that this version knows, and whether the database has it."""
 
     number: int
@@ -145,11 +111,11 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     has_dashboard: bool
     size_bytes: int
     wal_bytes: int | None
-    connections: Connections | None
-    dead_tuples: DeadTuples | None
-    oldest_transaction: OldestTransaction | None
-    expired_leases: ExpiredLeases
-    migrations: list[Migration]
+    connections: health.Connections | None
+    dead_tuples: health.DeadTuples | None
+    oldest_transaction: health.OldestTransaction | None
+    expired_leases: health.ExpiredLeases
+    migrations: list[MigrationSchema]
 
 
 class Me(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +138,7 @@ class Health(msgspec.Struct, frozen=True):
     status: Literal["ok"] = "ok"
 
 
-async def list_kinds(call: Call[None, None]) -> Answer:
+async def list_kinds(call: Call[None, None]) -> Reply:
     service = call.service
     found = await service.store.arun(workers())
     tenant = call.caller.tenant
@@ -183,7 +149,7 @@ async def list_kinds(call: Call[None, None]) -> Answer:
         _kind(service, kind, known.get(kind), workers=announced.count(kind))
         for kind in sorted({*announced, *known})
     ]
-    return Answer(Kinds(kinds=listed))
+    return Reply(Kinds(kinds=listed))
 
 
 def _kind(service: Service, kind: str, task: Task[..., Any] | None, *, workers: int) -> Kind:
@@ -208,27 +174,30 @@ def _seconds(microseconds: int | None) -> float | None:
     return None if microseconds is None else microseconds / config.SECOND_US
 
 
-async def list_workers(call: Call[None, None]) -> Answer:
+async def list_workers(call: Call[None, None]) -> Reply:
     found = await call.service.store.arun(workers())
-    return Answer(Workers(workers=[_worker_of(each) for each in found]))
+    return Reply(Workers(workers=[_worker_of(each) for each in found]))
 
 
-def _worker_of(found: WorkerInfo) -> Worker:
+def _worker_of(found: WorkerInfo) -> WorkerSchema:
     vitals = found.vitals
     return copied(
         found,
-        Worker,
+        WorkerSchema,
         **{name: getattr(vitals, name) for name in vitals.__struct_fields__},
     )
 
 
-async def get_system(call: Call[None, None]) -> Answer:
+async def get_system(call: Call[None, None]) -> Reply:
     service = call.service
     store, engine = service.store, service.store.engine
     server = await store.arun(health.server())
-    is_postgres = engine.dialect is Dialect.POSTGRES
-    leases = await store.arun(health.expired_leases())
-    return Answer(
+    connections, dead_tuples, oldest = None, None, None
+    if engine.dialect is Dialect.POSTGRES:
+        connections = await store.arun(health.connections())
+        dead_tuples = await store.arun(health.dead_tuples())
+        oldest = await store.arun(health.oldest_transaction())
+    return Reply(
         System(
             version=__version__,
             python=platform.python_version(),
@@ -241,10 +210,10 @@ async def get_system(call: Call[None, None]) -> Answer:
             has_dashboard=service.has_dashboard,
             size_bytes=await store.arun(health.size()),
             wal_bytes=await asyncio.to_thread(_wal_bytes, engine),
-            connections=await _connections(store) if is_postgres else None,
-            dead_tuples=await _dead_tuples(store) if is_postgres else None,
-            oldest_transaction=await _oldest_transaction(store) if is_postgres else None,
-            expired_leases=copied(leases, ExpiredLeases),
+            connections=connections,
+            dead_tuples=dead_tuples,
+            oldest_transaction=oldest,
+            expired_leases=await store.arun(health.expired_leases()),
             migrations=await asyncio.to_thread(_migrations, engine),
         )
     )
@@ -260,33 +229,18 @@ def _wal_bytes(engine: Engine) -> int | None:
         return 0
 
 
-async def _connections(store: Store) -> Connections:
-    found = await store.arun(health.connections())
-    return copied(found, Connections)
-
-
-async def _dead_tuples(store: Store) -> DeadTuples:
-    found = await store.arun(health.dead_tuples())
-    return copied(found, DeadTuples)
-
-
-async def _oldest_transaction(store: Store) -> OldestTransaction | None:
-    found = await store.arun(health.oldest_transaction())
-    return None if found is None else copied(found, OldestTransaction)
-
-
-def _migrations(engine: Engine) -> list[Migration]:
+def _migrations(engine: Engine) -> list[MigrationSchema]:
     applied = engine.applied()
     return [
-        Migration(number=each.number, name=each.name, is_applied=each.number in applied)
+        MigrationSchema(number=each.number, name=each.name, is_applied=each.number in applied)
         for each in migrations.migrations(engine.dialect)
     ]
 
 
-async def get_me(call: Call[None, None]) -> Answer:
+async def get_me(call: Call[None, None]) -> Reply:
     caller = call.caller
     held = frozenset(Scope) if Scope.ADMIN in caller.scopes else caller.scopes
-    return Answer(
+    return Reply(
         Me(
             name=caller.actor.name,
             token_id=caller.actor.token_id,
@@ -298,15 +252,15 @@ async def get_me(call: Call[None, None]) -> Answer:
     )
 
 
-async def get_health(call: Call[None, None]) -> Answer:
-    return Answer(Health())
+async def get_health(call: Call[None, None]) -> Reply:
+    return Reply(Health())
 
 
-async def get_readiness(call: Call[None, None]) -> Answer:
+async def get_readiness(call: Call[None, None]) -> Reply:
     if call.service.stopping.is_set():
         raise Refusal("overloaded", "the server is stopping")
     await call.service.readiness.check()
-    return Answer(Health())
+    return Reply(Health())
 
 
 async def get_metrics(call: Call[None, None]) -> Response:
@@ -331,7 +285,7 @@ _KIND = Kind(
         "additionalProperties": False,
     },
 )
-_WORKER = Worker(
+_WORKER = WorkerSchema(
     id="web-1:4711",
     host="web-1",
     pid=4711,
@@ -359,11 +313,11 @@ _SYSTEM = System(
     has_dashboard=True,
     size_bytes=50_000_000,
     wal_bytes=None,
-    connections=Connections(used=12, limit=97),
-    dead_tuples=DeadTuples(live=120, dead=3_000, vacuum_seconds=42.0),
+    connections=health.Connections(used=12, limit=97),
+    dead_tuples=health.DeadTuples(live=120, dead=3_000, vacuum_seconds=42.0),
     oldest_transaction=None,
-    expired_leases=ExpiredLeases(count=0, oldest_seconds=0.0),
-    migrations=[Migration(number=1, name="schema", is_applied=True)],
+    expired_leases=health.ExpiredLeases(count=0, oldest_seconds=0.0),
+    migrations=[MigrationSchema(number=1, name="schema", is_applied=True)],
 )
 
 ROUTES: list[AnyRoute] = [

@@ -9,23 +9,11 @@ import msgspec
 from msgspec import Meta
 
 from rowlock import config
-from rowlock.server.routing import Answer, AnyRoute, Call, Example, Route, scopes
+from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
 from rowlock.server.schemas import Name, copied
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.tokens import list_tokens, new_token, revoke_token
-from rowlock.tokens import Scope
-
-
-class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """A token without its secret. `id` is the part of it that may be shown."""
-
-    id: str
-    name: str
-    scopes: list[Scope]
-    tenant: str | None
-    created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
+from rowlock.tokens import Scope, Token
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +22,7 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     tokens: list[Token]
 
 
-class NewToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewTokenSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A token to make."""
 
     name: Name
@@ -55,12 +43,12 @@ class MadeToken(Token, frozen=True, kw_only=True):
     token: str
 
 
-async def list_all(call: Call[None, None]) -> Answer:
+async def list_all(call: Call[None, None]) -> Reply:
     found = await call.service.store.arun(list_tokens(tenant=call.caller.tenant))
-    return Answer(Tokens(tokens=[copied(each, Token) for each in found]))
+    return Reply(Tokens(tokens=found))
 
 
-async def create_token(call: Call[NewToken, None]) -> Answer:
+async def create_token(call: Call[NewTokenSchema, None]) -> Reply:
     asked = call.body
     tenant = call.caller.tenant_of(asked.tenant)
     new = new_token(name=asked.name, scopes=asked.scopes, tenant=tenant, expires=asked.expires)
@@ -71,15 +59,15 @@ async def create_token(call: Call[NewToken, None]) -> Answer:
     )
     made = await call.service.store.arun(op)
     call.service.gate.forget(made.id)
-    return Answer(copied(made, MadeToken, token=new.secret.text), status=201)
+    return Reply(copied(made, MadeToken, token=new.secret.text), status=201)
 
 
-async def delete_token(call: Call[None, None]) -> Answer:
+async def delete_token(call: Call[None, None]) -> Reply:
     id = call.path["id"]
     op = audited(revoke_token(id, tenant=call.caller.tenant), call.deed("token.revoke", id))
     await call.service.store.arun(op)
     call.service.gate.forget(id)
-    return Answer(status=204)
+    return Reply(status=204)
 
 
 _TOKEN = Token(
@@ -110,11 +98,11 @@ ROUTES: list[AnyRoute] = [
         summary="Make a token; its text is answered this once",
         handler=create_token,
         scopes=scopes(Scope.ADMIN),
-        body=NewToken,
+        body=NewTokenSchema,
         answers={201: MadeToken},
         example=Example(
             copied(_TOKEN, MadeToken, token=f"rwl_{_TOKEN.id}_{'x' * 43}"),
-            NewToken(name="shop", scopes=[Scope.ENQUEUE], expires=7_776_000),
+            NewTokenSchema(name="shop", scopes=[Scope.ENQUEUE], expires=7_776_000),
         ),
     ),
     Route(

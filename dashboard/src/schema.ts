@@ -13,13 +13,13 @@ export interface paths {
         };
         /**
          * A page of jobs
-         * @description Dead ones come newest failure first, all others newest first. Payloads, results and tracebacks are left out. Scope: `read`.
+         * @description Dead jobs are sorted by failure, others by creation, newest first. Payloads, results and tracebacks are left out. Scope: `read`.
          */
         get: operations["listJobs"];
         put?: never;
         /**
          * Enqueue a job
-         * @description 201 if it is new, 200 if its key or id has answered with one that was there. Scope: `enqueue`.
+         * @description The status is 201 if the job is new, 200 if one with its key or id existed. Scope: `enqueue`.
          */
         post: operations["createJob"];
         delete?: never;
@@ -39,7 +39,7 @@ export interface paths {
         put?: never;
         /**
          * Enqueue many jobs, all or none
-         * @description Each receipt says whether its job is new. 200 if none is. Scope: `enqueue`.
+         * @description Each receipt says whether its job is new. The status is 200 if none is. Scope: `enqueue`.
          */
         post: operations["createJobs"];
         delete?: never;
@@ -56,8 +56,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How many jobs fit
-         * @description Exact to 10,000; beyond, or among more than 50,000 rows, at least so many. Scope: `read`.
+         * How many jobs match
+         * @description Exact up to 10,000. Above that, or among more than 50,000 rows, it is a lower bound. Scope: `read`.
          */
         get: operations["countJobs"];
         put?: never;
@@ -76,15 +76,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A job, with all that is known of it
+         * A job, with all of its fields
          * @description Scope: `read`.
          */
         get: operations["getJob"];
         put?: never;
         post?: never;
         /**
-         * Remove a job that does not run
-         * @description A running one must be cancelled first. Scope: `admin`.
+         * Delete a job that is not running
+         * @description Cancel a running job first. Scope: `admin`.
          */
         delete: operations["deleteJob"];
         options?: never;
@@ -101,7 +101,7 @@ export interface paths {
         };
         /**
          * Why a job is not running
-         * @description A token that is bound to a tenant is told of that tenant's jobs alone: how many of them come first, or that none does. Scope: `read`.
+         * @description With a token that is bound to a tenant, only that tenant's jobs are counted among those that come first. Scope: `read`.
          */
         get: operations["explainJob"];
         put?: never;
@@ -120,7 +120,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The job that it follows, and those that follow it
+         * The job that enqueued it, and the jobs that it enqueued
          * @description Scope: `read`.
          */
         get: operations["getRelatedJobs"];
@@ -162,8 +162,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Stop a job
-         * @description At once if it waits, else by asking its worker; one that has ended is left. Scope: `admin`.
+         * Cancel a job
+         * @description A waiting job is cancelled at once. The worker of a running job is asked to stop it. A finished job stays as it is. Scope: `admin`.
          */
         post: operations["cancelJob"];
         delete?: never;
@@ -182,7 +182,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Take a dead or cancelled job back to ready, as new
+         * Retry a dead or cancelled job, with all of its attempts
          * @description Scope: `admin`.
          */
         post: operations["retryJob"];
@@ -202,8 +202,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cancel, retry or delete the jobs that fit
-         * @description First with `preview`, then with the `expected` count that it gave. A cancel is of jobs that have not ended; a retry of dead ones, unless `state` says cancelled; a delete names its `state`. Scope: `admin`.
+         * Cancel, retry or delete the jobs that match a filter
+         * @description Send it with `preview` first, then with the `expected` count of the preview. `cancel` applies to jobs that have not ended, `retry` to dead jobs, or to cancelled ones if `state` says so. `delete` needs a `state`. Scope: `admin`.
          */
         post: operations["createBulk"];
         delete?: never;
@@ -220,7 +220,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How far work on many jobs is
+         * The progress of bulk work
          * @description Scope: `read`.
          */
         get: operations["getBulk"];
@@ -240,8 +240,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What dead jobs died of
-         * @description Of all jobs each group is counted to 10,000. With a filter, or a token that is bound to a tenant, the newest 50,000 failures are looked at. Scope: `read`.
+         * Dead jobs, grouped by error
+         * @description Each group is counted up to 10,000. With a filter, or a token that is bound to a tenant, only the newest 50,000 failures are read. Scope: `read`.
          */
         get: operations["listDeadGroups"];
         put?: never;
@@ -260,8 +260,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The queues, and what each holds
-         * @description Named ones are listed also when they are empty. A token that is bound to a tenant sees that tenant's jobs counted. Scope: `read`.
+         * The queues, with counts of their jobs
+         * @description Queues that are named are listed even if they are empty. A token that is bound to a tenant gets counts of that tenant's jobs. Scope: `read`.
          */
         get: operations["listQueues"];
         put?: never;
@@ -282,7 +282,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Let nothing of a queue be claimed; enqueues go on
+         * Pause a queue: its jobs are not claimed, and new ones are accepted
          * @description Scope: `admin`.
          */
         post: operations["pauseQueue"];
@@ -302,7 +302,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Claim from a queue again
+         * Resume a paused queue
          * @description Scope: `admin`.
          */
         post: operations["resumeQueue"];
@@ -320,7 +320,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All queues together
+         * Counts of all queues together
          * @description Scope: `read`.
          */
         get: operations["getStats"];
@@ -362,7 +362,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Enqueue a schedule's job now; its next time stays
+         * Enqueue the job of a schedule now, and keep its next time
          * @description Scope: `admin`.
          */
         post: operations["runSchedule"];
@@ -382,7 +382,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Fire nothing of a schedule until it is resumed
+         * Pause a schedule: it enqueues nothing until it is resumed
          * @description Scope: `admin`.
          */
         post: operations["pauseSchedule"];
@@ -402,7 +402,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Go on with the next tick from now
+         * Resume a paused schedule at its next time
          * @description Scope: `admin`.
          */
         post: operations["resumeSchedule"];
@@ -422,8 +422,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Lease jobs to be run
-         * @description With `wait`, the answer comes when there is a job, or when the time is over. It has 8 MiB of payloads at most, or a single job, so it may have fewer jobs than `limit` though more are due. Scope: `work`.
+         * Lease jobs to run
+         * @description With `wait`, the answer comes when there is a job, or when the time is over. It has at most 8 MiB of payloads, or a single job, so it may have fewer jobs than `limit` even if more are due. Scope: `work`.
          */
         post: operations["createLeases"];
         delete?: never;
@@ -442,7 +442,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Extend leases, tell progress and log lines, hear of requests to cancel
+         * Extend leases, report progress and log lines, learn of cancellations
          * @description Scope: `work`.
          */
         post: operations["extendLeases"];
@@ -462,7 +462,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Say how runs ended
+         * Settle leases: report how runs ended
          * @description Scope: `work`.
          */
         post: operations["settleLeases"];
@@ -520,7 +520,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Versions, the store and how it does, and whether the server is open
+         * Versions, the state of the database, and whether the server is open
          * @description Scope: `read`.
          */
         get: operations["getSystem"];
@@ -540,7 +540,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Who asks, and what they may do
+         * The caller's own credential, and what it allows
          * @description Scope: any.
          */
         get: operations["getMe"];
@@ -560,8 +560,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How runs ended, and how much waited, over the last minutes, hours or days
-         * @description Kept for a week. What the runs of the last ten seconds came to may be missing, and so are the last seconds of a worker that was killed. Scope: `read`.
+         * Outcomes of runs and queue depths over the last minutes, hours or days
+         * @description It is kept for a week. Runs of the last ten seconds may be missing, and so are the last seconds of a worker that was killed. Scope: `read`.
          */
         get: operations["getHistory"];
         put?: never;
@@ -580,8 +580,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What happens, as server-sent events
-         * @description Each event's data is an `Event`. After a break, send the id of the last one as `Last-Event-ID`: what was told in the last ten minutes is told again. Scope: `read`.
+         * A stream of server-sent events
+         * @description The data of each is an `Event`. To resume, send the id of the last one as `Last-Event-ID`. Events of the last ten minutes are sent again. Scope: `read`.
          */
         get: operations["streamEvents"];
         put?: never;
@@ -606,7 +606,7 @@ export interface paths {
         get: operations["listTokens"];
         put?: never;
         /**
-         * Make a token; its text is answered this once
+         * Create a token, whose text is answered only this once
          * @description Scope: `admin`.
          */
         post: operations["createToken"];
@@ -627,7 +627,7 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Revoke a token, at once
+         * Revoke a token immediately
          * @description Scope: `admin`.
          */
         delete: operations["deleteToken"];
@@ -644,7 +644,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Who did what, over HTTP, in the last 90 days
+         * Changes over HTTP in the last 90 days, and who made them
          * @description Scope: `admin`.
          */
         get: operations["listAudit"];
@@ -663,7 +663,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether the server answers */
+        /** Whether the server is up */
         get: operations["getHealth"];
         put?: never;
         post?: never;
@@ -680,7 +680,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether the database answers, and has the schema of this version */
+        /** Whether the database is up, and has the schema of this version */
         get: operations["getReadiness"];
         put?: never;
         post?: never;
@@ -699,7 +699,7 @@ export interface paths {
         };
         /**
          * Metrics for Prometheus
-         * @description Of queues as they were ten seconds ago at most. Scope: `read`.
+         * @description Values of queues are at most ten seconds old, large counts about a minute. Scope: `read`.
          */
         get: operations["getMetrics"];
         put?: never;
@@ -716,7 +716,7 @@ export interface components {
     schemas: {
         /**
          * Problem
-         * @description What went wrong. `code` is stable and safe to match on; `errors` names every bad field.
+         * @description An error. `code` is stable and safe to match on. `errors` names every bad field.
          */
         Problem: {
             type: string;
@@ -728,7 +728,7 @@ export interface components {
         };
         /**
          * FieldProblem
-         * @description One bad field: `field` is its path, such as `payload.items[2].price`.
+         * @description One bad field. `field` is its path, such as `payload.items[2].price`.
          */
         FieldProblem: {
             field: string;
@@ -736,7 +736,7 @@ export interface components {
         };
         /**
          * NewJob
-         * @description A job to enqueue; what is left out is as its task says.
+         * @description A job to enqueue. Options that are left out are those of its task.
          */
         NewJob: {
             /** @description The name of the task. */
@@ -763,7 +763,7 @@ export interface components {
         };
         /**
          * JobReceipt
-         * @description What an enqueue made, or found: `created` is false if the job was there already.
+         * @description The job that an enqueue created or found. `created` is false if it existed.
          */
         JobReceipt: {
             /** Format: uuid */
@@ -793,7 +793,7 @@ export interface components {
         };
         /**
          * JobReceipts
-         * @description The receipts of a batch, in its order; how many are new, and how many were there.
+         * @description The receipts of a batch in its order, and how many jobs are new, and how many existed.
          */
         JobReceipts: {
             created: number;
@@ -802,7 +802,7 @@ export interface components {
         };
         /**
          * JobPage
-         * @description A page of jobs. It may be short, even empty, and still have a `next`: go on until null.
+         * @description A page of jobs. A short or empty page may have a `next`: continue until it is null.
          */
         JobPage: {
             jobs: components["schemas"]["JobSummary"][];
@@ -810,7 +810,7 @@ export interface components {
         };
         /**
          * JobSummary
-         * @description A job in a list: all but what may be large.
+         * @description A job in a list, without its large fields.
          */
         JobSummary: {
             /** Format: uuid */
@@ -905,9 +905,9 @@ export interface components {
         };
         /**
          * Reason
-         * @description Why a job is not running: the first thing that stands in its way.
+         * @description Why a job is not running: the first thing that prevents it.
          *
-         *         `code` is to match on, `text` to read; what the others have to do with a code says `text`.
+         *         Match on `code`, and show `text` to people. Which other fields are set depends on the code.
          */
         Reason: {
             /** Format: uuid */
@@ -934,9 +934,9 @@ export interface components {
         WhyCode: "backoff" | "behind" | "finished" | "full" | "next" | "no_worker" | "not_due" | "paused" | "running" | "unknown_kind" | "unserved_queue";
         /**
          * RelatedJobs
-         * @description The job whose success enqueued this one, and those that its own success enqueued.
+         * @description The job whose success enqueued this one, and the jobs that its own success enqueued.
          *
-         *         Null: it has none, or that is gone; the parent's id stays in `meta.parent`.
+         *         `parent` is null if the job has none, or if it was removed. Its id stays in `meta.parent`.
          */
         RelatedJobs: {
             parent: components["schemas"]["JobSummary"] | null;
@@ -973,20 +973,20 @@ export interface components {
         CancelOutcome: "already_terminal" | "cancelled" | "pending_on_worker";
         /**
          * Retry
-         * @description How a job is to be tried again.
+         * @description How to retry a job.
          */
         Retry: {
-            /** @description Instead of the one it had. */
+            /** @description Replaces the payload of the job. */
             payload?: {
                 [key: string]: unknown;
             };
         };
         /**
          * NewBulk
-         * @description What is to be done to which jobs.
+         * @description An action on the jobs that match a filter.
          *
-         *         With `preview`, nothing is done: the answer says how many fit. Without, `expected` is that
-         *         number: if more fit by then, nothing is done either.
+         *         With `preview`, nothing is done: the answer says how many jobs match. Without it, `expected` is
+         *         that number. If more jobs match by then, nothing is done either.
          */
         NewBulk: {
             action: components["schemas"]["BulkAction"];
@@ -1020,10 +1020,10 @@ export interface components {
         };
         /**
          * Bulk
-         * @description Work on many jobs as it stands.
+         * @description The state of bulk work.
          *
-         *         `total` fitted when it began; `done` and `skipped` grow. Of those that were skipped because
-         *         their key is in flight again, the first 1,000 are named.
+         *         `total` jobs matched when it began. `done` and `skipped` increase. A job is skipped if its key
+         *         is in flight again. The ids of the first 1,000 are in `skipped_ids`.
          */
         Bulk: {
             /** Format: uuid */
@@ -1045,7 +1045,7 @@ export interface components {
         };
         /**
          * BulkPreview
-         * @description How many jobs fit now.
+         * @description How many jobs match now.
          */
         BulkPreview: {
             action: components["schemas"]["BulkAction"];
@@ -1054,7 +1054,7 @@ export interface components {
         };
         /**
          * DeadGroups
-         * @description The newest failure first. `is_cut`: there are more, or older ones.
+         * @description Groups, the newest failure first. If `is_cut`, there are more or older ones.
          */
         DeadGroups: {
             groups: components["schemas"]["DeadGroup"][];
@@ -1062,9 +1062,10 @@ export interface components {
         };
         /**
          * DeadGroup
-         * @description Dead jobs of one kind whose last error has one type, and arose in one place.
+         * @description Dead jobs of one kind whose last error has the same type and was raised in the same place.
          *
-         *         `message` is that of the job that died last, the sample. A count that is not exact is a least.
+         *         `message` is that of the job that died last, the sample. A count that is not exact is a lower
+         *         bound.
          */
         DeadGroup: {
             fingerprint: string;
@@ -1119,7 +1120,7 @@ export interface components {
         };
         /**
          * Stats
-         * @description All queues together, or those that were named.
+         * @description All queues together, or the named ones.
          */
         Stats: {
             queues: number;
@@ -1129,7 +1130,7 @@ export interface components {
         };
         /**
          * SchedulePage
-         * @description Schedules by name; `next` is null at the end.
+         * @description Schedules by name. `next` is null on the last page.
          */
         SchedulePage: {
             schedules: components["schemas"]["Schedule"][];
@@ -1137,10 +1138,10 @@ export interface components {
         };
         /**
          * Schedule
-         * @description A schedule; the last job is the last that it enqueued, by a tick or by hand.
+         * @description A schedule. Its last job is the last one that it enqueued, by a tick or by hand.
          *
-         *         `upcoming` are its next times as if it was not paused, the first included; none, if this server
-         *         does not know its time zone. `last_state` is null once the last job is gone.
+         *         `upcoming` are its next times, `next_at` first, as if it were not paused. It is empty if this
+         *         server does not know the time zone. `last_state` is null once the last job is removed.
          */
         Schedule: {
             name: string;
@@ -1179,24 +1180,24 @@ export interface components {
         ScheduleSource: "code" | "user";
         /**
          * LeaseRequest
-         * @description Who wants how many jobs of what.
+         * @description A worker's request for jobs.
          */
         LeaseRequest: {
-            /** @description A name that no other process uses. `tenant:`, the tenant and `/` are put before it if the token is bound to one; 200 characters in all. */
+            /** @description A name that no other process uses. If the token is bound to a tenant, it is prefixed with `tenant:`, the tenant and `/`. At most 200 characters in all. */
             worker: string;
-            /** @description What it can run. */
+            /** @description The kinds that it can run. */
             kinds: string[];
             queues?: string[] | null;
             /** @description By default 1. */
             limit?: number;
-            /** @description Seconds until others may take the job. By default 30.0. */
+            /** @description Seconds until the lease expires. By default 30.0. */
             lease?: number;
             /** @description Seconds to wait for a job. By default 0. */
             wait?: number;
         };
         /**
          * Leases
-         * @description What was leased; nothing if nothing is due.
+         * @description The leased jobs. Empty if none are due.
          */
         Leases: {
             leases: components["schemas"]["Lease"][];
@@ -1230,7 +1231,7 @@ export interface components {
         };
         /**
          * Heartbeat
-         * @description Leases to be extended, from now on.
+         * @description Leases to extend. They end `lease` seconds from now.
          */
         Heartbeat: {
             leases: components["schemas"]["HeldLease"][];
@@ -1239,7 +1240,7 @@ export interface components {
         };
         /**
          * HeldLease
-         * @description A lease to be extended, and what there is to tell of its job.
+         * @description A lease to extend, with the progress and log lines of its job.
          */
         HeldLease: {
             /** Format: uuid */
@@ -1251,7 +1252,7 @@ export interface components {
         };
         /**
          * Reached
-         * @description How far a running job is; numbers beyond 0 and 1 are taken for those.
+         * @description The progress of a running job. `fraction` is limited to 0 and 1.
          */
         Reached: {
             fraction: number;
@@ -1259,14 +1260,16 @@ export interface components {
         };
         /**
          * Heard
-         * @description What was found for each lease, in order.
+         * @description The state of each lease, in order.
          */
         Heard: {
             leases: components["schemas"]["LeaseBeat"][];
         };
         /**
          * LeaseBeat
-         * @description `kept`; `cancel_requested`, and kept: clean up, and settle as cancelled; or `lost`: stop.
+         * @description The state of one lease.
+         *
+         *         `kept`: go on. `cancel_requested`: it is kept; clean up and settle as cancelled. `lost`: stop.
          */
         LeaseBeat: {
             /** Format: uuid */
@@ -1282,15 +1285,15 @@ export interface components {
         Beat: "cancel_requested" | "kept" | "lost";
         /**
          * Settlements
-         * @description How runs ended; each is judged alone.
+         * @description How runs ended. Each is accepted or rejected on its own.
          */
         Settlements: {
-            /** @description With 10,000 `follow_ups` in all, at most. */
+            /** @description With at most 10,000 `follow_ups` in total. */
             settlements: (components["schemas"]["Success"] | components["schemas"]["Failure"] | components["schemas"]["Release"] | components["schemas"]["Cancelled"])[];
         };
         /**
          * Success
-         * @description It is done. `follow_ups` are enqueued if, and only if, this settlement holds.
+         * @description The run succeeded. `follow_ups` are enqueued only if this settlement is accepted.
          */
         Success: {
             /** @enum {unknown} */
@@ -1304,7 +1307,7 @@ export interface components {
         };
         /**
          * Failure
-         * @description It failed: tried again after its policy's backoff, or after `delay`; `permanent` gives up.
+         * @description The run failed. It is retried by the job's policy, or after `delay`, unless `permanent`.
          */
         Failure: {
             /** @enum {unknown} */
@@ -1320,7 +1323,7 @@ export interface components {
         };
         /**
          * RunError
-         * @description What went wrong.
+         * @description The error of a failed run.
          */
         RunError: {
             /** @description By default "Error". */
@@ -1330,7 +1333,7 @@ export interface components {
         };
         /**
          * Release
-         * @description It goes back, uncounted: to its old place, or after `delay`.
+         * @description The job is returned without counting an attempt, to its old position or after `delay`.
          */
         Release: {
             /** @enum {unknown} */
@@ -1343,7 +1346,7 @@ export interface components {
         };
         /**
          * Cancelled
-         * @description The request to cancel was seen.
+         * @description The run ended because the job was cancelled.
          */
         Cancelled: {
             /** @enum {unknown} */
@@ -1356,7 +1359,7 @@ export interface components {
         };
         /**
          * Settled
-         * @description What became of each, in order.
+         * @description How many were settled, and the result for each lease, in order.
          */
         Settled: {
             settled: number;
@@ -1364,7 +1367,10 @@ export interface components {
         };
         /**
          * LeaseEnd
-         * @description `settled`; `already_settled`, by this very lease before; or `lost`: it is another's.
+         * @description The result for one lease.
+         *
+         *         `settled`: accepted. `already_settled`: this lease was settled before. `lost`: it expired, and
+         *         the job may belong to another worker.
          */
         LeaseEnd: {
             /** Format: uuid */
@@ -1382,7 +1388,7 @@ export interface components {
         };
         /**
          * Kind
-         * @description A sort of job. What the server's own app does not know is told by workers, by name only.
+         * @description A kind of job. Of a kind that only workers know, just the name is known.
          */
         Kind: {
             kind: string;
@@ -1400,14 +1406,14 @@ export interface components {
         };
         /**
          * Workers
-         * @description All workers, by their names.
+         * @description All workers, by name.
          */
         Workers: {
             workers: components["schemas"]["Worker"][];
         };
         /**
          * Worker
-         * @description A worker that announced itself or holds a lease, and the ids of the jobs that it holds.
+         * @description A worker that announced itself or holds a lease. `running` has the ids of its jobs.
          */
         Worker: {
             id: string;
@@ -1437,9 +1443,10 @@ export interface components {
         };
         /**
          * System
-         * @description What runs here, on what, and how the database does.
+         * @description Versions of the server and its database, and the state of the database.
          *
-         *         `size_bytes` is of our tables, or of SQLite's whole file; `wal_bytes` of SQLite's log.
+         *         `size_bytes` is the size of rowlock's tables, or of the whole SQLite file. `wal_bytes` is that
+         *         of SQLite's write-ahead log.
          */
         System: {
             version: string;
@@ -1498,7 +1505,7 @@ export interface components {
         };
         /**
          * Migration
-         * @description A change of the schema that this version knows, and whether the database has it.
+         * @description A migration that this version knows, and whether the database has it.
          */
         Migration: {
             number: number;
@@ -1507,9 +1514,9 @@ export interface components {
         };
         /**
          * Me
-         * @description The credential of this very request; an open server lets anybody do everything.
+         * @description The credential of this request. On an open server, everybody may do everything.
          *
-         *         `scopes` has all that is implied: with `admin` it names every one.
+         *         `scopes` includes implied ones: with `admin`, it has all.
          */
         Me: {
             name: string;
@@ -1534,15 +1541,16 @@ export interface components {
         HistoryRange: "1h" | "24h" | "5m" | "7d";
         /**
          * HistoryGrouping
-         * @description What is told apart.
+         * @description How series are grouped.
          * @enum {unknown}
          */
         HistoryGrouping: "all" | "kind" | "queue" | "queue,kind";
         /**
          * History
-         * @description Lists are parallel to `times`, `step` seconds apart; the last step is still going on.
+         * @description Series over time. Each list has one value per time. Times are `step` seconds apart.
          *
-         *         `is_cut`: the oldest, or the smallest series, are left out.
+         *         The last step is still in progress. If `is_cut`, the oldest steps or the smallest series are
+         *         left out.
          */
         History: {
             times: string[];
@@ -1554,8 +1562,9 @@ export interface components {
         };
         /**
          * HistorySeries
-         * @description Numbers of runs by how they ended, and percentiles of their times in seconds: for each of
-         *         `times`, the step that begins then. Null: nothing ran.
+         * @description Numbers of runs by outcome, and percentiles of their times in seconds, for each of `times`.
+         *
+         *         A value is of the step that begins at that time. It is null if nothing ran.
          */
         HistorySeries: {
             queue: string | null;
@@ -1575,7 +1584,7 @@ export interface components {
         };
         /**
          * HistoryTotal
-         * @description How the runs of the whole stretch ended, how long they ran, and waited once they were due.
+         * @description Outcomes of all runs, how long they ran, and how long they waited once they were due.
          */
         HistoryTotal: {
             succeeded: number;
@@ -1588,7 +1597,7 @@ export interface components {
         };
         /**
          * HistoryTimes
-         * @description A distribution of times in seconds; percentiles are read off the buckets.
+         * @description A distribution of times in seconds. Percentiles are estimated from the buckets.
          */
         HistoryTimes: {
             count: number;
@@ -1600,7 +1609,7 @@ export interface components {
         };
         /**
          * HistoryBucket
-         * @description How many times lay above the bucket before, and not above `up_to` seconds (null: no end).
+         * @description How many values are above the previous bucket, up to `up_to` seconds (null: no limit).
          */
         HistoryBucket: {
             up_to: number | null;
@@ -1608,8 +1617,10 @@ export interface components {
         };
         /**
          * HistoryDepth
-         * @description How many jobs were in each state, sampled once a minute, the highest of each step; and the
-         *         age of the oldest ready one. Null: no sample. `queue` null: all together.
+         * @description Numbers of jobs by state, and the age of the oldest ready job.
+         *
+         *         They are sampled once a minute. A value is the highest of its step, or null without a sample.
+         *         `queue` is null for all queues together.
          */
         HistoryDepth: {
             queue: string | null;
@@ -1631,7 +1642,7 @@ export interface components {
          */
         Event: {
             type: components["schemas"]["EventType"];
-            /** @description When it was told, by the database's clock. */
+            /** @description When it was published, by the database's clock. */
             at: string;
             job_id: string | null;
             queue: string | null;
@@ -1640,16 +1651,16 @@ export interface components {
             attempt: number | null;
             duration_seconds: number | null;
             error: string | null;
-            /** @description How many runs or jobs it stands for; of enqueued ones, at least so many. With `dropped`, how many this listener was too slow for. */
+            /** @description How many runs or jobs it stands for. For `enqueued` it is a lower bound. For `dropped` it is the number of events that this listener was too slow for. */
             count: number;
-            /** @description Whether it stands for many: above the rate at which each is told. */
+            /** @description Whether it stands for many, which were too many to send. */
             is_summary: boolean;
             progress: components["schemas"]["Progress"] | null;
             line: string | null;
         };
         /**
          * Tokens
-         * @description All tokens, newest first; revoked and expired ones too.
+         * @description All tokens, newest first, including revoked and expired ones.
          */
         Tokens: {
             tokens: components["schemas"]["Token"][];
@@ -1669,7 +1680,7 @@ export interface components {
         };
         /**
          * NewToken
-         * @description A token to make.
+         * @description A token to create.
          */
         NewToken: {
             name: string;
@@ -1679,7 +1690,7 @@ export interface components {
         };
         /**
          * MadeToken
-         * @description A new token, and its text: this once.
+         * @description A new token with its text, which is shown only this once.
          */
         MadeToken: {
             id: string;
@@ -1693,7 +1704,7 @@ export interface components {
         };
         /**
          * AuditPage
-         * @description Deeds, newest first; `next` is null at the end.
+         * @description Entries, newest first. `next` is null on the last page.
          */
         AuditPage: {
             entries: components["schemas"]["AuditEntry"][];
@@ -1701,7 +1712,7 @@ export interface components {
         };
         /**
          * AuditEntry
-         * @description One deed: an `actor` (the name of a token) did an `action` to a `target`.
+         * @description One entry: an `actor` (the name of a token) did an `action` to a `target`.
          */
         AuditEntry: {
             /** Format: uuid */
@@ -1718,7 +1729,7 @@ export interface components {
         };
         /**
          * Health
-         * @description All is well.
+         * @description The server, or its database, is healthy.
          */
         Health: {
             /** @enum {unknown} */
@@ -1726,7 +1737,7 @@ export interface components {
         };
     };
     responses: {
-        /** @description `http_invalid`: This is not HTTP. `json_invalid`: The body is not JSON. Or not UTF-8, or nested too deeply. */
+        /** @description `http_invalid`: The request is not HTTP. `json_invalid`: The body is not JSON. Or it is not UTF-8, or nested too deeply. */
         Problem400: {
             headers: {
                 [name: string]: unknown;
@@ -1744,7 +1755,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `forbidden`: The credential does not reach that far. Its scope or tenant does not, or a page of another site asks. */
+        /** @description `forbidden`: The credential does not allow it. Its scope or tenant does not, or a page of another site sent the request. */
         Problem403: {
             headers: {
                 [name: string]: unknown;
@@ -1753,7 +1764,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `not_found`: There is no such thing. No such path, job, schedule or token; or not of this tenant. */
+        /** @description `not_found`: Not found. There is no such path, job, schedule or token, or it belongs to another tenant. */
         Problem404: {
             headers: {
                 [name: string]: unknown;
@@ -1762,7 +1773,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `method_not_allowed`: This path has no such method. `Allow` says which. */
+        /** @description `method_not_allowed`: This path has no such method. `Allow` lists its methods. */
         Problem405: {
             headers: {
                 [name: string]: unknown;
@@ -1780,7 +1791,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `invalid_transition`: The state does not allow it. Nothing was changed. `lease_lost`: The lease is another's. Stop working on that job. `count_changed`: More jobs fit than expected. Nothing was done. */
+        /** @description `invalid_transition`: The current state does not allow it. Nothing was changed. `lease_lost`: The lease is lost. Another worker may run the job. Stop working on it. `count_changed`: More jobs match than expected. Nothing was done. */
         Problem409: {
             headers: {
                 [name: string]: unknown;
@@ -1807,7 +1818,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `misdirected`: This server has another name. An open server is asked for by a foreign one. */
+        /** @description `misdirected`: The host is not this server. A request to an open server names a foreign host. */
         Problem421: {
             headers: {
                 [name: string]: unknown;
@@ -1816,7 +1827,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `payload_invalid`: The payload does not fit. It does not fit its task, or can't be stored; `errors` names every bad field. `option_invalid`: A value is out of range, or of the wrong kind. Any field or parameter but those of a payload; `errors` names it. `store_refused`: The database refuses it. A trigger, a constraint or a limit; the same request would be refused again. */
+        /** @description `payload_invalid`: The payload is invalid. It does not fit its task, or can't be stored. `errors` names every bad field. `option_invalid`: A value is out of range, or of the wrong type. It is a field or parameter outside the payload. `errors` names it. `store_refused`: The database refused it. A trigger, a constraint or a limit forbids it, and would forbid it again. */
         Problem422: {
             headers: {
                 [name: string]: unknown;
@@ -1825,7 +1836,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `too_many_requests`: Too many requests. Too many bad tokens came from this address; `Retry-After` says when to come again. */
+        /** @description `too_many_requests`: Too many requests. Too many invalid tokens came from this address. `Retry-After` says when to retry. */
         Problem429: {
             headers: {
                 [name: string]: unknown;
@@ -1834,7 +1845,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `unsupported_store`: The database can't hold a queue. `rowlock_error`: Something went wrong. Among others, the database's role of the server may not do that. `internal_error`: Something went wrong. A mistake of ours; `detail` has the id under which the log tells more. */
+        /** @description `unsupported_store`: The database is not supported. `rowlock_error`: Something went wrong. For example, the database role of the server lacks a privilege. The log says more. `internal_error`: Something went wrong. The server has a bug. `detail` has the id of its log entry. */
         Problem500: {
             headers: {
                 [name: string]: unknown;
@@ -1843,7 +1854,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `store_unavailable`: The database is away. `Retry-After` says when to try. `migration_needed`: The schema does not fit. Run `rowlock migrate`; or, if the schema is newer, upgrade rowlock. `overloaded`: Too much at once. More than 1,000 requests are worked on, 200 listen to events, or the server stops; `Retry-After` says when to come again. */
+        /** @description `store_unavailable`: The database is unavailable. `Retry-After` says when to try again. `migration_needed`: The database has another schema. Run `rowlock migrate`, or upgrade rowlock if the schema is newer. `overloaded`: The server is overloaded. More than 1,000 requests are in progress, 200 clients listen to events, or the server is stopping. `Retry-After` says when to try again. */
         Problem503: {
             headers: {
                 [name: string]: unknown;
@@ -1878,7 +1889,7 @@ export interface operations {
                 /** @description Of dead jobs: see `/v1/dead/groups`. */
                 fingerprint?: string;
                 limit?: number;
-                /** @description The `next` of the page before. */
+                /** @description The `next` of the previous page. */
                 cursor?: string;
             };
             header?: never;
@@ -3027,7 +3038,7 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
-                /** @description The `next` of the page before. */
+                /** @description The `next` of the previous page. */
                 cursor?: string;
             };
             header?: never;
@@ -3677,11 +3688,11 @@ export interface operations {
         parameters: {
             query?: {
                 range?: components["schemas"]["HistoryRange"];
-                /** @description Instead of `range`; a week ago at most. */
+                /** @description Instead of `range`. At most a week ago. */
                 since?: string;
-                /** @description With `since`; now if left out. */
+                /** @description With `since`. By default now. */
                 until?: string;
-                /** @description Seconds between two points; longer where sums of that age are kept in longer slots, or there would be too many. */
+                /** @description Seconds between two points. The answer may have longer steps, because old sums are kept in longer ones, and the number of points is limited. */
                 step?: number;
                 queue?: string;
                 kind?: string;
@@ -3820,15 +3831,15 @@ export interface operations {
                 queue?: string;
                 kind?: string;
                 tenant?: string;
-                /** @description Of this type; several times for several. */
+                /** @description May be repeated, for several types. */
                 type?: components["schemas"]["EventType"][];
-                /** @description What happens to this job, beginning with how it stands. */
+                /** @description Only events of this job, beginning with its current state. */
                 job?: string;
-                /** @description End after so long; else never. */
+                /** @description End the stream after this time. By default never. */
                 seconds?: number;
             };
             header?: {
-                /** @description The id of the last event that was seen. */
+                /** @description The id of the last event that the client has seen. */
                 "Last-Event-ID"?: string;
             };
             path?: never;
@@ -3993,10 +4004,10 @@ export interface operations {
     listAudit: {
         parameters: {
             query?: {
-                /** @description A job's id, a queue, … */
+                /** @description What was changed: the id of a job, the name of a queue, … */
                 target?: string;
                 limit?: number;
-                /** @description The `next` of the page before. */
+                /** @description The `next` of the previous page. */
                 cursor?: string;
             };
             header?: never;

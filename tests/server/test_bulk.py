@@ -54,7 +54,7 @@ def test_more_than_expected_is_refused(api):
     entries = api().get("/v1/audit").json()["entries"]
 
     assert (refused.status_code, refused.json()["code"]) == (409, "count_changed")
-    assert "3 jobs fit, and 2 were expected" in refused.json()["detail"]
+    assert "3 jobs match, and 2 were expected" in refused.json()["detail"]
     assert entries == []
     assert {job.state for job in api.app.list()} == {"ready"}
 

@@ -302,7 +302,7 @@ async def test_who_begins_second_takes_no_news_for_old(any_url: str, monkeypatch
         await second
 
         with feed.listening(lambda _: True) as listener:
-            await feed._read_while_heard()
+            await feed._read_if_heard()
             heard = listener.take()
         await feed._background.aclose()
     assert [each.event.job_id for each in heard] == [job.id]
@@ -312,7 +312,7 @@ def test_a_slow_listener_loses_the_oldest():
     """And is told how many, once."""
     listener = Listener(lambda _: True)
     for number in range(config.EVENTS_BUFFER_MAX + 5):
-        listener.hear(FeedItem(Event(EventType.DEAD, "q", "k", job_id=str(number)), at=number))
+        listener.put(FeedItem(Event(EventType.DEAD, "q", "k", job_id=str(number)), at=number))
     first, second, *rest = listener.take()
 
     assert (first.event.type, first.event.count) == (EventType.DROPPED, 5)

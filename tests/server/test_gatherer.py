@@ -12,7 +12,7 @@ from rowlock import config
 from rowlock.errors import StoreUnavailable
 from rowlock.server import write_batcher as module
 from rowlock.server.background import Background
-from rowlock.server.write_batcher import Gatherer
+from rowlock.server.write_batcher import WriteBatcher
 from rowlock.store import NewJob
 from rowlock.worker.trouble import ServiceErrors
 from tests.store.jobs import made
@@ -21,8 +21,8 @@ from tests.store.jobs import made
 async def enqueued(app: rowlock.App, jobs: list[NewJob]) -> list[object]:
     """What each caller gets, all asking at once."""
     background = Background(ServiceErrors())
-    gatherer = Gatherer(app.store, background)
-    answers = await asyncio.gather(*map(gatherer.enqueue, jobs), return_exceptions=True)
+    batcher = WriteBatcher(app.store, background)
+    answers = await asyncio.gather(*map(batcher.enqueue, jobs), return_exceptions=True)
     await background.aclose()
     await app.store.engine.aclose_loop()
     return list(answers)

@@ -204,7 +204,7 @@ def test_what_follows_is_bounded(api, monkeypatch):
     assert (
         refused.status_code,
         *refused.json()["errors"][0].values(),
-    ) == (422, "settlements", "must have 3 follow_ups in all, or fewer")
+    ) == (422, "settlements", "must have at most 3 follow_ups in total")
     assert settle(api(), *ends) == ["settled"] * 2
     assert len(api.app.list(kind="other")) == 3
 

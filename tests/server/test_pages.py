@@ -71,7 +71,7 @@ def test_every_call_is_shown(tmp_path):
     for route in ROUTES:
         if not route.is_page:
             assert route.path in text and route.summary in text
-    for told in ("max_attempts", "welcome-42", "`payload_invalid`: The payload does not fit"):
+    for told in ("max_attempts", "welcome-42", "`payload_invalid`: The payload is invalid"):
         assert told in text
     assert "undefined" not in text and "[object" not in text
 

@@ -1,4 +1,4 @@
-"""The HTTP API: an ASGI application for `rowlock serve`, or below a prefix of your own application.
+"""The HTTP API, an ASGI application to serve with `rowlock serve` or to mount in your own.
 
     from rowlock.server import asgi
 

@@ -1,6 +1,7 @@
-"""The ASGI application: every request is routed, let in or not, parsed, answered, in this order.
+"""The ASGI application: every request is routed, admitted, parsed and answered, in this order.
 
-Whatever goes wrong is a problem document; what is a mistake of ours is logged, and told by an id.
+Every error is answered by a problem document. A bug of ours is logged, and the answer has only the
+id of its log entry.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from rowlock.server.service import Service
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
 
-# On every answer. Pages that run scripts say so themselves.
+# Headers of every answer. Pages that run scripts set their own policy.
 SECURITY: Final[Mapping[str, str]] = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
@@ -57,12 +58,12 @@ def asgi(
     hosts: Sequence[str] | None = None,
     has_dashboard: bool = True,
 ) -> Api:
-    """The HTTP API of an app, to be mounted below any prefix of an ASGI application.
+    """The HTTP API of an app, to mount below any prefix of an ASGI application.
 
     Args:
-        is_open: Serve requests without a token: your own application has checked who asks. By
-            default every request needs one, made by `rowlock tokens create`.
-        hosts: If open, the names that this server is reached by; other Host headers are refused.
+        is_open: Serve requests without a token, because your own application authenticates them.
+            By default every request needs a token, made by `rowlock tokens create`.
+        hosts: If open, the host names of this server. Requests with another Host are refused.
         has_dashboard: Whether `GET /` is the dashboard.
 
     Example:
@@ -81,11 +82,11 @@ class Api:
         self.service = service
         self._router = Router(ROUTES)
         self._complaints = Complaints()
-        # How many are being worked on.
+        # Requests in progress.
         self.requests: int = 0
 
     async def aclose(self) -> None:
-        """End what runs beside requests; for the lifespan of an application that mounts this."""
+        """End background work. Call it from the lifespan of the application that mounts this."""
         await self.service.aclose()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,7 +96,7 @@ class Api:
             case "lifespan":
                 await self._live(receive, send)
             case _:
-                # There are no sockets to be opened here.
+                # WebSockets are not served.
                 await send({"type": "websocket.close", "code": 1008})
 
     async def _live(self, receive: Receive, send: Send) -> None:
@@ -116,7 +117,7 @@ class Api:
             response = await self._respond(scope, inbox)
             is_read = await inbox.drained(scope)
         except ClientDisconnect:
-            # Nobody is there to be answered.
+            # The client is gone, so there is nobody to answer.
             return
         finally:
             self.requests -= 1
@@ -137,7 +138,7 @@ class Api:
             return refusal_of(error).response()
         except ClientDisconnect:
             raise
-        except Exception as error:  # noqa: BLE001  # a mistake of ours must not be shown
+        except Exception as error:  # noqa: BLE001  # a bug of ours must not be shown
             return unexpected(error).response()
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
@@ -152,9 +153,9 @@ class Api:
                 "method_not_allowed", f"this path takes {allowed}", headers={"allow": allowed}
             )
         route = match.route
-        # Probes are answered all the same: a busy server is alive.
+        # Probes are answered even then: a busy server is alive.
         if self.requests > config.HTTP_REQUESTS_MAX and route.scopes is not None:
-            raise Refusal("overloaded", "too many requests at once; come again")
+            raise Refusal("overloaded", "too many requests at once; try again later")
         admit = partial(self._admit, route, scope, headers)
         call: Call[Any, Any] = Call(
             service=self.service,
@@ -184,11 +185,11 @@ def _query_of(route: AnyRoute, scope: Scope) -> Any:
     asked: bytes = scope["query_string"]
     if not asked and route.query is None:
         return None
-    return decode_query(QueryParams(asked), route.query or _Nothing)
+    return decode_query(QueryParams(asked), route.query or _NoQuery)
 
 
-class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
-    """The query of a route that has none."""
+class _NoQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The query of a route without parameters."""
 
 
 async def _body_of(route: AnyRoute, headers: Headers, receive: Receive) -> Any:
@@ -214,5 +215,5 @@ def _encoded(answer: Reply) -> Response:
 
 def _missing(response: Response) -> list[tuple[bytes, bytes]]:
     """The security headers that an answer has not set itself."""
-    there = {name for name, _ in response.raw_headers}
-    return [header for header in _RAW_SECURITY if header[0] not in there]
+    present = {name for name, _ in response.raw_headers}
+    return [header for header in _RAW_SECURITY if header[0] not in present]

@@ -1,12 +1,12 @@
-"""Who asks, and whether they may: tokens, scopes, tenants; and browsers that ask for others.
+"""Authentication and authorization: tokens, scopes, tenants, and requests of foreign pages.
 
 1. Default deny: a route names the scopes that suffice, and whether it reaches beyond a tenant.
-2. The tenant comes from the credential. Where that has one, no other can be named.
-3. A token that was good is looked up again after a second: so a revoked one ends at once here, and
-   within that second on other servers.
-4. Open, without tokens, is only what was told to be: below a prefix of somebody's own application,
-   or on loopback for as long as no token was ever made. Then the name that a browser used must be
-   one of this machine: a foreign name that was pointed at 127.0.0.1 is refused.
+2. The tenant comes from the credential. If a token is bound to a tenant, no other can be named.
+3. A valid token is looked up again after a second. So a revoked one ends at once on this server,
+   and within that second on others.
+4. Requests without a token are served only if the application that mounts this asked for it, or on
+   loopback until the first token is made. Then the Host must be a name of this machine: a foreign
+   name that points to 127.0.0.1 is refused.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Openness(Enum):
     """Whether requests without a token are served."""
 
     CLOSED = auto()
-    # On loopback.
+    # On loopback: open until the first token is made.
     UNTIL_TOKENS = auto()
-    # Somebody else has checked who asks.
+    # The application that mounts this authenticates requests.
     OPEN = auto()
 
 
 class Reach(Enum):
-    """How far a route goes: within a tenant, or to what all tenants share."""
+    """Whether a route concerns one tenant, or the whole installation."""
 
     TENANT = auto()
     SYSTEM = auto()
@@ -50,29 +50,29 @@ class Reach(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever asks, and what for."""
+    """Who sent a request, and the scopes they hold."""
 
     actor: Actor
     scopes: frozenset[Scope]
 
     @property
     def tenant(self) -> str | None:
-        """The tenant that all is bound to; None: none."""
+        """The tenant that the credential is bound to, or None."""
         return self.actor.tenant
 
     def tenant_of(self, asked: str | None) -> str | None:
-        """The tenant of a call that names one, or none. Raises `Forbidden` for another's."""
+        """The tenant of a call that may name one. Raises `Forbidden` for another tenant."""
         if self.tenant is None or asked is None or asked == self.tenant:
             return self.tenant or asked
         raise Forbidden("this token is bound to another tenant")
 
     def check(self, scopes: frozenset[Scope], reach: Reach) -> None:
-        """Raise `Forbidden` unless one of the scopes is held, and the reach is."""
+        """Raise `Forbidden` unless the caller has one of the scopes, and that reach."""
         if scopes and not self.scopes & (scopes | {Scope.ADMIN}):
             needed = " or ".join(scope for scope in Scope if scope in scopes)
-            raise Forbidden(f"this token has not the scope that it takes: {needed}")
+            raise Forbidden(f"this token lacks the scope that is needed: {needed}")
         if reach is Reach.SYSTEM and self.tenant is not None:
-            raise Forbidden("this concerns all tenants, and the token is bound to one")
+            raise Forbidden("this call concerns all tenants, but the token is bound to one")
 
 
 ANYBODY = Caller(Actor("anybody"), frozenset())
@@ -81,14 +81,14 @@ EVERYTHING = Caller(Actor("anybody"), frozenset(Scope))
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A token that was good at a time."""
+    """A valid token, and until when it need not be looked up again."""
 
     caller: Caller
     until: float
 
 
 class Gate:
-    """Lets requests in, or raises `Refusal` or `Forbidden`."""
+    """Admits requests, or raises `Refusal` or `Forbidden`."""
 
     def __init__(
         self, store: Store, *, openness: Openness, hosts: frozenset[str] | None = None
@@ -100,13 +100,13 @@ class Gate:
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._has_tokens = False
         self._open_until = 0.0
-        # Grows with every change of tokens here: what was looked up before is not remembered.
+        # Incremented with every change of tokens here: a lookup from before is not remembered.
         self._changes = 0
 
     async def admit(
         self, headers: Headers, *, method: str, address: str, scopes: frozenset[Scope] | None
     ) -> Caller:
-        """Say who asks. `scopes` None: the route is anybody's."""
+        """The caller of a request. If `scopes` is None, the route is public."""
         _refuse_foreign_pages(headers, method)
         if scopes is None:
             return ANYBODY
@@ -122,18 +122,18 @@ class Gate:
         raise Refusal("unauthorized", "send Authorization: Bearer TOKEN", headers=_CHALLENGE)
 
     async def is_open(self) -> bool:
-        """Whether requests without a token are served just now."""
+        """Whether requests without a token are served now."""
         if self._openness is not Openness.UNTIL_TOKENS:
             return self._openness is Openness.OPEN
         now = time.monotonic()
-        # Once closed it stays so: a token is revoked, but never unmade.
+        # Once closed it stays closed: a token is revoked, but never deleted.
         if not self._has_tokens and now >= self._open_until:
             self._has_tokens = (await self._store.arun(token_state())).any_made
             self._open_until = now + config.TOKEN_KNOWN_SECONDS
         return not self._has_tokens
 
     def forget(self, token_id: str) -> None:
-        """A token was made or revoked here: look again."""
+        """Look a token up again, because it was made or revoked here."""
         self._changes += 1
         self._open_until = 0.0
         for digest, known in list(self._known.items()):
@@ -148,7 +148,7 @@ class Gate:
         if known is not None and now < known.until:
             return known.caller
         wait = self._throttle.seconds_left(address, now=now)
-        # What was good a moment ago is looked up even so: others may share its address.
+        # A token that was valid a moment ago is looked up even so: others may share its address.
         if wait and known is None:
             raise _too_many(wait)
         changes = self._changes
@@ -176,7 +176,7 @@ class Gate:
             return
         name = _host_name(headers.get("host", ""))
         if name not in self._hosts:
-            raise Refusal("misdirected", "without tokens, only names of this machine are served")
+            raise Refusal("misdirected", "an open server has only its own host names")
 
 
 def _host_name(host: str) -> str:
@@ -188,7 +188,7 @@ def _host_name(host: str) -> str:
 
 
 def _refuse_foreign_pages(headers: Headers, method: str) -> None:
-    """A page of another site may send simple requests to here; it must change nothing."""
+    """Refuse changes by pages of other sites, which may send simple requests to this server."""
     if method in _SAFE_METHODS:
         return
     site = headers.get("sec-fetch-site")
@@ -197,11 +197,11 @@ def _refuse_foreign_pages(headers: Headers, method: str) -> None:
     if site is None and origin is not None:
         is_foreign = _origin_host(origin) != headers.get("host", "").lower()
     if is_foreign:
-        raise Forbidden("requests by pages of other sites are not served")
+        raise Forbidden("requests from pages of other sites are refused")
 
 
 def _origin_host(origin: str) -> str:
-    """The host and port of an Origin header; `null` has none."""
+    """The host and port of an Origin header, empty for `null`."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -211,7 +211,7 @@ def _origin_host(origin: str) -> str:
 def _too_many(wait: float) -> Refusal:
     return Refusal(
         "too_many_requests",
-        "too many bad tokens from this address",
+        "too many invalid tokens came from this address",
         headers={"retry-after": str(ceil(wait))},
     )
 
@@ -223,17 +223,17 @@ class _FailureWindow:
 
 
 class Throttle:
-    """Counts bad tokens by address, and says when to refuse them without a query.
+    """Counts invalid tokens by address, and says when to refuse them without a query.
 
     Nobody guesses 256 bits: this keeps attempts from costing a query each. A bounded number of
-    addresses is remembered. Times are of any monotonic clock.
+    addresses is remembered. Times are of a monotonic clock.
     """
 
     def __init__(self) -> None:
         self._windows: OrderedDict[str, _FailureWindow] = OrderedDict()
 
     def fail(self, address: str, *, now: float) -> None:
-        """One more bad token from there."""
+        """Count an invalid token from an address."""
         window = self._windows.pop(address, None)
         if window is None or now - window.began >= config.AUTH_FAILURES_SECONDS:
             window = _FailureWindow(now, 0)
@@ -243,7 +243,7 @@ class Throttle:
             self._windows.popitem(last=False)
 
     def seconds_left(self, address: str, *, now: float) -> float:
-        """How long bad tokens from there are refused; 0 if they are not."""
+        """For how long tokens from an address are refused, or 0."""
         window = self._windows.get(address)
         if window is None or window.failures < config.AUTH_FAILURES_MAX:
             return 0.0

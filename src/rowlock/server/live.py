@@ -1,10 +1,13 @@
-"""Events, read from the database once for all who listen to this server; not while nobody does.
+"""Live news: events for streams, and notifications for calls that wait for jobs.
 
-1. The order is that of the rows; a row that was committed late comes when it is seen.
-2. New jobs are looked for by their ids, which begin with a time: nobody who enqueues writes an
-   event. Those made by a clock that is seconds behind or a minute ahead, or was until it was set
-   back, or with ids of their own, are not told.
-3. A listener that reads slowly loses the oldest, and is told how many.
+The database is read once for all clients of this server. For events:
+
+1. They are read only while somebody listens.
+2. They come in the order of their rows. A row that was committed late comes when it is seen.
+3. New jobs are found by their ids, which begin with a time, because an enqueue writes no event. Not
+   reported are jobs with ids of the caller's own, and jobs from a clock that is seconds behind or a
+   minute ahead.
+4. A slow listener loses the oldest events, and is sent the number of lost ones.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from rowlock.worker.trouble import ServiceName, Trouble, repeat
 
 @dataclass(frozen=True, slots=True)
 class FeedItem:
-    """An event, when it was told, and the place from which a listener can go on after it."""
+    """An event, when it was published, and the place from which a listener can resume after it."""
 
     event: Event
     at: int
@@ -38,38 +41,38 @@ Fits = Callable[[Event], bool]
 
 
 class Listener:
-    """One who listens: what it has not read yet, bounded."""
+    """A listener, with a bounded number of events that it has not read yet."""
 
     def __init__(self, fits: Fits) -> None:
         self._fits = fits
-        self._heard: deque[FeedItem] = deque()
+        self._unread: deque[FeedItem] = deque()
         self._dropped = 0
         self.news: asyncio.Event = asyncio.Event()
 
-    def hear(self, heard: FeedItem) -> None:
-        """Keep it, if it is for this one."""
-        if not self._fits(heard.event):
+    def put(self, item: FeedItem) -> None:
+        """Keep the item, if its event is one that the listener wants."""
+        if not self._fits(item.event):
             return
-        if len(self._heard) >= config.EVENTS_BUFFER_MAX:
-            self._heard.popleft()
+        if len(self._unread) >= config.EVENTS_BUFFER_MAX:
+            self._unread.popleft()
             self._dropped += 1
-        self._heard.append(heard)
+        self._unread.append(item)
         self.news.set()
 
     def take(self) -> list[FeedItem]:
-        """What there is; first of all how many were lost."""
-        heard = list(self._heard)
+        """All unread items. If some were lost, the first item has their number."""
+        items = list(self._unread)
         if self._dropped:
             gap = Event(EventType.DROPPED, "", "", count=self._dropped)
-            heard.insert(0, FeedItem(gap, heard[0].at))
-        self._heard.clear()
+            items.insert(0, FeedItem(gap, items[0].at))
+        self._unread.clear()
         self._dropped = 0
         self.news.clear()
-        return heard
+        return items
 
 
 class Feed:
-    """What happens, for all who listen here."""
+    """Reads events for all listeners of this server."""
 
     def __init__(self, store: Store, background: Background) -> None:
         self._store = store
@@ -80,7 +83,7 @@ class Feed:
 
     @contextmanager
     def listening(self, fits: Fits) -> Iterator[Listener]:
-        """Listen for as long as the block lasts."""
+        """Listen until the block ends."""
         listener = Listener(fits)
         self._listeners.add(listener)
         self._background.ensure("events", self._read_on)
@@ -90,62 +93,60 @@ class Feed:
             self._listeners.discard(listener)
 
     async def begin(self) -> None:
-        """Tell of all that happens from now on; who listens already heard it anyway."""
+        """Publish all events from now on, unless that has begun already."""
         if self._last is not None:
             return
         last = await self._store.arun(last_event())
-        told = await self._store.arun(read_events(last - config.EVENTS_OVERLAP_ROWS))
+        rows = await self._store.arun(read_events(last - config.EVENTS_OVERLAP_ROWS))
         jobs = await self._store.arun(newest_jobs())
-        # If another has begun meanwhile, some of these may be news to whom that was answered.
+        # If another call has begun meanwhile, its listeners may not have seen some of these.
         if self._last is None:
             self._last = last
-            self._note([*(each.id for each in told), *(job.id for job in jobs)])
+            self._note([*(row.id for row in rows), *(job.id for job in jobs)])
 
     def wake_all(self) -> None:
-        """Let all see that the server stops."""
+        """Wake all listeners, so that they see that the server stops."""
         for listener in self._listeners:
             listener.news.set()
 
     async def after(self, place: str) -> list[FeedItem]:
-        """What was told after a place, as far as it is kept; nothing if the place is unknown."""
+        """The events after a place, as far as they are kept. An unknown place has none."""
         row, _, index = place.partition(".")
         if not (row.isdecimal() and index.isdecimal() and len(row) < 19 and len(index) < 9):
             return []
-        told = await self._store.arun(read_events(int(row) - 1))
+        rows = await self._store.arun(read_events(int(row) - 1))
         return [
-            heard
-            for each in told
-            for number, heard in enumerate(_heard(each))
+            item
+            for each in rows
+            for number, item in enumerate(_items_of(each))
             if (each.id, number) > (int(row), int(index))
         ]
 
     async def _read_on(self) -> None:
         self._last = None
         errors = self._background.errors
-        await repeat(
-            self._read_while_heard, Trouble("events are not read", ServiceName.FEED, errors)
-        )
+        await repeat(self._read_if_heard, Trouble("events can't be read", ServiceName.FEED, errors))
 
-    async def _read_while_heard(self) -> float:
+    async def _read_if_heard(self) -> float:
         if not self._listeners:
-            # Whoever comes next begins with what happens then.
+            # The next listener begins with the events from then on.
             self._last = None
             return config.EVENTS_SECONDS
         await self.begin()
-        for told in await self._told():
-            if self._is_new(told.id):
-                self._last = max(self._last or 0, told.id)
-                self._tell(_heard(told))
-        self._tell(self._enqueued(await self._store.arun(newest_jobs())))
+        for row in await self._newest_rows():
+            if self._is_new(row.id):
+                self._last = max(self._last or 0, row.id)
+                self._publish(_items_of(row))
+        self._publish(self._enqueued(await self._store.arun(newest_jobs())))
         return config.EVENTS_SECONDS
 
-    async def _told(self) -> list[Told]:
+    async def _newest_rows(self) -> list[Told]:
         assert self._last is not None
-        told = await self._store.arun(read_events(self._last - config.EVENTS_OVERLAP_ROWS))
-        if self._last and not told and await self._store.arun(last_event()) < self._last:
-            # The table began anew: after a crash of the server it is empty.
+        rows = await self._store.arun(read_events(self._last - config.EVENTS_OVERLAP_ROWS))
+        if self._last and not rows and await self._store.arun(last_event()) < self._last:
+            # PostgreSQL empties the unlogged table when it recovers from a crash.
             self._last = 0
-        return told
+        return rows
 
     def _is_new(self, id: int | str) -> bool:
         if id in self._seen:
@@ -160,10 +161,10 @@ class Feed:
         while len(self._seen) > most:
             self._seen.popitem(last=False)
 
-    def _tell(self, heard: list[FeedItem]) -> None:
-        for each in heard:
+    def _publish(self, items: list[FeedItem]) -> None:
+        for item in items:
             for listener in self._listeners:
-                listener.hear(each)
+                listener.put(item)
 
     def _enqueued(self, jobs: list[NewJob]) -> list[FeedItem]:
         new = [job for job in jobs if self._is_new(job.id)]
@@ -180,10 +181,8 @@ def _enqueued(job: NewJob) -> Event:
     return Event(EventType.ENQUEUED, job.queue, job.kind, job.tenant, job.id)
 
 
-def _heard(told: Told) -> list[FeedItem]:
-    return [
-        FeedItem(event, told.at, f"{told.id}.{index}") for index, event in enumerate(told.events)
-    ]
+def _items_of(row: Told) -> list[FeedItem]:
+    return [FeedItem(event, row.at, f"{row.id}.{index}") for index, event in enumerate(row.events)]
 
 
 class Doorbell:
@@ -197,7 +196,7 @@ class Doorbell:
     def __init__(self, store: Store, background: Background) -> None:
         self._store = store
         self._background = background
-        # In the order in which they came.
+        # In the order of arrival.
         self._waiting: dict[asyncio.Event, Collection[str] | None] = {}
         self._is_working = False
         self._rung: set[str] = set()
@@ -205,11 +204,14 @@ class Doorbell:
 
     @property
     def waiting(self) -> int:
-        """How many wait just now."""
+        """How many calls wait now."""
         return len(self._waiting)
 
     async def wait(self, queues: Collection[str] | None, seconds: float) -> None:
-        """Until one of these queues (None: any) rings, it is time to look, or the time is over."""
+        """Wait until one of these queues (None: any) is notified, or for at most that long.
+
+        It returns earlier if it is time to poll.
+        """
         self._background.ensure("doorbell", self._listen)
         poll = config.POLL_SECONDS_WITH_BELL if self._is_working else config.POLL_SECONDS
         rung = asyncio.Event()
@@ -222,11 +224,11 @@ class Doorbell:
             del self._waiting[rung]
 
     def pass_on(self) -> None:
-        """Whoever was woken has found a job: there may be one for another."""
+        """Wake another call, since one that was woken found a job and there may be more."""
         self._wake("", most=1)
 
     def wake_all(self) -> None:
-        """Let all look, or answer."""
+        """Wake all calls."""
         for rung in self._waiting:
             rung.set()
 
@@ -234,7 +236,7 @@ class Doorbell:
         await listen(self._store, self._ring, self._on_state, self._background.errors)
 
     def _ring(self, queue: str) -> None:
-        """At once, but not more often than looking is worth."""
+        """Wake calls at once, but at most once per `config.HTTP_RING_SECONDS`."""
         if not self._rung:
             wait = max(0.0, self._next_at - time.monotonic())
             asyncio.get_running_loop().call_later(wait, self._ring_now)
@@ -257,5 +259,5 @@ class Doorbell:
 
     def _on_state(self, is_working: bool) -> None:
         self._is_working = is_working
-        # What happened while nobody listened is found by looking.
+        # Jobs that came while nothing was heard are found by polling.
         self.wake_all()

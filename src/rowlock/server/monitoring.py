@@ -1,8 +1,8 @@
 """What monitors ask for: metrics of the database, and whether it is ready.
 
 1. However many ask, the database is asked once per interval.
-2. Every number is exact. Small counts come from a look that is repeated every ten seconds; where
-   that look stops at its bound, the number comes from a count of all rows.
+2. Every number is exact. Small counts come from a bounded query every ten seconds. If that query
+   stops at its bound, the number comes from a count of all rows.
 3. That count runs in the background, at most once a minute. Only a scrape that finds no count, or
    an old one, waits for it.
 4. If the count failed, the number is unknown and left out: a gap is better than a guess.
@@ -34,7 +34,7 @@ logger: logging.Logger = logging.getLogger("rowlock.server")
 
 
 class Gauges:
-    """What is in the database, as it was seconds ago; large counts as they were a minute ago."""
+    """Metrics of the database, seconds old. Large counts are up to a minute old."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -44,7 +44,7 @@ class Gauges:
         self._counts = _Counts(store)
 
     async def read(self) -> list[Metric]:
-        """One look at a time, however many ask."""
+        """The metrics. One query runs at a time, however many callers there are."""
         if time.monotonic() < self._until:
             return self._known
         loop = asyncio.get_running_loop()
@@ -80,7 +80,7 @@ class _Counts:
         self._counting: asyncio.Task[None] | None = None
 
     async def read(self) -> Exact | None:
-        """The last count; None if there is none that is not too old."""
+        """The last count, or None if there is none or it is too old."""
         now = time.monotonic()
         if now >= self._next_at:
             self._begin()
@@ -104,7 +104,7 @@ class _Counts:
             self._at = begun
         except RowlockError as error:
             logger.warning(
-                "the metrics leave out counts beyond %s jobs: counting them failed: %s",
+                "the metrics omit counts above %s jobs, because counting them failed: %s",
                 f"{config.COUNT_EXACT_MAX:,}",
                 error,
             )
@@ -118,9 +118,9 @@ _NOTHING: Final = dict.fromkeys(JobState, Count(0, exact=False))
 
 
 def exactly(queues: Sequence[QueueStats], counts: Exact | None) -> list[QueueStats]:
-    """The same queues with exact counts; without those that nobody knows."""
+    """The same queues with exact counts, and without the counts that are unknown."""
     names = {each.queue for each in queues}
-    # A queue whose jobs have all succeeded long ago has no other trace.
+    # A queue whose jobs have all succeeded long ago is seen only by this count.
     unseen = sorted({queue for queue, _ in counts or {}} - names)
     queues = [*queues, *(QueueStats(name, _NOTHING, None, False) for name in unseen)]
     return [
@@ -156,7 +156,7 @@ class Readiness:
         self._good_until = 0.0
 
     async def check(self) -> None:
-        """Raise `Refusal` unless all is well."""
+        """Raise `Refusal` unless the database is ready."""
         look, loop = self._look, asyncio.get_running_loop()
         is_over = look is not None and look.done() and time.monotonic() >= self._good_until
         if look is None or is_over or look.get_loop() is not loop:

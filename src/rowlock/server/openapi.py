@@ -29,32 +29,32 @@ Document = dict[str, Any]
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _DESCRIPTION: Final = """\
-Durable background jobs on SQLite or PostgreSQL: enqueue, look, manage, and work, in any language.
+Durable background jobs on SQLite or PostgreSQL: enqueue, inspect, manage and run them.
 
-Times are RFC 3339 in UTC, durations seconds.
-Errors are `application/problem+json`: match on `code`.
+Times are RFC 3339 in UTC. Durations are in seconds.
+Errors are `application/problem+json`. Match on `code`.
 """
-# What any call may answer, and any that needs a token, or has a body.
+# The codes that any call may answer, any call that needs a token, and any with a body.
 ALWAYS: Final = ("option_invalid", "method_not_allowed", "store_unavailable", "internal_error")
 WITH_TOKEN: Final = ("unauthorized", "forbidden", "misdirected", "too_many_requests")
 WITH_BODY: Final = ("json_invalid", "request_timeout", "too_large", "unsupported_media_type")
 _TAGS: Final = {
-    "jobs": "Enqueue jobs, look at them, change them.",
+    "jobs": "Enqueue, inspect and change jobs.",
     "bulk": "Change many jobs at once.",
-    "dead": "Jobs that were given up, by what they died of.",
-    "queues": "What waits, and whether it may be claimed.",
-    "schedules": "What is enqueued at which times.",
-    "leases": "Work: lease jobs, extend the leases, settle them.",
-    "kinds": "The sorts of jobs, and what their payloads look like.",
-    "stats": "Counts.",
-    "workers": "Who works.",
-    "history": "What happened, added up over time.",
-    "events": "What happens now.",
-    "system": "What runs here.",
-    "me": "Who asks.",
-    "tokens": "Who may use this API, and for what.",
-    "audit": "Who did what.",
-    "health": "For probes; no token is needed.",
+    "dead": "Dead jobs, grouped by error.",
+    "queues": "Queues with their counts, to be paused and resumed.",
+    "schedules": "Jobs that are enqueued on a schedule.",
+    "leases": "Run jobs: lease them, extend the leases, settle them.",
+    "kinds": "The kinds of jobs, with the schemas of their payloads.",
+    "stats": "Counts of all queues together.",
+    "workers": "The workers, and what they run.",
+    "history": "Totals of past runs over time.",
+    "events": "A stream of what happens now.",
+    "system": "This installation.",
+    "me": "The caller's own credential.",
+    "tokens": "Credentials for this API.",
+    "audit": "A log of who changed what.",
+    "health": "Health checks, which need no token, and metrics.",
 }
 _PARAMETERS: Final[dict[str, Document]] = {
     "id": {"type": "string", "format": "uuid"},
@@ -65,7 +65,7 @@ _NAME_SCHEMA: Final = {
 
 
 def document(routes: Iterable[AnyRoute], *, prefix: str = "", needs_token: bool = True) -> Document:
-    """The whole document, for a server below that prefix."""
+    """The whole document, for a server mounted below the prefix."""
     listed = tuple(route for route in routes if not route.is_page)
     made = {**_document(listed), "servers": [{"url": prefix or "/"}]}
     return made if needs_token else {**made, "paths": _without_security(made["paths"])}
@@ -99,8 +99,8 @@ def _document(routes: tuple[AnyRoute, ...]) -> Document:
                 "bearer": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A token of `rowlock tokens create`; not needed where the "
-                    "server is open.",
+                    "description": "A token made by `rowlock tokens create`. An open server needs "
+                    "none.",
                 }
             },
         },
@@ -142,7 +142,7 @@ def _with_public_names(schema: Any) -> Any:
 
 
 def _public_name(name: str) -> str:
-    """A class whose name is taken in the package ends in `Schema`; its component does not.
+    """The component of a class: without `Schema`, by which a class avoids a name that is taken.
 
     Text with spaces is a description, and stays.
     """
@@ -195,7 +195,7 @@ def _query_parameters(route: AnyRoute, types: _Types) -> list[Document]:
 
 
 def _query_parameter(name: str, schema: Document) -> Document:
-    # A parameter is left out, and never null.
+    # A parameter may be left out, but is never null.
     arms = [arm for arm in schema.get("anyOf", []) if arm != {"type": "null"}]
     kept = dict(arms[0] if len(arms) == 1 else schema)
     described = kept.pop("description", "")
@@ -267,10 +267,10 @@ def _statuses(routes: Iterable[AnyRoute]) -> list[int]:
 
 
 def _problem(status: int) -> Document:
-    """A problem of that status, with an example of each code that has it."""
+    """The problems of a status, with an example of each code."""
     kinds = {code: kind for code, kind in KINDS.items() if kind.status == status}
     examples = {
-        code: {"value": msgspec.to_builtins(Refusal(code, kind.secret or kind.title).problem())}
+        code: {"value": msgspec.to_builtins(Refusal(code, kind.detail or kind.title).problem())}
         for code, kind in kinds.items()
     }
     schema = {"$ref": _REFERENCE.format(name="Problem")}
@@ -286,7 +286,11 @@ Schema = dict[str, Any]
 
 
 def readable(components: dict[str, Schema], *, sent: Iterable[Schema]) -> dict[str, Schema]:
-    """The same components; `sent` are the schemas of the bodies of requests."""
+    """The same components, as generators of clients need them.
+
+    Args:
+        sent: The schemas of the bodies of requests.
+    """
     taken: set[str] = set()
     for schema in sent:
         _reach(schema, components, taken)
@@ -310,12 +314,13 @@ def _reach(schema: Any, components: dict[str, Schema], reached: set[str]) -> Non
 
 
 def _optional(schema: Schema) -> Schema:
-    """Of what is sent."""
-    return _with_properties(schema, {name: _told(each) for name, each in _properties(schema)})
+    """The schema of a type that requests contain."""
+    described = {name: _described_default(each) for name, each in _properties(schema)}
+    return _with_properties(schema, described)
 
 
 def _present(schema: Schema) -> Schema:
-    """Of what is answered."""
+    """The schema of a type that only answers contain."""
     always = [name for name, each in _properties(schema) if "default" in each]
     kept = {
         name: {key: value for key, value in each.items() if key != "default"}
@@ -334,13 +339,13 @@ def _with_properties(schema: Schema, properties: dict[str, Schema]) -> Schema:
     return {**schema, "properties": properties} if properties else schema
 
 
-def _told(schema: Schema) -> Schema:
+def _described_default(schema: Schema) -> Schema:
     default = schema.get("default")
     kept = {key: value for key, value in schema.items() if key != "default"}
     if default is None or default == "" or isinstance(default, dict | list):
         return kept
-    said = f"By default {json.dumps(default)}."
-    return {**kept, "description": f"{kept.get('description', '')} {said}".strip()}
+    text = f"By default {json.dumps(default)}."
+    return {**kept, "description": f"{kept.get('description', '')} {text}".strip()}
 
 
 def _open(schema: Any) -> Any:

@@ -1,7 +1,7 @@
-"""What goes wrong, as `application/problem+json`: every code has one status and one title, here.
+"""Errors as `application/problem+json`: every code has one status and one title.
 
-What a database, a file or a library said stays in the log: a body holds nothing but our own words
-about the caller's own request.
+Messages of the database, of files and of libraries stay in the log. The body of a problem has only
+our own words about the caller's own request.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ MEDIA_TYPE: Final = "application/problem+json"
 
 @dataclass(frozen=True, slots=True)
 class ProblemKind:
-    """A sort of problem: its status, its title, and when it comes or what to do then.
+    """A kind of problem: its status, its title, and when it occurs or what to do about it.
 
-    `secret`: this is told instead of the text of the error.
+    `detail` replaces the text of an error that callers must not see.
     """
 
     status: int
     title: str
-    secret: str | None = None
+    detail: str | None = None
     when: str = ""
 
 
-AWAY: Final = "the database does not answer, or can't take the work now; try again a little later"
+AWAY: Final = "the database does not answer, or can't do the work now; try again later"
 
 
 def _mebibytes(number: int) -> str:
@@ -51,65 +51,65 @@ def _mebibytes(number: int) -> str:
 
 
 KINDS: Final[Mapping[str, ProblemKind]] = {
-    # Every error of the library.
+    # Errors of the library.
     "payload_invalid": ProblemKind(
         422,
-        "The payload does not fit",
-        when="It does not fit its task, or can't be stored; `errors` names every bad field.",
+        "The payload is invalid",
+        when="It does not fit its task, or can't be stored. `errors` names every bad field.",
     ),
     "option_invalid": ProblemKind(
         422,
-        "A value is out of range, or of the wrong kind",
-        when="Any field or parameter but those of a payload; `errors` names it.",
+        "A value is out of range, or of the wrong type",
+        when="It is a field or parameter outside the payload. `errors` names it.",
     ),
     "not_found": ProblemKind(
         404,
-        "There is no such thing",
-        when="No such path, job, schedule or token; or not of this tenant.",
+        "Not found",
+        when="There is no such path, job, schedule or token, or it belongs to another tenant.",
     ),
     "invalid_transition": ProblemKind(
-        409, "The state does not allow it", when="Nothing was changed."
+        409, "The current state does not allow it", when="Nothing was changed."
     ),
-    "lease_lost": ProblemKind(409, "The lease is another's", when="Stop working on that job."),
+    "lease_lost": ProblemKind(
+        409, "The lease is lost", when="Another worker may run the job. Stop working on it."
+    ),
     "forbidden": ProblemKind(
         403,
-        "The credential does not reach that far",
-        when="Its scope or tenant does not, or a page of another site asks.",
+        "The credential does not allow it",
+        when="Its scope or tenant does not, or a page of another site sent the request.",
     ),
     "store_unavailable": ProblemKind(
-        503, "The database is away", AWAY, when="`Retry-After` says when to try."
+        503, "The database is unavailable", AWAY, when="`Retry-After` says when to try again."
     ),
     "store_refused": ProblemKind(
         422,
-        "The database refuses it",
-        "a rule of the database is against it; the server's log says which",
-        when="A trigger, a constraint or a limit; the same request would be refused again.",
+        "The database refused it",
+        "a rule of the database forbids it; the server's log says which",
+        when="A trigger, a constraint or a limit forbids it, and would forbid it again.",
     ),
     "migration_needed": ProblemKind(
         503,
-        "The schema does not fit",
+        "The database has another schema",
         "the tables are of another version",
-        when="Run `rowlock migrate`; or, if the schema is newer, upgrade rowlock.",
+        when="Run `rowlock migrate`, or upgrade rowlock if the schema is newer.",
     ),
-    "unsupported_store": ProblemKind(
-        500, "The database can't hold a queue", "see the server's log"
-    ),
+    "unsupported_store": ProblemKind(500, "The database is not supported", "see the server's log"),
     "rowlock_error": ProblemKind(
         500,
         "Something went wrong",
         "see the server's log",
-        when="Among others, the database's role of the server may not do that.",
+        when="For example, the database role of the server lacks a privilege. The log says more.",
     ),
-    # And those of HTTP.
-    "http_invalid": ProblemKind(400, "This is not HTTP"),
+    # Errors of HTTP.
+    "http_invalid": ProblemKind(400, "The request is not HTTP"),
     "json_invalid": ProblemKind(
-        400, "The body is not JSON", when="Or not UTF-8, or nested too deeply."
+        400, "The body is not JSON", when="Or it is not UTF-8, or nested too deeply."
     ),
     "unauthorized": ProblemKind(
         401, "A token is needed", when="None was sent, or it is unknown, expired or revoked."
     ),
     "method_not_allowed": ProblemKind(
-        405, "This path has no such method", when="`Allow` says which."
+        405, "This path has no such method", when="`Allow` lists its methods."
     ),
     "request_timeout": ProblemKind(
         408,
@@ -117,7 +117,7 @@ KINDS: Final[Mapping[str, ProblemKind]] = {
         when=f"Its head took longer than {config.HTTP_HEADER_SECONDS:g} s, or its body longer than "
         f"{config.HTTP_BODY_SECONDS:g} s.",
     ),
-    "count_changed": ProblemKind(409, "More jobs fit than expected", when="Nothing was done."),
+    "count_changed": ProblemKind(409, "More jobs match than expected", when="Nothing was done."),
     "too_large": ProblemKind(
         413,
         "The body is too large",
@@ -128,12 +128,12 @@ KINDS: Final[Mapping[str, ProblemKind]] = {
         415, "The body must be JSON", when="Its `Content-Type` must be `application/json`."
     ),
     "misdirected": ProblemKind(
-        421, "This server has another name", when="An open server is asked for by a foreign one."
+        421, "The host is not this server", when="A request to an open server names a foreign host."
     ),
     "too_many_requests": ProblemKind(
         429,
         "Too many requests",
-        when="Too many bad tokens came from this address; `Retry-After` says when to come again.",
+        when="Too many invalid tokens came from this address. `Retry-After` says when to retry.",
     ),
     "head_too_large": ProblemKind(
         431,
@@ -143,27 +143,27 @@ KINDS: Final[Mapping[str, ProblemKind]] = {
     "internal_error": ProblemKind(
         500,
         "Something went wrong",
-        when="A mistake of ours; `detail` has the id under which the log tells more.",
+        when="The server has a bug. `detail` has the id of its log entry.",
     ),
     "overloaded": ProblemKind(
         503,
-        "Too much at once",
-        when=f"More than {config.HTTP_REQUESTS_MAX:,} requests are worked on, "
-        f"{config.HTTP_LISTENERS_MAX} listen to events, or the server stops; `Retry-After` says "
-        "when to come again.",
+        "The server is overloaded",
+        when=f"More than {config.HTTP_REQUESTS_MAX:,} requests are in progress, "
+        f"{config.HTTP_LISTENERS_MAX} clients listen to events, or the server is stopping. "
+        "`Retry-After` says when to try again.",
     ),
 }
 
 
 class FieldProblem(msgspec.Struct, frozen=True):
-    """One bad field: `field` is its path, such as `payload.items[2].price`."""
+    """One bad field. `field` is its path, such as `payload.items[2].price`."""
 
     field: str
     message: str
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong. `code` is stable and safe to match on; `errors` names every bad field."""
+    """An error. `code` is stable and safe to match on. `errors` names every bad field."""
 
     type: str
     title: str
@@ -174,7 +174,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refusal(Exception):
-    """A request that is not served, by one of the codes above."""
+    """A request that is refused, with one of the codes above."""
 
     def __init__(
         self,
@@ -213,37 +213,37 @@ class Refusal(Exception):
 
 
 def refusal_of(error: RowlockError, *, within: str = "") -> Refusal:
-    """The refusal for an error of the library; `within` is the path of what it speaks of."""
+    """The refusal for an error of the library. `within` is the path of its fields."""
     code = _code_of(error)
     kind = KINDS[code]
-    if kind.secret is not None:
-        return Refusal(code, kind.secret)
+    if kind.detail is not None:
+        return Refusal(code, kind.detail)
     return Refusal(code, str(error), errors=field_problems(error, within=within))
 
 
 def _code_of(error: RowlockError) -> str:
-    """What the server itself is forbidden is no mistake of whoever asks."""
+    """The code of an error. What the database forbids the server is not the caller's fault."""
     is_ours = isinstance(error, Forbidden) and error.by_database
     return error.code if error.code in KINDS and not is_ours else "rowlock_error"
 
 
 class Complaints:
-    """What callers are not told goes to the log: once in a while, however many ask."""
+    """Logs errors that callers must not see, at most once per interval and code."""
 
     def __init__(self) -> None:
         self._silent_until: dict[str, float] = {}
 
     def note(self, error: RowlockError) -> None:
-        """An error that somebody was refused for."""
+        """Log the error of a refused request."""
         code = _code_of(error)
         now = time.monotonic()
-        if KINDS[code].secret is not None and now >= self._silent_until.get(code, 0.0):
+        if KINDS[code].detail is not None and now >= self._silent_until.get(code, 0.0):
             self._silent_until[code] = now + config.HTTP_COMPLAINT_SECONDS
-            logger.warning("requests are refused: %s", error)
+            logger.warning("refused requests: %s", error)
 
 
 def field_problems(error: RowlockError, *, within: str = "") -> list[FieldProblem]:
-    """The fields that an error speaks of, by their paths in the request."""
+    """The fields that an error names, by their paths in the request."""
     if isinstance(error, PayloadInvalid):
         payload = f"{within}payload"
         return [FieldProblem(_below(payload, each), each.message) for each in error.errors]
@@ -260,7 +260,7 @@ def _below(payload: str, error: FieldError) -> str:
 
 
 def unexpected(error: Exception) -> Refusal:
-    """A mistake of ours: the log has it in full, under the id that the caller is told."""
+    """The refusal for a bug of ours. The log has the error, under the id in the answer."""
     incident = new_id()
     logger.error("incident %s", incident, exc_info=error)
-    return Refusal("internal_error", f"a mistake of the server, logged as incident {incident}")
+    return Refusal("internal_error", f"the server failed; its log has incident {incident}")

@@ -1,4 +1,4 @@
-"""What a request holds: its body, read within bounds, and the values in it, checked by type."""
+"""Requests: headers, query and body, read within bounds and decoded by type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Scope
 from rowlock import codec, config
 from rowlock.server.problems import FieldProblem, Refusal
 
-_TOLD_BYTES_MAX: Final = 512
+_SHOWN_BYTES_MAX: Final = 512
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 _WHERE: Final = re.compile(r" - at (?:`key` in )?`\$([^`]*)`\Z")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
@@ -29,7 +29,7 @@ Headers = Mapping[str, str]
 
 
 def headers_of(scope: Scope) -> Headers:
-    """The headers by their names in lower case; of one that comes twice, the first."""
+    """The headers by lower-case name. If one is repeated, the first counts."""
     raw: list[tuple[bytes, bytes]] = scope["headers"]
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(raw)}
 
@@ -40,7 +40,7 @@ def has_body(headers: Headers) -> bool:
 
 
 class Inbox:
-    """A request's messages, and whether the last part of its body has come."""
+    """The messages of a request, and whether the last part of its body has arrived."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -52,10 +52,10 @@ class Inbox:
         return message
 
     async def drained(self, scope: Scope) -> bool:
-        """Read what is left of a request that was answered, if that is little and soon there.
+        """Read the rest of an answered request, and return whether all of it was read.
 
-        Otherwise nothing can follow on its connection, which has to be closed; and whoever is
-        still sending then might never see the answer.
+        Only a small rest that arrives soon is read. If there is more, the connection has to be
+        closed, and a client that is still sending might never see the answer.
         """
         if self._is_over or not has_body(headers_of(scope)):
             return True
@@ -68,7 +68,7 @@ class Inbox:
 
 
 async def read_body(receive: Receive, headers: Headers, *, bytes_max: int) -> bytes:
-    """The whole body, if it is not too large, and does not take too long."""
+    """The whole body. Raises `Refusal` if it is too large or takes too long."""
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > bytes_max:
         raise _too_large(bytes_max)
@@ -77,7 +77,7 @@ async def read_body(receive: Receive, headers: Headers, *, bytes_max: int) -> by
             return await _read(receive, bytes_max)
     except TimeoutError:
         seconds = config.HTTP_BODY_SECONDS
-        raise Refusal("request_timeout", f"its body did not come within {seconds:g} s") from None
+        raise Refusal("request_timeout", f"the body did not arrive within {seconds:g} s") from None
 
 
 async def _read(receive: Receive, bytes_max: int) -> bytes:
@@ -97,11 +97,14 @@ async def _read(receive: Receive, bytes_max: int) -> bytes:
 
 
 def _too_large(bytes_max: int) -> Refusal:
-    return Refusal("too_large", f"the body may have {bytes_max:,} bytes")
+    return Refusal("too_large", f"the body may have at most {bytes_max:,} bytes")
 
 
 def check_media_type(headers: Headers) -> None:
-    """A body must say that it is JSON: pages of other sites can't send that unasked."""
+    """Refuse a body that isn't declared as JSON.
+
+    Without the server's consent, pages of other sites can't send that type.
+    """
     media_type, _, parameters = headers.get("content-type", "").partition(";")
     charset = parameters.strip().lower().removeprefix("charset=").strip('"')
     if media_type.strip().lower() != "application/json" or charset not in ("", "utf-8"):
@@ -109,14 +112,14 @@ def check_media_type(headers: Headers) -> None:
 
 
 def decode_body(body: bytes | msgspec.Raw, kind: Any, *, within: str = "") -> Any:
-    """The body as that type; every message of the parser becomes a field's.
+    """The body as that type. A refusal names the bad field.
 
     Args:
-        within: The path of what is decoded, if that is a part of the body.
+        within: The path of the decoded part, if it is not the whole body.
     """
     try:
-        # A list of millions is refused only when all of it is decoded, and nothing else goes on
-        # meanwhile: of a million jobs in 15 MB that took 5 s, and to count them takes 0.2 s.
+        # A list that is too long would be refused only after it was decoded, which blocks the
+        # loop: a million jobs in 15 MB took 5 s. Counting its items first takes 0.2 s.
         if len(body) >= config.HTTP_OUTLINE_BYTES:
             _outline(kind).decode(body)
         return _decoder(kind).decode(body)
@@ -137,7 +140,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 @cache
 def _outline(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Looks at nothing but the lengths of a document's lists."""
+    """A decoder that checks only the lengths of a document's lists."""
     lists: list[tuple[str, Any, Any]] = [
         (each.encode_name, _counted(each.type), UNSET)
         for each in msgspec.structs.fields(kind)
@@ -147,22 +150,22 @@ def _outline(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _counted(kind: Any) -> Any:
-    """A list within the same bounds, of whatever."""
+    """A list of anything, within the same bounds."""
     _, *bounds = get_args(kind)
     return Annotated[list[msgspec.Raw], *bounds] | UnsetType
 
 
 def decode_query(query: QueryParams, kind: Any) -> Any:
-    """The parameters as that type: each once, but for lists. All are text, but for numbers."""
+    """The parameters as that type. Only lists may be repeated, and only numbers aren't text."""
     values: dict[str, Any] = {}
     lists, numbers = _fields_of(kind, list), _fields_of(kind, int)
     for name, value in query.multi_items():
         if name in lists:
             values.setdefault(name, []).append(value)
         elif name in values:
-            raise _refused(FieldProblem(name, "is given twice"))
+            raise _refused(FieldProblem(name, "is given more than once"))
         else:
-            # Not by msgspec's lax mode: that takes the text `null` for nothing.
+            # Not by msgspec's lax mode, which takes the text `null` for None.
             is_number = name in numbers and _NUMBER.fullmatch(value)
             values[name] = int(value) if is_number else value
     try:
@@ -178,7 +181,7 @@ def _fields_of(kind: Any, wanted: type) -> frozenset[str]:
 
 
 def _bare(kind: Any) -> Any:
-    """The type itself, of one that has bounds or may be left out."""
+    """The type itself, without bounds and None."""
     if get_origin(kind) is UnionType or get_origin(kind) is Union:
         kind = next(arm for arm in get_args(kind) if arm is not NoneType)
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
@@ -186,19 +189,19 @@ def _bare(kind: Any) -> Any:
 
 
 def invalid(error: msgspec.ValidationError, *, within: str = "") -> Refusal:
-    """A value of the wrong type, by its path."""
+    """The refusal for a value of the wrong type, named by its path."""
     text = str(error)
     where = _WHERE.search(text)
     path = where.group(1) if where else ""
     message = _WHERE.sub("", text)
-    for pattern, told in ((_UNKNOWN, "there is no such field"), (_MISSING, "is required")):
+    for pattern, plain in ((_UNKNOWN, "there is no such field"), (_MISSING, "is required")):
         if named := pattern.fullmatch(message):
-            path, message = f"{path}.{named[1]}", told
+            path, message = f"{path}.{named[1]}", plain
     return _refused(FieldProblem(f"{within}{path}".removeprefix(".") or "body", message))
 
 
 def _refused(problem: FieldProblem) -> Refusal:
-    # Whatever was sent may be a part of either.
-    field = codec.clean_text(problem.field, bytes_max=_TOLD_BYTES_MAX)
-    problem = FieldProblem(field, codec.clean_text(problem.message, bytes_max=_TOLD_BYTES_MAX))
+    # Both may contain text of the request.
+    field = codec.clean_text(problem.field, bytes_max=_SHOWN_BYTES_MAX)
+    problem = FieldProblem(field, codec.clean_text(problem.message, bytes_max=_SHOWN_BYTES_MAX))
     return Refusal("option_invalid", f"{problem.field}: {problem.message}", errors=[problem])

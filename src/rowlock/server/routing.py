@@ -27,7 +27,7 @@ Q = TypeVar("Q")
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[B, Q]):
-    """A request that was let in: who asks, and what for, checked."""
+    """A request that was admitted: its caller, and its parameters and body, checked."""
 
     service: Service
     caller: Caller
@@ -35,11 +35,11 @@ class Call(Generic[B, Q]):
     query: Q
     body: B
     request: Request
-    # Asks again whether the caller may, for what goes on; raises as at first.
+    # Checks again that the caller is admitted, for streams. Raises as the first check.
     admit: Callable[[], Awaitable[Caller]]
 
     def deed(self, action: str, target: str) -> Deed:
-        """A line for the audit."""
+        """The audit entry of an action of this caller."""
         return Deed(self.caller.actor, action, target)
 
 
@@ -59,15 +59,15 @@ ANY_TOKEN: frozenset[Scope] = frozenset()
 
 
 def scopes(*names: Scope) -> frozenset[Scope]:
-    """Any one of these suffices; `admin` always does."""
+    """The scopes of a route: a token needs one of these, or `admin`."""
     return frozenset(names)
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What is sent, and what is answered, as the document shows it.
+    """A request and its answer, as the document shows them.
 
-    `other` is of the second type, where a call answers with two.
+    `other` is an answer of the second type, if a call has two.
     """
 
     answer: object = None
@@ -79,9 +79,9 @@ class Example:
 class Route(Generic[B, Q]):
     """One call of the API.
 
-    `path` has its parameters in braces. `body` None: none is read; one that `is_optional` may be
-    left out. `answers` are the types by status, None for an empty one. `refusals` are the codes
-    of problems that this call has beyond those that all have.
+    `path` has its parameters in braces. Without `body`, no body is read. If it `is_optional`, it
+    may be left out. `answers` are the types by status, None for an empty body. `refusals` are the
+    codes of problems that only this call has.
     """
 
     method: str
@@ -97,15 +97,15 @@ class Route(Generic[B, Q]):
     is_optional: bool = False
     bytes_max: int = config.HTTP_BODY_BYTES_MAX
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    # The schemas of path parameters that are no UUIDs or names.
+    # The schemas of path parameters that are neither UUIDs nor names.
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Any])
     answers: Mapping[int, Any] = field(default_factory=lambda: {200: None})
     refusals: Sequence[str] = ()
     example: Example = field(default_factory=Example)
     media_type: str = "application/json"
-    # What a stream is made of: the document names the type, and no parser takes the whole for one.
+    # The type of each item of a stream. The document only names it, since no single value is sent.
     item: Any = None
-    # Pages are for browsers, and not part of the document.
+    # Pages are for browsers and not in the document.
     is_page: bool = False
 
     @property
@@ -114,7 +114,7 @@ class Route(Generic[B, Q]):
 
     @property
     def resource(self) -> str:
-        """What it is about: `jobs` for `/v1/jobs/{id}`."""
+        """The resource, such as `jobs` for `/v1/jobs/{id}`."""
         return self.segments[1] if self.path.startswith("/v1/") else "health"
 
 
@@ -136,7 +136,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The route of a request and the values in its path; without a route, what the path allows."""
+    """The route of a request and the values in its path, or the methods that the path has."""
 
     route: AnyRoute | None
     values: dict[str, str]
@@ -144,7 +144,7 @@ class Match:
 
 
 class Router:
-    """Finds routes; `GET` serves `HEAD` too."""
+    """Finds routes. `GET` routes also serve `HEAD`."""
 
     def __init__(self, routes: Iterable[AnyRoute]) -> None:
         self._root = _Node()
@@ -152,11 +152,11 @@ class Router:
             node = self._root
             for segment in route.segments:
                 node = node.child(segment)
-            assert route.method not in node.routes, f"{route.method} {route.path} is there twice"
+            assert route.method not in node.routes, f"{route.method} {route.path} is declared twice"
             node.routes[route.method] = route
 
     def find(self, method: str, segments: list[str] | None) -> Match | None:
-        """None: there is no such path."""
+        """The match of a request, or None if there is no such path."""
         found = None if segments is None else _walk(self._root, segments, 0)
         if segments is None or found is None:
             return None
@@ -184,13 +184,13 @@ def _walk(node: _Node, segments: list[str], place: int) -> _Node | None:
 
 
 def path_of(scope: Mapping[str, Any]) -> bytes:
-    """The path as it was sent: frameworks that cut a prefix off the other one may add a slash."""
+    """The path as it was sent. Frameworks that cut a prefix off `path` may add a slash to it."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     return raw.partition(b"?")[0]
 
 
 def segments_of(scope: Mapping[str, Any]) -> list[str] | None:
-    """The decoded segments of a request's path below its prefix; None if they are no text."""
+    """The decoded segments of a path below its prefix, or None if they are not UTF-8."""
     try:
         segments = [unquote_to_bytes(part).decode() for part in path_of(scope).split(b"/")]
     except UnicodeDecodeError:

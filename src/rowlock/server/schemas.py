@@ -1,6 +1,7 @@
-"""What several calls take and give: the types of the API's documents.
+"""Types that several calls take or answer.
 
-They are named as clients see them, in the OpenAPI document and in what is generated from it.
+A class whose name is taken elsewhere in the package ends in `Schema`. The OpenAPI document, and the
+clients generated from it, leave that off.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Name = Annotated[
 Time = Annotated[datetime, Meta(tz=True)]
 Seconds = Annotated[float, Meta(ge=0, le=config.DURATION_SECONDS_MAX)]
 Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
-# Not decoded with the rest: integers of any length come through as they are.
+# Not decoded with the rest of the body, so that integers of any length stay exact.
 JsonObject = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
 
 
@@ -45,7 +46,7 @@ class ProgressSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A job in a list: all but what may be large."""
+    """A job in a list, without its large fields."""
 
     id: Uuid
     kind: str
@@ -84,7 +85,7 @@ class JobSchema(JobSummary, frozen=True, kw_only=True):
 
 
 def copied(record: object, kind: type[S], **others: Any) -> S:
-    """The document of a record that has the same fields, but for those that are given."""
+    """The answer for a record that has the same fields, except for the given ones."""
     names = [name for name in kind.__struct_fields__ if name not in others]
     return kind(**{name: getattr(record, name) for name in names}, **others)
 

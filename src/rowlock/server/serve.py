@@ -40,7 +40,7 @@ _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens there."""
+    """Whether only this machine can reach a server that listens on this host."""
     if host.lower() == "localhost":
         return True
     try:
@@ -50,13 +50,13 @@ def is_loopback(host: str) -> bool:
 
 
 class HttpServer:
-    """A server that listens from the moment it is made, and serves when it is run.
+    """A server that listens as soon as it is constructed, and serves once it is run.
 
-    Without a token ever made it is open on loopback, and refuses to be made anywhere else.
+    Until the first token is made, it is open on loopback, and refuses any other address.
 
     Raises:
-        OptionInvalid: The address can't be had, or is not loopback and there is no token.
-        MigrationNeeded: The database has not the schema of this version.
+        OptionInvalid: The address can't be bound, or is not loopback and there is no valid token.
+        MigrationNeeded: The database lacks the schema of this version.
     """
 
     def __init__(self, app: App, *, host: str, port: int, has_dashboard: bool = True) -> None:
@@ -65,8 +65,8 @@ class HttpServer:
         if not is_local and state is not None and not state.any_live:
             raise OptionInvalid(
                 "host",
-                f"{host} can be reached from elsewhere, and no token holds: make one with "
-                "`rowlock tokens create`, or listen on 127.0.0.1",
+                f"{host} can be reached from other machines, and there is no valid token: make one "
+                "with `rowlock tokens create`, or listen on 127.0.0.1",
             )
         self.is_open: bool = is_local and state is not None and not state.any_made
         self._socket = _listening(host, port)
@@ -83,26 +83,26 @@ class HttpServer:
 
     @property
     def address(self) -> str:
-        """Where it is reached."""
+        """The URL of the server."""
         host, port, *_ = self._socket.getsockname()
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     @property
     def waiting(self) -> int:
-        """How many calls wait for jobs just now."""
+        """How many calls wait for jobs now."""
         return self._api.service.doorbell.waiting
 
     @property
     def requests(self) -> int:
-        """How many requests are worked on just now."""
+        """How many requests are in progress."""
         return self._api.requests
 
     def stop(self) -> None:
-        """End it from another thread, politely."""
+        """Stop gracefully. It may be called from another thread."""
         self._server.should_exit = True
 
     def run(self) -> None:
-        """Serve until SIGTERM or Ctrl-C; what is being worked on is finished."""
+        """Serve until SIGTERM or Ctrl-C. Requests in progress are finished."""
         self._server.run(sockets=[self._socket])
 
     def __enter__(self) -> Self:
@@ -124,7 +124,7 @@ class HttpServer:
 
 class _UvicornServer(uvicorn.Server):
     def __init__(self, api: Api) -> None:
-        # What it has to say while all is well is said by us, or by nobody.
+        # We log the start and the stop ourselves.
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         super().__init__(
             uvicorn.Config(
@@ -144,7 +144,7 @@ class _UvicornServer(uvicorn.Server):
         self._wishes = Wishes()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal ends it politely, and with exit code 0; a second one at once."""
+        """Stop gracefully at the first signal, with exit code 0, and at once at the second."""
         wish = self._wishes.hear()
         if wish is Wish.STOP:
             logger.info("stopping: %s", signal.Signals(sig).name)
@@ -152,17 +152,20 @@ class _UvicornServer(uvicorn.Server):
         self.force_exit = wish is Wish.STOP_AT_ONCE
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Those who wait for news would hold up the end.
+        # Waiting calls would delay the end.
         self._api.service.stop()
         await super().shutdown(sockets)
 
 
 def _token_state(app: App) -> TokenState | None:
-    """None: the database is away, so nobody knows; and nobody is served."""
+    """Whether there are tokens, or None if the database can't be reached.
+
+    Then requests are refused until it can.
+    """
     try:
         return app.store.run(token_state())
     except StoreUnavailable as error:
-        logger.warning("the database is away, and requests are refused until it is back: %s", error)
+        logger.warning("requests are refused until the database is back: %s", error)
         return None
 
 
@@ -171,22 +174,22 @@ def _listening(host: str, port: int) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Said here, and the protocol named above: asyncio does it for no socket that it was given.
-        # Without, the second part of each answer waits 40 ms for the client's kernel.
+        # Set here, with the protocol named above, because asyncio doesn't set it on a socket that
+        # it is given. Without it, the second part of each answer waits 40 ms for the client.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listening.bind((host.strip("[]"), port))
         listening.listen(_BACKLOG)
     except (OSError, UnicodeError) as error:
         listening.close()
-        raise OptionInvalid("port", f"{host}:{port} can't be listened on: {error}") from error
+        raise OptionInvalid("port", f"can't listen on {host}:{port}: {error}") from error
     return listening
 
 
 class _Joined:
-    """A transport that keeps the head of an answer until its body comes, or the loop comes round.
+    """A transport that holds the head of an answer back until its body, or one turn of the loop.
 
-    uvicorn writes them one after the other, each by a call of the system: of 216 µs of processor
-    time that an enqueue took on SQLite, the second one took more than a tenth.
+    uvicorn writes them separately, with a system call each: of the 216 µs of processor time of an
+    enqueue on SQLite, the second call took more than a tenth.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -216,7 +219,7 @@ class _Joined:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection."""
+    """One connection, with bounds on the head of a request."""
 
     transport: asyncio.Transport
 
@@ -241,7 +244,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
         super().data_received(data)
         if not self._is_in_body and self._head_bytes > config.HTTP_HEADER_BYTES_MAX:
-            self._refuse(Refusal("head_too_large", "the head of the request is too large"))
+            self._refuse(
+                Refusal(
+                    "head_too_large",
+                    "the headers of the request are too large",
+                )
+            )
 
     def on_headers_complete(self) -> None:
         self._is_in_body = True
@@ -254,7 +262,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(Refusal("http_invalid", "this is not HTTP/1.1"))
+        self._refuse(Refusal("http_invalid", "the request is not HTTP/1.1"))
 
     def _expect_head(self) -> None:
         if self._head_timer is None:
@@ -267,10 +275,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _give_up(self) -> None:
         seconds = config.HTTP_HEADER_SECONDS
-        self._refuse(Refusal("request_timeout", f"its head did not come within {seconds:g} s"))
+        self._refuse(Refusal("request_timeout", f"the head did not arrive within {seconds:g} s"))
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Answer and close, unless an answer to an earlier request is under way."""
+        """Answer and close, unless an earlier request is still being answered."""
         if self.transport.is_closing():
             return
         if self.cycle is None or self.cycle.response_complete:

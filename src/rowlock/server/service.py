@@ -22,7 +22,7 @@ from rowlock.server.background import Background
 from rowlock.server.gate import Gate, Openness
 from rowlock.server.live import Doorbell, Feed
 from rowlock.server.monitoring import Gauges, Readiness
-from rowlock.server.write_batcher import Gatherer
+from rowlock.server.write_batcher import WriteBatcher
 from rowlock.store import KnownPolicy, Store
 from rowlock.store.ops.bulk_work import advance_bulk, fail_bulk, running_bulks
 from rowlock.store.ops.hold import announce
@@ -35,7 +35,7 @@ logger: logging.Logger = logging.getLogger("rowlock.server")
 
 
 class Service:
-    """One server's shared state."""
+    """The shared state of one server."""
 
     def __init__(
         self,
@@ -49,24 +49,24 @@ class Service:
         self.has_dashboard = has_dashboard
         self.gate: Gate = Gate(app.store, openness=openness, hosts=hosts)
         self.readiness: Readiness = Readiness(app.store)
-        # Set once the server is told to stop: what waits for news answers at once.
+        # Set once the server is to stop: calls that wait then answer at once.
         self.stopping: asyncio.Event = asyncio.Event()
-        # Of runs that were settled here, and of the errors of what runs beside requests.
+        # Counts the runs settled here, and the errors of background work.
         self.ledger: ProcessCounts = ProcessCounts(names_of(app))
         self.background: Background = Background(self.ledger.errors)
         self.doorbell: Doorbell = Doorbell(app.store, self.background)
-        self.gatherer: Gatherer = Gatherer(app.store, self.background)
+        self.write_batcher: WriteBatcher = WriteBatcher(app.store, self.background)
         self.bulk: BulkRunner = BulkRunner(app.store, self.background)
         self.roster: Roster = Roster(app.store)
-        # Of what is leased here. At first the largest that there can be.
+        # The payload size of jobs leased here. The first guess is the largest possible.
         self.payload_size: PayloadSize = PayloadSize(config.PAYLOAD_BYTES_MAX)
         self.gauges: Gauges = Gauges(app.store)
         self.feed: Feed = Feed(app.store, self.background)
-        # How many streams of events are open.
+        # Open streams of events.
         self.streams: int = 0
-        # Of backoffs with jitter.
+        # For backoffs with jitter.
         self.chance: Random = Random()
-        # Resolved now, so that a task that can't be described is known at the start.
+        # Made now, so that a task whose types have no schema fails at the start.
         self.schemas: dict[str, dict[str, Any]] = {
             task.name: task.schema.json_schema() for task in app
         }
@@ -77,44 +77,44 @@ class Service:
         return self.app.store
 
     def count(self, ended: Sequence[Ended]) -> None:
-        """Runs of workers that speak HTTP were settled: they go to the history."""
+        """Count runs that workers settled over HTTP, for metrics, history and events."""
         self.ledger.ended(ended)
         self.background.ensure("history", self._write_history)
-        self.background.ensure("telling", self._tell)
+        self.background.ensure("telling", self._publish)
 
     async def _write_history(self) -> None:
         what = "the history is not written"
         trouble = Trouble(what, ServiceName.HISTORY, self.ledger.errors, chance=self.chance)
         await repeat(lambda: self.ledger.write_on(self.store), trouble)
 
-    async def _tell(self) -> None:
+    async def _publish(self) -> None:
         await self.ledger.tell_on(self.store)
 
     def start(self) -> None:
-        """Do what a server of its own does beside requests.
+        """Start the background work of a standalone server.
 
-        It gives back expired leases and removes what is over: where all workers speak HTTP, nobody
-        else would. And it goes on with bulk work that another server has left.
+        It gives back expired leases and removes finished jobs whose time is over: if all workers
+        use HTTP, no other process would. And it continues bulk work that another server left.
         """
         janitor = Janitor(self.store, errors=self.ledger.errors, on_refused=self.ledger.refused)
         self.background.ensure("janitor", janitor.run)
         self.bulk.wake()
 
     def stop(self) -> None:
-        """Let those who wait for news answer; the others are finished as they are."""
+        """Let waiting calls answer now. Requests in progress are finished."""
         self.stopping.set()
         self.doorbell.wake_all()
         self.feed.wake_all()
 
     async def aclose(self) -> None:
-        """End what runs beside requests, and close this loop's connections."""
+        """End background work, and close the connections of this event loop."""
         self.stop()
         await self.background.aclose()
         try:
             await self.ledger.atell(self.store)
             await self.ledger.awrite(self.store)
-        except Exception as error:  # noqa: BLE001  # it ends in any case
-            logger.info("the last seconds of the history are not written: %s", error)
+        except Exception as error:  # noqa: BLE001  # the server ends in any case
+            logger.info("could not write the last seconds of the history: %s", error)
         await self.store.engine.aclose_loop()
 
 
@@ -134,7 +134,7 @@ class Roster:
     async def note(
         self, worker: str, *, queues: Sequence[str], kinds: Sequence[str], host: str
     ) -> None:
-        """This worker is there, and serves that."""
+        """Announce this worker and what it serves, unless that was done lately."""
         served = tuple(queues), tuple(kinds)
         now = time.monotonic()
         due, before = self._noted.get(worker, (0.0, None))
@@ -162,19 +162,21 @@ class BulkRunner:
         self._chance = Random()
 
     def wake(self) -> None:
-        """There is work: start, or look at once."""
+        """Start if needed, and look for work at once."""
         self._woken.set()
         self._background.ensure("bulk", self._run)
 
     async def _run(self) -> None:
-        # Of this loop: a mounted application may be run by another one each time, in tests.
+        # Belongs to this loop: tests may run a mounted application on another one each time.
         self._woken = asyncio.Event()
         errors = self._background.errors
-        trouble = Trouble("bulk work stands still", ServiceName.BULK, errors, chance=self._chance)
+        trouble = Trouble(
+            "bulk work is not advancing", ServiceName.BULK, errors, chance=self._chance
+        )
         await repeat(self._advance, trouble, woken=self._woken)
 
     async def _advance(self) -> float:
-        """One step of each; in how many seconds to look again."""
+        """Take one step of each, and return in how many seconds to look again."""
         pauses: list[float] = []
         for id in await self._store.arun(running_bulks()):
             try:
@@ -184,7 +186,7 @@ class BulkRunner:
             except RowlockError:
                 raise
             except Exception as error:
-                # A step that fails once fails for ever: it is given up, and says so.
-                logger.exception("bulk work %s is given up", id)
+                # A step that fails with such an error would always fail: give up, and say so.
+                logger.exception("gave up bulk work %s", id)
                 await self._store.arun(fail_bulk(id, f"given up: {type(error).__name__}"))
         return min(pauses, default=jittered(config.BULK_LOOK_SECONDS, self._chance))

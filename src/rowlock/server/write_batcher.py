@@ -1,8 +1,8 @@
-"""Jobs of many requests, written together: while one write is under way, the next ones gather.
+"""Writes the jobs of many requests together: while one write is in progress, the next ones queue.
 
-A request that comes alone is written at once. One that comes with others shares their transaction:
-on PostgreSQL an enqueue by itself cost 275 µs of processor time, most of it the driver's. What
-can't be written with the others is tried alone, so that nobody fails for a neighbour.
+A job that arrives alone is written at once. Jobs that arrive together share one transaction: on
+PostgreSQL, an enqueue by itself cost 275 µs of processor time, most of it in the driver. If a batch
+can't be written, each of its jobs is tried alone, so that no request fails because of another.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class _Waiting:
             self.answer.set_result(made)
 
 
-class Gatherer:
-    """Enqueues one job for each caller, and many in one go."""
+class WriteBatcher:
+    """Enqueues one job per caller, and many in one transaction."""
 
     def __init__(self, store: Store, background: Background) -> None:
         self._store = store
@@ -42,10 +42,10 @@ class Gatherer:
         self._waiting: deque[_Waiting] = deque()
 
     async def enqueue(self, job: NewJob) -> Job:
-        """Write the job, or find the one that holds its id or key."""
+        """Write the job, or find the job that holds its id or key."""
         answer: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(job, answer))
-        self._background.ensure("gatherer", self._write)
+        self._background.ensure("write-batcher", self._write)
         return await answer
 
     async def _write(self) -> None:
@@ -54,9 +54,9 @@ class Gatherer:
             await self._write_together(self._next())
 
     async def _gather(self) -> None:
-        """Wait for as long as more come with every turn of the loop: those that have arrived.
+        """Wait while more jobs arrive with every turn of the loop.
 
-        One that is alone waits for one turn.
+        A job that is alone waits for one turn.
         """
         seen = 0
         while seen < len(self._waiting) < config.HTTP_GATHER_JOBS:
@@ -64,7 +64,7 @@ class Gatherer:
             await asyncio.sleep(0)
 
     def _next(self) -> list[_Waiting]:
-        """Those that wait, as far as one statement should take them."""
+        """The next batch, within the bounds of one statement."""
         batch: list[_Waiting] = []
         size = 0
         while self._waiting and len(batch) < config.HTTP_GATHER_JOBS:
@@ -84,7 +84,7 @@ class Gatherer:
         except StoreUnavailable as error:
             for each in batch:
                 each.fail(StoreUnavailable(*error.args))
-        except Exception as error:  # noqa: BLE001  # each caller is told by its own request
+        except Exception as error:  # noqa: BLE001  # each request gets its own error
             if len(batch) == 1:
                 batch[0].fail(error)
                 return

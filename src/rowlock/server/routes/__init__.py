@@ -1,4 +1,4 @@
-"""All routes, in the order of the document. A resource is a module; here is where it is listed."""
+"""All routes, in the order of the OpenAPI document. Each resource is a module, listed here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/v1/audit`: who did what to what."""
+"""`/v1/audit`: who changed what over HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowlock.tokens import Scope
 
 
 class AuditEntrySchema(msgspec.Struct, frozen=True, kw_only=True):
-    """One deed: an `actor` (the name of a token) did an `action` to a `target`."""
+    """One entry: an `actor` (the name of a token) did an `action` to a `target`."""
 
     id: Uuid
     at: datetime
@@ -29,18 +29,23 @@ class AuditEntrySchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditPageSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """Deeds, newest first; `next` is null at the end."""
+    """Entries, newest first. `next` is null on the last page."""
 
     entries: list[AuditEntrySchema]
     next: str | None
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which deeds, and which page of them."""
+    """Filter and page."""
 
-    target: Annotated[Name, Meta(description="A job's id, a queue, …")] | None = None
+    target: (
+        Annotated[
+            Name, Meta(description="What was changed: the id of a job, the name of a queue, …")
+        ]
+        | None
+    ) = None
     limit: Annotated[int, Meta(ge=1, le=config.HTTP_LIST_LIMIT_MAX)] = 50
-    cursor: Annotated[Uuid, Meta(description="The `next` of the page before.")] | None = None
+    cursor: Annotated[Uuid, Meta(description="The `next` of the previous page.")] | None = None
 
 
 async def list_page(call: Call[None, AuditQuery]) -> Reply:
@@ -61,7 +66,7 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/v1/audit",
         operation="listAudit",
-        summary="Who did what, over HTTP, in the last 90 days",
+        summary="Changes over HTTP in the last 90 days, and who made them",
         handler=list_page,
         scopes=scopes(Scope.ADMIN),
         query=AuditQuery,

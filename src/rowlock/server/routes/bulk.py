@@ -1,7 +1,6 @@
-"""`/v1/bulk`: cancel, retry or delete the jobs that fit, with a preview, and progress to be read.
+"""`/v1/bulk`: cancel, retry or delete the jobs that match a filter, with a preview and progress.
 
-The work is done by whichever server comes first, beside its requests: what a server that ended has
-left is gone on with by the next one that looks.
+The work is done in the background, by any server. If a server ends, the next one continues.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ class BulkFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class NewBulk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be done to which jobs.
+    """An action on the jobs that match a filter.
 
-    With `preview`, nothing is done: the answer says how many fit. Without, `expected` is that
-    number: if more fit by then, nothing is done either.
+    With `preview`, nothing is done: the answer says how many jobs match. Without it, `expected` is
+    that number. If more jobs match by then, nothing is done either.
     """
 
     action: BulkAction
@@ -58,14 +57,19 @@ class NewBulk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     expected: Annotated[int, Meta(ge=0, le=2**53)] | None = None
     per_second: (
         Annotated[
-            int, Meta(ge=1, le=100_000, description="At most so many; as fast as it goes if null.")
+            int,
+            Meta(
+                ge=1,
+                le=100_000,
+                description="At most this many jobs per second. Unlimited if null.",
+            ),
         ]
         | None
     ) = None
 
 
 class BulkPreview(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs fit now."""
+    """How many jobs match now."""
 
     action: BulkAction
     filter: BulkFilter
@@ -73,10 +77,10 @@ class BulkPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """Work on many jobs as it stands.
+    """The state of bulk work.
 
-    `total` fitted when it began; `done` and `skipped` grow. Of those that were skipped because
-    their key is in flight again, the first 1,000 are named.
+    `total` jobs matched when it began. `done` and `skipped` increase. A job is skipped if its key
+    is in flight again. The ids of the first 1,000 are in `skipped_ids`.
     """
 
     id: Uuid
@@ -101,7 +105,7 @@ async def create_bulk(call: Call[NewBulk, None]) -> Reply:
     if asked.preview:
         return await _preview(call, wanted)
     if asked.expected is None:
-        raise OptionInvalid("expected", "is required; ask for a `preview` first")
+        raise OptionInvalid("expected", "is required; request a `preview` first")
     id = new_id()
     op = start_bulk(
         wanted,
@@ -111,13 +115,13 @@ async def create_bulk(call: Call[NewBulk, None]) -> Reply:
         per_second=asked.per_second,
     )
     begun = await call.service.store.arun(
-        audited(op, call.deed(f"bulk.{asked.action}", id), detail=_told)
+        audited(op, call.deed(f"bulk.{asked.action}", id), detail=_audit_detail)
     )
     if isinstance(begun, TooMany):
         more = "" if begun.count.exact else "at least "
         raise Refusal(
             "count_changed",
-            f"{more}{begun.count.value} jobs fit, and {asked.expected} were expected; "
+            f"{more}{begun.count.value} jobs match, and {asked.expected} were expected; "
             "nothing was done",
         )
     call.service.bulk.wake()
@@ -136,8 +140,8 @@ async def _preview(call: Call[NewBulk, None], wanted: Selection) -> Reply:
     )
 
 
-def _told(begun: Bulk | TooMany) -> Mapping[str, object] | None:
-    """For the audit: which jobs, and how many; nothing was done to too many."""
+def _audit_detail(begun: Bulk | TooMany) -> Mapping[str, object] | None:
+    """The filter and the count, or None if nothing was done."""
     if isinstance(begun, TooMany):
         return None
     shown = _filter_of(begun.state, begun.chosen)
@@ -148,9 +152,9 @@ async def get_progress(call: Call[None, None]) -> Reply:
     id = job_id(call)
     found = await call.service.store.arun(get_bulk(id, tenant=call.caller.tenant))
     if found is None:
-        raise NotFound(f"there is no bulk work {id} (any more)")
+        raise NotFound(f"there is no bulk work {id}, or it was removed")
     if found.finished_at is None:
-        # Whoever began it may be gone.
+        # The server that began it may be gone.
         call.service.bulk.wake()
     return Reply(_bulk_of(found))
 
@@ -203,10 +207,10 @@ ROUTES: list[AnyRoute] = [
         method="POST",
         path="/v1/bulk",
         operation="createBulk",
-        summary="Cancel, retry or delete the jobs that fit",
-        description="First with `preview`, then with the `expected` count that it gave. A cancel "
-        "is of jobs that have not ended; a retry of dead ones, unless `state` says cancelled; a "
-        "delete names its `state`.",
+        summary="Cancel, retry or delete the jobs that match a filter",
+        description="Send it with `preview` first, then with the `expected` count of the preview. "
+        "`cancel` applies to jobs that have not ended, `retry` to dead jobs, or to cancelled ones "
+        "if `state` says so. `delete` needs a `state`.",
         handler=create_bulk,
         scopes=scopes(Scope.ADMIN),
         body=NewBulk,
@@ -230,7 +234,7 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/v1/bulk/{id}",
         operation="getBulk",
-        summary="How far work on many jobs is",
+        summary="The progress of bulk work",
         handler=get_progress,
         scopes=scopes(Scope.READ),
         answers={200: BulkSchema},

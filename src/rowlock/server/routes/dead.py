@@ -1,6 +1,6 @@
-"""`/v1/dead/groups`: dead jobs by what they died of.
+"""`/v1/dead/groups`: dead jobs, grouped by error.
 
-A group is acted on by `/v1/bulk`, with its fingerprint in the filter.
+To retry or delete a group, use `/v1/bulk` with its fingerprint in the filter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rowlock.tokens import Scope
 
 
 class DeadGroupQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of which jobs, and how many groups."""
+    """Which jobs to group, and how many groups to answer."""
 
     kind: Name | None = None
     queue: Name | None = None
@@ -29,9 +29,10 @@ class DeadGroupQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class DeadGroupSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead jobs of one kind whose last error has one type, and arose in one place.
+    """Dead jobs of one kind whose last error has the same type and was raised in the same place.
 
-    `message` is that of the job that died last, the sample. A count that is not exact is a least.
+    `message` is that of the job that died last, the sample. A count that is not exact is a lower
+    bound.
     """
 
     fingerprint: str
@@ -47,7 +48,7 @@ class DeadGroupSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadGroupsSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest failure first. `is_cut`: there are more, or older ones."""
+    """Groups, the newest failure first. If `is_cut`, there are more or older ones."""
 
     groups: list[DeadGroupSchema]
     is_cut: bool
@@ -81,9 +82,9 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/v1/dead/groups",
         operation="listDeadGroups",
-        summary="What dead jobs died of",
-        description="Of all jobs each group is counted to 10,000. With a filter, or a token that "
-        "is bound to a tenant, the newest 50,000 failures are looked at.",
+        summary="Dead jobs, grouped by error",
+        description="Each group is counted up to 10,000. With a filter, or a token that is bound "
+        "to a tenant, only the newest 50,000 failures are read.",
         handler=list_groups,
         scopes=scopes(Scope.READ),
         query=DeadGroupQuery,

@@ -24,7 +24,7 @@ from rowlock.tokens import Scope
 
 
 class NewJobSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job to enqueue; what is left out is as its task says."""
+    """A job to enqueue. Options that are left out are those of its task."""
 
     kind: Annotated[Name, Meta(description="The name of the task.")]
     payload: (
@@ -38,16 +38,18 @@ class NewJobSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         None
     )
     key_hold: Literal["in_flight", "kept"] | Seconds = "in_flight"
-    delay: Annotated[Seconds, Meta(description="Not before so many seconds.")] | None = None
-    run_at: Annotated[Time, Meta(description="Not before this time.")] | None = None
-    tenant: Annotated[Name, Meta(description="Whose; a token's own tenant decides.")] | None = None
+    delay: Annotated[Seconds, Meta(description="Seconds before it may run.")] | None = None
+    run_at: Annotated[Time, Meta(description="The earliest time to run it.")] | None = None
+    tenant: Annotated[Name, Meta(description="By default the tenant of the token.")] | None = None
     max_attempts: Annotated[int, Meta(ge=1, le=config.MAX_ATTEMPTS_LIMIT)] | UnsetType = UNSET
     keep: (
-        Annotated[Seconds, Meta(description="How long it is kept once ended.")] | UnsetType | None
+        Annotated[Seconds, Meta(description="Seconds to keep it once it ended.")] | UnsetType | None
     ) = UNSET
     tags: Annotated[list[Name], Meta(max_length=config.TAGS_MAX)] = []
     meta: dict[str, Any] = {}
-    id: Annotated[Uuid, Meta(description="The same id again is the same job.")] | None = None
+    id: Annotated[Uuid, Meta(description="An enqueue with the same id finds this job.")] | None = (
+        None
+    )
 
 
 class NewJobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,7 +59,7 @@ class NewJobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class JobReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What an enqueue made, or found: `created` is false if the job was there already."""
+    """The job that an enqueue created or found. `created` is false if it existed."""
 
     id: Uuid
     created: bool
@@ -72,7 +74,7 @@ class JobReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobReceipts(msgspec.Struct, frozen=True, kw_only=True):
-    """The receipts of a batch, in its order; how many are new, and how many were there."""
+    """The receipts of a batch in its order, and how many jobs are new, and how many existed."""
 
     created: int
     existing: int
@@ -80,12 +82,12 @@ class JobReceipts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def receipt_of(made: job.Job) -> JobReceipt:
-    """No payload, result or error: who may only enqueue must not read those of a job in flight."""
+    """A receipt without payload, result and errors, which the scope `enqueue` must not read."""
     return copied(made, JobReceipt)
 
 
 def prepare(service: Service, caller: Caller, new: NewJobSchema) -> NewJob:
-    """The job to be written, checked against its task where that is known here."""
+    """The job to write, checked against its task if this server knows it."""
     given = {
         name: value
         for name in NewJobSchema.__struct_fields__
@@ -99,7 +101,7 @@ def prepare(service: Service, caller: Caller, new: NewJobSchema) -> NewJob:
 
 
 def payload_of(kind: str, raw: msgspec.Raw | UnsetType) -> dict[str, Any]:
-    """The payload of a request, its integers exact."""
+    """The payload of a request. Integers of any length are exact."""
     if raw is UNSET:
         return {}
     try:
@@ -113,9 +115,9 @@ def payload_of(kind: str, raw: msgspec.Raw | UnsetType) -> dict[str, Any]:
 
 async def create_job(call: Call[NewJobSchema, None]) -> Reply:
     checked = prepare(call.service, call.caller, _with_key(call))
-    made = await call.service.gatherer.enqueue(checked)
+    made = await call.service.write_batcher.enqueue(checked)
     if call.caller.tenant not in (None, made.tenant):
-        # Nothing was written: the job of that id is another's.
+        # Nothing was written: the job with that id belongs to another tenant.
         raise id_taken()
     if made.created:
         call.service.ledger.enqueued([made])
@@ -127,7 +129,7 @@ async def create_job(call: Call[NewJobSchema, None]) -> Reply:
 
 
 def _with_key(call: Call[NewJobSchema, None]) -> NewJobSchema:
-    """The header `Idempotency-Key` is another way to say `key`."""
+    """The new job, with the header `Idempotency-Key` as its `key` if it is sent."""
     header = call.request.headers.get("idempotency-key")
     if header is None:
         return call.body
@@ -137,13 +139,13 @@ def _with_key(call: Call[NewJobSchema, None]) -> NewJobSchema:
 
 
 async def create_jobs(call: Call[NewJobs, None]) -> Reply:
-    # Thousands of payloads take a while to check, and others are waiting for this loop.
+    # Checking thousands of payloads takes a while, and would block the loop.
     checked = await asyncio.to_thread(prepare_all, call.service, call.caller, call.body.jobs)
     op = enqueue(checked, tenant=call.caller.tenant)
     jobs = await call.service.store.arun(op)
     receipts = await asyncio.to_thread(receipts_of, jobs)
-    told = zip(checked, receipts.jobs, strict=True)
-    call.service.ledger.enqueued(new for new, receipt in told if receipt.created)
+    pairs = zip(checked, receipts.jobs, strict=True)
+    call.service.ledger.enqueued(new for new, receipt in pairs if receipt.created)
     return Reply(receipts, status=201 if receipts.created else 200)
 
 
@@ -156,7 +158,7 @@ def receipts_of(jobs: Sequence[job.Job]) -> JobReceipts:
 def prepare_all(
     service: Service, caller: Caller, jobs: Sequence[NewJobSchema], *, within: str = "jobs"
 ) -> list[NewJob]:
-    """As `prepare`, for many: a refusal names the bad fields of all of them, up to a bound."""
+    """Prepare many jobs. A refusal names the bad fields of all of them, up to a bound."""
     checked: list[NewJob] = []
     problems: list[FieldProblem] = []
     codes: set[str] = set()
@@ -171,7 +173,9 @@ def prepare_all(
     if problems:
         code = "payload_invalid" if "payload_invalid" in codes else "option_invalid"
         listed = problems[: config.FIELD_ERRORS_MAX]
-        raise Refusal(code, f"{len(listed)} fields are bad; nothing is enqueued", errors=listed)
+        raise Refusal(
+            code, f"{len(listed)} fields are invalid; nothing was enqueued", errors=listed
+        )
     return checked
 
 
@@ -200,7 +204,7 @@ ROUTES: list[AnyRoute] = [
         path="/v1/jobs",
         operation="createJob",
         summary="Enqueue a job",
-        description="201 if it is new, 200 if its key or id has answered with one that was there.",
+        description="The status is 201 if the job is new, 200 if one with its key or id existed.",
         handler=create_job,
         scopes=scopes(Scope.ENQUEUE),
         body=NewJobSchema,
@@ -214,7 +218,7 @@ ROUTES: list[AnyRoute] = [
         path="/v1/jobs/batch",
         operation="createJobs",
         summary="Enqueue many jobs, all or none",
-        description="Each receipt says whether its job is new. 200 if none is.",
+        description="Each receipt says whether its job is new. The status is 200 if none is.",
         handler=create_jobs,
         scopes=scopes(Scope.ENQUEUE),
         body=NewJobs,

@@ -1,7 +1,7 @@
-"""`/v1/events`: what happens, as server-sent events; or what happens to one job.
+"""`/v1/events`: server-sent events, of all jobs or of one.
 
-A stream ends when its client does, or when the server stops: a client connects again, with the
-`Last-Event-ID` of the last event that it has seen.
+A stream ends when its client disconnects, or when the server stops. Then a client reconnects, with
+the id of the last event that it has seen as `Last-Event-ID`.
 """
 
 from __future__ import annotations
@@ -39,25 +39,29 @@ _BEAT: Final = b": beat\n\n"
 
 
 class EventQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which events; none named is all. With `job`, only what happens to that job, its progress and
-    log lines included, beginning with how it stands."""
+    """Which events. By default all. With `job`, only events of that job, with its progress and log
+    lines, beginning with its current state."""
 
     queue: Name | None = None
     kind: Name | None = None
     tenant: Name | None = None
     type: Annotated[
         list[EventType],
-        Meta(max_length=len(EventType), description="Of this type; several times for several."),
+        Meta(max_length=len(EventType), description="May be repeated, for several types."),
     ] = []
     job: (
         Annotated[
             Uuid,
-            Meta(description="What happens to this job, beginning with how it stands."),
+            Meta(description="Only events of this job, beginning with its current state."),
         ]
         | None
     ) = None
     seconds: (
-        Annotated[int, Meta(ge=0, le=86_400, description="End after so long; else never.")] | None
+        Annotated[
+            int,
+            Meta(ge=0, le=86_400, description="End the stream after this time. By default never."),
+        ]
+        | None
     ) = None
 
 
@@ -65,32 +69,35 @@ class EventSchema(msgspec.Struct, frozen=True, kw_only=True):
     """The data of one server-sent event."""
 
     type: EventType
-    at: Annotated[datetime, Meta(description="When it was told, by the database's clock.")]
+    at: Annotated[datetime, Meta(description="When it was published, by the database's clock.")]
     job_id: str | None = None
     queue: str | None = None
     kind: str | None = None
     tenant: str | None = None
-    attempt: Annotated[int, Meta(description="Of a run that ended: which one.")] | None = None
-    duration_seconds: Annotated[float, Meta(description="How long it took.")] | None = None
-    error: Annotated[str, Meta(description="The type of its error.")] | None = None
+    attempt: Annotated[int, Meta(description="The attempt of a run that ended.")] | None = None
+    duration_seconds: (
+        Annotated[float, Meta(description="The duration of a run that ended.")] | None
+    ) = None
+    error: Annotated[str, Meta(description="The type of the error of a run.")] | None = None
     count: Annotated[
         int,
         Meta(
-            description="How many runs or jobs it stands for; of enqueued ones, at least so many. "
-            "With `dropped`, how many this listener was too slow for."
+            description="How many runs or jobs it stands for. For `enqueued` it is a lower bound. "
+            "For `dropped` it is the number of events that this listener was too slow for."
         ),
     ] = 1
     is_summary: Annotated[
-        bool, Meta(description="Whether it stands for many: above the rate at which each is told.")
+        bool,
+        Meta(description="Whether it stands for many, which were too many to send."),
     ] = False
     progress: ProgressSchema | None = None
-    line: Annotated[str, Meta(description="Of its log.")] | None = None
+    line: Annotated[str, Meta(description="A line of the log of the job.")] | None = None
 
 
 async def stream_events(call: Call[None, EventQuery]) -> Response:
     service, query = call.service, call.query
     if service.streams >= config.HTTP_LISTENERS_MAX:
-        raise Refusal("overloaded", "too many listen already")
+        raise Refusal("overloaded", "too many clients listen to events; try again later")
     tenant = call.caller.tenant_of(query.tenant)
     place = call.request.headers.get("last-event-id")
     if place is not None and not 0 < len(place) <= config.NAME_CHARACTERS_MAX:
@@ -100,7 +107,7 @@ async def stream_events(call: Call[None, EventQuery]) -> Response:
         first = int(place) if place is not None and place.isdecimal() and len(place) < 9 else 0
         watched = await service.store.arun(watch_job(id, first_line=first, tenant=tenant))
         if watched is None:
-            raise NotFound(f"there is no job {id} (any more)")
+            raise NotFound(f"there is no job {id}, or it was removed")
         stream = _watch(service, watched, first, query, tenant=tenant)
     else:
         stream = _listen(service, query, place, tenant=tenant)
@@ -110,10 +117,10 @@ async def stream_events(call: Call[None, EventQuery]) -> Response:
 
 
 class _Stream(StreamingResponse):
-    """Ends what it streams from as soon as nobody reads it any more."""
+    """A stream that closes its source as soon as its client disconnects."""
 
     def __init__(self, service: Service, events: AsyncGenerator[bytes, None]) -> None:
-        # Proxies must not gather it.
+        # Proxies must not buffer it.
         super().__init__(events, media_type=MEDIA_TYPE, headers={"x-accel-buffering": "no"})
         self._service = service
         self._events = events
@@ -130,13 +137,13 @@ class _Stream(StreamingResponse):
 async def _while_admitted(
     call: Call[None, EventQuery], events: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
-    """Nothing is told to somebody whose token was revoked, or has expired, since it began."""
+    """End the stream once the token of its client expires or is revoked."""
     async with aclosing(events):
         async for text in events:
             try:
                 await call.admit()
             except (Refusal, Forbidden, StoreUnavailable):
-                # It is on its way: all that can be done is to end it. Who may comes again.
+                # The answer has begun, so all we can do is end it. The client may reconnect.
                 return
             yield text
 
@@ -158,13 +165,13 @@ async def _listen(
             await service.feed.begin()
             missed = [] if place is None else await service.feed.after(place)
         except StoreUnavailable:
-            # It is on its way: all that can be done is to end it, for another try.
+            # The answer has begun, so all we can do is end it. The client reconnects.
             return
         yield _RETRY
-        for heard in missed:
-            if _fits(query, tenant, heard.event):
-                yield _encoded(_event_of(heard), heard.place)
-        done = {heard.place for heard in missed}
+        for item in missed:
+            if _fits(query, tenant, item.event):
+                yield _encoded(_event_of(item), item.place)
+        done = {item.place for item in missed}
         end = _end_of(query)
         while not service.stopping.is_set() and (left := end - time.monotonic()) > 0:
             with suppress(TimeoutError):
@@ -180,12 +187,12 @@ def _end_of(query: EventQuery) -> float:
     return math.inf if query.seconds is None else time.monotonic() + query.seconds
 
 
-def _event_of(heard: FeedItem) -> EventSchema:
-    event = heard.event
+def _event_of(item: FeedItem) -> EventSchema:
+    event = item.event
     is_single = event.job_id is not None
     return EventSchema(
         type=event.type,
-        at=from_us(heard.at),
+        at=from_us(item.at),
         job_id=event.job_id,
         queue=event.queue or None,
         kind=event.kind or None,
@@ -206,7 +213,10 @@ async def _watch(
     *,
     tenant: str | None,
 ) -> AsyncGenerator[bytes, None]:
-    """One job, looked at twice a second until it is gone; the place is the next line's number."""
+    """The events of one job, read twice a second until it is removed.
+
+    The id of an event is the number of the next log line.
+    """
     assert watched is not None
     id, before = watched.job.id, None
     quiet, end = 0.0, _end_of(query)
@@ -229,7 +239,7 @@ async def _watch(
         try:
             watched = await service.store.arun(watch_job(id, first_line=first, tenant=tenant))
         except StoreUnavailable:
-            # It is looked for again; what happens meanwhile is seen then.
+            # Read again later: changes meanwhile are seen then.
             watched = None
             continue
         if watched is None and before is not None:
@@ -243,8 +253,8 @@ def _changes(before: job.Job | None, watched: Watched) -> list[EventSchema]:
     if before is None or (before.state, before.attempt) != (now.state, now.attempt):
         news.append(_of_job(now, EventType(now.state.value)))
     if now.progress is not None and (before is None or before.progress != now.progress):
-        told = _of_job(now, EventType.PROGRESS)
-        news.append(msgspec.structs.replace(told, progress=copied(now.progress, ProgressSchema)))
+        event = _of_job(now, EventType.PROGRESS)
+        news.append(msgspec.structs.replace(event, progress=copied(now.progress, ProgressSchema)))
     news += [
         msgspec.structs.replace(_of_job(now, EventType.LOG), at=line.time, line=line.text)
         for line in watched.lines
@@ -272,7 +282,7 @@ def _of_job(found: job.Job, type: EventType) -> EventSchema:
 
 
 def _encoded(event: EventSchema, place: str | None) -> bytes:
-    """One event; JSON has no line breaks of its own."""
+    """One event as text. Encoded JSON has no line breaks."""
     head = b"" if place is None else f"id: {place}\n".encode()
     return head + b"data: " + msgspec.json.encode(event) + b"\n\n"
 
@@ -282,13 +292,13 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/v1/events",
         operation="streamEvents",
-        summary="What happens, as server-sent events",
-        description="Each event's data is an `Event`. After a break, send the id of the last one "
-        "as `Last-Event-ID`: what was told in the last ten minutes is told again.",
+        summary="A stream of server-sent events",
+        description="The data of each is an `Event`. To resume, send the id of the last one as "
+        "`Last-Event-ID`. Events of the last ten minutes are sent again.",
         handler=stream_events,
         scopes=scopes(Scope.READ),
         query=EventQuery,
-        headers={"Last-Event-ID": "The id of the last event that was seen."},
+        headers={"Last-Event-ID": "The id of the last event that the client has seen."},
         answers={200: None},
         media_type=MEDIA_TYPE,
         item=EventSchema,

@@ -1,6 +1,6 @@
-"""`/v1/history`: how runs ended, how long they waited and took, how much waited, over time.
+"""`/v1/history`: outcomes, durations and waiting times of runs, and queue depths, over time.
 
-It is not kept by tenant: whoever is bound to one gets 403.
+It is not kept per tenant, so a token that is bound to one gets 403.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class HistoryRange(StrEnum):
 
 
 class HistoryGrouping(StrEnum):
-    """What is told apart."""
+    """How series are grouped."""
 
     ALL = "all"
     QUEUE = "queue"
@@ -41,7 +41,7 @@ class HistoryGrouping(StrEnum):
     BOTH = "queue,kind"
 
 
-# How long each is, and its steps, in seconds.
+# The length of each range and its steps, in seconds.
 _RANGES: Final = {
     HistoryRange.MINUTES: (300, 30),
     HistoryRange.HOUR: (3_600, 60),
@@ -51,21 +51,24 @@ _RANGES: Final = {
 
 
 class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which stretch of time: a `range` up to now, or from `since` until `until`; and of what."""
+    """The time range, step, filters and grouping.
+
+    The time range is a `range` up to now, or from `since` until `until`.
+    """
 
     range: HistoryRange = HistoryRange.HOUR
-    since: Annotated[Time, Meta(description="Instead of `range`; a week ago at most.")] | None = (
+    since: Annotated[Time, Meta(description="Instead of `range`. At most a week ago.")] | None = (
         None
     )
-    until: Annotated[Time, Meta(description="With `since`; now if left out.")] | None = None
+    until: Annotated[Time, Meta(description="With `since`. By default now.")] | None = None
     step: (
         Annotated[
             int,
             Meta(
                 ge=10,
                 le=7 * 86_400,
-                description="Seconds between two points; longer where sums of that age are kept "
-                "in longer slots, or there would be too many.",
+                description="Seconds between two points. The answer may have longer steps, because "
+                "old sums are kept in longer ones, and the number of points is limited.",
             ),
         ]
         | None
@@ -76,14 +79,14 @@ class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class HistoryBucket(msgspec.Struct, frozen=True, kw_only=True):
-    """How many times lay above the bucket before, and not above `up_to` seconds (null: no end)."""
+    """How many values are above the previous bucket, up to `up_to` seconds (null: no limit)."""
 
     up_to: float | None
     count: int
 
 
 class HistoryTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """A distribution of times in seconds; percentiles are read off the buckets."""
+    """A distribution of times in seconds. Percentiles are estimated from the buckets."""
 
     count: int
     mean: float | None
@@ -94,7 +97,7 @@ class HistoryTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistoryTotal(msgspec.Struct, frozen=True, kw_only=True):
-    """How the runs of the whole stretch ended, how long they ran, and waited once they were due."""
+    """Outcomes of all runs, how long they ran, and how long they waited once they were due."""
 
     succeeded: int
     retrying: int
@@ -106,8 +109,10 @@ class HistoryTotal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistorySeries(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers of runs by how they ended, and percentiles of their times in seconds: for each of
-    `times`, the step that begins then. Null: nothing ran."""
+    """Numbers of runs by outcome, and percentiles of their times in seconds, for each of `times`.
+
+    A value is of the step that begins at that time. It is null if nothing ran.
+    """
 
     queue: str | None
     kind: str | None
@@ -126,8 +131,11 @@ class HistorySeries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistoryDepth(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs were in each state, sampled once a minute, the highest of each step; and the
-    age of the oldest ready one. Null: no sample. `queue` null: all together."""
+    """Numbers of jobs by state, and the age of the oldest ready job.
+
+    They are sampled once a minute. A value is the highest of its step, or null without a sample.
+    `queue` is null for all queues together.
+    """
 
     queue: str | None
     ready: list[int | None]
@@ -138,9 +146,10 @@ class HistoryDepth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistorySchema(msgspec.Struct, frozen=True, kw_only=True):
-    """Lists are parallel to `times`, `step` seconds apart; the last step is still going on.
+    """Series over time. Each list has one value per time. Times are `step` seconds apart.
 
-    `is_cut`: the oldest, or the smallest series, are left out.
+    The last step is still in progress. If `is_cut`, the oldest steps or the smallest series are
+    left out.
     """
 
     times: list[datetime]
@@ -261,9 +270,9 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/v1/history",
         operation="getHistory",
-        summary="How runs ended, and how much waited, over the last minutes, hours or days",
-        description="Kept for a week. What the runs of the last ten seconds came to may be "
-        "missing, and so are the last seconds of a worker that was killed.",
+        summary="Outcomes of runs and queue depths over the last minutes, hours or days",
+        description="It is kept for a week. Runs of the last ten seconds may be missing, and so "
+        "are the last seconds of a worker that was killed.",
         handler=get_history,
         scopes=scopes(Scope.READ),
         reach=Reach.SYSTEM,

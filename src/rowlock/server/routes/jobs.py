@@ -1,4 +1,4 @@
-"""`/v1/jobs`: look at jobs, cancel, retry and delete them."""
+"""`/v1/jobs`: list, inspect, cancel, retry and delete jobs."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ class JobQuery(JobChoice, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Which jobs, and which page of them."""
 
     limit: Annotated[int, Meta(ge=1, le=config.HTTP_LIST_LIMIT_MAX)] = 50
-    cursor: Annotated[str, Meta(description="The `next` of the page before.")] | None = None
+    cursor: Annotated[str, Meta(description="The `next` of the previous page.")] | None = None
 
 
 class JobPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of jobs. It may be short, even empty, and still have a `next`: go on until null."""
+    """A page of jobs. A short or empty page may have a `next`: continue until it is null."""
 
     jobs: list[JobSummary]
     next: str | None
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a job is not running: the first thing that stands in its way.
+    """Why a job is not running: the first thing that prevents it.
 
-    `code` is to match on, `text` to read; what the others have to do with a code says `text`.
+    Match on `code`, and show `text` to people. Which other fields are set depends on the code.
     """
 
     id: Uuid
@@ -95,9 +95,9 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RelatedJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """The job whose success enqueued this one, and those that its own success enqueued.
+    """The job whose success enqueued this one, and the jobs that its own success enqueued.
 
-    Null: it has none, or that is gone; the parent's id stays in `meta.parent`.
+    `parent` is null if the job has none, or if it was removed. Its id stays in `meta.parent`.
     """
 
     parent: JobSummary | None
@@ -111,11 +111,11 @@ class JobLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetrySchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a job is to be tried again."""
+    """How to retry a job."""
 
-    payload: Annotated[JsonObject, Meta(description="Instead of the one it had.")] | UnsetType = (
-        UNSET
-    )
+    payload: (
+        Annotated[JsonObject, Meta(description="Replaces the payload of the job.")] | UnsetType
+    ) = UNSET
 
 
 async def list_page(call: Call[None, JobQuery]) -> Reply:
@@ -127,7 +127,7 @@ async def list_page(call: Call[None, JobQuery]) -> Reply:
 
 
 def filter_of(call: Call[Any, Any], asked: Any) -> JobFilter:
-    """The filter of a request, within the tenant of whoever asks."""
+    """The filter of a request, within the tenant of its caller."""
     names = ("kind", "queue", "key", "tag", "error", "since", "until", "fingerprint")
     chosen = {name: getattr(asked, name) for name in names}
     return job_filter(**chosen, tenant=call.caller.tenant_of(asked.tenant))
@@ -140,45 +140,45 @@ async def count_page(call: Call[None, JobChoice]) -> Reply:
 
 
 async def get_job(call: Call[None, None]) -> Reply:
-    return Reply(job_of(await found(call)))
+    return Reply(job_of(await find_job(call)))
 
 
-async def found(call: Call[Any, Any]) -> Job:
-    """The job that the path names, if whoever asks may see it."""
+async def find_job(call: Call[Any, Any]) -> Job:
+    """The job that the path names, if the caller may see it."""
     id = job_id(call)
-    there = await call.service.store.arun(get(id, tenant=call.caller.tenant))
-    if there is None:
-        raise NotFound(f"there is no job {id} (any more)")
-    return there
+    found = await call.service.store.arun(get(id, tenant=call.caller.tenant))
+    if found is None:
+        raise NotFound(f"there is no job {id}, or it was removed")
+    return found
 
 
 def job_id(call: Call[Any, Any]) -> str:
-    """The id in the path. What is no id is nobody's."""
+    """The id in the path. Raises `not_found` if it is not a UUID."""
     try:
         return parse_id(call.path["id"])
     except OptionInvalid:
-        raise Refusal("not_found", "there is no such thing: its id must be a UUID") from None
+        raise Refusal("not_found", "not found: the id in the path must be a UUID") from None
 
 
 async def explain_job(call: Call[None, None]) -> Reply:
-    told = await call.service.store.arun(why(job_id(call), tenant=call.caller.tenant))
-    return Reply(copied(told, Reason))
+    reason = await call.service.store.arun(why(job_id(call), tenant=call.caller.tenant))
+    return Reply(copied(reason, Reason))
 
 
 async def get_related(call: Call[None, None]) -> Reply:
-    op = related(await found(call), tenant=call.caller.tenant)
-    told = await call.service.store.arun(op)
+    op = related(await find_job(call), tenant=call.caller.tenant)
+    found = await call.service.store.arun(op)
     return Reply(
         RelatedJobs(
-            parent=None if told.parent is None else summary_of(told.parent),
-            follow_ups=[summary_of(each) for each in told.follow_ups],
+            parent=None if found.parent is None else summary_of(found.parent),
+            follow_ups=[summary_of(each) for each in found.follow_ups],
         )
     )
 
 
 async def get_log(call: Call[None, None]) -> Reply:
-    there = await found(call)
-    lines = await call.service.store.arun(read_log(there.id))
+    found = await find_job(call)
+    lines = await call.service.store.arun(read_log(found.id))
     return Reply(JobLog(lines=lines))
 
 
@@ -205,8 +205,8 @@ async def retry_job(call: Call[RetrySchema, None]) -> Reply:
 
 
 async def _new_payload(call: Call[RetrySchema, None]) -> str:
-    """The encoded payload, checked against the job's task where that is known here."""
-    kind = (await found(call)).kind
+    """The encoded payload, checked against the job's task if this server knows it."""
+    kind = (await find_job(call)).kind
     payload = payload_of(kind, call.body.payload)
     task = call.service.app.find(kind)
     return task.schema.validate(payload) if task else codec.encode_payload(kind, payload)
@@ -260,7 +260,7 @@ ROUTES: list[AnyRoute] = [
         path="/v1/jobs",
         operation="listJobs",
         summary="A page of jobs",
-        description="Dead ones come newest failure first, all others newest first. Payloads, "
+        description="Dead jobs are sorted by failure, others by creation, newest first. Payloads, "
         "results and tracebacks are left out.",
         handler=list_page,
         scopes=scopes(Scope.READ),
@@ -272,8 +272,9 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/v1/jobs/count",
         operation="countJobs",
-        summary="How many jobs fit",
-        description="Exact to 10,000; beyond, or among more than 50,000 rows, at least so many.",
+        summary="How many jobs match",
+        description="Exact up to 10,000. Above that, or among more than 50,000 rows, it is a lower "
+        "bound.",
         handler=count_page,
         scopes=scopes(Scope.READ),
         query=JobChoice,
@@ -284,7 +285,7 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/v1/jobs/{id}",
         operation="getJob",
-        summary="A job, with all that is known of it",
+        summary="A job, with all of its fields",
         handler=get_job,
         scopes=scopes(Scope.READ),
         answers={200: JobSchema},
@@ -296,8 +297,8 @@ ROUTES: list[AnyRoute] = [
         path="/v1/jobs/{id}/why",
         operation="explainJob",
         summary="Why a job is not running",
-        description="A token that is bound to a tenant is told of that tenant's jobs alone: how "
-        "many of them come first, or that none does.",
+        description="With a token that is bound to a tenant, only that tenant's jobs are counted "
+        "among those that come first.",
         handler=explain_job,
         scopes=scopes(Scope.READ),
         answers={200: Reason},
@@ -325,7 +326,7 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/v1/jobs/{id}/related",
         operation="getRelatedJobs",
-        summary="The job that it follows, and those that follow it",
+        summary="The job that enqueued it, and the jobs that it enqueued",
         handler=get_related,
         scopes=scopes(Scope.READ),
         answers={200: RelatedJobs},
@@ -347,8 +348,8 @@ ROUTES: list[AnyRoute] = [
         method="DELETE",
         path="/v1/jobs/{id}",
         operation="deleteJob",
-        summary="Remove a job that does not run",
-        description="A running one must be cancelled first.",
+        summary="Delete a job that is not running",
+        description="Cancel a running job first.",
         handler=delete_job,
         scopes=scopes(Scope.ADMIN),
         answers={204: None},
@@ -358,8 +359,9 @@ ROUTES: list[AnyRoute] = [
         method="POST",
         path="/v1/jobs/{id}/cancel",
         operation="cancelJob",
-        summary="Stop a job",
-        description="At once if it waits, else by asking its worker; one that has ended is left.",
+        summary="Cancel a job",
+        description="A waiting job is cancelled at once. The worker of a running job is asked to "
+        "stop it. A finished job stays as it is.",
         handler=cancel_job,
         scopes=scopes(Scope.ADMIN),
         answers={200: Cancellation},
@@ -370,7 +372,7 @@ ROUTES: list[AnyRoute] = [
         method="POST",
         path="/v1/jobs/{id}/retry",
         operation="retryJob",
-        summary="Take a dead or cancelled job back to ready, as new",
+        summary="Retry a dead or cancelled job, with all of its attempts",
         handler=retry_job,
         scopes=scopes(Scope.ADMIN),
         body=RetrySchema,

@@ -1,7 +1,7 @@
-"""`/v1/leases`: work in any language. Fenced by tokens, like any worker.
+"""`/v1/leases`: workers in any language. Like those in Python, they are fenced by tokens.
 
 A call that waits for jobs ends when there are some, when its time is over, when the server stops,
-or when nobody waits for its answer any more: then what it has leased is given back at once.
+or when its client disconnects. In the last case the leased jobs are released at once.
 """
 
 from __future__ import annotations
@@ -40,31 +40,32 @@ LeaseSeconds = Annotated[float, Meta(ge=config.LEASE_SECONDS_MIN, le=config.HTTP
 LeaseToken = Annotated[int, Meta(ge=0, le=2**53, description="The token of the lease.")]
 ErrorText = Annotated[str, Meta(max_length=config.ERROR_BYTES_MAX)]
 JsonValue = Annotated[msgspec.Raw, Meta(extra_json_schema={})]
-# Not decoded with the rest: a body has room for a million of them, and all are counted first.
+# Not decoded with the rest of the body, which has room for a million: they are counted first.
 RawJob = Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/NewJob"})]
 
 
 class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who wants how many jobs of what."""
+    """A worker's request for jobs."""
 
     worker: Annotated[
         Name,
         Meta(
-            description="A name that no other process uses. `tenant:`, the tenant and `/` are put "
-            "before it if the token is bound to one; 200 characters in all."
+            description="A name that no other process uses. If the token is bound to a tenant, it "
+            "is prefixed with `tenant:`, the tenant and `/`. At most 200 characters in all."
         ),
     ]
     kinds: Annotated[
-        list[Name], Meta(min_length=1, max_length=1_000, description="What it can run.")
+        list[Name], Meta(min_length=1, max_length=1_000, description="The kinds that it can run.")
     ]
     queues: (
         Annotated[
-            list[Name], Meta(min_length=1, max_length=100, description="In order; null is all.")
+            list[Name],
+            Meta(min_length=1, max_length=100, description="By preference. Null for all."),
         ]
         | None
     ) = None
     limit: Annotated[int, Meta(ge=1, le=config.HTTP_LEASE_LIMIT_MAX)] = 1
-    lease: Annotated[LeaseSeconds, Meta(description="Seconds until others may take the job.")] = (
+    lease: Annotated[LeaseSeconds, Meta(description="Seconds until the lease expires.")] = (
         config.LEASE_SECONDS_DEFAULT
     )
     wait: Annotated[
@@ -95,20 +96,20 @@ class LeaseSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leases(msgspec.Struct, frozen=True, kw_only=True):
-    """What was leased; nothing if nothing is due."""
+    """The leased jobs. Empty if none are due."""
 
     leases: list[LeaseSchema]
 
 
 class Reached(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a running job is; numbers beyond 0 and 1 are taken for those."""
+    """The progress of a running job. `fraction` is limited to 0 and 1."""
 
     fraction: float
     text: str = ""
 
 
 class HeldLease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A lease to be extended, and what there is to tell of its job."""
+    """A lease to extend, with the progress and log lines of its job."""
 
     id: Uuid
     token: LeaseToken
@@ -117,14 +118,17 @@ class HeldLease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Leases to be extended, from now on."""
+    """Leases to extend. They end `lease` seconds from now."""
 
     leases: Annotated[list[HeldLease], Meta(min_length=1, max_length=config.HTTP_BATCH_MAX)]
     lease: LeaseSeconds = config.LEASE_SECONDS_DEFAULT
 
 
 class LeaseBeat(msgspec.Struct, frozen=True, kw_only=True):
-    """`kept`; `cancel_requested`, and kept: clean up, and settle as cancelled; or `lost`: stop."""
+    """The state of one lease.
+
+    `kept`: go on. `cancel_requested`: it is kept; clean up and settle as cancelled. `lost`: stop.
+    """
 
     id: Uuid
     token: int
@@ -132,7 +136,7 @@ class LeaseBeat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found for each lease, in order."""
+    """The state of each lease, in order."""
 
     leases: list[LeaseBeat]
 
@@ -145,7 +149,7 @@ class Success(
     tag_field="outcome",
     tag="succeeded",
 ):
-    """It is done. `follow_ups` are enqueued if, and only if, this settlement holds."""
+    """The run succeeded. `follow_ups` are enqueued only if this settlement is accepted."""
 
     id: Uuid
     token: LeaseToken
@@ -154,7 +158,7 @@ class Success(
 
 
 class RunError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What went wrong."""
+    """The error of a failed run."""
 
     type: ErrorText = "Error"
     message: ErrorText = ""
@@ -169,7 +173,7 @@ class Failure(
     tag_field="outcome",
     tag="failed",
 ):
-    """It failed: tried again after its policy's backoff, or after `delay`; `permanent` gives up."""
+    """The run failed. It is retried by the job's policy, or after `delay`, unless `permanent`."""
 
     id: Uuid
     token: LeaseToken
@@ -186,7 +190,7 @@ class ReleaseSchema(
     tag_field="outcome",
     tag="released",
 ):
-    """It goes back, uncounted: to its old place, or after `delay`."""
+    """The job is returned without counting an attempt, to its old position or after `delay`."""
 
     id: Uuid
     token: LeaseToken
@@ -201,7 +205,7 @@ class Cancelled(
     tag_field="outcome",
     tag="cancelled",
 ):
-    """The request to cancel was seen."""
+    """The run ended because the job was cancelled."""
 
     id: Uuid
     token: LeaseToken
@@ -212,20 +216,24 @@ AnySettlement = Success | Failure | ReleaseSchema | Cancelled
 
 
 class Settlements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How runs ended; each is judged alone."""
+    """How runs ended. Each is accepted or rejected on its own."""
 
     settlements: Annotated[
         list[AnySettlement],
         Meta(
             min_length=1,
             max_length=config.HTTP_BATCH_MAX,
-            description=f"With {config.HTTP_FOLLOW_UPS_MAX:,} `follow_ups` in all, at most.",
+            description=f"With at most {config.HTTP_FOLLOW_UPS_MAX:,} `follow_ups` in total.",
         ),
     ]
 
 
 class LeaseEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """`settled`; `already_settled`, by this very lease before; or `lost`: it is another's."""
+    """The result for one lease.
+
+    `settled`: accepted. `already_settled`: this lease was settled before. `lost`: it expired, and
+    the job may belong to another worker.
+    """
 
     id: Uuid
     token: int
@@ -233,7 +241,7 @@ class LeaseEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SettledSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of each, in order."""
+    """How many were settled, and the result for each lease, in order."""
 
     settled: int
     leases: list[LeaseEnd]
@@ -270,9 +278,10 @@ async def create_leases(call: Call[LeaseRequest, None]) -> Reply:
 
 
 async def _claim(call: Call[LeaseRequest, None]) -> list[Lease]:
-    """Lease as many jobs as are asked for, as long as their payloads fit into an answer.
+    """Lease up to `limit` jobs whose payloads fit into one answer.
 
-    Each claim takes what should fit by the size of the last ones. What does not is given back.
+    Each claim takes as many as should fit, by the size of the last payloads. Jobs that don't fit
+    are released.
     """
     asked, size = call.body, call.service.payload_size
     leases: list[Lease] = []
@@ -288,8 +297,8 @@ async def _claim(call: Call[LeaseRequest, None]) -> list[Lease]:
         except RowlockError as error:
             if not leases:
                 raise
-            # These are leased, and nobody else would hear of it.
-            logger.warning("fewer jobs are leased than asked for: %s", error)
+            # These jobs are leased, so answer with them.
+            logger.warning("leased fewer jobs than requested: %s", error)
             break
         is_last = len(more) < wanted
         leases += more
@@ -322,7 +331,7 @@ async def _claim_some(call: Call[LeaseRequest, None], limit: int) -> list[Lease]
 
 
 def _worker(call: Call[LeaseRequest, None]) -> str:
-    """The name that it chose; one that is bound to a tenant can't have that of another's."""
+    """The name of the worker. With a tenant's token it can't be that of another tenant's worker."""
     asked, tenant = call.body.worker, call.caller.tenant
     if tenant is None:
         return asked
@@ -330,12 +339,14 @@ def _worker(call: Call[LeaseRequest, None]) -> str:
 
 
 async def _give_back(call: Call[LeaseRequest, None], leases: Sequence[Lease]) -> None:
-    """Nobody will run these. What can't be given back waits for its lease to expire."""
+    """Release jobs that no client will run. If that fails, their leases have to expire."""
     back = [Settlement(lease, NotBegun()) for lease in leases]
     try:
         await call.service.store.arun(settle(back, chance=call.service.chance))
     except RowlockError as error:
-        logger.warning("%d jobs wait for their leases to expire: %s", len(back), error)
+        logger.warning(
+            "could not release %d jobs, whose leases have to expire: %s", len(back), error
+        )
 
 
 async def extend_leases(call: Call[Heartbeat, None]) -> Reply:
@@ -348,20 +359,20 @@ async def extend_leases(call: Call[Heartbeat, None]) -> Reply:
     return Reply(
         Heard(
             leases=[
-                LeaseBeat(id=told.lease.id, token=told.lease.token, status=beat)
-                for told, beat in zip(reports, beats, strict=True)
+                LeaseBeat(id=each.lease.id, token=each.lease.token, status=beat)
+                for each, beat in zip(reports, beats, strict=True)
             ]
         )
     )
 
 
 def _progress_of(held: HeldLease) -> Progress | None:
-    told = held.progress
-    return None if told is None else Progress(told.fraction, told.text)
+    reached = held.progress
+    return None if reached is None else Progress(reached.fraction, reached.text)
 
 
 def _held(items: Sequence[Any], *, within: str) -> Iterator[tuple[Any, Lease]]:
-    """Each item with its lease; an id that is none is named."""
+    """Each item with its lease. Raises `Refusal` for an id that is not a UUID."""
     for place, each in enumerate(items):
         try:
             yield each, Lease(id=each.id, token=each.token)
@@ -371,7 +382,7 @@ def _held(items: Sequence[Any], *, within: str) -> Iterator[tuple[Any, Lease]]:
 
 
 async def settle_leases(call: Call[Settlements, None]) -> Reply:
-    # Thousands of results and jobs take a while to check, and others are waiting for this loop.
+    # Checking thousands of results and jobs takes a while, and would block the loop.
     settlements = await asyncio.to_thread(_settlements, call)
     settled = await _settle(call, settlements)
     lost = {lease.id for lease in settled.lost}
@@ -384,10 +395,12 @@ async def settle_leases(call: Call[Settlements, None]) -> Reply:
 
 
 async def _settle(call: Call[Settlements, None], settlements: Sequence[Settlement]) -> Settled:
-    """Settle and count all that the database takes: of what it refuses, what it takes of it.
+    """Settle and count all settlements that the database accepts.
+
+    If it refuses one, that one is settled with less data.
 
     Raises:
-        StoreRefused: One of them is refused whatever it holds; all others are settled.
+        StoreRefused: One is refused even without its data. All others are settled.
     """
     try:
         return await _write(call, settlements)
@@ -424,7 +437,7 @@ async def _write(call: Call[Settlements, None], settlements: Sequence[Settlement
 async def _settle_less(
     call: Call[Settlements, None], settlement: Settlement, refused: StoreRefused
 ) -> Settled:
-    """Settle one without what the database may refuse of it."""
+    """Settle one without the data that the database may refuse."""
     less = fallback(settlement, refused)
     while less is not None:
         try:
@@ -438,15 +451,15 @@ async def _settle_less(
 
 
 def _settlements(call: Call[Settlements, None]) -> list[Settlement]:
-    told = call.body.settlements
-    following = sum(len(each.follow_ups) for each in told if isinstance(each, Success))
+    asked = call.body.settlements
+    following = sum(len(each.follow_ups) for each in asked if isinstance(each, Success))
     if following > config.HTTP_FOLLOW_UPS_MAX:
-        problem = f"must have {config.HTTP_FOLLOW_UPS_MAX:,} follow_ups in all, or fewer"
+        problem = f"must have at most {config.HTTP_FOLLOW_UPS_MAX:,} follow_ups in total"
         bad = FieldProblem("settlements", problem)
         raise Refusal("option_invalid", f"{bad.field}: {bad.message}", errors=[bad])
     return [
         Settlement(lease, _outcome_of(each), _follow_ups(call, each, place))
-        for place, (each, lease) in enumerate(_held(told, within="settlements"))
+        for place, (each, lease) in enumerate(_held(asked, within="settlements"))
     ]
 
 
@@ -458,27 +471,27 @@ def _status(
     return "already_settled" if id in repeated else "settled"
 
 
-def _outcome_of(told: AnySettlement) -> Outcome:
-    match told:
+def _outcome_of(asked: AnySettlement) -> Outcome:
+    match asked:
         case Success():
-            return Succeeded(*_result_of(told.result))
+            return Succeeded(*_result_of(asked.result))
         case Failure():
-            error, delay = told.error, told.delay
+            error, delay = asked.error, asked.delay
             return Failed(
                 error.type,
                 error.message,
                 error.traceback,
-                permanent=told.permanent,
+                permanent=asked.permanent,
                 delay=None if delay is None else duration_us(delay, option="delay"),
             )
         case ReleaseSchema():
-            return Released(duration_us(told.delay or 0, option="delay") or None)
+            return Released(duration_us(asked.delay or 0, option="delay") or None)
         case Cancelled():
-            return CancelSeen(told.reason)
+            return CancelSeen(asked.reason)
 
 
 def _result_of(raw: msgspec.Raw | UnsetType) -> tuple[str | None, str | None]:
-    """The stored form of a result, or why there is none: the job has succeeded all the same."""
+    """The stored form of a result, or why it can't be stored. The job has succeeded either way."""
     if raw is UNSET:
         return None, None
     try:
@@ -487,13 +500,13 @@ def _result_of(raw: msgspec.Raw | UnsetType) -> tuple[str | None, str | None]:
         return None, str(error)
 
 
-def _follow_ups(call: Call[Settlements, None], told: AnySettlement, place: int) -> list[NewJob]:
-    if not isinstance(told, Success) or not told.follow_ups:
+def _follow_ups(call: Call[Settlements, None], asked: AnySettlement, place: int) -> list[NewJob]:
+    if not isinstance(asked, Success) or not asked.follow_ups:
         return []
     within = f"settlements[{place}].follow_ups"
     jobs = [
         decode_body(each, NewJobSchema, within=f"{within}[{number}]")
-        for number, each in enumerate(told.follow_ups)
+        for number, each in enumerate(asked.follow_ups)
     ]
     return prepare_all(call.service, call.caller, jobs, within=within)
 
@@ -524,10 +537,10 @@ ROUTES: list[AnyRoute] = [
         method="POST",
         path="/v1/leases",
         operation="createLeases",
-        summary="Lease jobs to be run",
+        summary="Lease jobs to run",
         description="With `wait`, the answer comes when there is a job, or when the time is over. "
-        f"It has {config.HTTP_LEASE_BYTES >> 20} MiB of payloads at most, or a single job, so it "
-        "may have fewer jobs than `limit` though more are due.",
+        f"It has at most {config.HTTP_LEASE_BYTES >> 20} MiB of payloads, or a single job, so it "
+        "may have fewer jobs than `limit` even if more are due.",
         handler=create_leases,
         scopes=scopes(Scope.WORK),
         body=LeaseRequest,
@@ -541,7 +554,7 @@ ROUTES: list[AnyRoute] = [
         method="POST",
         path="/v1/leases/heartbeat",
         operation="extendLeases",
-        summary="Extend leases, tell progress and log lines, hear of requests to cancel",
+        summary="Extend leases, report progress and log lines, learn of cancellations",
         handler=extend_leases,
         scopes=scopes(Scope.WORK),
         body=Heartbeat,
@@ -557,7 +570,7 @@ ROUTES: list[AnyRoute] = [
         method="POST",
         path="/v1/leases/settle",
         operation="settleLeases",
-        summary="Say how runs ended",
+        summary="Settle leases: report how runs ended",
         handler=settle_leases,
         scopes=scopes(Scope.WORK),
         body=Settlements,

@@ -20,24 +20,24 @@ from rowlock.server.openapi import document
 from rowlock.server.problems import Refusal
 from rowlock.server.routing import ANY_TOKEN, PUBLIC, AnyRoute, Call, Route, path_of
 
-# No script, style or frame but our own files; nothing inline.
+# Only scripts and styles from our own files, nothing inline, and no frames.
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-# Elements get no markup from strings either: a mistake of ours would be refused by the browser.
+# No markup from strings either: the browser would refuse it, should we have such a bug.
 DASHBOARD_POLICY: Final = (
     f"{POLICY}; img-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-# Their names change with their content.
-_FOR_EVER: Final = "public, max-age=31536000, immutable"
+# Assets never change: their names change with their content.
+_FOREVER: Final = "public, max-age=31536000, immutable"
 _ASSET_TYPES: Final = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-# No file of ours has a longer name; of a far longer one a file system does not say that it is not
-# there, but that it can't be.
+# Longer than the name of any asset. For a much longer name, a file system doesn't answer that there
+# is no such file, but that there can't be one.
 _FILE: Final = re.compile(r"[\w-]{1,60}\.[\w.-]{1,60}", re.ASCII)
 _MEDIA_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 
@@ -65,7 +65,7 @@ async def get_docs_file(call: Call[None, None]) -> Response:
 
 
 def page(name: str) -> Response:
-    """A file of ours, with the policy that keeps others out."""
+    """A static file, with the policy that forbids all others."""
     media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
     headers = {"content-security-policy": POLICY}
     return Response(_content(name), headers=headers, media_type=f"{media_type}; charset=utf-8")
@@ -77,17 +77,17 @@ def _content(name: str) -> bytes:
 
 
 def built() -> Traversable:
-    """Where the built files lie; none may be there."""
+    """The directory of the built files, which may be missing."""
     return files("rowlock").joinpath("dashboard")
 
 
 async def get_home(call: Call[None, None]) -> Response:
-    """The page; below a prefix it must end in a slash, for what it loads is beside it."""
+    """The dashboard. Below a prefix, its path must end in a slash: it loads relative URLs."""
     _check(call)
     if not path_of(call.request.scope).endswith(b"/"):
         return RedirectResponse(f"{call.request.scope.get('root_path', '')}/", 307)
     try:
-        # Read anew each time: it names the files of the last build.
+        # Read each time, because it names the files of the last build.
         content = built().joinpath("index.html").read_bytes()
     except FileNotFoundError:
         return page("home.html")
@@ -96,13 +96,13 @@ async def get_home(call: Call[None, None]) -> Response:
 
 
 async def get_asset(call: Call[None, None]) -> Response:
-    """A file that the page loads."""
+    """A file that the dashboard loads."""
     _check(call)
     name = call.path["file"]
     kind = _ASSET_TYPES.get(name.rpartition(".")[2])
     if kind is None or _FILE.fullmatch(name) is None:
         raise Refusal("not_found", "there is no such file")
-    headers = {"cache-control": _FOR_EVER, "vary": "accept-encoding"}
+    headers = {"cache-control": _FOREVER, "vary": "accept-encoding"}
     try:
         if "gzip" in call.request.headers.get("accept-encoding", ""):
             packed = _asset(f"assets/{name}.gz")
@@ -138,7 +138,7 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/docs",
         operation="getDocs",
-        summary="The document, to be read",
+        summary="This document, for people",
         handler=get_docs,
         scopes=PUBLIC,
         is_page=True,
@@ -147,7 +147,7 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/docs/{file}",
         operation="getDocsFile",
-        summary="What the page needs",
+        summary="A file of the page for people",
         handler=get_docs_file,
         scopes=PUBLIC,
         is_page=True,
@@ -165,7 +165,7 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/assets/{file}",
         operation="getAsset",
-        summary="What the dashboard loads",
+        summary="A file of the dashboard",
         handler=get_asset,
         scopes=PUBLIC,
         is_page=True,

@@ -1,4 +1,4 @@
-"""`/v1/queues` and `/v1/stats`: what there is, queue by queue and in all; pause and resume."""
+"""`/v1/queues` and `/v1/stats`: counts per queue and in total. Pause and resume queues."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class QueuePause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """All queues together, or those that were named."""
+    """All queues together, or the named ones."""
 
     queues: int
     paused: int
@@ -62,7 +62,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which queues; none named is all."""
+    """Which queues. By default all."""
 
     queue: Annotated[list[Name], Meta(max_length=100)] = []
 
@@ -136,9 +136,9 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/v1/queues",
         operation="listQueues",
-        summary="The queues, and what each holds",
-        description="Named ones are listed also when they are empty. A token that is bound to a "
-        "tenant sees that tenant's jobs counted.",
+        summary="The queues, with counts of their jobs",
+        description="Queues that are named are listed even if they are empty. A token that is "
+        "bound to a tenant gets counts of that tenant's jobs.",
         handler=list_queues,
         scopes=scopes(Scope.READ),
         query=QueueQuery,
@@ -149,7 +149,7 @@ ROUTES: list[AnyRoute] = [
         method="POST",
         path="/v1/queues/{queue}/pause",
         operation="pauseQueue",
-        summary="Let nothing of a queue be claimed; enqueues go on",
+        summary="Pause a queue: its jobs are not claimed, and new ones are accepted",
         handler=pause_queue,
         scopes=scopes(Scope.ADMIN),
         reach=Reach.SYSTEM,
@@ -160,7 +160,7 @@ ROUTES: list[AnyRoute] = [
         method="POST",
         path="/v1/queues/{queue}/resume",
         operation="resumeQueue",
-        summary="Claim from a queue again",
+        summary="Resume a paused queue",
         handler=resume_queue,
         scopes=scopes(Scope.ADMIN),
         reach=Reach.SYSTEM,
@@ -171,7 +171,7 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/v1/stats",
         operation="getStats",
-        summary="All queues together",
+        summary="Counts of all queues together",
         handler=get_stats,
         scopes=scopes(Scope.READ),
         query=QueueQuery,

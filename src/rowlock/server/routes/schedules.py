@@ -1,4 +1,4 @@
-"""`/v1/schedules`: what is enqueued at which times; run, pause and resume."""
+"""`/v1/schedules`: list schedules, run them now, pause and resume them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _UPCOMING: Final = 5
 
 
 class ScheduleSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule; the last job is the last that it enqueued, by a tick or by hand.
+    """A schedule. Its last job is the last one that it enqueued, by a tick or by hand.
 
-    `upcoming` are its next times as if it was not paused, the first included; none, if this server
-    does not know its time zone. `last_state` is null once the last job is gone.
+    `upcoming` are its next times, `next_at` first, as if it were not paused. It is empty if this
+    server does not know the time zone. `last_state` is null once the last job is removed.
     """
 
     name: str
@@ -56,7 +56,7 @@ class ScheduleSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchedulePage(msgspec.Struct, frozen=True, kw_only=True):
-    """Schedules by name; `next` is null at the end."""
+    """Schedules by name. `next` is null on the last page."""
 
     schedules: list[ScheduleSchema]
     next: str | None
@@ -66,7 +66,7 @@ class ScheduleQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Which page."""
 
     limit: Annotated[int, Meta(ge=1, le=config.HTTP_LIST_LIMIT_MAX)] = 50
-    cursor: Annotated[Name, Meta(description="The `next` of the page before.")] | None = None
+    cursor: Annotated[Name, Meta(description="The `next` of the previous page.")] | None = None
 
 
 async def list_page(call: Call[None, ScheduleQuery]) -> Reply:
@@ -79,7 +79,7 @@ async def list_page(call: Call[None, ScheduleQuery]) -> Reply:
 
 
 async def _schedules_of(call: Call[Any, Any], found: Sequence[Schedule]) -> list[ScheduleSchema]:
-    """With the states of their last jobs."""
+    """The schedules as answers, with the states of their last jobs."""
     ids = [each.last_job_id for each in found if each.last_job_id is not None]
     known = await call.service.store.arun(states(ids))
     return [
@@ -185,7 +185,7 @@ ROUTES: list[AnyRoute] = [
         method="POST",
         path="/v1/schedules/{name}/run",
         operation="runSchedule",
-        summary="Enqueue a schedule's job now; its next time stays",
+        summary="Enqueue the job of a schedule now, and keep its next time",
         handler=run_schedule,
         scopes=scopes(Scope.ADMIN),
         answers={200: JobReceipt},
@@ -196,7 +196,7 @@ ROUTES: list[AnyRoute] = [
         method="POST",
         path="/v1/schedules/{name}/pause",
         operation="pauseSchedule",
-        summary="Fire nothing of a schedule until it is resumed",
+        summary="Pause a schedule: it enqueues nothing until it is resumed",
         handler=pause_schedule,
         scopes=scopes(Scope.ADMIN),
         answers={200: ScheduleSchema},
@@ -207,7 +207,7 @@ ROUTES: list[AnyRoute] = [
         method="POST",
         path="/v1/schedules/{name}/resume",
         operation="resumeSchedule",
-        summary="Go on with the next tick from now",
+        summary="Resume a paused schedule at its next time",
         handler=resume_schedule,
         scopes=scopes(Scope.ADMIN),
         answers={200: ScheduleSchema},

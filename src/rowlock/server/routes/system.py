@@ -36,7 +36,7 @@ from rowlock.version import __version__
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """A sort of job. What the server's own app does not know is told by workers, by name only."""
+    """A kind of job. Of a kind that only workers know, just the name is known."""
 
     kind: str
     is_known: bool
@@ -58,7 +58,7 @@ class Kinds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that announced itself or holds a lease, and the ids of the jobs that it holds."""
+    """A worker that announced itself or holds a lease. `running` has the ids of its jobs."""
 
     id: str
     host: str
@@ -68,25 +68,25 @@ class WorkerSchema(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None
     last_beat_at: datetime | None
     running: list[str]
-    # What it tells of itself; null: nothing.
+    # Reported by the worker itself, or null.
     slots: int | None
-    # Slots taken by runs that have begun, and jobs that it has claimed and that have not.
+    # Slots taken by runs, and jobs that it claimed but has not begun.
     busy: int | None
     ahead: int | None
-    # Of queues with slots of their own.
+    # Queues with slots of their own.
     queue_slots: dict[str, QueueSlots]
     memory_bytes: int | None
     lost: int | None
 
 
 class Workers(msgspec.Struct, frozen=True, kw_only=True):
-    """All workers, by their names."""
+    """All workers, by name."""
 
     workers: list[WorkerSchema]
 
 
 class MigrationSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of the schema that this version knows, and whether the database has it."""
+    """A migration that this version knows, and whether the database has it."""
 
     number: int
     name: str
@@ -94,9 +94,10 @@ class MigrationSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs here, on what, and how the database does.
+    """Versions of the server and its database, and the state of the database.
 
-    `size_bytes` is of our tables, or of SQLite's whole file; `wal_bytes` of SQLite's log.
+    `size_bytes` is the size of rowlock's tables, or of the whole SQLite file. `wal_bytes` is that
+    of SQLite's write-ahead log.
     """
 
     version: str
@@ -119,9 +120,9 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Me(msgspec.Struct, frozen=True, kw_only=True):
-    """The credential of this very request; an open server lets anybody do everything.
+    """The credential of this request. On an open server, everybody may do everything.
 
-    `scopes` has all that is implied: with `admin` it names every one.
+    `scopes` includes implied ones: with `admin`, it has all.
     """
 
     name: str
@@ -133,7 +134,7 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """All is well."""
+    """The server, or its database, is healthy."""
 
     status: Literal["ok"] = "ok"
 
@@ -220,7 +221,7 @@ async def get_system(call: Call[None, None]) -> Reply:
 
 
 def _wal_bytes(engine: Engine) -> int | None:
-    """The log beside a SQLite file; none is there between the last close and the next write."""
+    """The size of SQLite's log, whose file is missing between the last close and the next write."""
     if not isinstance(engine, SqliteEngine):
         return None
     try:
@@ -346,7 +347,7 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/v1/system",
         operation="getSystem",
-        summary="Versions, the store and how it does, and whether the server is open",
+        summary="Versions, the state of the database, and whether the server is open",
         handler=get_system,
         scopes=scopes(Scope.READ),
         reach=Reach.SYSTEM,
@@ -357,7 +358,7 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/v1/me",
         operation="getMe",
-        summary="Who asks, and what they may do",
+        summary="The caller's own credential, and what it allows",
         handler=get_me,
         scopes=ANY_TOKEN,
         answers={200: Me},
@@ -373,13 +374,13 @@ ROUTES: list[AnyRoute] = [
         ),
     ),
 ]
-# For probes and scrapers, not for clients.
+# For health checks and Prometheus.
 MONITORING: list[AnyRoute] = [
     Route(
         method="GET",
         path="/healthz",
         operation="getHealth",
-        summary="Whether the server answers",
+        summary="Whether the server is up",
         handler=get_health,
         scopes=PUBLIC,
         answers={200: Health},
@@ -389,7 +390,7 @@ MONITORING: list[AnyRoute] = [
         method="GET",
         path="/readyz",
         operation="getReadiness",
-        summary="Whether the database answers, and has the schema of this version",
+        summary="Whether the database is up, and has the schema of this version",
         handler=get_readiness,
         scopes=PUBLIC,
         answers={200: Health},
@@ -400,7 +401,7 @@ MONITORING: list[AnyRoute] = [
         path="/metrics",
         operation="getMetrics",
         summary="Metrics for Prometheus",
-        description="Of queues as they were ten seconds ago at most.",
+        description="Values of queues are at most ten seconds old, large counts about a minute.",
         handler=get_metrics,
         scopes=scopes(Scope.READ),
         reach=Reach.SYSTEM,

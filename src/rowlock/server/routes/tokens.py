@@ -1,4 +1,7 @@
-"""`/v1/tokens`: who may use this API. A token that is bound to a tenant makes tokens of it only."""
+"""`/v1/tokens`: credentials for this API.
+
+A token that is bound to a tenant can only make tokens of that tenant.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from rowlock.tokens import Scope, Token
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
-    """All tokens, newest first; revoked and expired ones too."""
+    """All tokens, newest first, including revoked and expired ones."""
 
     tokens: list[Token]
 
 
 class NewTokenSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A token to make."""
+    """A token to create."""
 
     name: Name
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=len(Scope))]
@@ -31,14 +34,18 @@ class NewTokenSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     expires: (
         Annotated[
             float,
-            Meta(gt=0, le=config.DURATION_SECONDS_MAX, description="Seconds that it holds."),
+            Meta(
+                gt=0,
+                le=config.DURATION_SECONDS_MAX,
+                description="Seconds until it expires. By default it never does.",
+            ),
         ]
         | None
     ) = None
 
 
 class MadeToken(Token, frozen=True, kw_only=True):
-    """A new token, and its text: this once."""
+    """A new token with its text, which is shown only this once."""
 
     token: str
 
@@ -95,7 +102,7 @@ ROUTES: list[AnyRoute] = [
         method="POST",
         path="/v1/tokens",
         operation="createToken",
-        summary="Make a token; its text is answered this once",
+        summary="Create a token, whose text is answered only this once",
         handler=create_token,
         scopes=scopes(Scope.ADMIN),
         body=NewTokenSchema,
@@ -109,7 +116,7 @@ ROUTES: list[AnyRoute] = [
         method="DELETE",
         path="/v1/tokens/{id}",
         operation="deleteToken",
-        summary="Revoke a token, at once",
+        summary="Revoke a token immediately",
         handler=delete_token,
         scopes=scopes(Scope.ADMIN),
         parameters={"id": {"type": "string", "pattern": "^[a-z2-7]{12}$"}},

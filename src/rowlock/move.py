@@ -1,7 +1,7 @@
-"""Mover: brings a queue from one database to another while producers and workers go on.
+"""Mover: moves a queue to another database while producers and workers keep running.
 
-It can be stopped or killed at any time and begun again: what is under way is in the databases.
-`store.ops.move` says why no job is lost or run twice.
+It can be stopped or killed at any time and started again: its whole state is in the databases.
+`store.ops.move` explains why no job is lost or run twice.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from rowlock.worker.trouble import Trouble, insist
 logger: logging.Logger = logging.getLogger("rowlock.move")
 
 _NEVER = threading.Event()
-# Copied as they are, and left where they were: whoever still works there needs them.
+# Copied unchanged, and left in the source, because workers there still need them.
 _COPIED = ("queue", "token", "key_hold", "audit")
 
 
 @dataclass(slots=True)
 class Moved:
-    """How much is in the other database by now.
+    """How much has arrived in the target.
 
-    `known` jobs were there already, `stopped` ones are there as cancelled, for their key was held.
+    `known` jobs were there already. `stopped` jobs arrived as cancelled, because another job held
+    their key.
     """
 
     jobs: int = 0
@@ -47,13 +48,13 @@ class Moved:
 
 
 class BatchRows:
-    """How many jobs to move at a time: few at first, then as many as rows and bytes allow."""
+    """The size of a batch: few jobs at first, then as many as the limits allow."""
 
     def __init__(self) -> None:
         self.limit: int = max(1, config.MOVE_BATCH_ROWS // 10)
 
     def note(self, jobs: Sequence[move.Record]) -> None:
-        """A batch of these was read."""
+        """Learn from a batch that was read."""
         if jobs:
             parts = (
                 job.get(name) or "" for job in jobs for name in ("payload", "result", "errors")
@@ -67,8 +68,8 @@ class Mover:
     """Moves everything from `source` to `target`.
 
     Args:
-        tell: Called whenever something has moved.
-        rest: How to wait; raises to end the move.
+        on_progress: Called whenever something has moved.
+        rest: Waits for some seconds. It raises to end the move.
     """
 
     def __init__(
@@ -76,12 +77,12 @@ class Mover:
         source: Store,
         target: Store,
         *,
-        tell: Callable[[Moved], None] = lambda _: None,
+        on_progress: Callable[[Moved], None] = lambda _: None,
         rest: Callable[[float], object] = _NEVER.wait,
     ) -> None:
         self._source = source
         self._target = target
-        self._tell = tell
+        self._on_progress = on_progress
         self._rest = rest
         self.moved: Moved = Moved()
         self._name = ""
@@ -94,15 +95,16 @@ class Mover:
         self._sweep_at = 0.0
 
     def counts(self) -> tuple[int, int]:
-        """How many jobs of the source are live, and how many have ended; reads them all."""
+        """Count the live and the finished jobs of the source. Reads them all."""
         return self._source.run(move.counts())
 
     def run(self, *, follow: bool = False) -> Moved:
-        """Move until nothing is left; `follow`: and then go on, for producers that come late.
+        """Move until nothing is left. With `follow`, continue for producers that switch late.
 
         Raises:
             OptionInvalid: Both are the same database, or jobs are on their way to a third one.
-            StoreUnavailable: One of them was away for a minute; begin again when it is back.
+            StoreUnavailable: One database was unavailable for a minute. Start again when it is
+                back.
         """
         self._name_both()
         trouble = Trouble("jobs can't be moved", log=logger)
@@ -118,10 +120,10 @@ class Mover:
             self._rest(config.MOVE_LOOK_SECONDS)
 
     def give_back(self) -> int:
-        """Undo what is under way: what is not in the target yet waits in the source again.
+        """Undo the unfinished part: jobs that are not in the target are available again here.
 
         Raises:
-            OptionInvalid: As `run`.
+            OptionInvalid: As for `run`.
         """
         self._name_both()
         returned = 0
@@ -136,8 +138,8 @@ class Mover:
     def _name_both(self) -> None:
         self._name, there = self._source.run(instance()), self._target.run(instance())
         if self._name == there:
-            raise OptionInvalid("target", "is the database that the jobs are in already")
-        # Without what changes when it is restored from a dump.
+            raise OptionInvalid("target", "is the database that the jobs are in; give another URL")
+        # Leaves out what changes when a database is restored from a dump.
         self._target_name = there.partition("/")[0]
 
     def _open_batches(self) -> list[move.Hold]:
@@ -145,15 +147,15 @@ class Mover:
         if any(hold.target != self._target_name for hold in holds):
             raise OptionInvalid(
                 "target",
-                "is not the database that jobs are on their way to: finish that move first, "
-                "or give them back, with its URL",
+                "is not the database that jobs are on their way to; finish that move first, "
+                "or undo it with --give-back, each with its URL",
             )
         return holds
 
     def _round(self) -> bool:
-        """Move what can be moved now; whether nothing is left."""
+        """Move all that can be moved now. Return whether nothing is left."""
         for hold in self._open_batches():
-            # None: another mover has brought it to its end meanwhile.
+            # None: another mover has finished it meanwhile.
             if jobs := self._source.run(move.jobs_of(hold)):
                 self._put(hold, jobs)
         if not self._is_copied:
@@ -164,7 +166,7 @@ class Mover:
         self._move_ended()
         live, finished = self.counts()
         self.moved.waiting_for = live
-        self._tell(self.moved)
+        self._on_progress(self.moved)
         if live:
             self._sweep()
         if live or finished:
@@ -172,13 +174,13 @@ class Mover:
             return False
         if not self._is_copied:
             self._copy_all()
-            # Last: it is folded in the source while somebody works there.
+            # Last, because workers in the source still fold it.
             self._move_history()
             self._is_copied = True
         return True
 
     def _sweep(self) -> None:
-        """Nobody else may be there to do it; as they would: not at the first sight of a lease."""
+        """Recover expired leases as a worker would, because no worker may be running."""
         if time.monotonic() >= self._sweep_at:
             self._seen = self._source.run(sweep(self._source.local, self._seen))
             self._sweep_at = time.monotonic() + config.SWEEP_SECONDS
@@ -198,19 +200,19 @@ class Mover:
     def _put(self, hold: move.Hold, jobs: list[move.Record]) -> None:
         put = self._target.run(move.put(hold.batch, jobs, self._logs_of(jobs), source=self._name))
         if put.is_refused:
-            # Somebody has begun to give it back: it waits here again, for the next batch.
+            # Another process has given it back. It waits in the source again, for the next batch.
             self._source.run(move.give_back(hold))
             return
         self.moved.known += put.known
         self.moved.stopped += put.stopped
         self._bring_to_end(hold)
         self.moved.jobs += len(jobs)
-        self._tell(self.moved)
+        self._on_progress(self.moved)
 
     def _bring_to_end(self, hold: move.Hold) -> None:
         cancelled: list[str] = []
         while asked := self._source.run(move.gone(hold, cancelled=cancelled)):
-            # Before the source forgets it: nobody else would know.
+            # Before the source forgets the request, as nothing else records it.
             for id in asked:
                 self._cancel(id)
             cancelled += asked
@@ -219,21 +221,21 @@ class Mover:
         try:
             self._target.run(cancel(id))
         except NotFound as error:
-            logger.info("job %s is not cancelled any more: %s", id, error)
+            logger.info("job %s can no longer be cancelled: %s", id, error)
 
     def _copy_all(self) -> None:
         for table in _COPIED:
             for rows in self._pages(self._source, table):
                 records = list(rows.values())
                 if table == "key_hold":
-                    # Of what has moved, the target itself knows best.
+                    # For rows that have moved, the target has the newer state.
                     records = [each for each in records if not move.is_elsewhere(each)]
                 self._target.run(move.add(table, records))
                 if table == "token":
                     self._revoke(rows)
 
     def _revoke(self, tokens: Mapping[str, move.Record]) -> None:
-        """End what was revoked in the source after it was copied."""
+        """Revoke the tokens that were revoked in the source after they were copied."""
         revoked = {id for id, token in tokens.items() if token["revoked_at"] is not None}
         for id in sorted(revoked - self._revoked):
             self._target.run(revoke_token(id))
@@ -243,12 +245,12 @@ class Mover:
         while rows := self._page("schedule"):
             self._target.run(move.add("schedule", list(rows.values())))
             for name, row in rows.items():
-                # A worker of the target may have declared it there before.
+                # A worker of the target may have declared it there earlier.
                 if row["is_paused"]:
                     self._target.run(pause_schedule(name))
             self._source.run(move.drop("schedule", list(rows)))
             self.moved.schedules += len(rows)
-            self._tell(self.moved)
+            self._on_progress(self.moved)
 
     def _move_history(self) -> None:
         while rows := self._page("history"):
@@ -262,7 +264,7 @@ class Mover:
             self._target.run(move.add_ended(jobs, self._logs_of(jobs)))
             self._source.run(move.drop_ended(jobs))
             self.moved.finished += len(rows)
-            self._tell(self.moved)
+            self._on_progress(self.moved)
 
     def _page(self, table: str, *, limit: int = config.MOVE_BATCH_ROWS) -> dict[str, move.Record]:
         return self._source.run(move.page(table, after=None, limit=limit))

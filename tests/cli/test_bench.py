@@ -115,7 +115,7 @@ def test_what_a_killed_run_left_is_told(any_url, run):
         (name,) = left_behind(any_url)
         result = run("bench", "--jobs", "1", "--no-held")
 
-        assert f"note: {name} is another run's" in result.stderr
+        assert f"note: {name} belongs to another run" in result.stderr
         assert left_behind(any_url) == [name]
 
 
@@ -172,16 +172,19 @@ def test_the_table():
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({}, "it is the limit. More of them (-p)"),
-        ({}, "does not slow it down"),
+        ({}, "it is the limit. More processes (-p)"),
+        ({}, "does not slow jobs down"),
         ({"busy": 0.4}, "waited for the database's cores"),
         ({"busy": 0.4, "round_trip_ms": 20.0}, "20.0 ms away"),
         ({"busy": 0.4, "is_postgres": False}, "waited for the disk"),
-        ({"busy": None}, "does not tell"),
+        ({"busy": None}, "does not report"),
         ({"sync_ms": 0.8}, "The disk is the limit"),
         ({"sync_ms": 0.8, "is_postgres": False}, "0.80 ms of it for the disk. The disk"),
-        ({"round_trip_ms": 20.0, "enqueue_per_s": 40.0}, "The way to the database is the limit"),
-        ({}, "the rest is the work itself"),
+        (
+            {"round_trip_ms": 20.0, "enqueue_per_s": 40.0},
+            "The round trip to the database is the limit",
+        ),
+        ({}, "The rest is the work itself"),
         ({"is_durable": False}, "the last jobs are lost"),
         ({"wal_background_bytes_per_s": 2e6}, "Others wrote 1,953 KiB"),
         ({"held_per_s": [100.0, 100.0, 50.0, 50.0]}, "fell to 50 %"),

@@ -63,8 +63,8 @@ def test_an_interrupt_leaves_nothing(sqlite_url, tmp_path):
 @pytest.mark.parametrize(
     ("words", "because"),
     [
-        (["--keep", "kept"], "kept/seed-7 is there already"),
-        (["--plot", "nowhere/run.svg"], "nowhere is no directory"),
+        (["--keep", "kept"], "kept/seed-7 exists"),
+        (["--plot", "nowhere/run.svg"], "nowhere is not a directory"),
     ],
 )
 def test_places_are_looked_at_before_it_runs(tmp_path, monkeypatch, words, because):

@@ -51,7 +51,7 @@ def test_run_what_is_in_flight(app, run):
     first, second = run("cron", "run", "s"), run("cron", "run", "s")
 
     assert first.stdout.startswith("enqueued ")
-    assert second.stdout == f"in flight already: {first.stdout.split()[-1]}\n"
+    assert second.stdout == f"already in flight: {first.stdout.split()[-1]}\n"
 
 
 def test_pause_and_resume(app, run):

@@ -39,7 +39,7 @@ def test_retry_by_filter(app, run, dead):
     rest = run("dead", "retry", "--json")
 
     assert result.stdout == "retried 1 job, skipped 1\n"
-    assert result.stderr == f"skipped {dead[1]}: its key is in flight again, by another job\n"
+    assert result.stderr == f"skipped {dead[1]}: another job with its key is in flight\n"
     assert json.loads(rest.stdout) == {"retried": 1, "skipped": [dead[1]]}
     assert [app.get(id).state for id in dead] == ["ready", "dead", "ready"]
 
@@ -85,7 +85,7 @@ def test_purge_asks_on_a_terminal(app, typed, exit_code, left):
     code, text = on_terminal("dead", "purge", "--queue", "mail", url=app.url, typed=typed)
 
     assert exit_code == code
-    assert "Remove 2 dead jobs for good? [y/N]" in text
+    assert "Remove 2 dead jobs permanently? [y/N]" in text
     assert len(app.list(state="dead")) == left
 
 

@@ -62,7 +62,7 @@ def test_served_and_paused(app, run, any_url):
     app.store.announce(worker="w", queues=["mail"], kinds=["send"], host="box", pid=1)
     _, found = examine(any_url)
 
-    assert found["workers"] == ("ok", "1 worker; all is served")
+    assert found["workers"] == ("ok", "1 worker; all are served")
     assert found["queues"] == ("warn", "paused: still")
 
 
@@ -160,7 +160,7 @@ def test_oldest_transaction_is_told_without_its_query(postgres_url):
         (findings.dead_tuples(DeadTuples(5, 10, None)), "ok", "never yet"),
         (findings.dead_tuples(DeadTuples(5, 200_000, 60.0)), "warn", "1m ago"),
         (findings.dead_tuples(DeadTuples(5, 2_000_000, 60.0)), "bad", "2,000,000 dead"),
-        (findings.oldest_transaction(None), "ok", "none is open"),
+        (findings.oldest_transaction(None), "ok", "none open"),
         (
             findings.oldest_transaction(OldestTransaction(7, "", "u", "d", "active", 90.0)),
             "warn",

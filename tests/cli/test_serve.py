@@ -57,7 +57,7 @@ def test_it_serves_until_it_is_told_to_stop(start):
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=30)
 
-    assert "open to everybody on this machine" in told
+    assert "everyone on this machine has access" in told
     assert (made.status_code, ready.status_code) == (201, 200)
     assert process.returncode == 0, errors
     assert "stopping: SIGTERM" in errors

@@ -40,7 +40,7 @@ def test_json_is_safe_and_exact(indent):
 
 def test_plain_table_is_aligned():
     """Columns stand below their names, wide characters counted as two."""
-    table = show.Table(show.columns("name", "count", "note", right=["count"]))
+    table = show.TextTable(show.columns("name", "count", "note", right=["count"]))
     table.add("漢字", "1", "x")
     table.add("abc", show.Cell("1,000", "red"), "")
 
@@ -53,7 +53,7 @@ def test_plain_table_is_aligned():
 
 def test_long_cells_are_cut_but_the_first():
     """Free text is cut with an ellipsis; what one copies and pastes is whole."""
-    table = show.Table(show.columns("id", "kind", "note"))
+    table = show.TextTable(show.columns("id", "kind", "note"))
     table.add("i" * 300, "k" * 300, "n" * 300)
     _, line = show.plain_table(table).splitlines()
 
@@ -63,7 +63,7 @@ def test_long_cells_are_cut_but_the_first():
 def test_narrow_terminals_lose_columns_in_order():
     """What does not fit even when cut is left out, the least important first."""
     columns = show.columns("id", "kind", "note", flexible=["kind", "note"])
-    table = show.Table(columns, dropped=("note", "kind"))
+    table = show.TextTable(columns, dropped=("note", "kind"))
     table.add("i" * 20, "k" * 20, "n" * 20)
 
     def names(room: int) -> list[str]:

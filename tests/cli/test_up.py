@@ -179,7 +179,7 @@ def test_up_greets_and_counts_until_interrupted(tmp_path, sqlite_url):
         counted = next(
             line
             for line in process.stderr
-            if "rowlock.up: " in line and "nothing waits" in line and "succeeded" in line
+            if "rowlock.up: " in line and "none are waiting" in line and "succeeded" in line
         )
         told = next(line for line in process.stdout if line.startswith("dashboard: "))
         address = re.search(r"http://[^/]+/", told)[0]
@@ -192,7 +192,7 @@ def test_up_greets_and_counts_until_interrupted(tmp_path, sqlite_url):
     assert process.returncode == 0
     assert {job["state"] for job in jobs} == {"succeeded", "dead"}
     assert (home.status_code, "dashboard" in home.text) == (200, True)
-    assert "1 succeeded, 1 dead (`rowlock dead list` says why); nothing waits" in counted
+    assert "1 succeeded, 1 dead (`rowlock dead list` says why); none are waiting" in counted
     assert last.endswith(counted.strip().partition("rowlock.up: ")[2])
     assert "at the end: " in last
     assert "export ROWLOCK_APP=logged_app:app" in greeting
@@ -211,15 +211,15 @@ def test_counts_are_told_as_a_line():
 
     assert (
         up_status.status_line(up_status.summed([]), up_status.summed([]))
-        == "nothing has ended yet; nothing waits"
+        == "no job has ended yet; none are waiting"
     )
     assert up_status.status_line(before, now) == "4 succeeded; waiting: 1 running, 20,000+ ready"
 
     many = up_status.summed([{JobState.SUCCEEDED: Count(10_000, exact=False)}])
-    assert up_status.status_line(many, many) == "10,000+ succeeded in all; nothing waits"
+    assert up_status.status_line(many, many) == "10,000+ succeeded in all; none are waiting"
     assert (
         up_status.status_line(up_status.summed([{JobState.SUCCEEDED: Count(5)}]), many)
-        == "9,995+ succeeded; nothing waits"
+        == "9,995+ succeeded; none are waiting"
     )
 
 

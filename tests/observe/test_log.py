@@ -172,7 +172,7 @@ def test_children_do_as_told(root, monkeypatch, level, format, expected):
     """A child reads its parent's choice from the environment; nonsense is the default."""
     monkeypatch.setenv("ROWLOCK_LOG_LEVEL", level)
     monkeypatch.setenv("ROWLOCK_LOG_FORMAT", format)
-    log.configure_as_told()
+    log.configure_from_environment()
     (handler,) = root.handlers
 
     assert (root.level, type(handler.formatter)) == expected

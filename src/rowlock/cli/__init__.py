@@ -1,7 +1,7 @@
 """The `rowlock` command: finds the subcommand and turns errors into exit codes.
 
-A command lives in a module of its own and is named once in `COMMANDS`. Such a module imports
-nothing but click and this one at its top; what it works with, it imports when it runs.
+Each command lives in a module of its own, which `COMMANDS` names. At its top, such a module imports
+only click, this module and `options`. Everything else is imported when the command runs.
 """
 
 from __future__ import annotations
@@ -60,30 +60,30 @@ EXIT_CODES: Final[Mapping[str, int]] = {
 
 
 def exit_code(error: RowlockError) -> int:
-    """How a command ends that failed like this."""
+    """Return the exit code of a command that failed with this error."""
     return EXIT_CODES.get(error.code, EXIT_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the commands work on: `click.pass_obj` hands it to them."""
+    """The app and the database that a command works on. `click.pass_obj` passes it in."""
 
     app_spec: str | None
     database_url: str | None
 
     def check_app(self) -> str:
-        """What `--app` says, which must be given and well formed; nothing is loaded."""
+        """Return the value of `--app`, which must be given and well formed. Loads nothing."""
         if self.app_spec is None:
             raise click.UsageError("this command needs --app module:app (or ROWLOCK_APP)")
         names_of(self.app_spec)
         return self.app_spec
 
     def load_object(self) -> object:
-        """Import what `--app module:attribute` names; the working directory is searched first."""
+        """Import the object that `--app` names. The working directory is searched first."""
         return load_object(self.check_app())
 
     def load_app(self) -> App:
-        """The app that `--app` names."""
+        """Return the app that `--app` names."""
         from rowlock.app import App
 
         app = self.load_object()
@@ -92,20 +92,20 @@ class Target:
         return app
 
     def open_app(self) -> App:
-        """The app of `--app`, on `--database-url` if that is given; else one without tasks."""
+        """Return the app of `--app`, or one without tasks, on `--database-url` if given."""
         from rowlock.app import App
 
         return App(self.database_url) if self.app_spec is None else self.open_named_app()
 
     def open_named_app(self) -> App:
-        """The app that `--app` names, on `--database-url` if that is given."""
+        """Return the app that `--app` names, on `--database-url` if given."""
         app = self.load_app()
         if self.database_url is not None:
             app.use_database(self.database_url)
         return app
 
     def open_store(self, *, schema: str) -> Store:
-        """The store of `--database-url`, of the app, or of the default URL, in this order."""
+        """Return the store of `--database-url`, else of the app, else of the default URL."""
         from rowlock.app import App
 
         if self.database_url is None and self.app_spec is not None:
@@ -114,10 +114,10 @@ class Target:
 
 
 def open_inherited_app(spec: str, database_url: str | None) -> App:
-    """The app of a worker in a process that it started, on that worker's database.
+    """Load the app in a process that a worker started, on that worker's database.
 
     Raises:
-        SystemExit: It can't be loaded, and the reason is logged.
+        SystemExit: The app can't be loaded. The reason is logged.
     """
     import logging
 
@@ -127,7 +127,7 @@ def open_inherited_app(spec: str, database_url: str | None) -> App:
     try:
         return Target(spec, database_url).open_named_app()
     except BrokenApp as broken:
-        logger.error("%s", broken.message, exc_info=broken.told)  # noqa: TRY400  # from their lines on
+        logger.error("%s", broken.message, exc_info=broken.exc_info)  # noqa: TRY400  # only their frames
     except click.ClickException as error:
         logger.error("%s", error.message)  # noqa: TRY400  # a traceback of ours says nothing
     except RowlockError as error:
@@ -136,14 +136,14 @@ def open_inherited_app(spec: str, database_url: str | None) -> App:
 
 
 class BrokenApp(click.ClickException):
-    """The module of `--app` raised an error; `told` has its traceback from that module on."""
+    """The module of `--app` raised an error. `exc_info` holds its traceback from that module on."""
 
     def __init__(self, spec: str, error: BaseException) -> None:
         super().__init__(f"{spec} can't be loaded: {type(error).__name__}: {error}")
         frames = error.__traceback__
         while frames is not None and _is_loading(frames.tb_frame.f_code.co_filename):
             frames = frames.tb_next
-        self.told: tuple[type[BaseException], BaseException, TracebackType | None] = (
+        self.exc_info: tuple[type[BaseException], BaseException, TracebackType | None] = (
             type(error),
             error,
             frames,
@@ -152,7 +152,7 @@ class BrokenApp(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         import traceback
 
-        click.echo("".join(traceback.format_exception(*self.told)), file=file, err=True)
+        click.echo("".join(traceback.format_exception(*self.exc_info)), file=file, err=True)
         super().show(file)
 
 
@@ -161,7 +161,7 @@ def _is_loading(file: str) -> bool:
 
 
 def names_of(spec: str) -> tuple[str, str]:
-    """The module and the attribute of `module:attribute`."""
+    """Split `module:attribute`."""
     module_name, _, attribute = spec.partition(":")
     if not module_name or not attribute or module_name.startswith("."):
         raise click.BadParameter(f"{spec!r} is not of the form module:app", param_hint="--app")
@@ -173,8 +173,8 @@ def load_object(spec: str) -> object:
 
     Raises:
         click.BadParameter: There is no such module or attribute.
-        BrokenApp: The module itself raised an error, or ended the process. Errors of ours are
-            passed on as they are.
+        BrokenApp: The module itself raised an error, or ended the process. Errors of rowlock are
+            raised unchanged.
     """
     module_name, attribute = names_of(spec)
     here = str(Path.cwd())
@@ -183,7 +183,7 @@ def load_object(spec: str) -> object:
     try:
         return getattr(importlib.import_module(module_name), attribute)
     except ModuleNotFoundError as error:
-        # A module that the user's own module lacks is their traceback to see.
+        # An import that fails inside the user's module needs the user's traceback.
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise BrokenApp(spec, error) from error
         problem = f"no module named {error.name!r} in {here} or installed"
@@ -223,7 +223,7 @@ class LazyGroup(click.Group):
             ctx.exit(exit_code(error))
         except OSError as error:
             if error.errno == errno.EPIPE:
-                raise  # Whoever read has seen enough: click ends it in silence.
+                raise  # The reader closed the pipe. click exits silently.
             from rowlock.cli import show
 
             show.complain(f"{type(error).__name__}: {error}")
@@ -240,21 +240,21 @@ class LazyGroup(click.Group):
     metavar="MODULE:APP",
     envvar="ROWLOCK_APP",
     show_envvar=True,
-    help="The app and its tasks; the working directory is searched first.",
+    help="The app with its tasks. The working directory is searched first.",
 )
 @click.option(
     "--database-url",
     metavar="URL",
     envvar="ROWLOCK_DATABASE_URL",
     show_envvar=True,
-    help="The database, instead of the app's: sqlite:///FILE or postgresql://...",
+    help="Database to use instead of the app's: sqlite:///FILE or postgresql://...",
 )
 @click.version_option(__version__, prog_name="rowlock", message="%(prog)s %(version)s")
 @click.pass_context
 def main(ctx: click.Context, app: str | None, database_url: str | None) -> None:
     """Durable background jobs on SQLite or PostgreSQL.
 
-    Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid input or transition, 5 a worker
-    can't work on its database.
+    Exit codes: 0 success, 1 failure, 2 wrong usage, 3 not found, 4 invalid input or transition, 5 a
+    worker can't work on its database.
     """
     ctx.obj = Target(app_spec=app, database_url=database_url)

@@ -1,4 +1,4 @@
-"""`rowlock bench`: how fast jobs are on this database, and what limits them."""
+"""`rowlock bench`: measure how fast jobs run on a database, and what limits them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
     "--jobs",
     type=click.IntRange(1, 1_000_000),
     metavar="N",
-    help="Jobs of a round; default a second's worth.",
+    help="Jobs per round (default: as many as take about a second).",
 )
 @click.option(
     "-p",
@@ -33,17 +33,17 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
     show_default=True,
     help="Worker processes.",
 )
-@click.option("--no-held", is_flag=True, help="Leave out the part with a transaction held open.")
-@json_option("every figure by its name: rates a second, times in milliseconds; and `words`")
+@click.option("--no-held", is_flag=True, help="Skip the part with a transaction held open.")
+@json_option("every figure by name, rates per second, times in milliseconds, and `words`")
 @click.pass_obj
 def bench(
     target: Target, *, jobs: int | None, processes: int, no_held: bool, as_json: bool
 ) -> None:
-    """Measure your database: how fast jobs are enqueued and run there, and what limits that.
+    """Measure how fast your database enqueues and runs jobs, and what limits it.
 
     Takes less than a minute. It works in a schema of its own (SQLite: in a file beside yours) that
-    is gone at the end, and never touches your jobs; but the server has to work, and for some
-    seconds a transaction is held open.
+    is removed at the end, and never touches your jobs. It puts real load on the server, and holds a
+    transaction open for some seconds.
     """
     from rowlock.bench.explain import explain
     from rowlock.bench.measure import BenchPlan, Measuring
@@ -53,14 +53,14 @@ def bench(
     with target.open_app() as app:
         url, shown = app.url, repr(app).removeprefix("<App ").removesuffix(">")
     for other in left_behind(url):
-        note = f"note: {other} is another run's, or was left by one that was killed"
+        note = f"note: {other} belongs to another run, or was left behind by a killed one"
         click.echo(show.escaped(note), err=True)
     plan = BenchPlan(jobs=jobs, processes=processes, held=not no_held)
     with interruptible(), scratch(url) as place:
         try:
             report = Measuring(place, plan, progress).run()
         finally:
-            _ignore_signals()  # From here on it only tidies up.
+            _ignore_signals()  # Only the cleanup is left.
     words = list(explain(report))
     if as_json:
         show.print_json({"database": shown, **document(report), "words": words})
@@ -73,7 +73,7 @@ def bench(
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM end it as Ctrl-C does, and let the first of them alone count."""
+    """Handle SIGTERM like Ctrl-C, and ignore every signal after the first."""
 
     def interrupt(*_: object) -> None:
         _ignore_signals()
@@ -93,16 +93,16 @@ def _ignore_signals() -> None:
 
 
 def document(report: BenchReport) -> dict[str, Any]:
-    """The report as JSON: rates a second, times in milliseconds."""
+    """Return the report as JSON, with rates per second and times in milliseconds."""
     from dataclasses import asdict
 
     return {**asdict(report), "held_share": report.held_share}
 
 
-def report_table(report: BenchReport, shown: str) -> show.Table:
-    """One row a figure."""
+def report_table(report: BenchReport, shown: str) -> show.TextTable:
+    """Return a table with one row per figure."""
     name = "PostgreSQL" if report.is_postgres else "SQLite"
-    table = show.Table(
+    table = show.TextTable(
         show.columns("figure", "measured", right=["measured"]),
         title=f"{name} {report.version}, {shown}",
     )
@@ -114,16 +114,16 @@ def report_table(report: BenchReport, shown: str) -> show.Table:
 def _rows(report: BenchReport) -> Iterator[tuple[str, str]]:
     if report.is_postgres:
         yield "round trip", f"{report.round_trip_ms:.2f} ms"
-    yield "disk, for each commit", f"{report.sync_ms:.2f} ms"
+    yield "disk, per commit", f"{report.sync_ms:.2f} ms"
     yield "enqueue, one by one", f"{report.enqueue_per_s:,.0f}/s"
     yield "enqueue, in bulk", f"{report.enqueue_many_per_s:,.0f}/s"
     several = "" if report.processes == 1 else "es"
     yield f"run, {report.processes} process{several}", f"{report.run_per_s:,.0f}/s"
-    yield "enqueue to start, half within", f"{report.latency_p50_ms:.1f} ms"
-    yield "enqueue to start, 99 % within", f"{report.latency_p99_ms:.1f} ms"
+    yield "enqueue to start, median", f"{report.latency_p50_ms:.1f} ms"
+    yield "enqueue to start, 99th percentile", f"{report.latency_p99_ms:.1f} ms"
     if report.wal_bytes_per_job is not None:
-        yield "WAL of a job's life", f"{report.wal_bytes_per_job:,.0f} bytes"
+        yield "WAL per job", f"{report.wal_bytes_per_job:,.0f} bytes"
     if report.held_share is not None:
         first, last = report.held_per_s[0], report.held_per_s[-1]
-        yield "run, a transaction held: first", f"{first:,.0f}/s"
-        yield "run, a transaction held: last", f"{last:,.0f}/s ({100 * report.held_share:.0f} %)"
+        yield "run, transaction held open: first", f"{first:,.0f}/s"
+        yield "run, transaction held open: last", f"{last:,.0f}/s ({100 * report.held_share:.0f} %)"

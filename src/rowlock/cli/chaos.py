@@ -1,4 +1,4 @@
-"""`rowlock chaos`: real workers while everything goes wrong, and what was lost by that: nothing."""
+"""`rowlock chaos`: run real workers while processes and the database fail, and judge the result."""
 
 from __future__ import annotations
 
@@ -29,95 +29,102 @@ _COUNT = click.IntRange(0, 1_000_000)
     type=click.Choice(["sqlite", "postgres"]),
     default="sqlite",
     show_default=True,
-    help="A throw-away database of this kind; PostgreSQL needs rowlock[dev-postgres].",
+    help="Use a throw-away database of this kind. PostgreSQL needs rowlock[dev-postgres].",
 )
 @click.option(
-    "--database", metavar="URL", help="Your own database instead, in a place that is removed."
+    "--database",
+    metavar="URL",
+    help="Use your own database instead, in a schema or file that is removed afterwards.",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(100, 10_000_000),
     default=20_000,
     show_default=True,
-    help="How many jobs.",
+    help="Jobs to run.",
 )
 @click.option(
     "--kills",
     type=_COUNT,
     default=40,
     show_default=True,
-    help="Processes killed: children, supervisors, whole workers, producers.",
+    help="Processes to kill: children, supervisors, whole workers, producers.",
 )
 @click.option(
     "--pauses",
     type=_COUNT,
     default=8,
     show_default=True,
-    help="Children and whole workers stopped until others must have taken over.",
+    help="Children and whole workers to stop until others must have taken over their jobs.",
 )
 @click.option(
     "--crashes",
     type=_COUNT,
     default=4,
     show_default=True,
-    help="Of a throw-away PostgreSQL, by an immediate stop.",
+    help="Crashes of the throw-away PostgreSQL, each an immediate stop.",
 )
 @click.option(
     "--swallows",
     type=_COUNT,
     default=40,
     show_default=True,
-    help="PostgreSQL has committed, and the answer is lost.",
+    help="Commits of PostgreSQL whose confirmation is lost.",
 )
 @click.option(
     "--troubles",
     type=_COUNT,
     default=4,
     show_default=True,
-    help="Of each other kind with PostgreSQL: connections cut, slowed, silenced, ended by the "
-    "server, all used up.",
+    help="Faults of each other kind with PostgreSQL: connections that are cut, slowed, silenced, "
+    "ended by the server, or all used up.",
 )
 @click.option(
     "--clock-steps",
     type=_COUNT,
     default=4,
     show_default=True,
-    help="A worker's clock is set, by up to two hours; on a throw-away PostgreSQL alone, since"
-    " SQLite's clock is the machine's.",
+    help="Times that a worker's clock is changed by up to two hours. Only on a throw-away"
+    " PostgreSQL, because SQLite uses the machine's clock.",
 )
 @click.option(
     "--full-disks",
     type=_COUNT,
     default=0,
     show_default=True,
-    help="SQLite's disk is full for a moment; only root can mount one for it.",
+    help="Times that SQLite's disk is full for a moment. Needs root, to mount a small disk.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
     default=3,
     show_default=True,
-    help="Each a supervisor with two children.",
+    help="Workers to run, each a supervisor with two child processes.",
 )
-@click.option("--seed", type=int, help="Decides what happens in which order; default by chance.")
+@click.option(
+    "--seed",
+    type=int,
+    metavar="N",
+    help="Seed that decides what happens in which order (default: random).",
+)
 @click.option(
     "--legs",
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="So many runs, with this seed and those after it.",
+    help="Number of runs, with this seed and the ones after it.",
 )
 @click.option(
     "--keep",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIRECTORY",
-    help="Leave journals, logs and SQLite's file there.",
+    help="Keep journals, logs and SQLite's file in this directory.",
 )
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="An SVG of the last run: jobs a second, and what struck when.",
+    help="Write an SVG of the last run: jobs per second, and when each fault struck.",
 )
 @json_option("all figures")
 @click.pass_context
@@ -141,10 +148,10 @@ def chaos(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Break it: run jobs while processes are killed and stopped, and the database goes away.
+    """Run jobs while processes are killed and stopped, and while the database fails.
 
-    Every enqueue, every run and every commit is noted, and judged in the end. Exit code 0 only if
-    nothing was found wrong, and enough has happened that something could have been.
+    Every enqueue, run and commit is recorded, and judged at the end. The exit code is 0 only if no
+    promise was broken, and if enough faults struck to prove it.
     """
     from rowlock.chaos.plan import ChaosPlan, possible
 
@@ -178,10 +185,10 @@ def chaos(
 
 
 def _check_places(keep: Path | None, plot: Path | None, seeds: range) -> None:
-    """That nothing is in the way of the files, before hours were spent on what is in them.
+    """Check that the files can be written, before hours are spent on their content.
 
     Raises:
-        click.BadParameter: A run of such a seed was kept there, or there is no such directory.
+        click.BadParameter: A run with this seed was kept there, or the directory doesn't exist.
     """
     kept = (
         []
@@ -190,12 +197,12 @@ def _check_places(keep: Path | None, plot: Path | None, seeds: range) -> None:
     )
     if kept:
         raise click.BadParameter(
-            f"{kept[0]} is there already; remove it, or choose another directory or --seed",
+            f"{kept[0]} exists; remove it, or choose another directory or --seed",
             param_hint="--keep",
         )
     if plot is not None and not plot.absolute().parent.is_dir():
         raise click.BadParameter(
-            f"{plot.parent} is no directory; make it first", param_hint="--plot"
+            f"{plot.parent} is not a directory; create it first", param_hint="--plot"
         )
 
 
@@ -205,7 +212,7 @@ def _kept(keep: Path, seed: int) -> Path:
 
 @contextmanager
 def _run_directory(keep: Path | None, seed: int) -> Iterator[Path]:
-    """A directory for the files of a run."""
+    """Yield a directory for the files of a run."""
     if keep is not None:
         directory = _kept(keep, seed)
         directory.mkdir(parents=True)
@@ -242,18 +249,18 @@ def _tell(report: ChaosReport, *, as_json: bool) -> None:
 
 def _because(report: ChaosReport) -> str:
     if report.violations:
-        return f"{sum(report.violations.values())} times something was what must never be"
+        return f"promises were broken {sum(report.violations.values())} times"
     missed = [
         f"{gate.name} {gate.reached} of {gate.wanted}" for gate in report.gates if not gate.is_open
     ]
     if missed:
-        return f"it was not hard enough to show anything: {', '.join(missed)}"
-    return "nothing was lost, done twice or done by whom it was not for"
+        return f"too few faults struck to prove anything: {', '.join(missed)}"
+    return "no job was lost, done twice, or done by a worker that had lost its lease"
 
 
-def report_table(report: ChaosReport) -> show.Table:
-    """One row a figure."""
-    table = show.Table(
+def report_table(report: ChaosReport) -> show.TextTable:
+    """Return a table with one row per figure."""
+    table = show.TextTable(
         show.columns("figure", "measured", right=["measured"]),
         title=f"{report.store} {report.version}, seed {report.plan.seed}",
     )
@@ -265,7 +272,7 @@ def report_table(report: ChaosReport) -> show.Table:
 def _rows(report: ChaosReport) -> Iterator[tuple[str, str]]:
     yield "jobs", f"{report.plan.jobs:,}"
     yield "took", f"{report.seconds:.0f} s"
-    yield "drained after the last strike in", f"{report.drain_seconds:.1f} s"
+    yield "drained after the last fault in", f"{report.drain_seconds:.1f} s"
     for fault, number in sorted(report.faults.items()):
         yield str(fault), f"{number:,}"
     for name, number in sorted(report.counts.items()):

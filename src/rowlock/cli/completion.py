@@ -1,4 +1,4 @@
-"""`rowlock completion`: the script that makes a shell complete commands and options."""
+"""`rowlock completion`: print the script that makes a shell complete commands and options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script for a shell; source it in that shell's start file."""
+    """Print the completion script for a shell. Source it in that shell's startup file."""
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)

@@ -1,4 +1,4 @@
-"""`rowlock cron`: the schedules, when they are due, and to run, pause, resume and delete them."""
+"""`rowlock cron`: list, run, pause, resume and delete schedules."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @click.group()
 def cron() -> None:
-    """Look at schedules; run, pause, resume and delete them."""
+    """List, run, pause, resume and delete schedules."""
 
 
 @cron.command("list")
-@json_option("all that is known of each")
+@json_option("all fields of each schedule")
 @click.pass_obj
 def list_schedules(target: Target, *, as_json: bool) -> None:
     """List the schedules by name: whether each is paused, when it is due, and when it last ran."""
@@ -43,13 +43,15 @@ def _every(app: App) -> Iterator[Schedule]:
 
 
 def document(schedule: Schedule) -> dict[str, object]:
-    """A schedule as JSON: its fields by their names, times as ISO 8601."""
+    """Return a schedule as JSON: its fields by name, times as ISO 8601."""
     return {name: getattr(schedule, name) for name in schedule.__struct_fields__}
 
 
-def _table(found: list[Schedule]) -> show.Table:
+def _table(found: list[Schedule]) -> show.TextTable:
     names = ("schedule", "status", "cron", "timezone", "kind", "next", "last")
-    table = show.Table(show.columns(*names, flexible=["schedule", "kind"]), empty="no schedules")
+    table = show.TextTable(
+        show.columns(*names, flexible=["schedule", "kind"]), empty="no schedules"
+    )
     for schedule in found:
         status = show.Cell("paused", "yellow") if schedule.is_paused else show.Cell("on", "green")
         due = "-" if schedule.is_paused else _shown(schedule.next_at)
@@ -74,7 +76,10 @@ def _shown(moment: datetime | None) -> str:
 @json_option("the job")
 @click.pass_obj
 def run(target: Target, *, name: str, as_json: bool) -> None:
-    """Enqueue a schedule's job now, paused or not, and print the job's id; its next time stays."""
+    """Enqueue a schedule's job now and print the job's id.
+
+    This works for paused schedules too, and does not change when the schedule is next due.
+    """
     with target.open_app() as app:
         job = app.store.run_schedule_now(name)
     if as_json:
@@ -82,59 +87,59 @@ def run(target: Target, *, name: str, as_json: bool) -> None:
     elif job.created:
         click.echo(f"enqueued {job.id}")
     else:
-        click.echo(f"in flight already: {job.id}")
+        click.echo(f"already in flight: {job.id}")
 
 
 @cron.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@json_option("a line for each: the schedule")
+@json_option("one line per schedule")
 @click.pass_obj
 def pause(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
-    """Fire nothing of these schedules until they are resumed."""
+    """Pause schedules: they don't fire until they are resumed."""
     with target.open_app() as app:
 
         def act(name: str) -> None:
             schedule = app.store.pause_schedule(name)
-            _tell(document(schedule), f"paused {show.escaped(name)}", as_json=as_json)
+            _print(document(schedule), f"paused {show.escaped(name)}", as_json=as_json)
 
         each(names, act)
 
 
 @cron.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@json_option("a line for each: the schedule")
+@json_option("one line per schedule")
 @click.pass_obj
 def resume(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
-    """Go on with the next tick from now; those that fell into the pause are over."""
+    """Resume schedules from their next tick. Ticks during the pause are skipped."""
     with target.open_app() as app:
 
         def act(name: str) -> None:
             schedule = app.store.resume_schedule(name)
             text = f"resumed {show.escaped(name)}, next {_shown(schedule.next_at)}"
-            _tell(document(schedule), text, as_json=as_json)
+            _print(document(schedule), text, as_json=as_json)
 
         each(names, act)
 
 
 @cron.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@json_option("a line for each: `name`, and `deleted`")
+@json_option("one line per schedule: `name` and `deleted`")
 @click.pass_obj
 def delete(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
-    """Remove schedules for good; jobs that they enqueued stay.
+    """Delete schedules permanently. Jobs that they enqueued stay.
 
-    One that stands in the code (@app.task(cron=...)) is written again when a worker of that code
-    starts: take it out of the code, or pause it.
+    A schedule that is declared in code (@app.task(cron=...)) is created again when a worker with
+    that code starts. Remove it from the code, or pause it.
     """
     with target.open_app() as app:
 
         def act(name: str) -> None:
             app.store.delete_schedule(name)
             gone = {"name": name, "deleted": True}
-            _tell(gone, f"deleted {show.escaped(name)}", as_json=as_json)
+            _print(gone, f"deleted {show.escaped(name)}", as_json=as_json)
 
         each(names, act)
 
 
-def _tell(document: dict[str, object], text: str, *, as_json: bool) -> None:
+def _print(document: dict[str, object], text: str, *, as_json: bool) -> None:
     click.echo(show.as_json(document) if as_json else text)

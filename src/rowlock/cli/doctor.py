@@ -1,4 +1,4 @@
-"""`rowlock doctor`: is this database fit for a queue, and does the queue get on?"""
+"""`rowlock doctor`: examine whether the database suits a queue, and whether the queue moves."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.BAD: "bold red"
 @json_option("`ok`, and `findings`, each with `check`, `level`, `text` and `advice`")
 @click.pass_obj
 def doctor(target: Target, *, as_json: bool) -> None:
-    """Examine the database and the queue; exit code 1 if something is bad.
+    """Examine the database and the queue. The exit code is 1 if a finding is bad.
 
-    A finding is ok, warn or bad. It changes nothing, and shows nobody's queries.
+    Findings are ok, warn or bad. Nothing is changed, and nobody's queries are shown.
     """
     found: list[Finding] = []
     for finding in examine(target):
@@ -40,7 +40,7 @@ def doctor(target: Target, *, as_json: bool) -> None:
 
 
 def print_finding(finding: Finding) -> None:
-    """How it is, and below that what to do."""
+    """Print a finding, and below it the advice."""
     text = f"{finding.level:<4} {finding.check:<14} {show.escaped(finding.text)}"
     show.print_wrapped(text, indent=20, style=_STYLES[finding.level], head=4)
     if finding.advice:
@@ -48,7 +48,7 @@ def print_finding(finding: Finding) -> None:
 
 
 def examine(target: Target) -> Iterator[Finding]:
-    """Look at one thing after the other; what can't be looked at is a finding too."""
+    """Yield one finding after the other. A check that fails is a finding, too."""
     try:
         app = target.open_app()
     except RowlockError as error:
@@ -65,7 +65,7 @@ def examine(target: Target) -> Iterator[Finding]:
 
 
 def _limited_in_threads(app: App) -> list[str]:
-    """The kinds whose function, in a thread beside others, may not stop at its limit."""
+    """Return the kinds that run in threads beside others, and may not stop at their timeout."""
     return sorted(
         task.name
         for task in app
@@ -82,7 +82,7 @@ def _examine_store(store: Store, shown_url: str) -> Iterator[Finding]:
     applied = store.engine.applied()
     migrations = findings.migrations(store.engine.dialect, applied, is_sqlite=is_sqlite)
     if not applied or migrations.level is Level.BAD:
-        # Nothing else can be asked of it: an engine works on its own schema only.
+        # Nothing else can be checked: an engine works on its own schema only.
         yield Finding("store", Level.OK, shown_url)
         yield migrations
         return
@@ -98,7 +98,7 @@ def _sqlite(store: Store, shown_url: str) -> Iterator[Finding]:
     yield Finding("store", Level.OK, f"SQLite {server.version}, {shown_url}")
     yield findings.sqlite_version(server.version)
     # A network file system was refused when the store was opened.
-    yield Finding("file system", Level.OK, "local, as far as this system tells")
+    yield Finding("file system", Level.OK, "local, as far as this system reports")
     yield findings.journal_mode(store.run(health.journal_mode()))
 
 

@@ -1,4 +1,4 @@
-"""`rowlock enqueue`: one job from the command line, or many from lines of JSON."""
+"""`rowlock enqueue`: enqueue one job from the command line, or many from lines of JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
+from rowlock import config
 from rowlock.cli import EXIT_INVALID, Target, show
 from rowlock.cli.options import json_object, json_option, moment, seconds, time_to_come
 from rowlock.cli.progress import progress
@@ -18,47 +19,53 @@ if TYPE_CHECKING:
     from rowlock.job import Job
     from rowlock.store import NewJob
 
-# One transaction: fast, and short enough to hold up nobody else for long.
-BATCH_LINES: Final = 1_000
-# So is memory bounded where payloads are large.
+# Lines per transaction: fast, and short enough not to hold up others for long.
+BATCH_LINES: Final = config.BATCH_ROWS
+# Bounds memory where payloads are large.
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
-# A payload of the largest size with every character escaped, and its options.
-LINE_BYTES_MAX: Final = 8 * 1024 * 1024
+# Room for the largest payload with every character escaped, and for its options.
+LINE_BYTES_MAX: Final = config.HTTP_BODY_BYTES_MAX
 _NOT_FOR_LINES: Final = frozenset({"conn"})
 
 
 @click.command()
 @click.argument("kind", required=False)
 @click.argument("payload", required=False, metavar="[JSON]")
-@click.option("--key", metavar="KEY", help="One job in flight for this key.")
+@click.option("--key", metavar="KEY", help="Allow only one job in flight with this key.")
 @click.option(
     "--key-hold",
     metavar="HOLD",
-    help="For how long: `in_flight` (default), `kept`, or a duration from now.",
+    help="How long --key is unique: `in_flight` (default), `kept`, or a duration from now.",
 )
 @click.option(
-    "--queue", metavar="QUEUE", help="Where it waits, instead of the task's queue or `default`."
+    "--queue", metavar="QUEUE", help="Queue of the job, instead of the task's or `default`."
 )
-@click.option("--priority", type=int, metavar="N", help="-100 to 100, higher first.")
-@click.option("--delay", type=seconds, metavar="DURATION", help="Not before so long from now.")
-@click.option("--run-at", type=time_to_come, metavar="TIME", help="Not before this ISO 8601 time.")
-@click.option("--tenant", metavar="TENANT", help="Whose job it is.")
-@click.option("--max-attempts", type=int, metavar="N", help="Given up after so many.")
+@click.option(
+    "--priority", type=int, metavar="N", help="Priority from -100 to 100. Higher runs first."
+)
+@click.option(
+    "--delay", type=seconds, metavar="DURATION", help="Run it no earlier than this long from now."
+)
+@click.option(
+    "--run-at", type=time_to_come, metavar="TIME", help="Run it no earlier than this ISO 8601 time."
+)
+@click.option("--tenant", metavar="TENANT", help="Tenant that owns the job.")
+@click.option("--max-attempts", type=int, metavar="N", help="Attempts before the job is dead.")
 @click.option(
     "--tag",
     "tags",
     multiple=True,
     metavar="TAG",
-    help="A name to find it by; may be given several times.",
+    help="Tag to find the job by. Can be repeated.",
 )
-@click.option("--id", metavar="UUID", help="The job's id: given again, it is the same job.")
+@click.option("--id", metavar="UUID", help="Id of the job. Sending it again enqueues nothing.")
 @click.option(
     "--many",
     type=click.File("rb"),
     metavar="FILE",
-    help="Read jobs from lines of JSON; `-` is stdin.",
+    help="Read jobs from the lines of a JSON file. `-` is stdin.",
 )
-@json_option("the job; with --many, how many were enqueued and how many existed")
+@json_option("the job, or with --many how many were enqueued and how many existed")
 @click.pass_obj
 def enqueue(
     target: Target,
@@ -70,18 +77,17 @@ def enqueue(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Enqueue a job of KIND with a JSON object as its payload; print its id and its state.
+    """Enqueue a job of KIND with a JSON object as its payload, and print its id and state.
 
-    With --many, each line is {"kind": ..., "payload": {...}} and options by their names in Python;
-    if KIND is given, each line is a payload. Options given here hold for every line that has none
-    of its own; keys and ids come from the lines. Lines are written 1,000 at a time, each time all
-    or none.
+    With --many, each line is {"kind": ..., "payload": {...}} with options by their Python names. If
+    KIND is given, each line is a payload. Options on the command line apply to every line without
+    its own. Keys and ids come from the lines. Lines are enqueued 1,000 per transaction.
     """
-    # The options of a job keep their names from here to `App.enqueue`, which checks them.
+    # The options keep their names from here to `App.enqueue`, which checks them.
     options = _chosen(given)
     if many is None:
         if kind is None:
-            raise click.UsageError("name the KIND of the job, or give --many")
+            raise click.UsageError("give the KIND of the job, or --many")
         fields = {} if payload is None else json_object(payload, option="payload")
         with target.open_app() as app:
             _print_job(app.enqueue(kind, fields, **options), as_json=as_json)
@@ -93,7 +99,7 @@ def enqueue(
 
 
 def _chosen(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that were given, as `App.enqueue` takes them."""
+    """Return the options that were given, as `App.enqueue` takes them."""
     options = {name: value for name, value in given.items() if value is not None and value != ()}
     if "key_hold" in options:
         options["key_hold"] = _hold(options["key_hold"])
@@ -119,20 +125,20 @@ def _print_job(job: Job, *, as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How lines are read: of one kind, or each with its own; with options they may lack."""
+    """How to read lines: their kind, unless each names its own, and options they may lack."""
 
     kind: str | None
     options: Mapping[str, Any]
 
     def item(self, text: str) -> dict[str, Any]:
-        """A line as `App.enqueue_many` takes it."""
+        """Return a line as `App.enqueue_many` takes it."""
         value = json_object(text, option="line")
         if self.kind is not None:
             return {**self.options, "kind": self.kind, "payload": value}
         for name in _NOT_FOR_LINES & value.keys():
             raise OptionInvalid(name, "there is no such option")
         if "kind" not in value:
-            raise OptionInvalid("kind", "is missing; name it in each line, or as KIND")
+            raise OptionInvalid("kind", "is missing; set it in each line, or pass KIND")
         payload = value.get("payload")
         if payload is not None and not isinstance(payload, dict):
             raise OptionInvalid("payload", "must be a JSON object")
@@ -151,7 +157,7 @@ def _timed(name: str, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class LineBatch:
-    """Checked jobs of consecutive lines, and the number of the last one."""
+    """Checked jobs of consecutive lines, and the number of the last line."""
 
     jobs: list[NewJob]
     last_line: int
@@ -177,7 +183,7 @@ def _enqueue_lines(app: App, file: IO[bytes], line: Line, *, as_json: bool) -> N
 
 
 class BadLineError(Exception):
-    """A line that can't be enqueued: its message names it."""
+    """A line can't be enqueued. The message says which."""
 
 
 def _batches(app: App, file: IO[bytes], line: Line) -> Iterator[LineBatch]:

@@ -1,4 +1,4 @@
-"""What `rowlock doctor` makes of what it was told: pure judgements, and what to do about each."""
+"""The judgements of `rowlock doctor`: pure functions from facts to findings with advice."""
 
 from __future__ import annotations
 
@@ -25,26 +25,27 @@ if TYPE_CHECKING:
     from rowlock.store.pooler import Pooler
     from rowlock.store.statements import Dialect
 
-# Libraries before this may corrupt a file when a checkpoint runs beside a writer.
+# SQLite before this version may corrupt a file when a checkpoint runs beside a writer.
 SQLITE_WAL_RESET_FIXED: Final = (3, 51, 3)
-# Times are the server's; only a `run_at` or a filter made on this machine is off by the skew.
+# Times come from the server. Only a `run_at` or a filter computed on this machine is off by the
+# skew.
 SKEW_SECONDS_WARN: Final = 1.0
 SKEW_SECONDS_BAD: Final = 30.0
 CONNECTIONS_WARN: Final = 0.8
 CONNECTIONS_BAD: Final = 0.95
-# Vacuum begins at about 5,000: twenty times that says that it does not keep up.
+# Vacuum starts at about 5,000. Twenty times that means that it does not keep up.
 DEAD_TUPLES_WARN: Final = 100_000
 DEAD_TUPLES_BAD: Final = 1_000_000
 TRANSACTION_SECONDS_WARN: Final = 60.0
 TRANSACTION_SECONDS_BAD: Final = 600.0
-# Any worker takes over expired leases within seconds.
+# Any worker recovers expired leases within seconds.
 LEASE_SECONDS_BAD: Final = 60.0
-# Jobs may wait for a worker that is about to start.
+# A worker may be about to start.
 UNSERVED_SECONDS_BAD: Final = 60.0
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARN = "warn"
@@ -53,7 +54,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at, how it is, and what to do about it."""
+    """The result of one check, and what to do about it."""
 
     check: str
     level: Level
@@ -75,7 +76,7 @@ def _unless_ok(level: Level, advice: str) -> str:
 
 
 def migrations(dialect: Dialect, applied: dict[int, str], *, is_sqlite: bool) -> Finding:
-    """Whether the schema is this version's."""
+    """Check that the schema belongs to this version."""
     from rowlock.errors import MigrationNeeded
     from rowlock.store import migrate
 
@@ -87,14 +88,14 @@ def migrations(dialect: Dialect, applied: dict[int, str], *, is_sqlite: bool) ->
         return Finding("migrations", Level.OK, f"up to date at {max(applied):04}")
     listed = ", ".join(f"{migration.number:04}" for migration in missing)
     if is_sqlite:
-        hint = "the file is made and migrated when it is first used"
+        hint = "the file is created and migrated on first use"
         return Finding("migrations", Level.WARN, f"missing: {listed}", hint)
     hint = "run `rowlock migrate` with a role that may create tables"
     return Finding("migrations", Level.BAD, f"missing: {listed}", hint)
 
 
 def sqlite_version(version: str) -> Finding:
-    """Whether the library has the bug that a reset of the log may corrupt the file."""
+    """Check for the SQLite bug by which a reset of the log may corrupt the file."""
     numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
     if numbers >= SQLITE_WAL_RESET_FIXED:
         return Finding("WAL reset", Level.OK, "fixed in this version of SQLite")
@@ -102,21 +103,21 @@ def sqlite_version(version: str) -> Finding:
         "WAL reset",
         Level.WARN,
         f"SQLite {version} may corrupt a file if a checkpoint meets a writer (fixed in 3.51.3)",
-        "rowlock's own processes avoid it; let no other program checkpoint this file, or use a "
+        "rowlock's own processes avoid this; let no other program checkpoint this file, or use a "
         "Python with a newer SQLite",
     )
 
 
 def journal_mode(mode: str) -> Finding:
-    """Whether readers and the writer get along."""
+    """Check that readers and the writer don't block each other."""
     if mode == "wal":
         return Finding("journal mode", Level.OK, "wal")
-    hint = "something changed it; rowlock sets it again at the next connection"
+    hint = "another program changed it; rowlock sets it again on the next connection"
     return Finding("journal mode", Level.BAD, f"{mode}, not wal", hint)
 
 
 def clock_skew(*, there: int, before: int, after: int) -> Finding:
-    """How far the clocks are apart, the time of the question's way given them."""
+    """Compare both clocks, allowing for the time of the round trip."""
     middle, spread = (before + after) / 2, (after - before) / 2
     seconds = max(0.0, abs(there - middle) - spread) / 1_000_000
     level = _level(seconds, warn=SKEW_SECONDS_WARN, bad=SKEW_SECONDS_BAD)
@@ -124,24 +125,24 @@ def clock_skew(*, there: int, before: int, after: int) -> Finding:
     text = "this machine and the server agree"
     if level is not Level.OK:
         text = f"the server is {show.age(seconds)} {way} this machine"
-    hint = "synchronise both clocks (NTP); a run_at computed here is off by so much"
+    hint = "synchronise both clocks (NTP); a run_at computed here is off by this much"
     return Finding("clock", level, text, _unless_ok(level, hint))
 
 
 def pooler(found: Pooler, *, is_preparing: bool) -> Finding:
-    """What stands between us and the server, and whether our settings suit it."""
+    """Check for a pooler in front of the server, and whether our settings suit it."""
     if found == "none":
         return Finding("pooler", Level.OK, "none in front of the server")
     text = f"one in front of the server, in {found} mode"
     if found == "transaction" and is_preparing:
-        hint = "take prepare_threshold out of the URL, unless the pooler tracks statements"
+        hint = "remove prepare_threshold from the URL, unless the pooler tracks statements"
         text += ", and the URL asks for prepared statements"
         return Finding("pooler", Level.WARN, text, hint)
     return Finding("pooler", Level.OK, text)
 
 
 def connections(found: Connections) -> Finding:
-    """Whether there is room for more workers."""
+    """Check that there are connections left for more workers."""
     share = found.used / max(1, found.limit)
     level = _level(share, warn=CONNECTIONS_WARN, bad=CONNECTIONS_BAD)
     text = f"{found.used} of {found.limit} in use (max_connections)"
@@ -150,84 +151,86 @@ def connections(found: Connections) -> Finding:
 
 
 def dead_tuples(found: DeadTuples) -> Finding:
-    """Whether vacuum keeps up with the table of live jobs."""
+    """Check that vacuum keeps up with the table of live jobs."""
     level = _level(found.dead, warn=DEAD_TUPLES_WARN, bad=DEAD_TUPLES_BAD)
     last = "never yet"
     if found.vacuum_seconds is not None:
         last = f"{show.age(found.vacuum_seconds)} ago"
     text = f"{found.dead:,} dead, {found.live:,} live rows in job; last vacuumed {last}"
-    hint = "end the oldest transaction (below), see that autovacuum is on, or VACUUM the table"
+    hint = "end the oldest transaction (below), check that autovacuum is on, or VACUUM the table"
     return Finding("vacuum", level, text, _unless_ok(level, hint))
 
 
 def oldest_transaction(found: OldestTransaction | None) -> Finding:
-    """Who keeps vacuum from its work. What they run is not shown."""
+    """Name the transaction that keeps vacuum from its work, without its query."""
     if found is None:
-        return Finding("transactions", Level.OK, "none is open")
+        return Finding("transactions", Level.OK, "none open")
     level = _level(found.seconds, warn=TRANSACTION_SECONDS_WARN, bad=TRANSACTION_SECONDS_BAD)
     who = "prepared" if found.pid is None else f"pid {found.pid}"
     text = (
-        f"the oldest is open for {show.age(found.seconds)}: {who}, "
+        f"the oldest has been open for {show.age(found.seconds)}: {who}, "
         f"application {found.application or '-'}, user {found.user}, "
         f"database {found.database}, {found.state or 'state hidden'}"
     )
-    hint = "commit or end it: until then no dead row is removed, and claims get slower"
+    hint = "commit or end it; until then no dead row is removed, and claims get slower"
     return Finding("transactions", level, text, _unless_ok(level, hint))
 
 
 def expired_leases(found: ExpiredLeases) -> Finding:
-    """Whether somebody takes over what the vanished left."""
+    """Check that a worker recovers the jobs of crashed workers."""
     if not found.count:
         return Finding("leases", Level.OK, "none has expired")
     level = _level(found.oldest_seconds, warn=0.0, bad=LEASE_SECONDS_BAD)
     text = f"{show.plural(found.count, 'lease')} expired, the oldest "
     text += f"{show.age(found.oldest_seconds)} ago"
-    hint = "no worker recovers them: start one; any worker of this database will do"
+    hint = "no worker recovers them; start one, any worker on this database will do"
     return Finding("leases", level, text, hint)
 
 
 def is_alive(worker: WorkerInfo, *, now: datetime) -> bool:
-    """Whether a worker has announced itself, and was heard of lately."""
+    """Return whether a worker has announced itself recently."""
     if worker.started_at is None or worker.last_beat_at is None:
         return False
     return (now - worker.last_beat_at).total_seconds() <= config.WORKER_SILENT_SECONDS
 
 
 def paused_queues(paused: Sequence[str]) -> Finding:
-    """What stands still on purpose, or was forgotten."""
+    """List the paused queues: some may have been forgotten."""
     if not paused:
         return Finding("queues", Level.OK, "none is paused")
-    hint = "`rowlock queues resume QUEUE` when it may go on"
+    hint = "resume one with `rowlock queues resume QUEUE`"
     return Finding("queues", Level.WARN, f"paused: {names(paused)}", hint)
 
 
 def limits_in_threads(kinds: Sequence[str]) -> Finding:
-    """Whether a run that does not stop at its limit would end more than itself."""
+    """Check whether a run that does not stop at its timeout would take other runs with it."""
     if not kinds:
         return Finding("limits", Level.OK, "no plain function with a timeout shares its process")
     hint = (
-        'give long ones executor="process": a run that does not stop at its limit is then ended '
-        "alone, and not together with its child"
+        'give long ones executor="process": then a run that does not stop at its timeout is ended '
+        "alone, not together with its child process"
     )
     text = f"plain functions with a timeout, in threads: {names(kinds)}"
     return Finding("limits", Level.OK, text, hint)
 
 
 def unserved(lanes: Sequence[DueLane], workers: Sequence[WorkerInfo]) -> Finding:
-    """Whether every kind with ready jobs has a worker that takes it."""
+    """Check that every kind with ready jobs has a worker that serves it."""
     alone = [lane for lane in lanes if not any(_serves(worker, lane) for worker in workers)]
     if not alone:
-        return Finding("workers", Level.OK, f"{show.plural(len(workers), 'worker')}; all is served")
+        return Finding(
+            "workers", Level.OK, f"{show.plural(len(workers), 'worker')}; all are served"
+        )
     oldest = max(lane.seconds for lane in alone)
     listed = names([f"{lane.kind} in {lane.queue}" for lane in alone])
-    text = f"no worker serves {listed}; ready for {show.age(oldest)}"
+    text = f"no worker serves {listed}; the oldest job has been ready for {show.age(oldest)}"
     level = _level(oldest, warn=0.0, bad=UNSERVED_SECONDS_BAD)
     hint = "start a worker with these queues and an app that has these tasks"
     return Finding("workers", level, text, hint)
 
 
 def _serves(worker: WorkerInfo, lane: DueLane) -> bool:
-    """A worker that names no queues or kinds takes all."""
+    """A worker that names no queues or kinds serves all."""
     return (not worker.queues or lane.queue in worker.queues) and (
         not worker.kinds or lane.kind in worker.kinds
     )

@@ -1,4 +1,4 @@
-"""What `rowlock jobs show` says of one job to a person: what is set, in words; JSON has it all."""
+"""What `rowlock jobs show` prints about one job: the fields that are set. JSON has them all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Detail = tuple[str, show.Cell | str]
 
 
 def job_details(job: Job, *, now: datetime) -> Iterator[Detail]:
-    """Where it stands, what it is, when it did what, by which rules, and what became of it."""
+    """Yield the fields of a job: state, identity, times, options, errors and result."""
     yield "id", show.Cell(job.id, "bold")
     yield "state", show.Cell(f"{job.state} {when(job, now=now)}", show.STATE_STYLES[job.state])
     yield from _identity(job)
@@ -26,7 +26,7 @@ def job_details(job: Job, *, now: datetime) -> Iterator[Detail]:
 
 
 def when(job: Job, *, now: datetime) -> str:
-    """The time that matters in a job's state."""
+    """Return the time that matters most in a job's state."""
     if job.finished_at is not None:
         return f"{show.short_age((now - job.finished_at).total_seconds())} ago"
     if job.state == "running" and job.started_at is not None:
@@ -84,7 +84,7 @@ def _rules(job: Job) -> Iterator[Detail]:
     if job.retry:
         yield "retry", f"{job.retry[0]}({', '.join(map(str, job.retry[1:]))})"
     if job.state not in ("dead", "cancelled"):
-        yield "keep", "for ever" if job.keep is None else show.age(job.keep)
+        yield "keep", "forever" if job.keep is None else show.age(job.keep)
 
 
 def _results(job: Job) -> Iterator[Detail]:

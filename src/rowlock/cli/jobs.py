@@ -1,4 +1,4 @@
-"""`rowlock jobs`: find jobs, look at one, and cancel, retry, delete or wait for some."""
+"""`rowlock jobs`: list, show, explain, cancel, retry, delete and wait for jobs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
+from rowlock import config
 from rowlock.cli import EXIT_FAILED, Target, exit_code, show
 from rowlock.cli.job_details import job_details, when
 from rowlock.cli.options import filters, json_object, json_option, seconds
@@ -25,37 +26,38 @@ if TYPE_CHECKING:
 
 STATES = ("scheduled", "ready", "running", "retrying", "succeeded", "dead", "cancelled")
 LIMIT_DEFAULT = 50
-LIMIT_MAX = 1_000
+LIMIT_MAX = config.LIST_LIMIT_MAX
 
 
 @click.group()
 def jobs() -> None:
-    """Look at jobs; cancel, retry, delete or wait for some."""
+    """List and show jobs. Cancel, retry, delete or wait for them."""
 
 
 def page_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How much of a list, and from where on."""
+    """Add the options that select a page of a list."""
     limit = click.option(
         "--limit",
         type=click.IntRange(1, LIMIT_MAX),
         default=LIMIT_DEFAULT,
         show_default=True,
-        help="At most so many.",
+        help="Most jobs to list.",
     )
     cursor = click.option(
         "--cursor",
         metavar="TEXT",
-        help="Go on where a page ended; where that is, is told on stderr, and in `next`.",
+        help="Continue after the previous page. Its cursor is printed on stderr, and is `next` in"
+        " JSON.",
     )
     return limit(cursor(command))
 
 
 @jobs.command("list")
-@click.option("--state", type=click.Choice(STATES), help="Only in this state.")
+@click.option("--state", type=click.Choice(STATES), help="Only jobs in this state.")
 @filters
 @page_options
 @json_option(
-    "a line for each job, and a last one with `next`: the cursor of the following page, or null"
+    "one line per job, and a last one with `next`, the cursor of the following page or null"
 )
 @click.pass_obj
 def list_jobs(
@@ -67,14 +69,14 @@ def list_jobs(
     as_json: bool,
     **chosen: Unpack[FilterOptions],
 ) -> None:
-    """List jobs, newest first; dead ones by their failure."""
+    """List jobs, newest first. Dead jobs are ordered by their failure."""
     with target.open_app() as app:
         page = app.list(state=state, limit=limit, cursor=cursor, full=as_json, **chosen)
     print_page(page, as_json=as_json)
 
 
 def print_page(page: Page, *, as_json: bool, has_state: bool = True) -> None:
-    """A page as a table or as JSON lines; where it goes on is told beside it."""
+    """Print a page as a table or as JSON lines, and the cursor of the next page on stderr."""
     from rowlock.cli.workers import now
 
     if as_json:
@@ -89,15 +91,16 @@ def print_page(page: Page, *, as_json: bool, has_state: bool = True) -> None:
 
 def jobs_table(
     listed: Sequence[Job], *, now: datetime, title: str = "", has_state: bool = True
-) -> show.Table:
-    """One row a job: where it stands, since or until when, and what it says of itself.
+) -> show.TextTable:
+    """Return a table with one row per job: state, time, and a note.
 
-    `has_state` False where all are in one state.
+    Args:
+        has_state: False if all jobs are in one state.
     """
     names = ("id", "state", "kind", "queue", "attempt", "when", "note")
     columns = show.columns(*names, right=["attempt"], flexible=["kind", "queue", "note"])
     dropped = ("note", "attempt", "queue")
-    table = show.Table(columns, title=title, empty="no jobs", dropped=dropped)
+    table = show.TextTable(columns, title=title, empty="no jobs", dropped=dropped)
     for job in listed:
         table.add(
             job.id,
@@ -112,7 +115,7 @@ def jobs_table(
 
 
 def note(job: Job) -> str:
-    """What is worth a glance: progress, the last error, a request to cancel, the key."""
+    """Return what is worth a glance: progress, the last error, a cancel request, the key."""
     parts: list[str] = []
     if job.cancel_requested and not job.state.is_terminal:
         parts.append("cancel requested")
@@ -127,11 +130,13 @@ def note(job: Job) -> str:
 
 @jobs.command("show")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option("--log", "with_log", is_flag=True, help="Also the lines that its handler logged.")
+@click.option(
+    "--log", "with_log", is_flag=True, help="Also show the lines that its handler logged."
+)
 @json_option("every field")
 @click.pass_obj
 def show_jobs(target: Target, *, ids: tuple[str, ...], with_log: bool, as_json: bool) -> None:
-    """Show all that is known of jobs: payload, times, errors with tracebacks, result."""
+    """Show all fields of jobs: payload, times, errors with tracebacks, result."""
     from rowlock.cli.workers import now
 
     with target.open_app() as app:
@@ -159,44 +164,44 @@ def show_jobs(target: Target, *, ids: tuple[str, ...], with_log: bool, as_json: 
 def _found(app: App, id: str) -> Job:
     job = app.get(id)
     if job is None:
-        raise NotFound(f"there is no job {id} (any more)")
+        raise NotFound(f"there is no job {id}, or its retention has expired")
     return job
 
 
 @jobs.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@json_option("a line for each, with the fields of rowlock.Why")
+@json_option("one line per job, with the fields of rowlock.Why")
 @click.pass_obj
 def why(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
-    """Say why jobs are not running: what first stands in the way of each, and what helps."""
+    """Explain why jobs are not running: what blocks each of them first, and what to do."""
     import msgspec
 
     with target.open_app() as app:
 
         def act(id: str) -> None:
-            told = app.why(id)
+            answer = app.why(id)
             if as_json:
-                click.echo(show.as_json(msgspec.to_builtins(told)))
+                click.echo(show.as_json(msgspec.to_builtins(answer)))
                 return
-            click.echo(f"{told.id} {told.state}")
-            show.print_wrapped(f"  {show.escaped(told.text)}", indent=2)
-            if (advice := what_to_do(told)) is not None:
+            click.echo(f"{answer.id} {answer.state}")
+            show.print_wrapped(f"  {show.escaped(answer.text)}", indent=2)
+            if (advice := what_to_do(answer)) is not None:
                 show.print_wrapped(f"  → {show.escaped(advice)}", indent=4, style="dim")
 
         each(ids, act)
 
 
-def what_to_do(told: Why) -> str | None:
-    """What helps, if something does but to wait."""
-    match told.code:
+def what_to_do(why: Why) -> str | None:
+    """Return the command that helps, or None if you can only wait."""
+    match why.code:
         case "paused":
-            return f"resume it with: rowlock queues resume {shlex.quote(told.queue)}"
-        case "finished" if told.state != "succeeded":
-            return f"run it again with: rowlock jobs retry {told.id}"
+            return f"resume it with: rowlock queues resume {shlex.quote(why.queue)}"
+        case "finished" if why.state != "succeeded":
+            return f"run it again with: rowlock jobs retry {why.id}"
         case "no_worker":
             return "start one with: rowlock --app MODULE:APP worker"
         case "unknown_kind" | "unserved_queue":
-            return "see who serves what with: rowlock workers"
+            return "see which worker serves which queues with: rowlock workers"
         case "full":
             return "see what runs longest with: rowlock top"
         case _:
@@ -205,12 +210,13 @@ def what_to_do(told: Why) -> str | None:
 
 @jobs.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@json_option("a line for each: `id`, `outcome`, `state`")
+@json_option("one line per job: `id`, `outcome`, `state`")
 @click.pass_obj
 def cancel(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
-    """Stop jobs: at once if they wait, else by asking their worker.
+    """Cancel jobs: at once if they are waiting, otherwise through their worker.
 
-    Told of each: `cancelled`, `pending_on_worker` or, of one that has ended, `already_terminal`.
+    Prints the outcome of each: `cancelled`, `pending_on_worker` or, if it has already ended,
+    `already_terminal`.
     """
     with target.open_app() as app:
 
@@ -228,14 +234,14 @@ def cancel(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
 @jobs.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option(
-    "--payload", metavar="JSON", help="Run it with this payload instead; for one job at a time."
+    "--payload", metavar="JSON", help="Run it with this payload instead. Takes a single job."
 )
-@json_option("a line for each job")
+@json_option("one line per job")
 @click.pass_obj
 def retry(target: Target, *, ids: tuple[str, ...], payload: str | None, as_json: bool) -> None:
-    """Take dead or cancelled jobs back to ready."""
+    """Move dead or cancelled jobs back to ready."""
     if payload is not None and len(ids) > 1:
-        raise click.UsageError("--payload is for one job at a time")
+        raise click.UsageError("--payload takes a single job")
     changed = None if payload is None else json_object(payload, option="payload")
     with target.open_app() as app:
         each(ids, lambda each_id: _print_state(app.retry(each_id, changed), as_json=as_json))
@@ -252,7 +258,7 @@ def _print_state(job: Job, *, as_json: bool) -> None:
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.pass_obj
 def delete(target: Target, *, ids: tuple[str, ...]) -> None:
-    """Remove jobs for good. A running one must be cancelled first."""
+    """Delete jobs permanently. Cancel a running job first."""
     with target.open_app() as app:
 
         def act(id: str) -> None:
@@ -265,12 +271,15 @@ def delete(target: Target, *, ids: tuple[str, ...]) -> None:
 @jobs.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option(
-    "--timeout", type=seconds, metavar="DURATION", help="Give up after so long, for all together."
+    "--timeout", type=seconds, metavar="DURATION", help="Give up after this long, for all jobs."
 )
-@json_option("a line for each job")
+@json_option("one line per job")
 @click.pass_obj
 def wait(target: Target, *, ids: tuple[str, ...], timeout: float | None, as_json: bool) -> None:
-    """Wait until jobs have ended; exit code 1 unless all succeeded, or when the time is over."""
+    """Wait until jobs have ended.
+
+    The exit code is 1 unless all succeeded, and if --timeout is over.
+    """
     end = None if timeout is None else time.monotonic() + timeout
     states: list[str] = []
     with target.open_app() as app:
@@ -292,7 +301,7 @@ def wait(target: Target, *, ids: tuple[str, ...], timeout: float | None, as_json
 
 
 def each(ids: Sequence[str], act: Callable[[str], None]) -> None:
-    """Act on each id, also after one failed; then end as the first failure says."""
+    """Act on each id, even after one failed. Then exit with the code of the first failure."""
     failed: list[RowlockError] = []
     for id in ids:
         try:

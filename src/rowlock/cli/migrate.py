@@ -15,26 +15,29 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Change nothing; exit code 1 if something is missing.")
-@click.option("--sql", is_flag=True, help="Change nothing; print the SQL of what is missing.")
+@click.option(
+    "--check", is_flag=True, help="Change nothing. Exit with 1 if a migration is missing."
+)
+@click.option("--sql", is_flag=True, help="Change nothing. Print the SQL of missing migrations.")
 @click.option(
     "--roles",
     is_flag=True,
-    help="With --sql: also the SQL of four roles: migrator, worker, producer, reader (PostgreSQL).",
+    help="With --sql: also print the SQL of four PostgreSQL roles: migrator, worker, producer,"
+    " reader.",
 )
 @click.option(
     "--row-security",
     is_flag=True,
-    help="With --sql --roles: also the SQL that binds producers and readers to a tenant.",
+    help="With --sql --roles: also print the SQL that restricts producers and readers to a tenant.",
 )
 @click.option(
     "--schema",
     metavar="NAME",
     default="rowlock",
     show_default=True,
-    help="The schema of the tables; with --app the app's own.",
+    help="PostgreSQL schema of the tables. With --app, the app's own is used.",
 )
-@json_option("what was applied, and what is missing")
+@json_option("the migrations that were applied, and those missing")
 @click.pass_obj
 @click.pass_context
 def migrate(
@@ -48,11 +51,14 @@ def migrate(
     schema: str,
     as_json: bool,
 ) -> None:
-    """Create or upgrade rowlock's tables. Safe to run again, and from many places at once."""
+    """Create or upgrade rowlock's tables.
+
+    It is safe to run this again, and from several machines at once.
+    """
     from rowlock.store import migrate as migrations
 
     if (roles and not sql) or (row_security and not roles):
-        raise click.UsageError("--roles goes with --sql, and --row-security with --sql --roles")
+        raise click.UsageError("--roles needs --sql, and --row-security needs --sql --roles")
     store = target.open_store(schema=schema)
     engine = store.engine
     try:
@@ -71,12 +77,12 @@ def migrate(
 
 
 def _rights(engine: Engine, *, row_security: bool) -> str:
-    """Who may do what, in a transaction of its own."""
+    """Return the SQL of the roles, in a transaction of its own."""
     from rowlock.store import roles
     from rowlock.store.statements import Dialect
 
     if engine.dialect is not Dialect.POSTGRES:
-        raise click.UsageError("SQLite has no roles: whoever can open the file can do all")
+        raise click.UsageError("SQLite has no roles: everyone who can open the file has all rights")
     scripts = [roles.roles(engine.schema)]
     if row_security:
         scripts.append(roles.row_security(engine.schema))

@@ -1,4 +1,4 @@
-"""`rowlock move`: bring a live queue to another database."""
+"""`rowlock move`: move a live queue to another database."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("url")
-@click.option("--follow", is_flag=True, help="Go on until Ctrl-C, for producers that come late.")
+@click.option(
+    "--follow", is_flag=True, help="Continue until Ctrl-C, for producers that switch late."
+)
 @click.option(
     "--give-back",
     is_flag=True,
-    help="Undo what a stopped move has under way: what is not in the new database yet waits in"
-    " the old one again.",
+    help="Undo the unfinished part of a stopped move: jobs that have not arrived in the new"
+    " database become available in the old one again.",
 )
 @json_option(
-    "how many `jobs`, `finished` ones and `schedules` were moved, how many were `known` there, "
-    "and `stopped` because their key was held"
+    "how many `jobs`, `finished` jobs and `schedules` were moved, how many were `known` there "
+    "already, and how many were `stopped` because their key was held"
 )
 @click.pass_obj
 def move(target: Target, *, url: str, follow: bool, give_back: bool, as_json: bool) -> None:
-    """Move all jobs from the database of --database-url (or of --app) to that of URL.
+    """Move all jobs from the database of --database-url (or of --app) to the one at URL.
 
-    Jobs, schedules, dead letters, logs, holds on keys, tokens and the audit arrive as they are,
-    with their ids. Producers and workers may go on, on either side: a job is run on the one or on
-    the other, never on both. It can be stopped at any time; the same command goes on.
+    Jobs, schedules, dead jobs, logs, held keys, tokens and the audit log arrive unchanged, with
+    their ids. Producers and workers can keep running on both databases: each job runs on one of
+    them, never on both. You can stop the move at any time, and the same command continues it.
     It ends when the old database is empty.
     """
     from rowlock.app import App
@@ -46,7 +48,9 @@ def move(target: Target, *, url: str, follow: bool, give_back: bool, as_json: bo
             return
         live, finished = Mover(old.store, new.store).counts()
         with progress("moving", noun="job", total=live + finished) as bar:
-            mover = Mover(old.store, new.store, tell=lambda moved: bar(moved.jobs + moved.finished))
+            mover = Mover(
+                old.store, new.store, on_progress=lambda moved: bar(moved.jobs + moved.finished)
+            )
             try:
                 mover.run(follow=follow)
             except KeyboardInterrupt:
@@ -72,10 +76,10 @@ def _words(moved: Moved) -> str:
     jobs, schedules = show.plural(moved.jobs, "job"), show.plural(moved.schedules, "schedule")
     lines = [f"moved {jobs}, {moved.finished:,} finished, {schedules}"]
     if moved.known:
-        lines.append(f"{moved.known:,} were there already")
+        lines.append(f"{moved.known:,} were already there")
     if moved.stopped:
         lines.append(
-            f"{moved.stopped:,} are there as cancelled: another job holds their key "
+            f"{moved.stopped:,} arrived as cancelled, because another job holds their key "
             "(rowlock jobs list --state cancelled)"
         )
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What several commands take from the command line: filters, durations, times, JSON."""
+"""Options that several commands share: filters, durations, times, JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def seconds(text: str) -> float:
     """A duration: seconds, or a number and a unit (`90`, `5m`, `2h`, `1d`)."""
     found = _seconds(text)
     if found is None:
-        raise click.BadParameter(f"{text!r} is no duration such as 90, 5m, 2h or 1d")
+        raise click.BadParameter(f"{text!r} is not a duration such as 90, 5m, 2h or 1d")
     return found
 
 
@@ -33,7 +33,7 @@ def _seconds(text: str) -> float | None:
 
 
 def shown_seconds(default: float) -> float:
-    """A default as `--help` is to show it: 30 rather than 30.0."""
+    """Return a default as `--help` shows it: 30 rather than 30.0."""
     return int(default) if default.is_integer() else default
 
 
@@ -55,54 +55,55 @@ def time_past(text: str) -> datetime:
             return moment(text)
         return from_us(SystemClock().now_us()) - timedelta(seconds=ago)
     except ValueError as error:
-        hint = "or a duration such as 2h, which is so long ago"
+        hint = "or give a duration such as 2h, for two hours ago"
         raise click.BadParameter(f"{text!r} {error}; {hint}") from None
     except OverflowError:
         raise click.BadParameter(f"{text!r} is too long ago") from None
 
 
 def moment(text: str) -> datetime:
-    """The aware time of an ISO 8601 text; ValueError says what is missing."""
+    """Parse an ISO 8601 time with a zone. The ValueError says what is missing."""
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError("is no ISO 8601 time such as 2030-01-31T12:00Z") from None
+        raise ValueError("is not an ISO 8601 time such as 2030-01-31T12:00Z") from None
     if parsed.tzinfo is None:
         raise ValueError("has no time zone; add Z for UTC, or an offset such as +02:00")
     return parsed
 
 
 def filters(command: Command) -> Command:
-    """The options that say which jobs. They arrive under their names."""
+    """Add the options that select jobs. They are passed on under their names."""
     for option in reversed(
         (
-            click.option("--kind", metavar="KIND", help="Only of this kind."),
-            click.option("--queue", metavar="QUEUE", help="Only of this queue."),
-            click.option("--tenant", metavar="TENANT", help="Only of this tenant."),
-            click.option("--key", metavar="KEY", help="Only with this key."),
-            click.option("--tag", metavar="TAG", help="Only with this tag."),
+            click.option("--kind", metavar="KIND", help="Only jobs of this kind."),
+            click.option("--queue", metavar="QUEUE", help="Only jobs in this queue."),
+            click.option("--tenant", metavar="TENANT", help="Only jobs of this tenant."),
+            click.option("--key", metavar="KEY", help="Only jobs with this key."),
+            click.option("--tag", metavar="TAG", help="Only jobs with this tag."),
             click.option(
                 "--error",
                 metavar="TEXT",
-                help="Only with this text in the errors of its attempts, tracebacks too; A and"
-                " a are the same.",
+                help="Only jobs with this text in an error or traceback of their attempts,"
+                " ignoring case.",
             ),
             click.option(
                 "--fingerprint",
                 metavar="TEXT",
-                help="Only dead jobs that died of the same; see rowlock dead list --groups.",
+                help="Only dead jobs with this error fingerprint, as shown by rowlock dead list"
+                " --groups.",
             ),
             click.option(
                 "--since",
                 type=time_past,
                 metavar="TIME",
-                help="Created then or later; 2h is two hours ago.",
+                help="Only jobs created at this time or later. 2h means two hours ago.",
             ),
             click.option(
                 "--until",
                 type=time_past,
                 metavar="TIME",
-                help="Created before; 2h is two hours ago.",
+                help="Only jobs created before this time. 2h means two hours ago.",
             ),
         )
     ):
@@ -110,13 +111,13 @@ def filters(command: Command) -> Command:
     return command
 
 
-def json_option(told: str) -> Callable[[Command], Command]:
-    """`--json`, on everything that reads; `told` is what it prints."""
-    return click.option("--json", "as_json", is_flag=True, help=f"Print JSON: {told}.")
+def json_option(content: str) -> Callable[[Command], Command]:
+    """Add `--json`, to every command that reads. `content` says what it prints."""
+    return click.option("--json", "as_json", is_flag=True, help=f"Print JSON: {content}.")
 
 
 def log_options(command: Command) -> Command:
-    """`--log-level` and `--log-format`, on what runs jobs."""
+    """Add `--log-level` and `--log-format`, to commands that run jobs."""
     level = click.option(
         "--log-level",
         type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
@@ -124,7 +125,7 @@ def log_options(command: Command) -> Command:
         show_default=True,
         envvar="ROWLOCK_LOG_LEVEL",
         show_envvar=True,
-        help="What is logged, at least.",
+        help="Lowest level that is logged.",
     )
     format = click.option(
         "--log-format",
@@ -133,13 +134,13 @@ def log_options(command: Command) -> Command:
         show_default=True,
         envvar="ROWLOCK_LOG_FORMAT",
         show_envvar=True,
-        help="For people, or for machines.",
+        help="Log lines for people, or as JSON.",
     )
     return level(format(command))
 
 
 def address_options(command: Command) -> Command:
-    """`--host` and `--port`, on what serves."""
+    """Add `--host` and `--port`, to commands that serve."""
     host = click.option(
         "--host",
         metavar="HOST",
@@ -147,7 +148,7 @@ def address_options(command: Command) -> Command:
         show_default=True,
         envvar="ROWLOCK_HOST",
         show_envvar=True,
-        help="Where to listen; beyond loopback only with a token.",
+        help="Address to listen on. Beyond loopback, a token must exist.",
     )
     port = click.option(
         "--port",
@@ -156,13 +157,13 @@ def address_options(command: Command) -> Command:
         show_default=True,
         envvar="ROWLOCK_PORT",
         show_envvar=True,
-        help="0 is any that is free.",
+        help="Port to listen on. 0 picks a free one.",
     )
     return host(port(command))
 
 
 def json_object(text: str, *, option: str) -> dict[str, object]:
-    """A JSON object typed by a user; `OptionInvalid` for anything else."""
+    """Parse a JSON object. Raise `OptionInvalid` for anything else."""
     from rowlock import codec
 
     try:

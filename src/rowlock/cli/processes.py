@@ -13,7 +13,7 @@ from functools import partial
 import msgspec
 
 from rowlock.cli import open_inherited_app
-from rowlock.observe.log import configure_as_told
+from rowlock.observe.log import configure_from_environment
 from rowlock.worker import signals
 
 
@@ -33,7 +33,7 @@ def _run_child(text: str) -> None:
     from rowlock.worker.settings import EXIT_NOT_LOADED
 
     orders = msgspec.json.decode(text, type=child.Orders)
-    configure_as_told()
+    configure_from_environment()
     try:
         # Not inside the loop: an app may have a loop of its own for a moment while it is loaded.
         app = open_inherited_app(orders.app, os.environ.get(DATABASE_URL_VARIABLE))
@@ -48,7 +48,7 @@ def _run_slot(text: str) -> None:
     from rowlock.worker.process import die_with_parent
 
     die_with_parent()
-    configure_as_told()
+    configure_from_environment()
     orders = msgspec.json.decode(text, type=wire.SlotOrders)
     slot.serve(orders, partial(open_inherited_app, orders.app))
 

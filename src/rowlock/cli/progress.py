@@ -1,4 +1,4 @@
-"""How long work shows that it goes on: a bar on a terminal, plain lines in a pipe. On stderr."""
+"""Progress of long work on stderr: a bar on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import click
 
 from rowlock.cli import show
 
-# In a pipe at most one line in so long a time, the first at once.
+# In a pipe, at most one line is printed in this time. The first is printed at once.
 LINE_SECONDS: Final = 2.0
 
 
 class ProgressCallback(Protocol):
-    """Called with how much is done."""
+    """Called with the number of items done."""
 
     def __call__(self, done: int) -> None: ...
 
 
 @contextmanager
 def progress(label: str, *, noun: str, total: int | None = None) -> Iterator[ProgressCallback]:
-    """Show how much is done of `total` (None: nobody knows), in `noun`s."""
+    """Show how many of `total` items (None: unknown) are done, counted in `noun`s."""
     if not sys.stderr.isatty():
         yield _Lines(label, noun)
     elif show.is_rich():
@@ -36,7 +36,7 @@ def progress(label: str, *, noun: str, total: int | None = None) -> Iterator[Pro
 
 
 class _Lines:
-    """For a pipe: a line now and then."""
+    """For a pipe: prints a line now and then."""
 
     def __init__(self, label: str, noun: str) -> None:
         self._label = label
@@ -51,7 +51,7 @@ class _Lines:
 
 
 class _Counter:
-    """For a terminal without rich: one line, written over."""
+    """For a terminal without rich: overwrites one line."""
 
     def __init__(self, label: str, noun: str) -> None:
         self._label = label

@@ -1,4 +1,4 @@
-"""`rowlock prune`: remove finished jobs whose retention is over, now."""
+"""`rowlock prune`: remove expired finished jobs now."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from rowlock.cli.options import json_option
 
 
 @click.command()
-@json_option("how many were `removed`")
+@json_option("how many jobs were `removed`")
 @click.pass_obj
 def prune(target: Target, *, as_json: bool) -> None:
-    """Remove finished jobs whose retention is over. Workers do so by themselves."""
+    """Remove finished jobs whose retention has expired.
+
+    Workers and servers do this by themselves, every minute.
+    """
     with target.open_app() as app:
         removed = app.store.prune()
     if as_json:

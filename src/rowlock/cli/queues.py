@@ -1,4 +1,4 @@
-"""`rowlock queues`: what waits in each, and to stop and start one."""
+"""`rowlock queues`: list, pause and resume queues."""
 
 from __future__ import annotations
 
@@ -19,17 +19,14 @@ COLUMNS = ("ready", "scheduled", "retrying", "running", "dead")
 
 @click.group()
 def queues() -> None:
-    """Look at queues, pause and resume them."""
+    """List, pause and resume queues."""
 
 
 @queues.command("list")
-@json_option("all counts, as rowlock stats")
+@json_option("all counts, as in rowlock stats")
 @click.pass_obj
 def list_queues(target: Target, *, as_json: bool) -> None:
-    """List the queues: whether each is paused, and what it holds.
-
-    Also how long its oldest ready job waits.
-    """
+    """List the queues: whether each is paused, its jobs, and the age of its oldest ready job."""
     from rowlock.cli.stats import document
 
     with target.open_app() as app:
@@ -40,14 +37,14 @@ def list_queues(target: Target, *, as_json: bool) -> None:
         show.print_tables(queues_table(found))
 
 
-def queues_table(found: Sequence[QueueStats], *, title: str = "") -> show.Table:
-    """One row a queue: what there is to do, not what is done."""
+def queues_table(found: Sequence[QueueStats], *, title: str = "") -> show.TextTable:
+    """Return a table with one row per queue: the jobs to be done, not those finished."""
     from rowlock.cli.stats import count_cell
     from rowlock.job import Count, JobState
 
     numbers = [*COLUMNS, "oldest ready"]
     columns = show.columns("queue", "status", *numbers, right=numbers, flexible=["queue"])
-    table = show.Table(columns, title=title, empty="no queues yet")
+    table = show.TextTable(columns, title=title, empty="no queues yet")
     for queue in found:
         status = show.Cell("paused", "yellow") if queue.is_paused else show.Cell("open", "green")
         cells = [
@@ -62,25 +59,25 @@ def queues_table(found: Sequence[QueueStats], *, title: str = "") -> show.Table:
 @click.argument("names", nargs=-1, required=True, metavar="QUEUE...")
 @click.pass_obj
 def pause(target: Target, *, names: tuple[str, ...]) -> None:
-    """Let nothing of these queues be claimed until they are resumed.
+    """Pause queues: workers claim no jobs from them until they are resumed.
 
-    Enqueues go on, and jobs that workers have already claimed run to their end. A few of these may
-    begin after this command has returned: usually within 0.1 seconds, rarely up to 3.
+    Jobs can still be enqueued, and jobs that workers have already claimed still run. A few of these
+    may start after this command has returned: usually within 0.1 seconds, rarely up to 3.
     """
     with target.open_app() as app:
-        each(names, _told(app.pause, done="paused"))
+        each(names, _printing(app.pause, done="paused"))
 
 
 @queues.command()
 @click.argument("names", nargs=-1, required=True, metavar="QUEUE...")
 @click.pass_obj
 def resume(target: Target, *, names: tuple[str, ...]) -> None:
-    """Claim from paused queues again."""
+    """Resume paused queues: workers claim jobs from them again."""
     with target.open_app() as app:
-        each(names, _told(app.resume, done="resumed"))
+        each(names, _printing(app.resume, done="resumed"))
 
 
-def _told(act: Callable[[str], None], *, done: str) -> Callable[[str], None]:
+def _printing(act: Callable[[str], None], *, done: str) -> Callable[[str], None]:
     def act_and_tell(name: str) -> None:
         act(name)
         click.echo(f"{done} {show.escaped(name)}")

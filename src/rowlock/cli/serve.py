@@ -1,4 +1,4 @@
-"""`rowlock serve`: the HTTP API."""
+"""`rowlock serve`: serve the HTTP API and the dashboard."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 OPEN: Final = (
-    "open to everybody on this machine, because no token was made: `rowlock tokens create`"
+    "no token exists, so everyone on this machine has access; create one: `rowlock tokens create`"
 )
 
 
@@ -26,7 +26,7 @@ OPEN: Final = (
     is_flag=True,
     envvar="ROWLOCK_NO_DASHBOARD",
     show_envvar=True,
-    help="Serve nothing but the API.",
+    help="Serve only the API, without the dashboard.",
 )
 @log_options
 @click.pass_obj
@@ -39,11 +39,12 @@ def serve(
     log_level: Level,
     log_format: Format,
 ) -> None:
-    """Serve the HTTP API until interrupted: SIGTERM or Ctrl-C lets it finish what it works on.
+    """Serve the HTTP API and the dashboard until interrupted.
 
-    With --app, payloads are checked against the tasks; without, any kind is accepted. On loopback
-    it asks for no token as long as none was made. Running requests get 25 seconds to end in; a
-    second signal ends it at once. Needs rowlock[server].
+    SIGTERM or Ctrl-C gives running requests 25 seconds to finish. A second signal stops it at once.
+
+    With --app, payloads are checked against the tasks. Without it, every kind is accepted. On
+    loopback no token is needed as long as none exists. Needs rowlock[server].
     """
     from rowlock.observe import log
 
@@ -60,8 +61,8 @@ def serve(
 
 
 def greeting(server: HttpServer) -> str:
-    """Where it is, and who may come in."""
-    lines = [f"rowlock serves {server.address}/ (its calls: {server.address}/docs)"]
+    """Return the lines to print at startup: the address, and whether it is open."""
+    lines = [f"rowlock is serving at {server.address}/ (API reference: {server.address}/docs)"]
     if server.is_open:
         lines.append(OPEN)
     return "\n".join(lines)

@@ -1,7 +1,7 @@
-"""How the commands print: tables, JSON, ages; every stored text escaped before it is shown.
+"""Output of the commands: tables, JSON and ages, with every stored text escaped.
 
-On a terminal tables are drawn in colour by rich, where it is installed. In a pipe, with NO_COLOR
-or without rich they are plain text. This module never reads the store.
+On a terminal, rich draws tables in colour if it is installed. In a pipe, with NO_COLOR or without
+rich they are plain text. This module never reads the store.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from rowlock import codec
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-# A cell of a plain table is cut here, but for the last one: an aligned table must stay readable.
+# Cells of a plain table are cut here, except the last one: an aligned table must stay readable.
 CELL_CHARACTERS_MAX: Final = 60
-# On a narrow terminal flexible columns are made smaller, but no smaller than this.
+# On a narrow terminal flexible columns shrink, but no further than this.
 FLEXIBLE_CHARACTERS_MIN: Final = 8
-# The last column holds errors and the like; the whole text is what `show` and `--json` are for.
+# The last column holds errors and the like. `show` and `--json` print the whole text.
 NOTE_CHARACTERS_MAX: Final = 200
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
 
@@ -46,24 +46,24 @@ _NOT_PRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
 
 
 def escaped(text: str) -> str:
-    """The text as it may be printed: as in the logs."""
+    """Return the text with control characters escaped, as in the logs."""
     return codec.escaped(text)
 
 
 def escaped_lines(text: str) -> str:
-    """As `escaped`, but lines stay lines: for tracebacks."""
+    """Escape a text but keep its line breaks, for tracebacks."""
     return "\n".join(map(escaped, text.split("\n")))
 
 
 def as_json(value: object, *, indent: int | None = None) -> str:
-    """JSON text; characters that a terminal would act on are escaped, all others stay."""
+    """Return JSON text. Characters that a terminal would act on are escaped, all others stay."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=_plain)
     return _NOT_PRINTABLE.sub(_json_code, text)
 
 
 def _json_code(match: re.Match[str]) -> str:
     character = match.group()
-    # Line breaks stand between values only: those inside of strings are escaped already.
+    # Line breaks stand between values only: those inside strings are already escaped.
     if character == "\n" or character.isprintable():
         return character
     return json.dumps(character)[1:-1]
@@ -76,23 +76,23 @@ def _plain(value: object) -> object:
 
 
 def print_json(value: object) -> None:
-    """One JSON document: indented for a person, one line in a pipe."""
+    """Print one JSON document: indented on a terminal, on one line in a pipe."""
     click.echo(as_json(value, indent=2 if is_terminal() else None))
 
 
 def is_terminal() -> bool:
-    """Whether a person looks at what is printed."""
+    """Return whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
 def is_rich() -> bool:
-    """Whether colours are welcome, and rich is there to draw them."""
+    """Return whether to print in colour: on a terminal that wants it, with rich installed."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     if not is_terminal():
         return False
     try:
-        import rich  # noqa: F401  # only whether it is installed
+        import rich  # noqa: F401  # only to see whether it is installed
     except ImportError:
         return False
     return True
@@ -100,36 +100,38 @@ def is_rich() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A text as it was stored, and a style for terminals."""
+    """A text as it was stored, and its style on terminals."""
 
     text: str
     style: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A name, which end its cells stand at, and whether they may be cut to fit a terminal."""
+class TextColumn:
+    """A column's name, its alignment, and whether its cells may be cut to fit a terminal."""
 
     name: str
     is_right: bool = False
     is_flexible: bool = False
 
 
-def columns(*names: str, right: Iterable[str] = (), flexible: Iterable[str] = ()) -> list[Column]:
-    """Columns in this order; numbers stand at the right, free texts are flexible."""
+def columns(
+    *names: str, right: Iterable[str] = (), flexible: Iterable[str] = ()
+) -> list[TextColumn]:
+    """Return columns in this order. Align numbers to the right, and let free texts be cut."""
     to_right, cut_first = set(right), set(flexible)
-    return [Column(name, name in to_right, name in cut_first) for name in names]
+    return [TextColumn(name, name in to_right, name in cut_first) for name in names]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """Rows below column names.
 
-    `dropped` names the columns that a narrow terminal has no room for, the first to go first;
-    `empty` is said where there are no rows.
+    `dropped` names the columns that are left out on a narrow terminal, in this order. `empty` is
+    printed if there are no rows.
     """
 
-    columns: Sequence[Column]
+    columns: Sequence[TextColumn]
     rows: list[Sequence[Cell | str]] = field(default_factory=list[Sequence[Cell | str]])
     title: str = ""
     empty: str = "nothing"
@@ -139,20 +141,20 @@ class Table:
         assert len(cells) == len(self.columns)
         self.rows.append(cells)
 
-    def without(self, name: str) -> Table:
-        """The same without a column."""
+    def without(self, name: str) -> TextTable:
+        """Return the table without a column."""
         kept = [place for place, column in enumerate(self.columns) if column.name != name]
         rows: list[Sequence[Cell | str]] = [[row[place] for place in kept] for row in self.rows]
         return replace(self, columns=[self.columns[place] for place in kept], rows=rows)
 
 
 def state_cell(state: str) -> Cell:
-    """The name of a state in its colour."""
+    """Return the name of a state in its colour."""
     return Cell(state, STATE_STYLES.get(state, ""))
 
 
-def print_tables(*tables: Table) -> None:
-    """Tables, one below the other."""
+def print_tables(*tables: TextTable) -> None:
+    """Print tables one below the other."""
     if is_rich():
         console = rich_console()
         for place, table in enumerate(tables):
@@ -161,8 +163,8 @@ def print_tables(*tables: Table) -> None:
         click.echo("\n\n".join(map(plain_table, tables)))
 
 
-def plain_table(table: Table) -> str:
-    """An aligned table without any control character."""
+def plain_table(table: TextTable) -> str:
+    """Return an aligned table without any control character."""
     title = [table.title] if table.title else []
     if not table.rows:
         return "\n".join([*title, table.empty])
@@ -172,13 +174,13 @@ def plain_table(table: Table) -> str:
     return "\n".join([*title, *lines])
 
 
-def _heads(table: Table) -> list[str]:
+def _heads(table: TextTable) -> list[str]:
     return [column.name.upper() for column in table.columns]
 
 
 def _cells(row: Sequence[Cell | str]) -> Iterator[str]:
     first, *between, last = [escaped(_text(cell)) for cell in row]
-    yield first  # What is copied and pasted is never cut.
+    yield first  # It is copied and pasted, so it is never cut.
     for text in between:
         yield cut(text, CELL_CHARACTERS_MAX)
     yield cut(last, NOTE_CHARACTERS_MAX)
@@ -188,7 +190,7 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(text_width, column)) for column in zip(*rows, strict=True)]
 
 
-def _aligned(row: Iterable[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
+def _aligned(row: Iterable[str], columns: Sequence[TextColumn], widths: Sequence[int]) -> str:
     cells = [
         _padded(text, width, is_right=column.is_right)
         for text, column, width in zip(row, columns, widths, strict=True)
@@ -201,8 +203,8 @@ def _padded(text: str, width: int, *, is_right: bool) -> str:
     return f"{space}{text}" if is_right else f"{text}{space}"
 
 
-def narrowed(table: Table, *, room: int) -> Table:
-    """The table without the columns that there is no room for."""
+def narrowed(table: TextTable, *, room: int) -> TextTable:
+    """Return the table without the columns that don't fit."""
     for name in table.dropped:
         rows = [_heads(table), *(list(_cells(row)) for row in table.rows)]
         least = [
@@ -219,8 +221,8 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + 2 * (len(widths) - 1)
 
 
-def fitted(widths: Sequence[int], columns: Sequence[Column], *, room: int) -> list[int]:
-    """The widths, the widest flexible columns cut until all fit, if they can."""
+def fitted(widths: Sequence[int], columns: Sequence[TextColumn], *, room: int) -> list[int]:
+    """Return the widths, with the widest flexible columns reduced until all fit, if possible."""
     fits = list(widths)
     excess = _total(fits) - room
     for _ in range(max(0, excess)):
@@ -240,7 +242,7 @@ def _text(cell: Cell | str) -> str:
 
 
 def text_width(text: str) -> int:
-    """How many columns of a terminal a printable text takes."""
+    """Return how many columns of a terminal a printable text takes."""
     if text.isascii():
         return len(text)
     return sum(map(_character_width, text))
@@ -253,19 +255,19 @@ def _character_width(character: str) -> int:
 
 
 def cut(text: str, characters_max: int) -> str:
-    """The text, or its beginning and an ellipsis."""
+    """Return the text, or its beginning and an ellipsis."""
     return text if len(text) <= characters_max else f"{text[: characters_max - 1]}…"
 
 
 def rich_console(*, stderr: bool = False) -> Console:
-    """A console that takes our texts as they are: no markup, no emoji codes, no highlights."""
+    """Return a console that prints our texts unchanged: no markup, emoji codes or highlights."""
     from rich.console import Console
 
     return Console(markup=False, emoji=False, highlight=False, stderr=stderr)
 
 
-def rich_table(table: Table, *, room: int) -> RenderableType:
-    """The same table for a terminal of that width."""
+def rich_table(table: TextTable, *, room: int) -> RenderableType:
+    """Return the table for a terminal of that width."""
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -297,7 +299,7 @@ def _style(cell: Cell | str) -> str:
 
 
 def print_fields(fields: Iterable[tuple[str, Cell | str]]) -> None:
-    """Names and values, one a line; values may have several lines."""
+    """Print names and values, one per line. Values may have several lines."""
     listed = list(fields)
     width = max(len(name) for name, _ in listed)
     for name, cell in listed:
@@ -312,7 +314,7 @@ def print_fields(fields: Iterable[tuple[str, Cell | str]]) -> None:
 
 
 def styled(text: str, style: str) -> None:
-    """One line of our own words, in colour where colours are welcome."""
+    """Print one line of our own, in colour where it is wanted."""
     if is_rich():
         rich_console().print(text, style=style, soft_wrap=True)
     else:
@@ -320,10 +322,10 @@ def styled(text: str, style: str) -> None:
 
 
 def print_wrapped(text: str, *, indent: int, style: str = "", head: int | None = None) -> None:
-    """A text without control characters, wrapped on a terminal; what goes on is indented.
+    """Print a text without control characters, wrapped on a terminal, with indented lines after it.
 
     Args:
-        style: Of its first `head` characters; of all of it, by default.
+        style: The style of the first `head` characters, or by default of the whole text.
     """
     if is_terminal():
         room = shutil.get_terminal_size().columns
@@ -342,7 +344,7 @@ def print_wrapped(text: str, *, indent: int, style: str = "", head: int | None =
 
 
 def age(seconds: float | None) -> str:
-    """A length of time in its two largest units: `3d 4h`, `12m 5s`, `0.4s`."""
+    """Return a length of time in its two largest units: `3d 4h`, `12m 5s`, `0.4s`."""
     if seconds is None:
         return "-"
     if seconds < 10:
@@ -356,40 +358,40 @@ def age(seconds: float | None) -> str:
 
 
 def short_age(seconds: float) -> str:
-    """A length of time in one unit, two of the next larger at most: `70s`, `90m`, `30h`, `3d`."""
+    """Return a length of time in one unit, below two of the next: `70s`, `90m`, `30h`, `3d`."""
     seconds = max(0.0, seconds)
     for length, unit in _UNITS:
-        # What was two hours a moment ago is still told in hours.
+        # The unit must not change at exactly two hours.
         if seconds >= 1.99 * length:
             return f"{seconds / length:.0f}{unit}"
     return f"{seconds:.0f}s" if seconds >= 10 else f"{seconds:.1f}s"
 
 
 def number(value: int, *, exact: bool = True) -> str:
-    """A count; one that is not exact is a lower bound: 10,000+."""
+    """Return a count, with a plus if it is only a lower bound: 10,000+."""
     return f"{value:,}" if exact else f"{value:,}+"
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 job`, `2 jobs`."""
+    """Return a count with its noun: `1 job`, `2 jobs`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def complain(problem: object) -> None:
-    """One line on stderr, whatever the problem's text holds."""
+    """Print an error on one line of stderr, whatever its text holds."""
     click.echo(f"error: {escaped(str(problem))}", err=True)
 
 
 def fail(problem: object, *, exit_code: int) -> NoReturn:
-    """Say what is wrong, and end with that code."""
+    """Print an error and exit with that code."""
     complain(problem)
     raise click.exceptions.Exit(exit_code)
 
 
 def give_up_output() -> None:
-    """Throw away what stdout can't take: else the interpreter tries again, and complains, at exit.
+    """Discard the output that stdout can't take, if there is any.
 
-    Only if it can't; that it could not is told already.
+    Otherwise the interpreter would try again at exit, and report an error that was already printed.
     """
     if sys.stdout is None:
         return
@@ -400,7 +402,7 @@ def give_up_output() -> None:
 
 
 def job_document(job: Any) -> dict[str, object]:
-    """A job as JSON: its fields by their names, times as ISO 8601; of a listed one those it has."""
+    """Return a job as JSON: its fields by name, times as ISO 8601. Listed jobs have fewer."""
     from rowlock.job import Job, ListedJob
 
     progress = job.progress and {"fraction": job.progress.fraction, "text": job.progress.text}

@@ -1,4 +1,4 @@
-"""`rowlock stats`: how many jobs each queue has in each state."""
+"""`rowlock stats`: count the jobs of each queue by state."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 @json_option("all counts, each with `value` and `exact`")
 @click.pass_obj
 def stats(target: Target, *, queues: tuple[str, ...], as_json: bool) -> None:
-    """Count the jobs of queues by state; of all queues, if none is named.
+    """Count the jobs of queues by state. Without names, all queues are counted.
 
-    Named queues are listed also when they are empty. Counting stops at 10,000:
-    "10,000+" means that there are more. Succeeded jobs are counted among the newest 10,000 that
-    have ended.
+    Queues that you name are listed even if they are empty. Counting stops at 10,000, so "10,000+"
+    means that there are more. Succeeded jobs are counted among the newest 10,000 that have ended.
     """
     with target.open_app() as app:
         found = app.stats(list(queues) or None)
@@ -34,7 +33,7 @@ def stats(target: Target, *, queues: tuple[str, ...], as_json: bool) -> None:
 
 
 def document(queue: QueueStats) -> dict[str, Any]:
-    """A queue as JSON; `exact` is false where there are at least `value`."""
+    """Return a queue as JSON. `exact` is false if there are at least `value` jobs."""
     return {
         "queue": queue.queue,
         "is_paused": queue.is_paused,
@@ -48,10 +47,10 @@ def document(queue: QueueStats) -> dict[str, Any]:
 
 def stats_table(
     found: Sequence[QueueStats], *, title: str = "", most: int | None = None
-) -> show.Table:
-    """One row a queue, one column a state, and their sums where there are several.
+) -> show.TextTable:
+    """Return a table with one row per queue, one column per state, and sums.
 
-    Of more than `most` queues, those with most to do are shown; the sums are of all.
+    Of more than `most` queues, those with the most jobs to do are shown. The sums count all.
     """
     from rowlock.job import Count, JobState
 
@@ -59,7 +58,7 @@ def stats_table(
     numbers = [*states, "oldest ready"]
     columns = show.columns("queue", *numbers, right=numbers, flexible=["queue"])
     dropped = ("cancelled", "succeeded", "oldest ready", "retrying")
-    table = show.Table(columns, title=title, empty="no queues yet", dropped=dropped)
+    table = show.TextTable(columns, title=title, empty="no queues yet", dropped=dropped)
     for queue in _busiest(found, most):
         name = f"{queue.queue} (paused)" if queue.is_paused else queue.queue
         cells = [count_cell(state, queue.counts.get(state, Count(0))) for state in states]
@@ -78,7 +77,7 @@ def _all(found: Sequence[QueueStats], most: int | None) -> str:
 
 
 def _busiest(found: Sequence[QueueStats], most: int | None) -> Sequence[QueueStats]:
-    """So many of them, in the same order: those where most waits and runs."""
+    """Return the `most` queues with the most waiting and running jobs, in the same order."""
     if most is None or len(found) <= most:
         return found
     from rowlock.job import JobState
@@ -90,7 +89,7 @@ def _busiest(found: Sequence[QueueStats], most: int | None) -> Sequence[QueueSta
 
 
 def count_cell(state: str, count: Count) -> show.Cell:
-    """A number in its state's colour; a zero stays in the background."""
+    """Return a number in its state's colour, and a zero dimmed."""
     text = show.number(count.value, exact=count.exact)
     return show.Cell(text, show.STATE_STYLES[state] if count.value else "dim")
 

@@ -1,4 +1,4 @@
-"""`rowlock tokens`: who may use the HTTP API, and for what."""
+"""`rowlock tokens`: create, list and revoke the tokens of the HTTP API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCOPES: Final = ("enqueue", "read", "work", "admin")
 
 @click.group()
 def tokens() -> None:
-    """Make, list and revoke the tokens of the HTTP API."""
+    """Create, list and revoke the tokens of the HTTP API."""
 
 
 @tokens.command()
@@ -32,16 +32,16 @@ def tokens() -> None:
     type=click.Choice(SCOPES),
     multiple=True,
     required=True,
-    help="What for; may be given several times. admin is everything.",
+    help="What the token allows. Can be repeated. admin allows everything.",
 )
-@click.option("--tenant", metavar="TENANT", help="Bind it to one tenant.")
+@click.option("--tenant", metavar="TENANT", help="Restrict the token to one tenant.")
 @click.option(
     "--expires",
     type=seconds,
     metavar="DURATION",
-    help="Holds for so long; default until it is revoked.",
+    help="Time after which the token expires (default: never).",
 )
-@json_option("the token and what is known of it")
+@json_option("the token and its fields")
 @click.pass_obj
 def create(
     target: Target,
@@ -52,7 +52,7 @@ def create(
     expires: float | None,
     as_json: bool,
 ) -> None:
-    """Make a token and print it: this once, it is stored as a hash."""
+    """Create a token and print it. It can't be shown again, because only its hash is stored."""
     from rowlock.store.ops.audit import Deed, audited
     from rowlock.store.ops.tokens import new_token
 
@@ -68,7 +68,7 @@ def create(
 
 
 @tokens.command("list")
-@json_option("all that is known of each")
+@json_option("all fields of each token")
 @click.pass_obj
 def list_tokens(target: Target, *, as_json: bool) -> None:
     """List the tokens, newest first, without their secrets."""
@@ -86,7 +86,7 @@ def list_tokens(target: Target, *, as_json: bool) -> None:
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.pass_obj
 def revoke(target: Target, *, ids: tuple[str, ...]) -> None:
-    """End tokens at once; their ids are those that `list` shows."""
+    """Revoke tokens by the ids that `list` shows."""
     from rowlock.store.ops.audit import Deed, audited
     from rowlock.store.ops.tokens import revoke_token
 
@@ -106,13 +106,13 @@ def _actor(tenant: str | None) -> Actor:
 
 
 def document(token: Token) -> dict[str, object]:
-    """A token as JSON, without its secret."""
+    """Return a token as JSON, without its secret."""
     return {name: getattr(token, name) for name in token.__struct_fields__}
 
 
-def _table(found: list[Token]) -> show.Table:
+def _table(found: list[Token]) -> show.TextTable:
     names = ("id", "name", "scopes", "tenant", "created", "expires", "revoked")
-    table = show.Table(show.columns(*names, flexible=["name", "tenant"]), empty="no tokens yet")
+    table = show.TextTable(show.columns(*names, flexible=["name", "tenant"]), empty="no tokens yet")
     for token in found:
         table.add(
             show.Cell(token.id, "bold"),

@@ -1,4 +1,4 @@
-"""`rowlock top`: queues, workers and running jobs, again every second."""
+"""`rowlock top`: watch queues, workers and running jobs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from rowlock import config
 from rowlock.cli import Target, show
 from rowlock.cli.options import json_option, seconds
 
@@ -25,16 +26,16 @@ if TYPE_CHECKING:
 QUEUES_MAX: Final = 10
 WORKERS_MAX: Final = 8
 RUNNING_MAX: Final = 10
-# Of so many running jobs, the newest, those that run longest are shown.
+# The longest-running jobs are picked from this many of the newest running jobs.
 LOOKED_AT_MAX: Final = 100
 INTERVAL_SECONDS_MIN: Final = 0.1
-# A thread can't wait for some thousand years; nobody looks at a screen for a day.
-INTERVAL_SECONDS_MAX: Final = 86_400.0
+# A thread can't wait for some thousand years, and nobody watches a screen for a day.
+INTERVAL_SECONDS_MAX: Final = config.DAY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What is seen at one moment."""
+    """The queues, workers and running jobs at one moment."""
 
     at: datetime
     database: str
@@ -45,23 +46,23 @@ class Frame:
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print one frame and end.")
+@click.option("--once", is_flag=True, help="Print one frame and exit.")
 @click.option(
     "--interval",
     type=seconds,
     default=1.0,
     show_default=True,
     metavar="DURATION",
-    help="From one frame to the next, a day at most.",
+    help="Time between two frames, at most one day.",
 )
-@json_option("a line for each frame")
+@json_option("one line per frame")
 @click.pass_obj
 def top(target: Target, *, once: bool, interval: float, as_json: bool) -> None:
-    """Watch queues, workers and the jobs that run longest until interrupted.
+    """Watch queues, workers and the longest-running jobs until interrupted.
 
-    On a terminal the frame is refreshed; in a pipe frames follow each other. Of more than ten
-    queues, those with most to do are shown; the sums are of all. "in/s" and "out/s" are the jobs
-    enqueued and ended per second, over the last half minute.
+    On a terminal the frame is refreshed. In a pipe, frames follow each other. Of more than ten
+    queues, the ten with the most to do are shown, but the sums count all. "in/s" and "out/s" are
+    the jobs enqueued and ended per second, over the last half minute.
     """
     if interval > INTERVAL_SECONDS_MAX:
         raise click.BadParameter("must be a day or less", param_hint="--interval")
@@ -69,8 +70,8 @@ def top(target: Target, *, once: bool, interval: float, as_json: bool) -> None:
     over = threading.Event()
 
     def end(*_: object) -> None:
-        # Between two frames: raised anywhere, it could come in the middle of a clean-up. The second
-        # one is raised.
+        # The first signal takes effect between two frames: raised anywhere, it could interrupt a
+        # cleanup. The second one is raised.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         over.set()
 
@@ -134,7 +135,7 @@ def _show_live(frames: Iterator[Frame]) -> None:
 
 
 def header(frame: Frame) -> str:
-    """One line on the whole: where, when, how fast."""
+    """Return the first line: the database, the time, the workers and the rates."""
     return (
         f"{show.escaped(frame.database)}  {frame.at:%H:%M:%S}Z  "
         f"{show.plural(len(frame.workers), 'worker')}  "
@@ -143,12 +144,12 @@ def header(frame: Frame) -> str:
 
 
 def _rate(per_second: float) -> str:
-    """Two digits of a slow one, so that a job a minute is not shown as none."""
+    """Return a rate. A slow one has two digits, so that one job per minute is not shown as 0."""
     return f"{per_second:,.0f}" if per_second >= 10 or not per_second else f"{per_second:.2g}"
 
 
-def tables(frame: Frame) -> tuple[show.Table, ...]:
-    """Queues, workers, and what runs."""
+def tables(frame: Frame) -> tuple[show.TextTable, ...]:
+    """Return the tables of queues, workers and running jobs."""
     from rowlock.cli.jobs import jobs_table
     from rowlock.cli.stats import stats_table
     from rowlock.cli.workers import workers_table
@@ -163,7 +164,7 @@ def tables(frame: Frame) -> tuple[show.Table, ...]:
 
 
 def document(frame: Frame) -> dict[str, object]:
-    """A frame as JSON."""
+    """Return a frame as JSON."""
     from rowlock.cli import stats, workers
 
     return {

@@ -1,4 +1,4 @@
-"""`rowlock up`: the whole system on one machine: server, worker, scheduler, for a first look."""
+"""`rowlock up`: run server, worker and scheduler on one machine, for a first look."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 64),
     default=1,
     show_default=True,
-    help="Worker processes.",
+    help="Worker processes to start.",
 )
-@click.option("--drain", is_flag=True, help="Run what is ready, then end; without a server.")
+@click.option("--drain", is_flag=True, help="Run the jobs that are ready, then exit. No server.")
 @address_options
 @log_options
 @click.pass_obj
@@ -46,9 +46,10 @@ def up(
     log_level: Level,
     log_format: Format,
 ) -> None:
-    """Run a server, a worker and the scheduler here until interrupted; print the server's address.
+    """Run a server, a worker and the scheduler until interrupted.
 
-    Needs --app. An app whose state has a method `on_up` gets it called once, to enqueue some jobs.
+    Prints the server's address. Needs --app. If the app's state has a method `on_up`, it is called
+    once, for example to enqueue some jobs.
     """
     from rowlock.cli.up_status import UpStatus
     from rowlock.cli.worker import prepare_children
@@ -67,7 +68,7 @@ def up(
         settings=worker_settings(drain=drain),
     )
     server = None if drain else _server(app, host=host, port=port)
-    # A machine that reads gets nothing but log lines.
+    # With --log-format json, a program reads the output: print nothing but log lines.
     if log_format == "console":
         click.echo(_greeting(app, target, server))
     with app, status, server or nullcontext():
@@ -76,17 +77,17 @@ def up(
 
 
 def _server(app: App, *, host: str, port: int) -> HttpServer | None:
-    """The server, where it is installed."""
+    """Return the server, or None if it is not installed."""
     try:
         from rowlock.server.serve import HttpServer
     except ModuleNotFoundError as error:
-        click.echo(f"no server: {error}", err=True)
+        click.echo(f"running without a server: {error}", err=True)
         return None
     return HttpServer(app, host=host, port=port)
 
 
 def _greeting(app: App, target: Target, server: HttpServer | None) -> str:
-    """What runs here, and what to type next."""
+    """Return what runs here, and what to type next."""
     from rowlock.app import DATABASE_URL_VARIABLE
     from rowlock.cli.serve import OPEN
     from rowlock.store.url import masked
@@ -104,12 +105,12 @@ def _greeting(app: App, target: Target, server: HttpServer | None) -> str:
         f"  {rowlock} top                 watch it",
         f"  {rowlock} jobs list           see the jobs; one of them: jobs show ID",
         f"  {rowlock} enqueue KIND JSON   add a job",
-        "Ctrl-C ends it, once what runs has finished.",
+        "Ctrl-C stops it once the running jobs have finished.",
         "",
     ]
     if DATABASE_URL_VARIABLE in os.environ:
         lines.insert(5, f"  export {DATABASE_URL_VARIABLE}={shlex.quote(url)}")
     if server is not None:
-        told = [f"dashboard: {server.address}/  API: {server.address}/docs"]
-        lines[2:2] = [*told, OPEN] if server.is_open else told
+        addresses = [f"dashboard: {server.address}/  API: {server.address}/docs"]
+        lines[2:2] = [*addresses, OPEN] if server.is_open else addresses
     return "\n".join(lines)

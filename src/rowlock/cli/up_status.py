@@ -1,4 +1,4 @@
-"""What `rowlock up` says while it runs: a line of counts, every few seconds, if they changed."""
+"""The status line of `rowlock up`: counts of jobs, every few seconds, if they changed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("rowlock.up")
 
-# Often enough to see that something happens, seldom enough to be read.
+# Often enough to see progress, seldom enough to be read.
 STATUS_SECONDS: Final = 2.0
 _ENDED: Final = (JobState.SUCCEEDED, JobState.CANCELLED, JobState.DEAD)
 _WAITING: Final = (JobState.RUNNING, JobState.READY, JobState.RETRYING, JobState.SCHEDULED)
 
 
 class UpStatus:
-    """Counts the jobs beside the worker; a context manager. Starts at what was there when made."""
+    """A context manager that logs how many jobs ended since it was created."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -51,7 +51,7 @@ class UpStatus:
         try:
             now = self._count()
         except StoreUnavailable:
-            return  # The worker says so.
+            return  # The worker logs it.
         text = status_line(self._before, now)
         if text != self._said:
             self._said = text
@@ -62,7 +62,7 @@ class UpStatus:
 
 
 def summed(counts: Sequence[dict[JobState, Count]]) -> dict[JobState, Count]:
-    """The counts of several queues together."""
+    """Add up the counts of several queues."""
     return {
         state: Count(
             sum(each.get(state, Count(0)).value for each in counts),
@@ -73,8 +73,8 @@ def summed(counts: Sequence[dict[JobState, Count]]) -> dict[JobState, Count]:
 
 
 def status_line(before: dict[JobState, Count], now: dict[JobState, Count]) -> str:
-    """What ended since `before`, and what waits, as a line for people."""
-    # Of a count that was not exact before, nobody knows what has been added since.
+    """Return the jobs that ended since `before`, and those that wait, as one line."""
+    # If the count before was not exact, the number since then is unknown.
     since = [state for state in _ENDED if before[state].exact]
     ended = {
         # Retention may have removed some that were there before.
@@ -84,14 +84,14 @@ def status_line(before: dict[JobState, Count], now: dict[JobState, Count]) -> st
     ever = _listed({state: now[state] for state in _ENDED if state not in since})
     waiting = {state: now[state] for state in _WAITING}
     parts = [_listed(ended), f"{ever} in all" if ever else ""]
-    done = ", ".join(filter(None, parts)) or "nothing has ended yet"
+    done = ", ".join(filter(None, parts)) or "no job has ended yet"
     hint = (
         " (`rowlock dead list` says why)"
         if now[JobState.DEAD].value > before[JobState.DEAD].value
         else ""
     )
     rest = _listed(waiting)
-    return f"{done}{hint}; {f'waiting: {rest}' if rest else 'nothing waits'}"
+    return f"{done}{hint}; {f'waiting: {rest}' if rest else 'none are waiting'}"
 
 
 def _listed(counts: dict[JobState, Count]) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "-q",
     "--queues",
     metavar="NAME[:SLOTS],...",
-    help="Which queues, and how many jobs of each at once at most; default all.",
+    help="Queues to work on, each with an optional limit of jobs to run at once (default: all).",
 )
 @click.option(
     "-c",
@@ -33,19 +33,24 @@ if TYPE_CHECKING:
     default=config.WORKER_CONCURRENCY_DEFAULT,
     show_default=True,
     metavar="N",
-    help="Slots of a child: jobs that it runs at once.",
+    help="Slots per child process: jobs that it runs at once.",
 )
 @click.option(
-    "-p", "--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Children."
+    "-p",
+    "--processes",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Child processes to start.",
 )
-@click.option("--kinds", metavar="KIND,...", help="Only jobs of these kinds.")
+@click.option("--kinds", metavar="KIND,...", help="Run only jobs of these kinds.")
 @click.option(
     "--lease",
     type=float,
     default=shown_seconds(config.LEASE_SECONDS_DEFAULT),
     show_default=True,
     metavar="SECONDS",
-    help="How long a job is held without a beat.",
+    help="Time without a heartbeat after which other workers may take over a running job.",
 )
 @click.option(
     "--grace",
@@ -53,7 +58,7 @@ if TYPE_CHECKING:
     default=shown_seconds(config.WORKER_GRACE_SECONDS_DEFAULT),
     show_default=True,
     metavar="SECONDS",
-    help="How long running jobs may go on after a signal.",
+    help="Time that running jobs get to finish after a signal.",
 )
 @click.option(
     "--start-timeout",
@@ -61,15 +66,15 @@ if TYPE_CHECKING:
     default=shown_seconds(config.WORKER_START_SECONDS_DEFAULT),
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait at the start for a database that is not migrated yet, or refuses"
-    " the role; then exit with 5.",
+    help="Time to wait at startup for a database that is not migrated yet or refuses the role."
+    " After that, exit with code 5.",
 )
 @click.option(
     "--orphans",
     type=click.Choice(["leave", "retry", "park"]),
     default="leave",
     show_default=True,
-    help="At the start: what to do with running jobs of the named queues that nobody was heard of.",
+    help="What to do at startup with orphans: running jobs of these queues without a heartbeat.",
 )
 @click.option(
     "--orphans-older-than",
@@ -77,42 +82,48 @@ if TYPE_CHECKING:
     default=shown_seconds(config.ORPHANS_SECONDS_DEFAULT),
     show_default=True,
     metavar="SECONDS",
-    help="For so long.",
+    help="Treat only jobs without a heartbeat for at least this long as orphans.",
 )
-@click.option("--no-cron", is_flag=True, help="Leave schedules to other workers.")
-@click.option("--drain", is_flag=True, help="Run what is ready, then end.")
-@click.option("--max-jobs", type=click.IntRange(1), help="Replace a child after so many jobs.")
+@click.option("--no-cron", is_flag=True, help="Don't fire schedules. Leave them to other workers.")
+@click.option("--drain", is_flag=True, help="Run the jobs that are ready, then exit.")
+@click.option(
+    "--max-jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Replace a child process after it ran this many jobs.",
+)
 @click.option(
     "--max-memory",
     type=click.IntRange(1),
     metavar="MB",
-    help="Replace a child that has grown larger.",
+    help="Replace a child process that uses more memory than this.",
 )
 @click.option(
     "--order",
     type=click.Choice(["strict", "weighted"]),
     default="weighted",
     show_default=True,
-    help="Between queues: in turns, weighted by their slots, so that none starves; or strictly"
-    " as given.",
+    help="How to choose between queues: weighted takes turns by their slots, so that none starves."
+    " strict prefers the queues named first.",
 )
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
-    help="Answer /metrics, /healthz and /readyz there; 0 is any free port.",
+    metavar="PORT",
+    help="Serve /metrics, /healthz and /readyz on this port. 0 picks a free one.",
 )
 @click.option(
     "--metrics-host",
     metavar="HOST",
     default="127.0.0.1",
     show_default=True,
-    help="From where they can be asked: 0.0.0.0 is from everywhere.",
+    help="Address on which --metrics-port listens. 0.0.0.0 listens on every interface.",
 )
 @click.option(
     "--reload",
     is_flag=True,
-    help="For development: replace the children when a .py file below the working directory "
-    "changes.",
+    help="For development: restart the child processes when a .py file below the working"
+    " directory changes.",
 )
 @log_options
 @click.pass_obj
@@ -141,11 +152,13 @@ def worker(
     log_level: Level,
     log_format: Format,
 ) -> None:
-    """Run jobs until interrupted: SIGTERM or Ctrl-C ends it politely, a second one at once.
+    """Run jobs until interrupted.
 
-    Needs --app. Exit code 0 if all children ended well, 5 if the database is not one that this
-    worker can work on, else 1. Each option can also be given in the
-    environment, as ROWLOCK_ and its name: ROWLOCK_CONCURRENCY=50.
+    SIGTERM or Ctrl-C lets running jobs finish. A second one stops the worker at once.
+
+    Needs --app. The exit code is 0 if all child processes ended well, 5 if this worker can't work
+    on the database, else 1. Each option can also be set in the environment, as ROWLOCK_ and its
+    name: ROWLOCK_CONCURRENCY=50.
     """
     from rowlock.worker.settings import parse_queues, worker_settings
     from rowlock.worker.supervisor import Supervisor
@@ -187,14 +200,15 @@ def _port(supervisor: Supervisor, host: str, port: int | None) -> AbstractContex
     except ModuleNotFoundError as error:
         raise click.UsageError(f"--metrics-port: {error}; install rowlock[metrics]") from error
     answering = WorkerPort(supervisor.snapshot, host=host, port=port)
-    logging.getLogger("rowlock.worker").info("metrics are at %s/metrics", answering.address)
+    logging.getLogger("rowlock.worker").info("metrics are served at %s/metrics", answering.address)
     return answering
 
 
 def prepare_children(target: Target, *, log_level: Level, log_format: Format) -> None:
-    """Log from here on, and have the children do the same, on the same database.
+    """Set up logging here, and pass it and the database to the child processes.
 
-    By the environment: arguments, and with them a URL's password, can be seen by every user.
+    They get both in the environment: every user of the machine can see the arguments of a process,
+    and a URL may hold a password.
     """
     from rowlock.app import DATABASE_URL_VARIABLE
     from rowlock.observe import log

@@ -1,4 +1,4 @@
-"""`rowlock workers`: who works, on what, and when each was last heard of."""
+"""`rowlock workers`: list the workers, what they serve, and when each last announced itself."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
     from rowlock.job import WorkerInfo
 
-# So many names are listed in a cell, then only how many there are.
+# A cell lists at most this many names, then the number of the others.
 NAMES_MAX: Final = 3
 
 
 @click.command()
-@json_option("with the ids of the jobs that they hold")
+@json_option("a list of workers with all their fields, and the ids of the jobs they hold")
 @click.pass_obj
 def workers(target: Target, *, as_json: bool) -> None:
-    """Show the workers: where they run, what they serve, how many of their slots are taken.
+    """List the workers: where they run, what they serve, how many of their slots are taken.
 
-    Also when each was last heard of.
+    Also shows when each last announced itself.
     """
     with target.open_app() as app:
         found = app.workers()
@@ -37,21 +37,21 @@ def workers(target: Target, *, as_json: bool) -> None:
 
 
 def document(worker: WorkerInfo) -> dict[str, Any]:
-    """A worker as JSON, as the HTTP API tells of it."""
-    told = {name: getattr(worker, name) for name in worker.__struct_fields__ if name != "vitals"}
+    """Return a worker as JSON, as the HTTP API does."""
+    fields = {name: getattr(worker, name) for name in worker.__struct_fields__ if name != "vitals"}
     vitals = worker.vitals
-    return {**told, **{name: getattr(vitals, name) for name in vitals.__struct_fields__}}
+    return {**fields, **{name: getattr(vitals, name) for name in vitals.__struct_fields__}}
 
 
-def workers_table(found: Sequence[WorkerInfo], *, now: datetime, title: str = "") -> show.Table:
-    """One row a worker."""
+def workers_table(found: Sequence[WorkerInfo], *, now: datetime, title: str = "") -> show.TextTable:
+    """Return a table with one row per worker."""
     columns = show.columns(
         *("worker", "host", "pid", "queues", "kinds", "slots", "up", "last beat"),
         right=["pid", "slots", "up", "last beat"],
         flexible=["host", "queues", "kinds"],
     )
     dropped = ("up", "host", "pid", "kinds")
-    table = show.Table(columns, title=title, empty="no workers", dropped=dropped)
+    table = show.TextTable(columns, title=title, empty="no workers", dropped=dropped)
     for worker in found:
         silent = _seconds(worker.last_beat_at, now)
         is_silent = silent is not None and silent > config.WORKER_SILENT_SECONDS
@@ -69,7 +69,7 @@ def workers_table(found: Sequence[WorkerInfo], *, now: datetime, title: str = ""
 
 
 def slots(worker: WorkerInfo) -> str:
-    """How many of its slots are taken, of how many, as it last said, and what is claimed ahead."""
+    """Return how many slots are taken, as last announced, and how many jobs are claimed ahead."""
     vitals = worker.vitals
     if vitals.slots is None or vitals.busy is None:
         return show.number(len(worker.running))
@@ -78,7 +78,7 @@ def slots(worker: WorkerInfo) -> str:
 
 
 def names(listed: Sequence[str]) -> str:
-    """A few names, and how many more there are."""
+    """Return a few names, and the number of the others."""
     if not listed:
         return "-"
     more = len(listed) - NAMES_MAX
@@ -86,7 +86,7 @@ def names(listed: Sequence[str]) -> str:
 
 
 def now() -> datetime:
-    """What time it is on this machine."""
+    """Return the time on this machine."""
     from rowlock.clock import SystemClock, from_us
 
     return from_us(SystemClock().now_us())

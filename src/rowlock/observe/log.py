@@ -1,12 +1,12 @@
-"""Log lines on stderr, for people (`console`) or machines (`json`): used by our own commands.
+"""Log lines of our own commands on stderr, for people (`console`) or programs (`json`).
 
-A library does not configure logging: `configure` is called by processes that are ours, which are
-`rowlock worker`, `rowlock up` and their children.
+A library does not configure logging. So only processes of ours call `configure`: `rowlock worker`,
+`rowlock up` and their children.
 
-1. One record is one line, or in `console` one line and indented ones below it: whatever a text
-   holds, it can't begin a line of its own, nor act on a terminal.
-2. Records made inside of a handler carry its job's fields, whichever library makes them.
-3. Passwords are not logged in the first place; what looks like one in a URL is masked all the same.
+1. One record is one line, or in `console` one line with indented lines below it. Whatever a text
+   contains, it can't start a line of its own, nor act on a terminal.
+2. Records from inside a handler carry its job's fields, whichever library logs them.
+3. We log no passwords. Text that looks like a password in a URL is masked nevertheless.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ FORMAT_VARIABLE: Final = "ROWLOCK_LOG_FORMAT"
 LEVEL_DEFAULT: Final[Level] = "info"
 FORMAT_DEFAULT: Final[Format] = "console"
 
-# Of a job's fields, those that a person looks for; the others are long.
+# The fields of a job that a person looks for. The others are long.
 _SHOWN: Final = ("job_id", "kind", "attempt")
 _COLOURS: Final = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
-# `://user:password@`, up to the last @ before a slash; and `password=...` of a query or a DSN.
+# `://user:password@`, up to the last @ before a slash, and `password=...` of a query or a DSN.
 _URL_PASSWORD: Final = re.compile(r"(://[^\s:/@]*):[^\s/]+@")
 _NAMED_PASSWORD: Final = re.compile(r"(password\s?=\s?)('[^']*'|[^\s&'\"]+)", re.IGNORECASE)
 
 
 def configure(level: Level, format: Format, *, stream: TextIO | None = None) -> None:
-    """Write this process's log records to `stream` (stderr), instead of how they were before."""
+    """Write the log records of this process to `stream` (stderr), replacing earlier handlers."""
     stream = sys.stderr if stream is None else stream
     handler = logging.StreamHandler(stream)
     handler.addFilter(add_job_fields)
@@ -50,8 +50,8 @@ def configure(level: Level, format: Format, *, stream: TextIO | None = None) -> 
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
-def configure_as_told() -> None:
-    """As `configure`, for a child: by what its parent has put into the environment."""
+def configure_from_environment() -> None:
+    """Configure a child process from the environment that its parent has set."""
     level = os.environ.get(LEVEL_VARIABLE, "").lower()
     format = os.environ.get(FORMAT_VARIABLE, "").lower()
     configure(
@@ -61,7 +61,7 @@ def configure_as_told() -> None:
 
 
 def add_job_fields(record: logging.LogRecord) -> bool:
-    """Give a record the fields of the job whose handler made it; a filter that lets all pass."""
+    """Add the fields of the current job to a record. A filter that drops nothing."""
     for name, value in running_fields().items():
         if not hasattr(record, name):
             setattr(record, name, value)
@@ -69,14 +69,14 @@ def add_job_fields(record: logging.LogRecord) -> bool:
 
 
 def masked(text: str) -> str:
-    """The text without what looks like a database's password."""
+    """Return the text without anything that looks like a database's password."""
     if "://" in text:
         text = _URL_PASSWORD.sub(r"\1:***@", text)
     return _NAMED_PASSWORD.sub(r"\1***", text) if "assword" in text or "ASSWORD" in text else text
 
 
 class ConsoleFormatter(logging.Formatter):
-    """`TIME LEVEL LOGGER: TEXT`, then the job's fields unless the text names the job itself."""
+    """Formats `TIME LEVEL LOGGER: TEXT`, and the job's fields unless the text names the job."""
 
     def __init__(self, *, has_colours: bool) -> None:
         super().__init__()
@@ -89,10 +89,10 @@ class ConsoleFormatter(logging.Formatter):
         line = f"{time} {level} {escaped(record.name)}: {text}"
         fields = _fields_of(record)
         if str(fields.get("job_id", "")) not in text:
-            told = " ".join(
+            shown = " ".join(
                 f"{name}={escaped(str(fields[name]))}" for name in _SHOWN if name in fields
             )
-            line = f"{line}  {self._coloured(told, '2')}"
+            line = f"{line}  {self._coloured(shown, '2')}"
         below = "".join(f"\n    {escaped(each)}" for each in _traceback_of(record).splitlines())
         return f"{line}{below}"
 
@@ -101,7 +101,7 @@ class ConsoleFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: `time`, `level`, `logger`, `message`, the job's fields, `traceback`."""
+    """One object per line: `time`, `level`, `logger`, `message`, the job's fields, `traceback`."""
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC)
@@ -114,7 +114,7 @@ class JsonFormatter(logging.Formatter):
         }
         if traceback := _traceback_of(record):
             line["traceback"] = traceback
-        # ASCII only: what a terminal or a collector might act on is written out. DEL is ASCII too.
+        # ASCII only, so that nothing acts on a terminal or a collector. DEL is ASCII, too.
         return json.dumps(line, default=str).replace("\x7f", "\\u007f")
 
 
@@ -128,7 +128,7 @@ def _text_of(record: logging.LogRecord) -> str:
 
 
 def _traceback_of(record: logging.LogRecord) -> str:
-    """Where an exception came from: frames and lines of code, never the values of variables."""
+    """Return the traceback of a record: frames and lines of code, never values of variables."""
     parts: list[str] = []
     if record.exc_info and record.exc_info[0] is not None:
         parts.append(logging.Formatter().formatException(record.exc_info))

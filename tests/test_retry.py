@@ -135,7 +135,7 @@ def test_what_is_no_policy_is_refused(value: Any):
 
 def test_an_unknown_name_is_told_the_known_ones():
     """The message lists the names."""
-    with pytest.raises(OptionInvalid, match="'linear' is none of jitter, exponential, doubling"):
+    with pytest.raises(OptionInvalid, match="must be one of jitter, exponential, doubling"):
         retry.resolve("linear")
 
 
@@ -177,9 +177,9 @@ def test_a_callable_is_asked():
 
     policy = retry.resolve(patient)
 
-    assert retry.Answer(60.0) == retry.ask(policy, 3, error)
+    assert retry.RetryDelay(60.0) == retry.ask(policy, 3, error)
     assert seen == [(3, error)]
-    assert retry.Answer(2.0) == retry.ask(retry.fixed(2), 1)
+    assert retry.RetryDelay(2.0) == retry.ask(retry.fixed(2), 1)
 
 
 async def coroutine_policy(attempt: int, error: object) -> float:

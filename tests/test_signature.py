@@ -390,11 +390,11 @@ def test_the_refusal_names_the_remedy():
     errors = refusal(lambda: schema_of(free).encode((UUID(int=5), {1: "a"}), {}))
 
     of_value = (
-        "a value of type UUID would reach the handler as text: annotate the parameter with its "
+        "a value of type UUID would reach the handler as text; annotate the parameter with its "
         "type, or pass str() of it"
     )
     of_key = (
-        "its key, of type int, would reach the handler as text: annotate the parameter with "
+        "its key, of type int, would reach the handler as text; annotate the parameter with "
         "dict[int, ...], or pass text as the key"
     )
     assert errors == [("at", of_value), ('by_id["1"]', of_key)]

@@ -780,7 +780,7 @@ export interface components {
         };
         /**
          * JobState
-         * @description Where a job stands. `scheduled`, `ready` and `retrying` differ only by time and attempt.
+         * @description The state of a job. `scheduled`, `ready` and `retrying` differ only by time and attempt.
          * @enum {unknown}
          */
         JobState: "cancelled" | "dead" | "ready" | "retrying" | "running" | "scheduled" | "succeeded";
@@ -928,7 +928,7 @@ export interface components {
         };
         /**
          * WhyCode
-         * @description What a job waits for.
+         * @description The reason why a job is not running.
          * @enum {unknown}
          */
         WhyCode: "backoff" | "behind" | "finished" | "full" | "next" | "no_worker" | "not_due" | "paused" | "running" | "unknown_kind" | "unserved_queue";
@@ -967,7 +967,7 @@ export interface components {
         };
         /**
          * CancelOutcome
-         * @description What a cancel did.
+         * @description The effect of a cancel.
          * @enum {unknown}
          */
         CancelOutcome: "already_terminal" | "cancelled" | "pending_on_worker";
@@ -1168,13 +1168,13 @@ export interface components {
         };
         /**
          * MissedTicks
-         * @description What to do with ticks that nobody was there to fire.
+         * @description What to do with ticks that no scheduler was running to fire.
          * @enum {unknown}
          */
         MissedTicks: "all" | "once" | "skip";
         /**
          * ScheduleSource
-         * @description Who wrote a schedule: the code of a task, or a call.
+         * @description Where a schedule was declared: in the code of a task, or by a call.
          * @enum {unknown}
          */
         ScheduleSource: "code" | "user";
@@ -1279,7 +1279,7 @@ export interface components {
         };
         /**
          * Beat
-         * @description What a heartbeat found for one lease.
+         * @description The result of a heartbeat for one lease.
          * @enum {unknown}
          */
         Beat: "cancel_requested" | "kept" | "lost";
@@ -1435,7 +1435,7 @@ export interface components {
         };
         /**
          * QueueSlots
-         * @description The slots that a worker has for one queue, and how many of them are taken.
+         * @description The slots of a worker for one queue, and how many of them are taken.
          */
         QueueSlots: {
             slots: number;
@@ -1528,7 +1528,9 @@ export interface components {
         };
         /**
          * Scope
-         * @description What a token is for. `admin` is all of them, and what changes or removes; no other implies
+         * @description What a token allows.
+         *
+         *         `admin` includes all scopes, and calls that change or remove things. No other scope includes
          *         another.
          * @enum {unknown}
          */
@@ -1632,7 +1634,7 @@ export interface components {
         };
         /**
          * EventType
-         * @description What happened: to a run or a job, or, of a job that is watched, its state or its notes.
+         * @description The type of an event: of a run or a job or, for a watched job, of its state or progress.
          * @enum {unknown}
          */
         EventType: "cancelled" | "dead" | "dropped" | "enqueued" | "gone" | "log" | "lost" | "progress" | "ready" | "released" | "retrying" | "running" | "scheduled" | "succeeded";

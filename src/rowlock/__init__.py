@@ -9,15 +9,15 @@
 
     greet.enqueue(name="Ada")
 
-Names are loaded when first used, so that the command line stays quick.
+Names are imported on first use, so that the command line starts quickly.
 """
 
 from __future__ import annotations
 
 from rowlock.version import __version__
 
-# As type checkers read it: `typing` itself would take longer to load than all of this package
-# that a command needs before it can hear a signal.
+# The form that type checkers know. Importing `typing` would take longer than all of this package
+# that a command needs before it can handle a signal.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rowlock import retry

@@ -1,6 +1,6 @@
-"""`rowlock`, and `python -m rowlock`: the command, polite to signals from its first moment on.
+"""`rowlock` and `python -m rowlock`: the command, which handles signals from its start.
 
-What is imported at the top delays that moment; the commands come afterwards.
+Imports at the top delay that moment, so the commands are imported afterwards.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from rowlock.worker import signals
 
-# These run for long, and are told to stop by signals.
+# These commands run until a signal stops them.
 SUPERVISING = ("up", "worker")
-# Options of `rowlock` itself whose value is a word of its own.
+# Options of `rowlock` itself that take a value as a separate word.
 VALUED = ("--app", "--database-url")
 
 
@@ -21,7 +21,7 @@ def main() -> None:
     """Run the command that the arguments name."""
     _open_standard_streams()
     if command_of(sys.argv[1:]) in SUPERVISING:
-        # Nothing was started yet, so it ends well. The supervisor takes over once it is there.
+        # Nothing was started yet, so it exits with success. The supervisor takes over later.
         signals.obey(lambda *_: os._exit(0))
     from rowlock import cli
 
@@ -29,20 +29,20 @@ def main() -> None:
 
 
 def _open_standard_streams() -> None:
-    """Where one was closed by whoever started us, nothing else may take its place.
+    """Open the standard streams that our parent closed, so that no other file takes their place.
 
-    A pipe or a file under the number of stderr would get our log lines, and our children's.
+    A pipe or a file with stderr's number would get our log lines, and those of our children.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            # The lowest number that is free, which is this one's.
+            # This takes the lowest free number, which is this stream's.
             descriptor = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)
             setattr(sys, name, os.fdopen(descriptor, mode))
 
 
 def command_of(words: Sequence[str]) -> str | None:
-    """The first word that is neither an option nor an option's value."""
+    """Return the first word that is neither an option nor an option's value."""
     before = ""
     for word in words:
         if not word.startswith("-") and before not in VALUED:

@@ -1,7 +1,7 @@
-"""Chance for pauses in the processes of users: their `random` is neither followed nor disturbed.
+"""Random numbers for pauses, independent of the user's `random`.
 
-A seed of theirs would make all processes pause alike, and what we drew would change what they draw.
-The system's source needs no care after a fork.
+A seed of theirs would make all processes pause alike, and our draws would change theirs. The
+system's source needs no reset after a fork.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Time as the engine sees it: whole microseconds since 1970, UTC.
+"""Time in whole microseconds since 1970, UTC.
 
-On PostgreSQL the server's clock decides and a `Clock` is only given by tests; on SQLite the clock
-is this machine's. Durations and datetimes of users are turned into microseconds here and nowhere
-else.
+On PostgreSQL the server's clock decides, and only tests pass a `Clock`. On SQLite it is this
+machine's clock. Only this module converts durations and datetimes of users to microseconds.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ _LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 
 
 class Clock(Protocol):
-    """Says what time it is."""
+    """Returns the time."""
 
     def now_us(self) -> int:
         """Microseconds since 1970, UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds of this process that nobody can set, since any beginning."""
+        """Seconds since some fixed moment. Nobody can set this clock."""
         ...
 
 
@@ -47,12 +46,12 @@ class SystemClock:
         return time.time_ns() // 1000
 
     def monotonic(self) -> float:
-        # It runs on while the process is stopped, and stands still while the machine is suspended.
+        # It continues while the process is stopped, and stops while the machine is suspended.
         return time.monotonic()
 
 
 class ManualClock:
-    """A clock that stands still until it is moved, for tests."""
+    """A clock for tests that stands still until you move it."""
 
     def __init__(self, start: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
         self._now_us = to_us(start, option="start")
@@ -62,7 +61,7 @@ class ManualClock:
         return self._now_us
 
     def advance(self, duration: float | timedelta) -> None:
-        """Move on by seconds or a timedelta."""
+        """Move it forward by seconds or a timedelta."""
         passed_us = duration_us(duration, option="duration")
         self._now_us += passed_us
         self._passed_us += passed_us
@@ -75,33 +74,33 @@ class ManualClock:
         self._now_us += duration_us(duration, option="duration")
 
 
-# Jobs of a batch have their times in common.
+# Jobs of a batch share their times.
 @functools.lru_cache(maxsize=256)
 def from_us(microseconds: int) -> datetime:
-    """The aware UTC datetime of a stored time."""
+    """Convert a stored time to an aware UTC datetime."""
     return EPOCH + timedelta(microseconds=microseconds)
 
 
 def maybe_from_us(microseconds: int | None) -> datetime | None:
-    """As `from_us`; None stays None."""
+    """Convert like `from_us`. None stays None."""
     return None if microseconds is None else EPOCH + timedelta(microseconds=microseconds)
 
 
 def to_us(moment: datetime, *, option: str) -> int:
-    """The stored time of an aware datetime; a naive one is refused."""
+    """Convert an aware datetime to a stored time. A naive one is rejected."""
     if not isinstance(moment, datetime):
         raise OptionInvalid(option, f"must be an aware datetime, not {type(moment).__name__}")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise OptionInvalid(option, "must be an aware datetime; give it a time zone, such as UTC")
     microseconds = (moment - EPOCH) // _MICROSECOND
-    # By its offset, a datetime of the last hours of 9999 is one of a year that can't be told.
+    # With its offset, a datetime in the last hours of 9999 may fall into the year 10000.
     if not _FIRST_US <= microseconds <= _LAST_US:
         raise OptionInvalid(option, f"must be in the years 1 to 9999 of UTC, not {moment}")
     return microseconds
 
 
 def duration_us(duration: float | timedelta, *, option: str) -> int:
-    """Microseconds of a duration in seconds or as a timedelta; negative ones are refused."""
+    """Convert seconds or a timedelta to microseconds. Negative durations are rejected."""
     if isinstance(duration, bool) or not isinstance(duration, int | float | timedelta):
         raise OptionInvalid(option, f"must be seconds or a timedelta, not {shown(duration)}")
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
@@ -109,14 +108,14 @@ def duration_us(duration: float | timedelta, *, option: str) -> int:
         problem = f"must be a finite number of seconds, 0 or more, not {shown(seconds)}"
         raise OptionInvalid(option, problem)
     if seconds > DURATION_SECONDS_MAX:
-        raise OptionInvalid(option, "must be a hundred years or less (it is taken in seconds)")
+        raise OptionInvalid(option, "must be a hundred years or less; the unit is seconds")
     if isinstance(duration, timedelta):
         return duration // _MICROSECOND
     return round(duration * SECOND_US)
 
 
 def pauses(timeout: float | timedelta | None) -> Iterator[float]:
-    """How long to wait after each look; the last one comes when the time is over."""
+    """Yield how long to wait after each look. The last look comes when the time is over."""
     end = math.inf
     if timeout is not None:
         end = time.monotonic() + duration_us(timeout, option="timeout") / SECOND_US

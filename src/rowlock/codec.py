@@ -1,15 +1,17 @@
-"""JSON text in and out, the same on both stores. No I/O, and no knowledge of tasks.
+"""Encode and decode JSON text, the same for both stores. No I/O, and no knowledge of tasks.
 
-1. Nothing is stored that does not read back: every text is decoded again before it is returned.
-2. Nothing is changed silently: msgspec writes NaN and infinities as `null`, so what reads back
-   unequal is walked, value by value, and refused by name.
+1. Every stored text can be read back: it is decoded again before it is returned.
+2. No value is changed silently. msgspec writes NaN and infinities as `null`, so a value that reads
+   back unequal is walked, part by part, and every invalid part is named.
 3. Nothing recurses on the caller's data: the walk is a loop, bounded in depth and in steps.
-4. Whatever went wrong can be written down: `clean_text` and `error_record` take anything.
+4. Any failure can be recorded: `clean_text` and `error_record` accept everything.
 
-Tried for a flat payload of 5 fields, which msgspec encodes in 0.23 µs: a loop of type checks in
-Python, 0.39 µs more, but it grows with every nested value; the standard library's encoder without
-NaN, 2.3 µs, and still to be searched for NUL; reading back and comparing, 0.45 µs more, exact at
-any depth and fast on large payloads: kept. The whole takes 1.4 µs.
+Tried for a flat payload of 5 fields, which msgspec encodes in 0.23 µs:
+
+- A loop of type checks in Python takes 0.39 µs more, and grows with every nested value.
+- The standard library's encoder without NaN takes 2.3 µs, and does not search for NUL.
+- Reading back and comparing takes 0.45 µs more, is exact at any depth and fast on large payloads.
+  This was kept. The whole takes 1.4 µs.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def encode_payload(kind: str, payload: Mapping[str, object]) -> str:
     """Return the payload as the text of a JSON object that both stores hold exactly.
 
     Dataclasses, Structs, enums, dates, UUIDs, Decimals, bytes and pydantic models are written as
-    msgspec and pydantic write them; keys that are numbers become text.
+    msgspec and pydantic write them. Keys that are numbers become text.
 
     Raises:
         PayloadInvalid: naming every field that JSON or a store can't hold.
@@ -54,7 +56,7 @@ def encode_payload(kind: str, payload: Mapping[str, object]) -> str:
 
 
 def encode_fields(kind: str, fields: Mapping[str, object]) -> tuple[str, bool]:
-    """Like `encode_payload`, and tell whether the text reads back equal to `fields`."""
+    """Encode like `encode_payload`, and return whether the text reads back equal to `fields`."""
     try:
         return _encoded(
             fields if type(fields) is dict else fields_of(kind, fields),
@@ -69,7 +71,7 @@ def fields_of(kind: str, payload: Mapping[str, object]) -> dict[str, object]:
     """Return the fields of a payload by their names.
 
     Raises:
-        PayloadInvalid: it is no mapping.
+        PayloadInvalid: it is not a mapping.
     """
     if not isinstance(payload, Mapping):
         problem = f"must be a mapping of names to values, not {type(payload).__name__}"
@@ -78,7 +80,7 @@ def fields_of(kind: str, payload: Mapping[str, object]) -> dict[str, object]:
 
 
 def encode_json(value: object, *, what: str, bytes_max: int) -> str:
-    """Return any value as JSON text of at most `bytes_max` bytes; `what` names the option.
+    """Return any value as JSON text of at most `bytes_max` bytes. `what` names the option.
 
     Raises:
         OptionInvalid: naming every part that JSON or a store can't hold.
@@ -90,10 +92,10 @@ def encode_json(value: object, *, what: str, bytes_max: int) -> str:
 
 
 def encode_result(value: object) -> tuple[str | None, str | None]:
-    """Return what a handler returned as (JSON text, None), or (None, why it can't be kept).
+    """Return a handler's result as (JSON text, None), or (None, the reason it can't be stored).
 
     Never raises: a job that has done its work has succeeded, whatever its result looks like.
-    `None` is no result: (None, None).
+    `None` is no result, and gives (None, None).
     """
     if value is None:
         return None, None
@@ -110,7 +112,7 @@ def decode(text: str) -> Any:
     """Return the value of a JSON text, integers and floats exact.
 
     Raises:
-        ValueError: the text is no JSON, or nested or numbered beyond what a reader can take.
+        ValueError: the text is not JSON, or nested too deeply, or has an integer that is too long.
     """
     try:
         return _read(text)
@@ -121,10 +123,10 @@ def decode(text: str) -> Any:
 
 
 def escaped(text: str) -> str:
-    """The text with every control, format and line-break character written out.
+    """Return the text with every control, format and line-break character escaped.
 
-    What is stored may come from anyone; printed as it is, it could move the cursor, rewrite the
-    screen, begin a line of a log, or hide itself from whoever reads it.
+    Stored texts may come from anyone. Printed unescaped, they could move the cursor, rewrite the
+    screen, start a new log line, or hide from the reader.
     """
     if text.isprintable():
         return text
@@ -134,10 +136,10 @@ def escaped(text: str) -> str:
 
 
 def clean_text(text: str, *, bytes_max: int) -> str:
-    """Return the text as any store takes it, in at most `bytes_max` bytes of UTF-8.
+    """Return the text as every store accepts it, in at most `bytes_max` bytes of UTF-8.
 
-    NUL and lone surrogates become U+FFFD. What is too long loses its middle, with a note of how
-    much: of a traceback, the end matters most, so three quarters of the room are the tail's.
+    NUL and lone surrogates become U+FFFD. A text that is too long loses its middle, and a note says
+    how much. The end of a traceback matters most, so the tail gets three quarters of the room.
     """
     assert bytes_max >= 0
     if len(text) <= bytes_max:
@@ -149,7 +151,7 @@ def clean_text(text: str, *, bytes_max: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """An error as it is stored: clean, and together within ERROR_BYTES_MAX."""
+    """An error as it is stored: clean, and within ERROR_BYTES_MAX in total."""
 
     type: str
     message: str
@@ -167,7 +169,7 @@ def error_record(error: BaseException | str) -> ErrorText:
 
 
 def find_problems(value: object, *, root: str = "payload") -> list[FieldError]:
-    """Return every part of the value that can't be stored, by path; `root` names the whole."""
+    """Return every part of the value that can't be stored, by path. `root` names the whole."""
     found = _problems(value)
     return first_errors(FieldError(_rendered(path) or root, message) for path, message in found)
 
@@ -181,7 +183,7 @@ def first_errors(found: Iterable[FieldError]) -> list[FieldError]:
 
 
 def join_path(path: str, step: str | int) -> str:
-    """Return the path of a part: `items`, 2 gives `items[2]`; `items[2]`, `price` adds `.price`."""
+    """Return the path of a part: `items[2]` for `items` and 2, `items[2].price` for a name."""
     if isinstance(step, int):
         return f"{path}[{step}]"
     name = clean_text(step, bytes_max=_STEP_BYTES_MAX).replace("\n", " ")
@@ -191,23 +193,23 @@ def join_path(path: str, step: str | int) -> str:
 
 
 def key_name(key: object) -> str:
-    """Return the name of a key in messages, whatever it is."""
+    """Return the name of a key for messages, whatever its type."""
     return key if type(key) is str else _key_text(key) or _safely(str, key)
 
 
 def to_exchange(value: object) -> object:
-    """The hook for values that msgspec does not know, where the text must read back as the type."""
+    """Convert a value unknown to msgspec, so that the text reads back as its type."""
     return _opened_by_hook(value, round_trip=True)
 
 
-# Text that a bound is applied to. A type's name or a path's step is read by people.
+# Longest name of a type or step of a path in messages.
 _TYPE_BYTES_MAX: Final = 512
 _STEP_BYTES_MAX: Final = 128
 _PROBLEM_BYTES_MAX: Final = 4 * 1024
-# Room for the note that says how much was cut, with any count of characters.
+# Room for the note that says how much was cut, with any number of characters.
 _MARKER_BYTES: Final = 48
 
-# msgspec writes these as text of its own making; there is nothing in them to refuse.
+# msgspec writes these as texts of its own, in which nothing can be invalid.
 SCALARS_WRITTEN_AS_TEXT: Final = (
     *(bytes, bytearray, memoryview),
     *(datetime, date, time, timedelta),
@@ -250,7 +252,7 @@ def _encoded(
     is_suspect = "\\u0000" in text or _is_deep(text, decoded)
     if is_plain and not is_suspect:
         return text, True
-    # The text alone decides for what hid from the walk: a `msgspec.Raw`, a hook's own NUL.
+    # The walk does not see everything: a `msgspec.Raw`, or a NUL from a hook. So the text decides.
     problems = find_problems(value, root=root)
     if is_suspect and not problems:
         problems = find_problems(decoded, root=root)
@@ -295,15 +297,15 @@ def _size_problems(
     parts = value.items() if isinstance(value, dict) else ()
     sizes = {str(key): len(encode(part)) for key, part in parts}
     large = {name: size for name, size in sizes.items() if size > bytes_max}
-    hint = "keep large values in a file or a table, and pass their name"
+    hint = "store large values in a file or a table, and pass a reference"
     for name, size in (large or {root: len(encode(value))}).items():
         field = name if name == root else join_path("", name)
-        problems.append(FieldError(field, f"{size} bytes, at most {bytes_max} are kept; {hint}"))
+        problems.append(FieldError(field, f"{size} bytes, at most {bytes_max} are allowed; {hint}"))
     return problems
 
 
 def _problems(value: object) -> Iterator[_Found]:
-    """Walk the value as the encoder would; yield the path and the fault of each bad part."""
+    """Walk the value as the encoder would. Yield the path and the fault of each invalid part."""
     start: Iterator[_Part] = iter([(value, None)])
     levels = [start]
     steps = 0
@@ -312,7 +314,7 @@ def _problems(value: object) -> Iterator[_Found]:
         if part is None:
             levels.pop()
             continue
-        # More parts than bytes can't fit; a value that holds itself many times has no end.
+        # More parts than bytes can't fit. A value that contains itself many times has no end.
         steps += 1
         if steps > PAYLOAD_BYTES_MAX:
             yield None, f"more than {PAYLOAD_BYTES_MAX} values"
@@ -338,7 +340,7 @@ def _items_of(node: list[object], path: _Path) -> Iterator[_Part]:
 
 
 def _opened(value: object) -> tuple[object, str | None]:
-    """Return the value one level open (a scalar, a dict or a list), or why it can't be stored."""
+    """Return a scalar, a dict or a list for the value, or the reason it can't be stored."""
     kind = type(value)
     if kind in _NEVER_BAD or kind is dict or kind is list:
         return value, None
@@ -405,7 +407,7 @@ def _key_problems(node: dict[Any, object], path: _Path) -> Iterator[_Found]:
 
 
 def _key_text(key: object) -> str | None:
-    """The text that the encoder writes for a key that is no str; None if it can't."""
+    """Return the text that the encoder writes for a key that is not a str, or None if it can't."""
     if isinstance(key, float) and not math.isfinite(key):
         return None
     try:
@@ -445,7 +447,7 @@ def _to_result(value: object) -> object:
     return _opened_by_hook(value, round_trip=False)
 
 
-# A payload must validate again, so computed fields stay out; a result is only read.
+# A payload is validated again, so computed fields are left out. A result is only read.
 _encode_exchange: Final = msgspec.json.Encoder(enc_hook=to_exchange).encode
 _encode_result: Final = msgspec.json.Encoder(enc_hook=_to_result).encode
 
@@ -464,7 +466,7 @@ def _without_middle(text: str, *, bytes_max: int) -> str:
     return f"{head}\n[... {len(text) - len(head) - len(tail)} characters cut ...]\n{tail}"
 
 
-# A character has at least one byte, so only so many characters of a 50 MB text are ever touched.
+# A character has at least one byte, so no more than `bytes_max` characters of a text are touched.
 def _head(text: str, bytes_max: int) -> str:
     return _without_unstorable(text[:bytes_max]).encode()[:bytes_max].decode(errors="ignore")
 
@@ -487,5 +489,5 @@ def _traceback_text(error: BaseException) -> str:
 def _safely(render: Callable[[Any], str], value: object) -> str:
     try:
         return render(value)
-    except BaseException as failure:  # noqa: BLE001  # asked for a text, it must not steer us
-        return f"<no text: {type(failure).__name__} was raised while asking for it>"
+    except BaseException as failure:  # noqa: BLE001  # printing an object must not end us
+        return f"<no text: str() raised {type(failure).__name__}>"

@@ -24,7 +24,7 @@ _ERROR_CHARACTERS: Final = 4 * config.ERROR_BYTES_MAX
 
 
 class Table(Enum):
-    """Which of the two tables of jobs have a column."""
+    """The tables of jobs that have a column."""
 
     LIVE = "live"
     FINISHED = "finished"
@@ -37,13 +37,13 @@ class Column(NamedTuple):
     type: str
     table: Table = Table.BOTH
     is_given: bool = False
-    """An enqueue gives it, as a `NewJob` has it."""
+    """An enqueue sets it, from a field of `NewJob`."""
     is_kept: bool = False
-    """A retry of a finished job keeps it. So it does with what an enqueue gave."""
+    """A retry of a finished job keeps it. It also keeps all that an enqueue set."""
     is_large: bool = False
-    """It may have up to a mebibyte, so that lists and locks leave it out."""
+    """It may have up to a mebibyte, so lists and locks leave it out."""
     absent: str | None = None
-    """What stands for it where its table is the other one."""
+    """The expression for it where the other table has it."""
 
 
 def _given(type: str, *, is_large: bool = False) -> Column:
@@ -101,19 +101,19 @@ COLUMNS: Final[Mapping[str, Column]] = {
 }
 
 GIVEN: Final = tuple(name for name, column in COLUMNS.items() if column.is_given)
-"""What a `NewJob` gives, beside its time."""
+"""The columns that a `NewJob` sets, besides its time."""
 
 given_of: Final[attrgetter[tuple[Any, ...]]] = attrgetter(*GIVEN)
-"""The values of `GIVEN`, of anything that has them."""
+"""Reads the values of `GIVEN` from an object that has them."""
 
 
 def columns_of(table: Table) -> tuple[str, ...]:
-    """The columns of a table, with those that both have."""
+    """Return the columns of a table, including those that both have."""
     return tuple(name for name, it in COLUMNS.items() if it.table in (table, Table.BOTH))
 
 
 def macros(*, is_postgres: bool) -> dict[str, str]:
-    """The column lists that statements name, such as `{job}`; with `{of}` for a table's alias."""
+    """Return the column lists that statements name, such as `{job}`. `{of}` is a table's alias."""
     shared = [name for name, column in COLUMNS.items() if column.table is Table.BOTH]
     kept = [name for name in shared if COLUMNS[name].is_kept or COLUMNS[name].is_given]
     # A retry may bring another payload.
@@ -144,7 +144,7 @@ def macros(*, is_postgres: bool) -> dict[str, str]:
 
 
 def _settled(name: str) -> str:
-    """What a shared column of a job becomes when it is settled."""
+    """Return the value of a shared column when a job is settled."""
     match name:
         case "crashes" | "errors":
             return f"coalesce(ending.{name}, job.{name}) AS {name}"
@@ -160,7 +160,7 @@ class _Rows(NamedTuple):
     is_postgres: bool
 
     def of(self, table: Table, prefix: str, *, large: Mapping[str, str] | None = None) -> str:
-        """Those of one table; of what is large only this, each with how it is read."""
+        """Return the columns of one table. Of large columns, only `large`, as it reads them."""
         return _listed(
             self._one(name, column, table, prefix, large) for name, column in _OF_ROWS.items()
         )

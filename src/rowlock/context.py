@@ -1,4 +1,4 @@
-"""What a handler sees of its run, and the exceptions by which it steers."""
+"""The context of a run that a handler gets, and the exceptions that a handler raises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowlock.store import NewJob, options
 
 
 class Release(Exception):
-    """Raise to give the job back, uncounted; it runs again after `delay` (default 1 s)."""
+    """Raise to give the job back without using an attempt. It runs again after `delay` (1 s)."""
 
     def __init__(
         self, delay: float | timedelta = RELEASE_SECONDS_DEFAULT, reason: str | None = None
@@ -27,13 +27,13 @@ class Release(Exception):
 
 
 class Fail(Exception):
-    """Raise to fail for good: no more attempts, the job is dead."""
+    """Raise to fail permanently: the job is dead, whatever attempts are left."""
 
 
 class Cancel(Exception):
     """Raise to end the job as cancelled.
 
-    It is also raised in a plain function when somebody cancels its job, once, at any line. One
+    It is also raised in a plain function when its job is cancelled, once, at any line. A function
     that catches it and returns has succeeded.
     """
 
@@ -41,23 +41,23 @@ class Cancel(Exception):
 class TimedOut(BaseException):
     """Raised in a plain function that has passed its `timeout`, once, at any line.
 
-    Clean up and let it go on: the run has failed, whatever the function does. It is no `Exception`
-    and no `TimeoutError`, so that code that goes on after the errors of others does not catch it.
+    Clean up and let it propagate: the run has failed, whatever the function does. It is neither an
+    `Exception` nor a `TimeoutError`, so that code that ignores errors of others does not catch it.
     """
 
-    def __init__(self, message: str = "the run has passed its time limit") -> None:
+    def __init__(self, message: str = "the run has exceeded its timeout") -> None:
         super().__init__(message)
 
 
 class Notes(Protocol):
-    """Where a run's progress and log lines go; never blocks an event loop."""
+    """Stores a run's progress and log lines, without blocking an event loop."""
 
     def progress(self, fraction: float, text: str) -> None: ...
     def log(self, line: str) -> None: ...
 
 
 class Signals(Protocol):
-    """What the run is told from outside."""
+    """The signals that a run gets from outside."""
 
     @property
     def cancel_requested(self) -> bool: ...
@@ -70,7 +70,7 @@ class Signals(Protocol):
 
 
 class Transaction:
-    """What a handler holds inside `ctx.transaction()`, and not for longer."""
+    """The transaction inside `ctx.transaction()`. It is valid only within the block."""
 
     def __init__(self, job_id: str, connection: Any) -> None:
         self._job_id = job_id
@@ -80,17 +80,18 @@ class Transaction:
 
     @property
     def connection(self) -> Any:
-        """To the app's database, in a transaction. Committing it is not the handler's business.
+        """The connection to the app's database, in a transaction. The block commits it, not you.
 
-        On PostgreSQL a psycopg `Connection` or `AsyncConnection`, on SQLite a
-        `sqlite3.Connection`, in coroutines too. After the block it is somebody else's.
+        On PostgreSQL it is a psycopg `Connection` or `AsyncConnection`. On SQLite it is a
+        `sqlite3.Connection`, in coroutines too. Don't use it after the block: it may belong to
+        another run.
         """
         self._check_open()
         return self._connection
 
     @property
     def result(self) -> Any:
-        """The job's result; what the function returns after the block is not stored."""
+        """The job's result. What the function returns after the block is not stored."""
         return self._result
 
     @result.setter
@@ -99,12 +100,12 @@ class Transaction:
         self._result = result
 
     def end(self) -> None:
-        """What the block does at its end."""
+        """End the block: the connection can't be used any more."""
         self._is_over = True
 
     def _check_open(self) -> None:
         if self._is_over:
-            raise InvalidTransition(self._job_id, "the block of this transaction is over")
+            raise InvalidTransition(self._job_id, "the block of this transaction has ended")
 
 
 class TransactionBlock(Protocol):
@@ -127,7 +128,7 @@ class TransactionBlock(Protocol):
 
 
 class Context:
-    """The running job. A parameter annotated with this class gets it; it is not in the payload.
+    """The running job. A parameter annotated with this class gets it. It is not in the payload.
 
     Example:
         @app.task
@@ -153,7 +154,7 @@ class Context:
         self._prepare = prepare
         self._block = block
         self._follow_ups: list[NewJob] = []
-        # Whether its handler looks out for a request to cancel.
+        # Whether its handler checks for a cancel request.
         self.has_looked: bool = False
 
     @property
@@ -163,40 +164,40 @@ class Context:
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is; 1 is the first."""
+        """The number of this attempt. The first is 1."""
         return self._job.attempt
 
     @property
     def token(self) -> int:
-        """The lease's token: it grows with every run, so it can fence side effects elsewhere."""
+        """The lease's token. It increases with every run, so you can fence external effects."""
         return self._job.token
 
     @property
     def state(self) -> Any:
-        """The app's own object: pools, clients, settings."""
+        """The app's own object, for pools, clients and settings."""
         return self._state
 
     @property
     def cancel_requested(self) -> bool:
-        """Whether somebody asked to stop this job: clean up and raise `Cancel`.
+        """Whether the cancellation of this job was requested. Clean up and raise `Cancel`.
 
-        A run that returns all the same has succeeded. A coroutine gets `CancelledError` as well,
-        a plain function `Cancel`, but for one that has looked here: if it does not stop, it gets
-        that 5 s later.
+        A run that returns nevertheless has succeeded. A coroutine also gets `CancelledError`, and a
+        plain function gets `Cancel`. A plain function that has read this property gets it 5 s
+        later, if it does not stop.
         """
         self.has_looked = True
         return self._signals.cancel_requested
 
     @property
     def stopping(self) -> bool:
-        """Whether the worker is shutting down; never in a drain."""
+        """Whether the worker is shutting down. Always false in a drain."""
         return self._signals.stopping
 
     def progress(self, fraction: float, text: str = "") -> None:
-        """Say how far it is, 0 to 1; at most two a second are stored, and the last one.
+        """Report progress, from 0 to 1. At most two reports per second are stored, and the last.
 
-        Numbers beyond 0 and 1 are taken for those, and NaN for 0. Trouble with the database does
-        not fail the job: what could not be stored is kept and tried again, until the run has ended.
+        Numbers outside are clamped to 0 and 1, and NaN counts as 0. A database error does not fail
+        the job: progress that could not be stored is tried again until the run has ended.
 
         Raises:
             LeaseLost: In a plain function: another worker has the job now.
@@ -207,11 +208,11 @@ class Context:
             self._notes.progress(share, str(text))
 
     def log(self, line: str) -> None:
-        """Add a line to the job's log; at most 1,000 are kept. `app.store.read_log` reads them.
+        """Add a line to the job's log. At most 1,000 are kept. `app.store.read_log` reads them.
 
-        What is not a string is turned into one. Trouble with the database does not fail the job:
-        lines that could not be stored are kept and tried again, until the run has ended. A line
-        whose answer was lost may be there twice.
+        Other objects are converted to strings. A database error does not fail the job: lines that
+        could not be stored are tried again until the run has ended. If the database's answer was
+        lost, a line may be stored twice.
 
         Raises:
             LeaseLost: In a plain function: another worker has the job now.
@@ -228,12 +229,12 @@ class Context:
             payload: Its arguments.
 
         Raises:
-            InvalidTransition: The success is committed already, by a block of `transaction()`.
+            InvalidTransition: A block of `transaction()` has already committed the success.
         """
         if self._signals.is_settled:
             raise InvalidTransition(
                 self._job.id,
-                "its success is committed already: call enqueue_on_success inside the block",
+                "its success is already committed; call enqueue_on_success inside the block",
             )
         with shielded():
             job = self._prepare(task, payload)
@@ -241,17 +242,18 @@ class Context:
         return job
 
     def transaction(self) -> TransactionBlock:
-        """A block whose writes and this job's success are committed together, or not at all.
+        """Open a block whose writes are committed together with this job's success, or not at all.
 
-        With it goes: what was written on its connection, jobs enqueued there
+        The commit includes the writes on its connection, jobs enqueued there
         (`task.using(conn=tx.connection)`), `tx.result`, and the jobs of `enqueue_on_success`.
-        After the block the job has succeeded, whatever the function still does. A run has one.
+        After the block the job has succeeded, whatever the function still does. A run can open one
+        block.
 
         Raises:
-            LeaseLost: By the end of the block the job was another's; nothing of it stays.
-            StoreUnavailable: It could not be committed; on SQLite also when it took longer than a
+            LeaseLost: At the end of the block another worker had the job. Nothing is committed.
+            StoreUnavailable: It could not be committed. On SQLite also if it took longer than a
                 third of the lease.
-            InvalidTransition: A second block, or one whose transaction was ended inside it.
+            InvalidTransition: It is a second block, or its transaction was ended inside it.
             TypeError: `with` in a coroutine, or `async with` in a plain function.
 
         Example:
@@ -260,15 +262,17 @@ class Context:
                 tx.result = "paid"
         """
         if self._block is None:
-            raise InvalidTransition(self._job.id, "its executor has no ctx.transaction()")
+            raise InvalidTransition(
+                self._job.id, "its executor does not support ctx.transaction(); choose another"
+            )
         return self._block(self)
 
     @property
     def follow_ups(self) -> tuple[NewJob, ...]:
-        """The jobs that a success will enqueue."""
+        """The jobs that will be enqueued if this one succeeds."""
         return tuple(self._follow_ups)
 
 
-# Stored as the type of an error: under the name that users know.
+# Errors are stored under the type name that users know.
 for _public in (Release, Fail, Cancel, TimedOut):
     _public.__module__ = "rowlock"

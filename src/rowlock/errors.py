@@ -5,15 +5,15 @@
     ├── OptionInvalid       option_invalid       a name, delay, time ... (also a ValueError)
     ├── NotFound            not_found            no such job, queue, schedule
     ├── InvalidTransition   invalid_transition   the job's state does not allow it
-    ├── LeaseLost           lease_lost           somebody else holds the job now
+    ├── LeaseLost           lease_lost           another worker holds the job now
     ├── StoreUnavailable    store_unavailable    the database can't be reached, or is busy or full
-    ├── StoreRefused        store_refused        the database refuses this very row
+    ├── StoreRefused        store_refused        the database refuses this row
     ├── UnsupportedStore    unsupported_store    a URL, version or place that can't hold a queue
     ├── MigrationNeeded     migration_needed     the schema is not the one this version works on
-    └── Forbidden           forbidden            the credential does not reach that far
+    └── Forbidden           forbidden            the token or role does not allow it
 
 A class exists only where a caller would act differently. Messages say what happened, to what, and
-what to do; they never hold a payload or a password.
+what to do. They never hold a payload or a password.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class RowlockError(Exception):
-    """The base of all errors of this library; `code` is stable and safe to match on."""
+    """The base of all errors of this library. `code` is stable and safe to match on."""
 
     code: ClassVar[str] = "rowlock_error"
 
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One bad field of a payload."""
+    """One invalid field of a payload."""
 
     field: str
     """Its path, such as `items[2].price`."""
@@ -43,9 +43,9 @@ class FieldError:
 
 
 class PayloadInvalid(RowlockError):
-    """The payload does not fit its task, or JSON; `errors` names every bad field.
+    """The payload does not fit its task, or JSON. `errors` names every invalid field.
 
-    Fix the arguments: nothing was written.
+    Nothing was written. Fix the arguments.
     """
 
     code = "payload_invalid"
@@ -58,9 +58,9 @@ class PayloadInvalid(RowlockError):
 
 
 class OptionInvalid(RowlockError, ValueError):
-    """An option's value is out of range or of the wrong kind; `option` names it.
+    """An option's value is out of range or of the wrong type. `option` names it.
 
-    Fix the call: a name, delay, time, priority, limit.
+    Fix the value in the call: a name, delay, time, priority or limit.
     """
 
     code = "option_invalid"
@@ -71,18 +71,18 @@ class OptionInvalid(RowlockError, ValueError):
 
 
 class NotFound(RowlockError):
-    """What was asked for is not there (any more).
+    """The job, queue, schedule or token does not exist.
 
-    The id or name is wrong, or the job is gone after its retention.
+    The id or name is wrong, or the job was removed when its retention expired.
     """
 
     code = "not_found"
 
 
 class InvalidTransition(RowlockError):
-    """The job's state does not allow what was asked; nothing was changed.
+    """The job's state does not allow the call. Nothing was changed.
 
-    Read the job's state again; `job_id` says which job.
+    Read the state of the job `job_id` again.
     """
 
     code = "invalid_transition"
@@ -93,9 +93,9 @@ class InvalidTransition(RowlockError):
 
 
 class LeaseLost(RowlockError):
-    """The lease is no longer this worker's: the job was recovered, or is run by another.
+    """This worker no longer holds the lease: the job was recovered, or another worker runs it.
 
-    Stop working on `leases`; what was done for all others stays.
+    Stop working on `leases`. Changes for all other leases of the call are kept.
     """
 
     code = "lease_lost"
@@ -107,10 +107,10 @@ class LeaseLost(RowlockError):
 
 
 class StoreUnavailable(RowlockError):
-    """The database can't be reached or can't take the work now.
+    """The database can't be reached, or can't take the work now.
 
-    Try again later; an enqueue with an id of your own, or of the same items, can be
-    repeated safely. `refused_login`: the server answers, but refuses the URL's user or password.
+    Try again later. You can safely repeat an enqueue with an id of your own, or of the same items.
+    `refused_login` is true if the server answers, but refuses the URL's user or password.
     """
 
     code = "store_unavailable"
@@ -121,10 +121,10 @@ class StoreUnavailable(RowlockError):
 
 
 class StoreRefused(RowlockError):
-    """The database refuses what it was asked to store, and would refuse it again.
+    """The database refuses to store a row, and would refuse it again.
 
-    A trigger or a constraint of yours, or a limit of the database: `reason` is what the database
-    said. Nothing was written. Change the row or the rule; trying again does not help.
+    The cause is a trigger or a constraint of yours, or a limit of the database. `reason` is the
+    database's message. Nothing was written. Change the row or the rule. Retrying does not help.
     """
 
     code = "store_refused"
@@ -135,13 +135,13 @@ class StoreRefused(RowlockError):
         super().__init__(place, reason)
 
     def __str__(self) -> str:
-        return f"{self.place} refused it: {self.reason}"
+        return f"{self.place} refused the row: {self.reason}"
 
 
 class UnsupportedStore(RowlockError):
     """This database, version or file system can't hold a queue safely.
 
-    Another URL, library or place is needed: the message says which.
+    The message says which other URL, library or location you need.
     """
 
     code = "unsupported_store"
@@ -150,8 +150,8 @@ class UnsupportedStore(RowlockError):
 class MigrationNeeded(RowlockError):
     """The schema is older or newer than this version of rowlock works on.
 
-    Run `rowlock migrate` if it `is_behind`; if it is newer, upgrade rowlock. `problem` is the
-    message without the cure.
+    If it `is_behind`, run `rowlock migrate`. If it is newer, upgrade rowlock. `problem` is the
+    message without this advice.
     """
 
     code = "migration_needed"
@@ -165,8 +165,8 @@ class MigrationNeeded(RowlockError):
 class Forbidden(RowlockError):
     """The credential's scope or tenant does not allow this.
 
-    It is a token of the HTTP API; or, `by_database`, the role that the database URL names, by
-    PostgreSQL's word.
+    The credential is a token of the HTTP API or, if `by_database` is true, the PostgreSQL role that
+    the database URL names.
     """
 
     code = "forbidden"
@@ -177,7 +177,7 @@ class Forbidden(RowlockError):
 
 
 def shown(value: object) -> str:
-    """A value of the user's as a message shows it; one that has no text, by its type."""
+    """Return a user's value as a message shows it, or its type if it can't be printed."""
     try:
         return repr(value)
     except Exception:  # noqa: BLE001  # an integer of 5,000 digits, or its own code

@@ -1,9 +1,9 @@
-"""What happened to jobs, as it is told to whoever listens: single events, and sums of many. Pure.
+"""Events of jobs, as listeners get them: single events, and sums of many. Pure.
 
-1. A box holds what one process has to tell until it is next written: so many single events, then
-   counts by name, so many of those, then counts of all others together.
-2. Sums are told apart by tenant, so that a tenant's listeners hear of their own; only those of more
-   names than fit have none, and are for those who hear of all.
+1. A box holds the events of one process until they are next written: a bounded number of single
+   events, then counts for a bounded number of names, then one count for all other names.
+2. Sums have a tenant, so that the listeners of a tenant get their own. Only the sums of names that
+   did not fit have none, and only listeners to all tenants get them.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from rowlock.tally import OTHER, Ended
 
 
 class EventType(StrEnum):
-    """What happened: to a run or a job, or, of a job that is watched, its state or its notes."""
+    """The type of an event: of a run or a job or, for a watched job, of its state or progress."""
 
     ENQUEUED = "enqueued"
-    """A job is there."""
+    """A job was enqueued."""
     SUCCEEDED = "succeeded"
-    """A run ended well."""
+    """A run succeeded."""
     RETRYING = "retrying"
     """A run failed, and its job waits for the next attempt."""
     DEAD = "dead"
-    """A run failed, and its job was given up."""
+    """A run failed, and its job is dead."""
     CANCELLED = "cancelled"
-    """A run ended because that was asked for."""
+    """A run ended because its job was cancelled."""
     RELEASED = "released"
-    """A run gave its job back, uncounted."""
+    """A run gave its job back without using an attempt."""
     LOST = "lost"
-    """A worker found that another has its job."""
+    """A worker found that another worker has its job."""
     SCHEDULED = "scheduled"
-    """With `job`: the state that it is in now, as are `ready`, `running` and the states above."""
+    """With `job`: its current state is scheduled. `ready`, `running` and others are states, too."""
     READY = "ready"
-    """With `job`: it may be claimed now."""
+    """With `job`: it can be claimed now."""
     RUNNING = "running"
     """With `job`: a worker has it."""
     PROGRESS = "progress"
-    """With `job`: how far it says it is, in `progress`."""
+    """With `job`: it reported `progress`."""
     LOG = "log"
-    """With `job`: a line that its handler logged, in `line`."""
+    """With `job`: its handler logged `line`."""
     GONE = "gone"
-    """With `job`: it was deleted, or its time was over. The stream ends."""
+    """With `job`: it was deleted, or its retention has expired. The stream ends."""
     DROPPED = "dropped"
-    """This listener reads too slowly: `count` events of the last ones were left out."""
+    """This listener reads too slowly, and lost `count` events."""
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
-    """One thing that happened, or (`job_id` None) how often it did; stored as it is."""
+    """One event or, if `job_id` is None, the number of such events. Stored in this form."""
 
     type: EventType
     queue: str
@@ -71,7 +71,7 @@ _REST: Final[EventName] = (OTHER, OTHER, None)
 
 
 def event_of(run: Ended) -> Event:
-    """A run that has ended."""
+    """Return the event of a run that has ended."""
     return Event(
         EventType(run.end.value),
         run.queue,
@@ -85,7 +85,7 @@ def event_of(run: Ended) -> Event:
 
 
 class EventBox:
-    """What a process has to tell, bounded."""
+    """The unwritten events of a process, bounded."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -96,18 +96,18 @@ class EventBox:
 
     @property
     def room(self) -> int:
-        """For how many single events there is room."""
+        """The number of single events that still fit."""
         return config.EVENTS_SINGLE_MAX - len(self._events)
 
     def put(self, event: Event) -> None:
-        """Tell of one thing, by itself if there is room."""
+        """Add an event, as a single one if there is room."""
         if self.room > 0:
             self._events.append(event)
         else:
             self.add(event.type, {(event.queue, event.kind, event.tenant): event.count})
 
     def add(self, type: EventType, counts: Mapping[EventName, int]) -> None:
-        """Tell how often something happened."""
+        """Add counts of events."""
         for name, number in counts.items():
             key = type, name
             if key not in self._sums and len(self._sums) >= config.EVENTS_SINGLE_MAX:
@@ -115,7 +115,7 @@ class EventBox:
             self._sums[key] = self._sums.get(key, 0) + number
 
     def take(self) -> list[Event]:
-        """All there is to tell; the box is empty then."""
+        """Return all events, and empty the box."""
         events = self._events
         events += [
             Event(type, queue, kind, tenant, count=number)

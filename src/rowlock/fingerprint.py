@@ -1,7 +1,7 @@
-"""What dead jobs have in common: their kind, the type of the last error, and where it arose. Pure.
+"""Fingerprints of errors: the kind, the type of the last error, and its location. Pure.
 
-The place is a file and a function, not a line: lines move with every release. Of a traceback it is
-the innermost frame that is not of a library, as far as its path tells.
+The location is a file and a function, not a line, because lines move with every release. It is the
+innermost frame of the traceback that, judging by its path, is not in a library.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHARACTERS_MAX: Final = 200
 
 
 def place_of(traceback: str) -> str:
-    """Where an error arose: `jobs/mail.py send`; empty if the traceback does not say."""
+    """Return where an error arose, such as `jobs/mail.py send`. Empty if it is unknown."""
     frames = [(file, name) for file, name in _PYTHON.findall(traceback)][::-1]
     frames = frames or [(file, name) for name, file in _NODE.findall(traceback)]
     if not frames:
@@ -33,6 +33,6 @@ def place_of(traceback: str) -> str:
 
 
 def fingerprint(kind: str, error: JobError) -> str:
-    """Sixteen hexadecimal digits that jobs which died of the same have in common."""
+    """Return the fingerprint of an error: sixteen hexadecimal digits."""
     text = "\0".join((kind, error.type, place_of(error.traceback)))
     return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()

@@ -1,16 +1,16 @@
-"""Exceptions that are raised in a thread from outside, in the user's function that runs there.
+"""Raise exceptions from outside in a user's function that runs in another thread.
 
 CPython raises such an exception between two lines of Python, whatever they do, and not before a
-call into C returns. So it has to be kept away from every line that is not the user's:
+call into C returns. So it must never hit a line that is not the user's:
 
-1. It is put only while the function is on its thread's stack. `call` opens and closes that time
-   under a lock, which is also held by whoever puts one. What was put and has not surfaced when the
-   function ends is withdrawn.
-2. It is not put while rowlock's own code works on the function's behalf (`shielded`). It waits for
-   the end of that, and is raised there.
-3. There is at most one for a guard. So once one has surfaced, none can follow: whatever it left
-   half done in these lines is done again, undisturbed.
-4. The thread that is interrupted never waits for the one that interrupts it.
+1. It is set only while the function is on its thread's stack. `call` opens and closes that time
+   under a lock, and the interrupting thread sets the exception under the same lock. An exception
+   that was set but not raised when the function ends is withdrawn.
+2. It is not set while rowlock's own code works on the function's behalf (`shielded`). It waits for
+   the end of that code, and is raised there.
+3. A guard has at most one. So once it was raised, no other can follow: whatever it left half done
+   in these lines is done again, undisturbed.
+4. The interrupted thread never waits for the interrupting one.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from rowlock import config
 
 _local = threading.local()
 _OPEN: nullcontext[None] = nullcontext()
-# Locks that all threads share are taken there, in a way that an exception could leave them taken.
+# These modules take locks that all threads share, and an exception could leave them locked.
 _UNSAFE = frozenset({"logging", "importlib"})
 
 
 class Guard:
-    """Around one call of a function, which others may interrupt once."""
+    """Guards one call of a function, which other threads can interrupt once."""
 
     __slots__ = ("_depth", "_is_over", "_is_spared", "_is_spent", "_lock", "_thread", "_wanted")
 
     def __init__(self, *, is_spared: Callable[[], bool]) -> None:
-        """`is_spared`: whether it is too late to interrupt it, though it still runs."""
+        """`is_spared` returns whether it is too late to interrupt it, though it still runs."""
         self._is_spared = is_spared
-        # One that can be taken again by the thread that has it: see the third rule.
+        # Reentrant, because of the third rule.
         self._lock = threading.RLock()
         self._thread: int | None = None
-        # How many shields its thread stands behind.
+        # How many shields its thread has entered.
         self._depth = 0
         self._wanted: type[BaseException] | None = None
         self._is_spent = False
@@ -50,14 +50,14 @@ class Guard:
     # In the function's thread
 
     def call(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-        """Call it; what it returns or raises is not touched by an interruption that comes late."""
+        """Call the function. A late interruption changes neither its result nor its exception."""
         try:
             self._open()
             return function(**arguments)
         finally:
             try:
                 self._close()
-            except BaseException:  # noqa: BLE001  # the one that was on its way; it is too late
+            except BaseException:  # noqa: BLE001  # the interruption, which came too late
                 self._close()
 
     def _open(self) -> None:
@@ -76,14 +76,14 @@ class Guard:
             _put(threading.get_ident(), None)
 
     def shield(self) -> None:
-        """Enter what must not be interrupted; one that was put before surfaces here."""
+        """Enter code that must not be interrupted. An exception that was already set is raised."""
         with self._lock:
             self._depth += 1
         if self._is_spent:
             _surface()
 
     def unshield(self, *, raises: bool) -> None:
-        """Leave it; with `raises`, one that came meanwhile is raised now."""
+        """Leave that code. With `raises`, an interruption that came meanwhile is raised now."""
         due = None
         with self._lock:
             self._depth -= 1
@@ -93,7 +93,7 @@ class Guard:
             raise due
 
     def _take(self) -> type[BaseException] | None:
-        """The exception that is due, for the function's own thread to raise; under the lock."""
+        """Return the exception that the function's own thread must raise. Needs the lock."""
         if self._is_spent or self._wanted is None:
             return None
         self._is_spent = True
@@ -102,13 +102,13 @@ class Guard:
     # In any other thread
 
     def interrupt(self, kind: type[BaseException], *, after: float = 0.0) -> None:
-        """Raise an exception in the function as soon as may be; the first one counts.
+        """Raise an exception in the function as soon as possible. Only the first one counts.
 
-        Returns at once. Before the call of the function, the call raises it.
+        Returns at once. If the function has not been called yet, `call` raises it.
 
         Args:
-            kind: Its class.
-            after: Seconds that the function has to end by itself.
+            kind: The class of the exception.
+            after: Seconds that the function gets to end by itself.
         """
         if after or not self._ask(kind):
             threading.Thread(
@@ -122,17 +122,17 @@ class Guard:
             pause.wait(config.INTERRUPT_SECONDS)
 
     def _ask(self, kind: type[BaseException]) -> bool:
-        """Whether nothing more needs to be done."""
+        """Try to interrupt it, and return whether nothing more needs to be done."""
         if self._wanted is None:
             self._wanted = kind
         return self._wanted is not kind or self._try()
 
     def _try(self) -> bool:
-        """Whether it was put, or needs not be any more."""
+        """Return whether the exception was set, or is no longer needed."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            # Before it begins, `call` looks by itself.
+            # Before the function begins, `call` checks by itself.
             if self._thread is None or self._is_over or self._is_spent:
                 return True
             if self._depth or self._is_in_unsafe_code(self._thread):
@@ -146,9 +146,10 @@ class Guard:
             self._lock.release()
 
     def _is_in_unsafe_code(self, thread: int) -> bool:
-        """Whether it logs or imports: a lock that stays taken would be everybody's.
+        """Return whether it logs or imports: an exception could leave a shared lock taken.
 
-        A look, and no lock: it may have begun since. But the window is of some microseconds.
+        This is a look without a lock, so the code may begin just after it. The window is some
+        microseconds.
         """
         frame: FrameType | None = sys._current_frames().get(thread)
         while frame is not None and frame.f_code is not Guard.call.__code__:
@@ -178,20 +179,20 @@ class _Shield:
 
 
 def shielded(*, raises: bool = True) -> AbstractContextManager[None]:
-    """A block of ours, called by a user's function, that is not interrupted.
+    """Enter a block of ours, called by a user's function, that must not be interrupted.
 
-    What comes meanwhile is raised at its end; without `raises`, a moment after it.
+    An interruption meanwhile is raised at its end or, without `raises`, a moment later.
     """
     guard: Guard | None = getattr(_local, "guard", None)
     return _OPEN if guard is None else _Shield(guard, raises=raises)
 
 
 def _surface() -> None:
-    """Nothing; but the interpreter looks at the start of a function for what was put."""
+    """Do nothing: at the start of a function, the interpreter raises an exception that was set."""
 
 
 def _put(thread: int, kind: type[BaseException] | None) -> None:
-    """Have an exception raised in a thread; None withdraws one that has not surfaced yet."""
+    """Set an exception to be raised in a thread. None withdraws one that was not raised yet."""
     # Most processes never need it.
     import ctypes
 

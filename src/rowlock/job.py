@@ -1,4 +1,4 @@
-"""What a job is: the records that travel between the store, the engines and the user."""
+"""The job and related records that the store, the workers and the user exchange."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from rowlock.ids import parse_id
 
 T = TypeVar("T")
 
-# How the stored form of an error begins; inside its texts, quotes are escaped.
+# The beginning of a stored error. Inside its texts, quotes are escaped.
 _ERROR_BEGINS: Final = '{"attempt":'
 
 
 class JobState(StrEnum):
-    """Where a job stands. `scheduled`, `ready` and `retrying` differ only by time and attempt."""
+    """The state of a job. `scheduled`, `ready` and `retrying` differ only by time and attempt."""
 
     SCHEDULED = "scheduled"
-    """`run_at` lies in the future, no attempt is counted."""
+    """`run_at` is in the future, and no attempt has been counted."""
     READY = "ready"
-    """It may be claimed now."""
+    """It can be claimed now."""
     RUNNING = "running"
     """Claimed under a lease by one worker."""
     RETRYING = "retrying"
-    """An attempt failed; it waits for `run_at`."""
+    """An attempt failed. It waits for `run_at`."""
     SUCCEEDED = "succeeded"
-    """It is done."""
+    """Its handler returned."""
     DEAD = "dead"
-    """Given up: attempts used up, failed for good, or poison."""
+    """Given up: attempts used up, failed permanently, or poison."""
     CANCELLED = "cancelled"
-    """Stopped by request."""
+    """Cancelled on request."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing follows, unless it is retried."""
+        """Whether the job has ended, and stays so unless it is retried."""
         return self in TERMINAL_STATES
 
 
 TERMINAL_STATES = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED})
 KEY_HELD_WHILE_KEPT = -1
-# What the column of either store holds.
+# The values of the column in both stores.
 _TOKEN_MAX: Final = 2**63 - 1
 
 
@@ -72,19 +72,19 @@ class JobError(msgspec.Struct, frozen=True, rename={"time_us": "at"}):
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
-    """How far a running job says it is."""
+    """The progress that a running job reported."""
 
     fraction: float
-    """0 to 1."""
+    """From 0 to 1."""
     text: str = ""
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What to do with a job when it ends or fails; stored on the job, so that anyone can apply it.
+    """What to do with a job when it ends or fails. Stored on the job, so any worker can apply it.
 
-    Times are microseconds; `keep` None means for ever. `retry` is the stored form of a policy of
-    `rowlock.retry`; None is the default one. `is_partial`: no more than `keep` was chosen, where
-    the kind was not known; the rest is up to the first worker that knows it.
+    Times are in microseconds. `keep` None means forever. `retry` is the stored form of a policy of
+    `rowlock.retry`, None is the default one. `is_partial` is true if the job was enqueued where its
+    kind was unknown and only `keep` was chosen. The first worker that knows the kind sets the rest.
     """
 
     timeout: int | None = None
@@ -95,17 +95,17 @@ class Policy(msgspec.Struct, frozen=True):
     is_partial: bool = False
 
     def encoded(self) -> str:
-        """The stored form: what is otherwise than by default, in every row of a job's life."""
-        # By itself msgspec leaves out what is the very object of a default, not what equals it.
-        told = {
+        """Return the stored form: only what differs from the defaults."""
+        # msgspec itself leaves out a value that is the default object, not one that equals it.
+        changed = {
             name: value
             for name, value in msgspec.structs.asdict(self).items()
             if value != getattr(DEFAULT_POLICY, name)
         }
-        return msgspec.json.encode(told).decode()
+        return msgspec.json.encode(changed).decode()
 
     def keep_for(self, state: JobState) -> int | None:
-        """How long a job that ended in `state` is kept."""
+        """Return how long to keep a job that ended in `state`."""
         return self.keep_dead if state is JobState.DEAD else self.keep
 
 
@@ -116,17 +116,17 @@ _decode_progress = msgspec.json.Decoder(Progress).decode
 _decode_tags = msgspec.json.Decoder(list[str]).decode
 
 
-# Jobs of a task all have the same text; a few more for those with options of their own.
+# Jobs of a task all have the same text. The cache has room for jobs with options of their own.
 @functools.lru_cache(maxsize=1024)
 def decode_policy(text: str | None) -> Policy:
-    """The policy of a job; one that has none yet, or a damaged one, gets the default."""
+    """Return the policy of a job, or the default if it has none yet or a damaged one."""
     if text is None or text == "{}":
         return DEFAULT_POLICY
     return _read(_decode_policy, text, damaged=DEFAULT_POLICY)
 
 
 def resolve_policy(own: str | None, known: str) -> str | None:
-    """What a job's own policy becomes where its kind's is known; None if it stays as it is."""
+    """Complete a job's policy by the one known for its kind. None if it stays unchanged."""
     policy = decode_policy(own)
     if own is None:
         return known
@@ -136,7 +136,7 @@ def resolve_policy(own: str | None, known: str) -> str | None:
 
 
 def decode_errors(text: str | None) -> list[JobError]:
-    """The errors kept on a job, oldest first; damaged ones are shown as one."""
+    """Return the errors kept on a job, oldest first. Damaged ones are shown as one."""
     if text is None:
         return []
     shown = JobError(0, 0, "Unreadable", codec.clean_text(text, bytes_max=1024))
@@ -144,7 +144,7 @@ def decode_errors(text: str | None) -> list[JobError]:
 
 
 def _read(decode: Callable[[str], T], text: str, *, damaged: T) -> T:
-    """A stored text; a damaged one must not keep a job from being seen, run and settled."""
+    """Decode a stored text. If damaged, the job must still be listed, run and settled."""
     try:
         return decode(text)
     except (ValueError, msgspec.MsgspecError):
@@ -152,12 +152,12 @@ def _read(decode: Callable[[str], T], text: str, *, damaged: T) -> T:
 
 
 def encode_errors(errors: Sequence[JobError]) -> str:
-    """The stored form of a job's errors: the last ones only."""
+    """Return the stored form of a job's errors: the last ones only."""
     return msgspec.json.encode(errors[-config.ERRORS_KEPT :]).decode()
 
 
 def state_of(row: JobRow, *, now: int) -> JobState:
-    """The state users see: a live row's follows from its lease, time and attempt."""
+    """Return the state that users see: for a live row, from its lease, time and attempt."""
     if row.state is not None:
         return JobState(row.state)
     if row.lease_expires_at is not None:
@@ -179,38 +179,38 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     key: str | None = None
     attempt: int = 0
-    """0 before the first claim, 1 in the first run."""
+    """0 before the first claim, 1 during the first run."""
     max_attempts: int = config.MAX_ATTEMPTS_DEFAULT
     run_at: datetime
-    """It is not run before."""
+    """It does not run before this time."""
     created_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None
     lease_expires_at: datetime | None = None
-    """When its worker loses it unless it is extended; None: nobody runs it."""
+    """When its worker loses it unless the lease is extended. None if no worker runs it."""
     worker: str | None = None
     token: int = 0
-    """Names the last run; it is larger at every claim."""
+    """Identifies the last run. It increases with every claim."""
     crashes: int = 0
-    """How often its process died with it alone."""
+    """How often its process crashed while it ran in isolation."""
     cancel_requested: bool = False
-    """Whether somebody asked to stop it."""
+    """Whether its cancellation was requested."""
     errors: list[JobError] = msgspec.field(default_factory=list[JobError])
-    """Of its attempts, the last 20."""
+    """The last 20 errors of its attempts."""
     result: Any = None
-    """What its handler returned."""
+    """The value that its handler returned."""
     progress: Progress | None = None
     tags: list[str] = msgspec.field(default_factory=list[str])
     meta: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     timeout: float | None = None
-    """A run that takes longer has failed."""
+    """A run that takes longer fails."""
     retry: list[Any] | None = None
-    """The stored policy: its name and numbers; None is the default one."""
+    """The stored retry policy, its name and numbers. None is the default policy."""
     keep: float | None = config.KEEP_SECONDS_DEFAULT
-    """How long it is kept after a success or a cancel; None for ever."""
+    """How long it is kept after it succeeded or was cancelled. None means forever."""
     max_crashes: int = config.MAX_CRASHES_DEFAULT
     created: bool = False
-    """False when an enqueue was answered by a job that existed already."""
+    """False if an enqueue returned a job that already existed."""
 
     @property
     def last_error(self) -> str | None:
@@ -219,10 +219,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListedJob(Job, frozen=True, kw_only=True):
-    """A job on a page that leaves out what may be large.
+    """A job on a page, without its large fields.
 
-    Its `payload`, `result`, `meta` and `errors` were not read, and asking for them is an error: an
-    empty one would look like the job's own. `last_error` is there.
+    Its `payload`, `result`, `meta` and `errors` were not read. Reading them raises an error,
+    because an empty value would look like the job's own. `last_error` is available.
     """
 
     LEFT_OUT: ClassVar = frozenset({"payload", "result", "meta", "errors"})
@@ -262,7 +262,7 @@ def _left_out(field: str) -> AttributeError:
 
 
 def listed_job_of(row: JobRow, *, now: int) -> ListedJob:
-    """The user's view of a row of which only the end of its errors was read."""
+    """Return the user's view of a row of which only the last error was read."""
     errors = row.errors and row.errors[max(0, row.errors.rfind(_ERROR_BEGINS)) :]
     last = decode_errors(errors and f"[{errors.lstrip('[')}")
     shown = job_of(row._replace(payload="{}", errors=None), now=now)
@@ -271,13 +271,13 @@ def listed_job_of(row: JobRow, *, now: int) -> ListedJob:
 
 
 def _payload_of(text: str) -> dict[str, Any]:
-    """A stored payload; one that is no JSON object (it was damaged) is shown under one name."""
+    """Decode a stored payload. A damaged one is shown under a name of its own."""
     payload: Any = _read(codec.decode, text, damaged=None)
     return payload if isinstance(payload, dict) else {"(unreadable payload)": text}
 
 
 def job_of(row: JobRow, *, now: int, created: bool = False) -> Job:
-    """The user's view of a row."""
+    """Return the user's view of a row."""
     policy = decode_policy(row.policy)
     return Job(
         id=row.id,
@@ -314,7 +314,7 @@ def job_of(row: JobRow, *, now: int, created: bool = False) -> Job:
 
 
 def timeout_of(row: JobRow) -> float | None:
-    """A job's time limit in seconds."""
+    """Return a job's timeout in seconds."""
     return _seconds(decode_policy(row.policy).timeout)
 
 
@@ -325,8 +325,8 @@ def _seconds(microseconds: int | None) -> float | None:
 class Lease:
     """The right to run a job: its id and a token that no other run of it has had.
 
-    One that came from a claim carries its job; one made by hand, from an id and a token that were
-    passed on, can settle and heartbeat like any other.
+    A lease from a claim carries its job. One that you make from an id and a token has no job, but
+    can settle and heartbeat like any other.
     """
 
     __slots__ = ("_job", "_now", "id", "row", "token", "worker")
@@ -334,9 +334,9 @@ class Lease:
     id: str
     """The job's id."""
     token: int
-    """Names this run; it is larger at every claim."""
+    """Identifies this run. It increases with every claim."""
     worker: str
-    """Who holds it."""
+    """The worker that holds it."""
 
     def __init__(self, *, id: str, token: int, worker: str = "") -> None:
         self.id = parse_id(id)
@@ -352,23 +352,26 @@ class Lease:
 
     @classmethod
     def of_row(cls, row: JobRow, *, now: int) -> Lease:
-        lease = cls.__new__(cls)  # What is stored needs no check.
+        lease = cls.__new__(cls)  # Stored values need no check.
         lease.id, lease.token, lease.worker = row.id, row.token, row.worker or ""
         lease.row, lease._now, lease._job = row, now, None
         return lease
 
     @property
     def job(self) -> Job:
-        """The job as it was claimed. Decoded when first asked for: a drain of no-ops never asks."""
+        """The job as it was claimed. Decoded on first access, because not every run needs it."""
         if self._job is None:
             if self.row is None:
-                raise ValueError(f"the lease of job {self.id} was made by hand and holds no job")
+                raise ValueError(
+                    f"the lease of job {self.id} holds no job, because no claim returned it;"
+                    " get the job by its id"
+                )
             self._job = job_of(self.row, now=self._now)
         return self._job
 
     @property
     def expires_at(self) -> datetime | None:
-        """When it ends unless it is extended; None for one made by hand."""
+        """When it expires unless it is extended. None if no claim returned it."""
         return None if self.row is None else maybe_from_us(self.row.lease_expires_at)
 
     def __repr__(self) -> str:
@@ -376,30 +379,30 @@ class Lease:
 
 
 class Beat(StrEnum):
-    """What a heartbeat found for one lease."""
+    """The result of a heartbeat for one lease."""
 
     KEPT = "kept"
-    """It is extended."""
+    """The lease is extended."""
     LOST = "lost"
-    """It is another's, or the job has ended."""
+    """Another worker holds the job, or it has ended."""
     CANCEL_REQUESTED = "cancel_requested"
-    """It is extended; somebody asked to stop the job."""
+    """The lease is extended, and the job's cancellation was requested."""
 
 
 class CancelOutcome(StrEnum):
-    """What a cancel did."""
+    """The effect of a cancel."""
 
     CANCELLED = "cancelled"
-    """The job was scheduled, ready or retrying: it is cancelled, at once."""
+    """The job was scheduled, ready or retrying, and is cancelled now."""
     PENDING_ON_WORKER = "pending_on_worker"
-    """It is running: its handler sees that with the next beat; if its worker dies, it ends so."""
+    """It is running. Its handler sees the request. If its worker crashes, it ends cancelled."""
     ALREADY_TERMINAL = "already_terminal"
-    """It has ended, and nothing changed; `state` says how."""
+    """It had already ended, and nothing changed. `state` says how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """The answer to a cancel: what it did, and the state that the job is in now."""
+    """The result of a cancel: its effect, and the state of the job now."""
 
     outcome: CancelOutcome
     state: JobState
@@ -407,15 +410,15 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a listing; iterable.
+    """One page of a listing. You can iterate over its jobs.
 
-    A page may hold fewer jobs than its limit, even none, and still have a `next`: it reads a
-    bounded number of rows.
+    A page reads a bounded number of rows. So it may hold fewer jobs than its limit, even none, and
+    still have a `next`.
     """
 
     jobs: list[Job]
     next: str | None = None
-    """The cursor of the following one, None at the end."""
+    """The cursor of the following page, None at the end."""
 
     def __iter__(self) -> Iterator[Job]:
         return iter(self.jobs)
@@ -426,21 +429,21 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class BulkRetry:
-    """The answer to a retry of many."""
+    """The result of retrying many jobs."""
 
     retried: int
-    """How many went back to ready."""
+    """Number of jobs moved back to ready."""
     skipped: list[str]
-    """The ids of those whose key is in use again."""
+    """The ids of the jobs that were skipped because another job with their key is in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A number of jobs. Counting stops at 10,000: a count that is not exact is a lower bound."""
+    """A number of jobs. Counting stops at 10,000, so an inexact count is a lower bound."""
 
     value: int
     exact: bool = True
-    """False: there are at least this many."""
+    """False if there are at least this many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,32 +453,32 @@ class QueueStats:
     queue: str
     counts: dict[JobState, Count]
     oldest_ready_seconds: float | None
-    """How long the oldest ready job has been ready; None if there is none."""
+    """How long the oldest ready job has been ready. None if there is none."""
     is_paused: bool
 
 
 class QueueSlots(msgspec.Struct, frozen=True, kw_only=True):
-    """The slots that a worker has for one queue, and how many of them are taken."""
+    """The slots of a worker for one queue, and how many of them are taken."""
 
     slots: int
     busy: int = 0
 
 
 class WorkerVitals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker tells of itself; None: it does not tell, or its system does not."""
+    """The figures that a worker reports. None if it or its system does not report one."""
 
     slots: int | None = None
-    """How many jobs it can run at once."""
+    """Number of jobs that it can run at once."""
     busy: int | None = None
-    """How many of its slots are taken by runs that have begun."""
+    """Number of slots taken by runs that have begun."""
     ahead: int | None = None
-    """How many jobs it has claimed that have not begun: they wait for a slot, for a moment."""
+    """Number of claimed jobs that have not begun. They wait for a slot, for a moment."""
     queue_slots: dict[str, QueueSlots] = msgspec.field(default_factory=dict[str, QueueSlots])
-    """Of queues with slots of their own (`-q media:6`): their slots."""
+    """The slots of queues that have their own (`-q media:6`)."""
     memory_bytes: int | None = None
     """Its resident memory."""
     lost: int | None = None
-    """Leases lost since its start."""
+    """Leases lost since it started."""
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -489,7 +492,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None = None
     last_beat_at: datetime | None = None
     running: list[str] = msgspec.field(default_factory=list[str])
-    """The ids of the jobs that it holds; `vitals` says how many of them have begun."""
+    """The ids of the jobs that it holds. `vitals` says how many of them have begun."""
     vitals: WorkerVitals = WorkerVitals()
 
 

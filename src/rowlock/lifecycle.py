@@ -1,18 +1,18 @@
-"""How a run may end, and what becomes of its job: pure decisions, no I/O.
+"""What happens to a job when its run ends: pure decisions, no I/O.
 
-A job that is held under a lease, an `Outcome`, and the time give a `Transition`; the store applies
-it, fenced by the lease's token.
+A job held under a lease, an `Outcome` and the time give a `Transition`. The store applies it,
+fenced by the lease's token.
 
 1. With the cancel flag set, every outcome but success ends `cancelled`.
 2. An attempt is a run that began. A job that was claimed and never began is never counted.
 3. `max_attempts=1` means at most once: once such a run has begun, only its own return, exception
    or release decides. Anything else ends it `dead` as `Interrupted`.
-4. With more attempts, an interruption that is not the job's own doing isn't counted as an attempt.
-   It is written into the job's errors, and there is a bound on their number.
-5. A lease that was lost twice in a row makes the job a suspect. A suspect runs alone, its run is
-   marked as begun before the handler is called, and a loss of that run counts as a crash.
-6. A bystander never dies because of a neighbour: only a crash of a job that ran alone can be its
-   last.
+4. With more attempts, an interruption that the job did not cause isn't counted as an attempt. It is
+   recorded in the job's errors, and the number of such interruptions is bounded.
+5. A job whose lease was lost twice in a row is a suspect. A suspect runs alone, its run is marked
+   as begun before the handler is called, and the loss of that run counts as a crash.
+6. A job never ends dead because another job crashed their process: only the crash of a job that
+   ran alone can be its last.
 
 | outcome                              | transition                                             |
 |--------------------------------------|--------------------------------------------------------|
@@ -41,13 +41,13 @@ from typing import Final, assert_never
 from rowlock import codec, config, retry
 from rowlock.job import JobError, JobState, Policy
 
-# The type of the error of a run that was ended by us, or of an at-most-once run that was cut short.
+# The error type of a run that we ended, or of an at-most-once run that was cut short.
 INTERRUPTED: Final = "Interrupted"
 
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The handler returned; `result` is JSON text, `problem` says why there is none."""
+    """The handler returned. `result` is JSON text, and `problem` says why there is none."""
 
     result: str | None = None
     problem: str | None = None
@@ -66,7 +66,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Given back by its holder, to its old place in the queue or after `delay` microseconds."""
+    """Given back by its holder, to its old position or after `delay` microseconds."""
 
     delay: int | None = None
     reason: str | None = None
@@ -81,35 +81,35 @@ class NotBegun:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """Its run had begun and was ended by us: a shutdown, or a neighbour's end."""
+    """We ended its run after it had begun: at a shutdown, or with another run in its process."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CancelSeen:
-    """The handler saw the request to cancel, or asked for it itself."""
+    """The handler followed a cancel request, or raised `Cancel` by itself."""
 
     reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The worker vanished: its lease expired, or it was not heard of at a start."""
+    """The worker crashed: its lease expired, or a starting worker found it orphaned."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """Taken from a vanished worker and given up, for somebody to look at."""
+    """Taken from a crashed worker and ended dead, so that a person can look at it."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Crashed:
-    """The process that ran it died; `alone` if it ran nothing else."""
+    """The process that ran it crashed. `alone` is true if it ran nothing else."""
 
     evidence: str
     alone: bool = False
@@ -122,7 +122,7 @@ Outcome = (
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a decision needs to know of a job under a lease."""
+    """The facts about a leased job that a decision needs."""
 
     attempt: int
     max_attempts: int
@@ -131,11 +131,11 @@ class Held:
     cancel_requested: bool
     policy: Policy
     begun: bool = False
-    """Whether a committed write says that its run has begun."""
+    """Whether it was committed that its run has begun."""
     losses: int = 0
-    """How often in a row its lease was lost without being known to have begun."""
+    """How often in a row its lease was lost while its run was not known to have begun."""
     interruptions: int = 0
-    """How many of its runs ended without being counted as an attempt."""
+    """How many of its runs ended that weren't counted as attempts."""
 
     @property
     def is_at_most_once(self) -> bool:
@@ -147,7 +147,7 @@ class Held:
 
     @property
     def is_marked(self) -> bool:
-        """Whether its runs are marked as begun, so that the mark's absence is a proof."""
+        """Whether its runs are marked as begun, so that a missing mark proves that none began."""
         return self.is_at_most_once or self.is_suspect
 
 
@@ -162,12 +162,12 @@ class Return:
     losses: int = 0
     interruptions: int = 0
     is_counted: bool = False
-    """Whether the run that ended counts as an attempt."""
+    """Whether the ended run counts as an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Out of the queue, in a terminal state; `keep` is microseconds, None for ever."""
+    """Out of the queue, in a terminal state. `keep` is in microseconds, None means forever."""
 
     state: JobState
     keep: int | None
@@ -180,7 +180,7 @@ Transition = Return | Finish
 
 
 def decide(held: Held, outcome: Outcome, *, now: int, chance: random.Random) -> Transition:
-    """What becomes of a held job after `outcome`, at `now`."""
+    """Return what happens to a held job after `outcome`, at `now`."""
     if isinstance(outcome, Succeeded):
         return _succeed(held, outcome, now)
     if held.cancel_requested or isinstance(outcome, CancelSeen):
@@ -225,7 +225,7 @@ def _run_at(held: Held, delay: int | None, now: int) -> int:
 
 
 def _cut_short(held: Held, outcome: Interrupted | Lost | Crashed, now: int) -> Transition:
-    """The run ended by something else than its handler."""
+    """Decide on a run that something other than its handler ended."""
     if held.is_marked and not held.begun:
         # It is known that the handler was not called.
         return _give_back(held, held.run_at)
@@ -241,14 +241,14 @@ def _cut_short(held: Held, outcome: Interrupted | Lost | Crashed, now: int) -> T
         case Lost():
             return _uncounted(held, outcome, now, losses=held.losses + 1)
         case Crashed():
-            # Any of those that ran may be the guilty one, so each of them runs alone next.
+            # Any of the jobs in that process may be the cause, so each of them runs alone next.
             return _uncounted(held, outcome, now, crashes=held.crashes + 1)
         case Interrupted():
             return _uncounted(held, outcome, now)
 
 
 def _give_back(held: Held, run_at: int, *, losses: int | None = None) -> Return:
-    """As it was before the claim."""
+    """Return the job to its state before the claim."""
     return Return(
         run_at,
         max(0, held.attempt - 1),
@@ -266,7 +266,7 @@ def _uncounted(
     losses: int | None = None,
     crashes: int | None = None,
 ) -> Transition:
-    """The run leaves a trace but isn't counted as an attempt, up to a bound."""
+    """Record the run without counting it as an attempt, up to a bound."""
     count = held.crashes if crashes is None else crashes
     error = _error_of(held, outcome, now)
     if held.interruptions + 1 >= config.INTERRUPTIONS_MAX:
@@ -288,14 +288,14 @@ def _counted(held: Held, error: JobError | None) -> Return:
 
 
 def _come_back(held: Held, error: JobError | None) -> Transition:
-    """The next attempt at once, at its old place in the queue; or none is left."""
+    """Return the job for its next attempt at its old position, or end it if none is left."""
     if held.attempt >= held.max_attempts:
         return _finish(held, JobState.DEAD, error=error)
     return _counted(held, error)
 
 
 def _crash(held: Held, error: JobError | None) -> Transition:
-    """It took its process down, and nothing else ran there."""
+    """Decide on a job that crashed its process, in which nothing else ran."""
     crashes = held.crashes + 1
     if held.attempt >= held.max_attempts or crashes >= held.policy.max_crashes:
         return _finish(held, JobState.DEAD, crashes=crashes, error=error)
@@ -315,7 +315,7 @@ def _finish(
 
 
 def _error_of(held: Held, outcome: Outcome, now: int) -> JobError | None:
-    """The line that an outcome leaves in the job's `errors`."""
+    """Return the entry that an outcome leaves in the job's `errors`."""
     match outcome:
         case Succeeded():
             kind, message, traceback = "ResultNotStored", outcome.problem or "", ""
@@ -333,12 +333,12 @@ def _error_of(held: Held, outcome: Outcome, now: int) -> JobError | None:
             kind, message, traceback = _name_of(held, outcome), _reason_of(outcome), ""
         case _:
             assert_never(outcome)
-    # Whoever wrote them: a failure can always be recorded.
+    # Wherever the texts come from, a failure can always be recorded.
     return JobError(held.attempt, now, _clean(kind), _clean(message), _clean(traceback))
 
 
 def _name_of(held: Held, outcome: Interrupted | Lost | Crashed) -> str:
-    """The type of the error of a run that was cut short."""
+    """Return the error type of a run that was cut short."""
     if isinstance(outcome, Interrupted) or (held.is_at_most_once and held.begun):
         return INTERRUPTED
     is_alone = held.is_suspect if isinstance(outcome, Lost) else outcome.alone

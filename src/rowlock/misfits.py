@@ -1,6 +1,6 @@
-"""The faults of a value against a type, each with its path. Pure; knows nothing of tasks.
+"""All the ways in which a value does not fit a type, each with its path. Pure.
 
-msgspec stops at the first fault; this goes on, field by field, and into lists and objects.
+msgspec stops at the first one. This module continues field by field, into lists and objects.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WHERE: Final = re.compile(r" - at (?:`key` in )?`\$([^`]*)`\Z")
 
 
 def native(value: object) -> Any:
-    """Builtins, with the scalars kept that have no JSON type of their own."""
+    """Convert to builtins, but keep scalars that have no JSON type of their own."""
     kept = codec.SCALARS_WRITTEN_AS_TEXT
     return msgspec.to_builtins(value, builtin_types=kept, str_keys=True, enc_hook=codec.to_exchange)
 
@@ -39,12 +39,12 @@ def converted(value: object, hint: Any) -> object:
 
 
 def from_plain(target: Any, value: object) -> object:
-    """The hook for types that msgspec does not know: pydantic's models, and nothing else."""
+    """Convert to a type unknown to msgspec: only pydantic's models are supported."""
     if not hasattr(target, "model_validate"):
         name = getattr(target, "__qualname__", str(target))
-        raise TypeError(f"{name} can't be made from JSON; take a dataclass or a builtin type")
+        raise TypeError(f"{name} can't be made from JSON; use a dataclass or a builtin type")
     try:
-        # As JSON, because a strict model takes a date as text from JSON only.
+        # As JSON, because a strict model accepts a date as text from JSON only.
         return target.model_validate_json(msgspec.json.encode(value))
     except ValueError:
         raise
@@ -59,19 +59,19 @@ def value_errors(value: object, hint: Any, name: str, *, is_storable: bool) -> I
         for error in _type_errors(native(value), hint, path):
             is_fitting = False
             yield error
-        # A Decimal for a float fits as it is, but not any more once it is text.
+        # A Decimal fits a float, but no longer once it is text.
         if is_fitting:
             yield from _type_errors(plain(value), hint, path)
             for change in roundtrip.changes(value, msgspec.inspect.type_info(hint), path):
                 yield change.error()
     except Exception as error:  # noqa: BLE001  # the value's own code may raise anything
-        # What can't be stored can't always be opened either, and is told already.
+        # A value that can't be stored can't always be converted, and is already reported.
         if is_storable:
             yield FieldError(path, described(error))
 
 
 def _type_errors(value: object, hint: Any, path: str) -> Iterator[FieldError]:
-    """Descend as deep as the hint can be followed."""
+    """Yield the errors of a value, as deep as the hint can be followed."""
     if value is _MISSING:
         yield FieldError(path, "required")
         return
@@ -89,7 +89,7 @@ def _type_errors(value: object, hint: Any, path: str) -> Iterator[FieldError]:
 
 
 def _bare(hint: Any, value: object) -> Any:
-    """Strip what stands around a type: Required, NotRequired, and Optional of a given value."""
+    """Strip Required, NotRequired, and Optional if there is a value."""
     origin = typing.get_origin(hint)
     if origin in (typing.Required, typing.NotRequired):
         return _bare(typing.get_args(hint)[0], value)
@@ -100,7 +100,7 @@ def _bare(hint: Any, value: object) -> Any:
 
 
 def _parts(value: object, hint: Any, path: str) -> _Parts:
-    """The parts of a value that have hints of their own, each with its path."""
+    """Return the parts of a value that have hints of their own, each with its path."""
     while typing.get_origin(hint) is Annotated or isinstance(hint, NewType):
         hint = getattr(hint, "__supertype__", None) or typing.get_args(hint)[0]
     origin, args = typing.get_origin(hint) or hint, typing.get_args(hint)
@@ -136,7 +136,7 @@ def _object_parts(value: dict[str, Any], cls: type, path: str) -> _Parts:
 
 
 def _located(error: Exception, path: str) -> list[FieldError]:
-    """The fields that an error of msgspec, or of pydantic inside it, speaks of."""
+    """Return the fields that an error of msgspec, or of pydantic inside it, names."""
     where = _WHERE.search(str(error))
     path += where.group(1) if where else ""
     listed = getattr(error.__cause__, "errors", None)

@@ -1,4 +1,4 @@
-"""How long a failed job waits before its next attempt: four policies, or the user's own. Pure.
+"""Retry policies: how long a failed job waits before its next attempt. Pure.
 
     policy        after attempt n
     jitter        uniform(d / 2, d) where d = min(cap, base * 3**n)
@@ -7,8 +7,8 @@
     fixed         always the same
 
 1. A delay is finite, never negative and never beyond its cap, for any attempt.
-2. A policy is stored with its job as a name and numbers, so that anyone can apply it. A callable
-   is asked only where the handler ran; everywhere else it counts as the default, `jitter()`.
+2. A policy is stored with its job as a name and numbers, so that every process can apply it. A
+   callable is called only where the handler ran. Elsewhere the default, `jitter()`, is used.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def jitter(base: Duration = 1, cap: Duration = 3 * 3600) -> Jitter:
 
     Args:
         base: The shortest delay, in seconds or as a timedelta.
-        cap: The longest delay; three hours by default.
+        cap: The longest delay, three hours by default.
     """
     return Jitter(*_base_and_cap(base, cap))
 
@@ -55,23 +55,23 @@ def exponential(base: Duration = 1, cap: Duration = 2**20) -> Exponential:
 
 
 def doubling(base: Duration = 60, cap: Duration = 3600) -> Doubling:
-    """Wait `base` after the first attempt, twice as long after each next: 60, 120 ... 3600 s."""
+    """Wait `base` after the first attempt, then twice as long each time: 60, 120 ... 3600 s."""
     return Doubling(*_base_and_cap(base, cap))
 
 
 def fixed(seconds: Duration) -> Fixed:
-    """Wait the same after every attempt."""
+    """Wait the same time after every attempt."""
     return Fixed(_option_seconds("seconds", seconds))
 
 
 @dataclass(frozen=True, slots=True)
 class Jitter:
-    """Between half of base * 3**attempt and all of it, up to cap; never less than base.
+    """A random time from half of base * 3**attempt to all of it, up to cap, never below base.
 
-    Half of a delay that triples is more than the whole of the one before, so no wait is shorter
-    than its predecessor until the cap is reached. The decorrelated walk that was here before,
-    uniform(base, 3 * the last delay), shrank as often as it grew: 20 attempts were over after a
-    median of 64 minutes, and one job in ten after 20.
+    Half of a delay that triples is more than all of the previous one. So no delay is shorter than
+    the one before it until the cap is reached. Rejected: the decorrelated walk uniform(base,
+    3 * the last delay). It shrank as often as it grew: 20 attempts were over after a median of 64
+    minutes, and for one job in ten after 20.
     """
 
     base: float
@@ -80,7 +80,7 @@ class Jitter:
     def __call__(
         self, attempt: int, error: BaseException | None = None, *, random: Random | None = None
     ) -> float:
-        """Draw the delay after `attempt`; `random` makes it repeatable."""
+        """Draw the delay after `attempt`. Pass a seeded `random` to repeat it."""
         uniform = random_module.uniform if random is None else random.uniform
         longest = min(self.cap, self.base * 3.0 ** max(0, min(attempt, _TRIPLINGS_MAX)))
         return _bounded(uniform(max(self.base, longest / 2), longest), self.cap)
@@ -96,7 +96,7 @@ class Exponential:
     def __call__(
         self, attempt: int, error: BaseException | None = None, *, random: Random | None = None
     ) -> float:
-        """Return the delay after `attempt`; neither error nor chance matters."""
+        """Return the delay after `attempt`, without regard to the error or chance."""
         return _bounded(self.base * _power_of_two(attempt), self.cap)
 
 
@@ -110,7 +110,7 @@ class Doubling:
     def __call__(
         self, attempt: int, error: BaseException | None = None, *, random: Random | None = None
     ) -> float:
-        """Return the delay after `attempt`; neither error nor chance matters."""
+        """Return the delay after `attempt`, without regard to the error or chance."""
         return _bounded(self.base * _power_of_two(attempt - 1), self.cap)
 
 
@@ -123,13 +123,13 @@ class Fixed:
     def __call__(
         self, attempt: int, error: BaseException | None = None, *, random: Random | None = None
     ) -> float:
-        """Return the delay; nothing else matters."""
+        """Return the delay, whatever the attempt and the error."""
         return _bounded(self.seconds, DURATION_SECONDS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
 class CallablePolicy:
-    """The user's own policy: not trusted, so it is called through `ask` only."""
+    """The user's own policy. It may raise or return anything, so only `ask` calls it."""
 
     function: Callable[[int, BaseException | None], Duration]
 
@@ -139,8 +139,8 @@ Policy: TypeAlias = NamedPolicy | CallablePolicy
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A delay, and what was wrong with the user's policy if the default had to stand in."""
+class RetryDelay:
+    """A delay, and the problem with the user's policy if the default replaced it."""
 
     seconds: float
     problem: str | None = None
@@ -154,9 +154,9 @@ def resolve(value: str | Policy | Callable[[int, BaseException | None], Duration
     """
     if isinstance(value, (Jitter, Exponential, Doubling, Fixed, CallablePolicy)):
         return value
-    # `retry=rowlock.retry.jitter`, with the call forgotten, can only mean its defaults.
+    # `retry=rowlock.retry.jitter` without the call can only mean its defaults.
     if value in ("fixed", fixed):
-        raise OptionInvalid("retry", "fixed needs its delay: use rowlock.retry.fixed(seconds)")
+        raise OptionInvalid("retry", "fixed needs a delay; use rowlock.retry.fixed(seconds)")
     for name, make in _BY_NAME.items():
         if value in (name, make):
             return make()
@@ -164,24 +164,27 @@ def resolve(value: str | Policy | Callable[[int, BaseException | None], Duration
         return CallablePolicy(value)
     names = ", ".join(_BY_NAME)
     raise OptionInvalid(
-        "retry", f"{value!r:.100} is none of {names}, rowlock.retry.fixed(seconds), or a callable"
+        "retry",
+        f"must be one of {names}, rowlock.retry.fixed(seconds) or a callable, not {value!r:.100}",
     )
 
 
-def ask(policy: Policy, attempt: int, error: BaseException | None = None) -> Answer:
+def ask(policy: Policy, attempt: int, error: BaseException | None = None) -> RetryDelay:
     """Return the delay after `attempt`, whatever a user's callable does. Never raises."""
     if not isinstance(policy, CallablePolicy):
-        return Answer(policy(attempt, error))
+        return RetryDelay(policy(attempt, error))
     try:
-        return Answer(_checked_answer(policy.function(attempt, error)))
+        return RetryDelay(_checked_answer(policy.function(attempt, error)))
     except Exception as failure:  # noqa: BLE001  # user code, and the failure must be settled
         record = error_record(failure)
-        problem = f"retry policy failed, jitter used: {record.type}: {record.message}"
-        return Answer(_DEFAULT(attempt, error), clean_text(problem, bytes_max=_PROBLEM_BYTES_MAX))
+        problem = f"retry policy failed, using jitter instead: {record.type}: {record.message}"
+        return RetryDelay(
+            _DEFAULT(attempt, error), clean_text(problem, bytes_max=_PROBLEM_BYTES_MAX)
+        )
 
 
 def to_stored(policy: Policy) -> Stored:
-    """Return the policy as it is written into its job: a name and numbers."""
+    """Return the policy as it is stored with a job: a name and numbers."""
     match policy:
         case Jitter():
             return ["jitter", policy.base, policy.cap]
@@ -198,7 +201,7 @@ def to_stored(policy: Policy) -> Stored:
 
 
 def from_stored(value: object) -> NamedPolicy:
-    """Return the policy that a job carries; the default for what this version can't read."""
+    """Return the policy stored with a job, or the default if this version can't read it."""
     try:
         match value:
             case ["jitter", float() | int() as base, float() | int() as cap]:
@@ -215,9 +218,9 @@ def from_stored(value: object) -> NamedPolicy:
         return _DEFAULT
 
 
-# 3.0**640 is near the largest float; the product may be inf, and is capped.
+# 3.0**640 is near the largest float. The product may be inf, and is capped.
 _TRIPLINGS_MAX: Final = 640
-# 2.0**1023 is the last power of two that a float holds; the product may be inf, and is capped.
+# 2.0**1023 is the largest power of two in a float. The product may be inf, and is capped.
 _EXPONENT_MAX: Final = 1023
 _PROBLEM_BYTES_MAX: Final = 1024
 _DEFAULT: Final = Jitter(1.0, 3 * 3600.0)
@@ -259,7 +262,7 @@ def _seconds(value: object) -> float:
         raise TypeError(f"must be seconds or a timedelta, not {type(value).__qualname__}")
     # Compared before it is converted: float() of a huge integer overflows.
     if not value >= 0 or value > DURATION_SECONDS_MAX:
-        raise ValueError(f"must lie between 0 and {DURATION_SECONDS_MAX:.0f} seconds")
+        raise ValueError(f"must be from 0 to {DURATION_SECONDS_MAX:.0f} seconds")
     return float(value)
 
 

@@ -1,15 +1,15 @@
-"""Which parts of a payload would reach the handler as another type. Pure, no I/O.
+"""Finds the parts of a payload that would reach the handler as another type. Pure, no I/O.
 
 JSON has text, numbers, lists and objects. Where an annotation names a type, the stored text is
 decoded to that type. Where it names none (no annotation, `Any`, a bare `dict` or `list`), the
-handler gets what JSON has: a datetime would arrive as text, a key that is a number as text. Such a
-value is refused when the job is enqueued.
+handler gets a JSON type: a datetime would arrive as text, and so would a key that is a number. Such
+a value is rejected when the job is enqueued.
 
 1. A value is accepted in such a place if it reads back equal: a `StrEnum` is equal to its text, an
    `OrderedDict` to a dict.
-2. A plain tuple is accepted and arrives as a list: everybody who uses JSON expects that, and code
-   that calls with tuples is common. A named tuple would lose its names, and is refused.
-3. Only values that a codec has written already are walked, so their depth is bounded.
+2. A plain tuple is accepted and arrives as a list: users of JSON expect that, and calls with tuples
+   are common. A named tuple would lose its names, and is rejected.
+3. Only values that a codec has already written are walked, so their depth is bounded.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from rowlock.errors import FieldError
 
 
 def open_type(hint: Any) -> inspect.Type | None:
-    """The type of an annotation that leaves open what some part of a value is; else None."""
+    """Return the type of an annotation that leaves some part of a value open, else None."""
     type_info = inspect.type_info(hint)
     seen: set[int] = set()
     rest = [type_info]
     while rest:
         each = rest.pop()
-        # JSON's own keys are text, whatever the annotation of the values says.
+        # Keys in JSON are text, whatever the annotation of the values.
         if isinstance(each, (inspect.AnyType, inspect.DictType)):
             return type_info
-        # A type may hold itself; each is looked at once.
+        # A type may contain itself, so each is visited once.
         if id(each) not in seen:
             seen.add(id(each))
             rest += _inner_types(each)
@@ -54,10 +54,10 @@ class Change(NamedTuple):
     instead: str
 
     def error(self) -> FieldError:
-        """The refusal, where an annotation would be a remedy too."""
+        """Return the error, for a place where an annotation would help, too."""
         return FieldError(
             self.path,
-            f"{self.what} would reach the handler as {self.arrives}: annotate the parameter with "
+            f"{self.what} would reach the handler as {self.arrives}; annotate the parameter with "
             f"{self.annotation}, or pass {self.instead}",
         )
 
@@ -142,7 +142,7 @@ def _change_of(value: object, path: str) -> Change:
 
 
 def _matching_arms(value: object, union: inspect.UnionType) -> Iterator[inspect.Type]:
-    """The types of a union that a value may be meant for; JSON itself tells them apart."""
+    """Yield the types of a union that a value may be meant for. JSON itself separates them."""
     for arm in union.types:
         match arm:
             case inspect.AnyType():
@@ -157,7 +157,7 @@ def _matching_arms(value: object, union: inspect.UnionType) -> Iterator[inspect.
                 if isinstance(value, _LISTS):
                     yield arm
             case _ if not isinstance(value, Mapping) and hasattr(arm, "cls"):
-                # A TypedDict has no instances; its values are mappings.
+                # A TypedDict has no instances. Its values are mappings.
                 if not isinstance(arm, inspect.TypedDictType) and isinstance(value, arm.cls):
                     yield arm
             case _:
@@ -165,12 +165,12 @@ def _matching_arms(value: object, union: inspect.UnionType) -> Iterator[inspect.
 
 
 def _items(value: object, type_info: inspect.Type) -> _Items | None:
-    """The parts of a list or an object, each with its own type; None of anything else."""
+    """Return the parts of a list or an object, each with its own type. None for other values."""
     match type_info:
         case inspect.TupleType(item_types=types) if isinstance(value, _LISTS):
             return zip(range(len(types)), value, types)  # noqa: B905  # checked against the type
         case _ if isinstance(type_info, _LIST_TYPES) and isinstance(value, _LISTS):
-            item_type = type_info.item_type  # type: ignore[union-attr]  # a tuple is dealt with
+            item_type = type_info.item_type  # type: ignore[union-attr]  # not a tuple
             return ((index, part, item_type) for index, part in enumerate(value))
         case _ if hasattr(type_info, "fields"):
             return _fields(value, type_info)

@@ -1,4 +1,4 @@
-"""Schedules: what is enqueued again and again, when, and what becomes of ticks that were missed."""
+"""Schedules: jobs that are enqueued repeatedly, and how missed ticks are handled."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from rowlock.errors import OptionInvalid
 
 
 class MissedTicks(StrEnum):
-    """What to do with ticks that nobody was there to fire."""
+    """What to do with ticks that no scheduler was running to fire."""
 
     SKIP = "skip"
-    """Forget those that are more than five minutes old."""
+    """Skip ticks that are more than five minutes old."""
     ONCE = "once"
     """Run one job for all of them."""
     ALL = "all"
-    """Run one for each of the last 100."""
+    """Run one job for each of the last 100."""
 
 
 class ScheduleSource(StrEnum):
-    """Who wrote a schedule: the code of a task, or a call."""
+    """Where a schedule was declared: in the code of a task, or by a call."""
 
     CODE = "code"
-    """A task's `cron`."""
+    """The `cron` of a task."""
     USER = "user"
-    """`app.schedule`."""
+    """A call of `app.schedule`."""
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,9 +55,9 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     next_at: datetime
     """When its next tick is due."""
     last_at: datetime | None
-    """When it last enqueued a job, whether by a tick or by hand."""
+    """When it last enqueued a job, by a tick or manually."""
     last_job_id: str | None
-    """That job's id."""
+    """The id of the last job that it enqueued."""
     source: ScheduleSource
 
 
@@ -87,7 +87,7 @@ class ScheduleRow(NamedTuple):
 
 
 def schedule_of(row: ScheduleRow) -> Schedule:
-    """The user's view of a row."""
+    """Return the user's view of a row."""
     return Schedule(
         name=row.name,
         kind=row.kind,
@@ -110,11 +110,11 @@ def schedule_of(row: ScheduleRow) -> Schedule:
 
 
 def read_meta(text: str | None) -> dict[str, Any]:
-    """The context that a schedule gives to its jobs."""
+    """Decode the context that a schedule gives to its jobs."""
     return {} if text is None else _read_object(text)
 
 
-# What is stored may be damaged; that must not hide a schedule, nor the others.
+# A damaged value must hide neither its schedule nor the others.
 
 
 def _read_object(text: str) -> dict[str, Any]:
@@ -140,16 +140,16 @@ def _decoded(text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """What a look at the schedules did."""
+    """The result of firing due schedules."""
 
     job_ids: list[str]
-    """The ids of new jobs."""
+    """The ids of the new jobs."""
     wait_seconds: float | None
     """The time until the next tick is due, None if there is none."""
     unreadable: list[str]
-    """The schedules whose expression or time zone this installation does not know."""
+    """The schedules with an expression or a time zone unknown to this installation."""
     numbers: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    """How many of the new jobs are of which queue and kind."""
+    """The number of new jobs per queue and kind."""
 
 
 def missed_ticks(value: str) -> MissedTicks:
@@ -161,7 +161,7 @@ def missed_ticks(value: str) -> MissedTicks:
 
 
 def due_ticks(cron: Cron, missed: MissedTicks, *, next_at: int, now: int) -> list[int]:
-    """The ticks to fire of those from `next_at` to `now`, oldest first."""
+    """Return the ticks from `next_at` to `now` that should fire, oldest first."""
     match missed:
         case MissedTicks.SKIP:
             late = int(config.SCHEDULE_LATE_SECONDS * config.SECOND_US)

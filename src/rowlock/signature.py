@@ -1,10 +1,10 @@
-"""The payload of a task, as its function's signature states it. Pure; knows nothing of stores.
+"""The payload of a task, as its function's signature defines it. Pure, without any store.
 
-1. What `encode` and `validate` return, `arguments` accepts: the text itself is decoded by type
-   before it is handed out.
-2. A refusal names every bad field. msgspec stops at the first one, so the fast path only says yes
-   or no, and the slow path goes field by field, and into lists and objects.
-3. Type hints are resolved at first use, so that a task may name what is defined below it.
+1. `arguments` accepts every text that `encode` and `validate` return: the text itself is decoded by
+   type before it is returned.
+2. A `PayloadInvalid` names every invalid field. msgspec stops at the first one, so the fast path
+   only decides yes or no, and the slow path checks field by field, into lists and objects.
+3. Type hints are resolved at first use, so that a task may name types that are defined below it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if sys.version_info >= (3, 14):
 
 
 class PayloadSchema:
-    """What a task's payload must look like, and the way between calls, text and arguments."""
+    """The schema of a task's payload. It converts between calls, text and arguments."""
 
     def __init__(self, function: Callable[..., object], kind: str, context_type: type) -> None:
-        """Read the signature; hints are resolved later.
+        """Read the signature. Hints are resolved later.
 
         Args:
-            context_type: parameters annotated with exactly this type are the worker's to give.
+            context_type: The worker passes parameters that are annotated with exactly this type.
 
         Raises:
             OptionInvalid: the function takes `*args` or positional-only parameters.
@@ -54,7 +54,7 @@ class PayloadSchema:
         return self._shape.context_parameter
 
     def encode(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> str:
-        """Return the payload text of a call; only what is given is written, defaults are not.
+        """Return the payload text of a call. Defaults are not written.
 
         Raises:
             PayloadInvalid: naming every missing, unexpected, ill-typed or unstorable field.
@@ -65,7 +65,7 @@ class PayloadSchema:
         return self._encode(fields, errors)
 
     def validate(self, payload: Mapping[str, object]) -> str:
-        """Return the payload text of a plain mapping, checked like `encode` does.
+        """Return the payload text of a plain mapping, checked as by `encode`.
 
         Raises:
             PayloadInvalid: naming every missing, unexpected, ill-typed or unstorable field.
@@ -76,7 +76,7 @@ class PayloadSchema:
         """Return the handler's keyword arguments, typed, from a stored payload.
 
         Raises:
-            PayloadInvalid: the text is no JSON object, or does not fit the signature (any more).
+            PayloadInvalid: the text is not a JSON object, or does not fit the signature.
         """
         shape = self._shape
         try:
@@ -85,7 +85,7 @@ class PayloadSchema:
             raise PayloadInvalid(self.kind, self._misfits(payload_text, error)) from None
 
     def json_schema(self) -> dict[str, Any]:
-        """Return the JSON Schema (2020-12) of the payload, titled by the task's kind."""
+        """Return the JSON Schema (2020-12) of the payload, with the task's kind as its title."""
         shape = self._shape
         definitions: dict[str, Any] = {}
         hook = functools.partial(_schema_of, definitions=definitions)
@@ -116,10 +116,10 @@ class PayloadSchema:
         return hint is self._context_type or typing.get_origin(hint) is self._context_type
 
     def _resolved_hints(self) -> dict[str, Any]:
-        """Resolve parameter by parameter: a return type that only a checker sees does no harm."""
+        """Resolve each parameter by itself, so that an unresolvable return type does no harm."""
         holder = _annotated(self.function)
         hints: dict[str, Any] = {}
-        # Read again: since Python 3.14 an annotation is evaluated when it is asked for.
+        # Read again: since Python 3.14 an annotation is evaluated when it is read.
         for parameter in _parameters_of(self.function):
             annotation = parameter.annotation
             is_bare = annotation is inspect.Parameter.empty
@@ -158,7 +158,7 @@ class PayloadSchema:
         twice = [name for name in fields if name in kwargs]
         errors = [FieldError(name, "given twice, by position and by name") for name in twice]
         if len(args) > len(names):
-            counts = f"{len(args)} values by position, at most {len(names)} are taken"
+            counts = f"{len(args)} values by position, but at most {len(names)} are accepted"
             errors.append(FieldError("payload", counts))
         return fields | kwargs, errors
 
@@ -179,11 +179,11 @@ class PayloadSchema:
         return text
 
     def _refusals(self, fields: dict[str, Any], error: Exception) -> list[FieldError]:
-        """What can't be stored, which the codec has told already, and what does not fit."""
-        told = error.errors if isinstance(error, PayloadInvalid) else ()
-        found = codec.first_errors(self._field_errors(fields, is_storable=not told))
+        """Return the fields that can't be stored, as the codec found, and those that don't fit."""
+        unstorable = error.errors if isinstance(error, PayloadInvalid) else ()
+        found = codec.first_errors(self._field_errors(fields, is_storable=not unstorable))
         named = {misfit.field for misfit in found}
-        found = [problem for problem in told if problem.field not in named] + found
+        found = [problem for problem in unstorable if problem.field not in named] + found
         return found or [FieldError("payload", misfits.described(error))]
 
     def _misfits(self, payload_text: str, error: Exception) -> list[FieldError]:
@@ -196,7 +196,7 @@ class PayloadSchema:
         return self._refusals(fields, error)
 
     def _field_errors(self, fields: dict[str, Any], *, is_storable: bool) -> Iterator[FieldError]:
-        """The slow path: every field by itself, in the signature's order, then the unexpected."""
+        """Check every field by itself, in the signature's order, then the unexpected ones."""
         shape = self._shape
         for name, hint in shape.hints.items():
             if name in fields:
@@ -217,7 +217,7 @@ class PayloadSchema:
     def _unexpected(self, name: str) -> str:
         shape = self._shape
         if name == shape.context_parameter:
-            return "unexpected; the worker gives the context, it is not part of the payload"
+            return "unexpected; the worker passes the context, it is not part of the payload"
         near = difflib.get_close_matches(name[:_NAME_COMPARED], shape.hints, n=1)
         return f"unexpected; did you mean {near[0]!r}?" if near else "unexpected"
 
@@ -233,7 +233,7 @@ class _Shape:
     takes_extra: bool
     extra_hint: Any
     context_parameter: str | None
-    # Those whose annotations leave open what a value may be, None for the others.
+    # The hints that leave open what type a value has, None for the other parameters.
     open_types: dict[str, msgspec.inspect.Type | None]
     open_extra: msgspec.inspect.Type | None
     struct: type[msgspec.Struct]
@@ -250,7 +250,7 @@ class _Shape:
         named = [p for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
         extra = [hints[p.name] for p in parameters if p not in named]
         empty = inspect.Parameter.empty
-        # Not given is told from given by UNSET, so that the function's own default applies.
+        # UNSET marks an argument that was not given, so that the function's own default applies.
         fields: list[Any] = [
             (p.name, hints[p.name], *(() if p.default is empty else (msgspec.UNSET,)))
             for p in named
@@ -316,8 +316,8 @@ class _Shape:
 
 _NAME_COMPARED: Final = 200
 _UNNAMED: Final[dict[object, str]] = {
-    inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but payloads have names: drop the `/`",
-    inspect.Parameter.VAR_POSITIONAL: "takes values without names: take one list instead",
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but payloads have names; drop the `/`",
+    inspect.Parameter.VAR_POSITIONAL: "takes values without names; take one list instead",
 }
 
 
@@ -326,7 +326,7 @@ def _nothing() -> None: ...
 
 def _parameters_of(function: Callable[..., object]) -> list[inspect.Parameter]:
     if sys.version_info >= (3, 14):
-        # Else a name that is defined further down would fail here, before its time.
+        # Otherwise a name that is defined further down would fail here, too early.
         forward = annotationlib.Format.FORWARDREF
         signature = inspect.signature(function, annotation_format=forward)
     else:
@@ -335,7 +335,7 @@ def _parameters_of(function: Callable[..., object]) -> list[inspect.Parameter]:
 
 
 def _annotated(function: Callable[..., object]) -> Callable[..., object]:
-    """The plain function whose module the annotations were written in."""
+    """Return the plain function in whose module the annotations were written."""
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -351,7 +351,7 @@ def _annotation_text(annotation: object) -> str:
 
 
 def _schema_of(target: Any, *, definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a type that msgspec does not know; its definitions move to the document's."""
+    """Return the schema of a type unknown to msgspec. Move its definitions to the document's."""
     if not hasattr(target, "model_json_schema"):
         return {}
     prefix = f"{target.__qualname__}."
@@ -364,5 +364,5 @@ def _schema_of(target: Any, *, definitions: dict[str, Any]) -> dict[str, Any]:
 def _note_default(schema: dict[str, Any], default: object) -> None:
     try:
         schema["default"] = misfits.plain(default)
-    except Exception:  # noqa: BLE001  # a default that is no JSON is the function's business
+    except Exception:  # noqa: BLE001  # a default need not be JSON
         schema.pop("default", None)

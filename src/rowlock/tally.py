@@ -1,8 +1,9 @@
-"""How runs ended, added up: counts by outcome, and how long they waited and took. Pure.
+"""Sums of ended runs: counts by outcome, and distributions of waiting and running times. Pure.
 
-1. Times are counted in fixed buckets, six a decade from 100 µs to a day: sums of any processes and
-   any minutes can be added, and a percentile read off them is right to about a quarter.
-2. Names are bounded: beyond so many pairs of queue and kind, the rest is added up as `…other`.
+1. Times are counted in fixed buckets, six per decade from 100 µs to a day. So the sums of any
+   processes and minutes can be added, and a percentile is right to about a quarter.
+2. Names are bounded: beyond TALLY_NAMES_MAX pairs of queue and kind, the rest is summed as
+   `…other`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ OTHER: Final = "…other"
 
 
 class RunEnd(StrEnum):
-    """What became of a run."""
+    """How a run ended."""
 
     SUCCEEDED = "succeeded"
     RETRYING = "retrying"
@@ -36,7 +37,7 @@ _PLACE: Final = {end: place for place, end in enumerate(ENDS)}
 
 
 class Ended(NamedTuple):
-    """One run that is settled. Times are microseconds; `run_us` None: it never started."""
+    """One settled run. Times are in microseconds. `run_us` is None if it never started."""
 
     id: str
     kind: str
@@ -49,7 +50,7 @@ class Ended(NamedTuple):
     error: str | None
 
 
-# The upper bounds of the buckets in microseconds; what is longer goes into one more.
+# The upper bounds of the buckets in microseconds. Longer times go into one more bucket.
 BOUNDS_US: Final = (
     *(round(step * 10**decade) for decade in range(2, 11) for step in (1, 1.5, 2, 3, 5, 7)),
     10**11,
@@ -57,19 +58,19 @@ BOUNDS_US: Final = (
 
 
 def bucket_of(microseconds: int) -> int:
-    """The place of a time among the buckets."""
+    """Return the index of the bucket for a time."""
     return bisect_left(BOUNDS_US, microseconds)
 
 
 @dataclass(slots=True)
 class Spread:
-    """A distribution of times: how many fell into which bucket, and their sum in microseconds."""
+    """A distribution of times: the count per bucket, and the sum in microseconds."""
 
     buckets: dict[int, int] = field(default_factory=dict[int, int])
     total_us: int = 0
 
     def add(self, microseconds: int, times: int = 1) -> None:
-        """Count a time, so many times; a clock that went back makes it none."""
+        """Count a time, `times` times. A negative one, from a clock that went back, counts as 0."""
         bucket = bisect_left(BOUNDS_US, microseconds)
         self.buckets[bucket] = self.buckets.get(bucket, 0) + times
         self.total_us += max(0, microseconds) * times
@@ -88,7 +89,7 @@ class Spread:
         return self.total_us / self.count / config.SECOND_US if self.buckets else None
 
     def quantile(self, share: float) -> float | None:
-        """The time in seconds that a share of all did not exceed, as far as the buckets tell."""
+        """Return the time in seconds that a share of all did not exceed, within the buckets."""
         left = share * self.count
         for bucket in sorted(self.buckets):
             number = self.buckets[bucket]
@@ -100,14 +101,14 @@ class Spread:
 
 
 def bounds_of(bucket: int) -> tuple[int, int]:
-    """Between which microseconds a bucket's times are; the last one has no width."""
+    """Return the bounds of a bucket in microseconds. The last one has no width."""
     low = BOUNDS_US[bucket - 1] if bucket else 0
     return low, BOUNDS_US[bucket] if bucket < len(BOUNDS_US) else low
 
 
 @dataclass(slots=True)
 class Sums:
-    """How the runs of one queue and kind ended."""
+    """The sums of the runs of one queue and kind."""
 
     ends: list[int] = field(default_factory=lambda: [0] * len(ENDS))
     run: Spread = field(default_factory=Spread)
@@ -133,14 +134,14 @@ Tally = dict[Name, Sums]
 
 
 def merged(tally: Tally, other: Mapping[Name, Sums]) -> Tally:
-    """The first with the second added to it."""
+    """Add the second to the first, and return the first."""
     for name, sums in other.items():
         tally.setdefault(name, Sums()).merge(sums)
     return tally
 
 
 def counted(tally: Tally, name: Name) -> Sums:
-    """The sums of a name, bounded: those of one too many are counted with the others'."""
+    """Return the sums to count a name in. Names beyond the bound share those of the others."""
     sums = tally.get(name)
     if sums is None:
         known = name if len(tally) < config.TALLY_NAMES_MAX else (OTHER, OTHER)
@@ -149,7 +150,7 @@ def counted(tally: Tally, name: Name) -> Sums:
 
 
 def bounded(tally: Tally, most: int = config.TALLY_NAMES_MAX) -> Tally:
-    """The same sums with at most so many names, the largest ones."""
+    """Return the sums with at most `most` names, the largest ones."""
     if len(tally) <= most:
         return tally
     by_size = sorted(tally, key=lambda name: (name != (OTHER, OTHER), tally[name].total))
@@ -158,7 +159,7 @@ def bounded(tally: Tally, most: int = config.TALLY_NAMES_MAX) -> Tally:
 
 
 def merged_as(items: Iterable[tuple[Name, Sums]], rename: Callable[[Name], Name]) -> Tally:
-    """Sums under other names, added up where two become one."""
+    """Return the sums under new names, added up where two names become one."""
     renamed: Tally = {}
     for name, sums in items:
         renamed.setdefault(rename(name), Sums()).merge(sums)

@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 
 class EnqueueOptions(TypedDict, total=False):
-    """What may be said of one job beyond its payload; see `Task.using`."""
+    """The options of one job beside its payload. See `Task.using`."""
 
     key: str | None
     key_hold: options.KeyHold
@@ -65,9 +65,9 @@ class Sender(Protocol):
 
 
 class Task(Generic[P, R]):
-    """A function that can be enqueued, and still be called. Made by `@app.task`.
+    """A function that can be enqueued, and still be called. Created by `@app.task`.
 
-    A plain call, `task(...)`, runs the function here and now; nothing is enqueued.
+    A plain call, `task(...)`, runs the function directly and enqueues nothing.
     """
 
     def __init__(self, function: Callable[..., R], settings: TaskOptions) -> None:
@@ -76,13 +76,13 @@ class Task(Generic[P, R]):
         self.schema: PayloadSchema = PayloadSchema(function, settings.name, Context)
         self._sender: Sender | None = None
         self._policy_text: str | None = None
-        # A job of it without options, but for the payload.
+        # A job of this task without options, complete but for the payload.
         self._plain_job: NewJob | None = None
         functools.update_wrapper(self, function)
 
     @property
     def name(self) -> str:
-        """The jobs' `kind`."""
+        """The `kind` of its jobs."""
         return self.settings.name
 
     @functools.cached_property
@@ -91,14 +91,15 @@ class Task(Generic[P, R]):
         return inspect.iscoroutinefunction(self.function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the function here and now; nothing is enqueued."""
+        """Run the function directly. Nothing is enqueued."""
         return self.function(*args, **kwargs)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue a job with these arguments.
 
         Raises:
-            PayloadInvalid: They do not fit the function's parameters; every bad field is named.
+            PayloadInvalid: The arguments do not fit the function's parameters. The error names
+                every invalid field.
         """
         return self.sender.send([self.job(*args, **kwargs)], conn=None)[0]
 
@@ -133,22 +134,26 @@ class Task(Generic[P, R]):
         """The task with options for one enqueue.
 
         Args:
-            key: One job in flight per tenant, kind and key; a second enqueue returns the first.
-            key_hold: How long: "in_flight", seconds from the enqueue, or "kept" (with its row).
-            priority: -100 to 100, higher first.
-            delay: Run it so much later, in seconds or as a timedelta.
-            run_at: Run it at this time, an aware datetime; the past means now. Not together with
-                `delay`.
-            tenant: Whose job it is.
-            queue: Another queue than the task's.
-            max_attempts: Another bound than the task's.
-            keep: How long the finished job is kept: seconds, 0 not at all, None for ever.
-            tags: Names to find it by.
+            key: Allows one job in flight per tenant, kind and key. A second enqueue returns the
+                first job.
+            key_hold: How long the key is held: "in_flight", seconds from the enqueue, or "kept"
+                (as long as the job's row).
+            priority: -100 to 100. Higher runs first.
+            delay: Run it this much later, in seconds or as a timedelta.
+            run_at: Run it at this time, an aware datetime. The past means now. Can't be combined
+                with `delay`.
+            tenant: The tenant that owns the job.
+            queue: A queue other than the task's.
+            max_attempts: A limit other than the task's.
+            keep: How long to keep the finished job, in seconds. 0 removes it at once, None keeps it
+                forever.
+            tags: Names to find the job by.
             meta: Free context, a small JSON object.
-            id: A UUID of your own; the same id again is the same job. Its tokens are large numbers,
-                so that none comes twice, even if the job is deleted and its id enqueued again.
-            conn: Your own connection: the job exists if its transaction commits. For
-                `enqueue_many` it is an argument of that call.
+            id: A UUID of your own. The same id again means the same job. Its tokens are large
+                numbers, so that none is used twice, even if the job is deleted and its id enqueued
+                again.
+            conn: Your own connection. The job exists if its transaction commits. With
+                `enqueue_many`, pass it to that call.
         """
         chosen: EnqueueOptions = {"key": key, "key_hold": key_hold, "tenant": tenant, "id": id}
         chosen.update({"delay": delay, "run_at": run_at, "tags": tags, "meta": meta or {}})
@@ -163,7 +168,7 @@ class Task(Generic[P, R]):
         return TaskCall(self, chosen, conn)
 
     def prepare(self, payload: str, chosen: EnqueueOptions) -> NewJob:
-        """A checked job from an encoded payload and options."""
+        """Return a checked job from an encoded payload and options."""
         settings = self.settings
         return options.new_job(
             kind=settings.name,
@@ -193,17 +198,19 @@ class Task(Generic[P, R]):
         return self._policy_text
 
     def known_policy(self) -> KnownPolicy:
-        """For jobs of this kind that were enqueued by name, where it was not known."""
+        """The policy for jobs of this kind that were enqueued by name, without the task."""
         return KnownPolicy(self._policy({}), self.settings.max_attempts)
 
     @property
     def sender(self) -> Sender:
         if self._sender is None:
-            raise OptionInvalid("app", f"task {self.name!r} has none yet: app.include(its Tasks)")
+            raise OptionInvalid(
+                "app", f"task {self.name!r} belongs to no app yet; call app.include(tasks) first"
+            )
         return self._sender
 
     def bind(self, sender: Sender) -> None:
-        """From now on this task's jobs go to that app; the last one wins."""
+        """Send this task's jobs to that app from now on. The last app wins."""
         self._sender = sender
         self._policy_text = None
         self._plain_job = None
@@ -213,28 +220,28 @@ class Task(Generic[P, R]):
 
 
 class TaskCall(Generic[P]):
-    """A task with options, ready for its arguments. Made by `Task.using`."""
+    """A task with options, ready for its arguments. Created by `Task.using`."""
 
     def __init__(self, task: Task[P, Any], chosen: EnqueueOptions, conn: object | None) -> None:
         self._task = task
         self._chosen = chosen
         self._conn = conn
-        # A job with these options, but for the payload.
+        # A job with these options, complete but for the payload.
         self._model: NewJob | None = None
 
     @property
     def task(self) -> Task[P, Any]:
-        """Whose job it is."""
+        """The task."""
         return self._task
 
     @property
     def chosen(self) -> EnqueueOptions:
-        """The options, but for the connection."""
+        """The options without the connection."""
         return self._chosen
 
     @property
     def conn(self) -> object | None:
-        """The connection that its job is to be enqueued on."""
+        """The connection on which its job is enqueued."""
         return self._conn
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
@@ -250,10 +257,12 @@ class TaskCall(Generic[P]):
         """A job to be enqueued with others by `app.enqueue_many`.
 
         Raises:
-            OptionInvalid: It was to be on a connection, which is that of the enqueue, and of all.
+            OptionInvalid: It has a connection. That belongs to the enqueue of all jobs.
         """
         if self._conn is not None:
-            raise OptionInvalid("conn", "is not of a job: enqueue_many(jobs, conn=...) has it")
+            raise OptionInvalid(
+                "conn", "pass it to enqueue_many(jobs, conn=...), not to a single item"
+            )
         return self._made(*args, **kwargs)
 
     def _made(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
@@ -264,7 +273,7 @@ class TaskCall(Generic[P]):
 
 
 def prepare_follow_up(task: Any, payload: dict[str, Any]) -> NewJob:
-    """The job of `ctx.enqueue_on_success`."""
+    """Return the job of `ctx.enqueue_on_success`."""
     if not isinstance(task, Task | TaskCall):
         raise OptionInvalid("task", f"must be a task or task.using(...), not {task!r}")
     sender = (task if isinstance(task, Task) else task._task).sender
@@ -272,23 +281,23 @@ def prepare_follow_up(task: Any, payload: dict[str, Any]) -> NewJob:
 
 
 class Instrumentation(Protocol):
-    """Enters a block around each enqueue and each run: traces, metrics, reports of errors."""
+    """Wraps every enqueue and every run in a block: for traces, metrics and error reports."""
 
     def sending(self, jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
-        """Around an enqueue; the block gets the jobs as they are to be written."""
+        """Return the block around an enqueue. It yields the jobs to be written."""
         ...
 
     def running(self, lease: Lease) -> AbstractContextManager[object]:
-        """Around a run of a handler, which may raise."""
+        """Return the block around a run of a handler, which may raise."""
         ...
 
     def marks(self) -> Mapping[str, object]:
-        """What a job that is made here and now gets in `meta`."""
+        """Return what a job created now gets in its `meta`."""
         ...
 
 
 class TaskDecorator(Protocol):
-    """What `@app.task(...)` returns."""
+    """The decorator that `@app.task(...)` returns."""
 
     @overload
     def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
@@ -296,12 +305,12 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
-# From a task, another function in the place of its own.
+# Takes a task, and returns the function that replaces its own.
 Wrap = Callable[[Task[..., Any]], Callable[..., Any]]
 
 
 class Tasks:
-    """A collection of tasks; `app.include(tasks)` makes them an app's."""
+    """A collection of tasks. `app.include(tasks)` adds them to an app."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task[..., Any]] = {}
@@ -347,28 +356,29 @@ class Tasks:
         cron: str | None = None,
         timezone: str | None = None,
     ) -> Any:
-        """Make a function a task. Bare (`@app.task`) or with options.
+        """Make a function a task. Use it bare (`@app.task`) or with options.
 
         Args:
-            name: The jobs' kind; by default the function's own name, without its module, so that
-                moving a file does not orphan stored jobs.
-            queue: Where its jobs wait.
-            priority: -100 to 100, higher first.
-            max_attempts: How many runs may begin before it is dead, the first included. 1 means at
-                most once: a run that is cut short after it began is dead as `Interrupted`.
+            name: The kind of its jobs. The default is the function's own name without its module,
+                so that moving a file does not orphan stored jobs.
+            queue: The queue of its jobs.
+            priority: -100 to 100. Higher runs first.
+            max_attempts: How many runs may begin before a job is dead, including the first. 1 means
+                at most once: a run that is cut short after it began is dead as `Interrupted`.
             retry: How long to wait after a failure: a name, one of `rowlock.retry`, or a callable
                 of (attempt, error).
-            timeout: A run that takes longer has failed; a drain can stop coroutines only. None: no
+            timeout: A run that takes longer fails. A drain can stop coroutines only. None means no
                 limit.
-            keep: How long a succeeded or cancelled job is kept, a day by default; 0 not at all,
-                None for ever.
-            max_crashes: A job that took down its process so often, alone in it, is dead.
-            executor: Where it runs: "async", "thread", "process"; "auto" by the kind of function.
-                A drain runs all in its own process.
-            cron: Enqueue it at these times, with the defaults of its parameters; workers write it
-                down when they start, under the task's name. For more choices, and for arguments,
+            keep: How long to keep a succeeded or cancelled job, a day by default. 0 removes it at
+                once, None keeps it forever.
+            max_crashes: How often a job may crash its process while running in isolation before it
+                is dead.
+            executor: Where it runs: "async", "thread" or "process". "auto" runs coroutines on the
+                event loop and plain functions in threads. A drain runs all in its own process.
+            cron: Enqueue it at these times, with the defaults of its parameters. Workers store the
+                schedule under the task's name when they start. For more options, and for arguments,
                 see `app.schedule`.
-            timezone: Of `cron`, an IANA name; UTC by default.
+            timezone: The time zone of `cron`, an IANA name. UTC by default.
         """
 
         def decorate(target: Callable[..., Any]) -> Task[..., Any]:
@@ -394,7 +404,7 @@ class Tasks:
         known = self._tasks.get(task.name)
         if known is not None and known is not task:
             raise OptionInvalid(
-                "name", f"there is a task {task.name!r} already: give one of them another name"
+                "name", f"there is already a task {task.name!r}; give one of them another name"
             )
         if known is None:
             self._tasks[task.name] = task
@@ -403,7 +413,7 @@ class Tasks:
         return task
 
     def surround(self, wrap: Wrap) -> None:
-        """Put `wrap(task)` in the place of every task's function, of tasks to come too.
+        """Replace the function of every task by `wrap(task)`, now and for tasks added later.
 
         For instrumentation, and for frameworks that prepare something for each run.
         """
@@ -412,26 +422,26 @@ class Tasks:
             task.function = wrap(task)
 
     def follow(self, job: NewJob) -> NewJob:
-        """A job of `ctx.enqueue_on_success`, with the marks of the instrumentation."""
+        """Return a job of `ctx.enqueue_on_success` with the marks of the instrumentation."""
         for instrumentation in self.instrumentations:
             job = job.marked(instrumentation.marks())
         return job
 
     def _sending(self, jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
-        """Around an enqueue; the block gets the jobs as they are to be written."""
+        """Return the block around an enqueue. It yields the jobs to be written."""
         return _blocks(self.instrumentations, jobs) if self.instrumentations else nullcontext(jobs)
 
     def find(self, kind: str) -> Task[..., Any] | None:
-        """The task of a kind; None if it is not known here."""
+        """Return the task of a kind, or None if it is unknown here."""
         return self._tasks.get(kind)
 
     def nearest(self, kind: str) -> str:
-        """A hint for a kind that is not known: the names that are most like it."""
+        """Return a hint for an unknown kind: the names most like it."""
         close = difflib.get_close_matches(kind, self._tasks, n=3)
         return f"; did you mean {', '.join(map(repr, close))}?" if close else ""
 
     def scheduled(self) -> list[tuple[str, NewJob, Cron]]:
-        """The schedules that stand in the code, by name: what a worker writes down."""
+        """Return the schedules declared in code, by name. A starting worker stores them."""
         return [
             (task.name, task.job(), cron)
             for task in self
@@ -452,14 +462,14 @@ def _blocks(
     instrumentations: Sequence[Instrumentation], jobs: Sequence[NewJob]
 ) -> Iterator[Sequence[NewJob]]:
     with ExitStack() as entered:
-        # The last one is the outermost, as it is around a run.
+        # The last one is the outermost, as around a run.
         for instrumentation in reversed(instrumentations):
             jobs = entered.enter_context(instrumentation.sending(jobs))
         yield jobs
 
 
 def _runnable_alone(task: Task[..., Any]) -> Task[..., Any]:
-    """The task, unless it has a `cron` and parameters that nobody would give."""
+    """Return the task. Raise if it has a `cron` and required parameters."""
     if task.settings.cron is None:
         return task
     required = [
@@ -467,11 +477,11 @@ def _runnable_alone(task: Task[..., Any]) -> Task[..., Any]:
         for parameter in inspect.signature(task.function).parameters.values()
         if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
     ]
-    # Hints are resolved only if need be: a task may name what is defined below it.
+    # Hints are resolved only if needed: a task may name types that are defined below it.
     if required and required != [task.schema.context_parameter]:
         raise OptionInvalid(
             "cron",
-            f"task {task.name!r} needs {', '.join(required)}: give them defaults, or use "
+            f"task {task.name!r} requires {', '.join(required)}; give them defaults, or use "
             "app.schedule(..., payload=...)",
         )
     return task

@@ -24,7 +24,7 @@ RetryOption = str | retries.Policy | Callable[[int, BaseException | None], Durat
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """How jobs of a task are run, checked."""
+    """The checked options of a task: how its jobs are run."""
 
     name: str
     queue: str
@@ -38,7 +38,7 @@ class TaskOptions:
     cron: Cron | None = None
 
     def policy(self, *, keep_dead_us: int | None) -> Policy:
-        """What travels with each job."""
+        """Return the policy that is stored with each job."""
         stored = retries.to_stored(self.retry)
         return Policy(
             timeout=self.timeout_us,
@@ -68,10 +68,11 @@ def task_options(
     if executor not in ("auto", "async", "thread", "process"):
         raise OptionInvalid("executor", f"must be auto, async, thread or process, not {executor!r}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise OptionInvalid("function", "is a generator (it has a yield): a call would run nothing")
+        raise OptionInvalid("function", "is a generator; remove the yield, or a call runs nothing")
     is_async = inspect.iscoroutinefunction(function)
     if is_async != (executor == "async") and executor not in ("auto", "process"):
-        raise OptionInvalid("executor", f"{executor!r} does not fit this kind of function")
+        wanted = "async or process" if is_async else "thread or process"
+        raise OptionInvalid("executor", f"must be {wanted} for this function, not {executor!r}")
     return TaskOptions(
         name=options.name(name or _own_name(function), option="name"),
         queue=options.name(queue, option="queue"),
@@ -87,7 +88,7 @@ def task_options(
 
 
 def _own_name(function: Callable[..., Any]) -> str:
-    """Its name, if it has one; a `functools.partial` has none."""
+    """Return the function's name, or an empty text: a `functools.partial` has none."""
     name: str = getattr(function, "__name__", "")
     return name
 
@@ -96,12 +97,12 @@ def _cron_of(cron: str | None, timezone: str | None) -> Cron | None:
     if cron is not None:
         return parse_cron(cron, timezone="UTC" if timezone is None else timezone)
     if timezone is not None:
-        raise OptionInvalid("timezone", "is of use only together with cron")
+        raise OptionInvalid("timezone", "needs cron; it does nothing without it")
     return None
 
 
 def _timeout_us(timeout: Duration) -> int:
     limit = duration_us(timeout, option="timeout")
     if limit == 0:
-        raise OptionInvalid("timeout", "must be longer than 0 seconds; None is no limit")
+        raise OptionInvalid("timeout", "must be longer than 0 seconds; None means no limit")
     return limit

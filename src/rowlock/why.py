@@ -1,4 +1,4 @@
-"""Why a job is not running, as users are told it. Pure."""
+"""The reasons why a job is not running, as users get them. Pure."""
 
 from __future__ import annotations
 
@@ -11,60 +11,60 @@ from rowlock.job import Count, JobState
 
 
 class WhyCode(StrEnum):
-    """What a job waits for."""
+    """The reason why a job is not running."""
 
     FINISHED = "finished"
-    """Nothing: it has ended. `state`; `since`; `error`, its last one."""
+    """It has ended. See `state`, `since` and its last `error`."""
     RUNNING = "running"
-    """Nothing: a worker holds it. `worker`; `since`; `until`, when its lease ends."""
+    """A worker holds it. See `worker`, `since`, and `until`, when its lease expires."""
     PAUSED = "paused"
-    """Its queue is paused. `queue`."""
+    """Its queue is paused. See `queue`."""
     NOT_DUE = "not_due"
-    """Its time has not come. `until`."""
+    """It is not due yet. See `until`."""
     BACKOFF = "backoff"
-    """It failed and waits for its next attempt. `until`; `error`."""
+    """It failed and waits for its next attempt. See `until` and `error`."""
     NO_WORKER = "no_worker"
-    """No worker was heard of within the last minute."""
+    """No worker has announced itself within the last minute."""
     UNKNOWN_KIND = "unknown_kind"
-    """None of them knows its kind. `nearest`: the kinds they know whose names are most like it."""
+    """No worker knows its kind. `nearest` has known kinds with similar names."""
     UNSERVED_QUEUE = "unserved_queue"
-    """None that knows its kind serves its queue. `nearest`: such queues."""
+    """No worker that knows its kind serves its queue. `nearest` has served queues."""
     BEHIND = "behind"
-    """Others come first: of a higher priority, or earlier. `ahead`; `since`, when it was ready."""
+    """Other jobs come first, by priority or time. See `ahead`, and `since` when it is ready."""
     FULL = "full"
-    """It is next, and all slots that could take it are taken. `slots`; `workers`; `since`."""
+    """It is next, but all slots that could run it are taken. See `slots`, `workers`, `since`."""
     NEXT = "next"
-    """Nothing: it is next. `since`."""
+    """It is next, and about to start. See `since`."""
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job waits for: `code` to match on, `text` to read, and what they are about.
+    """Why a job is not running: a `code` to match on, a `text` to read, and the details.
 
-    All fields are always there; those that say nothing for a code are None or empty.
+    All fields are always present. Those that do not apply to a code are None or empty.
     """
 
     id: str
     state: JobState
     code: WhyCode
-    """To match on."""
+    """The reason, stable and safe to match on."""
     text: str
-    """To be read by people; it may change."""
+    """The reason in words. The wording may change."""
     kind: str
     queue: str
     worker: str | None = None
     since: datetime | None = None
-    """When it ended, was started or became ready."""
+    """When it ended, started or became ready."""
     until: datetime | None = None
-    """When its lease ends unless it is extended, or when it is due."""
+    """When its lease expires unless it is extended, or when it is due."""
     error: str | None = None
     nearest: list[str] = msgspec.field(default_factory=list[str])
-    """Of a kind or queue that nobody serves: the names most like it that somebody does."""
+    """If no worker serves its kind or queue: the most similar names that are served."""
     ahead: Count | None = None
-    """How many jobs come first, exact to 10,000."""
+    """Number of jobs that come first, exact up to 10,000."""
     slots: int | None = None
-    """If all slots that could take it are taken: how many there are."""
+    """If all slots that could run it are taken: their number."""
     workers: int | None = None
-    """The number of live workers that have these slots."""
+    """Number of live workers that have these slots."""
 
     def __str__(self) -> str:
         return self.text

@@ -216,7 +216,7 @@ def test_a_connection_is_of_the_call(app):
     @app.task
     def work() -> None: ...
 
-    with pytest.raises(rowlock.OptionInvalid, match="conn: is not of a job"):
+    with pytest.raises(rowlock.OptionInvalid, match="conn: pass it to enqueue_many"):
         app.enqueue_many([work.using(conn=object()).job()])
     with pytest.raises(rowlock.OptionInvalid, match="conn: is not of an item"):
         app.enqueue_many([{"kind": "work", "conn": object()}])

@@ -96,7 +96,7 @@ def test_a_database_is_not_moved_to_itself(urls: tuple[str, str]):
     with rowlock.App(urls[0]) as app, rowlock.App(urls[0]) as same:
         app.enqueue("x")
 
-        with pytest.raises(OptionInvalid, match="already"):
+        with pytest.raises(OptionInvalid, match="give another URL"):
             Mover(app.store, same.store).run()
 
         assert [job.state for job in app.list()] == [JobState.READY]

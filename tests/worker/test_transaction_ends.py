@@ -32,7 +32,7 @@ def test_a_follow_up_that_comes_too_late(app, colour, caplog):
     job = run(app, make_task(app, colour, after=lambda ctx: ctx.enqueue_on_success(child)))
 
     assert job.state == JobState.SUCCEEDED
-    assert "its success is committed already" in caplog.text
+    assert "its success is already committed" in caplog.text
     assert not app.list(kind="child").jobs
 
 

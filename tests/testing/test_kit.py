@@ -163,14 +163,14 @@ def test_the_text_tells_what_was_enqueued_instead(rowlock_app):
         assert_enqueued(plain.using(queue="mail"), name="c", count=2)
 
     assert str(caught.value) == (
-        "no job was enqueued like plain.using(queue='mail')(name='c', count=2)\n\n"
-        "2 jobs were of this kind, the most alike first:\n"
+        "no job like this was enqueued: plain.using(queue='mail')(name='c', count=2)\n\n"
+        "2 jobs were enqueued of this kind, the most similar first:\n"
         "  plain(name='a', count=2): ready in 'default'\n"
-        "    name: expected 'c', found 'a'\n"
-        "    option queue: expected 'mail', found 'default'\n"
+        "    name: expected 'c', but found 'a'\n"
+        "    option queue: expected 'mail', but found 'default'\n"
         "  plain(name='b'): ready in 'mail'\n"
-        "    name: expected 'c', found 'b'\n"
-        "    count: expected 2, is not there"
+        "    name: expected 'c', but found 'b'\n"
+        "    count: expected 2, but it is missing"
     )
 
 
@@ -182,7 +182,7 @@ def test_the_text_tells_of_other_kinds(rowlock_app):
     with pytest.raises(AssertionError) as unknown:
         assert_enqueued("plane")
 
-    assert "there is none; enqueued were: 1 of 'plain'" in str(none.value)
+    assert "no job of this kind was enqueued, but: 1 of 'plain'" in str(none.value)
     assert "the app has no task 'plane'; did you mean 'plain'?" in str(unknown.value)
 
 
@@ -193,7 +193,7 @@ def test_what_should_not_be_there_is_shown(rowlock_app):
         refute_enqueued(plain)
 
     lines = str(caught.value).splitlines()
-    assert lines[0] == "7 jobs were enqueued like plain(), and should not:"
+    assert lines[0] == "7 jobs were enqueued like plain(), but none should be:"
     assert (lines[1], lines[-1]) == ("  plain(name='n0'): ready in 'default'", "  and 2 more")
 
 
@@ -260,7 +260,7 @@ def test_a_loop_of_jobs_is_noticed(rowlock_app, rowlock_clock, monkeypatch):
         forever.enqueue()
 
     forever.enqueue()
-    with pytest.raises(AssertionError, match="is it a loop"):
+    with pytest.raises(AssertionError, match="do jobs enqueue each other"):
         rowlock_clock.run_all()
 
 
@@ -311,7 +311,7 @@ def test_what_is_settled_is_not_run_again(rowlock_app, rowlock_clock):
 def test_a_crash_that_does_not_come_is_a_failure(rowlock_app):
     """A test that shows nothing must not pass; nor must a point that there is not."""
     brief.enqueue(name="a")
-    missed = pytest.raises(AssertionError, match="no job of 'plain' came to 'after-handler'")
+    missed = pytest.raises(AssertionError, match="no job of 'plain' reached 'after-handler'")
     with missed, rowlock_crash("after-handler", plain):
         rowlock_app.drain()
     with pytest.raises(ValueError, match="'nowhere' is none of after-claim"):

@@ -89,10 +89,10 @@ def test_a_failure_shows_what_was_enqueued(project):
     result.stdout.fnmatch_lines(
         [
             '>       assert_enqueued(shop.welcome, email="bob@example.com")',
-            "E       AssertionError: no job was enqueued like welcome(email='bob@example.com')",
-            "E       1 job was of this kind, the most alike first:",
+            "E *AssertionError: no job like this was enqueued: welcome(email='bob@example.com')",
+            "E       1 job was enqueued of this kind, the most similar first:",
             "E         welcome(email='ada@example.com'): ready in 'default'",
-            "E           email: expected 'bob@example.com', found 'ada@example.com'",
+            "E           email: expected 'bob@example.com', but found 'ada@example.com'",
         ]
     )
     assert "expect.py" not in result.stdout.str()
@@ -113,11 +113,11 @@ def test_mistakes_in_the_settings_are_told(project):
     result = run(project, "-o", "rowlock_app=shop:signup")
 
     result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines(["*TypeError: shop:signup is not a rowlock.App but *"])
+    result.stdout.fnmatch_lines(["*TypeError: shop:signup must be a rowlock.App, not *"])
     result = run(project, "-o", "rowlock_app=shop", "-o", "rowlock_mode=inline")
     result.stdout.fnmatch_lines(["*rowlock_app must be of the form module:app, not 'shop'"])
     result = run(project)
-    result.stdout.fnmatch_lines(["*rowlock's mode is 'manual' or 'inline', not 'sometimes'*"])
+    result.stdout.fnmatch_lines(["*rowlock's mode must be 'manual' or 'inline', not 'sometimes'*"])
 
 
 def test_the_plugin_loads_nothing_before_it_is_used():

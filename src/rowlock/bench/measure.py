@@ -1,10 +1,10 @@
-"""The measurements, one after the other, each bounded in time whatever the database is.
+"""The measurements of a bench, one after the other, each bounded in time on any database.
 
-1. What the way to the database and its disk cost alone: the limits.
-2. Enqueue one by one, before there is a worker; those jobs then warm it up.
-3. On an idle worker: from enqueue to start. Then rounds: many in one transaction, and drained. A
-   round has as many jobs as take about a second here.
-4. The same while a transaction stays open.
+1. The limits: the round trip to the database, and its disk.
+2. Enqueuing one by one, before a worker runs. These jobs then warm it up.
+3. The time from enqueue to start on an idle worker. Then rounds: many jobs in one transaction, and
+   drained. A round has as many jobs as take about a second here.
+4. The same rounds while a transaction stays open.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ ROUND_JOBS_MAX: Final = 50_000
 ROUNDS: Final = 3
 HELD_ROUNDS: Final = 5
 LATENCY_JOBS: Final = 100
-# Times of a look or a commit: enough for a median, and bounded on a slow line.
+# Number of reads and commits: enough for a mean, and bounded on a slow line.
 TRIES: Final = 40
 TRY_SECONDS: Final = 2.0
 BACKGROUND_SECONDS: Final = 1.0
-# A worker that finishes nothing for so long has a problem.
+# A worker that finishes no job for this long has a problem.
 STILL_SECONDS: Final = 60.0
-# A look counts what has ended, and is felt by the server: not more often than a bar needs it.
+# Counting the ended jobs costs the server time, so it is done only as often as a bar needs it.
 _LOOK_SECONDS: Final = 0.2
 _SYNC_BYTES: Final = 4096
 _GAP_SECONDS: Final = (0.01, 0.05)
 
 
 class Show(Protocol):
-    """Shows how far a phase is; `rowlock.cli.progress.progress` is one."""
+    """Shows the progress of a phase, such as `rowlock.cli.progress.progress`."""
 
     def __call__(
         self, label: str, *, noun: str, total: int | None = None
@@ -59,7 +59,7 @@ class Show(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchPlan:
-    """What is wanted. `jobs` of a round; None: as many as take about a second."""
+    """What to measure. `jobs` per round, None for as many as take about a second."""
 
     jobs: int | None = None
     processes: int = 1
@@ -68,11 +68,11 @@ class BenchPlan:
 
 @dataclass(slots=True, kw_only=True)
 class BenchReport:
-    """What was measured: rates a second, times in milliseconds; None where it could not be.
+    """The measured figures: rates per second, times in milliseconds, None if unknown.
 
-    `sync_ms` is what a commit waits for the disk, if it does (`is_durable`); `busy` is the share of
-    its time that a worker process was on a core. What others wrote to the log meanwhile is told
-    apart, and not in what a job has written.
+    `sync_ms` is how long a commit waits for the disk, if it does (`is_durable`). `busy` is the
+    share of its time that a worker process was on a core. What others wrote to the log meanwhile is
+    reported separately, and is not part of `wal_bytes_per_job`.
     """
 
     version: str
@@ -94,7 +94,7 @@ class BenchReport:
 
     @property
     def held_share(self) -> float | None:
-        """How much of the rate is left in the last rounds under a held transaction."""
+        """The share of the rate that is left in the last rounds with a transaction held open."""
         if not self.held_per_s:
             return None
         return statistics.median(self.held_per_s[-2:]) / statistics.median(self.held_per_s[:2])
@@ -102,7 +102,7 @@ class BenchReport:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One burst of jobs: how fast it was written, how fast it was run, and at what CPU."""
+    """One burst of jobs: how fast it was enqueued and run, and the CPU time it took."""
 
     jobs: int
     enqueue_seconds: float
@@ -126,7 +126,7 @@ class Measuring:
         self._jobs = plan.jobs or ROUND_JOBS_MIN
 
     def run(self) -> BenchReport:
-        """Measure everything; takes about half a minute."""
+        """Measure everything. This takes about half a minute."""
         with self._app as app:
             app.migrate()
             report = BenchReport(
@@ -145,7 +145,7 @@ class Measuring:
         return report
 
     def _limits(self, report: BenchReport) -> None:
-        """The round trip, what a commit waits for the disk, and what others write meanwhile."""
+        """Measure the round trip, the disk at a commit, and what others write meanwhile."""
         store = self._app.store
 
         def look() -> object:
@@ -168,7 +168,7 @@ class Measuring:
         report.wal_background_bytes_per_s = written / (time.monotonic() - start)
 
     def _one_by_one(self, report: BenchReport) -> int:
-        """Each enqueue awaited, for a while; how many they were."""
+        """Enqueue jobs one by one for a while. Return how many."""
         call = noop.using(queue="one")
         end = time.monotonic() + ONE_BY_ONE_SECONDS
         most = ONE_BY_ONE_JOBS_MAX if self._plan.jobs is None else self._plan.jobs
@@ -186,7 +186,7 @@ class Measuring:
         self._size(enqueued / max(1e-3, seconds))
 
     def _latency(self, report: BenchReport, worker: BenchWorker) -> None:
-        """On an idle worker, jobs at random gaps."""
+        """Enqueue jobs at random intervals to an idle worker."""
         jobs = LATENCY_JOBS if self._plan.jobs is None else min(LATENCY_JOBS, self._plan.jobs)
         chance, clock = random.Random(7), SystemClock()
         call = late.using(queue="late")
@@ -205,7 +205,7 @@ class Measuring:
         report.latency_p99_ms = delays[int(0.99 * (len(delays) - 1))]
 
     def _plain(self, report: BenchReport, worker: BenchWorker) -> None:
-        """Rounds with nothing in their way; the log that they write."""
+        """Run rounds undisturbed, and measure the log that they write."""
         before, start = self._wal_position(), time.monotonic()
         rounds = [
             self._round(worker, f"run {number} of {ROUNDS}") for number in range(1, ROUNDS + 1)
@@ -222,10 +222,10 @@ class Measuring:
             report.wal_bytes_per_job = max(0.0, after - before - others) / report.run_jobs
 
     def _held(self, report: BenchReport, worker: BenchWorker) -> None:
-        """Rounds while a transaction stays open."""
+        """Run rounds while a transaction stays open."""
         with self._scratch.hold():
             for number in range(1, HELD_ROUNDS + 1):
-                label = f"run {number} of {HELD_ROUNDS}, a transaction held"
+                label = f"run {number} of {HELD_ROUNDS}, transaction held open"
                 report.held_per_s.append(self._round(worker, label).run_per_s)
 
     def _round(self, worker: BenchWorker, label: str) -> Round:
@@ -244,13 +244,13 @@ class Measuring:
         return done
 
     def _size(self, rate: float) -> None:
-        """Make the next round one of about a second, if nobody has said how many."""
+        """Size the next round to about a second, unless the plan names a number of jobs."""
         if self._plan.jobs is None:
             wanted = round(rate * ROUND_SECONDS)
             self._jobs = min(ROUND_JOBS_MAX, max(ROUND_JOBS_MIN, wanted))
 
     def _wait(self, worker: BenchWorker, queue: str, jobs: int, *, label: str) -> float:
-        """Until all of a queue's jobs have ended: how long they took by the database's clock."""
+        """Wait until all jobs of a queue have ended. Return their time by the database's clock."""
         done, deadline = -1, math.inf
         with self._show(label, noun="job", total=jobs) as moved:
             while (found := self._app.store.run(measure.finished(queue))).count < jobs:
@@ -259,7 +259,7 @@ class Measuring:
                     moved(done)
                 worker.wait(_LOOK_SECONDS)
                 if time.monotonic() > deadline:
-                    raise worker.trouble(f"has finished nothing for {STILL_SECONDS:.0f} s")
+                    raise worker.trouble(f"has finished no job for {STILL_SECONDS:.0f} s")
             moved(found.count)
         return found.seconds
 
@@ -270,20 +270,20 @@ class Measuring:
 
 
 def _busy(rounds: Sequence[Round], processes: int) -> float | None:
-    """The share of its time that a worker process was on a core."""
+    """Return the share of its time that a worker process was on a core."""
     used = [each.cpu_seconds for each in rounds if each.cpu_seconds is not None]
     took = sum(each.run_seconds for each in rounds)
     return min(1.0, sum(used) / took / processes) if used and took else None
 
 
 def _means_ms(acts: Sequence[Callable[[], object]], moved: Callable[[int], None]) -> list[float]:
-    """How long each takes, by turns, so that a busy moment of the machine is felt by all.
+    """Return how long each act takes. They run in turn, so that a busy moment affects all.
 
-    Means, not medians: it is their sum that bounds a rate, and a disk is slow only now and then.
+    Means, not medians: their sum bounds a rate, and a disk is slow only now and then.
     """
     taken: list[list[float]] = [[] for _ in acts]
     end = time.monotonic() + TRY_SECONDS
-    # The first turn is for what is made only once.
+    # The first turn is not measured: some things are set up only once.
     for turn in range(TRIES + 1):
         for act, times in zip(acts, taken, strict=True):
             start = time.perf_counter()
@@ -297,7 +297,7 @@ def _means_ms(acts: Sequence[Callable[[], object]], moved: Callable[[int], None]
 
 @contextmanager
 def _keeper(path: Path) -> Iterator[Callable[[], object]]:
-    """Writes a page and waits until the disk has it."""
+    """Yield a function that writes a page and waits until it is on disk."""
     sync = getattr(os, "fdatasync", os.fsync)
     with path.open("wb", buffering=0) as file:
 

@@ -1,4 +1,4 @@
-"""What processes use, as Linux tells it in /proc."""
+"""The CPU time of processes, from /proc on Linux."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that it started, as far as they live."""
+    """Return a process and all living processes that it started."""
     found = [pid]
     for parent in found:
         for children in Path(f"/proc/{parent}/task").glob("*/children"):
@@ -19,7 +19,7 @@ def family(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int) -> float | None:
-    """What a process and its family have used, with those that ended; None where none can tell."""
+    """Return the CPU time of a process and its family, ended ones included. None if unknown."""
     ticks = [used for each in family(pid) if (used := _ticks(each)) is not None]
     return sum(ticks) / os.sysconf("SC_CLK_TCK") if ticks else None
 
@@ -29,5 +29,5 @@ def _ticks(pid: int) -> int | None:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:
         return None
-    # In user and in kernel mode, its own and of the children that it has waited for.
+    # In user and in kernel mode, its own and that of the children it has waited for.
     return sum(map(int, stat.rpartition(")")[2].split()[11:15]))

@@ -1,4 +1,4 @@
-"""The tasks that are measured, and the app that a bench's worker loads."""
+"""The tasks of a bench, and the app that its worker loads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowlock.clock import SystemClock
 from rowlock.task import Tasks
 
 SPEC: Final = f"{__name__}:app"
-# The URL comes as every app's does; the schema is the scratch's.
+# The URL comes from the environment, as for every app. The schema is the scratch's.
 SCHEMA_VARIABLE: Final = "ROWLOCK_SCRATCH_SCHEMA"
 
 tasks: Tasks = Tasks()
@@ -18,28 +18,28 @@ tasks: Tasks = Tasks()
 
 @tasks.task
 async def noop(to: str, template: str, lang: str) -> None:
-    """Nothing."""
+    """Do nothing."""
 
 
 @tasks.task
 async def late(sent_at: int) -> int:
-    """How many microseconds after `sent_at` it has started."""
+    """Return how many microseconds after `sent_at` it started."""
     return SystemClock().now_us() - sent_at
 
 
-# About 90 bytes of JSON with its names, as a small job's payload is.
+# About 90 bytes of JSON with its names, like the payload of a small job.
 PAYLOAD: Final = {"to": "someone@example.com", "template": "welcome to the house", "lang": "en"}
 
 
 def bench_app(url: str | None, *, schema: str) -> App:
-    """The app of a scratch; `url` None is the environment's."""
+    """Return the app of a scratch. Without `url`, the environment's is used."""
     app = App(url, schema=schema)
     app.include(tasks)
     return app
 
 
 def __getattr__(name: str) -> Any:
-    """`app`, for the worker's children: made when they ask for it, not by an import."""
+    """Create `app` when a child of the worker asks for it, not on import."""
     if name == "app":
         return bench_app(None, schema=os.environ[SCHEMA_VARIABLE])
     raise AttributeError(name)

@@ -1,7 +1,7 @@
-"""The worker of a bench: the real one, in processes of its own, which end with whoever started it.
+"""The worker of a bench: a real one, in processes of its own, which end with the bench.
 
-Started as `python -m rowlock.bench.worker PROCESSES`. Its stdin is the lifeline: at its end, also
-when the starter was killed, the worker stops as on SIGTERM.
+It is started as `python -m rowlock.bench.worker PROCESSES`. When its stdin ends, for example
+because the bench was killed, the worker stops as on SIGTERM.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowlock.bench.tasks import SCHEMA_VARIABLE, SPEC
 from rowlock.errors import StoreUnavailable
 from rowlock.store.scratch import Scratch
 
-# Slots of a child: enough that no-op jobs never wait for one.
+# Slots per child: enough that no-op jobs never wait for one.
 SLOTS: Final = 100
 STOP_SECONDS: Final = 10.0
 _SAID_MAX: Final = 500
@@ -32,7 +32,7 @@ class BenchWorker:
 
     def __init__(self, scratch: Scratch, *, processes: int) -> None:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed at the end of the block
-        # By the environment: everybody could read a password among the arguments.
+        # In the environment, because everyone can read a password among the arguments.
         places = {DATABASE_URL_VARIABLE: scratch.url, SCHEMA_VARIABLE: scratch.schema}
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(processes)],
@@ -40,14 +40,14 @@ class BenchWorker:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._said,
-            start_new_session=True,  # Ctrl-C is ours; we then end it in order.
+            start_new_session=True,  # Ctrl-C reaches only us. We then stop it.
         )
 
     def __enter__(self) -> Self:
         return self
 
     def wait(self, seconds: float) -> None:
-        """Let it work for a while; raises `StoreUnavailable` if it has ended."""
+        """Let it work for a while. Raise `StoreUnavailable` if it has ended."""
         try:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -55,13 +55,13 @@ class BenchWorker:
         raise self.trouble(f"ended with {code}")
 
     def trouble(self, what: str) -> StoreUnavailable:
-        """An error that says what is wrong with it, and the last that it said itself."""
+        """Return an error that says what is wrong, with the worker's last output."""
         self._said.seek(0)
         said = " ".join(self._said.read().decode(errors="replace").split())
-        return StoreUnavailable(f"the worker {what}: {said[-_SAID_MAX:] or 'it did not say why'}")
+        return StoreUnavailable(f"the worker {what}: {said[-_SAID_MAX:] or 'it printed no reason'}")
 
     def cpu_seconds(self) -> float | None:
-        """What it and its children have used; None where the system does not tell."""
+        """Return the CPU time of it and its children. None if the system does not report it."""
         return cpu_seconds(self._process.pid)
 
     def __exit__(

@@ -1,1 +1,1 @@
-"""What shows from outside how the queue works."""
+"""Logs and metrics."""

@@ -1,8 +1,8 @@
-"""Metrics for Prometheus, from what processes have counted anyway: nothing is counted per job here.
+"""Metrics for Prometheus, from counts that processes keep anyway. Nothing is counted here.
 
-1. Labels are queues, kinds, outcomes and states, each bounded; never tenants or ids.
-2. Every process tells of what it did itself, so that sums over all of them count everything once;
-   what is in the database is told by servers alone.
+1. Labels are queues, kinds, outcomes and states, each bounded. They are never tenants or ids.
+2. Every process reports what it did itself, so that a sum over all processes counts everything
+   once. Only servers report what is in the database.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from rowlock.worker.shared_memory import Totals
 from rowlock.worker.trouble import ServiceName
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-# For Prometheus an empty label is none. Before any name is known, each counter has this one sample,
-# so that a query or an alert finds the metric from the first scrape on.
+# Prometheus treats an empty label as none. Before any name is known, each counter has this one
+# sample, so that a query or an alert finds the metric from the first scrape on.
 _NO_NAME: Final = ("", "")
-# Two bounds a decade, of those that times are counted by.
+# Two bounds per decade, a selection of those by which times are counted.
 _SHOWN: Final = [
     bucket
     for bucket, bound in enumerate(BOUNDS_US)
@@ -39,8 +39,10 @@ _SHOWN: Final = [
 
 
 def of_counts(counts: Totals) -> list[Metric]:
-    """What one process has done: runs, times, lost leases, enqueued jobs, refused outcomes, and
-    errors of its own services.
+    """Return the metrics of one process.
+
+    They cover runs, times, lost leases, enqueued jobs, refused outcomes, and errors of its own
+    services.
     """
     enqueued = CounterMetricFamily(
         "rowlock_jobs_enqueued", "Jobs that this process enqueued.", labels=["queue", "kind"]
@@ -49,14 +51,16 @@ def of_counts(counts: Totals) -> list[Metric]:
         enqueued.add_metric([queue, kind], number)
     finished = CounterMetricFamily(
         "rowlock_jobs_finished",
-        "Runs that ended, by what became of them.",
+        "Runs that ended, by outcome.",
         labels=["queue", "kind", "outcome"],
     )
     duration = HistogramMetricFamily(
-        "rowlock_job_duration_seconds", "How long runs took.", labels=["queue", "kind"]
+        "rowlock_job_duration_seconds", "Duration of runs.", labels=["queue", "kind"]
     )
     wait = HistogramMetricFamily(
-        "rowlock_job_wait_seconds", "From due to claimed.", labels=["queue", "kind"]
+        "rowlock_job_wait_seconds",
+        "Time from when a job was due until it was claimed.",
+        labels=["queue", "kind"],
     )
     for (queue, kind), sums in sorted(counts.tally.items()) or [(_NO_NAME, Sums())]:
         for end in ENDS:
@@ -64,26 +68,26 @@ def of_counts(counts: Totals) -> list[Metric]:
         _add(duration, [queue, kind], sums.run)
         _add(wait, [queue, kind], sums.wait)
     lost = CounterMetricFamily(
-        "rowlock_leases_lost", "Runs whose job another had taken.", labels=["queue"]
+        "rowlock_leases_lost", "Runs whose job another worker had taken.", labels=["queue"]
     )
     interrupted = CounterMetricFamily(
         "rowlock_jobs_interrupted",
-        "Runs that were ended by a shutdown, or by the end of a neighbour's process.",
+        "Runs that were ended by a shutdown, or with another run in the same process.",
         labels=["queue"],
     )
-    # A queue whose jobs have run here may lose one: its counters begin with 0.
+    # A queue whose jobs have run here may lose one, so its counters begin with 0.
     queues = counts.lost.keys() | counts.interrupted.keys() | {queue for queue, _ in counts.tally}
     for queue in sorted(queues) or [""]:
         lost.add_metric([queue], counts.lost[queue])
         interrupted.add_metric([queue], counts.interrupted[queue])
     refused = CounterMetricFamily(
         "rowlock_settles_refused",
-        "Outcomes that the database refused to store as they were, and ends of lost jobs.",
+        "Outcomes of runs and of lost jobs that the database refused to store unchanged.",
     )
     refused.add_metric([], counts.refused)
     errors = CounterMetricFamily(
         "rowlock_service_errors",
-        "Errors of rowlock's own services, which try again.",
+        "Errors of rowlock's own services, which then try again.",
         labels=["service"],
     )
     for service in ServiceName:
@@ -105,9 +109,9 @@ def _up_to(spread: Spread, shown: int) -> int:
 
 
 def of_slots(slots: Mapping[str, int]) -> list[Metric]:
-    """What the slots of one worker do."""
+    """Return the metrics of one worker's slots."""
     family = GaugeMetricFamily(
-        "rowlock_worker_slots", "Slots of this worker, by what they do.", labels=["state"]
+        "rowlock_worker_slots", "Slots of this worker, by state.", labels=["state"]
     )
     for state, number in slots.items():
         family.add_metric([state], number)
@@ -115,22 +119,24 @@ def of_slots(slots: Mapping[str, int]) -> list[Metric]:
 
 
 def of_queues(queues: Sequence[QueueStats], *, workers: int) -> list[Metric]:
-    """What is in the database."""
+    """Return the metrics of the jobs and workers in the database."""
     jobs = GaugeMetricFamily(
         "rowlock_queue_jobs",
-        "Jobs by state; beyond 10,000 as they were a minute ago.",
+        "Jobs by state. Numbers beyond 10,000 are up to a minute old.",
         labels=["queue", "state"],
     )
     oldest = GaugeMetricFamily(
         "rowlock_queue_oldest_ready_seconds",
-        "Age of the oldest ready job; 0: none is ready.",
+        "Age of the oldest ready job, 0 if none is ready.",
         labels=["queue"],
     )
     for name, counts, age in _bounded(queues):
         for state, number in counts.items():
             jobs.add_metric([name, state.value], number)
         oldest.add_metric([name], age)
-    live = GaugeMetricFamily("rowlock_workers", "Worker processes that were heard of lately.")
+    live = GaugeMetricFamily(
+        "rowlock_workers", "Worker processes that announced themselves recently."
+    )
     live.add_metric([], workers)
     return [jobs, oldest, live]
 
@@ -139,7 +145,7 @@ _Queue = tuple[str, dict[JobState, int], float]
 
 
 def _bounded(queues: Sequence[QueueStats]) -> list[_Queue]:
-    """The largest queues, and all others as one."""
+    """Return the largest queues, and all others as one."""
     plain: list[_Queue] = [
         (
             each.queue,
@@ -153,14 +159,14 @@ def _bounded(queues: Sequence[QueueStats]) -> list[_Queue]:
         return plain
     plain.sort(key=lambda each: -sum(each[1].values()))
     kept, rest = plain[: most - 1], plain[most - 1 :]
-    # The others as one are known only where each of them is.
+    # The sum of the others is known only if each of them is known.
     known = [state for state in JobState if all(state in each[1] for each in rest)]
     counts = {state: sum(each[1][state] for each in rest) for state in known}
     return [*kept, (OTHER, counts, max(each[2] for each in rest))]
 
 
 def exposition(metrics: Sequence[Metric]) -> bytes:
-    """The text that Prometheus reads."""
+    """Return the text that Prometheus reads."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Given(metrics))
     return generate_latest(registry)

@@ -1,7 +1,7 @@
-"""A worker's own port: `/metrics`, `/healthz` and `/readyz`, answered by its supervisor.
+"""A worker's own port for `/metrics`, `/healthz` and `/readyz`, served by its supervisor.
 
-Answered in a thread, in one process with the supervisor, which runs no user code: no handler can
-hold it up.
+A thread of the supervisor's process answers. That process runs no user code, so no handler can hold
+it up.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Ask = Callable[[], Snapshot]
 
 
 class WorkerPort:
-    """Listens from the moment it is made, and serves for as long as the block lasts.
+    """Listens as soon as it is created, and serves while the block lasts.
 
     Raises:
-        OptionInvalid: The port can't be had.
+        OptionInvalid: The port can't be listened on.
     """
 
     def __init__(self, ask: Ask, *, host: str, port: int) -> None:
         try:
-            self._server = _Server((host, port), _Handler)
+            self._server = _PortServer((host, port), _Handler)
         except OSError as error:
             raise OptionInvalid("metrics-port", f"{port} can't be listened on: {error}") from error
         self._server.ask = ask
@@ -42,7 +42,7 @@ class WorkerPort:
 
     @property
     def address(self) -> str:
-        """Where it is reached."""
+        """The URL of the port."""
         host, port = self._server.server_address[:2]
         return f"http://{host!s}:{port}"
 
@@ -61,7 +61,7 @@ class WorkerPort:
         self._thread.join()
 
 
-class _Server(ThreadingHTTPServer):
+class _PortServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     ask: Ask
@@ -69,14 +69,14 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     timeout = _REQUEST_SECONDS
-    server: _Server
+    server: _PortServer
 
     def do_GET(self) -> None:
         snapshot = self.server.ask()
         match self.path.partition("?")[0]:
             case "/metrics":
-                told = exposition([*of_counts(snapshot.counts), *of_slots(snapshot.slots)])
-                self._answer(200, told, CONTENT_TYPE)
+                text = exposition([*of_counts(snapshot.counts), *of_slots(snapshot.slots)])
+                self._answer(200, text, CONTENT_TYPE)
             case "/healthz":
                 self._answer_json(200, {"status": "ok"})
             case "/readyz":
@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Scrapes are not news."""
+        """Don't log scrapes."""
 
     def version_string(self) -> str:
         return "rowlock"

@@ -1,12 +1,12 @@
-"""What tests of programs that use rowlock, and of rowlock itself, can lean on.
+"""Support for tests of programs that use rowlock, and of rowlock itself.
 
-Names are loaded when first used: pytest loads our plugin in every project, also where no test has
-to do with jobs.
+Names are imported on first use: pytest loads our plugin in every project, even if no test uses
+jobs.
 """
 
 from __future__ import annotations
 
-# As type checkers read it, and without the price of `typing`.
+# The form that type checkers know, without importing `typing`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rowlock.testing.app import AppUnderTest, use_test_database

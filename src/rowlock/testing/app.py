@@ -1,10 +1,10 @@
-"""The app under test: the user's own, on a database and a clock of the test's, for one test.
+"""The app under test: the user's own app, on a test's database and clock, for one test.
 
-1. It is the same object, so whatever holds it or its tasks takes part without being told. It has
-   another class for the time of the test, and its own store and `state` again afterwards. Whatever
-   names another database meanwhile, it stays on the test's.
-2. Inline, what is enqueued is run before the call returns; what handlers enqueue meanwhile is run
-   by the same drain, after them.
+1. It is the same object, so all code that holds it or its tasks takes part. It has another class
+   during the test, and gets its own store and `state` back afterwards. It stays on the test's
+   database, whatever URL the program names meanwhile.
+2. Inline, a job is run before its enqueue returns. Jobs that handlers enqueue meanwhile are run by
+   the same drain, after them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from rowlock.job import Job, Lease
 from rowlock.store import NewJob
 from rowlock.worker.drain import Drain
 
-# Files here are never written to a disk: half of the time of most tests.
+# Files here are never written to a disk, which would take half of the time of most tests.
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a new directory in it is made by `tempfile`
-# Nobody connects before the test's own database is there.
+# A URL that is never connected to: the test's own database replaces it first.
 _NOWHERE: Final = "sqlite:///rowlock-not-used-in-tests.db"
 APP_VARIABLE: Final = "ROWLOCK_APP"
 
@@ -37,13 +37,13 @@ OnReached = Callable[[str, Lease], None]
 
 @dataclass(slots=True)
 class AppTestState:
-    """What a test knows of its app."""
+    """The state of a test of an app."""
 
     is_inline: bool = False
     is_draining: bool = False
-    # By id, in their order: a job that is not kept leaves no row.
+    # The enqueued jobs by id, in order. A job that is not kept leaves no row.
     sent: dict[str, Job] = field(default_factory=dict[str, Job])
-    # Hears of every step of a run, and may end the process there.
+    # Called at every step of a run, and may end the process there.
     on_reached: OnReached | None = None
 
     @contextmanager
@@ -56,12 +56,12 @@ class AppTestState:
 
 
 class AppUnderTest(App):
-    """An `App` that a test looks at; `use_test_database` makes one of any app."""
+    """An `App` under test. `use_test_database` turns any app into one."""
 
     test_state: AppTestState
 
     def use_database(self, url: str) -> None:
-        """Nothing: a program that is set up within a test names its own, and must not get there."""
+        """Do nothing: a program that is set up within a test must not reach its own database."""
 
     def send(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
         answers = super().send(jobs, conn=conn)
@@ -84,7 +84,7 @@ class AppUnderTest(App):
             return await super().adrain(queues, limit=limit)
 
     def _is_run_now(self, answers: Sequence[Job], conn: object | None) -> bool:
-        # On a connection of the caller's own they are not there before its COMMIT.
+        # On the caller's own connection, the jobs don't exist before its COMMIT.
         if conn is not None:
             return False
         self.test_state.sent.update((job.id, job) for job in answers if job.created)
@@ -96,7 +96,7 @@ class AppUnderTest(App):
         except RuntimeError:
             self.drain()
         else:
-            # A blocking call of a coroutine: no other loop can be run in its thread.
+            # A coroutine made a blocking call: no other loop can run in its thread.
             with ThreadPoolExecutor(1) as thread:
                 thread.submit(self.drain).result()
 
@@ -110,15 +110,15 @@ class AppUnderTest(App):
 def use_test_database(
     app: App, url: str, *, clock: Clock | None = None, inline: bool = False
 ) -> Iterator[AppUnderTest]:
-    """Give an app another database and clock for as long as the block lasts.
+    """Give an app another database and clock while the block lasts.
 
     Args:
-        url: The test's database; its tables are made if they are not there.
-        clock: None: the app's own.
-        inline: Run what is enqueued before the call returns.
+        url: The test's database. Its tables are created if needed.
+        clock: The test's clock. None keeps the app's own.
+        inline: Run each job before its enqueue returns.
     """
     kind, before = type(app), (app.store, app._url, app._clock, app.state)
-    # Tasks that the test itself defines are gone with it.
+    # Tasks that the test itself defines are removed with it.
     tasks = dict(app._tasks)
     tested = _as_app_under_test(app, kind)
     tested.test_state = AppTestState(is_inline=inline)
@@ -138,21 +138,21 @@ def use_test_database(
 
 
 def _as_app_under_test(app: App, kind: type[App]) -> AppUnderTest:
-    # A class of the user's own stays below: its methods are those that are tested.
+    # A subclass of the user's stays a base class, because its methods are tested.
     mixed: Any = AppUnderTest if kind is App else type(kind.__name__, (AppUnderTest, kind), {})
     app.__class__ = mixed
     assert isinstance(app, AppUnderTest)
     return app
 
 
-# Those of the running test; the last one is meant where none is named.
+# The apps of the running test. The last one is used where none is named.
 _under_test: list[AppUnderTest] = []
 
 
 def current() -> AppUnderTest:
-    """The app of the running test."""
+    """Return the app of the running test."""
     if not _under_test:
-        raise RuntimeError("no app is under test: the test must use the fixture `rowlock_app`")
+        raise RuntimeError("no app is under test; use the fixture `rowlock_app` in the test")
     return _under_test[-1]
 
 
@@ -164,7 +164,7 @@ class TempPathFactory(Protocol):
 
 @contextmanager
 def new_file(directories: TempPathFactory) -> Iterator[str]:
-    """The URL of a SQLite file that is there for as long as the block lasts."""
+    """Yield the URL of a SQLite file that exists while the block lasts."""
     if os.access(_MEMORY, os.W_OK):
         with tempfile.TemporaryDirectory(prefix="rowlock-test-", dir=_MEMORY) as place:
             yield f"sqlite:///{place}/jobs.db"
@@ -173,7 +173,7 @@ def new_file(directories: TempPathFactory) -> Iterator[str]:
 
 
 def named_app(spec: str) -> App:
-    """The app that `module:app` names, or else ROWLOCK_APP; a new one if neither does."""
+    """Return the app that `module:app` names, else ROWLOCK_APP's, else a new one."""
     spec = spec or os.environ.get(APP_VARIABLE, "")
     if not spec:
         return App(_NOWHERE)
@@ -182,5 +182,5 @@ def named_app(spec: str) -> App:
         raise ValueError(f"rowlock_app must be of the form module:app, not {spec!r}")
     app = getattr(import_module(module), attribute)
     if not isinstance(app, App):
-        raise TypeError(f"{spec} is not a rowlock.App but {app!r}")
+        raise TypeError(f"{spec} must be a rowlock.App, not {app!r}")
     return app

@@ -1,4 +1,4 @@
-"""A clock for tests that lets time pass at once, with everything that is due on the way."""
+"""A clock for tests that lets time pass at once, and runs everything that becomes due."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from rowlock.job import JobState
 from rowlock.scheduler import adeclare_schedules, declare_schedules
 from rowlock.store.ops.claim import look
 
-# So many runs in one call are a loop that does not end.
+# More runs than this in one call are an endless loop.
 RUNS_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Drain:
-    """Run what is ready; at most so many. How many runs that were is the answer."""
+    """Run ready jobs, at most `limit`. Answered with the number of runs."""
 
     limit: int
 
 
 class _Declare:
-    """Write the schedules that stand in the code."""
+    """Store the schedules that are declared in code."""
 
 
 class _Fire:
-    """Enqueue what schedules have due; the answer is in how many seconds the next one is."""
+    """Enqueue the jobs of due schedules. Answered with the seconds until the next one."""
 
 
 class _NextLook:
-    """In how many seconds a waiting job is due, or a lease over; None if there are none."""
+    """Answered with the seconds until a job is due or a lease expires, None if there are none."""
 
 
 _Step = _Drain | _Declare | _Fire | _NextLook
@@ -42,7 +42,7 @@ _Steps = Generator[_Step, float | None, int]
 
 
 class VirtualClock(ManualClock):
-    """A `ManualClock`; its `run_for` and `run_all` also run what becomes due meanwhile."""
+    """A `ManualClock` whose `run_for` and `run_all` also run the jobs that become due."""
 
     def __init__(self, start: datetime | None = None) -> None:
         super().__init__(*(() if start is None else (start,)))
@@ -50,26 +50,29 @@ class VirtualClock(ManualClock):
 
     @property
     def now(self) -> datetime:
-        """The time it shows."""
+        """Return the time that it shows."""
         return from_us(self.now_us())
 
     def rule(self, app: App) -> None:
-        """Run this app's jobs from now on; the app must have this clock."""
+        """Run this app's jobs from now on. The app must have this clock."""
         self._app = app
 
     def move_to(self, moment: datetime) -> None:
-        """Move on to an aware time that is not past."""
+        """Move forward to an aware time that is not in the past."""
         ahead = to_us(moment, option="moment") - self.now_us()
         self.advance(timedelta(microseconds=ahead))
 
     def run_for(self, duration: float | timedelta) -> int:
         """Let time pass, and run all that becomes due: delays, retries, schedules, lost leases.
 
-        Each is run at its own time and in this process; afterwards so much time has passed.
-        How many runs that were.
+        Each job runs at its own time, in this process. Afterwards the clock has moved forward by
+        `duration`.
+
+        Returns:
+            The number of runs.
 
         Raises:
-            AssertionError: They were more than 10,000.
+            AssertionError: There were more than 10,000 runs.
         """
         return self._drive(self._pass(duration_us(duration, option="duration"), has_cron=True))
 
@@ -79,9 +82,15 @@ class VirtualClock(ManualClock):
         return await self._adrive(self._pass(span, has_cron=True))
 
     def run_all(self) -> int:
-        """Run until no job waits any more, however far away it is; schedules are not fired.
+        """Run until no job is waiting, however far in the future it is due.
 
-        How many runs that were; as `run_for` otherwise.
+        Schedules are not fired.
+
+        Returns:
+            The number of runs.
+
+        Raises:
+            AssertionError: There were more than 10,000 runs.
         """
         return self._drive(self._pass(None, has_cron=False))
 
@@ -98,9 +107,9 @@ class VirtualClock(ManualClock):
             tick = (yield _Fire()) if has_cron else None
             runs += int((yield _Drain(RUNS_MAX - runs)) or 0)
             if runs >= RUNS_MAX:
-                raise AssertionError(f"{RUNS_MAX:,} runs, and there is more to run: is it a loop?")
+                raise AssertionError(f"more than {RUNS_MAX:,} runs: do jobs enqueue each other?")
             waits = [wait for wait in (tick, (yield _NextLook())) if wait is not None]
-            # At least a microsecond: what is due and yet not run must not stop the time.
+            # At least a microsecond: a job that is due but does not run must not stop the time.
             ahead = max(1, round(min(waits) * SECOND_US)) if waits else None
             if ahead is None or (end is not None and self.now_us() + ahead > end):
                 break
@@ -152,11 +161,11 @@ class VirtualClock(ManualClock):
     @property
     def _ruled(self) -> App:
         if self._app is None:
-            raise RuntimeError("this clock rules no app: use the fixture `rowlock_app`")
+            raise RuntimeError("this clock has no app; use the fixture `rowlock_app`")
         return self._app
 
     def _soonest(self, due: float | None, ends: list[datetime | None]) -> float | None:
-        # One that was over before, and that no run has taken, is nobody's here.
+        # A lease that had expired before, and that no run has taken, is not ours.
         left = [(end - self.now).total_seconds() for end in ends if end and end >= self.now]
         return min([*left, *([] if due is None else [due])], default=None)
 

@@ -1,7 +1,7 @@
-"""Let the process of a run die, as far as its job can tell: to test that handlers may run twice.
+"""Simulate a crash of a run's process, to test that handlers can run twice.
 
-Nothing is given back and nothing more is written, as after SIGKILL: the job is leased until its
-lease expires, and is then run again.
+As after SIGKILL, nothing is given back and nothing more is written. The job stays leased until its
+lease expires, and then runs again.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ Point = Literal["after-claim", "after-handler", "before-settle", "after-settle"]
 
 @contextmanager
 def rowlock_crash(point: Point, task: Task[..., Any] | str | None = None) -> Iterator[None]:
-    """Let the first run that reaches a point end there with its process, and the drain with it.
+    """Crash the process of the first run that reaches a point. The drain ends there, too.
 
     Args:
-        point: "after-claim": it has been leased, and its handler not called. "after-handler": the
-            handler has ended. "before-settle": its last notes are written too. "after-settle": its
-            outcome is written, and nobody was told.
-        task: Only runs of this one, or of the kind of this name.
+        point: "after-claim": the job is leased, and its handler was not called. "after-handler":
+            the handler has ended. "before-settle": its last progress and log lines are written,
+            too. "after-settle": its outcome is written, but the worker got no answer.
+        task: Only runs of this task, or of the kind of this name.
 
     Raises:
-        AssertionError: No run reached it.
+        AssertionError: No run reached the point.
 
     Example:
         with rowlock_crash("after-handler"):
             rowlock_app.drain()
-        rowlock_clock.advance(60)  # its lease is over
-        rowlock_app.drain()  # it is run again
+        rowlock_clock.advance(60)  # its lease expires
+        rowlock_app.drain()  # it runs again
     """
     if point not in get_args(Point):
-        raise ValueError(f"{point!r} is none of {', '.join(get_args(Point))}")
+        raise ValueError(f"point must be one of {', '.join(get_args(Point))}, not {point!r}")
     kind = task.name if isinstance(task, Task) else task
     test_state = current().test_state
     reached: list[str] = []
@@ -52,13 +52,13 @@ def rowlock_crash(point: Point, task: Task[..., Any] | str | None = None) -> Ite
     try:
         yield
     except ProcessDied:
-        # What the test does next is done by a new process.
+        # What the test does next counts as a new process.
         pass
     finally:
         test_state.on_reached = before
     if not reached:
         whose = "no job" if kind is None else f"no job of {kind!r}"
-        raise AssertionError(f"{whose} came to {point!r}: drain what was enqueued within the block")
+        raise AssertionError(f"{whose} reached {point!r}; call drain() within the block")
 
 
 __all__ = ["Point", "rowlock_crash"]

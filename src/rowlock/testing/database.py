@@ -1,4 +1,4 @@
-"""Statements of a test's own, on either store, beside rowlock's connections."""
+"""Statements of a test, on either store, beside rowlock's connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_sqlite(url: str) -> bool:
 
 
 def away() -> tuple[type[Exception], ...]:
-    """What is raised while a database is away, or has no connection left."""
+    """Return the errors raised while a database is unavailable or has no connection left."""
     try:
         import psycopg
     except ModuleNotFoundError:
@@ -25,7 +25,7 @@ def away() -> tuple[type[Exception], ...]:
 
 
 def execute(url: str, *statements: str) -> list[tuple[Any, ...]]:
-    """Run statements in one transaction; the rows of the last one."""
+    """Run statements in one transaction. Return the rows of the last one."""
     with closing(connect(url)) as connection:
         rows: list[tuple[Any, ...]] = []
         for statement in statements:
@@ -36,7 +36,7 @@ def execute(url: str, *statements: str) -> list[tuple[Any, ...]]:
 
 
 def stream(url: str, statement: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of a question, some thousands at a time."""
+    """Yield the rows of a query, read some thousands at a time."""
     with closing(connect(url)) as connection:
         if is_sqlite(url):
             yield from connection.execute(statement)
@@ -47,12 +47,12 @@ def stream(url: str, statement: str) -> Iterator[tuple[Any, ...]]:
 
 
 def connect(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Any:
-    """A connection of the driver's, which for both has `execute` and `commit`."""
+    """Return a connection of the driver. Both drivers have `execute` and `commit`."""
     if not is_sqlite(url):
         import psycopg
 
         return psycopg.connect(url)
     connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=busy_seconds)
-    # Folding the log beside a writer is what old libraries of SQLite do not survive.
+    # Old versions of SQLite may corrupt a file when a checkpoint runs beside a writer.
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     return connection

@@ -1,4 +1,4 @@
-"""Assertions on what was enqueued, and texts that tell what was enqueued instead."""
+"""Assertions on enqueued jobs, with messages that show what was enqueued instead."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _Wanted = Task[..., Any] | TaskCall[...] | str
 
 
 def enqueued(task: _Wanted, /, **payload: object) -> list[Job]:
-    """The jobs that were enqueued in this test and fit, oldest first, whatever became of them.
+    """Return the matching jobs that were enqueued in this test, oldest first, in any state.
 
     Args:
-        task: A task, the name of a kind, or `task.using(...)`: then its options must fit as well.
-        payload: Fields that the payload must have; others may be there too.
+        task: A task, the name of a kind, or `task.using(...)`, whose options must match, too.
+        payload: Fields that the payload must have. It may have others.
 
     Raises:
         TypeError: The task has no such parameter.
@@ -37,7 +37,7 @@ def enqueued(task: _Wanted, /, **payload: object) -> list[Job]:
 
 
 def assert_enqueued(task: _Wanted, /, **payload: object) -> Job:
-    """Assert that a job that fits was enqueued, see `enqueued`; the first of them.
+    """Assert that a matching job was enqueued, and return the first. See `enqueued`.
 
     Example:
         signup("ada@example.com")
@@ -55,7 +55,7 @@ def assert_enqueued(task: _Wanted, /, **payload: object) -> Job:
 
 
 def refute_enqueued(task: _Wanted, /, **payload: object) -> None:
-    """Assert that no job that fits was enqueued, see `enqueued`."""
+    """Assert that no matching job was enqueued. See `enqueued`."""
     __tracebackhide__ = True
     app = current()
     wanted = _wanted(app, task, payload)
@@ -66,14 +66,14 @@ def refute_enqueued(task: _Wanted, /, **payload: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Misfit:
-    """A field that is not as it should be."""
+    """A field that differs from what was expected."""
 
     name: str
     expected: object
     found: object
 
     def __str__(self) -> str:
-        found = "is not there" if self.found is _ABSENT else f"found {self.found!r}"
+        found = "but it is missing" if self.found is _ABSENT else f"but found {self.found!r}"
         return f"{self.name}: expected {self.expected!r}, {found}"
 
 
@@ -82,20 +82,20 @@ _ABSENT: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """What a job must be like."""
+    """The kind, options and payload that a job must have."""
 
     kind: str
     payload: Mapping[str, object]
     options: Mapping[str, Any]
 
     def misfits(self, job: Job) -> list[_Misfit]:
-        """Every field of a job of this kind that is otherwise."""
+        """Return every field of a job of this kind that differs."""
         fields = [
             _Misfit(name, value, job.payload.get(name, _ABSENT))
             for name, value in self.payload.items()
             if name not in job.payload or value != job.payload[name]
         ]
-        # As it was sent: a retry, say, has another time.
+        # As it was enqueued: a retried job has another time.
         sent = current().test_state.sent.get(job.id, job)
         return fields + [
             _Misfit(f"option {name}", value, found)
@@ -123,13 +123,13 @@ def _wanted(app: AppUnderTest, task: _Wanted, payload: Mapping[str, object]) -> 
 
 
 def _is_chosen(name: str, value: object) -> bool:
-    # What `using` was not given stands there with these values, but for `keep`, of which None is
-    # one; a key's hold is told by no job.
+    # Options that `using` did not get have these values, except `keep`, where None is a choice. A
+    # job does not show how long its key is held.
     return name == "keep" or (name != "key_hold" and value not in (None, (), {}))
 
 
 def _check_names(task: Task[..., Any], payload: Mapping[str, object]) -> None:
-    """A name that no job can have would fit none, and every `refute` would be content."""
+    """Reject names that no job can have: they would match none, and every `refute` would pass."""
     schema = task.schema.json_schema()
     if "additionalProperties" in schema and schema["additionalProperties"] is not False:
         return
@@ -142,7 +142,7 @@ def _check_names(task: Task[..., Any], payload: Mapping[str, object]) -> None:
 
 
 def _stored(kind: str, name: str, value: object) -> object:
-    """A value as a payload holds it; one that compares itself (`ANY`, `approx`) stays as it is."""
+    """Return a value as a payload stores it. One that compares itself (`ANY`, `approx`) stays."""
     try:
         stored: object = codec.decode(codec.encode_payload(kind, {name: value}))[name]
     except PayloadInvalid:
@@ -174,7 +174,7 @@ def _fits(name: str, value: Any, found: Any) -> bool:
 
 
 def _jobs_of(app: AppUnderTest, kind: str | None) -> list[Job]:
-    """All jobs of a kind that were enqueued, oldest first; of all kinds if it is None."""
+    """Return all enqueued jobs of a kind, or of all kinds if it is None, oldest first."""
     found: dict[str, Job] = {}
     cursor = None
     while True:
@@ -183,32 +183,32 @@ def _jobs_of(app: AppUnderTest, kind: str | None) -> list[Job]:
         if (cursor := page.next) is None:
             break
     for job in app.test_state.sent.values():
-        # Those that are not kept are gone with their success.
+        # Jobs that are not kept have no row after their success.
         if kind in (None, job.kind):
             found.setdefault(job.id, job)
     return sorted(found.values(), key=lambda job: (job.created_at, job.id))
 
 
 def _missing(wanted: _Expected, jobs: Sequence[Job], app: AppUnderTest) -> str:
-    lines = [f"no job was enqueued like {wanted}"]
+    lines = [f"no job like this was enqueued: {wanted}"]
     if not jobs:
         others = Counter(job.kind for job in _jobs_of(app, None))
-        told = ", ".join(f"{number} of {kind!r}" for kind, number in sorted(others.items()))
-        lines += ["", f"of this kind there is none; enqueued were: {told or 'no jobs at all'}"]
+        counts = ", ".join(f"{number} of {kind!r}" for kind, number in sorted(others.items()))
+        lines += ["", f"no job of this kind was enqueued, but: {counts or 'no jobs at all'}"]
         if app.find(wanted.kind) is None:
             lines.append(f"the app has no task {wanted.kind!r}{app.nearest(wanted.kind)}")
         return "\n".join(lines)
     nearest = sorted(jobs, key=lambda job: len(wanted.misfits(job)))
-    lines += ["", f"{_counted(jobs)} of this kind, the most alike first:"]
+    lines += ["", f"{_counted(jobs)} enqueued of this kind, the most similar first:"]
     for job in nearest[:SHOWN_MAX]:
-        lines.append(f"  {_told(job)}")
+        lines.append(f"  {_described(job)}")
         lines += [f"    {misfit}" for misfit in wanted.misfits(job)]
     return "\n".join(lines + _rest(jobs))
 
 
 def _unwanted(wanted: _Expected, found: Sequence[Job]) -> str:
-    lines = [f"{_counted(found)} enqueued like {wanted}, and should not:"]
-    return "\n".join(lines + [f"  {_told(job)}" for job in found[:SHOWN_MAX]] + _rest(found))
+    lines = [f"{_counted(found)} enqueued like {wanted}, but none should be:"]
+    return "\n".join(lines + [f"  {_described(job)}" for job in found[:SHOWN_MAX]] + _rest(found))
 
 
 def _counted(jobs: Sequence[Job]) -> str:
@@ -220,7 +220,7 @@ def _rest(jobs: Sequence[Job]) -> list[str]:
     return [f"  and {left} more"] if left > 0 else []
 
 
-def _told(job: Job) -> str:
+def _described(job: Job) -> str:
     fields = ", ".join(f"{name}={value!r}" for name, value in job.payload.items())
     return f"{job.kind}({fields}): {job.state} in {job.queue!r}"
 

@@ -1,7 +1,7 @@
-"""The plugin of pytest: fixtures for an app under test.
+"""The pytest plugin: fixtures for an app under test.
 
-It is loaded in every project that has rowlock installed, so it loads nothing of rowlock itself
-before a test asks for it.
+pytest loads it in every project that has rowlock installed. So it imports nothing of rowlock before
+a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ MODES = ("manual", "inline")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini("rowlock_app", "module:app of the app that tests use (else ROWLOCK_APP)")
+    parser.addini("rowlock_app", "module:app of the app to test (default: ROWLOCK_APP)")
     parser.addini(
         "rowlock_mode",
-        "manual: jobs wait for a drain; inline: they are run when they are enqueued",
+        "manual: jobs wait for a drain, inline: they run when they are enqueued",
         default="manual",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    line = "rowlock(mode): how the jobs of this test are run, 'manual' or 'inline'"
+    line = "rowlock(mode): how the jobs of this test run, 'manual' or 'inline'"
     config.addinivalue_line("markers", line)
 
 
@@ -50,7 +50,7 @@ def rowlock_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def rowlock_clock() -> VirtualClock:
-    """The test's time, which stands still until it is moved."""
+    """The test's clock, which stands still until you move it."""
     from rowlock.testing.clock import VirtualClock
 
     return VirtualClock()
@@ -58,9 +58,9 @@ def rowlock_clock() -> VirtualClock:
 
 @pytest.fixture
 def rowlock_target(pytestconfig: pytest.Config) -> App:
-    """The app that is tested: what the option `rowlock_app`, or ROWLOCK_APP, names; else a new one.
+    """The app to test: the one that the option `rowlock_app` or ROWLOCK_APP names, or a new one.
 
-    Override it to name another.
+    Override it to test another.
     """
     from rowlock.testing.app import named_app
 
@@ -74,7 +74,7 @@ def rowlock_app(
     rowlock_url: str,
     rowlock_clock: VirtualClock,
 ) -> Iterator[AppUnderTest]:
-    """The app of `rowlock_target`, on the database and the time of this test."""
+    """The app of `rowlock_target`, on the database and the clock of this test."""
     from rowlock.testing.app import use_test_database
 
     inline = _mode_of(request) == "inline"
@@ -85,7 +85,7 @@ def rowlock_app(
 
 @pytest.fixture
 def rowlock_crash(rowlock_app: AppUnderTest) -> Crash:
-    """`rowlock.testing.rowlock_crash`, for tests that do not want to import it."""
+    """`rowlock.testing.rowlock_crash` as a fixture, so that tests need not import it."""
     from rowlock.testing.crash import rowlock_crash
 
     return rowlock_crash
@@ -97,5 +97,5 @@ def _mode_of(request: pytest.FixtureRequest) -> str:
     if mark is not None:
         mode = mark.kwargs.get("mode", *mark.args, mode) if not mark.args else mark.args[0]
     if mode not in MODES:
-        raise pytest.UsageError(f"rowlock's mode is 'manual' or 'inline', not {mode!r}")
+        raise pytest.UsageError(f"rowlock's mode must be 'manual' or 'inline', not {mode!r}")
     return mode

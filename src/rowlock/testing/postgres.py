@@ -1,12 +1,12 @@
-"""A throw-away PostgreSQL on this machine, for tests and for trying things out.
+"""A throw-away PostgreSQL on this machine, for tests and experiments.
 
-It needs nothing but pip: the binaries come in a package of which only they are used. Invariants:
+It needs only pip: the binaries come from a package, of which nothing else is used. Invariants:
 
 1. The server never outlives the process that started it, even one ended by SIGKILL: its guard
    holds the other end of a pipe, and end-of-file on it means that we are gone.
 2. PostgreSQL refuses to run as root. As root, everything runs as `nobody`, from a copy of the
-   binaries where `nobody` can't reach them.
-3. What it listens on is 127.0.0.1 alone, without a password: no secret belongs into it.
+   binaries if `nobody` can't reach them.
+3. It listens on 127.0.0.1 only, without a password. Don't store secrets in it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 VERSION_DEFAULT: Final = 16
 START_SECONDS_MAX: Final = 30.0
 STOP_SECONDS_MAX: Final = 30.0
-# PostgreSQL itself kills what has not ended after five seconds, but not who has yet to say who it
-# is: for such a connection it waits a minute.
+# PostgreSQL itself kills processes that have not ended after five seconds. But for a connection
+# that has not authenticated yet, it waits a minute.
 CRASH_SECONDS_MAX: Final = 8.0
-# A port found free can be taken by somebody else before the server binds it.
+# Another process can take a free port before the server binds it.
 START_TRIES: Final = 5
 POLL_SECONDS: Final = 0.01
 LOG_TAIL_LINES: Final = 20
@@ -63,22 +63,22 @@ exit $status
 
 
 class PostgresNotAvailable(RuntimeError):
-    """No such server can be started here; the message says what is missing."""
+    """No such server can be started here. The message says what is missing."""
 
 
 class ThrowAwayPostgres:
     """A PostgreSQL server that exists between `start()` and `stop()`, or in a `with` block.
 
     Args:
-        version: Major version: 16 (default) and 18 come with `rowlock[dev-postgres]`, any other
-            is looked for where Debian installs it.
+        version: Major version. 16 (default) and 18 come with `rowlock[dev-postgres]`. Others are
+            looked for where Debian installs them.
         binaries: The directory of `postgres` and `initdb`, instead of a version.
-        directory: Where data and log go; empty or not there yet. Default: a new temporary one.
-            As root, it must be in a place that `nobody` can enter. Removed by `stop()`.
+        directory: The directory for data and log, which must be empty or not exist. Default: a new
+            temporary one. As root, `nobody` must be able to enter it. `stop()` removes it.
         settings: Lines for postgresql.conf.
-        port: Default: a free one.
-        durable: Keep fsync on; off by default, because data thrown away needs no safety.
-        standby_of: Follow this running server, from a copy of its data, and take no writes until
+        port: The port to listen on. Default: a free one.
+        durable: Keep fsync on. It is off by default, because throw-away data needs no safety.
+        standby_of: Follow this running server, from a copy of its data, and accept no writes until
             `promote()`. Version and binaries are that server's.
 
     Example:
@@ -123,12 +123,12 @@ class ThrowAwayPostgres:
 
     @property
     def url(self) -> str:
-        """`postgresql://` URL of a superuser that needs no password."""
+        """The `postgresql://` URL of a superuser that needs no password."""
         return f"postgresql://rowlock@127.0.0.1:{self.port}/postgres"
 
     @property
     def port(self) -> int:
-        """The port on 127.0.0.1; the same after a restart."""
+        """The port on 127.0.0.1. It is the same after a restart."""
         assert self._port is not None, "start() comes first"
         return self._port
 
@@ -140,14 +140,14 @@ class ThrowAwayPostgres:
 
     @property
     def is_running(self) -> bool:
-        """Whether the server process is there; False after a crash, too."""
+        """Whether the server process is running. False after a crash, too."""
         return self._guard is not None and self._guard.poll() is None
 
     def start(self) -> None:
-        """Make a new cluster and return when it takes connections.
+        """Create a new cluster and return when it accepts connections.
 
         Raises:
-            PostgresNotAvailable: It did not start; the message ends with the log's last lines.
+            PostgresNotAvailable: It did not start. The message ends with the log's last lines.
         """
         assert self._directory is None, "started already; stop() comes first"
         if self._user is not None and not is_open_to_others(self.binaries / "postgres"):
@@ -161,7 +161,7 @@ class ThrowAwayPostgres:
             raise
 
     def stop(self, *, immediate: bool = False) -> None:
-        """End the server and remove its directory; harmless when it is not running.
+        """End the server and remove its directory. Harmless if it is not running.
 
         Args:
             immediate: End it as a crash would, without a checkpoint.
@@ -181,7 +181,7 @@ class ThrowAwayPostgres:
         self._launch()
 
     def promote(self) -> None:
-        """Make a standby take writes, whatever has become of the server that it followed."""
+        """Make a standby accept writes, whether or not the server that it followed still runs."""
         self._run("pg_ctl", "promote", f"--pgdata={self.directory}/data")
 
     def _make_directory(self) -> Path:
@@ -251,7 +251,7 @@ class ThrowAwayPostgres:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            process_group=0,  # Ctrl-C in a terminal is for us; we then stop the server in order.
+            process_group=0,  # Ctrl-C in a terminal reaches only us. We then stop the server.
         )
         deadline = time.monotonic() + START_SECONDS_MAX
         while not self._is_ready(stale_status):
@@ -274,20 +274,20 @@ class ThrowAwayPostgres:
             self._kill(guard)
 
     def _kill(self, guard: subprocess.Popen[bytes]) -> None:
-        """Kill the server and all its processes; the guard, which waits for it, ends with it."""
+        """Kill the server and all its processes. The guard waits for it and ends with it."""
         status = self._read_status()
         server = [int(status[0])] if status else []
         pids = [*server, *(child for pid in server for child in children_of(pid))]
         if not send(signal.SIGKILL, pids):
             os.killpg(guard.pid, signal.SIGKILL)
         guard.wait()
-        # The next one won't start while one of these has the shared memory.
+        # The next server won't start while one of these processes holds the shared memory.
         deadline = time.monotonic() + STOP_SECONDS_MAX
         while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
             Event().wait(POLL_SECONDS)
 
     def _is_ready(self, stale_status: list[str]) -> bool:
-        # The server's own word, and this run's: a port that answers may be somebody else's.
+        # Read from the server's own file of this run: another process may answer on the port.
         status = self._read_status()
         return status != stale_status and len(status) > 7 and status[7].strip() == "ready"
 
@@ -320,12 +320,12 @@ def find_binaries(version: int) -> Path:
     if (system / "postgres").exists():
         return system
     raise PostgresNotAvailable(
-        f'no PostgreSQL {version} is installed: pip install "rowlock[dev-postgres]"'
+        f'no PostgreSQL {version} is installed; run pip install "rowlock[dev-postgres]"'
     )
 
 
 def copy_binaries(binaries: Path) -> Path:
-    """Copy binaries to a place that others may enter, once; return the copy's directory.
+    """Copy binaries once to a place that others may enter, and return the copy's directory.
 
     The libraries are found relative to the binaries (`../../../<package>.libs`), so the copy keeps
     the layout. It appears by one rename: processes that copy at once don't see half of it.
@@ -349,9 +349,9 @@ def copy_binaries(binaries: Path) -> Path:
             unfinished.rename(target)
         except OSError:  # Another process was first.
             shutil.rmtree(unfinished)
-    # The name can be guessed and the place is everybody's: run only what we have put there.
+    # The name can be guessed, and everyone can write there. Run only what we have put there.
     if target.is_symlink() or target.stat().st_uid != os.geteuid():
-        raise PostgresNotAvailable(f"{target} belongs to somebody else; remove it")
+        raise PostgresNotAvailable(f"{target} belongs to another user; remove it")
     return copied
 
 
@@ -369,7 +369,7 @@ def is_open_to_others(file: Path) -> bool:
 
 
 def clean_environment() -> dict[str, str]:
-    """Ours without PG* variables, which would steer these programs too, and without a locale."""
+    """Return our environment without a locale and without the PG* variables of these programs."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     return kept | {"LC_ALL": "C"}
 

@@ -1,4 +1,4 @@
-"""Processes that a test looks for and ends, as Linux tells of them in /proc."""
+"""Processes that a test finds and ends, from /proc on Linux."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def children_of(pid: int) -> list[int]:
-    """The children of a process; none of one that is gone."""
+    """Return the children of a process, or none if it has ended."""
     try:
         path = Path(f"/proc/{pid}/task/{pid}/children")
         return [int(child) for child in path.read_text("ascii").split()]
@@ -18,12 +18,12 @@ def children_of(pid: int) -> list[int]:
 
 
 def kill(pid: int) -> int:
-    """SIGKILL; how many processes that has ended."""
+    """Send SIGKILL. Return how many processes it ended."""
     return send(signal.SIGKILL, [pid])
 
 
 def send(number: signal.Signals, pids: Iterable[int]) -> int:
-    """Send a signal; how many processes were there to get it."""
+    """Send a signal. Return how many processes got it."""
     sent = 0
     for pid in pids:
         try:

@@ -1,5 +1,6 @@
-"""Chaos: real workers and producers, everything that may befall them, and a judge of what was left.
+"""Chaos: real workers and producers under every fault we know, and a judge of the result.
 
-`run` arranges it; `nemesis` strikes; every process says in a `journal` what it does, and `witness`
-notes in the database what was committed; `judge` compares the two, and believes nobody else.
+`run` drives it, and `nemesis` injects the faults. Every process records in a `journal` what it
+does, and `witness` records in the database what was committed. `judge` trusts only these two, and
+compares them.
 """

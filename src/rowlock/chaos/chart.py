@@ -1,4 +1,4 @@
-"""A picture of a run: how many jobs succeeded each second, and what struck when. Pure: SVG."""
+"""A chart of a run: jobs that succeeded per second, and when each fault struck. Pure, SVG."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BOTTOM: Final = 48
 _RIGHT: Final = 16
 _MARK: Final = 10
 
-# What is marked, in which colour, and what it is called; the rest is trouble with the line.
+# The colour and name of each marked fault. All others are faults of the line.
 _LINE: Final = ("#8a8f98", "line or connection")
 _MARKS: Final = {
     Fault.KILL_CHILD: ("#c0392b", "kill"),
@@ -31,7 +31,7 @@ _MARKS: Final = {
 
 
 def draw_chart(report: ChaosReport) -> str:
-    """An SVG."""
+    """Return the chart as SVG."""
     return "\n".join(_lines(report)) + "\n"
 
 
@@ -41,7 +41,7 @@ def _lines(report: ChaosReport) -> Iterator[str]:
     highest = max(rates.values(), default=1)
     title = (
         f"{report.store}, seed {report.plan.seed}: {report.plan.jobs:,} jobs, "
-        f"succeeded each second; {report.verdict}"
+        f"succeeded per second; {report.verdict}"
     )
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '

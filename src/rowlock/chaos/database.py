@@ -1,4 +1,4 @@
-"""The database of a run, with its lines, disk and clock, and a check that it is whole."""
+"""The database of a run, with its lines, disk and clock, and an integrity check."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BY_INDEX: Final = ("SET LOCAL enable_seqscan = off", "SET LOCAL enable_bitmapsc
 
 @dataclass(slots=True)
 class ChaosDatabase:
-    """A database. `server` if it may be crashed, `lines` if what goes to it may be troubled."""
+    """A database. It has a `server` that may be crashed, and `lines` that may fail."""
 
     url: str
     schema: str
@@ -54,14 +54,14 @@ class ChaosDatabase:
         return is_sqlite(self.url)
 
     def address(self, line: int, name: str) -> str:
-        """The URL for a process: its line, and a name by which the witness knows it."""
+        """Return the URL for a process, with its line and the name that the witness sees."""
         if self.is_sqlite:
             return self.url
         url = self.lines[line % len(self.lines)].url if self.lines else self.url
         return f"{url}{'&' if '?' in url else '?'}{urlencode({'application_name': name})}"
 
     def now_us(self) -> int:
-        """The database's clock."""
+        """Return the time by the database's clock."""
         if self.is_sqlite:
             return time.time_ns() // 1000
         now: int = execute(
@@ -71,10 +71,10 @@ class ChaosDatabase:
 
 
 class DatabaseClock:
-    """Which nanosecond of this machine's monotonic clock a time of the database was.
+    """Converts times of the database to nanoseconds of this machine's monotonic clock.
 
-    By the look at it that took the shortest time: within minutes, clocks drift by less than a
-    busy machine keeps an answer waiting.
+    It uses the look that took the shortest time: within minutes, clocks drift by less than a busy
+    machine delays an answer.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class DatabaseClock:
         self._offset = 0
 
     def look(self, database: ChaosDatabase) -> None:
-        """Ask the database once more, unless it is away."""
+        """Read the database's clock once more, unless it is unavailable."""
         before = time.monotonic_ns()
         try:
             theirs = database.now_us()
@@ -93,7 +93,7 @@ class DatabaseClock:
             self._width, self._offset = width, before + width // 2 - theirs * 1000
 
     def to_monotonic(self, theirs: int) -> int:
-        """The nanosecond of a microsecond of the database."""
+        """Convert a time of the database, in microseconds, to nanoseconds."""
         return theirs * 1000 + self._offset
 
 
@@ -101,15 +101,15 @@ class DatabaseClock:
 def open_database(
     plan: ChaosPlan, store: str, directory: Path, *, url: str | None = None
 ) -> Iterator[ChaosDatabase]:
-    """A database of the run's own: a throw-away one, or a schema or file in somebody's (removed).
+    """Open a database for the run: a throw-away one, or a schema or file in a user's database.
 
     Args:
-        plan: What is to befall it.
-        store: `sqlite` or `postgres`; ignored with a URL.
+        plan: The faults to prepare for.
+        store: `sqlite` or `postgres`. Ignored with a URL.
         directory: A directory for files.
-        url: Somebody's database instead.
+        url: A user's database instead. What the run creates in it is removed.
     """
-    # So that each process can be troubled by itself.
+    # One line per process, so that faults can hit a single one.
     lines = plan.workers + plan.producers
     if url is not None:
         with scratch(url, prefix=PREFIX) as found, _lines_to(found.url, lines) as proxies:
@@ -137,7 +137,7 @@ def _lines_to(url: str, count: int) -> Iterator[list[FaultyProxy]]:
 
 
 def integrity_problems(database: ChaosDatabase) -> list[str]:
-    """What is wrong with it; nothing, if it is whole."""
+    """Return the problems of the database, none if it is intact."""
     if database.is_sqlite:
         rows = execute(database.url, "PRAGMA integrity_check")
         return [row[0] for row in rows if row[0] != "ok"]
@@ -156,7 +156,7 @@ def _postgres(database: ChaosDatabase) -> Iterator[str]:
 
 
 def _has_amcheck(database: ChaosDatabase) -> bool:
-    """Whether PostgreSQL's own check is installed; in a server of others it is not used."""
+    """Install PostgreSQL's own check if it is available, but not in a user's server."""
     question = "SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'"
     return bool(execute(database.url, question)[0][0])
 
@@ -178,13 +178,13 @@ def _amcheck(database: ChaosDatabase) -> Iterator[str]:
 
 
 class SmallDisk:
-    """A file system in memory that can be full, and then not be full any more."""
+    """A file system in memory that can be filled and freed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def fill(self) -> None:
-        """Leave no room for what comes next."""
+        """Leave no room for further writes."""
         for tries_left in reversed(range(_TRIES)):
             found = os.statvfs(self.path)
             used = (found.f_blocks - found.f_bfree) * found.f_frsize
@@ -197,7 +197,7 @@ class SmallDisk:
                 return
 
     def free(self) -> None:
-        """Have room again."""
+        """Make room again."""
         self._resize(_ROOM_BYTES)
 
     def _resize(self, size: int) -> None:
@@ -205,18 +205,18 @@ class SmallDisk:
 
 
 class DiskNotPossible(RuntimeError):
-    """No file system can be mounted here; the message says why."""
+    """No file system can be mounted here. The message says why."""
 
 
 @contextmanager
 def small_disk(path: Path) -> Iterator[SmallDisk]:
-    """Mount one there while the block runs; only root may."""
+    """Mount a small disk at `path` while the block runs. Needs root."""
     path.mkdir(parents=True)
     _run("mount", "-t", "tmpfs", "-o", f"size={_ROOM_BYTES},mode=0700", "rowlock-chaos", str(path))
     try:
         yield SmallDisk(path)
     finally:
-        # Lazily: who was killed a moment ago may not have let go of it yet.
+        # Lazily, because a process that was just killed may still hold it.
         _run("umount", "-l", str(path))
 
 

@@ -1,4 +1,4 @@
-"""What is known about each job, from processes and from commits, and how fast it recovered."""
+"""The record of each job, from journals and commits, and how fast it recovered."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Acknowledged(StrEnum):
     """The answer that a producer got to its enqueue."""
 
     NOTHING = "nothing"
-    # It is there, whether it is new or was there already under this very id.
+    # The job exists, whether it is new or was there already with this id.
     OWN = "own"
-    # Another job holds its key, and answers.
+    # Another job holds its key, and was returned.
     ANOTHER = "another"
 
 
 @dataclass(slots=True)
 class HandlerRun:
-    """One run of a handler; `end` and `how` are None if it never said that it ended.
+    """One run of a handler. `end` and `how` are None if it never recorded its end.
 
     `returned` is when its job went back into the queue, if it did.
     """
@@ -41,7 +41,7 @@ class HandlerRun:
 class JobRecord:
     """One job. Times of processes are monotonic nanoseconds."""
 
-    # As its producer asked for it; `kind` is None of one that nobody asked for.
+    # As its producer enqueued it. `kind` is None if no producer did.
     kind: str | None = None
     tenant: str | None = None
     asked_at: int = 0
@@ -51,16 +51,16 @@ class JobRecord:
     runs: dict[int, HandlerRun] = field(default_factory=dict[int, HandlerRun])
     # The tokens of runs that were marked as begun.
     marked: set[int] = field(default_factory=set[int])
-    # As it was committed: how often it was inserted, but for those that were withdrawn at once.
+    # As it was committed: how often it was inserted, except inserts that were withdrawn at once.
     inserted: int = 0
     token: int = 0
-    # Who holds it (PostgreSQL tells) and whether anybody does.
+    # The worker that holds it (known on PostgreSQL), and whether any does.
     holder: str | None = None
     is_held: bool = False
     is_flagged: bool = False
-    # It was inserted a second time; which must be withdrawn.
+    # It was inserted a second time, which must be withdrawn.
     is_again: bool = False
-    # It was deleted while nobody ran it; unless it was finished with that, it was withdrawn.
+    # It was deleted while no worker ran it. Unless that finished it, it was withdrawn.
     is_withdrawn: bool = False
     # It left the live table from a run.
     ends: int = 0
@@ -70,13 +70,13 @@ class JobRecord:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, in a state or (not kept) without one."""
+        """Whether it has ended, in a state or, if it is not kept, without one."""
         return self.state is not None or (self.kind == FLEETING and self.ends > 0)
 
 
 @dataclass(slots=True)
 class Strikes:
-    """What the nemesis did, as its journal tells: when (nanoseconds), and to whom."""
+    """The faults that the nemesis injected, from its journal: when (nanoseconds), and where."""
 
     all: list[tuple[int, Fault]] = field(default_factory=list[tuple[int, Fault]])
     # When a process was struck, and by what.
@@ -85,7 +85,7 @@ class Strikes:
     )
 
     def hear(self, line: JournalLine) -> None:
-        """A line of any journal."""
+        """Take a line of any journal."""
         if line.word is not Word.STRIKE:
             return
         what, _, pids = line.rest.partition(":")
@@ -96,8 +96,8 @@ class Strikes:
 
 
 @dataclass(slots=True)
-class Recovery:
-    """Seconds from each strike in the middle of a run: until its job was given back, and ran."""
+class RecoveryTimes:
+    """Seconds from each strike in the middle of a run until its job was given back, and ran."""
 
     returned: list[float] = field(default_factory=list[float])
     again: list[float] = field(default_factory=list[float])
@@ -105,18 +105,18 @@ class Recovery:
 
 def recoveries(
     records: Iterable[JobRecord], struck: Mapping[int, list[tuple[int, Fault]]]
-) -> dict[Fault, Recovery]:
-    """By what had struck the process of the run."""
-    found: dict[Fault, Recovery] = {}
+) -> dict[Fault, RecoveryTimes]:
+    """Return the recovery times by the fault that struck the process of the run."""
+    found: dict[Fault, RecoveryTimes] = {}
     for record in records:
         for run in record.runs.values():
             for at, fault in struck.get(run.pid, ()):
                 if run.start < at and (run.end is None or run.end > at):
-                    _note(found.setdefault(fault, Recovery()), record, run, at)
+                    _note(found.setdefault(fault, RecoveryTimes()), record, run, at)
     return found
 
 
-def _note(recovery: Recovery, record: JobRecord, run: HandlerRun, at: int) -> None:
+def _note(recovery: RecoveryTimes, record: JobRecord, run: HandlerRun, at: int) -> None:
     if run.returned is None or run.returned < at:
         return
     recovery.returned.append((run.returned - at) / 1e9)

@@ -1,7 +1,7 @@
-"""The tasks that are run, and the app that workers and producers load.
+"""The tasks of a run, and the app that workers and producers load.
 
-Every run says when it begins, before it does anything, and how it ends, before anyone is told. No
-kill may use up a job's attempts or crashes, where the job itself is not to blame.
+Every handler records its begin before it does anything, and its end before it returns. No kill may
+use up the attempts or crashes of a job that did not cause it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rowlock.ids import new_id
 from rowlock.task import Tasks
 
 SPEC: Final = f"{__name__}:app"
-# The URL comes as every app's does.
+# The URL comes from the environment, as for every app.
 SCHEMA_VARIABLE: Final = "ROWLOCK_CHAOS_SCHEMA"
 JOURNALS: Final = "journals"
-# Where handlers write what must be there exactly once.
+# The table in which handlers write rows that must exist exactly once.
 EFFECTS: Final = "chaos_effect"
 
 PATIENT: Final = 1_000
-# Innocent jobs may use up no more of them than this, whatever is killed around them.
+# A job that does not fail by itself may use no more attempts than this, whatever is killed.
 INNOCENT: Final = 5
 DOOMED_ATTEMPTS: Final = 2
 LINGER_SECONDS: Final = 4.0
@@ -42,7 +42,7 @@ tasks: Tasks = Tasks()
 
 @cache
 def journal() -> Journal:
-    """This process's."""
+    """Return the journal of this process."""
     return Journal(Path(os.environ[DIRECTORY_VARIABLE]) / JOURNALS, "worker")
 
 
@@ -57,7 +57,7 @@ def _end(ctx: Context, how: str = "ok") -> None:
 
 @tasks.task(max_attempts=INNOCENT, max_crashes=PATIENT)
 async def brief(ctx: Context, seconds: float) -> None:
-    """Most jobs."""
+    """Sleep, as most jobs do."""
     _begin(ctx)
     await asyncio.sleep(seconds)
     _end(ctx)
@@ -65,7 +65,7 @@ async def brief(ctx: Context, seconds: float) -> None:
 
 @tasks.task(max_attempts=INNOCENT, max_crashes=PATIENT)
 def plain(ctx: Context, seconds: float) -> None:
-    """As `brief`, in a thread."""
+    """Do as `brief`, in a thread."""
     _begin(ctx)
     threading.Event().wait(seconds)
     _end(ctx)
@@ -73,7 +73,7 @@ def plain(ctx: Context, seconds: float) -> None:
 
 @tasks.task(max_attempts=1)
 async def once(ctx: Context, seconds: float) -> None:
-    """At most once."""
+    """Run at most once."""
     _begin(ctx)
     await asyncio.sleep(seconds)
     _end(ctx)
@@ -81,7 +81,7 @@ async def once(ctx: Context, seconds: float) -> None:
 
 @tasks.task(max_attempts=INNOCENT, max_crashes=PATIENT, keep=0)
 async def fleeting(ctx: Context, seconds: float) -> None:
-    """As `brief`, and not kept."""
+    """Do as `brief`, but the job is not kept."""
     _begin(ctx)
     await asyncio.sleep(seconds)
     _end(ctx)
@@ -89,7 +89,7 @@ async def fleeting(ctx: Context, seconds: float) -> None:
 
 @tasks.task(max_attempts=PATIENT, max_crashes=PATIENT, retry=retry.fixed(0.2))
 async def falter(ctx: Context, failures: int) -> None:
-    """Fails so often, then succeeds."""
+    """Fail `failures` times, then succeed."""
     _begin(ctx)
     if ctx.attempt <= failures:
         _end(ctx, "fail")
@@ -99,7 +99,7 @@ async def falter(ctx: Context, failures: int) -> None:
 
 @tasks.task(max_attempts=DOOMED_ATTEMPTS, max_crashes=PATIENT, retry=retry.fixed(0.1))
 async def doom(ctx: Context) -> None:
-    """Fails until it is dead."""
+    """Fail until the job is dead."""
     _begin(ctx)
     _end(ctx, "fail")
     raise ValueError("as ever")
@@ -107,7 +107,7 @@ async def doom(ctx: Context) -> None:
 
 @tasks.task(max_attempts=PATIENT, max_crashes=PATIENT, retry=retry.fixed(1.0))
 async def linger(ctx: Context) -> None:
-    """Waits to be cancelled; for a while, then it fails: whoever wanted to may have been killed."""
+    """Wait to be cancelled, then fail: the process that wanted to cancel it may be killed."""
     _begin(ctx)
     end = time.monotonic() + LINGER_SECONDS
     try:
@@ -120,12 +120,12 @@ async def linger(ctx: Context) -> None:
         _end(ctx, "cancel")
         raise Cancel("seen")
     _end(ctx, "fail")
-    raise TimeoutError("nobody has cancelled it")
+    raise TimeoutError("the job was not cancelled in time")
 
 
 @tasks.task(max_attempts=PATIENT, max_crashes=PATIENT, retry=retry.fixed(0.1))
 def book(ctx: Context, seconds: float) -> None:
-    """Writes a row in the transaction that records its success."""
+    """Write a row in the transaction that records its success."""
     _begin(ctx)
     threading.Event().wait(seconds)
     with ctx.transaction() as tx:
@@ -137,7 +137,7 @@ def book(ctx: Context, seconds: float) -> None:
 
 @tasks.task(max_attempts=PATIENT, max_crashes=PATIENT)
 async def lead(ctx: Context, seconds: float) -> None:
-    """Another job appears if, and only if, this one succeeds."""
+    """Enqueue another job if, and only if, this one succeeds."""
     _begin(ctx)
     follower = new_id()
     journal().note(Word.FOLLOW, follower, ctx.token, ctx.job.id)
@@ -148,29 +148,29 @@ async def lead(ctx: Context, seconds: float) -> None:
 
 @tasks.task(max_attempts=PATIENT)
 def poison(ctx: Context) -> None:
-    """Takes its process down, whenever it is run."""
+    """Crash its process in every run."""
     _begin(ctx)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @tasks.task(max_attempts=PATIENT, max_crashes=PATIENT)
 async def tick(ctx: Context) -> None:
-    """What a schedule enqueues."""
+    """Do nothing: a schedule enqueues this job."""
     _begin(ctx)
     _end(ctx)
 
 
 def chaos_app(url: str | None, *, schema: str) -> App:
-    """The app of a run; `url` None is the environment's."""
+    """Return the app of a run. Without `url`, the environment's is used."""
     app = App(url, schema=schema)
     app.include(tasks)
     return app
 
 
 def __getattr__(name: str) -> Any:
-    """`app`, for workers' children: made when they ask for it, not by an import."""
+    """Create `app` when a child of a worker asks for it, not on import."""
     if name == "app":
-        journal()  # Before there are threads: two of them would open two.
+        journal()  # Before there are threads, because two of them would open two.
         live_by_wrong_clock()
         return chaos_app(None, schema=os.environ[SCHEMA_VARIABLE])
     raise AttributeError(name)

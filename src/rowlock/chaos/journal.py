@@ -1,8 +1,8 @@
-"""What each process says of itself: a line an event, in a file that is its own.
+"""The journal of each process: one line per event, in a file of its own.
 
-A line is one write(2) to a file opened with O_APPEND: the system has it even if the process is
-killed the moment after, so nothing is flushed. Times are CLOCK_MONOTONIC, one for all processes of
-a machine. What is about to be done is said before it is done, what was done afterwards.
+A line is one write(2) to a file opened with O_APPEND. The system has it even if the process is
+killed the moment after, so nothing is flushed. Times are CLOCK_MONOTONIC, which all processes of a
+machine share. An intention is recorded before the act, a result after it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ DIRECTORY_VARIABLE = "ROWLOCK_CHAOS_DIRECTORY"
 
 
 class Word(StrEnum):
-    """What was said."""
+    """The first word of a line: what it records."""
 
-    # A producer: this will be enqueued; it was told so; nobody can tell whether it was.
+    # A producer will enqueue a job, has got an answer, or can't know whether it was enqueued.
     ASK = "ask"
     ACK = "ack"
     UNKNOWN = "unknown"
-    # A producer asked to cancel it, and was told the outcome.
+    # A producer cancelled a job, and got the outcome.
     CANCEL = "cancel"
     CANCELLED = "cancelled"
-    # A handler has begun, will enqueue another job with its success, has come to its end.
+    # A handler has begun, will enqueue another job with its success, or has ended.
     START = "start"
     FOLLOW = "follow"
     END = "end"
@@ -37,7 +37,7 @@ class Word(StrEnum):
 
 
 class JournalLine(NamedTuple):
-    """One line: when (nanoseconds), in which process, and what of which job and token."""
+    """One line: time in nanoseconds, process, word, job and token."""
 
     at: int
     pid: int
@@ -48,7 +48,7 @@ class JournalLine(NamedTuple):
 
 
 class Journal:
-    """Where one process writes."""
+    """The journal that one process writes."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._pid = os.getpid()
@@ -71,7 +71,7 @@ class Journal:
 
 
 def read(directory: Path) -> Iterator[JournalLine]:
-    """Every line of every process, those of one process in their order."""
+    """Yield every line of every process, those of one process in order."""
     for path in sorted(directory.iterdir()):
         with path.open(encoding="ascii") as file:
             for text in file:
@@ -79,6 +79,6 @@ def read(directory: Path) -> Iterator[JournalLine]:
 
 
 def parse(text: str) -> JournalLine:
-    """One line."""
+    """Parse one line."""
     at, pid, word, job, token, rest = text.rstrip("\n").split(" ", 5)
     return JournalLine(int(at), int(pid), Word(word), job, int(token), rest)

@@ -1,34 +1,34 @@
-"""The judge: reads what was said and what was committed, and knows what must never be.
+"""The judge: compares journals and commits, and finds every broken invariant.
 
-The numbers are those of the invariants, as the simulation has them:
+The numbers are those of the invariants in the simulation:
 
 1.  An acknowledged enqueue is never lost: the job ends in exactly one terminal state. A follow-up
     is there if its parent has succeeded.
 2.  No job comes from nowhere; no follow-up without its parent's success.
 3.  An id is one job, however often it is enqueued.
-4.  A run is settled once, a job ends once; and it succeeds only by a run that said so.
-5.  Nobody changes a job by a lease that is another's, or that was ended.
-6.  Attempts and tokens rise by one with each claim, attempts to their bound; a job is given up for
+4.  A run is settled once, and a job ends once. It succeeds only by a run that recorded success.
+5.  A job is changed only under its current lease.
+6.  Attempts and tokens rise by one with each claim, attempts up to their limit. A job ends dead for
     its own failures only.
-7.  A lease is not given before the one before it was ended, or has expired by the database's clock.
+7.  A lease is granted only after the previous one was ended, or expired by the database's clock.
 8.  A key is held by one live job.
-12. Nothing is claimed or started before its time.
-13. What a dead process ran is run again within a bounded time.
-14. What was cancelled while it waited is not run, what was asked to cancel does not come back, and
-    who waits to be cancelled hears of it.
-15. What is stored in the end is what was committed on the way.
-16. When nothing goes wrong any more, all jobs end.
-17. A handler gets the job that was asked for: its kind, its tenant.
-18. The database says of itself that it is whole.
-19. What a handler writes in the transaction of its success is there once, and only with it.
-20. Each tick of a schedule is enqueued once, and none is left out of one that makes up for all;
-    and they go on coming.
-21. A run that is cut short leaves a trace in the job's errors; and what never began is not counted
+12. No job is claimed or started before its time.
+13. The jobs of a dead process run again within a bounded time.
+14. A job that was cancelled while it waited does not run, a job with a cancel request does not
+    return to the queue, and a handler that waits to be cancelled sees the request.
+15. The rows stored at the end are those that were committed.
+16. When the faults stop, all jobs end.
+17. A handler gets the job that was enqueued: its kind, its tenant.
+18. The database's own integrity checks pass.
+19. A handler's writes in the transaction of its success exist once, and only with that success.
+20. Each tick of a schedule is enqueued once. A schedule that makes up for all ticks leaves none
+    out. Ticks don't stop.
+21. A run that is cut short leaves a trace in the job's errors. A run that never began isn't counted
     as an attempt.
-22. A job with one attempt is run at most once, and not given up before it was run.
+22. A job with one attempt runs at most once, and does not end dead before it ran.
 
-First it is told every line of the journals, then every event of the witness, then what is stored
-in the end. It keeps a record a job, and looks at each line once.
+It reads every line of the journals, then every event of the witness, then the rows stored at the
+end. It keeps one record per job, and reads each line once.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ from rowlock.chaos.job_record import FLEETING, Acknowledged, HandlerRun, JobReco
 from rowlock.chaos.journal import JournalLine, Word
 from rowlock.chaos.witness import CommittedChange, FinishedRow, What
 
-# Two clocks of one machine, of which one counts milliseconds.
+# The tolerance between two clocks of one machine, of which one counts milliseconds.
 SLACK_US: Final = 5_000
 SLACK_NS: Final = 50_000_000
 ONCE: Final = "once"
 MORTAL: Final = ("doom", "poison", ONCE)
 TICK: Final = "tick"
-# A scheduler may be late: all of them are lost now and then.
+# A scheduler may be late, because all of them may be killed at once.
 TICK_NS_MAX: Final = 60_000_000_000
 
-# This many findings of each number are shown; all are counted.
+# This many findings per number are shown. All are counted.
 SHOWN_MAX: Final = 10
 
 ToMonotonic = Callable[[int], int]
 
 
 class Judge:
-    """Hears everybody, then sees everything."""
+    """Reads journals, then commits, then the final rows, and collects findings."""
 
     def __init__(self, to_monotonic: ToMonotonic) -> None:
-        """`to_monotonic`: the nanosecond of a time of the database."""
+        """`to_monotonic` converts a time of the database to nanoseconds."""
         self._to_monotonic = to_monotonic
         self.findings: Findings = Findings()
         self.counts: Counter[str] = Counter()
@@ -83,7 +83,7 @@ class Judge:
     # What processes said
 
     def hear(self, line: JournalLine) -> None:
-        """A line of a journal; those of one process come in their order."""
+        """Take a line of a journal. Those of one process come in order."""
         match line.word:
             case Word.ASK:
                 self._asked(line)
@@ -109,7 +109,7 @@ class Judge:
     def _asked(self, line: JournalLine) -> None:
         kind, tenant, delay = line.rest.split()
         record = self._ask_for(line.job, kind, None if tenant == "-" else tenant)
-        # The first time counts: what is sent again was due from then on.
+        # The first time counts: a job that is sent again was due from then on.
         record.asked_at = record.asked_at or line.at
         record.delay = int(delay)
         self.counts["asked"] += 1
@@ -141,7 +141,7 @@ class Judge:
     # What was committed
 
     def see(self, event: CommittedChange) -> None:
-        """An event of the witness; those of one job come in their order."""
+        """Take an event of the witness. Those of one job come in order."""
         record = self._record(event.job)
         match event.what:
             case What.INSERTED:
@@ -167,7 +167,7 @@ class Judge:
         record.inserted += 1
         record.is_again = record.inserted > 1
         if not record.is_again:
-            # Of an id that was given, tokens start at the clock.
+            # For a given id, tokens start at the clock.
             record.token = event.token
         if event.kind == TICK:
             record.kind = TICK
@@ -217,7 +217,7 @@ class Judge:
         job = event.job
         self._check_held(record, event, "given back")
         was = event.was_attempt or 0
-        # What is known not to have begun comes back without a trace, too.
+        # A run that is known not to have begun leaves no trace, either.
         is_expired = event.lease is not None and event.lease <= event.at
         is_lost = event.is_taken and (event.is_noted or is_expired)
         if not is_lost:
@@ -267,7 +267,7 @@ class Judge:
             self.findings.add(5, f"{event.job} is {how} with token {event.token}, not its holder's")
 
     def _check_actor(self, record: JobRecord, event: CommittedChange, what: str) -> None:
-        """Whether it was the holder itself; known only where connections have names."""
+        """Check that the holder itself did it. Known only where connections have names."""
         if event.actor is not None and record.is_held and event.actor != record.holder:
             self.findings.add(5, f"{event.actor} {what} {event.job}, which {record.holder} holds")
 
@@ -337,10 +337,10 @@ class Judge:
         effects: Iterable[tuple[str, int]],
         scheduled: tuple[int, int],
     ) -> None:
-        """Compare with what is there in the end.
+        """Compare the records with the rows at the end.
 
         Args:
-            scheduled: From when, and until when, there was a schedule (monotonic nanoseconds).
+            scheduled: When the schedule began and ended (monotonic nanoseconds).
         """
         stored = 0
         for row in settled:
@@ -398,7 +398,7 @@ class Judge:
             self.findings.add(22, f"{job} has one attempt, and was run {len(record.runs)} times")
         if record.state == "dead":
             self.counts["once and interrupted"] += 1
-            # Marked as begun, and killed before its first line: a moment of some microseconds.
+            # Marked as begun, and killed before its first line, within some microseconds.
             self.counts["once and never run"] += not record.runs
 
     def _check_follow(self, job: str, parent: str, token: int) -> None:
@@ -433,14 +433,14 @@ class Findings:
         return bool(self.counts)
 
     def add(self, number: int, text: str) -> None:
-        """Something that must never be was."""
+        """Record a broken invariant."""
         self.counts[number] += 1
         texts = self.texts.setdefault(number, [])
         if len(texts) < SHOWN_MAX:
             texts.append(text)
 
     def lines(self) -> list[str]:
-        """All that is kept, in the order of the numbers."""
+        """Return the kept texts, in the order of the numbers."""
         return [
             f"I{number}: {text}" for number in sorted(self.texts) for text in self.texts[number]
         ]

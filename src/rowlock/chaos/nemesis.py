@@ -1,10 +1,10 @@
-"""The nemesis: strikes in the order that the plan has drawn, and says in a journal what it did.
+"""The nemesis: injects faults in the order of the plan, and records them in a journal.
 
-1. A pause lasts until others have taken over, and somebody else is always at work meanwhile. Who
-   stood still goes on a moment after that: while the others run what it takes for its own.
-2. Only who runs something is struck, and nobody while most children are not at work yet: those
-   that die so early are replaced later and later, and there would be nothing left to strike.
-3. What lasts a while is ended by `tick`, and all of it by `let_be`.
+1. A pause lasts until others have taken over, and another worker is always running meanwhile. The
+   paused process continues a moment later, while others run the jobs that it believes to hold.
+2. It strikes only processes that run a job, and none while most children have not started working.
+   Children that die early are replaced ever later, and there would be nothing left to strike.
+3. `tick` ends a lasting fault, and `let_be` ends all of them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from rowlock.errors import StoreUnavailable
 from rowlock.testing.database import away, connect, execute
 from rowlock.testing.processes import children_of, kill, send
 
-# Longer than any takeover; and how long after one.
+# Longer than any takeover, and how long a pause lasts after one.
 PAUSE_SECONDS_MAX: Final = 15.0
 RESUME_SECONDS: Final = (0.0, 0.7)
 _LOOK_SECONDS: Final = 0.25
-# Trouble with the database lasts for this many leases, at least and at most.
+# A fault of the database lasts for this many leases, at least and at most.
 SHORT: Final = (0.2, 0.6)
 LONG: Final = (1.2, 2.0)
 # A worker's clock is wrong by at most this much, in both directions.
@@ -42,18 +42,18 @@ CLOCK_SECONDS_MAX: Final = 7_200
 
 @dataclass(slots=True)
 class Ongoing:
-    """Something that goes on until a time, and how it is ended."""
+    """A fault that lasts until a time, and how to end it."""
 
     fault: Fault
     until: float
     end: Callable[[], object]
-    # Of a pause: who stands still, and whether others have their jobs by now.
+    # For a pause: the paused processes, and whether others have taken over their jobs.
     pids: list[int] = field(default_factory=list[int])
     is_taken: bool = False
 
 
 class Nemesis:
-    """Strikes when told to."""
+    """Injects faults on request."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Nemesis:
         }
 
     def strike(self, fault: Fault) -> bool:
-        """Do it; False if there is nobody whom it could befall just now."""
+        """Inject a fault. Return False if no process can be struck just now."""
         act = self._acts.get(fault)
         if act is not None:
             done = act()
@@ -95,7 +95,7 @@ class Nemesis:
         return done
 
     def tick(self, *, at_once: bool = False) -> None:
-        """End what has lasted long enough."""
+        """End the faults that have lasted long enough."""
         self._end_pauses()
         now = time.monotonic()
         over = [each for each in self._lasting if at_once or each.until <= now]
@@ -105,7 +105,7 @@ class Nemesis:
             self._journal.note(Word.OVER, rest=each.fault)
 
     def _end_pauses(self) -> None:
-        """Let those go on soon whose jobs others have by now."""
+        """Continue soon the processes whose jobs others have taken over."""
         now = time.monotonic()
         waiting = [each for each in self._lasting if each.pids and not each.is_taken]
         if not waiting or now < self._look_at:
@@ -122,11 +122,11 @@ class Nemesis:
 
     @property
     def is_striking(self) -> bool:
-        """Whether something still lasts."""
+        """Whether a fault still lasts."""
         return bool(self._lasting)
 
     def let_be(self) -> None:
-        """End everything: from here on nothing goes wrong."""
+        """End all faults for good."""
         self.tick(at_once=True)
         self._troubles.end()
 
@@ -136,9 +136,9 @@ class Nemesis:
     # Processes
 
     def _at_work(self) -> dict[int, list[int]]:
-        """By their supervisors, the children that can be struck: those that run something.
+        """Return the children that can be struck, those that run a job, by their supervisors.
 
-        None, while most have not come to work yet, and none of a worker that stands still.
+        There are none while most have not started working, and none of a paused worker.
         """
         try:
             busy = {worker.pid: bool(worker.running) for worker in self._app.workers()}
@@ -207,14 +207,14 @@ class Nemesis:
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """Trouble that goes on for so many leases, and how it is ended."""
+    """A fault that lasts for some leases, and how to end it."""
 
     leases: float
     end: Callable[[], object]
 
 
 class Troubles:
-    """What can happen to the database, to the lines to it, and to clocks and the disk."""
+    """The faults of the database, of the lines to it, of clocks and of the disk."""
 
     def __init__(self, database: ChaosDatabase, chance: random.Random, *, workers: int) -> None:
         self._database = database
@@ -234,11 +234,11 @@ class Troubles:
         }
 
     def strike(self, fault: Fault) -> Lasting | None:
-        """Do it; what is to be ended later, if it lasts."""
+        """Inject a fault. Return how to end it, if it lasts."""
         return self._acts[fault]()
 
     def end(self) -> None:
-        """Nothing goes wrong any more."""
+        """End all faults."""
         for line in self._database.lines:
             line.mode = Mode.PASS
             line.swallow_no_more()
@@ -249,12 +249,12 @@ class Troubles:
 
     def _crash(self) -> None:
         assert self._database.server is not None
-        # Those that we hold would not be there any more.
+        # The connections that we hold would be gone.
         self._let_go()
         self._database.server.restart(immediate=True)
 
     def _kill_backend(self) -> None:
-        """One of a worker's or a producer's, whatever it is busy with."""
+        """End the server's process of a worker's or a producer's connection."""
         with suppress(*away()):
             execute(
                 self._database.url,

@@ -1,6 +1,4 @@
-"""What a run is to be: how many jobs, what befalls them, in which order. Pure: all of it from a
-seed.
-"""
+"""The plan of a run: its jobs and faults, and their order. Pure, and all of it from a seed."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import Final
 
 
 class Fault(StrEnum):
-    """What the nemesis can do."""
+    """The faults that the nemesis can inject."""
 
     KILL_CHILD = "kill a child"
     KILL_SUPERVISOR = "kill a supervisor"
@@ -34,11 +32,11 @@ class Fault(StrEnum):
     FILL_DISK = "fill the disk"
 
 
-# Of the processes that are killed, so many of a hundred are of each kind.
+# The share of each kind among the killed processes, in percent.
 _KILLS: Final[Mapping[Fault, int]] = {
     Fault.KILL_CHILD: 54,
     Fault.KILL_SUPERVISOR: 8,
-    # All its processes at once, as the end of a container does.
+    # All its processes at once, as when a container ends.
     Fault.KILL_WORKER: 28,
     Fault.KILL_PRODUCER: 10,
 }
@@ -46,13 +44,13 @@ _PAUSES: Final[Mapping[Fault, int]] = {Fault.PAUSE_CHILD: 50, Fault.PAUSE_WORKER
 PROCESS_FAULTS: Final = (*_KILLS, *_PAUSES)
 
 
-# Each takes several processes down, and is in the way of others: ten are enough for any run.
+# Each crashes several processes and holds up others, so ten are enough for any run.
 _POISON: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """Of the jobs, how many last a second, and how many take their process down."""
+    """The shares of jobs that last a second, and of jobs that crash their process."""
 
     long: float
     poison: float
@@ -72,12 +70,12 @@ class ChaosPlan:
     slots: int = 20
     producers: int = 2
     lease_seconds: float = 2.0
-    # In the end, so long may pass without that there are fewer jobs than ever before.
+    # While draining, the number of jobs must reach a new low within this time.
     drain_seconds: float = 180.0
 
     @property
     def faults(self) -> dict[Fault, int]:
-        """How many of each."""
+        """Return the number of faults of each kind."""
         return {
             **_shared(self.kills, _KILLS),
             **_shared(self.pauses, _PAUSES),
@@ -86,17 +84,17 @@ class ChaosPlan:
 
     @property
     def shares(self) -> Shares:
-        """Which jobs it has; in a small run somebody is to be struck, too."""
+        """Return the shares of jobs. In a small run more are long, so that faults hit some."""
         return Shares(
             long=min(0.1, max(0.005, 500 / self.jobs)), poison=min(0.001, _POISON / self.jobs)
         )
 
     def chance(self, *names: object) -> random.Random:
-        """The source of chance of one part of the run."""
+        """Return the random source for one part of the run."""
         return random.Random(" ".join(map(str, (self.seed, *names))))
 
     def strikes(self) -> list[Fault]:
-        """All of them, in the order in which they come."""
+        """Return all faults, in the order in which they strike."""
         drawn = [fault for fault, number in self.faults.items() for _ in range(number)]
         self.chance("strikes").shuffle(drawn)
         return drawn
@@ -112,7 +110,7 @@ def possible(
     is_postgres: bool,
     is_own: bool,
 ) -> dict[Fault, int]:
-    """Beside kills and pauses: what can befall such a database, and does no harm to others."""
+    """Return the faults, besides kills and pauses, that fit this database and harm no others."""
     if not is_postgres:
         return {Fault.FILL_DISK: full_disks} if is_own else {}
     line = (Fault.CUT, Fault.DELAY, Fault.BLACKHOLE, Fault.KILL_BACKEND)
@@ -124,7 +122,7 @@ def possible(
 
 
 def _shared(number: int, weights: Mapping[Fault, int]) -> dict[Fault, int]:
-    """So many in all, by their weights; the rest goes to the first."""
+    """Share a number by weights. The rest goes to the first."""
     shares = {fault: number * weight // 100 for fault, weight in weights.items()}
     first = next(iter(weights))
     shares[first] += number - sum(shares.values())
@@ -133,7 +131,7 @@ def _shared(number: int, weights: Mapping[Fault, int]) -> dict[Fault, int]:
 
 @dataclass(frozen=True, slots=True)
 class WantedJob:
-    """A job that a producer asks for."""
+    """A job that a producer enqueues."""
 
     kind: str
     payload: Mapping[str, object]
@@ -141,13 +139,13 @@ class WantedJob:
 
 
 def wanted_jobs(chance: random.Random, shares: Shares) -> Iterator[WantedJob]:
-    """Jobs without end."""
+    """Yield jobs endlessly."""
     while True:
         yield _wanted_job(chance, shares)
 
 
 _RARELY_BRIEF: Final = 0.3
-# A thousand jobs have so many of these; the others are brief.
+# How many of a thousand jobs are of these kinds. The others are brief.
 _RARE: Final = (
     ("doom", 5),
     ("linger", 5),
@@ -164,7 +162,7 @@ def _wanted_job(chance: random.Random, shares: Shares) -> WantedJob:
     kind = "poison" if chance.random() < shares.poison else _kind(chance.randrange(1000))
     payload: dict[str, object] = {}
     if kind in ("brief", "plain", "fleeting", "once", "lead", "book"):
-        # There are few of the last two, and whoever is struck shall run one now and then.
+        # The last two are few, and a strike should hit one now and then.
         long = _RARELY_BRIEF if kind in ("lead", "book") else shares.long
         payload["seconds"] = round(chance.uniform(*_duration(chance, long)), 4)
     if kind == "falter":
@@ -180,7 +178,7 @@ def _wanted_job(chance: random.Random, shares: Shares) -> WantedJob:
 
 
 def _duration(chance: random.Random, long: float) -> tuple[float, float]:
-    """Long enough for some that strikes hit somebody in the middle of something."""
+    """Return a duration. Some are long enough that strikes hit them in the middle."""
     if chance.random() >= long:
         return (0.002, 0.05)
     return (0.5, 1.5) if chance.random() < 0.8 else (2.0, 4.0)

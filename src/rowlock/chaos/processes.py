@@ -1,6 +1,6 @@
-"""The processes of a run: workers and producers, each replaced when it was lost.
+"""The processes of a run: workers and producers, each replaced when it was killed.
 
-All of them are started by one thread, and die with it. Each worker is a session of its own.
+One thread starts all of them, and they die with it. Each worker is a session of its own.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ END_SECONDS_MAX: Final = 60.0
 LOGS: Final = "logs"
 
 Process = subprocess.Popen[bytes]
-# The URL for the process of a number, worker or producer, under a name of its own.
+# The URL for the process of a role and a number, with a name of its own.
 Address = Callable[[str, int, str], str]
-# What else the processes of a role and a number find in their environment.
+# Further environment variables for the processes of a role and a number.
 EnvironmentOf = Callable[[str, int], Mapping[str, str]]
 
 
 class ProcessFailed(RowlockError):
-    """A process of a run ended by itself; the message has its last output."""
+    """A process of a run ended unexpectedly. The message has its last output."""
 
     code = "chaos_failed"
 
 
 class Processes:
-    """Starts, replaces and ends the processes of a run; a context manager."""
+    """A context manager that starts, replaces and ends the processes of a run."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Processes:
         self.counts: ProducerCounts = ProducerCounts(directory / "counts", plan.producers)
         self.workers: list[Process] = []
         self.producers: list[Process | None] = []
-        # Of every process that was ever started here: whatever is left is ended.
+        # Every process that was ever started here. At the end, those left are killed.
         self._all: list[Process] = []
 
     def __enter__(self) -> Self:
@@ -121,7 +121,7 @@ class Processes:
     # Losing
 
     def lose_worker(self, number: int, *, with_children: bool) -> list[int]:
-        """Kill a supervisor, by choice its children with it, and start another; who was killed."""
+        """Kill a supervisor, optionally with its children, and replace it. Return the killed."""
         worker = self.workers[number]
         pids = [worker.pid, *(children_of(worker.pid) if with_children else [])]
         for pid in pids:
@@ -131,7 +131,7 @@ class Processes:
         return pids
 
     def lose_producer(self, number: int) -> list[int]:
-        """Kill a producer, if it is not done yet, and start another; who was killed."""
+        """Kill a producer that is not done, and replace it. Return the killed."""
         producer = self.producers[number]
         if producer is None or producer.poll() is not None:
             return []
@@ -141,7 +141,7 @@ class Processes:
         return [producer.pid]
 
     def check(self) -> None:
-        """See to it that nobody has ended by itself, but producers that are done."""
+        """Check that no process has ended, except producers that are done."""
         for number, worker in enumerate(self.workers):
             if (code := worker.poll()) is not None:
                 raise self._failed(f"worker-{number}", code)
@@ -155,7 +155,7 @@ class Processes:
     def _failed(self, name: str, code: int) -> ProcessFailed:
         text = (self._directory / LOGS / f"{name}.log").read_text(errors="replace")
         return ProcessFailed(
-            f"{name} ended with {code}: {text[-1_000:].strip() or 'without a word'}"
+            f"{name} ended with {code}: {text[-1_000:].strip() or 'it printed nothing'}"
         )
 
     @property
@@ -164,10 +164,10 @@ class Processes:
         return any(producer is not None for producer in self.producers)
 
     def end(self) -> None:
-        """Ask the workers to end, which have nothing left to do.
+        """Stop the workers, which have nothing left to do.
 
         Raises:
-            ProcessFailed: One of them did not, or not well.
+            ProcessFailed: One of them did not end, or failed.
         """
         for worker in self.workers:
             worker.terminate()

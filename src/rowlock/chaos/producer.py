@@ -1,9 +1,10 @@
-"""A producer: asks for jobs, sends them until it is told that they are there, cancels some.
+"""A producer: enqueues jobs until each is acknowledged, and cancels some.
 
-Started as `python -m rowlock.chaos.producer`, with its orders as JSON in one argument.
-1. It says what it will ask for before it asks, and what it was told after that.
-2. What it was not told of is sent again, under the same id; now and then it gives up instead.
-3. Now and then it sends again what it was told of: that must change nothing.
+It is started as `python -m rowlock.chaos.producer`, with its orders as JSON in one argument.
+
+1. It records each enqueue before it sends it, and the answer afterwards.
+2. An enqueue without an answer is sent again, with the same id. Now and then it gives up instead.
+3. Now and then it repeats an acknowledged enqueue, which must change nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from rowlock.worker.process import die_with_parent
 BATCH_MAX: Final = 40
 _PAUSE_SECONDS: Final = 0.01
 _RESEND_SECONDS: Final = (0.02, 0.2)
-# Of a hundred: calls of many at once, calls given up, calls repeated, jobs cancelled.
+# In percent: calls with many jobs, calls given up, calls repeated, jobs cancelled.
 _MANY: Final = 0.5
 _GIVEN_UP: Final = 0.1
 _REPEATED: Final = 0.03
@@ -53,9 +54,9 @@ Item = dict[str, Any]
 
 
 class ProducerCounts:
-    """How far producers may go, and how far each of them is.
+    """The number of jobs that producers may create, and that each has created.
 
-    A file that all processes of a run map; each number is written by one process.
+    All processes of a run map this file. Each number is written by one process.
     """
 
     def __init__(self, path: Path, producers: int) -> None:
@@ -70,7 +71,7 @@ class ProducerCounts:
 
     @property
     def allowed(self) -> int:
-        """How many jobs all producers together may have made by now."""
+        """How many jobs all producers together may have created by now."""
         return self._read(_ALLOWED)
 
     @allowed.setter
@@ -78,16 +79,16 @@ class ProducerCounts:
         self._write(_ALLOWED, jobs)
 
     def made_by(self, producer: int) -> int:
-        """How many jobs a producer has made, over all its lives."""
+        """Return how many jobs a producer has created, over all its processes."""
         return self._read(_MADE + producer)
 
     def add(self, producer: int, jobs: int) -> None:
-        """A producer has made some more."""
+        """Add jobs that a producer has created."""
         self._write(_MADE + producer, self.made_by(producer) + jobs)
 
     @property
     def made(self) -> int:
-        """How many jobs were made."""
+        """Return how many jobs were created."""
         return sum(map(self.made_by, range(self._producers)))
 
     def _read(self, index: int) -> int:
@@ -102,7 +103,7 @@ class ProducerCounts:
 
 
 class ProducerOrders(msgspec.Struct, frozen=True, kw_only=True):
-    """What a producer is told at its start."""
+    """The arguments of a producer."""
 
     number: int
     producers: int
@@ -112,7 +113,7 @@ class ProducerOrders(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Producer:
-    """Makes its share of the jobs, as far as it is allowed to."""
+    """Enqueues its share of the jobs, as far as it is allowed to."""
 
     def __init__(self, orders: ProducerOrders, app: App, directory: Path) -> None:
         self._orders = orders
@@ -122,12 +123,12 @@ class Producer:
         self._chance = random.Random(orders.chance)
         self._wanted_jobs = wanted_jobs(self._chance, orders.shares)
         self._rest = threading.Event()
-        # What is to be cancelled or sent again, and when.
+        # The jobs to cancel or send again, and when.
         self._later: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = count()
 
     def run(self) -> None:
-        """Until its share is made and what it wants to cancel is cancelled."""
+        """Run until its share is enqueued, and all that it wants to cancel is cancelled."""
         while (left := self._orders.jobs - self._made()) > 0:
             self._do_due()
             allowed = self._counts.allowed // self._orders.producers - self._made()
@@ -149,7 +150,7 @@ class Producer:
             for job in wanted
         ]
         self._journal.note_all(Word.ASK, [(item["id"], _asked(item)) for item in items])
-        # Counted when it is asked for: who is killed now may have been heard.
+        # Counted before it is sent: a producer that is killed now may have enqueued it.
         self._counts.add(self._orders.number, len(items))
         if not self._send(items):
             return
@@ -172,19 +173,21 @@ class Producer:
         return item["kind"] in ("brief", "doom", "falter") and self._chance.random() < _CANCELLED
 
     def _send(self, items: Sequence[Item]) -> bool:
-        """Whether it was told that they are there."""
+        """Enqueue jobs. Return whether they were acknowledged."""
         answers = self._insist(
             lambda: self._app.enqueue_many(items),
             lambda: self._journal.note_all(Word.UNKNOWN, [(item["id"], "-") for item in items]),
         )
         if answers is None:
             return False
-        told = [(item["id"], answer.id) for item, answer in zip(items, answers, strict=True)]
-        self._journal.note_all(Word.ACK, told)
+        acknowledged = [
+            (item["id"], answer.id) for item, answer in zip(items, answers, strict=True)
+        ]
+        self._journal.note_all(Word.ACK, acknowledged)
         return True
 
     def _insist(self, act: Callable[[], T], on_unknown: Callable[[], None]) -> T | None:
-        """What it gives, sooner or later; None if it is given up."""
+        """Retry an act until it returns. Return None if it is given up."""
         while True:
             try:
                 return act()
@@ -200,7 +203,7 @@ class Producer:
             try:
                 outcome = self._app.cancel(id).outcome
             except NotFound:
-                # Its key was another's: it never was there itself.
+                # Another job held its key, so it never existed.
                 return
             except StoreUnavailable:
                 self._rest.wait(self._chance.uniform(*_RESEND_SECONDS))
@@ -214,7 +217,7 @@ def _asked(item: Item) -> str:
 
 
 def main() -> None:
-    """Produce, and end."""
+    """Produce all jobs, then exit."""
     die_with_parent()
     orders = msgspec.json.decode(sys.argv[1], type=ProducerOrders)
     with chaos_app(None, schema=os.environ[SCHEMA_VARIABLE]) as app:

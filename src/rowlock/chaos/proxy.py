@@ -1,7 +1,7 @@
 """A proxy in front of a PostgreSQL server that misbehaves on demand, for tests.
 
-It reads no more of the protocol than the five bytes at the head of each message, and which
-statement a question is for. Modes can be switched at any time, also for connections that are open.
+Of the protocol it reads only the five bytes at the head of each message, and the statement of a
+query. Modes can be switched at any time, even for open connections.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DELAY_SECONDS: Final = 0.05
 POLL_SECONDS: Final = 0.02
 _HEADER: Final = struct.Struct("!cI")
 _READ_BYTES: Final = 65_536
-# Query, and the end of an extended query: what the server answers.
+# Query, and the end of an extended query: the messages that the server answers.
 _ASKING: Final = (b"Q", b"S")
 _PARSE: Final = b"P"
 _BIND: Final = b"B"
@@ -30,18 +30,18 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Mode(Enum):
-    """What becomes of what goes through."""
+    """What the proxy does with traffic."""
 
     PASS = auto()
     DELAY = auto()
-    # Connections are taken and read from; nothing goes on, and nothing is answered.
+    # Connections are accepted and read, but nothing is passed on or answered.
     BLACKHOLE = auto()
-    # New connections are reset at once, and those that are open are cut.
+    # New connections are reset at once, and open ones are cut.
     REFUSE = auto()
 
 
 class FaultyProxy:
-    """Passes on to the server of a URL; a context manager. `url` is where clients connect.
+    """A context manager that proxies the server of a URL. Clients connect to `url`.
 
     Example:
         with FaultyProxy(server.url) as proxy:
@@ -86,14 +86,14 @@ class FaultyProxy:
         return urlunsplit(self._parts._replace(netloc=f"{user}{at}127.0.0.1:{port}"))
 
     def cut(self) -> None:
-        """Reset all connections that are open."""
+        """Reset all open connections."""
         with self._guard:
             links = list(self._links)
         for link in links:
             link.cut()
 
     def refuse(self) -> None:
-        """Cut what is open, and reset what comes."""
+        """Cut open connections, and reset new ones."""
         self.mode = Mode.REFUSE
         self.cut()
 
@@ -101,27 +101,27 @@ class FaultyProxy:
         """Let the next message with these bytes reach the server, and lose the answer, once.
 
         Args:
-            bait: What the client's message, or the messages of one extended query, must contain.
-            skip: How many such messages are answered before.
+            bait: Bytes in the client's message, or in the messages of one extended query.
+            skip: How many such messages are answered first.
         """
         with self._guard:
             self._bait, self._skip = bait, skip
 
     def swallow_commit(self) -> None:
-        """Lose the answer to the next question by which something is committed, once.
+        """Lose the answer to the next query that commits something, once.
 
-        That is a COMMIT, or a statement outside of a transaction that changes rows.
+        That is a COMMIT, or a statement outside a transaction that changes rows.
         """
         with self._guard:
             self._commits += 1
 
     def swallow_no_more(self) -> None:
-        """Answer everything from here on."""
+        """Swallow no more answers."""
         with self._guard:
             self._bait, self._commits = None, 0
 
     def takes_bait(self, asked: bytes, *, commits: bool) -> bool:
-        """Whether the answer to these messages is to be swallowed."""
+        """Return whether to swallow the answer to these messages."""
         with self._guard:
             if self._commits and commits:
                 self._commits -= 1
@@ -156,7 +156,7 @@ class FaultyProxy:
             link.start()
 
     def forget(self, link: _Link) -> None:
-        """A connection has ended."""
+        """Remove a connection that has ended."""
         with self._guard:
             self._links.discard(link)
 
@@ -204,13 +204,13 @@ class _Link:
         self.cut()
 
     def _may_pass(self) -> bool:
-        """Whether to go on with what was heard; in a black hole it is gone."""
+        """Return whether to pass on what was read. In a black hole it is discarded."""
         if self._proxy.mode is Mode.DELAY:
             self._over.wait(DELAY_SECONDS)
         return self._proxy.mode is not Mode.BLACKHOLE and not self._over.is_set()
 
     def _look_at(self, heard: bytes) -> None:
-        """Follow the client's messages, by their headers, to the end of each question."""
+        """Follow the client's messages, by their headers, to the end of each query."""
         self._pending += heard
         while len(self._pending) >= _HEADER.size:
             kind, length = _HEADER.unpack_from(self._pending)
@@ -228,10 +228,10 @@ class _Link:
 
 
 class _Talk:
-    """What a client asks for, as far as it tells whether that commits something."""
+    """Tracks whether a client's queries commit something."""
 
     def __init__(self) -> None:
-        # By the names of prepared statements, whether they change rows.
+        # Whether prepared statements change rows, by name.
         self._writes: dict[bytes, bool] = {}
         self._is_begun = False
         self._is_commit = False
@@ -255,7 +255,7 @@ class _Talk:
             self._is_begun, self._is_commit = False, text.startswith(b"COMMIT")
 
     def commits(self) -> bool:
-        """Whether the question that has just ended does; the next one begins."""
+        """Return whether the query that has just ended commits, and start the next."""
         commits, self._is_commit = self._is_commit, False
         return commits
 

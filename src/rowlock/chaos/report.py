@@ -1,7 +1,7 @@
-"""What a run has shown: figures, and a verdict. Pure.
+"""The report of a run: its figures and a verdict. Pure.
 
-A run is good if nothing was found and everything was reached that makes it hard; void if it was
-not hard enough to show anything; bad if anything was found.
+A run is good if the judge found nothing and all quality gates were reached. It is void if a gate
+was missed, because then it proves nothing. It is bad if the judge found anything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rowlock.chaos.plan import ChaosPlan, Fault
 
 
 class Verdict(StrEnum):
-    """What a run has come to."""
+    """The verdict on a run."""
 
     GOOD = "good"
     VOID = "void"
@@ -25,7 +25,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QualityGate:
-    """Something that must have happened so often, or the run has shown nothing."""
+    """Something that must have happened `wanted` times, or the run proves nothing."""
 
     name: str
     reached: int
@@ -38,7 +38,7 @@ class QualityGate:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """Of some durations: half, all but a hundredth, and all were within so many seconds."""
+    """The median, the 99th percentile and the maximum of durations, in seconds."""
 
     count: int
     p50: float
@@ -70,7 +70,7 @@ class ChaosReport:
     gates: Sequence[QualityGate]
     violations: Mapping[int, int]
     texts: Sequence[str]
-    # For the chart: when jobs succeeded and what struck when, since the start.
+    # For the chart: when jobs succeeded and when each fault struck, since the start.
     ended: Sequence[float] = field(repr=False)
     struck: Sequence[tuple[float, Fault]] = field(repr=False)
 
@@ -81,7 +81,7 @@ class ChaosReport:
         return Verdict.GOOD if all(gate.is_open for gate in self.gates) else Verdict.VOID
 
     def document(self) -> dict[str, Any]:
-        """As JSON, without what only the chart shows."""
+        """Return it as JSON, without the data of the chart."""
         return {
             "verdict": self.verdict,
             "seed": self.plan.seed,
@@ -104,22 +104,22 @@ def _rounded(durations: Durations) -> dict[str, float]:
     return {name: round(value, 3) for name, value in asdict(durations).items()}
 
 
-# Of what was asked for, so much must have come of it.
+# The share of the planned faults that must have had an effect.
 _SHARE: Final = 0.5
-# Of fewer jobs, it is chance how many are of which kind.
+# With fewer jobs, it is chance how many there are of each kind.
 _MANY: Final = 2_000
 
 
 def gates_of(plan: ChaosPlan, counts: Mapping[str, int]) -> list[QualityGate]:
-    """What must have been reached, by the size of the run."""
+    """Return the quality gates for the size of the run."""
     wanted = {
-        # There was somebody whom the kills and pauses could befall.
+        # Kills and pauses hit processes that ran jobs.
         "struck": math.ceil((plan.kills + plan.pauses) * _SHARE),
-        # Of what lost workers held, something was taken over.
+        # Jobs of killed workers were taken over.
         "rescues": plan.pauses // 2 + plan.kills // 12,
-        # Who stood still came back, and wanted to end what was another's.
+        # A paused process continued, and tried to settle a job that another had taken over.
         "late ends": (plan.pauses + 3) // 4,
-        # A client was not told, even after the tries that the store makes by itself.
+        # A client got no answer, even after the store's own retries.
         "unknown": plan.others.get(Fault.SWALLOW, 0) * _SHARE / 10,
         "swallowed": plan.others.get(Fault.SWALLOW, 0) * _SHARE,
         "poisoned": min(3, plan.jobs // 5_000),

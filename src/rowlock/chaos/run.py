@@ -1,6 +1,4 @@
-"""One run: lets the nemesis strike while jobs are made, waits until all is quiet and drained, and
-has it judged.
-"""
+"""One run: injects faults while jobs are enqueued, waits until all have ended, and judges."""
 
 from __future__ import annotations
 
@@ -26,16 +24,16 @@ from rowlock.errors import NotFound, StoreUnavailable
 from rowlock.store.ops import health
 from rowlock.testing.database import away
 
-# Strikes come no faster than this, and do not wait longer than that for the jobs of their share.
+# The shortest time between two strikes, and the longest wait of one for the jobs of its share.
 GAP_SECONDS: Final = 0.25
 PATIENCE_SECONDS: Final = 20.0
-# So many jobs may wait; then producers have to.
+# Producers pause while more jobs than this are waiting.
 BACKLOG_MAX: Final = 3_000
-# Nobody is struck before everybody has come to work.
+# No process is struck before all of them work.
 WARM_SECONDS_MAX: Final = 60.0
-# A lease, two looks of a sweep, and much patience with a machine on which everything goes wrong.
+# A lease, two looks of a sweep, and ample time for a machine under many faults.
 RETURN_SECONDS_MAX: Final = 60.0
-# So many jobs that have ended are enqueued once more.
+# This many ended jobs are enqueued once more.
 REPEATS: Final = 50
 _REPEATED: Final = ("brief ", "plain ", "fleeting ")
 _TRIES: Final = 60
@@ -49,7 +47,7 @@ T = TypeVar("T")
 
 
 class OnProgress(Protocol):
-    """Told how many jobs were made."""
+    """Called with the number of jobs created."""
 
     def __call__(self, done: int) -> None: ...
 
@@ -75,11 +73,11 @@ class Chaos:
         self._rest = Event()
         self._looks: dict[str, float] = {}
         self._backlog = 0
-        # From when, and until when, there was a schedule.
+        # When the schedule began and ended.
         self._scheduled = (0, 0)
 
     def run(self) -> ChaosReport:
-        """All of it."""
+        """Run, drain and judge. Return the report."""
         for name in (JOURNALS, LOGS):
             (self._directory / name).mkdir(parents=True)
         with chaos_app(self._database.url, schema=self._database.schema) as app:
@@ -138,12 +136,12 @@ class Chaos:
         return nemesis, drain_seconds
 
     def _strike(self, processes: Processes, nemesis: Nemesis, fault: Fault, *, jobs: int) -> None:
-        """Strike as soon as there is somebody whom it could befall."""
+        """Strike as soon as a process can be struck."""
         end = time.monotonic() + PATIENCE_SECONDS
         while not nemesis.strike(fault) and time.monotonic() < end:
             self._wait(processes, nemesis, _LOOK_SECONDS)
             if processes.counts.made >= processes.counts.allowed - self._plan.producers:
-                # Nobody has anything to run: let there be more.
+                # No process runs a job, so allow more jobs.
                 processes.counts.allowed = min(self._plan.jobs, processes.counts.allowed + jobs)
 
     def _warm_up(self, app: App, processes: Processes) -> None:
@@ -155,7 +153,7 @@ class Chaos:
             self._rest.wait(_LOOK_SECONDS)
 
     def _allow(self, processes: Processes, share: float) -> None:
-        """Let producers go on to this share of the jobs, unless too many wait already."""
+        """Allow producers this share of the jobs, unless too many are waiting."""
         if self._is_due("count", _COUNT_SECONDS):
             self._backlog = self._unfinished()
         if self._backlog < BACKLOG_MAX:
@@ -183,7 +181,7 @@ class Chaos:
         self._on_progress(processes.counts.made)
 
     def _await_share(self, processes: Processes, nemesis: Nemesis, number: int, *, of: int) -> None:
-        """Wait for the jobs that come before a strike, with patience, but not for ever."""
+        """Wait for the jobs that come before a strike, up to a limit."""
         end = time.monotonic() + PATIENCE_SECONDS
         self._allow(processes, (number + 1) / of)
         while processes.counts.made < self._plan.jobs * number / of and time.monotonic() < end:
@@ -191,7 +189,7 @@ class Chaos:
             self._allow(processes, (number + 1) / of)
 
     def _drain(self, app: App, processes: Processes, nemesis: Nemesis, said: Journal) -> float:
-        """Wait until all jobs have ended, of whom some wait to be cancelled."""
+        """Wait until all jobs have ended, and cancel those that wait for it."""
         start = time.monotonic()
         self._scheduled = (self._scheduled[0], time.monotonic_ns())
         self._insist(lambda: app.store.delete_schedule(SCHEDULE))
@@ -208,7 +206,7 @@ class Chaos:
         return seconds
 
     def _until_drained(self, processes: Processes, nemesis: Nemesis) -> None:
-        """Wait for as long as there are fewer and fewer: a busy machine takes its time."""
+        """Wait as long as the number of jobs keeps falling, because a busy machine is slow."""
         fewest, end = math.inf, 0.0
         while left := self._unfinished():
             now = time.monotonic()
@@ -219,7 +217,7 @@ class Chaos:
             self._wait(processes, nemesis, 4 * _LOOK_SECONDS)
 
     def _insist(self, act: Callable[[], T]) -> T | None:
-        """Do something once connections that were lost are made anew; None if it is not there."""
+        """Retry an act on lost connections. Return None if the job does not exist."""
         for tries_left in reversed(range(_TRIES)):
             try:
                 return act()
@@ -233,7 +231,7 @@ class Chaos:
 
     @staticmethod
     def _lingering(app: App) -> list[str]:
-        """The jobs that still wait to be cancelled."""
+        """Return the jobs that still wait to be cancelled."""
         found: list[str] = []
         cursor: str | None = ""
         while cursor is not None:
@@ -243,15 +241,15 @@ class Chaos:
         return found
 
     def _repeat_some(self, app: App, said: Journal) -> None:
-        """Enqueue some once more that have ended long ago: nothing may come of it."""
+        """Enqueue some long-ended jobs once more, which must have no effect."""
         known: dict[str, str] = {}
-        told: list[str] = []
+        acknowledged: list[str] = []
         for line in journal.read(self._directory / JOURNALS):
             if line.word is Word.ASK and line.rest.startswith(_REPEATED):
                 known[line.job] = line.rest.partition(" ")[0]
             elif line.word is Word.ACK and line.rest == line.job and line.job in known:
-                told.append(line.job)
-        chosen = self._plan.chance("repeats").sample(told, min(REPEATS, len(told)))
+                acknowledged.append(line.job)
+        chosen = self._plan.chance("repeats").sample(acknowledged, min(REPEATS, len(acknowledged)))
         for id in chosen:
             payload = {"seconds": 0.01}
             answer = self._insist(lambda: app.enqueue(known[id], payload, id=id))  # noqa: B023

@@ -1,8 +1,8 @@
-"""What was really committed: triggers of the run's own note every change of a job's row.
+"""The witness: triggers of the run record every committed change of a job's row.
 
-A trigger writes in the transaction that it watches. So what was undone is not noted, what was
-committed can't be missed, and of one job the notes are in the order of its changes: its row is
-locked meanwhile. On PostgreSQL they also tell who did it, by the name of the connection.
+A trigger writes in the transaction that it watches. So a change that was rolled back is not
+recorded, and a committed one can't be missed. The changes of one job are in order, because its row
+is locked meanwhile. On PostgreSQL the name of the connection also shows who made them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rowlock.testing.database import execute, is_sqlite, stream
 
 
 class What(StrEnum):
-    """The changes that are noted."""
+    """The changes that are recorded."""
 
     INSERTED = "inserted"
     # Leased, or given another token.
@@ -25,22 +25,22 @@ class What(StrEnum):
     BEATEN = "beaten"
     # Its run was marked as begun.
     MARKED = "marked"
-    # Somebody asked to cancel it.
+    # Its cancellation was requested.
     FLAGGED = "flagged"
     # A running job went back into the queue: released, failed, crashed or lost.
     RETURNED = "returned"
-    # It left the live table; `lease` tells whether it was running.
+    # It left the live table. `lease` shows whether it was running.
     DELETED = "deleted"
-    # It was written among the finished ones, which is left out when it is not kept.
+    # It was written to the finished jobs, unless it is not kept.
     FINISHED = "finished"
-    # A finished job was overwritten, which must never be.
+    # A finished job was overwritten, which must never happen.
     CHANGED = "changed"
 
 
 class CommittedChange(NamedTuple):
-    """One change: the row as it is after it, and what it was before where that is of interest.
+    """One change: the row after it, and some values from before it.
 
-    Times are the database's, in microseconds. `lease` is when the lease ends, or would have.
+    Times are the database's, in microseconds. `lease` is when the lease expires, or would have.
     """
 
     at: int
@@ -55,7 +55,7 @@ class CommittedChange(NamedTuple):
     run_at: int | None = None
     lease: int | None = None
     is_taken: bool = False
-    # Of a job that came back: whether its errors have changed.
+    # Whether the errors of a job that came back have changed.
     is_noted: bool = False
     # The worker whose process died while it ran this job.
     crashed_worker: str | None = None
@@ -70,7 +70,7 @@ class CommittedChange(NamedTuple):
 
 
 class FinishedRow(NamedTuple):
-    """A finished job, as it stands in the end."""
+    """A finished job at the end."""
 
     job: str
     state: str
@@ -84,7 +84,7 @@ _FALSE: Final = "false"
 _CRASHED_WORKER: Final = "CASE WHEN NEW.crashes > OLD.crashes THEN OLD.worker END"
 _IS_NOTED: Final = "coalesce(NEW.errors, '') <> coalesce(OLD.errors, '')"
 
-# For each change: of which table, after what, and when; then which row tells, and what it was.
+# For each change: its table, event and condition, then the row to record, and its old values.
 _LEASED: Final = "OLD.lease_expires_at IS NOT NULL"
 _FREE: Final = "OLD.lease_expires_at IS NULL"
 _TAKES: Final = f"NEW.token <> OLD.token OR ({_FREE} AND NEW.lease_expires_at IS NOT NULL)"
@@ -109,7 +109,7 @@ _WATCHED: Final = (
     _Watch(What.FINISHED, "finished", "INSERT"),
     _Watch(What.CHANGED, "finished", _FINISHED_CHANGES),
 )
-# Of use only where it is known who beats.
+# Only useful where the name of the connection shows who sent the heartbeat.
 _BEATEN: Final = _Watch(
     What.BEATEN, "job", "UPDATE", f"{_KEEPS} AND NEW.lease_expires_at <> OLD.lease_expires_at"
 )
@@ -120,7 +120,7 @@ _POSTGRES_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigin
 
 
 def watch(url: str, *, schema: str) -> None:
-    """Note the changes of a migrated database from now on, and make a table for effects."""
+    """Record the changes of a migrated database from now on, and create a table for effects."""
     execute(url, *(_sqlite() if is_sqlite(url) else _postgres(schema)))
 
 
@@ -162,11 +162,11 @@ def _postgres(schema: str) -> Iterator[str]:
 
 
 def _insert(table: str, watch: _Watch, *, now: str, actor: str) -> str:
-    """What a trigger does."""
+    """Return the statement of a trigger."""
     row = "OLD" if watch.event == "DELETE" else "NEW"
     has_old = watch.event.startswith("UPDATE") and watch.table == "job"
     is_live = watch.table == "job"
-    # Of a lease that was ended, when it would have.
+    # For a lease that was ended: when it would have expired.
     lease = "OLD.lease_expires_at" if watch.what is What.RETURNED else f"{row}.lease_expires_at"
     values = {
         "at": now,
@@ -196,7 +196,7 @@ def _insert(table: str, watch: _Watch, *, now: str, actor: str) -> str:
 
 
 def read(url: str, *, schema: str) -> Iterator[CommittedChange]:
-    """The changes, those of one job in their order."""
+    """Yield the changes, those of one job in order."""
     table = "chaos_witness" if is_sqlite(url) else f"{schema}.chaos_witness"
     for row in stream(url, f"SELECT {_NOTED} FROM {table} ORDER BY number"):  # noqa: S608  # ours
         at, actor, what, job, *rest = row
@@ -205,18 +205,18 @@ def read(url: str, *, schema: str) -> Iterator[CommittedChange]:
 
 
 def settled(url: str, *, schema: str) -> Iterator[FinishedRow]:
-    """The finished jobs, as they stand."""
+    """Yield the finished jobs."""
     for job, state, token in stream(url, _select("id, state, token", "finished", url, schema)):
         yield FinishedRow(str(job), state, token)
 
 
 def live(url: str, *, schema: str) -> list[str]:
-    """The jobs that are not finished."""
+    """Return the ids of the jobs that are not finished."""
     return [str(row[0]) for row in stream(url, _select("id", "job", url, schema))]
 
 
 def effects(url: str, *, schema: str) -> Iterator[tuple[str, int]]:
-    """What handlers wrote in the transactions of their success."""
+    """Yield the rows that handlers wrote in the transactions of their success."""
     table = EFFECTS if is_sqlite(url) else f"{schema}.{EFFECTS}"
     for job, token in stream(url, f"SELECT job, token FROM {table}"):  # noqa: S608  # ours
         yield str(job), token
@@ -228,6 +228,6 @@ def _select(columns: str, table: str, url: str, schema: str) -> str:
 
 
 def unfinished(url: str, *, schema: str) -> int:
-    """How many jobs are not finished."""
+    """Return how many jobs are not finished."""
     count: int = execute(url, _select("count(*)", "job", url, schema))[0][0]
     return count

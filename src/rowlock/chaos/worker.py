@@ -1,7 +1,7 @@
 """`rowlock worker`, except that it dies with its parent and that its clock may be wrong.
 
-A library that is preloaded could set the clock of a whole process; but the one there is makes
-`time.sleep` fail. So the processes of a run look at their clock by way of this module.
+A preloaded library could set the clock of a whole process, but `faketime` makes `time.sleep` fail.
+So the processes of a run read their clock through this module.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import Final
 from rowlock.worker.process import die_with_parent
 
 CLOCK_VARIABLE: Final = "ROWLOCK_CHAOS_CLOCK"
-# How often a process looks how wrong its clock is.
+# How often a process checks how wrong its clock is.
 _LOOK_SECONDS: Final = 0.5
 
 
 class WrongClocks:
-    """The clocks of some processes, each as wrong as a file says."""
+    """The clocks of some processes, each off by the seconds in a file."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def environment(self, number: int) -> dict[str, str]:
-        """For the processes of this number; right, until it is set."""
+        """Return the environment for the processes of this number. The clock is right at first."""
         path = self._path(number)
         if not path.exists():
             self.set(number, 0)
         return {CLOCK_VARIABLE: str(path)}
 
     def set(self, number: int, seconds: int) -> None:
-        """Set it wrong by this much from now on."""
+        """Set a clock wrong by this many seconds from now on."""
         path = self._path(number)
         fresh = path.with_suffix(".new")
         fresh.write_text(f"{seconds}\n", "ascii")
@@ -44,7 +44,7 @@ class WrongClocks:
 
 
 def live_by_wrong_clock() -> None:
-    """Set the clock of this process wrong, if its environment says so."""
+    """Make the clock of this process wrong, if its environment says so."""
     if path := os.environ.get(CLOCK_VARIABLE):
         _set_clock(Path(path))
 

@@ -71,7 +71,7 @@ def make_task(app: Celery, **options: Any) -> Any:
         (lambda app: app.conf.update(task_always_eager=True), r"app\.drain"),
         (lambda app: app.conf.update(task_serializer="pickle"), "JSON"),
         (lambda app: app.conf.update(task_routes={}), "queue="),
-        (lambda app: make_task(app, base=object), "around it"),
+        (lambda app: make_task(app, base=object), "into the function"),
         (lambda app: make_task(app, rate_limit="1/s"), "few slots"),
         (lambda app: make_task(app, soft_time_limit=3), "time_limit"),
         (lambda app: make_task(app, unheard_of=3), "leave it out"),
@@ -85,7 +85,7 @@ def make_task(app: Celery, **options: Any) -> Any:
         (lambda app: app.send_task("unknown", [1]), "kwargs"),
         (lambda app: app.control.inspect(), "rowlock top"),
         (lambda app: app.worker_main(), "rowlock --app"),
-        (lambda app: app.autodiscover_tasks(), "name them"),
+        (lambda app: app.autodiscover_tasks(), "name the packages"),
         (lambda app: expression_of(45), "crontab"),
         (lambda app: expression_of(crontab(day_of_week=1, day_of_month=1).expression), "one of"),
         (lambda app: make_task(app).delay().get(on_message=print), "leave it out"),
@@ -102,7 +102,7 @@ def test_what_is_refused(app: Celery, use: Any, advice: str):
 
 def test_a_coroutine_and_unnamed_values(app: Celery):
     """Rowlock's own tasks are for the one, a list for the other."""
-    with pytest.raises(Unsupported, match="rowlock's own"):
+    with pytest.raises(Unsupported, match="a rowlock task"):
 
         @app.task
         async def later() -> None: ...
@@ -275,7 +275,7 @@ def test_beat_schedule(app: Celery):
     assert (job.payload, job.priority) == ({"x": 8}, 5)
     assert {each.name for each in app.store.list_schedules()} == {"nightly", "minutely"}
     app.conf.beat_schedule = {"bad": {"task": "unknown", "schedule": 60}}
-    with pytest.raises(Unsupported, match="does not know"):
+    with pytest.raises(Unsupported, match="unknown to this app"):
         app.scheduled()
 
 

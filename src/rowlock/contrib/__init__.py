@@ -1,1 +1,1 @@
-"""rowlock inside other frameworks, and beside other queues: each is a module to be imported."""
+"""Integrations with frameworks and shims for other queues. Each is a module to import."""

@@ -1,8 +1,8 @@
-"""What every ASGI framework needs: a queue for as long as a server lives, and a guarded dashboard.
+"""Support for all ASGI frameworks: a queue in the server's lifespan, and a guarded dashboard.
 
 1. The queue's connections, and its worker if it has one, end with the server's lifespan.
-2. A dashboard that somebody watches is a request that does not end. A server waits for its
-   requests before it ends the lifespan, so those are let go when the signal comes.
+2. An open dashboard is a request that does not end. A server waits for its requests before it ends
+   the lifespan, so these requests are ended when the signal comes.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Dashboard:
     """The dashboard and the HTTP API of a queue, to be mounted below a prefix.
 
     Args:
-        queue: Its tasks are read at the first request, so they may be defined later.
-        guard: Asked before every request, with Starlette's `Request`: True lets it in, False is
-            403, a response is the answer. Without a guard every request needs a token, made by
-            `rowlock tokens create`.
-        hosts: With a guard, the names that this server is reached by; others are refused.
+        queue: The app. Its tasks are read at the first request, so they may be defined later.
+        guard: Called before every request with Starlette's `Request`. True allows it, False is a
+            403, and a response is sent as the answer. Without a guard, every request needs a token
+            from `rowlock tokens create`.
+        hosts: With a guard, the host names of this server. Requests for others are refused.
 
     Example:
         board = Dashboard(queue, guard=lambda request: request.user.is_operator)
@@ -70,14 +70,14 @@ class Dashboard:
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[None]:
-        """For a lifespan: those who watch are let go at a signal, and the rest at its end."""
+        """Serve during a lifespan. Open streams end at a signal, other requests at its end."""
         loop = asyncio.get_running_loop()
         try:
-            with _told_of_signals(lambda: loop.call_soon_threadsafe(self._let_go)):
+            with _on_signals(lambda: loop.call_soon_threadsafe(self._let_go)):
                 yield
         finally:
             if self._api is not None:
-                # The next lifespan, in a test for example, begins with another one.
+                # The next lifespan, for example in a test, starts with a new one.
                 api, self._api = self._api, None
                 await api.aclose()
 
@@ -87,7 +87,7 @@ class Dashboard:
 
 
 def _refusal(verdict: object) -> Response | None:
-    """What to answer instead; only a plain True lets in, so that a forgotten return does not."""
+    """Return the refusal, if any. Only True allows a request, so a forgotten return does not."""
     if verdict is True:
         return None
     if isinstance(verdict, Response):
@@ -96,16 +96,16 @@ def _refusal(verdict: object) -> Response | None:
 
 
 @contextmanager
-def _told_of_signals(tell: Callable[[], object]) -> Iterator[None]:
-    """Hear of signals beside the server's own handlers, which go on as ever."""
-    # Elsewhere Python has no signals; and the default handlers are not called, but act.
+def _on_signals(call: Callable[[], object]) -> Iterator[None]:
+    """Call a function on signals, before the server's own handlers, which still run."""
+    # Other threads can't handle signals. The default handlers can't be called.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
 
     def chained(number: int, frame: Any) -> None:
-        tell()
+        call()
         handler = before[signal.Signals(number)]
         assert callable(handler)
         handler(number, frame)
@@ -117,7 +117,7 @@ def _told_of_signals(tell: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         for number in ours:
-            # Whoever came after us has chained us; taking us out would take them out too.
+            # A later handler has chained ours. Removing ours would remove that one, too.
             if signal.getsignal(number) is chained:
                 signal.signal(number, before[number])
 
@@ -133,15 +133,15 @@ async def serving(
     migrate: bool = False,
     dashboard: Dashboard | None = None,
 ) -> AsyncIterator[App]:
-    """Have a queue for the time of the block: what a lifespan of your own wraps around its yield.
+    """Open a queue while the block lasts. Wrap it around the yield of your own lifespan.
 
     Args:
-        worker: Run jobs in this process too, without the protection of `rowlock worker`.
-        queues: Only these, for the worker; a mapping gives each its own number of slots.
+        worker: Also run jobs in this process, without the isolation of `rowlock worker`.
+        queues: Queues for the worker. A mapping gives each its own number of slots.
         concurrency: How many jobs run at once.
-        grace: How many seconds running jobs may go on when the block ends.
+        grace: Seconds that running jobs get to finish when the block ends.
         migrate: Bring PostgreSQL's schema up to date first. A SQLite file always is.
-        dashboard: What is mounted, so that it ends with the server.
+        dashboard: The mounted dashboard, so that it ends with the server.
 
     Example:
         @asynccontextmanager
@@ -151,7 +151,7 @@ async def serving(
     """
     async with AsyncExitStack() as stack:
         stack.push_async_callback(queue.aclose)
-        # An enqueue in a request's own transaction needs tables that are there before it.
+        # An enqueue in a request's own transaction needs tables that already exist.
         if migrate or queue.url.startswith("sqlite:"):
             await queue.amigrate()
         if dashboard is not None:

@@ -1,4 +1,4 @@
-"""What the shims for other queues share: what they refuse, and errors that are not tried again."""
+"""Shared parts of the shims for other queues: unsupported features, and errors without retry."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rowlock.config import DURATION_SECONDS_MAX, SECOND_US
 from rowlock.context import Context, Fail
 from rowlock.errors import RowlockError
 
-# The parameter by which a handler gets its context; no user's parameter has this name.
+# The parameter by which a handler gets its context. No user's parameter has this name.
 _CONTEXT = "rowlock_context"
 
 CallOf = Callable[[Context, Mapping[str, Any]], Any]
 
 
 class Unsupported(RowlockError, NotImplementedError):
-    """The other queue has it and the shim has not; `feature` names it, `instead` what to do."""
+    """The shim does not support a feature. `instead` says what to do instead of `feature`."""
 
     code = "unsupported"
 
@@ -34,7 +34,7 @@ class Unsupported(RowlockError, NotImplementedError):
 
 
 class TaskFailed(RowlockError):
-    """A job is dead, and its error is of a type that can't be made anew here."""
+    """A job is dead, and the type of its error can't be recreated here."""
 
     code = "task_failed"
 
@@ -47,15 +47,15 @@ class TaskFailed(RowlockError):
 def refuse_unknown(
     chosen: Mapping[str, object], known: Collection[str], advice: Mapping[str, str], *, what: str
 ) -> None:
-    """Raise `Unsupported` for the first option that is not known."""
+    """Raise `Unsupported` for the first unknown option."""
     for option in chosen:
         if option not in known:
-            instead = advice.get(option, "leave it out, or make this one a task of rowlock's own")
+            instead = advice.get(option, "leave it out, or make this a rowlock task")
             raise Unsupported(f"{what} {option}=", instead)
 
 
 def permanent(error: Exception) -> Fail:
-    """The same error as one that is not tried again; its type's name, text and traceback stay."""
+    """Return the error as one without retry. The name of its type, text and traceback stay."""
     kind = type(error)
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
     same: Fail = type(kind.__name__, (Fail,), names)(str(error))
@@ -67,21 +67,21 @@ def permanent(error: Exception) -> Fail:
 def error_again(
     type_name: str, message: str, own: Mapping[str, type[Exception]] = MappingProxyType({})
 ) -> Exception:
-    """An error as it was raised in a worker: Python's own, or of `own`; else a `TaskFailed`.
+    """Recreate an error from a worker: Python's own, or one of `own`, else a `TaskFailed`.
 
-    Nothing is imported, or looked for in modules, because a stored name says so.
+    Stored names are never imported or looked up in modules.
     """
     kind = own.get(type_name) or getattr(builtins, type_name, None)
     if not isinstance(kind, type) or not issubclass(kind, Exception):
         return TaskFailed(type_name, message)
     try:
         return kind(_key_of(message) if issubclass(kind, KeyError) else message)
-    except TypeError:  # A UnicodeDecodeError takes more than a text.
+    except TypeError:  # A UnicodeDecodeError needs more than a text.
         return TaskFailed(type_name, message)
 
 
 def _key_of(message: str) -> object:
-    """What a KeyError was raised with: its text is the `repr` of that."""
+    """Return the key of a KeyError, whose text is the key's `repr`."""
     try:
         return ast.literal_eval(message)
     except (ValueError, SyntaxError):
@@ -89,10 +89,10 @@ def _key_of(message: str) -> object:
 
 
 def handler_for(function: Callable[..., Any], call: CallOf, *, skip: int = 0) -> Callable[..., Any]:
-    """A handler with a function's parameters, but for the first `skip`, and with a context.
+    """Return a handler with a function's parameters, except the first `skip`, and a context.
 
-    `call` gets the context and the arguments. The parameters are the payload's schema, as of any
-    task: they have names and types.
+    `call` gets the context and the arguments. As for every task, the parameters' names and types
+    are the payload's schema.
     """
 
     def handler(**arguments: Any) -> Any:
@@ -111,11 +111,11 @@ def handler_for(function: Callable[..., Any], call: CallOf, *, skip: int = 0) ->
 
 
 def seconds_until(moment: datetime) -> float:
-    """From now to a time, by this machine's clock; at least 0."""
+    """Return the seconds until a time, by this machine's clock, at least 0."""
     left = (moment - EPOCH).total_seconds() - SystemClock().now_us() / SECOND_US
     return min(max(0.0, left), DURATION_SECONDS_MAX)
 
 
 def is_over(moment: datetime) -> bool:
-    """Whether a time has passed."""
+    """Return whether a time has passed."""
     return moment < from_us(SystemClock().now_us())

@@ -1,4 +1,4 @@
-"""rowlock in FastAPI: a lifespan, the queue as a dependency, and a transaction for each request.
+"""rowlock in FastAPI: a lifespan, the queue as a dependency, and a transaction per request.
 
 api = FastAPI(lifespan=lifespan(queue))
 Db = Annotated[AsyncSession, transaction(async_sessionmaker(engine))]
@@ -29,16 +29,17 @@ def _queue_of(request: Request) -> App:
     return queue_of(request)
 
 
-# A parameter annotated with it is the queue that the application was started with.
+# A parameter annotated with it gets the queue of the application.
 Queue: TypeAlias = Annotated[App, Depends(_queue_of)]
 
 
 def transaction(sessions: async_sessionmaker[AsyncSession] | sessionmaker[Session]) -> Any:
-    """A dependency: a session in a transaction that is committed before the response is sent.
+    """Return a dependency: a session in a transaction, committed before the response is sent.
 
-    It is rolled back if the handler raises anything, an `HTTPException` too; a response that the
-    handler returns, whatever its status, commits. What is enqueued with `using(conn=session)`
-    stands or falls with it. All parameters of a request that use it share one session.
+    It is rolled back if the handler raises an exception, `HTTPException` included. It is committed
+    if the handler returns a response, whatever its status. Jobs enqueued with
+    `using(conn=session)` are part of the transaction. All parameters of a request share one
+    session.
 
     Example:
         Db = Annotated[AsyncSession, transaction(async_sessionmaker(engine))]
@@ -60,7 +61,8 @@ def transaction(sessions: async_sessionmaker[AsyncSession] | sessionmaker[Sessio
         with blocking.begin() as session:
             yield session
 
-    # By default FastAPI would end it after the response: told of a success that then fails.
+    # By default FastAPI would end it after the response, so a client would see a success that then
+    # fails.
     return Depends(begin, scope="function")
 
 

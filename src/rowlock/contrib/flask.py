@@ -1,4 +1,4 @@
-"""rowlock in Flask: an extension by Flask's conventions.
+"""rowlock in Flask: an extension that follows Flask's conventions.
 
     queue = Rowlock()
 
@@ -11,7 +11,7 @@
         queue.init_app(app)
         return app
 
-`flask rowlock worker` runs the jobs; every other command of `rowlock` is there as well.
+`flask rowlock worker` runs the jobs. All other commands of `rowlock` are available, too.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from rowlock.task import Task
 from rowlock.worker.report import running_fields
 
 EXTENSION = "rowlock"
-# How other processes find the queue of the Flask application that FLASK_APP names.
+# Other processes find the queue of the application in FLASK_APP by this.
 SPEC = f"{__name__}:queue"
 FLASK_APP_VARIABLE = "FLASK_APP"
 
-# The job for which a context was pushed here: a task that it calls stays in that context.
+# The job for which a context was pushed. A task that it calls stays in that context.
 _pushed: ContextVar[str | None] = ContextVar("rowlock_flask", default=None)
 
 
 class Rowlock(App):
-    """A queue as an extension of Flask: a `rowlock.App` whose jobs run in an application context.
+    """A Flask extension: a `rowlock.App` whose jobs run in an application context.
 
-    The database is `app.config["ROWLOCK_DATABASE_URL"]`, else that variable of the environment,
-    else `sqlite:///rowlock.db`. The last application that it is initialised with counts.
+    The database is `app.config["ROWLOCK_DATABASE_URL"]`, else that environment variable, else
+    `sqlite:///rowlock.db`. If it is initialised with several applications, the last one counts.
 
     Args:
-        app: The application, if there is one already; otherwise call `init_app` later.
-        state: As of `rowlock.App`, and so are the other options.
+        app: The application, if there is one already. Otherwise call `init_app` later.
+        state: As for `rowlock.App`, like the other options.
     """
 
     def __init__(
@@ -92,19 +92,19 @@ class Rowlock(App):
 
     @property
     def flask(self) -> Flask:
-        """The application that jobs run for. Raises `OptionInvalid` before `init_app`."""
+        """The application of the jobs. Raises `OptionInvalid` before `init_app`."""
         if self._flask is None:
             raise OptionInvalid(
                 "app",
-                "this queue has no Flask application yet: call init_app(app) first; a worker for "
-                "an application that is made by a function is started by `flask rowlock worker`",
+                "this queue has no Flask application yet; call init_app(app) first. If a function "
+                "creates the application, start a worker with `flask rowlock worker`",
             )
         return self._flask
 
-    # Nothing is written to a database that nobody has named.
+    # Never write to a database that was not configured.
     @property
     def store(self) -> Store:
-        """The queue's database; only there after `init_app`."""
+        """The queue's database, available after `init_app`."""
         assert self.flask is not None
         return self._store
 
@@ -135,7 +135,7 @@ class Rowlock(App):
 
     @contextmanager
     def _context_of_job(self) -> Iterator[None]:
-        """A context for each job; a plain call of a task stays in its caller's."""
+        """Push a context for each job. A plain call of a task stays in its caller's context."""
         job_id = running_fields().get("job_id")
         if job_id is None or job_id == _pushed.get():
             yield
@@ -156,28 +156,28 @@ def _standing_for(function: Callable[..., Any], wrapper: Any) -> Callable[..., A
 
 
 def queue_of(app: Flask) -> Rowlock:
-    """The queue of an application. Raises `OptionInvalid` if it has none."""
+    """Return the queue of an application. Raise `OptionInvalid` if it has none."""
     found = app.extensions.get(EXTENSION)
     if not isinstance(found, Rowlock):
-        raise OptionInvalid("app", f"{app!r} has no queue: Rowlock(app), or init_app(app)")
+        raise OptionInvalid("app", f"{app!r} has no queue; call Rowlock(app) or init_app(app)")
     return found
 
 
 @click.group("rowlock", cls=LazyGroup)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Background jobs: every command of rowlock, on this application's queue."""
+    """Manage background jobs with rowlock's commands, on this application's queue."""
     info = ctx.ensure_object(ScriptInfo)
     app = info.load_app()
     ctx.with_resource(app.app_context())
     if info.app_import_path:
-        # Processes that a worker starts load the application by it.
+        # Worker processes load the application by it.
         os.environ[FLASK_APP_VARIABLE] = info.app_import_path
     ctx.obj = Target(app_spec=SPEC, database_url=queue_of(app).url)
 
 
 def __getattr__(name: str) -> Rowlock:
-    """`queue`: of the application at hand, or of the one that FLASK_APP names."""
+    """Return `queue` of the current application, or of the one that FLASK_APP names."""
     if name != "queue":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
     if has_app_context():

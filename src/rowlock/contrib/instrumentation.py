@@ -1,6 +1,6 @@
 """Instrumentation of an app: blocks around each enqueue and each run of a handler.
 
-OpenTelemetry's and Sentry's integrations are such. An app without any pays nothing for it.
+The integrations of OpenTelemetry and Sentry use it. An app without any has no overhead.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from rowlock.worker.report import is_overdue, running_lease
 
 
 def install(app: App, instrumentation: Instrumentation) -> None:
-    """Instrument all that an app enqueues and runs, from now on."""
+    """Instrument every enqueue and run of an app from now on."""
     app.instrumentations.append(instrumentation)
-    # A handler may call its own task, or another's, as the function that it is.
+    # A handler may call its own task, or another, as a plain function.
     inside: ContextVar[Lease | None] = ContextVar("rowlock_inside", default=None)
     app.surround(lambda task: _surrounded(task, instrumentation, inside))
 
@@ -32,7 +32,7 @@ def _surrounded(
     function = task.function
 
     def entered() -> Lease | None:
-        """The lease that this call is the run of, if it is one."""
+        """Return the lease of the run, or None if this call is not a run."""
         lease = running_lease()
         is_run = lease is not None and lease.row is not None and lease.row.kind == task.name
         if not is_run or inside.get() is lease:
@@ -65,7 +65,7 @@ def _surrounded(
 
 @contextmanager
 def _limited(instrumentation: Instrumentation, lease: Lease) -> Iterator[None]:
-    """The block around a run; a time limit, which cancels the handler, reaches it as an error."""
+    """Enter the block around a run. It sees a timeout, which cancels the handler, as an error."""
     cancelled: asyncio.CancelledError | None = None
     try:
         with instrumentation.running(lease):
@@ -75,18 +75,18 @@ def _limited(instrumentation: Instrumentation, lease: Lease) -> Iterator[None]:
                 if not is_overdue():
                     raise
                 cancelled = error
-                # The words of the job's own error.
+                # The text of the job's own error.
                 limit = lease.job.timeout
                 raise TimeoutError(f"took longer than its limit of {limit:g} s") from None
     except TimeoutError:
         if cancelled is None:
             raise
-        # To whoever set the limit it goes on as it came.
+        # The code that set the limit gets the original cancellation.
         raise cancelled from None
 
 
 def texts_of(carrier: object) -> dict[str, str]:
-    """What can be headers, of what came in `meta`: that is anybody's to write."""
+    """Return the parts of a `meta` value that can be headers, because anyone can write `meta`."""
     if not isinstance(carrier, dict):
         return {}
     return {name: value for name, value in carrier.items() if isinstance(value, str)}

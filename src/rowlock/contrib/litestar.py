@@ -1,4 +1,4 @@
-"""rowlock in Litestar: a plugin with the queue as a dependency, in the lifespan, and its dashboard.
+"""rowlock in Litestar: a plugin with a dependency, a lifespan and the dashboard.
 
 app = Litestar(
     route_handlers=[order],
@@ -6,7 +6,7 @@ app = Litestar(
     dependencies={"db": transaction(async_sessionmaker(engine))},
 )
 
-`litestar rowlock worker` runs the jobs; every other command of `rowlock` is there as well.
+`litestar rowlock worker` runs the jobs. All other commands of `rowlock` are available, too.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
     from sqlalchemy.orm import Session, sessionmaker
 
-# How other processes find the queue of the application that LITESTAR_APP names.
+# Other processes find the queue of the application in LITESTAR_APP by this.
 SPEC = f"{__name__}:queue"
 LITESTAR_APP_VARIABLE = "LITESTAR_APP"
 
-# As Litestar calls them: with the connection and the handler; they raise to refuse.
+# Litestar calls them with the connection and the handler. They raise to refuse.
 Guard: TypeAlias = Callable[[Any, Any], Any]
 
 
 class RowlockPlugin(InitPlugin, CLIPlugin):
-    """A queue for as long as the application lives.
+    """A queue that lives as long as the application.
 
     Args:
         queue: The app and its tasks.
-        worker: Run jobs in this process too, without the protection of `rowlock worker`.
-        queues: Only these, for the worker; a mapping gives each its own number of slots.
+        worker: Also run jobs in this process, without the isolation of `rowlock worker`.
+        queues: Queues for the worker. A mapping gives each its own number of slots.
         concurrency: How many jobs run at once.
-        grace: How many seconds running jobs may go on at the end.
+        grace: Seconds that running jobs get to finish at the end.
         migrate: Bring PostgreSQL's schema up to date first. A SQLite file always is.
-        dashboard: The path of the dashboard and of the HTTP API; None for neither.
-        guards: Who may come there. Without any, every request needs a token, made by
+        dashboard: The path of the dashboard and the HTTP API. None for neither.
+        guards: The guards of that path. Without any, every request needs a token from
             `rowlock tokens create`.
         dependency: The name by which handlers get the queue.
     """
@@ -80,7 +80,7 @@ class RowlockPlugin(InitPlugin, CLIPlugin):
         self._path = dashboard
         self._guards = guards
         self._dependency = dependency
-        # Litestar's guards are asked first; where there are none, a token is.
+        # Litestar's guards decide first. Without guards, a token is needed.
         self._board = Dashboard(queue, guard=(lambda _: True) if guards else None)
 
     def on_app_init(self, app_config: AppConfig) -> AppConfig:
@@ -114,7 +114,7 @@ class RowlockPlugin(InitPlugin, CLIPlugin):
 
         @asgi(path, is_mount=True, guards=self._guards, copy_scope=True)
         async def rowlock_dashboard(scope: Scope, receive: Receive, send: Send) -> None:
-            # Litestar cuts the prefix off the path, but not off the raw one, and tells nobody.
+            # Litestar removes the prefix from the path, but not from the raw path.
             inner: Any = {**scope, "root_path": scope.get("root_path", "") + prefix}
             await board(inner, receive, send)  # type: ignore[arg-type]  # the same protocol
 
@@ -122,24 +122,25 @@ class RowlockPlugin(InitPlugin, CLIPlugin):
 
 
 def queue_of(app: Litestar) -> App:
-    """The queue of an application. Raises `OptionInvalid` if it has none."""
+    """Return the queue of an application. Raise `OptionInvalid` if it has none."""
     try:
         return app.plugins.get(RowlockPlugin).queue
     except KeyError:
-        raise OptionInvalid("app", "it has no queue: plugins=[RowlockPlugin(queue)]") from None
+        problem = "has no queue; add plugins=[RowlockPlugin(queue)]"
+        raise OptionInvalid("app", problem) from None
 
 
 @click.group("rowlock", cls=LazyGroup)
 def command() -> None:
-    """Background jobs: every command of rowlock, on this application's queue."""
-    ctx = click.get_current_context()  # Litestar, too, would pass it, to whoever asks.
-    # Processes that a worker starts load the application by it.
+    """Manage background jobs with rowlock's commands, on this application's queue."""
+    ctx = click.get_current_context()  # Litestar would pass its own if we asked for it.
+    # Worker processes load the application by it.
     os.environ[LITESTAR_APP_VARIABLE] = ctx.obj.app_path
     ctx.obj = Target(app_spec=SPEC, database_url=queue_of(ctx.obj.app).url)
 
 
 def __getattr__(name: str) -> App:
-    """`queue`: of the application that LITESTAR_APP names, or of what a function there makes."""
+    """Return `queue` of the application that LITESTAR_APP names or its function creates."""
     if name != "queue":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
     found: Any = load_object(os.environ.get(LITESTAR_APP_VARIABLE, ""))
@@ -147,10 +148,10 @@ def __getattr__(name: str) -> App:
 
 
 def transaction(sessions: async_sessionmaker[AsyncSession] | sessionmaker[Session]) -> Provide:
-    """A dependency: a session in a transaction that is committed before the response is sent.
+    """Return a dependency: a session in a transaction, committed before the response is sent.
 
-    It is rolled back if the handler raises anything. What is enqueued with `using(conn=session)`
-    stands or falls with it.
+    It is rolled back if the handler raises an exception. Jobs enqueued with `using(conn=session)`
+    are part of the transaction.
     """
     from sqlalchemy.ext.asyncio import async_sessionmaker
 

@@ -1,4 +1,4 @@
-"""Traces and metrics by OpenTelemetry: a span for each enqueue and each run, linked to each other.
+"""OpenTelemetry traces and metrics: a span per enqueue and per run, linked to each other.
 
     from rowlock.contrib.opentelemetry import instrument
 
@@ -30,7 +30,7 @@ from rowlock.version import __version__
 Attributes = dict[str, AttributeValue]
 
 _SYSTEM: Mapping[str, AttributeValue] = {"messaging.system": "rowlock"}
-# A run that ended so has not failed.
+# A run that ended with these has not failed.
 _NO_FAILURE = (Release, Cancel, asyncio.CancelledError)
 
 
@@ -41,13 +41,13 @@ def instrument(
     tracer_provider: trace.TracerProvider | None = None,
     meter_provider: metrics.MeterProvider | None = None,
 ) -> None:
-    """Trace and measure all that an app enqueues and runs.
+    """Trace and measure every enqueue and run of an app.
 
     Args:
-        follow: How a run's span is bound to its enqueue's: by a link, in a trace of its own, or as
+        follow: How a run's span relates to its enqueue's: by a link, in a trace of its own, or as
             its child, in the same trace.
-        tracer_provider: By default the global one.
-        meter_provider: By default the global one.
+        tracer_provider: The provider to use. Default: the global one.
+        meter_provider: The provider to use. Default: the global one.
     """
     tracer = trace.get_tracer("rowlock", __version__, tracer_provider)
     meter = metrics.get_meter("rowlock", __version__, meter_provider)
@@ -55,7 +55,7 @@ def instrument(
 
 
 class _Telemetry:
-    """Spans and measures of one app."""
+    """The spans and metrics of one app."""
 
     def __init__(self, tracer: trace.Tracer, meter: metrics.Meter, *, is_parent: bool) -> None:
         self._tracer = tracer
@@ -67,34 +67,34 @@ class _Telemetry:
             "messaging.client.consumed.messages", "{message}", "Runs of jobs that have ended."
         )
         self._send_time = meter.create_histogram(
-            "messaging.client.operation.duration", "s", "How long an enqueue took."
+            "messaging.client.operation.duration", "s", "Duration of an enqueue."
         )
         self._run_time = meter.create_histogram(
-            "messaging.process.duration", "s", "How long a run took."
+            "messaging.process.duration", "s", "Duration of a run."
         )
 
     def marks(self) -> Mapping[str, object]:
-        """The trace context that is current."""
+        """Return the current trace context."""
         carrier: dict[str, str] = {}
         propagate.inject(carrier)
         return carrier
 
     @contextmanager
     def sending(self, jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
-        """A producer's span; its context goes with the jobs."""
+        """Open a producer's span. Its context is stored with the jobs."""
         queues = {job.queue for job in jobs}
         known: Attributes = {**_SYSTEM, "messaging.operation.name": "enqueue"}
         if len(queues) == 1:
             known["messaging.destination.name"] = next(iter(queues))
-        told: Attributes = {**known, "messaging.operation.type": "send"}
+        attributes: Attributes = {**known, "messaging.operation.type": "send"}
         if len(jobs) == 1:
-            told |= {"messaging.message.id": jobs[0].id, "rowlock.job.kind": jobs[0].kind}
+            attributes |= {"messaging.message.id": jobs[0].id, "rowlock.job.kind": jobs[0].kind}
         else:
-            told["messaging.batch.message_count"] = len(jobs)
+            attributes["messaging.batch.message_count"] = len(jobs)
         name = f"enqueue {known.get('messaging.destination.name', '(several)')}"
         began = time.perf_counter()
         with self._tracer.start_as_current_span(
-            name, kind=SpanKind.PRODUCER, attributes=told
+            name, kind=SpanKind.PRODUCER, attributes=attributes
         ) as span:
             try:
                 yield [job.marked(self.marks()) for job in jobs]
@@ -108,7 +108,7 @@ class _Telemetry:
 
     @contextmanager
     def running(self, lease: Lease) -> Iterator[None]:
-        """A consumer's span; what the handler does is below it."""
+        """Open a consumer's span around the handler."""
         row = lease.row
         assert row is not None
         known: Attributes = {
@@ -116,7 +116,7 @@ class _Telemetry:
             "messaging.operation.name": "run",
             "messaging.destination.name": row.queue,
         }
-        told: Attributes = {
+        attributes: Attributes = {
             **known,
             "messaging.operation.type": "process",
             "messaging.message.id": lease.id,
@@ -131,7 +131,7 @@ class _Telemetry:
             f"run {row.queue}",
             context=came if self._is_parent else None,
             kind=SpanKind.CONSUMER,
-            attributes=told,
+            attributes=attributes,
             links=[Link(origin)] if origin.is_valid and not self._is_parent else None,
             record_exception=False,
             set_status_on_exception=False,

@@ -1,4 +1,4 @@
-"""Failures and traces at Sentry: a run is a transaction of its own, with its job's name and fields.
+"""Sentry errors and traces: a run is a transaction with its job's name and fields.
 
     import sentry_sdk
 
@@ -31,43 +31,43 @@ from rowlock.store import NewJob
 from rowlock.worker.report import fields_of
 from rowlock.worker.run import is_last
 
-# Where `meta` has what Sentry hands on.
+# The key in `meta` for Sentry's trace headers.
 MARK = "sentry"
 _ORIGIN = "auto.queue.rowlock"
-# A run that ended so has not failed.
+# A run that ended with these has not failed.
 _NO_FAILURE = (Release, Cancel, asyncio.CancelledError)
 
 
 def instrument(app: App, *, failures: Literal["all", "last"] = "all") -> None:
-    """Tell Sentry of all that an app enqueues and runs.
+    """Report every enqueue and run of an app to Sentry.
 
     Args:
-        failures: Which failures become events: of all attempts, or only of the last one, after
+        failures: Which failures become events: those of all attempts, or only the last one, after
             which the job is dead.
     """
-    # What it logs of failures would be a second event of each.
+    # Log lines about failures would be a second event for each.
     ignore_logger("rowlock.worker")
     install(app, _Sentry(only_last=failures == "last"))
 
 
 class _Sentry:
-    """Scopes, transactions and events of one app."""
+    """The scopes, transactions and events of one app."""
 
     def __init__(self, *, only_last: bool) -> None:
         self._only_last = only_last
 
     def marks(self) -> Mapping[str, object]:
-        """What continues the trace that is current."""
-        told = {
+        """Return the headers that continue the current trace."""
+        headers = {
             "sentry-trace": sentry_sdk.get_traceparent(),
             "baggage": sentry_sdk.get_baggage(),
         }
-        known = {name: value for name, value in told.items() if value}
+        known = {name: value for name, value in headers.items() if value}
         return {MARK: known} if known else {}
 
     @contextmanager
     def sending(self, jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
-        """A span of what the program is doing, if that is traced."""
+        """Open a span, if the current code is traced."""
         names = sorted({job.queue for job in jobs})
         with sentry_sdk.start_span(
             op="queue.publish", name=", ".join(names), origin=_ORIGIN
@@ -80,7 +80,7 @@ class _Sentry:
 
     @contextmanager
     def running(self, lease: Lease) -> Iterator[None]:
-        """A transaction, and a scope of its own for whatever the handler tells Sentry."""
+        """Open a transaction, and a scope of its own for the handler."""
         row = lease.row
         assert row is not None
         with sentry_sdk.isolation_scope() as scope:
@@ -111,7 +111,7 @@ class _Sentry:
                     self._tell(error, row)
                     raise
             if ended is not None:
-                # Not from within: the span would take it for a failure.
+                # Raised outside the span, which would count it as a failure.
                 raise ended
 
     def _tell(self, error: BaseException, row: JobRow) -> None:

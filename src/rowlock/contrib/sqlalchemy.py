@@ -1,8 +1,8 @@
-"""Enqueue once a session of SQLAlchemy has committed: for a queue in another database.
+"""Enqueue jobs once a SQLAlchemy session has committed, for a queue in another database.
 
-Where the session is on the queue's own database, use `task.using(conn=session)` instead: then the
-job is part of the transaction. Here it is written right after the commit, so a process that dies
-in that moment has lost it.
+If the session is on the queue's own database, use `task.using(conn=session)` instead: then the job
+is part of the transaction. Here it is written right after the commit, so it is lost if the process
+crashes in that moment.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _Send: TypeAlias = Callable[[App, Sequence[NewJob]], object]
 
 
 def after_commit(session: AnySession, queue: App, *jobs: NewJob) -> None:
-    """Enqueue jobs once the session's transaction has committed; not at all if it is rolled back.
+    """Enqueue jobs once the session's transaction has committed, and not if it is rolled back.
 
-    Jobs are checked now and written together after the commit; those that were noted inside a
-    savepoint go with it if that is rolled back. If the queue can't be reached, `commit()` raises,
-    although the session's own writes are committed, and jobs of other queues are sent; the ids
-    stay, so the same jobs may be sent again by `queue.enqueue_many`.
+    Jobs are checked now and written together after the commit. Jobs that were added inside a
+    savepoint are dropped if it is rolled back. If the queue can't be reached, `commit()` raises,
+    although the session's own writes are committed and jobs of other queues are sent. The ids stay,
+    so you can send the same jobs again with `queue.enqueue_many`.
 
     Args:
         session: A `Session` or `AsyncSession`, or a scoped one.
-        queue: The app that the jobs go to.
+        queue: The app that gets the jobs.
         jobs: `task.job(...)`, or `task.using(...).job(...)`.
 
     Example:
@@ -77,7 +77,7 @@ def _asend(queue: App, jobs: Sequence[NewJob]) -> object:
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """A job that was noted in a transaction, or in a savepoint of it."""
+    """A job that was added in a transaction, or in a savepoint of it."""
 
     queue: App
     job: NewJob
@@ -86,7 +86,7 @@ class _Noted:
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """What waits for a session's commit. Its listeners stay as long as the session."""
+    """The jobs that wait for a session's commit. Its listeners live as long as the session."""
 
     session: Session
     send: _Send
@@ -106,7 +106,7 @@ class _Pending:
         self.noted += [_Noted(queue, job, transaction) for job in jobs]
 
     def _after_commit(self, session: Session) -> None:
-        # Also called when a savepoint is released; then all still depends on what is around it.
+        # Also called when a savepoint is released. Then the outer transaction still decides.
         if not session.in_nested_transaction():
             self.committed, self.noted = self.noted, []
 
@@ -114,7 +114,7 @@ class _Pending:
         self.noted = [each for each in self.noted if not _is_within(each, transaction)]
 
     def _after_end(self, session: Session, transaction: SessionTransaction) -> None:
-        """Not in `after_commit`, where the session is still in the middle of it."""
+        """Send the jobs. In `after_commit`, the session would still be in its commit."""
         if transaction.parent is None:
             self.noted = []
             committed, self.committed = self.committed, []
@@ -130,15 +130,15 @@ class _Pending:
                 self.send(queue, jobs)
             except RowlockError as error:
                 failed.append(error)
-        # Told when all the others have theirs.
+        # Raised after all other queues have their jobs.
         for other in failed[1:]:
-            failed[0].add_note(f"and of another queue: {other}")
+            failed[0].add_note(f"another queue failed, too: {other}")
         if failed:
             raise failed[0]
 
 
 def _is_within(noted: _Noted, transaction: SessionTransaction) -> bool:
-    """A savepoint that was released is still within those around it."""
+    """Return whether a job belongs to a transaction, directly or by a released savepoint."""
     inner: SessionTransaction | None = noted.transaction
     while inner is not None:
         if inner is transaction:

@@ -1,4 +1,4 @@
-"""rowlock in Starlette: a lifespan with the queue, and by choice a worker and the dashboard in it.
+"""rowlock in Starlette: a lifespan with the queue, and optionally a worker and the dashboard.
 
 queue = rowlock.App()
 board = Dashboard(queue, guard=is_operator)
@@ -24,7 +24,7 @@ from rowlock.errors import OptionInvalid
 Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any]]]
 OwnLifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
 
-# Where the queue stands in the lifespan's state, and so in `request.state`.
+# The name of the queue in the lifespan's state, and so in `request.state`.
 STATE = "rowlock"
 
 
@@ -39,11 +39,11 @@ def lifespan(
     migrate: bool = False,
     dashboard: Dashboard | None = None,
 ) -> Lifespan:
-    """The lifespan of an application with a queue; options as in `serving`.
+    """Return the lifespan of an application with a queue. The options are those of `serving`.
 
     Args:
-        own: The application's own lifespan, which lives inside this one: what it opens is there
-            for as long as jobs run, if it hands it to them (`queue.state`).
+        own: The application's own lifespan, which runs inside this one. What it opens stays open as
+            long as jobs run, and it can pass it to them in `queue.state`.
 
     Example:
         api = Starlette(lifespan=lifespan(queue, worker=True))
@@ -60,7 +60,7 @@ def lifespan(
             migrate=migrate,
             dashboard=dashboard,
         )
-        # For servers and test clients that pass no state of the lifespan on.
+        # For servers and test clients that don't pass on the lifespan's state.
         setattr(application.state, STATE, queue)
         if own is None:
             async with serve:
@@ -73,14 +73,16 @@ def lifespan(
 
 
 def queue_of(connection: HTTPConnection) -> App:
-    """The queue of a request, by the lifespan that it came with.
+    """Return the queue of a request, from the lifespan of its application.
 
     Raises:
         OptionInvalid: The application has no `lifespan(queue)`, or the server runs none.
     """
     found = getattr(connection.state, STATE, None) or getattr(connection.app.state, STATE, None)
     if not isinstance(found, App):
-        raise OptionInvalid("lifespan", "this application was not started with lifespan(queue)")
+        raise OptionInvalid(
+            "lifespan", "this application has no queue; start it with lifespan(queue)"
+        )
     return found
 
 

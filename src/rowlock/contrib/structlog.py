@@ -1,4 +1,4 @@
-"""structlog: the fields of the job whose handler logs.
+"""structlog: adds the fields of the job whose handler logs.
 
 structlog.configure(processors=[add_job_fields, ..., structlog.processors.JSONRenderer()])
 """
@@ -14,9 +14,9 @@ from rowlock.worker.report import running_fields
 def add_job_fields(
     logger: Any, method_name: str, event_dict: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """A processor: adds `job_id`, `kind`, `queue`, `attempt` and `worker`, inside of a handler.
+    """A processor that adds `job_id`, `kind`, `queue`, `attempt` and `worker` inside a handler.
 
-    What the event says itself stays as it is.
+    The event's own fields are kept.
     """
     for name, value in running_fields().items():
         event_dict.setdefault(name, value)

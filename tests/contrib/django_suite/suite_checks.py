@@ -35,14 +35,14 @@ class Checks(SimpleTestCase):
         for raw, id, hint in (
             ("default", "E001", "ROWLOCK = {"),
             ({"DATABSE": "x"}, "E002", "Did you mean 'DATABASE'?"),
-            ({"colour": "x"}, "E002", "There are DATABASE, SCHEMA"),
-            ({"DATABASE": ""}, "E003", "not empty"),
+            ({"colour": "x"}, "E002", "The options are DATABASE, SCHEMA"),
+            ({"DATABASE": ""}, "E003", "non-empty"),
             ({"SCHEMA": "My Jobs"}, "E003", "lower-case"),
-            ({"SCHEMA": 3}, "E003", "text"),
+            ({"SCHEMA": 3}, "E003", "string"),
             ({"STRICT": "yes"}, "E003", "True or False"),
             ({"KEEP_DEAD": -1}, "E003", "keep"),
             ({"IMPORTS": "shop.jobs"}, "E003", "a list"),
-            ({"DASHBOARD_URL": ""}, "E003", "not empty"),
+            ({"DASHBOARD_URL": ""}, "E003", "non-empty"),
         ):
             with self.subTest(raw), override_settings(ROWLOCK=raw):
                 self.assertIn(hint, self.found()[f"rowlock.{id}"])
@@ -52,7 +52,7 @@ class Checks(SimpleTestCase):
     def test_database(self):
         """An alias that is not there, and a database that is neither of ours."""
         with override_settings(ROWLOCK={"DATABASE": "jobs"}):
-            self.assertEqual({"rowlock.E004": "There are 'default'."}, self.found())
+            self.assertEqual({"rowlock.E004": "The aliases are 'default'."}, self.found())
         before = connection.vendor
         try:
             connection.vendor = "oracle"

@@ -1,9 +1,9 @@
-"""A thin shim for scripts that were written for Celery: its common subset, over rowlock.
+"""A thin shim for code written for Celery: its common subset, on rowlock.
 
     from rowlock.contrib.celery import Celery, shared_task      # from celery import ...
 
-What is not supported raises `Unsupported`, which says what to do instead. See
-docs/how-to/from-celery.md for what changes in meaning.
+Unsupported features raise `Unsupported`, which says what to do instead. See
+docs/how-to/from-celery.md for differences in behaviour.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from rowlock.store import NewJob
 from rowlock.task import Task as RowlockTask
 from rowlock.task_options import Executor
 
-# What tunes a broker, a backend or a pool that is not there.
+# Settings that tune a broker, a backend or a pool, which don't exist here.
 _NEEDLESS = frozenset(
     {
         "result_backend", "result_expires", "result_extended", "result_persistent",
@@ -43,7 +43,7 @@ _NEEDLESS = frozenset(
         "beat_scheduler", "beat_max_loop_interval",
     }
 )  # fmt: skip
-# What must be as it is here.
+# Settings with only one possible value here.
 _FIXED: dict[str, tuple[Any, ...]] = {
     "task_serializer": ("json",),
     "result_serializer": ("json",),
@@ -55,16 +55,16 @@ _FIXED: dict[str, tuple[Any, ...]] = {
 _ADVICE = {
     "task_always_eager": "enqueue, and let the test call app.drain()",
     "task_eager_propagates": "enqueue, and let the test call app.drain()",
-    "task_acks_late": "a job is done when it has ended, never before; leave it out",
-    "task_routes": "give each task its queue: @app.task(queue=...)",
-    "task_queues": "any name is a queue; name those of a worker: rowlock worker -q mail,default",
-    "task_time_limit": "give it to the tasks: @app.task(time_limit=...)",
+    "task_acks_late": "leave it out: a job is always acknowledged after it has ended",
+    "task_routes": "set the queue of each task: @app.task(queue=...)",
+    "task_queues": "leave it out: any name is a queue; name a worker's with rowlock worker -q",
+    "task_time_limit": "set it on the tasks: @app.task(time_limit=...)",
     "task_soft_time_limit": "use time_limit on the tasks",
-    "task_annotations": "give the tasks their options themselves",
+    "task_annotations": "set the options on the tasks themselves",
 }
 
-# As in Celery shared tasks belong to every app of the process, those that come later too; and
-# enqueue to the one that was made last.
+# As in Celery, shared tasks belong to every app of the process, including later ones, and enqueue
+# to the one that was created last.
 _shared: list[Task] = []
 _apps: weakref.WeakValueDictionary[int, Celery] = weakref.WeakValueDictionary()
 _numbers = count()
@@ -74,11 +74,11 @@ class Celery(App):
     """A `rowlock.App` with Celery's calls.
 
     Args:
-        main: Stands for `__main__` in the names of tasks.
-        broker: The database: `sqlite:///FILE` or `postgresql://…`; by default
-            `ROWLOCK_DATABASE_URL`. A broker of Celery's is refused.
-        backend: Ignored: results are kept with their jobs.
-        include: Modules with tasks, imported now.
+        main: Replaces `__main__` in the names of tasks.
+        broker: The database: `sqlite:///FILE` or `postgresql://…`. Default:
+            `ROWLOCK_DATABASE_URL`. Celery's brokers are rejected.
+        backend: Ignored, because results are stored with their jobs.
+        include: Modules with tasks, imported at once.
 
     Example:
         app = Celery("shop", broker="postgresql://…")
@@ -114,7 +114,7 @@ class Celery(App):
     def task(  # type: ignore[override]  # as Celery's, not as an app's
         self, *args: Callable[..., Any], **options: Any
     ) -> Any:
-        """Make a function a task. Bare (`@app.task`) or with Celery's options."""
+        """Make a function a task. Use it bare (`@app.task`) or with Celery's options."""
         return _decorator(args, options, self._adopt)
 
     def _adopt(self, task: Task) -> Task:
@@ -122,7 +122,7 @@ class Celery(App):
         return task
 
     def add_handler(self, handler: Callable[..., Any], task: Task) -> RowlockTask[..., Any]:
-        """Register the function that runs a task's jobs; what tasks use."""
+        """Register the function that runs a task's jobs. Tasks call this."""
         options = task.options
         if not options.get("queue"):
             self._queueless.add(task.name)
@@ -140,9 +140,9 @@ class Celery(App):
     def autodiscover_tasks(
         self, packages: Iterable[str] | None = None, related_name: str = "tasks", **_: Any
     ) -> None:
-        """Import `tasks` of each of these packages that has it; now, and not when it is needed."""
+        """Import the module `tasks` of each of these packages that has one, at once."""
         if packages is None:
-            raise Unsupported("autodiscover_tasks() without packages", "name them")
+            raise Unsupported("autodiscover_tasks() without packages", "name the packages")
         for package in packages() if callable(packages) else packages:
             name = f"{package}.{related_name}"
             if importlib.util.find_spec(name) is not None:
@@ -155,7 +155,7 @@ class Celery(App):
         kwargs: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> AsyncResult:
-        """Enqueue a task by its name, which may be known only where the worker runs."""
+        """Enqueue a task by its name, which only the worker needs to know."""
         chosen = self.using_of(name, options)
         known = self.find(name)
         if known is not None:
@@ -164,17 +164,17 @@ class Celery(App):
         if args:
             raise Unsupported(
                 f"send_task({name!r}) with arguments by position",
-                "name them in kwargs: what they are called is not known here",
+                "pass them in kwargs: their names are unknown here",
             )
         given = {option: value for option, value in chosen.items() if value is not None}
         return AsyncResult(self.enqueue(name, kwargs, **given).id, app=self)
 
     def AsyncResult(self, id: str) -> AsyncResult:  # noqa: N802  # Celery's name for it
-        """A job by its id."""
+        """Return a job by its id."""
         return AsyncResult(id, app=self)
 
     def config_from_object(self, source: Any, namespace: str | None = None, **_: Any) -> None:
-        """Take settings from an object, or from a module by its name."""
+        """Read settings from an object, or from a module by its name."""
         found = importlib.import_module(source) if isinstance(source, str) else source
         values = found if isinstance(found, Mapping) else vars(found)
         self.conf.update(_settings_in(values, namespace))
@@ -190,7 +190,7 @@ class Celery(App):
     def add_periodic_task(
         self, schedule: object, sig: Signature, *, name: str | None = None, **options: Any
     ) -> str:
-        """Add an entry to `beat_schedule`; its name."""
+        """Add an entry to `beat_schedule`, and return its name."""
         name = name or repr((sig.task.name, sig.args, dict(sig.kwargs)))
         entry = {"task": sig.task.name, "schedule": schedule, "args": sig.args}
         chosen = {**sig.options, **options}
@@ -198,8 +198,8 @@ class Celery(App):
         return name
 
     def scheduled(self) -> list[tuple[str, NewJob, Cron]]:
-        """As of every app, and the entries of `beat_schedule`: a worker writes them down."""
-        self.on_after_configure.tell(self)
+        """Return the schedules of every app, and the entries of `beat_schedule`."""
+        self.on_after_configure.send(self)
         entries = self.conf.beat_schedule.items()
         return super().scheduled() + [self._entry(name, entry) for name, entry in entries]
 
@@ -211,7 +211,7 @@ class Celery(App):
         task = self.find(entry["task"])
         if task is None:
             raise Unsupported(
-                f"beat_schedule[{name!r}]: a task that this app does not know",
+                f"beat_schedule[{name!r}] with a task unknown to this app",
                 f"import {entry['task']!r} where the worker loads the app",
             )
         call = task.using(**self.using_of(task.name, options))
@@ -220,9 +220,9 @@ class Celery(App):
         return name, job, cron
 
     def using_of(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options of a call as those of `Task.using`; what tasks use.
+        """Convert the options of a call to those of `Task.using`. Tasks call this.
 
-        The default queue is asked for now: settings may come after the tasks.
+        The default queue is read now, because settings may come after the tasks.
         """
         using = using_of(check_call(options), aware=self.aware)
         if using["queue"] is None and (name in self._queueless or self.find(name) is None):
@@ -230,14 +230,14 @@ class Celery(App):
         return using
 
     def aware(self, moment: datetime) -> datetime:
-        """A time of Celery's: a naive one is in the app's time zone."""
+        """Convert a time of Celery's: a naive one is in the app's time zone."""
         if moment.tzinfo is not None:
             return moment
         return moment.replace(tzinfo=ZoneInfo(self.conf.timezone or "UTC")).astimezone(UTC)
 
 
 class Control:
-    """`app.control`: what can be asked of workers."""
+    """`app.control`: the supported commands to workers."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
@@ -250,29 +250,29 @@ class Control:
     def __getattr__(self, name: str) -> Never:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise Unsupported(f"control.{name}", "look at app.workers(), app.stats() and `rowlock top`")
+        raise Unsupported(f"control.{name}", "use app.workers(), app.stats() or `rowlock top`")
 
 
 class Hook:
-    """`app.on_after_configure`: functions that add periodic tasks; called once, with the app."""
+    """`app.on_after_configure`: functions that add periodic tasks, each called once."""
 
     def __init__(self) -> None:
         self._functions: list[Callable[..., Any]] = []
 
     def connect(self, function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
-        """Have a function called before schedules are written down."""
+        """Register a function to call before schedules are stored."""
         self._functions.append(function)
         return function
 
-    def tell(self, app: Celery) -> None:
-        """Call them."""
+    def send(self, app: Celery) -> None:
+        """Call the functions with the app."""
         functions, self._functions = self._functions, []
         for function in functions:
             function(sender=app)
 
 
 def shared_task(*args: Callable[..., Any], **options: Any) -> Any:
-    """Make a function a task of every app of this process. Bare, or with Celery's options."""
+    """Make a function a task of every app of this process. Use it bare or with options."""
 
     def share(task: Task) -> Task:
         _shared.append(task)
@@ -293,28 +293,28 @@ def _decorator(
 
 
 def _settings_in(values: Mapping[str, Any], namespace: str | None) -> dict[str, Any]:
-    """CELERY_TIMEZONE where there is a namespace, timezone where there is none."""
+    """Return the settings: CELERY_TIMEZONE with a namespace, timezone without."""
     prefix = f"{namespace}_" if namespace else ""
     return {
         name.removeprefix(prefix).lower(): value
         for name, value in values.items()
         if name.startswith(prefix)
         and (name.isupper() if prefix else name.islower() and not name.startswith("_"))
-        # What a module imports is no setting.
+        # Imports of a module are not settings.
         and not callable(value)
         and not isinstance(value, ModuleType)
     }
 
 
 class Settings:
-    """Attributes and items; a setting that would change what happens, and can't, is refused."""
+    """Settings as attributes and items. One that would change behaviour, but can't, is rejected."""
 
     beat_schedule: dict[str, Mapping[str, Any]]
     timezone: str | None
     task_default_queue: str
 
     def __init__(self) -> None:
-        # Celery's own queue is "celery"; a task that names none is served by every worker.
+        # Celery's default queue is "celery". Here it is rowlock's, which every worker serves.
         self.__dict__.update({"beat_schedule": {}, "timezone": None})
         self.__dict__["task_default_queue"] = "default"
 
@@ -334,17 +334,17 @@ class Settings:
         return getattr(self, name)
 
     def update(self, *mappings: Mapping[str, Any], **values: Any) -> None:
-        """Set many."""
+        """Set several settings."""
         for mapping in (*mappings, values):
             for name, value in mapping.items():
                 setattr(self, name, value)
 
 
 def check_broker(url: str | None) -> None:
-    """Raise `Unsupported` for a broker that is no database; its password is not told."""
+    """Raise `Unsupported` for a broker that is not a database, without showing its password."""
     if url is not None and url.partition(":")[0] not in ("sqlite", "postgresql", "postgres"):
         raise Unsupported(
             f"a broker at {url.partition(':')[0]}://",
-            "give the database (sqlite:///FILE or postgresql://…), or leave it out and set "
+            "pass the database (sqlite:///FILE or postgresql://…), or leave it out and set "
             "ROWLOCK_DATABASE_URL",
         )

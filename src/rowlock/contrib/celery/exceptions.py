@@ -1,4 +1,4 @@
-"""What tasks raise to steer, and what `AsyncResult.get` raises: under Celery's names."""
+"""The exceptions that tasks and `AsyncResult.get` raise, under Celery's names."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from datetime import datetime
 
 
 class CeleryError(Exception):
-    """The base of these, as in Celery."""
+    """The base of these exceptions, as in Celery."""
 
 
 class Retry(CeleryError):
-    """Made and raised by `task.retry()`: the job runs again after `seconds`."""
+    """Raised by `task.retry()`: the job runs again after `seconds`."""
 
     def __init__(
         self,
@@ -29,15 +29,15 @@ class Retry(CeleryError):
 
 
 class MaxRetriesExceededError(CeleryError):
-    """`task.retry()` without `exc`, once there are no retries left."""
+    """Raised by `task.retry()` without `exc` if no retries are left."""
 
 
 class Ignore(CeleryError):
-    """Raise to end the job without a result: it is cancelled here."""
+    """Raise to end the job without a result. It is cancelled."""
 
 
 class Reject(CeleryError):
-    """Raise to give the job back (`requeue=True`), or to fail for good."""
+    """Raise to give the job back (`requeue=True`), or to fail permanently."""
 
     def __init__(self, reason: object = None, requeue: bool = False) -> None:
         self.reason = reason
@@ -46,8 +46,8 @@ class Reject(CeleryError):
 
 
 class TaskRevokedError(CeleryError):
-    """`get()` of a job that was cancelled."""
+    """Raised by `get()` for a job that was cancelled."""
 
 
 class TimeoutError(CeleryError, builtins.TimeoutError):  # Celery's name for it
-    """`get(timeout=...)` took longer."""
+    """Raised by `get(timeout=...)` if the job has not ended in time."""

@@ -1,4 +1,4 @@
-"""`AsyncResult`: a job as Celery's scripts look at it."""
+"""`AsyncResult`: a job with Celery's interface."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OWN = {
 
 
 class AsyncResult:
-    """A job by its id. An id that is not known is `PENDING`, as in Celery."""
+    """A job by its id. An unknown id is `PENDING`, as in Celery."""
 
     def __init__(self, id: str, *, app: Celery) -> None:
         self.id = id
@@ -42,7 +42,7 @@ class AsyncResult:
 
     @property
     def job(self) -> Job | None:
-        """The job, with all that rowlock knows of it; None if there is none (any more)."""
+        """The job as rowlock's `Job`. None if it does not exist, or its retention has expired."""
         return self._app.get(self.id)
 
     @property
@@ -71,7 +71,7 @@ class AsyncResult:
 
     @property
     def result(self) -> Any:
-        """What it returned, or the error that ended it; None before."""
+        """The value that it returned, or the error that ended it. None before."""
         job = self.job
         if job is None or not job.state.is_terminal:
             return None
@@ -84,7 +84,7 @@ class AsyncResult:
 
     @property
     def traceback(self) -> str | None:
-        """Of the last failed attempt."""
+        """The traceback of the last failed attempt."""
         job = self.job
         return job.errors[-1].traceback if job is not None and job.errors else None
 
@@ -94,8 +94,8 @@ class AsyncResult:
         Raises:
             TimeoutError: It has not ended after `timeout` seconds.
             TaskRevokedError: It was cancelled.
-            NotFound: There is no such job; Celery would wait for ever.
-            Exception: The error that ended it, if that is one of Python's own; else `TaskFailed`.
+            NotFound: There is no such job. Celery would wait forever.
+            Exception: The error that ended it if it is one of Python's own, else `TaskFailed`.
         """
         for option in other:
             if option not in ("interval", "disable_sync_subtasks"):
@@ -114,11 +114,11 @@ class AsyncResult:
     wait = get
 
     def revoke(self, terminate: bool = False, **_: Any) -> None:
-        """Cancel it. A task that runs is asked to end, whether `terminate` is set or not."""
+        """Cancel it. A running task gets a cancel request, whether `terminate` is set or not."""
         self._app.cancel(self.id)
 
     def forget(self) -> None:
-        """Delete it; it must have ended."""
+        """Delete it. It must have ended."""
         self._app.delete(self.id)
 
     def __str__(self) -> str:

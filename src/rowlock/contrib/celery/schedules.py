@@ -1,4 +1,4 @@
-"""The times of `beat_schedule`: Celery's `crontab`, and intervals that cron can say."""
+"""The times of `beat_schedule`: Celery's `crontab`, and intervals that cron can express."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 @dataclass(frozen=True, slots=True)
 class crontab:  # noqa: N801  # Celery's name for it
-    """As Celery's. Where day of week and day of month are both given, Celery means days that fit
-    both, and cron those that fit either: so that is refused."""
+    """Celery's `crontab`.
+
+    With both day of week and day of month, Celery runs on days that match both, and cron on days
+    that match either. So that combination is rejected.
+    """
 
     minute: Field = "*"
     hour: Field = "*"
@@ -32,7 +35,7 @@ class crontab:  # noqa: N801  # Celery's name for it
         if week != "*" and month != "*":
             raise Unsupported(
                 "crontab(day_of_week=..., day_of_month=...)",
-                "give one of them, and look at the date in the task",
+                "give one of them, and check the date in the task",
             )
         return (
             f"{_field(self.minute)} {_field(self.hour)} {month} {_field(self.month_of_year)} {week}"
@@ -40,7 +43,7 @@ class crontab:  # noqa: N801  # Celery's name for it
 
 
 def expression_of(schedule: object) -> str:
-    """The cron expression of an entry's `schedule`: a crontab, seconds or a timedelta."""
+    """Return the cron expression of a `schedule`: a crontab, seconds or a timedelta."""
     if isinstance(schedule, crontab):
         return schedule.expression
     if isinstance(schedule, timedelta):
@@ -51,7 +54,7 @@ def expression_of(schedule: object) -> str:
 
 
 def _every(seconds: float) -> str:
-    """Of the clock, not since the start: every 15 minutes is at 0, 15, 30 and 45."""
+    """Return an expression by the clock, not from the start: 15 minutes is :00, :15, :30, :45."""
     for unit, units, rest in ((1, 60, "*/{} * * * * *"), (_MINUTE, 60, "*/{} * * * *")):
         count = seconds / unit
         if count.is_integer() and 0 < count < units and units % int(count) == 0:
@@ -63,7 +66,7 @@ def _every(seconds: float) -> str:
         return "0 0 * * *"
     raise Unsupported(
         f"a schedule of every {seconds:g} s",
-        "take seconds that divide a minute, an hour or a day evenly, or use crontab(...)",
+        "use seconds that divide a minute, an hour or a day evenly, or crontab(...)",
     )
 
 

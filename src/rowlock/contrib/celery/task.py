@@ -1,10 +1,10 @@
-"""A task as Celery's scripts know it, over one of rowlock's.
+"""A task with Celery's interface, on one of rowlock's.
 
-1. As in Celery an exception ends the job at once, unless `retry()` or `autoretry_for` says
-   otherwise: it is raised on as one that is not tried again. A retry is a failed attempt with a
-   delay of its own, so that rowlock counts it, shows it, and survives a crash in it.
+1. As in Celery, an exception ends the job at once, unless `retry()` or `autoretry_for` asks for
+   another attempt. A retry is a failed attempt with a delay of its own, so that rowlock counts it,
+   shows it, and survives a crash in it.
 2. Arguments are bound to the function's parameters when the job is enqueued, and checked against
-   their annotations: the payload is the same as that of a task of rowlock's own.
+   their annotations. The payload is the same as for a rowlock task.
 """
 
 from __future__ import annotations
@@ -40,38 +40,38 @@ if TYPE_CHECKING:
 MAX_RETRIES_DEFAULT = 3
 RETRY_SECONDS_DEFAULT = 180.0
 BACKOFF_SECONDS_MAX_DEFAULT = 600
-# `retry(max_retries=...)` may ask for more than the task says; a job has room for so many.
+# `retry(max_retries=...)` may ask for more than the task allows. A job has room for this many.
 _RETRIES_ROOM = 20
 
 EXPIRES = "expires_at"
-# What a handler says to rowlock itself.
+# The exceptions of rowlock that a handler may raise.
 _SAID = (Retry, Cancel, Fail, Release)
-_COMPOSE = "enqueue the next job in the task, or by rowlock's ctx.enqueue_on_success"
+_COMPOSE = "enqueue the next job in the task, or with rowlock's ctx.enqueue_on_success"
 CALL_ADVICE = {
     "link": _COMPOSE,
     "link_error": "look at dead jobs: app.list(state='dead'), or the events of the HTTP API",
     "shadow": "give the task a name",
-    "serializer": "payloads are JSON, always",
-    "compression": "payloads are JSON, as they are",
+    "serializer": "leave it out: payloads are always JSON",
+    "compression": "leave it out: payloads are plain JSON",
     "routing_key": "name a queue",
     "exchange": "name a queue",
     "headers": "add a parameter to the task",
-    "time_limit": "give it to the task: @app.task(time_limit=...)",
-    "soft_time_limit": "use time_limit on the task; a run that takes longer is ended, and failed",
+    "time_limit": "set it on the task: @app.task(time_limit=...)",
+    "soft_time_limit": "use time_limit on the task; a run that takes longer is ended and fails",
 }
 TASK_ADVICE = {
-    "base": "put what its hooks do into the function, or around it",
+    "base": "move the code of its hooks into the function",
     "rate_limit": "give the queue few slots: rowlock worker -q mail:2",
-    "soft_time_limit": "use time_limit; a run that takes longer is ended, and failed",
-    "serializer": "payloads are JSON, always",
-    "acks_late": "leave it out: a job is done when it has ended, never before",
-    "throws": "leave it out: errors are kept with the job",
-    "pydantic": "leave it out: parameters that are annotated with models get models",
+    "soft_time_limit": "use time_limit; a run that takes longer is ended and fails",
+    "serializer": "leave it out: payloads are always JSON",
+    "acks_late": "leave it out: a job is always acknowledged after it has ended",
+    "throws": "leave it out: errors are stored with the job",
+    "pydantic": "leave it out: parameters annotated with models get models",
 }
 
 
 class CallOptions(TypedDict, total=False):
-    """What `apply_async` takes beside the arguments."""
+    """The options of `apply_async`."""
 
     task_id: str | None
     countdown: float | None
@@ -79,14 +79,14 @@ class CallOptions(TypedDict, total=False):
     expires: float | datetime | timedelta | None
     queue: str | None
     priority: int | None
-    # Of publishing, where rowlock has its own way.
+    # Options of publishing, which rowlock does differently.
     retry: bool
     retry_policy: Mapping[str, Any] | None
     ignore_result: bool
 
 
 class CeleryTaskOptions(TypedDict, total=False):
-    """What `@app.task` takes."""
+    """The options of `@app.task`."""
 
     name: str | None
     bind: bool
@@ -108,7 +108,7 @@ class CeleryTaskOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a task can ask of its run: `self.request`."""
+    """The current run, as `self.request`."""
 
     id: str | None = None
     task: str | None = None
@@ -116,7 +116,7 @@ class Request:
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     called_directly: bool = True
-    # Of rowlock: progress, log, the token, cancellation.
+    # rowlock's own: progress, log, token, cancellation.
     context: Context | None = None
 
 
@@ -124,12 +124,12 @@ _running: ContextVar[tuple[Task, Request] | None] = ContextVar("rowlock_celery",
 
 
 class Task:
-    """A function that can be enqueued, and still be called. Made by `@app.task`, `@shared_task`."""
+    """A function that can be enqueued, and still be called. See `@app.task`, `@shared_task`."""
 
     def __init__(self, function: Callable[..., Any], options: CeleryTaskOptions) -> None:
         refuse_unknown(options, CeleryTaskOptions.__annotations__, TASK_ADVICE, what="@task")
         if inspect.iscoroutinefunction(function):
-            raise Unsupported("a coroutine function", "make it a task of rowlock's own")
+            raise Unsupported("a coroutine function", "make it a rowlock task")
         self.run = function
         self.options = options
         self.max_retries: int | None = options.get("max_retries", MAX_RETRIES_DEFAULT)
@@ -162,27 +162,27 @@ class Task:
         raise Unsupported("apply()", "call the task, or enqueue it and app.drain()")
 
     def s(self, *args: Any, **kwargs: Any) -> Signature:
-        """The task with arguments, to be enqueued later or by a schedule."""
+        """Return the task with arguments, to be enqueued later or by a schedule."""
         return Signature(self, args, kwargs)
 
     def si(self, *args: Any, **kwargs: Any) -> Signature:
-        """The same as `s`: there are no chains, so nothing is added to its arguments."""
+        """Return the same as `s`: without chains, nothing is added to its arguments."""
         return self.s(*args, **kwargs)
 
     def signature(
         self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any
     ) -> Signature:
-        """The same with options; arguments are given as by `apply_async`."""
+        """Return the task with arguments and options, given as to `apply_async`."""
         return Signature(self, tuple(args), kwargs or {}, options)
 
     def AsyncResult(self, id: str) -> AsyncResult:  # noqa: N802  # Celery's name for it
-        """A job by its id."""
+        """Return a job by its id."""
         return AsyncResult(id, app=self.app)
 
     # Run
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function here and now; nothing is enqueued."""
+        """Run the function directly. Nothing is enqueued."""
         before = _running.set((self, Request()))
         try:
             return self._called(args, kwargs)
@@ -191,7 +191,7 @@ class Task:
 
     @property
     def request(self) -> Request:
-        """What runs."""
+        """The current run."""
         now = _running.get()
         return now[1] if now is not None and now[0] is self else Request()
 
@@ -206,14 +206,13 @@ class Task:
         max_retries: int | None = None,
         **options: Any,
     ) -> Never:
-        """Run this job again after a while; raises, so nothing after it is done.
+        """Run this job again later. It always raises, so no code after it runs.
 
         Args:
-            exc: Raised instead once there are no retries left; by default
-                `MaxRetriesExceededError`.
-            eta: When, instead of `countdown`.
-            countdown: After how many seconds; by default `default_retry_delay`.
-            max_retries: Another bound than the task's.
+            exc: The exception to raise if no retries are left. Default: `MaxRetriesExceededError`.
+            eta: The time of the retry, instead of `countdown`.
+            countdown: The delay in seconds. Default: `default_retry_delay`.
+            max_retries: A limit other than the task's.
         """
         if args is not None or kwargs is not None or options:
             raise Unsupported(
@@ -230,7 +229,7 @@ class Task:
         if limit is None or request.retries + 1 < self.attempts_max:
             raise Retry(exc=exc, when=eta or countdown, seconds=self._retry_seconds(eta, countdown))
         raise Unsupported(
-            f"the retry number {request.retries + 1}", "give the task itself a larger max_retries"
+            f"retry number {request.retries + 1}", "give the task itself a larger max_retries"
         )
 
     def _retry_seconds(self, eta: datetime | None, countdown: float | None) -> float:
@@ -240,7 +239,7 @@ class Task:
 
     @property
     def attempts_max(self) -> int:
-        """How many attempts its jobs have room for, whatever `retry()` says."""
+        """The number of attempts that its jobs have room for, whatever `retry()` asks for."""
         of_kwargs: int | None = self.options.get("retry_kwargs", {}).get("max_retries", 0)
         if self.max_retries is None or of_kwargs is None:
             return config.MAX_ATTEMPTS_LIMIT
@@ -251,7 +250,7 @@ class Task:
         raise Unsupported("update_state()", "use self.request.context.progress(0.4, 'halfway')")
 
     def _handle(self, context: Context, arguments: Mapping[str, Any]) -> Any:
-        """One run, in a worker."""
+        """Run a job in a worker."""
         job = context.job
         expires = job.meta.get(EXPIRES)
         if expires is not None and is_over(datetime.fromisoformat(str(expires))):
@@ -281,7 +280,7 @@ class Task:
 
     @staticmethod
     def _refuse_overdue(context: Context) -> None:
-        """As in Celery a run past its limit is the last one: there, nobody could say so."""
+        """Fail permanently, as in Celery, if the run exceeded its limit."""
         errors = context.job.errors
         last = errors[-1] if errors else None
         if last is not None and (last.attempt, last.type) == (context.attempt - 1, "TimeoutError"):
@@ -306,7 +305,7 @@ class Task:
         backoff = self.options.get("retry_backoff", False)
         if backoff:
             most = self.options.get("retry_backoff_max", BACKOFF_SECONDS_MAX_DEFAULT)
-            # The exponent is bounded: a job may have been tried very often.
+            # The exponent is bounded, because a job may have many attempts.
             power = 2 ** min(self.request.retries, 64)
             countdown = min(most, int(max(1.0, float(backoff))) * power)
             if self.options.get("retry_jitter", True):
@@ -317,7 +316,7 @@ class Task:
     # With its app
 
     def adopt(self, app: Celery) -> None:
-        """Make it a task of this app: its jobs go there from now on."""
+        """Make it a task of this app, to which its jobs go from now on."""
         if self.name.startswith("__main__.") and app.main:
             self.name = f"{app.main}.{self.name.removeprefix('__main__.')}"
         skip = 1 if self.options.get("bind") else 0
@@ -326,9 +325,9 @@ class Task:
 
     @property
     def app(self) -> Celery:
-        """The app whose task it is."""
+        """The app of the task."""
         if self._app is None:
-            raise Unsupported("a shared task without an app", "make Celery(...) first")
+            raise Unsupported("a shared task without an app", "create Celery(...) first")
         return self._app
 
     @property
@@ -342,7 +341,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Signature:
-    """A task with its arguments and options; without the canvas around it."""
+    """A task with its arguments and options. Celery's canvas is not supported."""
 
     task: Task
     args: tuple[Any, ...]
@@ -350,11 +349,11 @@ class Signature:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def set(self, **options: Any) -> Signature:
-        """The same with more options."""
+        """Return it with more options."""
         return Signature(self.task, self.args, self.kwargs, {**self.options, **options})
 
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
-        """Enqueue it; arguments come before its own, as in Celery."""
+        """Enqueue it. As in Celery, these arguments come before its own."""
         return self.apply_async(args, kwargs)
 
     def apply_async(
@@ -376,20 +375,20 @@ class Signature:
 
 
 def no_canvas(*_: Any, **__: Any) -> Never:
-    """`chain`, `group`, `chord`, `chunks`: not supported."""
+    """Raise `Unsupported` for `chain`, `group`, `chord` and `chunks`."""
     raise Unsupported(
-        "chain, group and chord", f"{_COMPOSE}; many at once: app.enqueue_many([...])"
+        "chain, group and chord", f"{_COMPOSE}; for many at once use app.enqueue_many([...])"
     )
 
 
 def check_call(options: Mapping[str, Any]) -> CallOptions:
-    """Options of `apply_async` that are known."""
+    """Check the options of `apply_async`."""
     refuse_unknown(options, CallOptions.__annotations__, CALL_ADVICE, what="apply_async")
     return cast("CallOptions", options)
 
 
 def using_of(chosen: CallOptions, *, aware: Callable[[datetime], datetime]) -> dict[str, Any]:
-    """The same as options of `Task.using`; `aware` gives a time zone to times without."""
+    """Convert options to those of `Task.using`. `aware` adds a time zone to naive times."""
     countdown, eta = chosen.get("countdown"), chosen.get("eta")
     expires = chosen.get("expires")
     if isinstance(expires, datetime):
@@ -399,7 +398,7 @@ def using_of(chosen: CallOptions, *, aware: Callable[[datetime], datetime]) -> d
         "queue": chosen.get("queue"),
         "priority": chosen.get("priority"),
         "delay": None if countdown is None else max(0.0, float(countdown)),
-        # As in Celery: a countdown comes before an eta.
+        # As in Celery, a countdown takes precedence over an eta.
         "run_at": None if eta is None or countdown is not None else aware(eta),
         "meta": {} if expires is None else {EXPIRES: _expiry(expires).isoformat()},
     }
@@ -413,5 +412,5 @@ def _expiry(expires: float | datetime | timedelta) -> datetime:
 
 
 def delay_of(attempt: int, error: BaseException | None) -> float:
-    """The retry policy of these tasks: what `retry()` said."""
+    """Return the delay that `retry()` chose. This is the retry policy of these tasks."""
     return error.seconds if isinstance(error, Retry) else 0.0

@@ -2,14 +2,14 @@
 
     TASKS = {"default": {"BACKEND": "rowlock.contrib.django.RowlockBackend"}}
 
-`app` is the project's `rowlock.App`, for tasks of rowlock's own beside those of Django:
+`app` is the project's `rowlock.App`, for rowlock tasks beside Django's:
 
     from rowlock.contrib.django import app
 
     @app.task
     def greet(name: str) -> None: ...
 
-Names are loaded when first used: Django imports this module before its settings may be read.
+Names are imported on first use, because Django imports this module before its settings are ready.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A link to the dashboard in the admin, where `ROWLOCK["DASHBOARD_URL"]` says where that is."""
+"""A link to the dashboard in the admin, if `ROWLOCK["DASHBOARD_URL"]` is set."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ else:
 
 
 class DashboardAdmin(_Admin):
-    """Nothing to list, add or change here: its only page leads to the dashboard."""
+    """Lists nothing: its only page redirects to the dashboard."""
 
     def get_urls(self) -> list[Any]:
-        """The one page."""
+        """Return the only page."""
         view = self.admin_site.admin_view(self.changelist_view)
         return [path("", view, name="rowlock_dashboard_changelist")]
 
     def has_module_permission(self, request: Any) -> bool:
-        """Whether the link is shown."""
+        """Return whether to show the link."""
         return _url() is not None and bool(super().has_module_permission(request))
 
     def has_add_permission(self, request: Any) -> bool:
-        """Nothing can be added."""
+        """Return False: nothing can be added."""
         return False
 
     def changelist_view(self, request: Any, extra_context: Any = None) -> Any:
-        """Go to the dashboard."""
+        """Redirect to the dashboard."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         url = _url()

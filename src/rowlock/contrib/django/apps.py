@@ -15,7 +15,7 @@ class RowlockConfig(AppConfig):
     verbose_name: Any = "rowlock"
 
     def ready(self) -> None:
-        """Called by Django, once all models are loaded."""
+        """Register the checks. Django calls this once all models are loaded."""
         from django.core.checks import Tags, register
 
         from rowlock.contrib.django.settings import check_settings

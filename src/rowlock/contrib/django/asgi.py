@@ -2,8 +2,8 @@
 
     application = with_dashboard(get_asgi_application(), at="/jobs/")
 
-Whoever may `rowlock.view_dashboard` is let in by the session of Django's login; others are sent
-there. It needs the extra `server`.
+Users with the permission `rowlock.view_dashboard` have access through their Django session. Others
+are redirected to the login. It needs the extra `server`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def with_dashboard(
     login_url: str = "admin:login",
     may_enter: Callable[[Any], bool] | None = None,
 ) -> Application:
-    """The site, with the dashboard below a path.
+    """Return the site with the dashboard below a path.
 
     Args:
-        site: The project's own, by `get_asgi_application()`.
+        site: The project's own application, from `get_asgi_application()`.
         at: The path, which begins and ends with a slash.
-        login_url: Where those are sent who have not logged in: an address, or a name of one.
-        may_enter: Asked with Django's user; by default the right `rowlock.view_dashboard` decides.
-            Whoever may enter may do all that the dashboard does.
+        login_url: Where users who are not logged in are redirected: a URL, or the name of one.
+        may_enter: Called with Django's user. By default, the permission `rowlock.view_dashboard`
+            decides. Users with access can do everything that the dashboard offers.
     """
     if not (at.startswith("/") and at.endswith("/") and len(at) > 2):
         raise ValueError(f"at must be a path such as /jobs/, not {at!r}")
@@ -78,7 +78,7 @@ def _may_view(user: Any) -> bool:
 
 
 def _asks(scope: Any, may: Callable[[Any], bool]) -> tuple[Any, bool]:
-    """Whose session the request is of, and whether that one may enter."""
+    """Return the user of the request's session, and whether they may enter."""
     close_old_connections()
     try:
         request = ASGIRequest(scope, io.BytesIO())

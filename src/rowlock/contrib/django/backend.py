@@ -1,9 +1,9 @@
-"""`RowlockBackend`: jobs of Django's tasks, of Django 6 and of the backport `django-tasks` alike.
+"""`RowlockBackend`: the backend for Django's tasks, in Django 6 and the backport `django-tasks`.
 
-1. A task is known by the dotted name of its function, which is its jobs' kind. It is registered
-   when it is declared; a kind is looked up there, and never imported by its name.
+1. The kind of a task's jobs is the dotted name of its function. A task is registered when it is
+   declared. A kind is looked up there, and never imported by its name.
 2. The arguments are the payload: `{"args": […], "kwargs": {…}}`.
-3. All goes by Django's own connection, and so by its transactions.
+3. Everything uses Django's own connection, and so its transactions.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _STATUSES = {
 class RowlockBackend(BaseTaskBackend):
     """Enqueues Django's tasks as jobs of rowlock.
 
-    `OPTIONS`: `max_attempts`, `retry`, `timeout`, `keep`, `max_crashes`, as in `App.task`; for one
-    task by `rowlock.contrib.django.policy`.
+    `OPTIONS` are `max_attempts`, `retry`, `timeout`, `keep` and `max_crashes`, as in `App.task`.
+    For a single task, use `rowlock.contrib.django.policy`.
     """
 
     supports_defer: ClassVar[bool] = True
@@ -71,7 +71,7 @@ class RowlockBackend(BaseTaskBackend):
     declared: ClassVar[dict[str, Any]] = {}
 
     def validate_task(self, task: Any) -> None:
-        """As Django's; a task that is right is known from now on."""
+        """Validate a task as Django does, and register it."""
         super().validate_task(task)
         path = task.module_path
         known = self.declared.get(path)
@@ -94,12 +94,12 @@ class RowlockBackend(BaseTaskBackend):
         return Task(run, settings)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Enqueue a job, as part of the transaction that is open, if one is.
+        """Enqueue a job, as part of the open transaction, if there is one.
 
         Raises:
             TypeError: The task's function can't be called with these arguments, or JSON would
                 change one of them: a UUID would arrive as text.
-            PayloadInvalid: They can't be stored, by their size or what is in them.
+            PayloadInvalid: They can't be stored, because of their size or content.
         """
         self.validate_task(task)
         _check_arguments(task, args, kwargs)
@@ -117,10 +117,11 @@ class RowlockBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> Any:
-        """The result of a job, as this transaction sees it.
+        """Return the result of a job, as this transaction sees it.
 
         Raises:
-            TaskResultDoesNotExist: There is no such job (any more), or none of a Django task.
+            TaskResultDoesNotExist: There is no such job of a Django task, or its retention has
+                expired.
         """
         try:
             job = project_app().get(result_id)
@@ -137,7 +138,7 @@ class RowlockBackend(BaseTaskBackend):
         return self.declared.get(job.kind)
 
     def check(self, **_: Any) -> Iterator[CheckMessage]:
-        """What `manage.py check` has to say of this backend."""
+        """Return the messages of `manage.py check` for this backend."""
         where = f"TASKS[{self.alias!r}]"
         if not apps.is_installed("rowlock.contrib.django"):
             yield Error(
@@ -151,7 +152,7 @@ class RowlockBackend(BaseTaskBackend):
 
 
 def _check_arguments(task: Any, args: Any, kwargs: Any) -> None:
-    """Refuse now what the worker could only fail on."""
+    """Reject arguments on which the worker could only fail."""
     given = (None, *args) if task.takes_context else args
     try:
         inspect.signature(task.func).bind(*given, **kwargs)
@@ -160,9 +161,9 @@ def _check_arguments(task: Any, args: Any, kwargs: Any) -> None:
 
 
 def _check_unchanged(task: Any, payload: dict[str, Any]) -> None:
-    """Refuse what would not come back as it is. Django asks for that, but lets bytes by.
+    """Reject arguments that JSON would change. Django checks this, too, but accepts bytes.
 
-    Django's tasks get their arguments as JSON has them, annotated or not.
+    Django's tasks get their arguments as JSON types, whatever their annotations.
     """
     problem = None
     try:
@@ -171,8 +172,8 @@ def _check_unchanged(task: Any, payload: dict[str, Any]) -> None:
         problem = error
     for change in roundtrip.changes(payload, AnyType(), ""):
         raise TypeError(
-            f"{task.module_path}: {change.path}: {change.what} would not come back from JSON as "
-            f"it is: pass {change.instead}"
+            f"{task.module_path}: {change.path}: {change.what} would come back from JSON as "
+            f"another type; pass {change.instead}"
         ) from None
     if problem is not None:
         raise problem
@@ -203,7 +204,7 @@ def _coroutine(backend: type[RowlockBackend], path: str) -> Any:
 
 
 class Executing:
-    """A run from its start to its end; a context manager. `end` takes what the task returned."""
+    """A context manager around a run. `end` takes the value that the task returned."""
 
     def __init__(self, backend: type[Any], task: Any, job: Job) -> None:
         self.task = task
@@ -213,7 +214,7 @@ class Executing:
 
     @property
     def context(self) -> tuple[Any, ...]:
-        """What the function takes before its arguments."""
+        """The arguments that come before the function's own."""
         return (TaskContext(task_result=self._result),) if self.task.takes_context else ()
 
     def __enter__(self) -> Self:
@@ -221,7 +222,7 @@ class Executing:
         return self
 
     def end(self, value: Any) -> Any:
-        """The task returned this; what can't be stored is noted by the worker, and no failure."""
+        """Take the returned value. If it can't be stored, the worker only records that."""
         self._set("_return_value", value)
         return value
 
@@ -254,13 +255,13 @@ class Executing:
 
 
 def result_of(job: Job, task: Any, *, backend: str) -> Any:
-    """The result of a job, whose task as it was declared is `task`."""
+    """Return the result of a job of the declared `task`."""
     result = TaskResult(
         task=_task_of(job, task, backend=backend),
         id=job.id,
         status=_STATUSES[job.state],
         enqueued_at=moment(job.created_at),
-        # Of earlier attempts no more is known than their errors.
+        # For earlier attempts, only their errors are known.
         started_at=moment(job.started_at),
         last_attempted_at=moment(job.started_at),
         finished_at=moment(job.finished_at),
@@ -287,20 +288,20 @@ def _task_of(job: Job, task: Any, *, backend: str) -> Any:
 
 
 def _workers_of(job: Job) -> list[str]:
-    """One for each attempt, as their number is counted by; only the last one's name is kept."""
+    """Return one entry per attempt, as Django counts them. Only the last name is known."""
     return [job.worker or ""] * job.attempt
 
 
 def _error_of(error: JobError) -> Any:
     path = error.type
     if "." not in path:
-        # A class of Python's, or a word of ours for what was no exception: a lost lease, a crash.
+        # A class of Python, or a name of ours for a lost lease or a crash.
         path = f"builtins.{path}" if hasattr(builtins, path) else "rowlock.RowlockError"
     return TaskError(exception_class_path=path, traceback=error.traceback or str(error))
 
 
 def moment(time: datetime | None) -> datetime | None:
-    """A time as this project has them: aware, or naive and local."""
+    """Convert a time to this project's form: aware, or naive and local."""
     if time is None or settings.USE_TZ:
         return time
     naive: datetime = timezone.make_naive(time)
@@ -308,7 +309,7 @@ def moment(time: datetime | None) -> datetime | None:
 
 
 def aware(time: datetime | None) -> datetime | None:
-    """A time of this project as rowlock has them."""
+    """Convert a time of this project to an aware one."""
     if time is None or timezone.is_aware(time):
         return time
     made: datetime = timezone.make_aware(time)

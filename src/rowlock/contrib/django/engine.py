@@ -1,15 +1,15 @@
-"""rowlock on Django's own connections: the engine of web processes and tests, drain, handlers.
+"""rowlock on Django's own connections: the engine for web processes, tests, drain and handlers.
 
-1. A verb inside `atomic()` is part of it; outside, it is a transaction of its own.
-2. So an enqueue stands or falls with what the view wrote, and `get` sees what was enqueued before
-   it in the same transaction: in a `TestCase`, too, whose transaction is never committed.
-3. There are no connections beside Django's, and nothing to be closed: a test's database can be
+1. A verb inside `atomic()` is part of it. Outside, it is a transaction of its own.
+2. So an enqueue is committed or rolled back with the view's writes, and `get` sees jobs enqueued in
+   the same transaction. This holds in a `TestCase`, too, whose transaction is never committed.
+3. There are no connections besides Django's, and nothing to close. A test's database can be
    dropped, and one in memory works.
-4. `app.drain()` claims, runs and settles jobs in the caller's thread. So a `TestCase` can run what
-   it enqueued, though nothing of it is ever committed. Coroutines are run by `async_to_sync`, whose
-   queries come back to this thread.
-5. Handlers are treated as Django's requests: no connection is stale at the start, none is kept at
-   the end.
+4. `app.drain()` claims, runs and settles jobs in the caller's thread. So a `TestCase` can run the
+   jobs that it enqueued, though nothing is ever committed. `async_to_sync` runs coroutines, and
+   their queries come back to this thread.
+5. Handlers are treated like Django's requests: no connection is stale at the start, and none is
+   kept at the end.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class DjangoEngine:
         self.schema = schema
         self.dialect: Dialect = _dialect_of(connections[alias])
         self.binder: Binder = Binder(self.dialect, schema, ParameterStyle.PYFORMAT)
-        # On PostgreSQL the server's own decides, if none is given.
+        # On PostgreSQL the server's clock is used if none is given.
         is_sqlite = self.dialect is Dialect.SQLITE
         self.clock: Clock | None = clock or (SystemClock() if is_sqlite else None)
         self._notify = notify
 
     @property
     def address(self) -> str:
-        """The URL by which workers find this database; not for logs."""
+        """The URL by which workers find this database. It may hold a password: don't log it."""
         return database_url(connections[self.alias])
 
     def run(self, op: Op[T]) -> T:
@@ -72,16 +72,16 @@ class DjangoEngine:
         return visit(borrowed, _AtHome(self, borrowed), op)
 
     async def arun(self, op: Op[T]) -> T:
-        # To the thread of Django's own async calls, so that it is their connection.
+        # In the thread of Django's own async calls, to use their connection.
         return await sync_to_async(self.run, thread_sensitive=True)(op)
 
     def migrate(self) -> list[int]:
-        """Apply what is missing, in one transaction; the numbers of what was applied."""
+        """Apply missing migrations in one transaction. Return their numbers."""
         with transaction.atomic(using=self.alias):
             return self._schema().migrate()
 
     def applied(self) -> dict[int, str]:
-        """The migrations that this database has."""
+        """Return the migrations of this database."""
         return self._schema().applied()
 
     def _schema(self) -> BorrowedSchema:
@@ -94,24 +94,26 @@ class DjangoEngine:
         try:
             self.run(_ring(self.schema, sorted(set(map(bell_text, queues)))))
         except Error as error:
-            # The jobs are committed, and workers poll: say it, and go on.
-            logger.warning("the doorbell could not be rung: %s", error)
+            # The jobs are committed, and workers poll, so a log line is enough.
+            logger.warning("workers could not be notified of new jobs: %s", error)
 
     def notifications(self) -> AsyncIterator[str | None]:
-        raise ImproperlyConfigured("a worker has connections of its own: manage.py rowlock worker")
+        raise ImproperlyConfigured(
+            "a worker needs connections of its own; run manage.py rowlock worker"
+        )
 
     def close(self) -> None:
-        """Connections are Django's to close."""
+        """Do nothing: Django closes its connections."""
 
     async def aclose(self) -> None:
         """As `close`."""
 
     async def aclose_loop(self) -> None:
-        """No connection belongs to a loop."""
+        """Do nothing: no connection belongs to a loop."""
 
 
 class _AtHome(Visit):
-    """A verb on a connection that is to our database, because it is what that is named by."""
+    """A verb on a connection that is known to be to our database, by its alias."""
 
     def __init__(self, engine: DjangoEngine, borrowed: Borrowed[Rows]) -> None:
         super().__init__(
@@ -128,7 +130,7 @@ class _AtHome(Visit):
     def _perform(self, step: Step) -> Calls[Rows]:
         if not isinstance(step, Commit):
             return (yield from super()._perform(step))
-        # Inside atomic() nothing is committed before its end.
+        # Inside atomic(), nothing is committed before its end.
         if self._borrowed.standing is Standing.AUTOCOMMIT and self._is_begun:
             yield from self._send(self._bounds.end)
             self._is_begun = False
@@ -139,8 +141,8 @@ class _AtHome(Visit):
 def _dialect_of(wrapper: Any) -> Dialect:
     if wrapper.vendor not in _DIALECTS:
         raise ImproperlyConfigured(
-            f"rowlock works on SQLite and PostgreSQL; the database {wrapper.alias!r} is "
-            f"{wrapper.vendor}: name another in ROWLOCK['DATABASE']"
+            f"rowlock works on SQLite and PostgreSQL, but the database {wrapper.alias!r} is "
+            f"{wrapper.vendor}; name another in ROWLOCK['DATABASE']"
         )
     return _DIALECTS[wrapper.vendor]
 
@@ -153,7 +155,7 @@ def _ring(channel: str, queues: list[str]) -> Op[None]:
 
 
 class _HereAndNow:
-    """Runs coroutines as `asyncio.Runner` does, with Django's thread in reach."""
+    """Runs coroutines like `asyncio.Runner`, with access to Django's thread."""
 
     def run(self, coro: Coroutine[Any, Any, T], /) -> T:
         async def awaited() -> T:
@@ -163,18 +165,18 @@ class _HereAndNow:
 
 
 class DjangoDrain(Drain):
-    """A drain without heartbeats: nobody else can see what a transaction has not committed.
+    """A drain without heartbeats, because no other process sees uncommitted leases.
 
-    Nor is there a `ctx.transaction()`, which would be a second one.
+    It has no `ctx.transaction()` either, which would be a second transaction.
     """
 
     def run(self) -> int:
-        """Run what is ready; how many runs that were."""
+        """Run the ready jobs. Return the number of runs."""
         self._run_all(_HereAndNow())
         return self._done
 
     async def arun(self) -> int:
-        """As `run`, in the thread of Django's own async calls."""
+        """Run like `run`, in the thread of Django's own async calls."""
         return await sync_to_async(self.run)()
 
     def _block(
@@ -184,10 +186,10 @@ class DjangoDrain(Drain):
 
 
 def with_fresh_connections(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with old connections of this thread closed before and after it.
+    """Wrap a function so that old connections of its thread are closed before and after it.
 
-    A coroutine gets a thread of its own for its queries, as a request does, and its connections
-    are closed with it.
+    A coroutine gets a thread of its own for its queries, like a request, and its connections are
+    closed with it.
     """
     if inspect.iscoroutinefunction(function):
 
@@ -213,7 +215,7 @@ def with_fresh_connections(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _close_old() -> None:
-    """As `close_old_connections`, which would also end the transaction of a test around it all."""
+    """Close old connections, but unlike `close_old_connections` not the one of a test around us."""
     for connection in _not_in_transactions():
         connection.close_if_unusable_or_obsolete()
 

@@ -1,4 +1,4 @@
-"""No tables: what the admin links the dashboard by, and the right to see it."""
+"""The model without a table for the admin's link to the dashboard and its permission."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from django.db import models
 
 
 class Dashboard(models.Model):
-    """Stands for the dashboard in the admin. Its right is `rowlock.view_dashboard`."""
+    """The dashboard in the admin. Its permission is `rowlock.view_dashboard`."""
 
     class Meta:
-        """Django's."""
+        """Django's options."""
 
         managed = False
         default_permissions: tuple[str, ...] = ("view",)

@@ -1,4 +1,4 @@
-"""The operation by which Django's migrations run rowlock's own."""
+"""The operation with which Django's migrations run rowlock's own."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rowlock.store.caller.schema import BorrowedSchema
 
 
 class RowlockSchema(Operation):
-    """Bring rowlock's schema up to one of its migrations, on the database that `ROWLOCK` names.
+    """Brings rowlock's schema up to one of its migrations, on the database that `ROWLOCK` names.
 
-    On any other database it does nothing, and what `rowlock migrate` has done it does not repeat.
-    Only the first can be taken back: with it go all tables, and all jobs.
+    On other databases it does nothing, and it does not repeat what `rowlock migrate` has done. Only
+    the first migration can be reversed, which removes all tables and all jobs.
     """
 
     reduces_to_sql = False
@@ -26,16 +26,16 @@ class RowlockSchema(Operation):
         self.newest = newest
 
     def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
-        """For Django's writer of migrations."""
+        """Return the arguments for Django's writer of migrations."""
         return type(self).__name__, [], {"newest": self.newest}
 
     def state_forwards(self, app_label: str, state: Any) -> None:
-        """No model of Django's is changed."""
+        """Do nothing: no Django model is changed."""
 
     def database_forwards(
         self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
     ) -> None:
-        """Apply what is missing."""
+        """Apply missing migrations."""
         schema = self._schema(schema_editor)
         if schema is not None:
             schema.migrate(newest=self.newest)
@@ -43,13 +43,13 @@ class RowlockSchema(Operation):
     def database_backwards(
         self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
     ) -> None:
-        """Take all of it away."""
+        """Remove all tables."""
         schema = self._schema(schema_editor)
         if schema is not None:
             schema.drop()
 
     def describe(self) -> str:
-        """For `manage.py migrate --plan`."""
+        """Return the text for `manage.py migrate --plan`."""
         return f"Bring rowlock's schema up to its migration {self.newest}"
 
     def _schema(self, schema_editor: Any) -> BorrowedSchema | None:
@@ -59,7 +59,6 @@ class RowlockSchema(Operation):
             return None
         if schema_editor.collect_sql:
             raise NotSupportedError(
-                "rowlock's schema is not written out by sqlmigrate: "
-                "manage.py rowlock migrate --sql prints it"
+                "sqlmigrate can't print rowlock's schema; use manage.py rowlock migrate --sql"
             )
         return BorrowedSchema(borrow_django(wrapper), schema=chosen.schema)

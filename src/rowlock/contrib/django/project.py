@@ -1,4 +1,4 @@
-"""The app of a Django project: made from its settings when first asked for, one a process."""
+"""The app of a Django project, created from its settings on first use, once per process."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ MIGRATE_COMMAND = "python manage.py migrate"
 
 
 class DjangoApp(App):
-    """An app on one of `DATABASES`, by Django's own connections.
+    """An app on one of `DATABASES`, with Django's own connections.
 
-    All it does inside `transaction.atomic()` is part of that: `task.enqueue()` needs no `conn`.
-    Handlers find no stale connections. Get the project's by `rowlock.contrib.django.app`.
+    Everything inside `transaction.atomic()` is part of it, so `task.enqueue()` needs no `conn`.
+    Handlers get no stale connections. The project's app is `rowlock.contrib.django.app`.
     """
 
     def __init__(self, settings: RowlockSettings) -> None:
@@ -46,28 +46,28 @@ class DjangoApp(App):
 
     @property
     def settings(self) -> RowlockSettings:
-        """What the project's `ROWLOCK` says."""
+        """The project's `ROWLOCK` settings."""
         return self._settings
 
     @property
     def url(self) -> str:
-        """The URL by which workers open the database, with its password: not for logs."""
+        """The URL by which workers open the database. It holds the password: don't log it."""
         return database_url(connections[self._settings.database])
 
     @property
     def migrate_command(self) -> str:
-        """What to type so that the schema is brought up to date."""
+        """The command that brings the schema up to date."""
         return MIGRATE_COMMAND
 
     def use_database(self, url: str) -> None:
-        """What the settings name is used, and no other."""
+        """Do nothing: the database of the settings is always used."""
         chosen = self._settings
         engine = DjangoEngine(chosen.database, schema=chosen.schema, notify=chosen.notify)
         self.store: Store = Store(engine)
         self._url = url
 
     def take(self, tasks: Iterable[Task[..., Any]]) -> None:
-        """Make tasks this app's."""
+        """Add tasks to this app."""
         for task in tasks:
             self._register(task)
 
@@ -78,9 +78,9 @@ class DjangoApp(App):
         )
 
     def on_own_connections(self) -> App:
-        """An app with the same tasks on connections of its own: for workers and servers.
+        """Return an app with the same tasks on its own connections, for workers and servers.
 
-        Its tasks still enqueue by way of this one.
+        Its tasks still enqueue through this one.
         """
         return _Apart(self)
 
@@ -98,22 +98,22 @@ class _Apart(App):
 
     @property
     def migrate_command(self) -> str:
-        """What to type so that the schema is brought up to date."""
+        """The command that brings the schema up to date."""
         return MIGRATE_COMMAND
 
 
 _guard = threading.RLock()
-# Tasks that were declared before anybody asked for the app: while modules are imported, the
-# settings may not be fit to make one, and it is for `manage.py check` to say so.
+# Tasks that were declared before the app was created. While modules are imported, the settings may
+# still be invalid, which `manage.py check` reports.
 _declared: list[Task[..., Any]] = []
 _app: list[DjangoApp] = []
 
 
 def project_app() -> DjangoApp:
-    """The app of this project.
+    """Return the app of this project.
 
     Raises:
-        ImproperlyConfigured: `ROWLOCK` is wrong; `manage.py check` says all that is.
+        ImproperlyConfigured: `ROWLOCK` is invalid. `manage.py check` lists all problems.
     """
     with _guard:
         if not _app:
@@ -123,7 +123,7 @@ def project_app() -> DjangoApp:
 
 
 def chosen_settings() -> RowlockSettings:
-    """What `ROWLOCK` says. Raises `ImproperlyConfigured`."""
+    """Return the settings of `ROWLOCK`. Raise `ImproperlyConfigured` if they are invalid."""
     raw = getattr(django_settings, "ROWLOCK", {})
     for problem in problems_of(raw):
         raise ImproperlyConfigured(f"{problem.text} {problem.hint} (rowlock.{problem.code})")
@@ -131,7 +131,7 @@ def chosen_settings() -> RowlockSettings:
 
 
 def declare(task: Task[..., Any]) -> None:
-    """Make a task the app's, now or as soon as there is one."""
+    """Add a task to the app, now or as soon as there is one."""
     with _guard:
         _declared.append(task)
         if _app:
@@ -139,7 +139,7 @@ def declare(task: Task[..., Any]) -> None:
 
 
 def discover() -> None:
-    """Import the modules with tasks: `tasks` of each installed app, and what `IMPORTS` names."""
+    """Import the modules with tasks: `tasks` of each installed app, and those in `IMPORTS`."""
     autodiscover_modules("tasks")
     for name in chosen_settings().imports:
         import_module(name)

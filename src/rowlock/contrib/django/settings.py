@@ -1,6 +1,6 @@
-"""The settings of a Django project: what `ROWLOCK` says, the URL of its database, and the checks.
+"""The settings of a Django project: `ROWLOCK`, the URL of its database, and the checks.
 
-`check_settings` is what `manage.py check` runs.
+`manage.py check` runs `check_settings`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rowlock.errors import OptionInvalid
 from rowlock.store import options
 from rowlock.store.statements import check_schema
 
-# What Django and psycopg make of OPTIONS themselves; all others are words of libpq.
+# OPTIONS that Django and psycopg handle themselves. All others are libpq parameters.
 _NOT_LIBPQ = frozenset(
     {
         "assume_role",
@@ -40,7 +40,7 @@ _NOT_LIBPQ = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SettingsProblem:
-    """What is wrong with a setting: `code` is the id of the system check."""
+    """A problem with a setting. `code` is the id of the system check."""
 
     code: str
     text: str
@@ -51,7 +51,7 @@ class SettingsProblem:
 class RowlockSettings:
     """`ROWLOCK`, with its defaults."""
 
-    # The alias in DATABASES of the database that jobs live in.
+    # The alias in DATABASES of the database with the jobs.
     database: str = "default"
     schema: str = "rowlock"
     strict: bool = False
@@ -60,12 +60,12 @@ class RowlockSettings:
     notify: bool = True
     # Modules with tasks beyond the `tasks` modules of the installed apps.
     imports: tuple[str, ...] = ()
-    # Where the link of the admin leads; None: there is no link.
+    # The target of the admin's link. None for no link.
     dashboard_url: str | None = None
 
 
 def read_settings(raw: Mapping[str, Any]) -> RowlockSettings:
-    """The settings of a mapping in which `problems_of` finds nothing wrong."""
+    """Return the settings of a mapping in which `problems_of` finds nothing."""
     chosen = {name.lower(): value for name, value in raw.items()}
     if "imports" in chosen:
         chosen["imports"] = tuple(chosen["imports"])
@@ -73,7 +73,7 @@ def read_settings(raw: Mapping[str, Any]) -> RowlockSettings:
 
 
 def problems_of(raw: object) -> Iterator[SettingsProblem]:
-    """Everything that is wrong with the setting by itself."""
+    """Yield every problem of the setting itself."""
     if not isinstance(raw, Mapping):
         yield SettingsProblem(
             "E001",
@@ -85,14 +85,16 @@ def problems_of(raw: object) -> Iterator[SettingsProblem]:
         check = _CHECKS.get(name)
         if check is None:
             close = difflib.get_close_matches(str(name), _CHECKS, n=1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"There are {', '.join(_CHECKS)}."
+            hint = (
+                f"Did you mean {close[0]!r}?" if close else f"The options are {', '.join(_CHECKS)}."
+            )
             yield SettingsProblem("E002", f"ROWLOCK has no option {name!r}.", hint)
         elif refusal := check(value):
             yield SettingsProblem("E003", f"ROWLOCK[{name!r}] can't be {value!r}.", refusal)
 
 
 def _a_text(value: object) -> str | None:
-    return None if isinstance(value, str) and value else "It must be a text that is not empty."
+    return None if isinstance(value, str) and value else "It must be a non-empty string."
 
 
 def _a_flag(value: object) -> str | None:
@@ -139,37 +141,37 @@ KEYS = tuple(_CHECKS)
 
 
 def database_url(wrapper: Any) -> str:
-    """The URL of a connection's database, with its password: not for logs.
+    """Return the URL of a connection's database. It holds the password: don't log it.
 
     Raises:
-        ImproperlyConfigured: Nobody else can open it: it is in memory, or of another kind.
+        ImproperlyConfigured: A worker can't open it: it is in memory, or not supported.
     """
     if wrapper.vendor == "sqlite":
         return sqlite_url(wrapper.settings_dict)
     if wrapper.vendor == "postgresql":
         return postgres_url(wrapper.get_connection_params())
     raise ImproperlyConfigured(
-        f"rowlock works on SQLite and PostgreSQL, not on {wrapper.vendor}: see ROWLOCK['DATABASE']"
+        f"rowlock works on SQLite and PostgreSQL, not on {wrapper.vendor}; set ROWLOCK['DATABASE']"
     )
 
 
 def sqlite_url(database: Mapping[str, Any]) -> str:
-    """The URL of a file, by the `NAME` of DATABASES."""
+    """Return the URL of a file, from the `NAME` of DATABASES."""
     name = str(database["NAME"])
     if is_in_memory(name):
         raise ImproperlyConfigured(
-            "rowlock's worker can't share a SQLite database in memory: name a file"
+            "rowlock's worker can't share a SQLite database in memory; name a file"
         )
     return f"sqlite:///{name}"
 
 
 def is_in_memory(name: str) -> bool:
-    """Whether a `NAME` of SQLite is no file: the test runner makes such ones."""
+    """Return whether a `NAME` of SQLite is in memory, as for the test runner."""
     return name == ":memory:" or name.startswith("file:") or not name
 
 
 def postgres_url(params: Mapping[str, Any]) -> str:
-    """The URL of what Django passes to psycopg."""
+    """Return the URL for the parameters that Django passes to psycopg."""
     given = {
         name: str(value)
         for name, value in params.items()
@@ -178,7 +180,7 @@ def postgres_url(params: Mapping[str, Any]) -> str:
     name = given.pop("dbname", "")
     host = given.pop("host", "")
     netloc = ""
-    # A directory of sockets, or several hosts, are given as parameters.
+    # A directory of sockets, and several hosts, are passed as parameters.
     if host and "/" not in host and "," not in host:
         user, password = given.pop("user", ""), given.pop("password", "")
         secret = f":{quote(password, safe='')}" if password else ""
@@ -193,7 +195,7 @@ def postgres_url(params: Mapping[str, Any]) -> str:
 
 
 def check_settings(**_: Any) -> list[checks.CheckMessage]:
-    """All that is wrong, and a hint for each."""
+    """Return all problems, with a hint for each."""
     raw = getattr(settings, "ROWLOCK", {})
     found: list[checks.CheckMessage] = [
         checks.Error(problem.text, hint=problem.hint, id=f"rowlock.{problem.code}")
@@ -207,7 +209,7 @@ def _check_database(alias: str) -> Iterator[checks.CheckMessage]:
         known = ", ".join(map(repr, sorted(settings.DATABASES)))
         yield checks.Error(
             f"ROWLOCK['DATABASE'] is {alias!r}, which is not in DATABASES.",
-            hint=f"There are {known}.",
+            hint=f"The aliases are {known}.",
             id="rowlock.E004",
         )
         return
@@ -216,14 +218,15 @@ def _check_database(alias: str) -> Iterator[checks.CheckMessage]:
         yield from _check_sqlite(alias, wrapper.settings_dict)
     elif wrapper.vendor != "postgresql":
         yield checks.Error(
-            f"rowlock works on SQLite and PostgreSQL; DATABASES[{alias!r}] is {wrapper.vendor}.",
-            hint="Name another alias in ROWLOCK['DATABASE']; a SQLite file will do.",
+            f"rowlock works on SQLite and PostgreSQL, not on {wrapper.vendor}, which"
+            f" DATABASES[{alias!r}] names.",
+            hint="Name another alias in ROWLOCK['DATABASE'], for example of a SQLite file.",
             id="rowlock.E005",
         )
     elif find_spec("psycopg") is None:
         yield checks.Error(
             "rowlock's worker needs psycopg 3 for PostgreSQL.",
-            hint='pip install "rowlock[postgres]"; Django uses it too, where it is there.',
+            hint='Run pip install "rowlock[postgres]". Django will use it, too.',
             id="rowlock.E006",
         )
 
@@ -231,11 +234,11 @@ def _check_database(alias: str) -> Iterator[checks.CheckMessage]:
 def _check_sqlite(alias: str, database: dict[str, Any]) -> Iterator[checks.CheckMessage]:
     name = str(database["NAME"])
     if name.startswith("file:"):
-        return  # Of the test runner, which nobody else needs to see.
+        return  # The test runner's, which no worker needs to see.
     if is_in_memory(name):
         yield checks.Warning(
             f"DATABASES[{alias!r}] is in memory, where no worker can see it.",
-            hint="Name a file. In tests, app.drain() works all the same.",
+            hint="Name a file. In tests, app.drain() works nevertheless.",
             id="rowlock.W001",
         )
     elif database.get("OPTIONS", {}).get("transaction_mode", "").upper() != "IMMEDIATE":

@@ -1,4 +1,4 @@
-"""How jobs of a Django task are run: by the task's `@policy`, else by its backend's `OPTIONS`."""
+"""The options of a Django task's jobs: from its `@policy`, else from its backend's `OPTIONS`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def policy(
     max_crashes: int | AsBackend = "as the backend",
     executor: Executor = "auto",
 ) -> Callable[[F], F]:
-    """Say how jobs of one task are run; what is left out is as the backend's `OPTIONS` say.
+    """Set the options of one task's jobs. Others come from the backend's `OPTIONS`.
 
     Args:
-        max_attempts: How often it is tried before it has failed.
+        max_attempts: Attempts before the task has failed.
         retry: How long to wait after a failure, as in `App.task`.
-        timeout: A run that takes longer has failed; None: no limit.
-        keep: How long a succeeded job, and so its result, is kept; None for ever.
-        max_crashes: A job that took down its process so often has failed.
+        timeout: A run that takes longer fails. None means no limit.
+        keep: How long to keep a succeeded job, and so its result. None means forever.
+        max_crashes: How often a job may crash its process before it has failed.
         executor: "process" runs it in a process of its own.
 
     Example:
@@ -67,7 +67,7 @@ def options_of(
     queue: str,
     defaults: Mapping[str, Any],
 ) -> TaskOptions:
-    """The options of a Django task, checked. Raises `OptionInvalid`."""
+    """Return the checked options of a Django task. Raise `OptionInvalid` if one is invalid."""
     chosen = {**defaults, **getattr(function, _ATTRIBUTE, {})}
     return task_options(
         run,
@@ -84,11 +84,13 @@ def options_of(
 
 
 def problem_of(options: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What is wrong with a backend's `OPTIONS`, and a hint; None if nothing is."""
+    """Return a problem of a backend's `OPTIONS` with a hint, or None."""
     for name in options:
         if name not in OPTIONS:
             close = difflib.get_close_matches(str(name), OPTIONS, n=1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"There are {', '.join(OPTIONS)}."
+            hint = (
+                f"Did you mean {close[0]!r}?" if close else f"The options are {', '.join(OPTIONS)}."
+            )
             return f"has no option {name!r}", hint
     try:
         options_of(_nothing, function=_nothing, name="x", queue="x", defaults=options)
@@ -98,4 +100,4 @@ def problem_of(options: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _nothing() -> None:
-    """A task to try options on."""
+    """Do nothing: a task to check options on."""

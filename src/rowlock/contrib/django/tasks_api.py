@@ -1,4 +1,4 @@
-"""The API of Django's tasks: Django's own, from 6.0 on, or their backport `django-tasks`."""
+"""The API of Django's tasks: Django's own from 6.0 on, or the backport `django-tasks`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The app as `manage.py rowlock` runs it: `rowlock --app rowlock.contrib.django.worker:app worker`.
 
-Importing this module sets Django up, if nobody has, and imports the modules with tasks.
+Importing this module sets up Django, if needed, and imports the modules with tasks.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""A thin shim for scripts that were written for RQ: its common subset, over rowlock.
+"""A thin shim for code written for RQ: its common subset, on rowlock.
 
     from rowlock.contrib.rq import Queue, Retry      # from rq import Queue, Retry
 
     queue = Queue("mail", connection=app)            # a rowlock.App, instead of Redis
     queue.enqueue(send_email, "ada@example.com", retry=Retry(max=3, interval=60))
 
-1. RQ stores a function's path, and a worker imports and calls whatever a job names: who can write
-   to Redis can have `os.system` called. Here a function is registered by code, never by a row: by
-   `@job(...)` or `register(app, function)` where the worker imports it, and by `enqueue` in the
-   process that calls it. A job whose function the worker does not know waits, and
+1. RQ stores a function's path, and a worker imports and calls whatever a job names. So everyone who
+   can write to Redis can call `os.system`. Here, only code registers a function, never a row:
+   `@job(...)` or `register(app, function)` where the worker imports it, and `enqueue` in the
+   process that calls it. A job whose function is unknown to the worker waits, and
    `rowlock jobs why` says so.
-2. As in RQ an exception ends the job, unless `retry=` says otherwise.
-3. What is not supported raises `Unsupported`, which says what to do instead.
+2. As in RQ, an exception ends the job, unless `retry=` asks for another attempt.
+3. Unsupported features raise `Unsupported`, which says what to do instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`@job`: where RQ has it, and where a function is registered when its module is imported."""
+"""`@job` registers a function when its module is imported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlock.contrib.rq.queue import Queue
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# What `delay` takes among the function's arguments.
+# Options that `delay` takes among the function's arguments.
 _OF_CALL = ("job_id", "at_front")
 
 
@@ -22,7 +22,7 @@ def job(
     timeout: float | str | None = None,
     **options: Any,
 ) -> Callable[[Function], Function]:
-    """Register a function, and give it `delay` and `enqueue`; a plain call still runs it."""
+    """Register a function and add `delay` and `enqueue` to it. A plain call still runs it."""
     lane = queue if isinstance(queue, Queue) else Queue(queue, connection)
 
     def decorate(function: Function) -> Function:

@@ -1,4 +1,4 @@
-"""What is raised, under RQ's names."""
+"""The exceptions of the shim, under RQ's names."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from rowlock.errors import NotFound
 
 
 class NoSuchJobError(NotFound):
-    """There is no job of that id (any more)."""
+    """There is no job with that id, or its retention has expired."""

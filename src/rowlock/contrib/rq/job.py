@@ -1,4 +1,4 @@
-"""`Job` as RQ's scripts see it, and which functions may run: registered by code, never by a row."""
+"""`Job` with RQ's interface, and the registered functions: by code, never by a row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rowlock.job import Job as RowlockJob
 from rowlock.job import JobState
 from rowlock.task import Task
 
-# Where a job's `meta` says how it is retried.
+# The key in a job's `meta` that holds its retries.
 RETRY: Final = "rq_retry"
 
 # As in RQ, in seconds.
@@ -25,12 +25,12 @@ TIMEOUT_DEFAULT: Final = 180
 RESULT_TTL_DEFAULT: Final = 500
 FAILURE_TTL_DEFAULT: Final = 31_536_000
 
-# Where a failed run says how long to wait; the retry policy sees no more than the error.
+# A failed run sets its delay here, because the retry policy sees only the error.
 _DELAY = "rowlock_rq_delay"
 
 
 class JobStatus(StrEnum):
-    """The words that `get_status` gives."""
+    """The values of `get_status`."""
 
     QUEUED = "queued"
     FINISHED = "finished"
@@ -41,7 +41,7 @@ class JobStatus(StrEnum):
 
 
 class Job:
-    """A job as RQ's scripts look at it."""
+    """A job with RQ's interface."""
 
     def __init__(self, job: RowlockJob, *, connection: App) -> None:
         self._job = job
@@ -49,30 +49,30 @@ class Job:
 
     @classmethod
     def fetch(cls, id: str, connection: App | None = None) -> Self:
-        """A job by its id. Raises `NoSuchJobError`."""
+        """Return a job by its id. Raise `NoSuchJobError` if there is none."""
         app = app_of(connection)
         return cls(_found(app, id), connection=app)
 
     @classmethod
     def exists(cls, job_id: str, connection: App | None = None) -> bool:
-        """Whether there is such a job."""
+        """Return whether there is such a job."""
         return app_of(connection).get(job_id) is not None
 
     @property
     def id(self) -> str:
-        """Its id, a UUID."""
+        """The id, a UUID."""
         return self._job.id
 
     def get_id(self) -> str:
-        """The same as `id`."""
+        """Return the id."""
         return self.id
 
     def refresh(self) -> None:
-        """Read it again. Raises `NoSuchJobError`."""
+        """Read it again. Raise `NoSuchJobError` if it is gone."""
         self._job = _found(self.connection, self.id)
 
     def get_status(self, refresh: bool = True) -> JobStatus:
-        """What has become of it."""
+        """Return its status."""
         if refresh:
             self.refresh()
         return _status_of(self._job)
@@ -102,7 +102,7 @@ class Job:
         return self.get_status() is JobStatus.CANCELED
 
     def return_value(self, refresh: bool = False) -> Any:
-        """What the function returned; None before."""
+        """Return the function's result, None before it has ended."""
         if refresh or not self._job.state.is_terminal:
             self.refresh()
         return self._job.result
@@ -120,7 +120,7 @@ class Job:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What was given with it."""
+        """The `meta` that was passed with it."""
         return {name: each for name, each in self._job.meta.items() if name != RETRY}
 
     @property
@@ -129,12 +129,12 @@ class Job:
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """All of its arguments, by name: those that were given by position too."""
+        """All of its arguments by name, including those passed by position."""
         return dict(self._job.payload)
 
     @property
     def origin(self) -> str:
-        """Its queue."""
+        """The name of its queue."""
         return self._job.queue
 
     @property
@@ -150,15 +150,15 @@ class Job:
         return self._job.finished_at
 
     def cancel(self) -> None:
-        """Cancel it; one that runs is asked to end."""
+        """Cancel it. A running job gets a cancel request."""
         self.connection.cancel(self.id)
 
     def delete(self) -> None:
-        """Remove it; it must not run."""
+        """Delete it. It must not be running."""
         self.connection.delete(self.id)
 
     def requeue(self) -> Job:
-        """Take a failed job back."""
+        """Retry a failed job."""
         return Job(self.connection.retry(self.id), connection=self.connection)
 
     def __eq__(self, other: object) -> bool:
@@ -175,7 +175,7 @@ current: ContextVar[Job | None] = ContextVar("rowlock_rq", default=None)
 
 
 def get_current_job(connection: App | None = None) -> Job | None:
-    """The job that runs here; None outside of one."""
+    """Return the running job, None outside of one."""
     return current.get()
 
 
@@ -205,16 +205,16 @@ def _found(app: App, id: str) -> RowlockJob:
 
 
 def app_of(connection: object) -> App:
-    """The app that is given as a connection."""
+    """Return the app that was passed as a connection."""
     if isinstance(connection, App):
         return connection
     raise Unsupported(
-        f"connection={type(connection).__name__}", "give the rowlock.App: Queue('mail', app)"
+        f"connection={type(connection).__name__}", "pass the rowlock.App: Queue('mail', app)"
     )
 
 
 class Retry:
-    """How often a failed job is run again, and after how many seconds, as RQ's."""
+    """How often to retry a failed job, and the delays in seconds, as in RQ."""
 
     def __init__(
         self, max: int, interval: int | Iterable[int] = 0, enqueue_at_front: bool = False
@@ -230,12 +230,12 @@ class Retry:
 
 
 def register(app: App, function: Callable[..., Any]) -> Task[..., Any]:
-    """Let an app run a function's jobs: to be called where the worker imports it.
+    """Let an app run a function's jobs. Call it where the worker imports it.
 
-    Its kind is the function's path, `module.name`; an equal name registers no other function.
+    The kind is the function's path, `module.name`. A second function with that path is rejected.
     """
     if inspect.ismethod(function) or not hasattr(function, "__qualname__"):
-        raise Unsupported(f"{function!r:.100}", "give a plain function of a module")
+        raise Unsupported(f"{function!r:.100}", "use a plain function of a module")
     if function.__module__ == "__main__":
         raise ValueError("Functions from the __main__ module cannot be processed by workers")
     name = f"{function.__module__}.{function.__qualname__}"
@@ -258,11 +258,11 @@ def register(app: App, function: Callable[..., Any]) -> Task[..., Any]:
 
 
 def _refuse_namesake(known: Task[..., Any], function: Callable[..., Any]) -> None:
-    """Of lambdas, and of functions within others, many have one name: the first would be run."""
+    """Reject another function with the same name, such as a lambda: the first would run."""
     is_nameless = "<" in function.__qualname__
     if is_nameless and inspect.unwrap(known.function) is not inspect.unwrap(function):
         raise Unsupported(
-            f"another function by the name of {known.name}", "give a plain function of a module"
+            f"another function by the name of {known.name}", "use a plain function of a module"
         )
 
 
@@ -283,7 +283,7 @@ def _run(
 
 
 def _interval(context: Context) -> float:
-    """As RQ reckons it: with more retries than intervals the first one is used several times."""
+    """Return the delay as RQ computes it: with too few intervals, the first is repeated."""
     stored = context.job.meta.get(RETRY)
     if not isinstance(stored, Mapping) or not stored["intervals"]:
         return 0.0

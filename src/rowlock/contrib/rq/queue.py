@@ -32,7 +32,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "on_success": "do it at the end of the function",
     "on_failure": "look at dead jobs: app.list(state='dead'), or the events of the HTTP API",
     "on_stopped": "look at cancelled jobs: app.list(state='cancelled')",
-    "ttl": "cancel it yourself, or let the function look at the time",
+    "ttl": "cancel the job yourself, or let the function check the time",
     "repeat": "use a schedule: app.schedule(...)",
     "webhooks": "read the events of the HTTP API",
     "pipeline": "use app.enqueue_many([...])",
@@ -42,7 +42,7 @@ _ADVICE: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `enqueue` takes beside the function's own arguments."""
+    """The options of `enqueue`."""
 
     job_timeout: float | str | None = None
     result_ttl: float | None = None
@@ -60,7 +60,7 @@ class Queue:
     Args:
         name: Any name.
         connection: The `rowlock.App`.
-        default_timeout: Seconds that a job may take; as in RQ 180.
+        default_timeout: Seconds that a job may take. 180 by default, as in RQ.
     """
 
     def __init__(
@@ -77,19 +77,19 @@ class Queue:
         self._timeout = TIMEOUT_DEFAULT if default_timeout is None else default_timeout
 
     def enqueue(self, f: Callable[..., Any] | str, *args: Any, **kwargs: Any) -> Job:
-        """Enqueue a call of a function; RQ's options may stand among its arguments."""
+        """Enqueue a call of a function. Its arguments may include RQ's options."""
         return self._enqueue(f, args, kwargs, {})
 
     def enqueue_in(
         self, time_delta: timedelta, func: Callable[..., Any] | str, *args: Any, **kwargs: Any
     ) -> Job:
-        """Enqueue it to be run so much later."""
+        """Enqueue a call to be run after a delay."""
         return self._enqueue(func, args, kwargs, {"delay": time_delta})
 
     def enqueue_at(
         self, datetime: datetime, f: Callable[..., Any] | str, *args: Any, **kwargs: Any
     ) -> Job:
-        """Enqueue it to be run at a time, which must have a time zone."""
+        """Enqueue a call to be run at a time, which must have a time zone."""
         return self._enqueue(f, args, kwargs, {"run_at": datetime})
 
     def enqueue_call(
@@ -117,7 +117,7 @@ class Queue:
         if task is None:
             raise Unsupported(
                 f"a function by its path, {function!r}, that is not registered here",
-                "import it, and give the function itself; nothing is imported for a name",
+                "import it, and pass the function itself; names are never imported",
             )
         retry = Retry(options.retry) if isinstance(options.retry, int) else options.retry
         call = task.using(
@@ -134,7 +134,7 @@ class Queue:
         return Job(job, connection=app)
 
     def fetch_job(self, job_id: str) -> Job | None:
-        """A job of this queue by its id."""
+        """Return a job of this queue by its id."""
         found = self.connection.get(job_id)
         if found is None or found.queue != self.name:
             return None
@@ -142,7 +142,7 @@ class Queue:
 
     @property
     def count(self) -> int:
-        """How many jobs wait in it; those that wait for their time not counted."""
+        """The number of ready jobs, without those scheduled for later."""
         ready = self.connection.stats([self.name])[0].counts[JobState.READY]
         if ready.exact:
             return ready.value
@@ -152,7 +152,7 @@ class Queue:
         return self.count
 
     def is_empty(self) -> bool:
-        """Whether nothing waits in it."""
+        """Return whether no job is ready."""
         return self.count == 0
 
     def __repr__(self) -> str:
@@ -162,7 +162,7 @@ class Queue:
 def _parse(
     args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Options, Sequence[Any], dict[str, Any]]:
-    """Tell RQ's options from the function's own arguments."""
+    """Separate RQ's options from the function's own arguments."""
     for option, instead in _ADVICE.items():
         if kwargs.get(option):
             raise Unsupported(f"enqueue({option}=...)", instead)
@@ -170,7 +170,7 @@ def _parse(
     known = Options.__dataclass_fields__
     options = Options(**{name: rest.pop(name) for name in list(rest) if name in known})
     if "args" in rest or "kwargs" in rest:
-        assert not args, "give either args=, or arguments by position"
+        assert not args, "pass either args=, or arguments by position"
         args, rest = rest.get("args") or (), dict(rest.get("kwargs") or {})
     return options, args, rest
 
@@ -197,12 +197,12 @@ def _policy_of(policy: Policy, options: Options, *, timeout: float | str) -> Pol
 
 
 def _ttl_us(seconds: float) -> int | None:
-    """-1 is for ever, as in RQ."""
+    """Convert a ttl. As in RQ, -1 means forever."""
     return None if seconds < 0 else round(seconds * SECOND_US)
 
 
 def _seconds(timeout: float | str) -> float:
-    """180, "180", "3m", "1h", "1d", as RQ reads it."""
+    """Convert a timeout as RQ does: 180, "180", "3m", "1h", "1d"."""
     if not isinstance(timeout, str):
         return timeout
     unit = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}.get(timeout[-1:].lower())

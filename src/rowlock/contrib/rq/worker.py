@@ -11,7 +11,7 @@ from rowlock.contrib.rq.queue import Queue
 
 
 class Worker:
-    """Runs the jobs of queues in this process; `rowlock --app module:app worker` does it better."""
+    """Runs the jobs of queues in this process. Prefer `rowlock --app module:app worker`."""
 
     def __init__(
         self, queues: Queue | str | Sequence[Queue | str], connection: App | None = None, **_: Any
@@ -22,7 +22,7 @@ class Worker:
         self.connection: App = app_of(connection or (apps[0] if apps else None))
 
     def work(self, burst: bool = False, **_: Any) -> bool:
-        """Run what is ready (`burst`), or until a signal comes; whether anything was run."""
+        """Run the ready jobs (`burst`), or until a signal comes. Return whether any job ran."""
         if burst:
             return self.connection.drain(self._names) > 0
         self.connection.run_worker(self._names)

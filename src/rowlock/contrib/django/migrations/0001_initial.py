@@ -1,4 +1,4 @@
-"""rowlock's tables, as of its migration 10; and the right to see the dashboard."""
+"""rowlock's tables, up to its migration 10, and the permission to see the dashboard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlock.contrib.django.operations import RowlockSchema
 
 
 class Migration(migrations.Migration):
-    """Back to zero takes away the tables, and with them all jobs."""
+    """Reversing it removes the tables, and with them all jobs."""
 
     initial: bool | None = True
     dependencies: Sequence[tuple[str, str]] = ()

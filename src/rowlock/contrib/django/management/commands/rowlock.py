@@ -15,22 +15,22 @@ from django.core.management.base import BaseCommand, CommandError
 from rowlock.worker import signals
 
 _APP = "rowlock.contrib.django.worker:app"
-# These run for long, and are told to stop by signals.
+# These commands run until a signal stops them.
 _SUPERVISING = ("up", "worker")
-# What `manage.py` itself takes, with a value, and has obeyed by now.
+# Options of `manage.py` itself that take a value, and are already applied.
 _DJANGOS = ("--settings", "--pythonpath")
 
 
 class Command(BaseCommand):
-    """Hands its arguments on: they are those of `rowlock`, not of Django's other commands."""
+    """Passes its arguments on to `rowlock`."""
 
     help = "Run rowlock's own command: worker, jobs, dead, queues, cron, doctor, ... (see --help)"
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """As Django calls it, with all that was typed."""
+        """Run the command line. Django calls this."""
         words = without_djangos(argv[2:])
         if any(word in _SUPERVISING for word in words):
-            # Nothing was started yet, so it ends well. The supervisor takes over once it is there.
+            # Nothing was started yet, so it exits with success. The supervisor takes over later.
             signals.obey(lambda *_: os._exit(0))
         prepare(argv[0])
         from rowlock import cli
@@ -38,11 +38,11 @@ class Command(BaseCommand):
         cli.main(words, prog_name=f"{Path(argv[0]).name} {argv[1]}")
 
     def add_arguments(self, parser: Any) -> None:
-        """For `call_command`: the words of the command line."""
+        """Add the words of the command line, for `call_command`."""
         parser.add_argument("words", nargs=argparse.REMAINDER)
 
     def handle(self, *, words: list[str], **_: Any) -> None:
-        """For `call_command("rowlock", "worker", "--drain")`."""
+        """Run the command, for `call_command("rowlock", "worker", "--drain")`."""
         prepare(sys.argv[0])
         from rowlock import cli
 
@@ -55,7 +55,7 @@ class Command(BaseCommand):
 
 
 def without_djangos(words: Sequence[str]) -> list[str]:
-    """The words without options of Django's own."""
+    """Return the words without Django's own options."""
     kept: list[str] = []
     before = ""
     for word in words:
@@ -66,9 +66,9 @@ def without_djangos(words: Sequence[str]) -> list[str]:
 
 
 def prepare(script: str) -> None:
-    """Name the app, and let workers, which are other processes, import what this one can."""
+    """Name the app in the environment, and let worker processes import what this one can."""
     os.environ.setdefault("ROWLOCK_APP", _APP)
-    # Python puts the script's directory first, `--pythonpath` comes before it.
+    # Python puts the script's directory first, and `--pythonpath` before it.
     home = str(Path(script).resolve().parent)
     ahead = sys.path[: sys.path.index(home) + 1] if home in sys.path else []
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from rowlock import Job, Task
-from rowlock.task_options import Duration
+from rowlock.task import Duration
 from tests.docs.reference.docstrings import read_docstring
 from tests.docs.reference.markdown import prose, table
 from tests.docs.reference.sections import filled, names_in, read_reference

@@ -22,7 +22,7 @@ LAYERS = (
     | {"signature", "events", "config", "cron", "schedule", "tokens", "tally", "fingerprint"}
     | {"why", "misfits", "roundtrip", "interrupts"},
     {"store"},
-    {"task", "task_options", "context"},
+    {"task", "context"},
     {"worker", "scheduler"},
     {"app"},
     {"server", "dashboard", "cli", "bench", "chaos", "observe", "testing", "move"},

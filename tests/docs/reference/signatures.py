@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, get_overloads
 
-from rowlock import app, task, task_options
+from rowlock import app, task
 from rowlock.store import options
 from rowlock.testing import crash, expect
 
@@ -22,9 +22,8 @@ _MODULES = {"builtins": "", "options": "", "retries": "rowlock.retry.", "msgspec
 # Names of ours for types that users spell out.
 _ALIASES = {
     options: {"KeyHold"},
-    task_options: {"Duration", "Executor", "RetryOption"},
     app: {"Answers"},
-    task: {"Wrap"},
+    task: {"Duration", "Executor", "RetryOption", "Wrap"},
     expect: {"_Wanted"},
     crash: {"Point"},
 }

@@ -26,8 +26,8 @@ from rowlock.contrib.celery.task import (
 from rowlock.contrib.compat import Unsupported
 from rowlock.cron import Cron, parse_cron
 from rowlock.store import NewJob
+from rowlock.task import Executor
 from rowlock.task import Task as RowlockTask
-from rowlock.task_options import Executor
 
 # Settings that tune a broker, a backend or a pool, which don't exist here.
 _NEEDLESS = frozenset(

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from rowlock import config
 from rowlock.errors import OptionInvalid
-from rowlock.task_options import Executor, RetryOption, TaskOptions, task_options
+from rowlock.task import Executor, RetryOption, TaskOptions, task_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 AsBackend = Literal["as the backend"]

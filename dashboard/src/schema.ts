@@ -1004,7 +1004,7 @@ export interface components {
         BulkAction: "cancel" | "delete" | "retry";
         /**
          * BulkFilter
-         * @description Which jobs: in one state, and by what they are.
+         * @description Which jobs: in one state, and matching every filter that is given.
          */
         BulkFilter: {
             state?: components["schemas"]["JobState"] | null;
@@ -1877,18 +1877,23 @@ export interface operations {
         parameters: {
             query?: {
                 state?: components["schemas"]["JobState"];
+                /** @description Only jobs of this kind. */
                 kind?: string;
+                /** @description Only jobs of this queue. */
                 queue?: string;
+                /** @description Only jobs of this tenant. */
                 tenant?: string;
+                /** @description Only jobs with this key. */
                 key?: string;
+                /** @description Only jobs with this tag. */
                 tag?: string;
-                /** @description Text in the errors of its attempts, in any case. */
+                /** @description Only jobs with this text in the errors of their attempts, in any case. */
                 error?: string;
-                /** @description Created then or later. */
+                /** @description Only jobs created at this time or later. */
                 since?: string;
-                /** @description Created before. */
+                /** @description Only jobs created before this time. */
                 until?: string;
-                /** @description Of dead jobs: see `/v1/dead/groups`. */
+                /** @description Only jobs that died of the error with this fingerprint. */
                 fingerprint?: string;
                 limit?: number;
                 /** @description The `next` of the previous page. */
@@ -2152,18 +2157,23 @@ export interface operations {
         parameters: {
             query?: {
                 state?: components["schemas"]["JobState"];
+                /** @description Only jobs of this kind. */
                 kind?: string;
+                /** @description Only jobs of this queue. */
                 queue?: string;
+                /** @description Only jobs of this tenant. */
                 tenant?: string;
+                /** @description Only jobs with this key. */
                 key?: string;
+                /** @description Only jobs with this tag. */
                 tag?: string;
-                /** @description Text in the errors of its attempts, in any case. */
+                /** @description Only jobs with this text in the errors of their attempts, in any case. */
                 error?: string;
-                /** @description Created then or later. */
+                /** @description Only jobs created at this time or later. */
                 since?: string;
-                /** @description Created before. */
+                /** @description Only jobs created before this time. */
                 until?: string;
-                /** @description Of dead jobs: see `/v1/dead/groups`. */
+                /** @description Only jobs that died of the error with this fingerprint. */
                 fingerprint?: string;
             };
             header?: never;

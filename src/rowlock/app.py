@@ -15,10 +15,11 @@ from uuid import UUID
 from rowlock import codec, config
 from rowlock.clock import Clock, pauses
 from rowlock.errors import NotFound, OptionInvalid
+from rowlock.filters import FilterOptions
 from rowlock.job import BulkRetry, Job, JobState, Page, Policy
 from rowlock.store import NewJob, Store, open_store, options
 from rowlock.store.methods import QueueVerbs
-from rowlock.store.ops.manage import FilterOptions, job_filter
+from rowlock.store.ops.manage import job_filter
 from rowlock.store.steps import Op
 from rowlock.store.url import masked
 from rowlock.task import EnqueueOptions, Task, Tasks

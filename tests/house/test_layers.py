@@ -20,7 +20,7 @@ LAYERS = (
     {"version", "errors", "chance", "clock", "ids", "columns", "job", "retry", "lifecycle"}
     | {"codec"}
     | {"signature", "events", "config", "cron", "schedule", "tokens", "tally", "fingerprint"}
-    | {"why", "misfits", "roundtrip", "interrupts"},
+    | {"why", "misfits", "roundtrip", "interrupts", "filters"},
     {"store"},
     {"task", "context"},
     {"worker", "scheduler"},

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from rowlock.app import App
+    from rowlock.filters import FilterOptions
     from rowlock.store import JobFilter
     from rowlock.store.ops.dead import DeadGroup
-    from rowlock.store.ops.manage import FilterOptions
 
 # Before a purge, at most this many jobs are counted, a page at a time. Beyond it says "more than".
 COUNT_MAX: Final = 1_000

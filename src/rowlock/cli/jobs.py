@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from rowlock.app import App
+    from rowlock.filters import FilterOptions
     from rowlock.job import Job, Page
-    from rowlock.store.ops.manage import FilterOptions
     from rowlock.why import Why
 
 STATES = ("scheduled", "ready", "running", "retrying", "succeeded", "dead", "cancelled")

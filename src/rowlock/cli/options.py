@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from rowlock.errors import OptionInvalid
+from rowlock.filters import FILTERS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -74,39 +75,13 @@ def moment(text: str) -> datetime:
 
 def filters(command: Command) -> Command:
     """Add the options that select jobs. They are passed on under their names."""
-    for option in reversed(
-        (
-            click.option("--kind", metavar="KIND", help="Only jobs of this kind."),
-            click.option("--queue", metavar="QUEUE", help="Only jobs in this queue."),
-            click.option("--tenant", metavar="TENANT", help="Only jobs of this tenant."),
-            click.option("--key", metavar="KEY", help="Only jobs with this key."),
-            click.option("--tag", metavar="TAG", help="Only jobs with this tag."),
-            click.option(
-                "--error",
-                metavar="TEXT",
-                help="Only jobs with this text in an error or traceback of their attempts,"
-                " ignoring case.",
-            ),
-            click.option(
-                "--fingerprint",
-                metavar="TEXT",
-                help="Only dead jobs with this error fingerprint, as shown by rowlock dead list"
-                " --groups.",
-            ),
-            click.option(
-                "--since",
-                type=time_past,
-                metavar="TIME",
-                help="Only jobs created at this time or later. 2h means two hours ago.",
-            ),
-            click.option(
-                "--until",
-                type=time_past,
-                metavar="TIME",
-                help="Only jobs created before this time. 2h means two hours ago.",
-            ),
+    for name, filter in reversed([*FILTERS.items()]):
+        option = click.option(
+            f"--{name}",
+            type=time_past if filter.is_time else None,
+            metavar=filter.metavar,
+            help=f"{filter.description}{' 2h means two hours ago.' if filter.is_time else ''}",
         )
-    ):
         command = option(command)
     return command
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from rowlock import config
+from rowlock.filters import FILTERS
 from rowlock.job import Job, JobState
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -26,6 +27,26 @@ Seconds = Annotated[float, Meta(ge=0, le=config.DURATION_SECONDS_MAX)]
 Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 # Not decoded with the rest of the body, so that integers of any length stay exact.
 JsonObject = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
+
+
+def about(filter: str) -> Meta:
+    """The description of a filter of jobs."""
+    return Meta(description=FILTERS[filter].description)
+
+
+class JobChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs: the filters, as parameters of a query or as a part of a body."""
+
+    state: JobState | None = None
+    kind: Annotated[Name, about("kind")] | None = None
+    queue: Annotated[Name, about("queue")] | None = None
+    tenant: Annotated[Name, about("tenant")] | None = None
+    key: Annotated[Name, about("key")] | None = None
+    tag: Annotated[Name, about("tag")] | None = None
+    error: Annotated[Name, about("error")] | None = None
+    since: Annotated[Time, about("since")] | None = None
+    until: Annotated[Time, about("until")] | None = None
+    fingerprint: Annotated[Name, about("fingerprint")] | None = None
 
 
 class JobErrorSchema(msgspec.Struct, frozen=True, kw_only=True):

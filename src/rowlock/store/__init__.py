@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rowlock.clock import Clock
 from rowlock.errors import OptionInvalid, UnsupportedStore
+from rowlock.filters import JobFilter
 from rowlock.store.engine import Engine
 from rowlock.store.ops.claim import KnownPolicy
-from rowlock.store.ops.manage import JobFilter
 from rowlock.store.ops.schedule import NewSchedule
 from rowlock.store.ops.settle import Settlement
 from rowlock.store.options import NewJob

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
 
+from rowlock.filters import JobFilter
 from rowlock.job import (
     Beat,
     BulkRetry,
@@ -21,7 +22,6 @@ from rowlock.job import (
 )
 from rowlock.schedule import Fired, Schedule
 from rowlock.store.ops.claim import KnownPolicy
-from rowlock.store.ops.manage import JobFilter
 from rowlock.store.ops.schedule import NewSchedule
 from rowlock.store.ops.settle import Settlement
 from rowlock.store.steps import Op

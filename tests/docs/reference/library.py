@@ -15,9 +15,9 @@ import msgspec
 import rowlock
 from rowlock import RowlockError, retry, scheduler, server, store, testing
 from rowlock.context import Transaction
+from rowlock.filters import FilterOptions
 from rowlock.job import WorkerVitals
 from rowlock.store.methods import Verb
-from rowlock.store.ops.manage import FilterOptions
 from tests.docs.reference.docstrings import Docstring, attribute_texts, docstring_of
 from tests.docs.reference.markdown import anchor, as_cell, code, fenced, joined, prose, table
 from tests.docs.reference.signatures import signature_text, type_text

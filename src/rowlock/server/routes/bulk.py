@@ -7,41 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from rowlock.clock import maybe_from_us
 from rowlock.errors import NotFound, OptionInvalid
+from rowlock.filters import FILTERS, JobFilter
 from rowlock.ids import new_id
 from rowlock.job import Count, JobState
 from rowlock.server.problems import Refusal
 from rowlock.server.routes.jobs import filter_of, job_id
 from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import Name, Time, Uuid, copied
-from rowlock.store import JobFilter
+from rowlock.server.schemas import JobChoice, Uuid, copied
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.bulk import BulkAction, Selection, selection
 from rowlock.store.ops.bulk_work import Bulk, TooMany, count_bulk, get_bulk, start_bulk
 from rowlock.tokens import Scope
 
 
-class BulkFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which jobs: in one state, and by what they are."""
-
-    state: JobState | None = None
-    kind: Name | None = None
-    queue: Name | None = None
-    tenant: Name | None = None
-    key: Name | None = None
-    tag: Name | None = None
-    error: Annotated[Name, Meta(description="Text in the errors of attempts.")] | None = None
-    since: Annotated[Time, Meta(description="Created then or later.")] | None = None
-    until: Annotated[Time, Meta(description="Created before.")] | None = None
-    fingerprint: (
-        Annotated[Name, Meta(description="Of dead jobs: see `/v1/dead/groups`.")] | None
-    ) = None
+class BulkFilter(JobChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs: in one state, and matching every filter that is given."""
 
 
 class NewBulk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -170,18 +157,11 @@ def _bulk_of(found: Bulk) -> BulkSchema:
 
 
 def _filter_of(state: JobState | None, chosen: JobFilter) -> BulkFilter:
-    return BulkFilter(
-        state=state,
-        kind=chosen.kind,
-        queue=chosen.queue,
-        tenant=chosen.tenant,
-        key=chosen.key,
-        tag=chosen.tag,
-        error=chosen.error,
-        since=maybe_from_us(chosen.since),
-        until=maybe_from_us(chosen.until),
-        fingerprint=chosen.fingerprint,
-    )
+    values: dict[str, Any] = chosen.values()
+    for name, filter in FILTERS.items():
+        if filter.is_time:
+            values[name] = maybe_from_us(values[name])
+    return BulkFilter(state=state, **values)
 
 
 _AT = datetime.fromisoformat("2030-01-31T12:00:00Z")

@@ -10,24 +10,23 @@ from msgspec import UNSET, Meta, UnsetType
 
 from rowlock import codec, config
 from rowlock.errors import NotFound, OptionInvalid
+from rowlock.filters import FILTERS, JobFilter
 from rowlock.ids import parse_id
 from rowlock.job import Cancellation, CancelOutcome, Count, Job, JobState, LogLine
 from rowlock.server.problems import Refusal
 from rowlock.server.routes.enqueue import payload_of
 from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
 from rowlock.server.schemas import (
+    JobChoice,
     JobErrorSchema,
     JobSchema,
     JobSummary,
     JsonObject,
-    Name,
-    Time,
     Uuid,
     copied,
     job_of,
     summary_of,
 )
-from rowlock.store import JobFilter
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.bulk import count_jobs
 from rowlock.store.ops.hold import read_log
@@ -37,25 +36,6 @@ from rowlock.store.ops.related import related
 from rowlock.store.ops.why import why
 from rowlock.tokens import Scope
 from rowlock.why import WhyCode
-
-
-class JobChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which jobs."""
-
-    state: JobState | None = None
-    kind: Name | None = None
-    queue: Name | None = None
-    tenant: Name | None = None
-    key: Name | None = None
-    tag: Name | None = None
-    error: (
-        Annotated[Name, Meta(description="Text in the errors of its attempts, in any case.")] | None
-    ) = None
-    since: Annotated[Time, Meta(description="Created then or later.")] | None = None
-    until: Annotated[Time, Meta(description="Created before.")] | None = None
-    fingerprint: (
-        Annotated[Name, Meta(description="Of dead jobs: see `/v1/dead/groups`.")] | None
-    ) = None
 
 
 class JobQuery(JobChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -126,11 +106,11 @@ async def list_page(call: Call[None, JobQuery]) -> Reply:
     return Reply(JobPage(jobs=[summary_of(each) for each in page], next=page.next))
 
 
-def filter_of(call: Call[Any, Any], asked: Any) -> JobFilter:
+def filter_of(call: Call[Any, Any], asked: JobChoice) -> JobFilter:
     """The filter of a request, within the tenant of its caller."""
-    names = ("kind", "queue", "key", "tag", "error", "since", "until", "fingerprint")
-    chosen = {name: getattr(asked, name) for name in names}
-    return job_filter(**chosen, tenant=call.caller.tenant_of(asked.tenant))
+    chosen = {name: getattr(asked, name) for name in FILTERS}
+    chosen["tenant"] = call.caller.tenant_of(asked.tenant)
+    return job_filter(**chosen)
 
 
 async def count_page(call: Call[None, JobChoice]) -> Reply:

@@ -20,9 +20,9 @@ import msgspec
 from rowlock import config
 from rowlock.columns import JobRow
 from rowlock.errors import OptionInvalid
+from rowlock.filters import JobFilter
 from rowlock.job import TERMINAL_STATES, BulkRetry, Count, JobState, decode_policy, state_of
 from rowlock.lifecycle import Finish
-from rowlock.store.ops.manage import JobFilter
 from rowlock.store.ops.settle import Waiting, finish_waiting
 from rowlock.store.steps import Batch, Begin, Commit, Op, Ring, Statement, Steps, reading, writing
 
@@ -82,13 +82,8 @@ def selection(action: BulkAction, state: JobState | None, chosen: JobFilter) -> 
     if state is not None and state not in ALLOWED[action]:
         known = ", ".join(each for each in JobState if each in ALLOWED[action])
         raise OptionInvalid("state", f"must be one of {known} for a {action}, not {state}")
-    _check_fingerprint(state, chosen)
+    chosen.check_state(state)
     return Selection(action, state, chosen)
-
-
-def _check_fingerprint(state: JobState | None, chosen: JobFilter) -> None:
-    if chosen.fingerprint is not None and state is not JobState.DEAD:
-        raise OptionInvalid("fingerprint", "is of dead jobs only: name the state dead")
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
@@ -142,7 +137,7 @@ def retry_dead(chosen: JobFilter) -> Op[BulkRetry]:
 
 def count_jobs(chosen: JobFilter, *, state: JobState | None = None) -> Op[Count]:
     """How many jobs fit, in whatever state if none is named; exact to a bound, and told so."""
-    _check_fingerprint(state, chosen)
+    chosen.check_state(state)
     sought = Selection(BulkAction.DELETE, state, chosen)
 
     def steps() -> Steps[Count]:

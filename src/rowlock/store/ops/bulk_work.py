@@ -10,11 +10,12 @@ import msgspec
 
 from rowlock import codec, config
 from rowlock.clock import from_us, maybe_from_us, to_us
+from rowlock.filters import JobFilter
 from rowlock.ids import parse_id
 from rowlock.job import Count, JobState
 from rowlock.store.ops.audit import Actor
 from rowlock.store.ops.bulk import BulkAction, BulkStep, Place, Selection, count_selected, step
-from rowlock.store.ops.manage import JobFilter, is_seen
+from rowlock.store.ops.manage import is_seen
 from rowlock.store.steps import Begin, Op, Row, Statement, Steps, reading, writing
 
 

@@ -14,6 +14,7 @@ from rowlock import config
 from rowlock.clock import from_us
 from rowlock.columns import JobRow
 from rowlock.errors import OptionInvalid
+from rowlock.filters import JobFilter
 from rowlock.ids import parse_id
 from rowlock.job import (
     TERMINAL_STATES,
@@ -27,7 +28,7 @@ from rowlock.job import (
     state_of,
 )
 from rowlock.store import options
-from rowlock.store.ops.manage import JobFilter, is_seen
+from rowlock.store.ops.manage import is_seen
 from rowlock.store.steps import Op, Rows, Statement, Steps, reading
 
 # Later than any stored time.
@@ -138,8 +139,7 @@ def list_jobs(
     Unless it is `full`, payloads, results, meta and errors are not read.
     """
     asked = _state_of(state)
-    if chosen.fingerprint is not None and asked is not JobState.DEAD:
-        raise OptionInvalid("fingerprint", "is of dead jobs only: name the state dead")
+    chosen.check_state(asked)
     listing = Listing(
         state=asked,
         chosen=chosen,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from datetime import datetime
-from typing import Final, Literal, TypedDict, Unpack
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Unpack
 from uuid import UUID
-
-import msgspec
 
 from rowlock import config
 from rowlock.clock import to_us
 from rowlock.columns import JobRow
 from rowlock.errors import InvalidTransition, NotFound, OptionInvalid
+from rowlock.filters import FILTERS, FilterOptions, JobFilter
 from rowlock.ids import parse_id
 from rowlock.job import (
     Cancellation,
@@ -35,74 +33,19 @@ _PRUNED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class JobFilter:
-    """Which jobs; None everywhere is all. Times are those of creation, in microseconds.
-
-    `error` is text in the errors of its attempts: types, messages and tracebacks.
-    """
-
-    kind: str | None = None
-    queue: str | None = None
-    tenant: str | None = None
-    key: str | None = None
-    tag: str | None = None
-    error: str | None = None
-    since: int | None = None
-    until: int | None = None
-    # Of dead jobs only.
-    fingerprint: str | None = None
-
-    def values(self) -> dict[str, str | int | None]:
-        return asdict(self)
-
-    def parameters(self) -> dict[str, str | int | None]:
-        """What statements take: errors are searched as they are stored, in JSON."""
-        stored = None if self.error is None else msgspec.json.encode(self.error).decode()[1:-1]
-        return {**self.values(), "error": stored}
-
-
-class FilterOptions(TypedDict, total=False):
-    """Which jobs: those that fit all that is given."""
-
-    kind: str | None
-    queue: str | None
-    tenant: str | None
-    key: str | None
-    tag: str | None
-    """One of its tags."""
-    error: str | None
-    """Text in the errors of its attempts: types, messages and tracebacks, in any case."""
-    since: datetime | None
-    """Created then or later."""
-    until: datetime | None
-    """Created before."""
-    fingerprint: str | None
-    """Of dead jobs: those that died of the same."""
-
-
 def job_filter(**chosen: Unpack[FilterOptions]) -> JobFilter:
     """Check the filters of a user."""
     options.refuse_unknown(chosen, FilterOptions.__annotations__)
+    given: Mapping[str, Any] = chosen
+    return JobFilter(**{name: _checked(name, given.get(name)) for name in FILTERS})
 
-    def checked(
-        option: Literal["kind", "queue", "tenant", "key", "tag", "error", "fingerprint"],
-    ) -> str | None:
-        value = chosen.get(option)
-        return None if value is None else options.name(value, option=option)
 
-    since, until = chosen.get("since"), chosen.get("until")
-    return JobFilter(
-        kind=checked("kind"),
-        queue=checked("queue"),
-        tenant=checked("tenant"),
-        key=checked("key"),
-        tag=checked("tag"),
-        error=checked("error"),
-        since=None if since is None else to_us(since, option="since"),
-        until=None if until is None else to_us(until, option="until"),
-        fingerprint=checked("fingerprint"),
-    )
+def _checked(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if FILTERS[name].is_time:
+        return to_us(value, option=name)
+    return options.name(value, option=name)
 
 
 def is_seen(tenant: str | None, *, by: str | None) -> bool:

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 import rowlock
 from tests.dashboard.screens import Dashboard
 from tests.house.source import PACKAGE
-from tests.server.running import Running
+from tests.support.server import Running
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # A machine may be busy with much else.

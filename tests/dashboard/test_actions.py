@@ -14,7 +14,7 @@ from rowlock.store.ops.tokens import list_tokens
 from rowlock.store.options import new_job
 from tests.dashboard.conftest import make_app
 from tests.dashboard.screens import Dashboard, enqueue, job_of, kill, start, wait_for
-from tests.server.running import Running
+from tests.support.server import Running
 
 BIG = 123456789012345678901234567890
 

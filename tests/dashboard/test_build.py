@@ -19,8 +19,7 @@ import pytest
 from rowlock.server.routes import pages
 from tests.house.source import PACKAGE, ROOT
 from tests.house.test_size import FILE_LINES_MAX, LINE_CHARACTERS_MAX
-from tests.server.conftest import make_app
-from tests.server.running import Running
+from tests.support.server import Running, make_app
 
 SOURCE = ROOT / "dashboard"
 BUILT = PACKAGE / "dashboard"

@@ -9,7 +9,7 @@ import rowlock
 from rowlock.store.ops.tokens import new_token
 from tests.dashboard.screens import HOSTILE, Dashboard, enqueue, kill, start
 from tests.house.source import ROOT
-from tests.server.running import Running
+from tests.support.server import Running
 
 AXE = ROOT / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
 KIND, QUEUE = f"kind {HOSTILE}", f"queue/{HOSTILE}"

@@ -12,7 +12,7 @@ from starlette.routing import Mount
 from rowlock.job import JobState
 from rowlock.server import asgi
 from tests.dashboard.screens import Dashboard, enqueue, job_of, kill
-from tests.server.running import served_plainly
+from tests.support.server import served_plainly
 
 KEY_TRIES = 10
 

@@ -17,7 +17,7 @@ import pytest
 
 import rowlock
 from rowlock import Job, JobState
-from tests.server.running import Running
+from tests.support.server import Running
 from tests.worker.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -2,55 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Collection, Iterator
-from contextlib import closing
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Iterator
 
-import msgspec
-import psycopg
 import pytest
 
-import rowlock
 from tests.cell import CELL
 from tests.conftest import create_database, drop_database, with_database
-from tests.server.running import Running
-
-EMPTIED = (
-    "job",
-    "finished",
-    "key_hold",
-    "queue",
-    "worker",
-    "log",
-    "schedule",
-    "audit",
-    "bulk",
-    "history",
-    "depth",
-    "event",
-)
-
-
-class Item(msgspec.Struct):
-    """A part of an order."""
-
-    name: str
-    count: Annotated[int, msgspec.Meta(ge=1)] = 1
-
-
-def make_app(url: str) -> rowlock.App:
-    """An app with a few tasks that are never run here."""
-    app = rowlock.App(url)
-
-    @app.task(queue="mail", max_attempts=5)
-    def send_email(to: str, subject: str = "") -> None: ...
-
-    @app.task(queue="shop", priority=3)
-    def order(items: list[Item], note: str | None = None) -> None: ...
-
-    return app
+from tests.support.server import Running, empty, make_app
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -84,15 +42,3 @@ def api(running: Running, module_url: str) -> Running:
     """That server, without a row of the tests before."""
     empty(module_url)
     return running
-
-
-def empty(url: str, *, tables: Collection[str] = EMPTIED) -> None:
-    if url.startswith("sqlite"):
-        path = Path(url.removeprefix("sqlite:///"))
-        with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
-            for table in tables:
-                connection.execute(f"DELETE FROM rowlock_{table}")
-        return
-    with psycopg.connect(url, autocommit=True) as connection:
-        for table in tables:
-            connection.execute(f"DELETE FROM rowlock.{table}".encode())

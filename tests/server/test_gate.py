@@ -13,8 +13,7 @@ from rowlock.errors import OptionInvalid
 from rowlock.server.gate import Throttle
 from rowlock.server.serve import HttpServer, is_loopback
 from rowlock.store.ops.tokens import list_tokens, revoke_token
-from tests.server.conftest import make_app
-from tests.server.running import Running
+from tests.support.server import Running, make_app
 
 JOB = {"kind": "big"}
 

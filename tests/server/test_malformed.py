@@ -21,7 +21,7 @@ from benchmarks.malformed import (
     noise,
     status_of,
 )
-from tests.server.running import Running
+from tests.support.server import Running
 
 ROUNDS = 600
 # A stream does not end by itself.

@@ -26,7 +26,7 @@ from rowlock.store.ops.schedule import new_schedule
 from rowlock.store.ops.tokens import new_token
 from rowlock.store.options import new_job
 from rowlock.tokens import Scope
-from tests.server.running import Running
+from tests.support.server import Running
 
 MARK = "canary"
 QUEUE = f"{MARK}/queue"

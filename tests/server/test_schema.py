@@ -17,7 +17,7 @@ from schemathesis.specs.openapi import checks
 from rowlock import config
 from rowlock.server.openapi import document
 from rowlock.server.routes import ROUTES
-from tests.server.running import Running
+from tests.support.server import Running
 
 EXAMPLES = int(os.environ.get("ROWLOCK_SCHEMA_EXAMPLES", "5"))
 CHECKS = [

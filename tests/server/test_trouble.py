@@ -14,8 +14,7 @@ from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.server import problems
 from rowlock.server.routes import jobs as jobs_module
 from tests.cell import CELL
-from tests.server.conftest import make_app
-from tests.server.running import Running
+from tests.support.server import Running, make_app
 from tests.support.workers import crash
 
 JOB = {"kind": "big"}

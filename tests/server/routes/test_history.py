@@ -11,21 +11,8 @@ from rowlock.lifecycle import Failed
 from rowlock.store import Settlement
 from rowlock.store.ops.history import sample_depth
 from rowlock.worker.counts import ProcessCounts
-from tests.server.conftest import empty, make_app
-from tests.server.running import Running
+from tests.support.server import Running, empty, lease, make_app, settle
 from tests.worker.waiting import wait_until
-
-
-def lease(api: Running, **options: Any) -> dict[str, Any]:
-    asked = {"worker": "node-1", "kinds": ["ping"], **options}
-    (held,) = api("work").post("/v1/leases", json=asked).json()["leases"]
-    return held
-
-
-def settle(api: Running, held: dict[str, Any], **outcome: Any) -> None:
-    settlement = {"id": held["id"], "token": held["token"], **outcome}
-    answer = api("work").post("/v1/leases/settle", json={"settlements": [settlement]})
-    assert answer.json()["settled"] == 1
 
 
 def history(api: Running, **query: Any) -> dict[str, Any]:

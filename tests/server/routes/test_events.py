@@ -21,8 +21,7 @@ from rowlock.server.live import Feed, FeedItem, Listener
 from rowlock.store.ops.events import last_event, prune_events, read_events, write_events
 from rowlock.store.ops.tokens import new_token
 from rowlock.worker.trouble import ServiceErrors
-from tests.server.running import Running
-from tests.server.test_history import lease, settle
+from tests.support.server import Running, lease, make_app, settle
 from tests.worker.waiting import wait_until
 
 
@@ -267,8 +266,6 @@ def test_who_is_shut_out_hears_no_more(api: Running, is_watching: bool):
 
 def test_the_server_stops_with_listeners(module_url: str):
     """Streams end, and nobody waits for them."""
-    from tests.server.conftest import make_app
-
     with Running(make_app(module_url)) as running:
         running.make_tokens()
         job = running.app.enqueue("ping")

@@ -13,8 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from rowlock.server import Api, asgi
-from tests.server.conftest import make_app
-from tests.server.running import served_plainly
+from tests.support.server import make_app, served_plainly
 
 KEY = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
 

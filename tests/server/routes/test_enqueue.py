@@ -7,8 +7,7 @@ import json
 import pytest
 
 import rowlock
-from tests.server.conftest import make_app
-from tests.server.running import Running
+from tests.support.server import Running, make_app
 
 BIG = 10**400 + 7
 

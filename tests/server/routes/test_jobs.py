@@ -8,7 +8,7 @@ import pytest
 from rowlock.lifecycle import Succeeded
 from rowlock.store.ops.settle import Settlement
 from rowlock.store.options import new_job
-from tests.server.running import Running
+from tests.support.server import Running
 
 UNKNOWN = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
 

@@ -12,9 +12,8 @@ from rowlock.store.ops.schedule import new_schedule
 from rowlock.store.ops.stats import Exact, exact_counts
 from rowlock.store.options import new_job
 from rowlock.store.steps import Op, Statement, Steps, reading
-from tests.server.running import Running
-from tests.server.test_history import lease, settle
 from tests.support.metrics import samples
+from tests.support.server import Running, lease, settle
 
 
 def read(api: Running) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -1,14 +1,19 @@
-"""A server in a thread, and clients of it."""
+"""A server in a thread, its app, and clients of it."""
 
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import closing
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import httpx
+import msgspec
+import psycopg
 import uvicorn
 
 import rowlock
@@ -85,3 +90,66 @@ def served_plainly(application: Any) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join()
+
+
+EMPTIED = (
+    "job",
+    "finished",
+    "key_hold",
+    "queue",
+    "worker",
+    "log",
+    "schedule",
+    "audit",
+    "bulk",
+    "history",
+    "depth",
+    "event",
+)
+
+
+class Item(msgspec.Struct):
+    """A part of an order."""
+
+    name: str
+    count: Annotated[int, msgspec.Meta(ge=1)] = 1
+
+
+def make_app(url: str) -> rowlock.App:
+    """An app with a few tasks that are never run here."""
+    app = rowlock.App(url)
+
+    @app.task(queue="mail", max_attempts=5)
+    def send_email(to: str, subject: str = "") -> None: ...
+
+    @app.task(queue="shop", priority=3)
+    def order(items: list[Item], note: str | None = None) -> None: ...
+
+    return app
+
+
+def empty(url: str, *, tables: Collection[str] = EMPTIED) -> None:
+    """Remove the rows of the tests before."""
+    if url.startswith("sqlite"):
+        path = Path(url.removeprefix("sqlite:///"))
+        with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+            for table in tables:
+                connection.execute(f"DELETE FROM rowlock_{table}")
+        return
+    with psycopg.connect(url, autocommit=True) as connection:
+        for table in tables:
+            connection.execute(f"DELETE FROM rowlock.{table}".encode())
+
+
+def lease(api: Running, **options: Any) -> dict[str, Any]:
+    """Lease the only due job of the kind `ping`."""
+    asked = {"worker": "node-1", "kinds": ["ping"], **options}
+    (held,) = api("work").post("/v1/leases", json=asked).json()["leases"]
+    return held
+
+
+def settle(api: Running, held: dict[str, Any], **outcome: Any) -> None:
+    """Settle such a lease."""
+    settlement = {"id": held["id"], "token": held["token"], **outcome}
+    answer = api("work").post("/v1/leases/settle", json={"settlements": [settlement]})
+    assert answer.json()["settled"] == 1

@@ -15,8 +15,7 @@ from rowlock.store.ops.audit import Actor
 from rowlock.store.ops.bulk import BulkAction, selection
 from rowlock.store.ops.bulk_work import start_bulk
 from rowlock.store.ops.manage import job_filter
-from tests.server.conftest import make_app
-from tests.server.running import Running
+from tests.support.server import Running, make_app
 
 
 def ended(client: httpx.Client, place: str) -> dict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.server.running import Running
+from tests.support.server import Running
 from tests.worker.waiting import wait_until
 
 

@@ -27,7 +27,7 @@ def test_the_full_title_is_shown_at_most_once_a_second(monkeypatch):
     """With setproctitle there is a full one; without, nothing happens."""
     shown: list[str] = []
     now = [0.0]
-    monkeypatch.setattr("rowlock.worker.title._prctl", lambda *_: None)
+    monkeypatch.setattr("rowlock.worker.process._prctl", lambda *_: None)
     monkeypatch.setitem(sys.modules, "setproctitle", SimpleNamespace(setproctitle=shown.append))
     title = Title("rowlock", clock=lambda: now[0])
     for second, text in [(0.0, "one"), (0.5, "two"), (1.0, "three"), (9.0, "three")]:

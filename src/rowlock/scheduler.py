@@ -71,8 +71,8 @@ class Janitor:
         self._prunes = Batches()
 
     async def run(self) -> None:
-        """Keep house until cancelled."""
-        # Each by itself: one that fails for long must not keep the others from their work.
+        """Do the maintenance until cancelled."""
+        # Each in its own task: one that fails for long must not hold up the others.
         async with asyncio.TaskGroup() as group:
             for act, service, what in self._services():
                 trouble = Trouble(what, service, self._errors, chance=self._chance)
@@ -119,7 +119,7 @@ class Janitor:
 class Batches:
     """How many rows to take at a time: fewer after each failure, more again when it went well.
 
-    A server may end a statement that takes too long; with as many rows it would end it for ever.
+    A server may end a statement that takes too long. With the same number of rows, it always would.
     """
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ class Scheduler:
 
     It sleeps by this machine's monotonic clock for as long as the database says that there is
     until the next tick, and at most 30 seconds: a clock that was set is seen then, and so is a
-    schedule that another process has written, where no bell can be heard.
+    schedule that another process has written, where notifications do not work.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Scheduler:
 
 
 def declare_schedules(store: Store, tasks: Tasks, *, owns_all: bool = False) -> list[str]:
-    """Write the schedules of tasks; the names of those removed.
+    """Write the schedules of tasks, and return the names of those removed.
 
     Args:
         owns_all: No other program has schedules in its code on this database: remove those of

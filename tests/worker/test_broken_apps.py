@@ -101,4 +101,4 @@ def test_an_app_without_tasks_is_told(run_worker, tmp_path):
     done = run_worker(text, "--drain")
 
     assert done.returncode == 0
-    assert "there is no task to run" in done.stderr
+    assert "the app has no tasks to run" in done.stderr

@@ -18,7 +18,7 @@ from rowlock.worker import signals
 
 
 def main() -> None:
-    """Run until told to stop."""
+    """Run until asked to stop."""
     process, orders = sys.argv[1:]
     signals.leave_to_parent()
     if process == "child":

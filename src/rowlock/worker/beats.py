@@ -1,10 +1,10 @@
-"""Heartbeats from a thread: keeps the leases of this process alive while handlers work.
+"""Heartbeats from a thread: they keep the leases of this process alive while handlers work.
 
-For workers without a supervisor. A handler that holds the interpreter lock for longer than a lease
-stops these beats too; under `rowlock worker` it can't.
+For workers without a supervisor. A handler that holds the GIL for longer than a lease stops these
+beats too. Under `rowlock worker` it can't.
 
-The beats have connections of their own: handlers may keep all of the app's busy, and a call that
-hangs for as long as the app allows would be several beats missed.
+The beats have their own connections. Handlers may keep all of the app's busy, and a call that hangs
+until the app's timeout would cost several beats.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble
 
 
 class Beats:
-    """Extends the leases that it holds every third of their length; a context manager, also async.
+    """Extends the leases that it holds, three times per lease length. A context manager.
 
-    `on_beat` hears, in the beats' thread, of each lease that was lost or asked to cancel. It is
-    also the `HeldLeases` of an embedded engine: nobody watches its deadlines.
+    `on_beat` is called in the beats' thread for each lease that was lost or whose job should be
+    cancelled. It is also the `HeldLeases` of an embedded engine, whose deadlines nobody watches.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class Beats:
 
     @property
     def store(self) -> Store:
-        """The one that the beats use; for as long as anything is held."""
+        """The store that the beats use. It is open for as long as a lease is held."""
         return self._store
 
     def outlive(self, leases: Sequence[Lease]) -> None:
-        """Beat for these, and no others, also after the end of the block, until all are dropped."""
+        """Keep beating for these leases, and no others, after the block, until all are dropped."""
         with self._guard:
             self._leases = {
                 (lease.id, lease.token): lease
@@ -93,36 +93,36 @@ class Beats:
             self._leases[lease.id, lease.token] = lease
 
     def start(self, lease: Lease, *, deadline: float | None = None) -> bool:
-        """It begins; here only its own time limit ends it."""
+        """Its run begins. Here only its own time limit ends it."""
         return True
 
     def is_revoked(self, lease: Lease) -> bool:
-        """Nobody revokes it here."""
+        """Always False: there is no supervisor to revoke it."""
         return False
 
     def settle(self, lease: Lease) -> None:
-        """It has settled itself, and goes on."""
+        """Its run has settled itself and continues."""
         self.drop(lease)
 
     def end(self, lease: Lease) -> None:
-        """It is over; its lease is held until its outcome is written."""
+        """Its run is over. The lease is held until the outcome is written."""
 
     def must_end_by(self, lease: Lease, deadline: float) -> None:
-        """It was cancelled; here a thread that does not stop keeps its lease until it expires."""
+        """Its run was cancelled. A thread that does not stop keeps its lease until it expires."""
 
     def lose(self, lease: Lease) -> None:
-        """It is another's."""
+        """Another worker holds it now."""
         self.drop(lease)
 
     def drop(self, lease: Lease) -> None:
-        """Beat for it no more."""
+        """Stop beating for it."""
         with self._guard:
             self._leases.pop((lease.id, lease.token), None)
             if self._outlives and not self._leases:
                 self._over.set()
 
     def count_finished(self, jobs: int) -> None:
-        """Nobody asks."""
+        """Nothing here reads this number."""
 
     def _serve(self) -> None:
         try:
@@ -132,7 +132,7 @@ class Beats:
 
     def _beat_on(self) -> None:
         pause = third = self._lease_seconds / 3
-        # Many that were started together must not stay together.
+        # Processes that were started together must not stay in step.
         while not self._over.wait(CHANCE.uniform(0.8, 1.0) * pause):
             with self._guard:
                 leases = list(self._leases.values())

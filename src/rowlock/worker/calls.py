@@ -49,12 +49,12 @@ class WorkerCalls(Tasks, ABC):
 
         Args:
             queues: Only these. None: all.
-            limit: Run at most so many.
+            limit: Run at most this many jobs. None: until none is ready.
         """
         return self._drain(queues, limit).run()
 
     async def adrain(self, queues: Sequence[str] | None = None, *, limit: int | None = None) -> int:
-        """As `drain`; plain functions run in a thread."""
+        """As `drain`, with plain functions in a thread."""
         return await self._drain(queues, limit).arun()
 
     def _drain(self, queues: Sequence[str] | None, limit: int | None) -> Drain:
@@ -98,7 +98,7 @@ class WorkerCalls(Tasks, ABC):
         lease: float | timedelta = config.LEASE_SECONDS_DEFAULT,
         grace: float | timedelta = config.WORKER_GRACE_SECONDS_DEFAULT,
     ) -> None:
-        """Run jobs in this process until SIGTERM or Ctrl-C; as `worker`, blocking."""
+        """Run jobs in this process until SIGTERM or Ctrl-C: `worker` as a blocking call."""
         settings = worker_settings(queues=queues, concurrency=concurrency, lease=lease, grace=grace)
         asyncio.run(self._serve(settings))
 

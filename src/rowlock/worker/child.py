@@ -1,6 +1,6 @@
 """A child of the supervisor: the process that runs user code.
 
-It hears from the supervisor by lines of JSON on a pipe, whose end means that the supervisor is
+The supervisor sends it lines of JSON on a pipe. The end of the pipe means that the supervisor is
 dead.
 """
 
@@ -40,7 +40,7 @@ logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child is told at its start."""
+    """What a child needs to know at its start."""
 
     app: str
     worker: str
@@ -53,30 +53,30 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def serve(orders: Orders, app: App) -> int:
-    """Run an app's jobs until told to stop; the exit code."""
+    """Run an app's jobs until the supervisor says to stop, and return the exit code."""
     runner = asyncio.Runner()
     try:
         code = runner.run(_serve(orders, app))
     except BaseException as error:  # noqa: BLE001  # a handler may end the loop by anything
         # The loop is not tidied up: the leases stay as they were, for the supervisor to judge.
-        _tell(error)
+        _log_failure(error)
         return 1
     runner.close()
     return code
 
 
-def _tell(error: BaseException) -> None:
-    """Say why the loop has ended."""
-    told = {str(each) for each in _each(error) if isinstance(each, RowlockError)}
-    # Of a database that is not migrated, or none at all, a traceback says nothing.
-    for text in sorted(told):
+def _log_failure(error: BaseException) -> None:
+    """Log why the loop has ended."""
+    known = {str(each) for each in _each(error) if isinstance(each, RowlockError)}
+    # For a database that is not migrated, or is missing, a traceback does not help.
+    for text in sorted(known):
         logger.error("the child can't work: %s", text)
-    if not told:
+    if not known:
         logger.error("the child has failed", exc_info=error)
 
 
 def _each(error: BaseException) -> Iterator[BaseException]:
-    """The errors of a group, however deep."""
+    """The errors inside a group, at any depth."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _each(inner)
@@ -87,7 +87,7 @@ def _each(error: BaseException) -> Iterator[BaseException]:
 def leave(code: int) -> NoReturn:
     """End at once: a plain function that does not stop would keep the interpreter from it."""
     for stream in (sys.stdout, sys.stderr):
-        # Whoever read it may be gone; a handler may have closed it.
+        # Its reader may be gone, or a handler may have closed it.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
     os._exit(code)
@@ -119,7 +119,7 @@ async def _serve(orders: Orders, app: App) -> int:
     shared = None if orders.counts_descriptor is None else SharedCounts(orders.counts_descriptor)
     if shared is not None:
         _count_on(shared, engine, counts)
-    hearing = Hearing(
+    messages = SupervisorMessages(
         orders.hear_descriptor,
         engine,
         services,
@@ -127,7 +127,7 @@ async def _serve(orders: Orders, app: App) -> int:
         patience=orders.settings.lease_seconds,
     )
     _pulse_on(leases, engine, mark=leases.pulse())
-    hearing.start()
+    messages.start()
     try:
         if not await _is_ready(orders, app, engine, counts):
             leases.leave(is_drained=False)
@@ -137,11 +137,11 @@ async def _serve(orders: Orders, app: App) -> int:
     except Unfit as unfit:
         return _leave_unfit(orders, app, leases, unfit.error)
     except Exception as error:  # noqa: BLE001  # it is ours: what handlers raise is their outcome
-        _tell(error)
+        _log_failure(error)
         leases.leave(is_drained=False)
         leave(EXIT_ENGINE_FAILED)
     finally:
-        hearing.stop()
+        messages.stop()
     if shared is not None:
         shared.write(counts.totals, good_at=engine.good_at)
     leases.leave(is_drained=engine.is_drained)
@@ -164,7 +164,7 @@ class Unfit(Exception):
 
 
 async def _is_ready(orders: Orders, app: App, engine: WorkerEngine, counts: ProcessCounts) -> bool:
-    """Wait until this child can start. The supervisor logs why it can't: once for all of them."""
+    """Wait until this child can start. If it can't, the supervisor logs why, once for all."""
     seconds = orders.settings.start_seconds
 
     def tell(error: RowlockError) -> None:
@@ -184,7 +184,7 @@ async def _is_ready(orders: Orders, app: App, engine: WorkerEngine, counts: Proc
 
 
 def _leave_unfit(orders: Orders, app: App, leases: SharedLeases, error: RowlockError) -> int:
-    """Tell why this worker can't work here; the exit code."""
+    """Tell the supervisor why this worker can't work here, and return the exit code."""
     _introduce(orders, {"unfit": advice(error, migrate_command=app.migrate_command)})
     leases.leave(is_drained=False)
     return EXIT_UNFIT
@@ -205,7 +205,7 @@ def _count_on(shared: SharedCounts, engine: WorkerEngine, counts: ProcessCounts)
 
 
 def _pulse_on(leases: SharedLeases, engine: WorkerEngine, *, mark: int) -> None:
-    """Show the supervisor that the loop turns, and give back what it has revoked if it did not."""
+    """Show the supervisor that the loop is not blocked. If it was, give back the revoked leases."""
     seen = leases.pulse()
     if seen != mark:
         engine.give_back_revoked()
@@ -217,8 +217,8 @@ def _introduce(orders: Orders, message: dict[str, Any]) -> None:
     os.write(orders.tell_descriptor, json.dumps(message).encode() + b"\n")
 
 
-class Hearing:
-    """The words of the supervisor, turned into calls of the engine and the services."""
+class SupervisorMessages:
+    """Turns the supervisor's messages into calls of the engine and the services."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class Hearing:
         *,
         patience: float,
     ) -> None:
-        """`patience`: how long this process may go on after its supervisor, beside its stop."""
+        """`patience`: how many seconds this process may outlive its supervisor, beside its stop."""
         self._descriptor = descriptor
         self._engine = engine
         self._leases = leases
@@ -250,11 +250,11 @@ class Hearing:
         except BlockingIOError:
             return
         if not heard:
-            # The supervisor is dead: nobody beats for these leases any more.
+            # The supervisor is dead: these leases have no heartbeat any more.
             self.stop()
             self._engine.stop_at_once()
-            # Nor is there anybody to end this process, if the database is away as well: by then
-            # its leases are lost.
+            # If the database is away as well, no other process ends this one. By then its leases
+            # are lost.
             loop = asyncio.get_running_loop()
             loop.call_later(self._patience, leave, EXIT_LEFT_BEHIND)
             return
@@ -262,13 +262,13 @@ class Hearing:
         for line in lines:
             self._obey(json.loads(line))
 
-    def _obey(self, word: dict[str, Any]) -> None:
-        for id in word.get("cancel", []):
+    def _obey(self, message: dict[str, Any]) -> None:
+        for id in message.get("cancel", []):
             self._engine.cancel(id)
-        for id, token in word.get("lost", []):
+        for id, token in message.get("lost", []):
             self._engine.lose(id, token)
-        if "maintain" in word:
-            self._services.maintain(bool(word["maintain"]))
-        if word.get("stop"):
+        if "maintain" in message:
+            self._services.maintain(bool(message["maintain"]))
+        if message.get("stop"):
             self._leases.begin_to_leave()
             self._engine.stop()

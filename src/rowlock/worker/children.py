@@ -1,13 +1,14 @@
-"""The children of a supervisor: processes, pipes and tables of leases, and who is to blame when one
-dies. Pure but for the start, the pipes and what the system tells of a process.
+"""The children of a supervisor: their processes and pipes, their shared memory, and which job is to
+blame when one dies.
 
 Children whose event loop stands still, because a handler blocks it (`Stalls`):
 
-1. A child is stalled when its pulse has not changed for some seconds that its supervisor was awake.
-2. What a stalled child holds and has not begun is revoked, and given back a moment later, once per
-   stall (`shared_memory` says why that is safe).
-3. One child at a time keeps house: it fires schedules, finds expired leases, removes old jobs. When
-   it stalls or dies, another that does not is told to. Two that do it for a moment do no harm.
+1. A child is stalled when its pulse has not changed for a few seconds, counting only time in which
+   its supervisor was awake.
+2. Jobs that a stalled child holds and has not begun are revoked, and given back a moment later,
+   once per stall (`shared_memory` says why that is safe).
+3. One child at a time does the maintenance: it fires schedules, finds expired leases and removes
+   old jobs. When it stalls or dies, the supervisor appoints another. Two at a time do no harm.
 """
 
 from __future__ import annotations
@@ -60,27 +61,28 @@ class Child:
     say: int
     hear: int
     started_at: float
-    # What it has counted, where anybody wants to know.
+    # What it has counted, if there is a metrics port.
     counts: SharedCounts | None = None
-    # The runs that are past their deadline; why it was killed, if we did it.
+    # The runs that are past their deadline, and what the supervisor has done about them.
     overdue: list[LeaseSlot] = field(default_factory=list[LeaseSlot])
     is_retired: bool = False
     is_killed: bool = False
-    told: bytes = b""
-    # Since when it is to end, once its jobs have.
+    # The beginning of a message whose end has not come yet.
+    unread: bytes = b""
+    # Since when it has been asked to end, once its jobs have.
     leaving_since: float | None = None
-    # Since when it takes no more jobs, as it has run enough.
+    # Since when it takes no more jobs, because it has run its maximum.
     spent_since: float | None = None
     is_relieved: bool = False
 
     def is_ready(self) -> bool:
-        """Whether it could lately claim jobs, or had no need to."""
+        """Whether it could recently claim jobs, or had no need to."""
         if self.counts is None or self.is_stopped():
             return False
         return time.monotonic() - self.counts.good_at < config.READY_SECONDS
 
     def is_stopped(self) -> bool:
-        """Whether it stands still (SIGSTOP, a debugger)."""
+        """Whether it is stopped (SIGSTOP, a debugger)."""
         try:
             stat = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii")
         except (OSError, UnicodeDecodeError):
@@ -96,17 +98,17 @@ class Child:
         return [slot for slot in self.leases.slots() if slot.state is not SlotState.LOST]
 
     def lost(self) -> list[LeaseSlot]:
-        """The runs that go on without their leases."""
+        """The runs that continue without their leases."""
         return [slot for slot in self.leases.slots() if slot.state is SlotState.LOST]
 
     def leave(self) -> None:
-        """Have it claim nothing more, and end once its jobs have, or its grace is over."""
+        """Have it claim nothing more, and end once its jobs have ended or its grace is over."""
         if self.leaving_since is None:
             self.leaving_since = time.monotonic()
         self.tell({"stop": True})
 
     def must_be_killed(self, settings: WorkerSettings) -> bool:
-        """Whether nothing is won by waiting any longer, for one that leaves with a stuck run.
+        """Whether waiting any longer is useless, for a leaving child with a run that does not stop.
 
         Its other jobs have ended, or had their grace; or it does not hear, so that none can end.
         """
@@ -120,19 +122,19 @@ class Child:
         return seconds > settings.grace_seconds + 2 * config.STOP_SECONDS
 
     def tell(self, word: dict[str, object]) -> None:
-        # It may be dying, which is noticed elsewhere, or too busy to read: it is told again.
+        # It may be dying, which is noticed elsewhere, or too busy to read: messages are repeated.
         with contextlib.suppress(BrokenPipeError, BlockingIOError):
             os.write(self.say, json.dumps(word).encode() + b"\n")
 
     def tell_of(self, lease: Lease, beat: Beat) -> None:
-        """Pass on what a beat found; a lease that was settled meanwhile is not lost."""
+        """Pass on what a heartbeat found. A lease that was settled meanwhile is not lost."""
         if beat is Beat.CANCEL_REQUESTED:
             self.tell({"cancel": [lease.id]})
         elif beat is Beat.LOST and (lease.id, lease.token) in {slot.key for slot in self.held()}:
             self.tell({"lost": [[lease.id, lease.token]]})
 
     def needs_relief(self, settings: WorkerSettings) -> bool:
-        """Whether it has run enough, and its last jobs take longer than those of a stop might."""
+        """Whether it has run its maximum of jobs, and the last ones take longer than the grace."""
         now = time.monotonic()
         if settings.max_jobs is None or self.is_relieved:
             return False
@@ -143,17 +145,17 @@ class Child:
         return self.spent_since is not None and now - self.spent_since > settings.grace_seconds
 
     def has_worked(self) -> bool:
-        """Whether it came to run a job, whatever that one did to it."""
+        """Whether it has run a job, whatever the job did to it."""
         return self.leases.finished() > 0 or any(
             slot.state is not SlotState.HELD for slot in self.leases.slots()
         )
 
     def ended_well(self, code: int) -> bool:
-        """Whether it has ended by itself: a handler, too, can end its process with a good code."""
+        """Whether it has ended by itself. The exit code is not enough: a handler can set it too."""
         return code in (0, EXIT_LEFT_BEHIND, EXIT_UNFIT) and self.leases.has_left()
 
     def is_unfit(self, code: int) -> bool:
-        """Whether it has ended because it can't work on the database as that is."""
+        """Whether it has ended because it can't work on the database in its present state."""
         return code == EXIT_UNFIT and self.leases.has_left()
 
     def has_failed(self, code: int) -> bool:
@@ -174,7 +176,7 @@ def start_child(
     """Start a process that runs an app's jobs.
 
     Raises:
-        OSError: The system has no process, descriptor or memory to give; nothing is left of it.
+        OSError: The system has no process, descriptor or memory left. Nothing was started.
     """
     slots = settings.concurrency + config.PREFETCH_MAX + config.SETTLE_BATCH * 4
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
@@ -217,10 +219,10 @@ def start_child(
 
 
 def suspects(slots: Collection[LeaseSlot], code: int) -> list[LeaseSlot]:
-    """Which jobs may have taken down their process: those that ran.
+    """The jobs that may have crashed their process: those that ran.
 
-    If none did, those whose outcome was not written yet: one may have ended the loop that was to
-    write it. But not if somebody killed the process.
+    If none ran, those whose outcome was not written yet: one of them may have ended the loop that
+    should write it. But not if the process was killed.
     """
     started = [slot for slot in slots if slot.state is SlotState.STARTED]
     if started or code == -signal.SIGKILL:
@@ -236,18 +238,18 @@ def overdue_outcome(slot: LeaseSlot) -> Outcome:
 
 @dataclass(slots=True)
 class Pulse:
-    """What a supervisor has seen of the pulse of a child."""
+    """The pulse of a child, as its supervisor has seen it."""
 
     value: int = 0
     seen_at: float = 0.0
-    # For how long it has not changed.
+    # For how many seconds it has not changed.
     still_seconds: float = 0.0
-    # Since when what it holds is revoked, and whether that was given back, in this stall.
+    # Since when its jobs are revoked in this stall, and whether they were given back.
     revoked_at: float | None = None
     is_over: bool = False
 
     def see(self, value: int, now: float) -> None:
-        """Note what it is now. A supervisor that stood still itself has seen nothing meanwhile."""
+        """Note its present value. Time in which the supervisor was stopped does not count."""
         if value != self.value:
             self.value, self.still_seconds = value, 0.0
             self.revoked_at, self.is_over = None, False
@@ -261,40 +263,40 @@ class Pulse:
 
 
 class Stalls:
-    """Watches the children of a supervisor; called in its every turn.
+    """Watches the children of a supervisor, which calls it in every turn of its loop.
 
     Args:
-        give_back: Called with leases of a child that it will not begin.
+        give_back: Called with a child, and leases that the child will not begin.
     """
 
     def __init__(self, give_back: Callable[[Child, list[LeaseSlot]], None]) -> None:
         self._give_back = give_back
         self._pulses: dict[int, Pulse] = {}
-        # The process that keeps house.
+        # The process that does the maintenance.
         self._maintainer: int | None = None
 
     @property
     def needs_maintainer(self) -> bool:
-        """Whether no child keeps house that could."""
+        """Whether no working child does the maintenance."""
         if self._maintainer is None:
             return True
         pulse = self._pulses.get(self._maintainer)
         return pulse is None or pulse.is_stalled
 
     def appoint(self, child: Child) -> None:
-        """Note that a child keeps house."""
+        """Note that this child does the maintenance."""
         self._maintainer = child.process.pid
         self._pulses[child.process.pid] = Pulse()
 
     def look(self, children: Collection[Child]) -> None:
-        """See whether they all go on, and do what is to be done if one does not."""
+        """Check every child, and act if one is stalled."""
         now = time.monotonic()
         alive = {child.process.pid: child for child in children}
         self._pulses = {pid: self._pulses.get(pid) or Pulse() for pid in alive}
         for pid, child in alive.items():
             pulse = self._pulses[pid]
             pulse.see(child.leases.last_pulse(), now)
-            # One that is stopped may hold a lock of the database: nothing is written for it.
+            # A stopped child may hold a lock of the database, so nothing is written for it.
             if pulse.is_stalled and not pulse.is_over and not child.is_stopped():
                 self._revoke(child, pulse, now)
         if self.needs_maintainer:
@@ -317,7 +319,7 @@ class Stalls:
                 self._give_back(child, revoked)
 
     def _move_maintenance(self, alive: dict[int, Child]) -> None:
-        # Not one that is about to end, as all of them are at a stop.
+        # Not a child that is about to end, as all of them are at a stop.
         staying = [pid for pid, child in alive.items() if child.leaving_since is None]
         fit = [pid for pid in staying if self._pulses[pid].value]
         fit = [pid for pid in fit if not self._pulses[pid].is_stalled]

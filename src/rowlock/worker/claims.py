@@ -77,25 +77,25 @@ class Claimer:
 
     @property
     def due_in(self) -> float | None:
-        """In how many seconds of the last look another job was due; None: none was waiting."""
+        """How many seconds after the last look the next job is due. None: none was waiting."""
         return self._view.due_in
 
     @property
     def is_mixed(self) -> bool:
-        """Whether jobs of several queues or priorities were waiting, not long ago."""
+        """Whether jobs of several queues or priorities were waiting a moment ago."""
         return time.monotonic() < self._mixed_until
 
     async def claim(self, room: Room, *, known: Known, sleep: Sleep) -> list[Lease]:
         """Lease jobs for this room.
 
         Args:
-            known: The leases that this worker knows of; after a claim without an answer, all
+            known: The leases that this worker knows of. After a claim without an answer, all
                 others under its name are given back.
-            sleep: How to wait for the next look; may return early.
+            sleep: How to wait for the next look. It may return early.
         """
         was_unsure, self._is_unsure = self._is_unsure, True
         if was_unsure:
-            # The answer to the last claim was lost: what it leased is known to nobody.
+            # The answer to the last claim was lost, so no process knows what it has leased.
             self._view, self._looked_at = View(), -math.inf
             await self._store.arun(release_unknown(self._worker, known=known))
         leases = await self._claim(room, sleep)
@@ -103,7 +103,7 @@ class Claimer:
         return leases
 
     def doubt(self) -> None:
-        """What was claimed last may be known to nobody: the next claim gives it back first."""
+        """Have the next claim first give back leases that no process knows of."""
         self._is_unsure = True
 
     def lease_for_slots_only(self, kind: str) -> None:
@@ -122,11 +122,11 @@ class Claimer:
         return await self._claim_seen(room)
 
     def _next_look(self) -> float:
-        """When to look again; with nothing left to claim, sooner.
+        """When to look again. Sooner if nothing is left to claim.
 
-        The price is the database's own time. Taken as the time until the answer was there, which
-        in a burst is mostly the wait for this process, looks became so rare that a job of another
-        queue waited 380 ms (p99).
+        The price is the database's own time. Rejected: the time until the answer is here. In a
+        burst that is mostly the wait for this process, and looks became so rare that a job of
+        another queue waited 380 ms (p99).
         """
         spent = self._view.spent
         least = config.LOOK_MIXED_SECONDS if self.is_mixed else config.LOOK_SECONDS
@@ -160,10 +160,10 @@ class Claimer:
         return claimed.leases
 
     def _limits(self, room: Room) -> tuple[int, dict[str, int]]:
-        """How many jobs to take, and of each queue that has some, in the order of preference.
+        """How many jobs to take in all, and at most of each queue, in the order of preference.
 
-        Only for free slots, if one of the queues has none to lease ahead: what is leased ahead of
-        others must not take the place of its jobs.
+        Only for free slots, if a queue must not lease ahead: jobs that others lease ahead must not
+        take the place of its jobs.
         """
         seen = dict.fromkeys(lane.queue for lane in self._view.lanes)
         rooms = {queue: room.of(queue) for queue in seen}
@@ -206,7 +206,7 @@ class Room(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What a worker does just now: runs that have begun, jobs that wait for a slot, full queues."""
+    """What a worker is doing: runs that have begun, jobs that wait for a slot, slots by queue."""
 
     busy: int
     ahead: int
@@ -214,10 +214,10 @@ class Load(NamedTuple):
 
 
 class PayloadSize:
-    """About how many bytes the payload of a job has, by the jobs that were leased last.
+    """The approximate payload size of a job, in bytes, by the jobs that were leased last.
 
     Args:
-        bytes: What it is before any was leased.
+        bytes: The size to assume before any job was leased.
     """
 
     def __init__(self, bytes: float = 0.0) -> None:
@@ -255,7 +255,7 @@ class Capacity:
         # How many slots have runs that are not short any more, by queue, and when that was counted.
         self._stuck: Counter[str] = Counter()
         self._counted_at = 0.0
-        # With so few jobs left, another claim is worth its price.
+        # With this many jobs left or fewer, another claim is worth its price.
         self.hungry_below: int = 0
         self._payload_size = PayloadSize()
 
@@ -270,7 +270,7 @@ class Capacity:
             self._used[run.queue] += 1
 
     def end(self, run: Run, *, seconds: float | None) -> None:
-        """A run has left its slot, after this time; None if it had not begun."""
+        """A run has left its slot after this many seconds. None if it had not begun."""
         queue = run.queue
         if queue in self._used:
             self._used[queue] -= 1
@@ -280,7 +280,7 @@ class Capacity:
         if average is None:
             if len(self._seconds) >= config.PREFETCH_QUEUES_MAX:
                 del self._seconds[next(iter(self._seconds))]
-            # A few short ones are no proof yet: the first that ends may be one that failed at once.
+            # A few short runs prove nothing yet: the first may have failed immediately.
             average = _LONG_SECONDS
         self._seconds[queue] = average + 0.1 * (seconds - average)
         bounded = min(_LONG_SECONDS, seconds)
@@ -310,10 +310,10 @@ class Capacity:
         return Load(len(self._running), len(self._buffer), queues)
 
     def room(self, *, is_mixed: bool, most: int | None) -> Room:
-        """How many jobs to lease now, `most` at the most.
+        """How many jobs to lease now, at most `most`.
 
-        To be asked when all that can start has started: what then waits in the buffer while slots
-        are free waits for a slot of its queue, and takes none from other queues.
+        Call it when every run that can start has started. A run that still waits in the buffer
+        while slots are free then waits for a slot of its queue, and takes none from other queues.
         """
         self._count_stuck()
         ahead_max = config.PREFETCH_MIXED_MAX if is_mixed else config.PREFETCH_MAX
@@ -325,7 +325,7 @@ class Capacity:
         total = wanted - held
         if most is not None:
             total = min(total, most)
-        # With short jobs, a claim for a few free slots of many is not worth its price.
+        # With short jobs, a claim for only a few free slots is not worth its price.
         is_short = self._mixed_seconds < config.SHORT_JOB_SECONDS
         worth = max(1, (turning + ahead) // 4) if is_short else 1
         self.hungry_below = wanted - worth
@@ -361,7 +361,7 @@ def _started_before(running: Mapping[tuple[str, int], Run], moment: float) -> It
 
 
 def _ahead(seconds: float, slots: int, most: int) -> int:
-    """How many jobs of this length to lease ahead of so many slots: none unless they are short."""
+    """How many jobs of this length to lease ahead of these slots. None unless they are short."""
     if seconds >= config.PREFETCH_SECONDS:
         return 0
     return max(0, min(most, int(slots * config.PREFETCH_SECONDS / max(seconds, 1e-5))))
@@ -391,11 +391,11 @@ class Buffer:
                 yield from runs
 
     def waiting(self, queue: str) -> int:
-        """How many of a queue wait."""
+        """How many runs of a queue wait."""
         return self._counts.get(queue, 0)
 
     def of(self, id: str, token: int | None = None) -> list[Run]:
-        """The waiting runs of a job, each of another lease; or the one of this lease."""
+        """The waiting runs of a job, each with its own lease, or only the one with this token."""
         return [run for run in self if run.lease.id == id and token in (None, run.lease.token)]
 
     def put(self, run: Run) -> None:
@@ -422,7 +422,7 @@ class Buffer:
             self._queues = dict(sorted(self._queues.items(), key=lambda item: places[item[0]]))
 
     def pop(self, has_slot: Callable[[str], bool] | None = None) -> Run | None:
-        """The next run, of a queue that has a slot free; None if there is none."""
+        """Take the next run of a queue that has a free slot. None if there is none."""
         queues = self._queues if has_slot is None else filter(has_slot, self._queues)
         queue = next(iter(queues), None)
         if queue is None:
@@ -442,7 +442,7 @@ class Buffer:
 
     @property
     def next_alone(self) -> Run | None:
-        """The next of those that must run alone."""
+        """The next run that must run alone."""
         return self._alone[0] if self._alone else None
 
     def pop_alone(self) -> Run | None:
@@ -453,7 +453,7 @@ class Buffer:
         return run
 
     def remove(self, run: Run) -> None:
-        """Take one out, wherever it stands."""
+        """Take a run out, wherever it stands."""
         if run.is_quarantined:
             self._alone.remove(run)
         else:
@@ -488,10 +488,10 @@ def weighted(queues: Mapping[str, int], *, chance: random.Random) -> list[str]:
 
 
 def shares(order: Sequence[str], weights: Mapping[str, int], room: int) -> dict[str, int]:
-    """How many jobs each queue may give to a claim of `room`, so that none starves.
+    """How many jobs a claim of `room` may take of each queue, so that none starves.
 
-    The first in the order may take all but a little, which is left for the others: so every claim
-    takes something of each queue that has jobs, and whose turn it is takes most.
+    The first queue may take nearly all, and a little is left for each of the others. So every claim
+    takes some jobs of each queue that has any, and most from the queue whose turn it is.
     """
     total = sum(max(1, weights.get(queue, 0)) for queue in order)
     reserved = {

@@ -1,9 +1,9 @@
-"""Counts what a process settles, a batch at a time, in memory; its sums go to the history.
+"""Counts in memory what a process settles, a batch at a time. Its sums go to the history.
 
-1. Nothing is written per job: one row for each queue and kind, every ten seconds and at the end. A
-   process that is killed takes the sums of its last seconds with it.
-2. What happened is told to those who listen, twice a second at most: a few things one by one, more
-   of them by their numbers. What can't be written is not told.
+1. Nothing is written per job: one row per queue and kind, every ten seconds and at the end. A
+   process that is killed loses the sums of its last seconds.
+2. Events go to their listeners at most twice a second: a few one by one, more of them as numbers.
+   Events that can't be written are dropped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NONE = Settled()
 def names_of(
     tasks: Iterable[Task[..., Any]], queues: Collection[str] | None = None
 ) -> Iterator[Name]:
-    """The queue and kind of each task; only of these queues, if some are named."""
+    """The queue and kind of each task. Only of these queues, if some are named."""
     for task in tasks:
         if queues is None or task.settings.queue in queues:
             yield task.settings.queue, task.name
@@ -48,7 +48,7 @@ def names_of(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Sums on their way to the history, under the id by which a second try is recognised."""
+    """Sums on their way to the history, with the id by which a second try is recognised."""
 
     id: str
     tally: Tally
@@ -57,8 +57,8 @@ class _Part:
 class ProcessCounts:
     """The sums of one process. Not for several threads at once.
 
-    Of the names that are known from the start, its counts have zeros: a counter that begins with
-    its first event hides that event from `increase()`.
+    Names that are known from the start have zeros: a counter that begins with its first event hides
+    that event from Prometheus's `increase()`.
     """
 
     def __init__(self, known: Iterable[Name] = ()) -> None:
@@ -93,7 +93,7 @@ class ProcessCounts:
             self._count_slow(settlements, settled.ended)
 
     def ended(self, runs: Iterable[Ended]) -> None:
-        """Runs were ended one by one, and what became of each is known."""
+        """Count runs whose ends the store has decided one by one."""
         for run in runs:
             self._box.put(event_of(run))
             sums = counted(self._fresh, (run.queue, run.kind))
@@ -106,7 +106,7 @@ class ProcessCounts:
         self._news.set()
 
     def lost(self, leases: Sequence[Lease]) -> None:
-        """Others have taken the jobs of these."""
+        """Count leases that other workers have taken."""
         for lease in leases:
             if (row := lease.row) is not None:
                 self._lost[self._label(self._lost, row.queue)] += 1
@@ -115,28 +115,28 @@ class ProcessCounts:
         self._news.set()
 
     def refused(self) -> None:
-        """The database refused to store an outcome as it was. From any thread."""
+        """Count an outcome that the database refused to store as it was. From any thread."""
         with self._guard:
             self._refused += 1
 
     @property
     def lost_count(self) -> int:
-        """How many leases others have taken since the start."""
+        """How many leases other workers have taken since the start."""
         return self._lost.total()
 
     def enqueued(self, jobs: Iterable[NewJob | Job]) -> None:
-        """This process has enqueued these. From any thread."""
+        """Count jobs that this process has enqueued. From any thread."""
         self.enqueued_by_name(Counter((job.queue, job.kind) for job in jobs))
 
     def enqueued_by_name(self, numbers: Mapping[Name, int]) -> None:
-        """As `enqueued`: how many, by queue and kind."""
+        """As `enqueued`, by the numbers of each queue and kind."""
         with self._guard:
             for name, number in numbers.items():
                 is_known = name in self._enqueued or len(self._enqueued) < config.TALLY_NAMES_MAX
                 self._enqueued[name if is_known else (OTHER, OTHER)] += number
 
     def sent(self, jobs: Sequence[NewJob], answers: Sequence[Job]) -> None:
-        """As `enqueued`, of those among them that are new."""
+        """As `enqueued`, for the jobs that are new."""
         # The answers of a copy are made when they are looked at, and all of its jobs are new.
         if isinstance(answers, Copied):
             self.enqueued(jobs)
@@ -144,20 +144,20 @@ class ProcessCounts:
             self.enqueued(answer for answer in answers if answer.created)
 
     def followed(self, settlements: Sequence[Settlement], ended: Sequence[Ended]) -> None:
-        """Those among these runs that succeeded have enqueued their follow-ups."""
+        """Count the follow-ups of the runs that succeeded."""
         done = {run.id for run in ended if run.end is RunEnd.SUCCEEDED}
         parents = (each for each in settlements if each.follow_ups and each.lease.id in done)
         self.enqueued(job for each in parents for job in each.follow_ups)
 
     @staticmethod
     def _label(counts: Counter[str], queue: str) -> str:
-        """The queue's name, or the common one of all those beyond the bound."""
+        """The queue's name, or the one name for all queues beyond the bound."""
         return queue if queue in counts or len(counts) < config.TALLY_NAMES_MAX else OTHER
 
     def _count_swift(self, swift: Sequence[Settlement]) -> None:
-        """Plain successes: the many, so as little as possible for each.
+        """Count plain successes. They are the many, so this does as little as possible for each.
 
-        Of a large batch some are timed. It took 0.4 µs a job of 35 in all.
+        Only some of a large batch are timed. It took 0.4 µs per job, of 35 in all.
         """
         names = Counter(
             [
@@ -179,7 +179,7 @@ class ProcessCounts:
         stride = (len(swift) - 1) // config.TALLY_TIMED_MAX + 1
         self._turn += 1
         timed = swift[self._turn % stride :: stride]
-        # The first stands for the odd ones as well, so that all together they stand for all.
+        # The first also stands for the remainder, so that together they stand for all.
         weight = len(swift) - stride * (len(timed) - 1)
         for each in timed:
             row, seconds = each.lease.row, _seconds_of(each)
@@ -191,7 +191,7 @@ class ProcessCounts:
             weight = stride
 
     def _count_slow(self, settlements: Sequence[Settlement], ended: Sequence[Ended]) -> None:
-        """This process has timed its runs better than the database; None never started."""
+        """Count runs by the times of this process, which are better than the database's."""
         self.followed(settlements, ended)
         seconds = {each.lease.id: _seconds_of(each) for each in settlements}
         self.ended(
@@ -201,7 +201,7 @@ class ProcessCounts:
 
     @property
     def totals(self) -> Totals:
-        """All that was counted since the start."""
+        """Everything that was counted since the start."""
         parts = [self._fresh] if self._part is None else [self._part.tally, self._fresh]
         totals = merged({name: Sums() for name in self._known}, self._written)
         for part in parts:
@@ -220,14 +220,14 @@ class ProcessCounts:
     # Writing
 
     async def write_on(self, store: Store) -> float:
-        """Write what there is; in how many seconds again."""
+        """Write the sums, and return in how many seconds to do it again."""
         await self.awrite(store)
         return jittered(config.HISTORY_WRITE_SECONDS, self._chance)
 
     async def tell_on(self, store: Store) -> None:
-        """Tell what happens until cancelled."""
+        """Send events until cancelled."""
         trouble = Trouble("events are not written", ServiceName.EVENTS, self.errors)
-        # Of this loop: a mounted server may be run by another one each time.
+        # An event belongs to one loop, and a mounted server may be run by a new one each time.
         self._news = asyncio.Event()
         if self._box:
             self._news.set()
@@ -244,11 +244,11 @@ class ProcessCounts:
 
     @property
     def has_events(self) -> bool:
-        """Whether there is something to tell."""
+        """Whether there are events to send."""
         return bool(self._box)
 
     async def atell(self, store: Store) -> None:
-        """Tell what has happened. What can't be told now is not told."""
+        """Send the events since the last call. If that fails, they are dropped."""
         if events := self._box.take():
             await store.arun(write_events(events))
 
@@ -258,7 +258,7 @@ class ProcessCounts:
             store.run(write_events(events))
 
     async def awrite(self, store: Store) -> None:
-        """Write what there is. What could not be written is there for the next try."""
+        """Write the sums. If that fails, they stay for the next try."""
         if (op := self._next()) is not None:
             await store.arun(op)
             self._done()

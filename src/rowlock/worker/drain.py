@@ -1,8 +1,8 @@
-"""Drain: run what is ready in this process, one job after the other, and return.
+"""Drain: run the jobs that are ready in this process, one after the other, and return.
 
 For tests and scripts. Plain functions run in the calling thread (`drain`) or in a thread
-(`adrain`), coroutines on a loop. A time limit ends coroutines only: a plain function that takes
-longer has failed as well, but only once it returns.
+(`adrain`), coroutines on a loop. A time limit ends coroutines only. A plain function that takes
+longer fails too, but not before it returns.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class DrainRequest:
-    """What to run: the queues (None: all), and at most how many jobs (None: until none is due)."""
+    """What to run: the queues (None: all), and at most how many jobs (None: all that are due)."""
 
     queues: Sequence[str] | None
     limit: int | None
 
 
 class CoroutineRunner(Protocol):
-    """What runs coroutines to their end: `asyncio.Runner`, or what a framework has instead."""
+    """Runs coroutines to their end: `asyncio.Runner`, or the framework's own runner."""
 
     def run(self, coro: Coroutine[Any, Any, T], /) -> T: ...
 
 
 class ProcessDied(BaseException):
-    """For tests: whoever hears of a step ends the process there, as far as its jobs can tell."""
+    """For tests: raised by `on_reached`, it ends the run as if the process had died there."""
 
 
 class Drain:
     """Claims, runs and settles jobs of an app's tasks."""
 
-    # Hears of each step of a run: after-claim, after-handler, before-settle, after-settle.
+    # Called at each step of a run: after-claim, after-handler, before-settle, after-settle.
     on_reached: Callable[[str, Lease], None] | None = None
 
     def __init__(
@@ -81,7 +81,7 @@ class Drain:
         self._blocks = Blocks(store, lease_seconds=config.LEASE_SECONDS_DEFAULT)
 
     def run(self) -> int:
-        """Run what is ready; how many runs that were."""
+        """Run the jobs that are ready, and return how many runs there were."""
         with self._beats, asyncio.Runner() as runner:
             try:
                 self._run_all(runner)
@@ -137,7 +137,7 @@ class Drain:
             run.cause = Cause.LOST if beat is Beat.LOST else run.cause
 
     def _is_wanted(self, run: Run) -> bool:
-        """Whether nobody has cancelled it, or taken it over, while those before it ran."""
+        """Whether it was not cancelled or taken over while the runs before it ran."""
         if run.cause is Cause.LOST:
             return False
         if not self._store.run(cancel_requests([run.lease.id])):
@@ -167,7 +167,7 @@ class Drain:
         kinds = self._tasks.kinds
         return {
             "worker": self._worker,
-            # With nothing left to run, no queue is asked.
+            # With nothing left to run, claim from no queue.
             "queues": self.request.queues if left > 0 and kinds else [],
             "kinds": kinds,
             "limit": max(1, left),
@@ -176,7 +176,7 @@ class Drain:
         }
 
     def _give_back(self, held: list[Run]) -> None:
-        """What was claimed and not run to its end goes back, and isn't counted as an attempt."""
+        """Give back jobs that were claimed and not run to their end. No attempt is counted."""
         if held and held[0].started_at:
             cut_short = Settlement(held[0].lease, Interrupted("the drain was interrupted"))
             _quietly_lost(lambda: self._store.settle([cut_short]))
@@ -214,7 +214,7 @@ class Drain:
         self._reached("after-settle", run)
 
     def _settle(self, settlement: Settlement) -> None:
-        """Store an outcome, or what the database takes of it."""
+        """Store an outcome, or the part of it that the database accepts."""
         try:
             settled = self._store.run(settle([settlement], chance=CHANCE))
         except StoreRefused as error:
@@ -278,7 +278,7 @@ class Drain:
     def _block(
         self, run: Run, notes: BlockingProgressWriter | AsyncProgressWriter
     ) -> Callable[[Context], TransactionBlock] | None:
-        """What makes the handler's `ctx.transaction()`; None where there is none."""
+        """Makes the handler's `ctx.transaction()`. None if there is none."""
         return functools.partial(RunBlock, run, notes=notes, blocks=self._blocks)
 
     def _call(self, run: Run, context: Context) -> Outcome:
@@ -320,7 +320,7 @@ class Drain:
 
 
 async def _attend(handler: asyncio.Future[Any], run: Run, notes: AsyncProgressWriter) -> None:
-    """Wait for a handler; write its notes, and cancel it when asked to."""
+    """Wait for a handler, write its progress meanwhile, and cancel it when asked to."""
     try:
         while not handler.done():
             await asyncio.wait({handler}, timeout=config.PROGRESS_SECONDS)
@@ -344,7 +344,7 @@ def _settlement(run: Run, outcome: Outcome, context: Context) -> Settlement:
 
 
 def _quietly_lost(action: Callable[[], None]) -> bool:
-    """A lease that was lost meanwhile is another's business now; nothing is left to record."""
+    """Ignore that a lease was lost meanwhile: another worker has the job. Nothing is recorded."""
     try:
         action()
     except (LeaseLost, InvalidTransition):

@@ -2,10 +2,10 @@
 
 Runs that outlast it (`Leftovers`) are kept until the last one has ended:
 
-1. What a thread still works on is beaten for until it ends, and its outcome is written then: from
-   the thread itself, because the loop may be gone. So nobody else runs it meanwhile, or again.
-2. A run is the worker's or is kept here, never both. Which of them, its end decides under a lock.
-3. The end of the process is the end of it.
+1. A run in a thread keeps its heartbeat until it ends, and then its outcome is written: by the
+   thread itself, because the loop may be gone. So no other worker runs the job, now or later.
+2. A run belongs to the worker or to `Leftovers`, never to both. Its end decides, under a lock.
+3. The end of the process ends them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 
 class EmbeddedWorker:
-    """An engine on the running loop, whose leases are beaten for from a thread."""
+    """An engine on the running loop, with heartbeats from a thread."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class EmbeddedWorker:
         settings: WorkerSettings,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        # As long as the jobs may go on, and what they did may be written: by then their leases are
-        # lost, if the database is away.
+        # How long jobs may continue, and their outcomes be written. If the database is away, their
+        # leases are lost by then.
         self._patience = settings.grace_seconds + settings.lease_seconds + 2 * config.STOP_SECONDS
         counts = ProcessCounts(names_of(tasks, settings.queues))
         self._beats = Beats(
@@ -97,10 +97,11 @@ class EmbeddedWorker:
     async def run(self) -> None:
         """Serve until stopped.
 
-        Cancelled, however often, it stops as politely: what runs has its grace, and is settled.
+        If cancelled, even repeatedly, it still stops gracefully: running jobs have their grace,
+        and are settled.
 
         Raises:
-            RowlockError: It can't work on the database as that is; the message says why.
+            RowlockError: It can't work on the database in its present state. The message says why.
         """
         serving = asyncio.ensure_future(self._serve())
         cancelled: asyncio.CancelledError | None = None
@@ -119,7 +120,7 @@ class EmbeddedWorker:
     async def _serve(self) -> None:
         logger.info("worker %s runs in this process, without a supervisor", self.id)
         if not await self._is_ready(
-            stopping=self._engine.stopping, tell=_tell_to_wait, start_seconds=self._start_seconds
+            stopping=self._engine.stopping, tell=_log_waiting, start_seconds=self._start_seconds
         ):
             return
         async with self._beats, self._services.running():
@@ -131,23 +132,23 @@ class EmbeddedWorker:
             raise self._engine.unfit
 
     def _leave(self) -> None:
-        """Have those that did not stop beaten for and settled; this worker is over."""
+        """Hand over the runs that did not stop. This worker is over."""
         self._engine.leave_behind()
         left = self._leftovers.leases
         self._beats.outlive(left)
         if left:
-            what = "%d jobs did not stop: they go on, and are settled when they end"
+            what = "%d jobs did not stop: they continue, and are settled when they end"
             logger.warning(what, len(left))
 
     def stop(self) -> None:
-        """Claim nothing more; `run` ends when the running jobs have, or the grace is over."""
+        """Claim nothing more. `run` ends when the running jobs have, or when the grace is over."""
         self._engine.stop()
         self._loop.call_later(self._patience, self._engine.settler.give_up)
 
     def stop_at_once(self) -> None:
         """As `stop`, without any grace, also when it is stopping already.
 
-        Nor is a database waited for that is away.
+        It does not wait for a database that is away.
         """
         self._engine.stop_at_once()
         self._engine.settler.give_up()
@@ -164,13 +165,13 @@ class EmbeddedWorker:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[EmbeddedWorker]:
-        """Serve beside the block; its end stops the worker and waits for it.
+        """Serve beside the block. Its end stops the worker and waits for it.
 
-        However long it takes until the database can be used: nobody would start it again.
+        It waits forever for a database that can be used: nothing would start the worker again.
         """
         self._start_seconds = math.inf
         service = asyncio.create_task(self.run())
-        service.add_done_callback(_tell_failure)
+        service.add_done_callback(_log_failure)
         try:
             yield self
         finally:
@@ -179,7 +180,7 @@ class EmbeddedWorker:
                 await service
 
     async def run_until_signalled(self) -> None:
-        """Serve until a signal asks to stop; a second one ends the grace, a third one all."""
+        """Serve until a signal. The second one ends the grace, the third one the process."""
         heeded, wishes = signals.heeded(), signals.Wishes()
 
         def let_go() -> None:
@@ -192,7 +193,7 @@ class EmbeddedWorker:
                     self.stop()
                 case signals.Wish.STOP_AT_ONCE:
                     self.stop_at_once()
-                    # Whatever a third one does to any program.
+                    # A third one has its usual effect.
                     let_go()
                 case signals.Wish.ECHO:
                     pass
@@ -208,19 +209,19 @@ class EmbeddedWorker:
 def _calm() -> AbstractContextManager[object]:
     """A block that anyio does not cancel.
 
-    Its scopes cancel a task in every turn of the loop until it ends: without this, a worker that
-    has its grace would spend it spinning.
+    Its scopes cancel a task in every turn of the loop until it ends. Without this, a worker would
+    spend its grace in a busy loop.
     """
     anyio: Any = sys.modules.get("anyio")
     return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
 
 
-def _tell_to_wait(error: RowlockError) -> None:
+def _log_waiting(error: RowlockError) -> None:
     logger.error("the worker in this process waits: %s", error)
 
 
-def _tell_failure(service: asyncio.Task[None]) -> None:
-    """At once, and not only when the block ends: until then nobody would know."""
+def _log_failure(service: asyncio.Task[None]) -> None:
+    """Log it immediately, not only when the block ends: until then nobody would know."""
     if not service.cancelled() and (error := service.exception()) is not None:
         logger.error("the worker in this process has ended", exc_info=error)
 
@@ -239,21 +240,21 @@ class Leftovers:
         self._guard = threading.Lock()
 
     def keep(self, run: Run) -> None:
-        """Take over a run that goes on; nobody on the loop settles it any more."""
+        """Take over a run that continues. The loop does not settle it any more."""
         self._runs[run.key] = run
         if run.leave_to(self):
-            # It ended at this moment, and the loop was about to hear of it.
+            # It ended at this moment, before the loop could settle it.
             self.settle_soon(run, run.outcome)
         elif run.guard is not None and run.limit is not None:
             self._time(run)
 
     @property
     def leases(self) -> list[Lease]:
-        """Of the runs that go on."""
+        """The leases of the runs that continue."""
         return [run.lease for run in list(self._runs.values())]
 
     def _time(self, run: Run) -> None:
-        """Its limit was watched by the loop."""
+        """Watch its time limit, which the loop did before."""
         assert run.limit is not None
         left = max(0.0, run.started_at + run.limit - time.monotonic())
         alarm = threading.Timer(left, run.time_out)
@@ -261,7 +262,7 @@ class Leftovers:
         alarm.start()
 
     def hear(self, lease: Lease, beat: Beat) -> bool:
-        """What a beat found, in the beats' thread; whether it is about a run that is kept here."""
+        """Act on a heartbeat, in the beats' thread. Returns whether the run is kept here."""
         run = self._runs.get((lease.id, lease.token))
         if run is None:
             return False
@@ -278,11 +279,11 @@ class Leftovers:
         return True
 
     def settle_soon(self, run: Run, outcome: Outcome | None) -> None:
-        """As `settle`, from anywhere. The process waits for it."""
+        """As `settle`, from any thread. The process waits for it."""
         threading.Thread(target=self.settle, args=(run, outcome), name="rowlock-settle").start()
 
     def settle(self, run: Run, outcome: Outcome | None) -> None:
-        """Write the outcome of a run that has ended; blocks, in the run's own thread."""
+        """Write the outcome of a run that has ended. Blocks, in the run's own thread."""
         try:
             if run.success is not None:
                 done = RunSettlement(run.lease, run.success, seconds=run.seconds)
@@ -291,14 +292,14 @@ class Leftovers:
             elif outcome is not None:
                 self._write(run.settlement(outcome))
         except RowlockError as error:
-            what = "job %s waits for its lease to expire: its outcome is not written: %s"
+            what = "job %s: its outcome is not written, its lease is left to expire: %s"
             logger.warning(what, run.lease.id, error, extra=fields_of(run.lease))
         finally:
             self._runs.pop(run.key, None)
             self._beats.drop(run.lease)
             if not self._runs:
-                # The process waits for this thread, not for that of the beats; which must not be
-                # cut off in the middle of closing its connections.
+                # The process waits for this thread, but not for that of the beats, which must not
+                # be cut off while it closes its connections.
                 self._beats.wait_over()
 
     def _write(self, settlement: Settlement) -> None:
@@ -334,5 +335,7 @@ class Leftovers:
             try:
                 self._counts.tell(self._beats.store)
                 self._counts.write(self._beats.store)
-            except Exception as error:  # noqa: BLE001  # its outcome is written all the same
-                logger.info("the history of a job that outlasted its worker: %s", error)
+            except Exception as error:  # noqa: BLE001  # its outcome is written anyway
+                logger.info(
+                    "the history of a job that outlasted its worker is not written: %s", error
+                )

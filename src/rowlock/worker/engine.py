@@ -1,12 +1,12 @@
 """The engine of a worker process: claims jobs, runs them in slots, settles them.
 
 1. A lease is in `leases` from the moment the claim was answered until its outcome is written,
-   given back or lost; whoever beats, beats for exactly those.
+   given back or lost. Exactly these leases have a heartbeat.
 2. A job starts only in a free slot, of the child and of its queue, and is leased only for one, or
-   ahead of short jobs (`claims`). What waits too long in the buffer goes back uncounted; all of
-   it, when this process has stood still for a lease.
+   ahead of short jobs (`claims`). A job that waits too long in the buffer is given back, which
+   isn't counted as an attempt. All are given back if this process was stopped for a lease.
 3. A quarantined job (its process died before) runs alone: nothing starts until it has ended.
-4. The cause of a cancellation decides: released, cancelled, failed, or nobody's business any more.
+4. The cause of a cancellation decides what the run is: released, cancelled, failed, or lost.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _RETURNED = (Released, NotBegun, Interrupted)
 
 
 class WorkerEngine:
-    """Runs jobs on the running event loop until it is told to stop."""
+    """Runs jobs on the running event loop until it is stopped."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class WorkerEngine:
         self._settings = settings
         self._leases = leases
         self._buffer = Buffer(strict=settings.strict_queues)
-        # Called when the bell rings for no queue in particular.
+        # Called for a notification that names no queue.
         self._on_news = on_news
         # By id and token: a run that lost its lease may go on while its job is run again here.
         self._running: dict[tuple[str, int], Run] = {}
@@ -91,16 +91,16 @@ class WorkerEngine:
         self._is_alone = False
         self._marker = Marker(store)
         self._suspect_lock = SuspectLock(store) if suspect_lock is None else suspect_lock
-        # Every lease that is ours until its outcome is written; all others under our name are not.
+        # Our leases, until their outcomes are written. No others under our name are ours.
         self._known: set[tuple[str, int]] = set()
         self._claimer = Claimer(store, tasks, worker=worker, settings=settings)
         self._context = contextvars.copy_context()
         self._wake = asyncio.Event()
         self._chance = Random()
-        self._rung, self._rung_at = asyncio.Event(), 0.0
+        self._notified, self._notified_at = asyncio.Event(), 0.0
         self._idle = asyncio.Event()
         self.stopping: asyncio.Event = asyncio.Event()
-        self._has_bell = False
+        self._is_listening = False
         # A drain has found that nothing is left to be run.
         self.is_drained: bool = False
         # Why it has left, if it can't work on its database.
@@ -130,10 +130,10 @@ class WorkerEngine:
         self._claimed_at = 0.0
         self._asked_at: float | None = None
 
-    # What it is told from outside; all of it on the loop.
+    # Calls from outside, all of them on the loop.
 
     def stop(self) -> None:
-        """Claim nothing more; end when the running jobs have, or when the grace is over."""
+        """Claim nothing more. End when the running jobs have, or when the grace is over."""
         self.stopping.set()
         self._wake.set()
         for run in self._running.values():
@@ -153,7 +153,7 @@ class WorkerEngine:
         self.stop()
 
     def cancel(self, id: str) -> None:
-        """A heartbeat told that somebody asked for it."""
+        """Cancel a job: a heartbeat or a notification brought the request."""
         for run in [run for run in self._running.values() if run.lease.id == id]:
             if run.cause is None and not run.is_settled:
                 if not run.in_slot:
@@ -165,10 +165,10 @@ class WorkerEngine:
             self._give_back(run)
 
     def lose(self, id: str, token: int) -> None:
-        """A heartbeat told that the lease is another's: end the run, record nothing."""
+        """End a run and record nothing: a heartbeat found that another worker has its job."""
         running = self._running.get((id, token))
         for run in [running] if running is not None else self._buffer.of(id, token):
-            # One that commits its own success finds out by itself, or has just settled it.
+            # A run that commits its own success finds out by itself, or has just settled it.
             if not run.is_settling:
                 report_lost([run.lease])
                 self._counts.lost([run.lease])
@@ -183,16 +183,16 @@ class WorkerEngine:
 
     @property
     def running(self) -> int:
-        """How many jobs run just now."""
+        """How many jobs are running."""
         return len(self._running)
 
     def load(self) -> Load:
-        """Which slots are taken just now."""
+        """Which slots are taken."""
         return self._capacity.load()
 
     @property
     def good_at(self) -> float:
-        """When it could last claim; now, if it has no need to."""
+        """When it could last claim. Now, if it has no need to."""
         if self._trouble.is_on:
             return self._claimed_at
         return time.monotonic() if self._asked_at is None else self._asked_at
@@ -200,21 +200,25 @@ class WorkerEngine:
     async def run(self) -> int:
         """Serve until `stop`, or until nothing is left in a drain.
 
-        Returns how many plain functions still run: they stop only with their process.
+        Returns how many plain functions are still running: they stop only with their process.
         """
         async with asyncio.TaskGroup() as services, self._runner:
             errors = self._counts.errors
             settling = services.create_task(self.settler.run())
-            bell = services.create_task(listen(self._store, self._ring, self._bell_state, errors))
+            listening = services.create_task(
+                listen(self._store, self._on_notification, self._on_listening, errors)
+            )
             what = "jobs that wait for a slot are not given back"
             tidying = services.create_task(self._repeat(self._tidy_on, what, ServiceName.BUFFER))
-            looking = look_for_cancels(self._store, self._rung, self._asked, self.cancel, errors)
+            looking = look_for_cancels(
+                self._store, self._notified, self._cancellable, self.cancel, errors
+            )
             cancelling = services.create_task(looking)
             flush, what = self._runner.flush_notes, "progress of running jobs is not written"
             flushing = services.create_task(self._repeat(flush, what, ServiceName.PROGRESS))
             await self._serve_until_stopped()
             tidying.cancel()
-            bell.cancel()
+            listening.cancel()
             await self._wind_down()
             self.leave_behind()
             flushing.cancel()
@@ -225,27 +229,27 @@ class WorkerEngine:
             await self._give_all_back()
         return len(self._running)
 
-    def _ring(self, queue: str) -> None:
+    def _on_notification(self, queue: str) -> None:
         queues = self._settings.queues
         if not queue:
             self._on_news()
         if not queue or queues is None or queue in queues:
             self._wake.set()
-            self._rung.set()
-            self._rung_at = time.monotonic()
+            self._notified.set()
+            self._notified_at = time.monotonic()
 
-    def _bell_state(self, is_working: bool) -> None:
-        self._has_bell = is_working
-        # What happened while nobody listened is found by looking.
-        self._ring("")
+    def _on_listening(self, is_listening: bool) -> None:
+        self._is_listening = is_listening
+        # A notification may have been missed, so look.
+        self._on_notification("")
 
     async def _serve_until_stopped(self) -> None:
-        """Claim until stopped, whatever goes wrong: what runs goes on meanwhile."""
+        """Claim until stopped, whatever goes wrong. Running jobs continue meanwhile."""
         while True:
             try:
                 return await self._claim_until_stopped()
             except Exception as error:  # noqa: BLE001  # an odd error must not end what runs
-                # What was claimed last may be known only in part.
+                # Some of the last claim's leases may not be known here.
                 self._claimer.doubt()
                 await pause_for(self.stopping, self._failing.pause(error))
 
@@ -267,14 +271,14 @@ class WorkerEngine:
             await self._rest()
 
     def _is_worn_out(self) -> bool:
-        """Whether it has run enough; nobody has asked it to stop, so that its last jobs end."""
+        """Whether it has run its maximum of jobs, and its last ones have ended."""
         most = self._settings.max_jobs
         done = self._finished + self.settler.refused
         return most is not None and done >= most and self._is_empty()
 
     def _room(self) -> Room | None:
-        """How many more jobs to lease; None: no more just now."""
-        # Outcomes that can't be written must not pile up: that is the back-pressure.
+        """How many more jobs to lease. None: no more for now."""
+        # Back-pressure: outcomes that can't be written must not pile up.
         if self._quarantined or self.settler.is_behind:
             return None
         most = self._settings.max_jobs
@@ -304,8 +308,9 @@ class WorkerEngine:
         self._capacity.lease(leases)
         for lease in leases:
             self._take(lease)
-        if self._rung_at >= asked_at:
-            self._rung.set()  # It may have been for one of these, before it was known here.
+        if self._notified_at >= asked_at:
+            # It may have been about one of these, before it was known here.
+            self._notified.set()
         self._dispatch()
         self._failing.over()
         if any(lease.row is not None and lease.row.max_attempts == 1 for lease in leases):
@@ -313,13 +318,13 @@ class WorkerEngine:
         return len(leases)
 
     def _return_leased_ahead(self) -> None:
-        """Jobs that run at most once are held for a free slot only."""
+        """Give back at-most-once jobs that have no free slot: they are not leased ahead."""
         for run in [each for each in self._buffer if each.is_at_most_once]:
             self._claimer.lease_for_slots_only(run.task.name)
             self._give_back(run)
 
     async def _still_held(self, leases: list[Lease]) -> list[Lease]:
-        """Of leases that were told of so late that others may have them, those that are ours."""
+        """Of leases whose claim was answered so late that they may be over, those still ours."""
         beats = await self._store.aheartbeat(leases, lease=self._settings.lease_seconds)
         return [lease for lease, beat in zip(leases, beats, strict=True) if beat is not Beat.LOST]
 
@@ -339,12 +344,12 @@ class WorkerEngine:
 
     async def _rest(self) -> None:
         """Wait until there may be something to claim."""
-        poll = config.POLL_SECONDS_WITH_BELL if self._has_bell else config.POLL_SECONDS
+        poll = config.POLL_SECONDS_WITH_BELL if self._is_listening else config.POLL_SECONDS
         poll, due = jittered(poll, self._chance), self._claimer.due_in
         await pause_for(self._wake, poll if due is None else min(poll, due))
 
     def _leave_if_forbidden(self, error: Exception) -> None:
-        """A role that could never claim anything won't learn it; somebody has to see that."""
+        """Leave if the role was never allowed to claim: a person has to grant it the rights."""
         has_waited = self._trouble.seconds >= self._settings.start_seconds
         if isinstance(error, Forbidden) and has_waited and not (self._finished or self._known):
             self.leave(error)
@@ -360,7 +365,7 @@ class WorkerEngine:
         while free > 0 and (run := self._buffer.pop(has_slot)) is not None:
             self._start(run)
             free -= 1
-        # Alone also in the table: whatever else stands there would be a suspect.
+        # Alone also in shared memory: any other lease there would be a suspect.
         if not self._running and not self.settler.backlog:
             self._start_alone()
 
@@ -369,7 +374,7 @@ class WorkerEngine:
         if run is None:
             return
         if run.is_suspect and not self._suspect_lock.take():
-            # Another process of this machine runs one: the child is free for other jobs meanwhile.
+            # Another process of this machine runs a suspect. This child is free for other jobs.
             self._give_back(run, delay=config.SUSPECT_WAIT_SECONDS)
             return
         self._buffer.remove(run)
@@ -384,12 +389,12 @@ class WorkerEngine:
         run.stopping = self.stopping.is_set()
         run.on_settled = self._note_settled
         run.mark = self._mark if run.must_be_marked else None
-        # The task that starts it may be another job's: nothing of that one's context is its.
+        # The task that starts it may belong to another job, whose context it must not inherit.
         run.handle = self._loop.create_task(self._attend(run), context=self._context.copy())
 
     def _note_settled(self, lease: Lease) -> None:
-        """Its own block has settled it; told in the handler's thread."""
-        # A loop that has ended before its thread holds nothing any more.
+        """Note that its own block has settled a run. Called in the handler's thread."""
+        # A loop that ended before its thread holds no leases.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._leases.settle, lease)
 
@@ -398,14 +403,14 @@ class WorkerEngine:
         outcome: Outcome | None = None
         run.has_begun = True
         try:
-            # Told to end before its first line, it has nothing to end.
+            # A run that was ended before its first line has nothing to end.
             is_free = run.cause is None and self._begin(run)
             if is_free and (run.mark is None or run.in_slot or await run.begin()):
                 outcome = await self._runner.run(run)
             else:
                 outcome = run.outcome_before_start()
         except asyncio.CancelledError:
-            # The loop ends, and with it this task; but no thread does.
+            # The loop ends, and this task with it, but no thread does.
             if self._leftovers is not None and run.guard is not None and run.keeper is None:
                 self._leftovers.keep(run)
             raise
@@ -417,7 +422,7 @@ class WorkerEngine:
                 run.keeper.settle_soon(run, outcome)
 
     async def _mark(self, run: Run) -> bool:
-        """Have a run marked as begun; whether its handler may be called."""
+        """Mark a run as begun. Returns whether its handler may be called."""
         try:
             is_held = await self._marker.mark(run.lease)
         except asyncio.CancelledError:
@@ -442,16 +447,16 @@ class WorkerEngine:
         return True
 
     def _begin(self, run: Run) -> bool:
-        """Note that a run begins; False if it must not, since another may have its job by now."""
-        # It may have waited for a neighbour that blocked the loop.
+        """Note that a run begins. False if it must not: another worker may have its job by now."""
+        # It may have waited for another job that blocked the loop.
         run.started_at = time.monotonic()
         if run.limit is None:
             run.is_begun = self._leases.start(run.lease)
             return run.is_begun
-        # A slot is ended by itself, without this process; the deadline of one that must be marked
-        # as begun counts from then on.
+        # A process slot is killed alone, without this process. The deadline of a run that must be
+        # marked as begun counts from the mark.
         limit = None if run.in_slot or run.must_be_marked else run.limit
-        # Its own timeout comes first; the deadline is for what does not stop by itself.
+        # Its own timeout comes first. The deadline is for a run that does not stop.
         deadline = _deadline(run.started_at, limit)
         run.is_begun = self._leases.start(run.lease, deadline=deadline)
         return run.is_begun
@@ -495,15 +500,15 @@ class WorkerEngine:
         self._dispatch()
         self._wake.set()
 
-    def _asked(self) -> list[str]:
-        """The jobs that somebody may have asked to cancel."""
+    def _cancellable(self) -> list[str]:
+        """The jobs that may have a request to cancel."""
         return [run.key[0] for run in (*self._running.values(), *self._buffer) if not run.cause]
 
     async def _repeat(self, act: Act, what: str, service: ServiceName) -> None:
         await repeat(act, Trouble(what, service, self._counts.errors))
 
     async def _tidy_on(self) -> float:
-        """Give back what waits for a slot for too long."""
+        """Give back jobs that have waited too long for a slot."""
         self._tidy()
         return config.PREFETCH_STALE_SECONDS / 2
 
@@ -511,7 +516,7 @@ class WorkerEngine:
         is_doubtful = self._has_stood_still()
         self._tidied_at = time.monotonic()
         stale = self._tidied_at - config.PREFETCH_STALE_SECONDS
-        # Of those that must run alone only the next is kept: others can run the rest meanwhile.
+        # Of the runs that must run alone, only the next is kept: other workers can run the rest.
         kept = None if self._is_alone else self._buffer.next_alone
         for run in list(self._buffer):
             if is_doubtful or (run.claimed_at < stale and run is not kept):
@@ -519,11 +524,11 @@ class WorkerEngine:
                 self._give_back(run)
 
     def _has_stood_still(self) -> bool:
-        """Whether nothing was done here for a lease, not even this: others may have our jobs."""
+        """Whether this process did nothing for a whole lease: other workers may have our jobs."""
         return time.monotonic() - self._tidied_at > self._settings.lease_seconds
 
     def _give_back(self, run: Run, *, delay: float | None = None) -> None:
-        """Do not start it after all."""
+        """Give a run back from the buffer: it is not started."""
         self._leave_buffer(run)
         self._release(run, delay=delay)
 
@@ -534,7 +539,7 @@ class WorkerEngine:
         self.settler.put(kind(run.lease, NotBegun(wait)))
 
     def give_back_revoked(self) -> None:
-        """Don't start what the supervisor has given back while the loop was blocked."""
+        """Drop the runs that the supervisor has given back while the loop was blocked."""
         for run in list(self._buffer):
             if self._leases.is_revoked(run.lease):
                 self._give_back(run)
@@ -546,11 +551,11 @@ class WorkerEngine:
     # Ending
 
     async def _wind_down(self) -> None:
-        """Give back what has not started; let the rest finish for the grace; then end it."""
+        """Give back what has not started, let the rest finish within the grace, then end it."""
         for run in list(self._buffer):
             self._give_back(run)
         self._winding_since = time.monotonic()
-        # Asked for again and again: it may be cut short.
+        # Read again in every turn: the grace may be cut short.
         await self._wait_idle(lambda: self._winding_since + self._grace_seconds)
         for run in self._running.values():
             run.end(Cause.STOP)
@@ -561,7 +566,7 @@ class WorkerEngine:
         return max(0.0, self._winding_since + self._grace_seconds - time.monotonic())
 
     def leave_behind(self) -> None:
-        """Hand over the runs that go on: nothing here settles them any more."""
+        """Hand over the runs that continue: this engine does not settle them any more."""
         if self._leftovers is not None:
             for run in self._running.values():
                 if run.keeper is None:
@@ -573,16 +578,16 @@ class WorkerEngine:
             await pause_for(self._idle, left)
 
     async def _give_all_back(self) -> None:
-        """What is left under this worker's name was claimed by a call that was never answered.
+        """Give back leases under this worker's name that came from a claim without an answer.
 
-        The leases of runs whose outcome could not be stored expire, which leaves a trace.
+        Leases of runs whose outcome could not be stored are left to expire, which leaves a trace.
         """
         try:
             await self._store.arun(release_unknown(self._worker, known=self.settler.given_up))
-        except Exception as error:  # noqa: BLE001  # its jobs have ended well all the same
-            logger.warning("leases of %s wait to expire: %s", self._worker, error)
+        except Exception as error:  # noqa: BLE001  # its jobs have ended well anyway
+            logger.warning("leases of worker %s are left to expire: %s", self._worker, error)
 
 
 def _deadline(started_at: float, limit: float | None) -> float | None:
-    """When a run with a time limit that does not stop by itself is ended with its process."""
+    """When a run with a time limit that does not stop is ended together with its process."""
     return None if limit is None else started_at + limit + config.TIMEOUT_GRACE_SECONDS

@@ -46,7 +46,7 @@ class Title:
         _prctl(_PR_SET_NAME, name.encode()[:_NAME_BYTES_MAX])
 
     def show(self, title: str) -> None:
-        """Show what goes on; by default at most once a second, so that it costs nothing."""
+        """Show a title. By default at most once a second, so that it costs nothing."""
         if self._set_full is None or title == self._shown or self._clock() < self._next:
             return
         self._shown, self._next = title, self._clock() + self._pause_seconds
@@ -56,8 +56,8 @@ class Title:
 def die_with_parent() -> None:
     """Have this process killed when its parent dies, whatever it is busy with.
 
-    The kernel does so before anyone is told of that death: whoever gives the parent's jobs to
-    others may count on it.
+    The kernel does so before it reports that death: the process that gives the parent's jobs to
+    others may rely on it.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -70,14 +70,14 @@ def _full_title() -> Callable[[str], Any] | None:
 
 
 def _prctl(option: int, value: bytes | int) -> None:
-    # Elsewhere than on Linux there is none; it is a nicety there, as the pipe's end is seen too.
+    # Only Linux has it. Elsewhere the end of the pipe is noticed too.
     with contextlib.suppress(OSError, AttributeError):
         argument = ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_ulong(value)
         ctypes.CDLL(None).prctl(option, argument, 0, 0, 0)
 
 
 def how_it_ended(code: int) -> str:
-    """The exit code of a process, or the signal that ended it (told as a negative code)."""
+    """The exit code of a process, or the signal that ended it (a negative code), in words."""
     if code < 0:
         try:
             return f"killed by {signal.Signals(-code).name}"
@@ -87,7 +87,7 @@ def how_it_ended(code: int) -> str:
 
 
 def resident_bytes(pid: int) -> int | None:
-    """Its resident memory; None if it is gone, or where the system has no /proc."""
+    """Its resident memory. None if it is gone, or if the system has no /proc."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
     except (OSError, IndexError):
@@ -107,7 +107,7 @@ class SourceWatch:
             logger.warning("only %d files below %s are watched", len(self._seen), root)
 
     def has_changed(self) -> bool:
-        """Whether a file came, went or was written since the last look; one look a second."""
+        """Whether a file came, went or was written since the last look. Looks once a second."""
         if self._clock() < self._next:
             return False
         self._next = self._clock() + config.RELOAD_SECONDS

@@ -1,8 +1,8 @@
 """Progress and log lines of a run, written without holding up an event loop.
 
-1. They never fail a job: what the database does not take is kept, and tried again with a pause.
+1. They never fail a job: text that the database does not take is kept, and tried again later.
 2. What is kept is bounded: the last progress, and at most 1,000 lines of at most 4 KiB.
-3. A lost lease ends that: there is nobody left to write for. A plain function hears of it.
+3. A lost lease ends that: nothing more is written. In a plain function, `LeaseLost` is raised.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble
 
 
 class Unwritten(NamedTuple):
-    """What was said and is not written yet."""
+    """Progress and lines that are not written yet."""
 
     progress: tuple[float, str] | None
     lines: list[str]
 
 
 class PausableProgress(Protocol):
-    """What a block of `ctx.transaction()` asks of the notes of its run."""
+    """What a block of `ctx.transaction()` needs from the progress writer of its run."""
 
     def hold(self) -> None:
-        """Write nothing from now on: the block writes it, or keeps others from writing."""
+        """Write nothing from now on. The block writes it, or holds the lock that writing needs."""
         ...
 
     def gather(self) -> Unwritten:
-        """As `hold`; what is left to be written, by the block that is about to be committed."""
+        """As `hold`. Returns what the block must write before it is committed."""
         ...
 
     async def ahold(self) -> None: ...
@@ -51,10 +51,10 @@ class PausableProgress(Protocol):
 
 
 class _ProgressWriter:
-    """What a run says of itself, and whether it may be written now.
+    """Gathers the progress and log lines of a run, and writes them when it may.
 
-    While held it is only gathered: the handler's own transaction will write it. After `end` it
-    is dropped: the job has succeeded, and takes no more of it.
+    While held, they are only gathered: the handler's own transaction will write them. After `end`
+    they are dropped: the job has succeeded and takes no more.
     """
 
     def __init__(self, store: Store, lease: Lease, errors: ServiceErrors | None) -> None:
@@ -63,13 +63,13 @@ class _ProgressWriter:
         self._guard = threading.Lock()
         self._pending: tuple[float, str] | None = None
         self._lines: list[str] = []
-        # How many lines this run has said so far.
+        # How many lines this run has logged so far.
         self._logged = 0
         self._is_held = False
         self._is_over = False
         what = f"job {lease.id}: progress and log lines are not stored"
         self._trouble = Trouble(what, ServiceName.PROGRESS, errors)
-        # Before this, nothing is tried: the database was away a moment ago.
+        # Nothing is tried before this time: the database was away a moment ago.
         self._retry_at = 0.0
 
     def hold(self) -> None:
@@ -104,7 +104,7 @@ class _ProgressWriter:
 
     def _add(self, line: str) -> None:
         with self._guard:
-            # What goes beyond a job's bound would be dropped by the store, a call for each.
+            # The store would drop lines beyond a job's bound, at the cost of a call for each.
             if not self._is_over and self._logged < config.LOG_LINES_MAX:
                 self._logged += 1
                 self._lines.append(codec.clean_text(line, bytes_max=config.LOG_LINE_BYTES_MAX))
@@ -120,11 +120,11 @@ class _ProgressWriter:
         return self._pending is None and not self._lines
 
     def _is_due(self) -> bool:
-        """Whether it may be written now: by us, and not right after a failure."""
+        """Whether it may be written now: not by a block, and not right after a failure."""
         return not self._is_held and time.monotonic() >= self._retry_at
 
     def _write(self, held: Unwritten) -> None:
-        """Write what was taken; what the database does not take is kept for the next time."""
+        """Write what was taken. If that fails, it is kept for the next time."""
         progress, lines = held
         try:
             if lines:
@@ -144,7 +144,7 @@ class _ProgressWriter:
         with self._guard:
             if not self._is_over:
                 self._lines[:0] = held.lines
-                # What was said since is newer.
+                # Progress that was noted since is newer.
                 self._pending = self._pending or held.progress
 
 
@@ -166,7 +166,7 @@ class BlockingProgressWriter(_ProgressWriter):
             self._write(Unwritten(None, self._take_lines()))
 
     def flush(self) -> None:
-        """Write what is left, once, as far as that works; `is_written` tells. Or `LeaseLost`."""
+        """Try once to write the rest: see `is_written`. Raises `LeaseLost`."""
         if not self.is_written:
             self._write_all()
 
@@ -183,8 +183,8 @@ class BlockingProgressWriter(_ProgressWriter):
 class AsyncProgressWriter(_ProgressWriter):
     """For coroutines: gathered here, written by `aflush` beside the handler.
 
-    In a thread, because the loop may end before its connections do; of `threads`, or else of the
-    loop's own.
+    In a thread, because the loop may end before its connections do: one of `threads`, or of the
+    loop's default executor.
     """
 
     def __init__(
@@ -206,13 +206,13 @@ class AsyncProgressWriter(_ProgressWriter):
         self._add(line)
 
     async def ahold(self) -> None:
-        """As `hold`, once what is being written is written."""
+        """As `hold`, after a write that is under way."""
         self.hold()
         async with self._writing:
             pass
 
     async def aflush(self, *, is_last: bool = False) -> None:
-        """Write what was gathered, as far as that works; the last time also after a failure."""
+        """Try to write what was gathered. The last time, try even right after a failure."""
         async with self._writing:
             if self._is_due() or (is_last and not self._is_held):
                 held = self._take()
@@ -224,5 +224,5 @@ class AsyncProgressWriter(_ProgressWriter):
         try:
             self._write(held)
         except LeaseLost:
-            # Another runs it now; there is nobody left to write for.
+            # Another worker has the job now.
             return

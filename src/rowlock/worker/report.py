@@ -1,7 +1,7 @@
-"""What became of runs, as log records: one for each, with the job's fields beside the text.
+"""What became of runs, as log records: one per run, with the job's fields beside the text.
 
-Never a payload or a result: ids and names, and of an error its type and its first line. A record's
-text says all by itself, for those who format records their own way.
+A record never has a payload or a result: only ids, names, and an error's type and first line. Its
+text is complete without the fields, for users who format records their own way.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rowlock.tally import Ended, RunEnd
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
-# The lease of the job whose handler runs here: log records made below it are that job's.
+# The lease of the job whose handler runs in this context, for its log records.
 _running: ContextVar[Lease | None] = ContextVar("rowlock_running", default=None)
 # Its time limit, if it is a coroutine that has one.
 _limit: ContextVar[asyncio.Timeout | None] = ContextVar("rowlock_limit", default=None)
@@ -74,7 +74,7 @@ def running(lease: Lease, limit: asyncio.Timeout | None = None) -> Iterator[None
 
 
 def running_lease() -> Lease | None:
-    """The lease of the job whose handler asks; None outside of one."""
+    """The lease of the job whose handler calls this. None outside of a handler."""
     return _running.get()
 
 
@@ -84,13 +84,13 @@ def note_limit(limit: asyncio.Timeout) -> None:
 
 
 def is_overdue() -> bool:
-    """Whether the handler that asks is being cancelled because its time is over."""
+    """Whether the handler that calls this is being cancelled because its time is over."""
     limit = _limit.get()
     return limit is not None and limit.expired()
 
 
 def running_fields() -> dict[str, Any]:
-    """The fields of the job whose handler asks; empty outside of one."""
+    """The fields of the job whose handler calls this. Empty outside of a handler."""
     lease = _running.get()
     return {} if lease is None else fields_of(lease)
 
@@ -118,14 +118,14 @@ def report(settlements: Sequence[Settlement], ended: Sequence[Ended] = ()) -> No
     is_debug = logger.isEnabledFor(logging.DEBUG)
     ends = {run.id: run.end for run in ended} if ended else _NO_ENDS
     for settlement in settlements:
-        # Nearly all are plain successes, and nearly nobody wants to read of them.
+        # Nearly all are plain successes, which few users want in the log.
         outcome = settlement.outcome
         if is_debug or not isinstance(outcome, Succeeded) or outcome.problem is not None:
             _report_one(settlement, ends.get(settlement.lease.id))
 
 
 def report_lost(leases: Sequence[Lease]) -> None:
-    """Log that runs ended after others had taken their jobs."""
+    """Log that runs ended after other workers had taken their jobs."""
     for lease in leases:
         logger.warning(
             "%s lost its lease: its outcome is not recorded", _name(lease), extra=fields_of(lease)
@@ -159,7 +159,7 @@ def report_settled(settlement: Settlement, outcome: Outcome | None) -> None:
 
 
 class _Line(NamedTuple):
-    """What a record says of a run; how long it took stands between `what` and `rest`."""
+    """The text of a record. The duration stands between `what` and `rest`."""
 
     level: int
     what: str
@@ -246,7 +246,7 @@ def _because(reason: str | None) -> str:
 
 
 def report_less(less: Settlement, refused: Exception) -> None:
-    """Log that only this was stored of an outcome."""
+    """Log that only a part of an outcome was stored."""
     lease = less.lease
     what = "job %s: the database refused its outcome, %s is not stored: %s"
     part = "its result" if isinstance(less.outcome, Succeeded) else "its text"

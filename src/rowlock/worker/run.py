@@ -38,7 +38,7 @@ _NOT_RUN = (CoroutineType, GeneratorType, AsyncGeneratorType)
 
 
 class Cause(Enum):
-    """Why a run was ended from outside; it decides what a `CancelledError` means."""
+    """Why a run was ended from outside. It decides what a `CancelledError` means."""
 
     CANCEL = auto()
     TIMEOUT = auto()
@@ -47,7 +47,7 @@ class Cause(Enum):
 
 
 class Keeper(Protocol):
-    """Who settles a run that its worker has left behind."""
+    """Settles a run that its worker has left behind."""
 
     def settle(self, run: Run, outcome: Outcome | None) -> None: ...
     def settle_soon(self, run: Run, outcome: Outcome | None) -> None: ...
@@ -67,7 +67,7 @@ class Run:
     # The defaults are class attributes: a run is made for every job, and most set few of them.
     # Marks it as begun; False: its handler must not be called.
     mark: Callable[[Run], Awaitable[bool]] | None = None
-    # What its handler sees, once it asks for it.
+    # The context of its handler, if that takes one.
     context: Context | None = None
     started_at: float = 0.0
     cause: Cause | None = None
@@ -82,7 +82,7 @@ class Run:
     block: OpenBlock | None = None
     is_settling: bool = False
     success: Succeeded | None = None
-    # Who settles it instead of its worker; whether it has ended, and how: under the lock.
+    # Settles it instead of its worker. This, and whether and how it has ended, is under the lock.
     keeper: Keeper | None = None
     has_ended: bool = False
     outcome: Outcome | None = None
@@ -95,13 +95,13 @@ class Run:
         row = lease.row
         assert row is not None
         self.lease: Lease = lease
-        # What tells it from every other run, of its own job too.
+        # Unique among all runs, also among those of its job.
         self.key: tuple[str, int] = (lease.id, lease.token)
         self.queue: str = row.queue
         self.rank: int = row.rank
         # Its time limit in seconds.
         self.limit: float | None = timeout_of(row)
-        # Whether it lost its lease again and again, and is to run with no other suspect beside it.
+        # Whether it lost its lease repeatedly, and must run with no other suspect beside it.
         self.is_suspect: bool = row.losses >= config.SUSPECT_LOSSES
         # Whether it must run alone: it was running when a process died (in a process slot it is
         # alone anyway), or is a suspect.
@@ -117,11 +117,11 @@ class Run:
         self.news: asyncio.Event | None = asyncio.Event() if in_slot else None
 
     async def begin(self) -> bool:
-        """Mark it as begun, if it must be; whether its handler may be called."""
+        """Mark it as begun, if it must be. Returns whether its handler may be called."""
         return self.mark is None or await self.mark(self)
 
     def stop_soon(self) -> None:
-        """The worker shuts down; it may go on for the grace."""
+        """Tell it that the worker shuts down. It may continue for the grace."""
         self.stopping = True
         if self.news is not None:
             self.news.set()
@@ -129,9 +129,8 @@ class Run:
     def end(self, cause: Cause) -> None:
         """Ask it to stop. The first cause counts.
 
-        A coroutine is cancelled. Only a request to cancel is raised in a plain function; of the
-        rest it can see the flag. A run in a slot is not ended here: who attends the slot passes it
-        on.
+        A coroutine is cancelled. In a plain function, only a request to cancel is raised. For
+        other causes it can read a flag. A run in a process slot is ended by the slot's reader.
         """
         if self.cause is None:
             self.cause = cause
@@ -147,36 +146,36 @@ class Run:
             self.guard.interrupt(Cancel, after=config.CANCEL_SEEN_SECONDS if looks else 0.0)
 
     def guard_function(self) -> None:
-        """Let it be interrupted from now on; for a plain function in this process."""
+        """Let a plain function in this process be interrupted from now on."""
         self.guard = Guard(is_spared=lambda: self.is_settled)
 
     def time_out(self) -> None:
         """Its limit has passed, and it is a plain function in this process."""
-        # One that was asked to stop with its worker goes on, and has its limit all the same.
+        # A run that was asked to stop with its worker continues, and still has its limit.
         if self.cause in (None, Cause.STOP) and not self.is_settled:
             self.cause = Cause.TIMEOUT
             assert self.guard is not None
             self.guard.interrupt(TimedOut)
 
     def leave_to(self, keeper: Keeper) -> bool:
-        """Have it settled by another from now on; whether it has ended already."""
+        """Have this keeper settle it. Returns whether it has ended already."""
         with self._ending:
             self.keeper = keeper
             return self.has_ended
 
     def note_end(self, outcome: Outcome | None) -> Keeper | None:
-        """A plain function has ended, in its thread; who settles it, if not its worker."""
+        """Note that a plain function has ended, in its thread. Returns its keeper, if any."""
         with self._ending:
             self.has_ended, self.outcome = True, outcome
             return self.keeper
 
     @property
     def seconds(self) -> float:
-        """How long it has run."""
+        """How many seconds it has run."""
         return time.monotonic() - self.started_at
 
     def settlement(self, outcome: Outcome) -> RunSettlement:
-        """What is to be written of its end, now."""
+        """The settlement of a run that ends now."""
         return RunSettlement(
             self.lease,
             outcome,
@@ -192,7 +191,7 @@ class Run:
         return time.monotonic() - self.started_at >= self.limit
 
     def limit_error(self) -> TimeoutError:
-        """What a run that has passed its limit has failed of."""
+        """The error of a run that has passed its limit."""
         return TimeoutError(f"took longer than its limit of {self.limit:g} s")
 
     @property
@@ -201,13 +200,13 @@ class Run:
         return self.success is not None
 
     def settled(self, success: Succeeded) -> None:
-        """Its success is committed by the handler's own block: nobody settles it again."""
+        """Note that the handler's own block has committed its success: it is not settled again."""
         self.success = success
         if self.on_settled is not None:
             self.on_settled(self.lease)
 
     def outcome_before_start(self) -> Outcome | None:
-        """The outcome of a run whose handler was not called; None if it was lost."""
+        """The outcome of a run whose handler was not called. None if it was lost."""
         match self.cause:
             case Cause.CANCEL:
                 return CancelSeen()
@@ -219,7 +218,7 @@ class Run:
                 return NotBegun(config.NOT_BEGUN_SECONDS * config.SECOND_US)
 
     def outcome_of_cause(self) -> Outcome | None:
-        """The outcome of a run that was ended from outside; None if it was lost."""
+        """The outcome of a run that was ended from outside. None if it was lost."""
         match self.cause:
             case Cause.CANCEL:
                 return CancelSeen()
@@ -235,10 +234,10 @@ class Run:
 
 
 def success(result: object) -> Succeeded:
-    """The handler returned; a result that can't be stored is noted, not a failure.
+    """The outcome of a handler that returned. A result that can't be stored is no failure.
 
     Raises:
-        TypeError: It returned what would have to be run first: nothing has been done.
+        TypeError: It returned a coroutine or generator that was never run.
     """
     if result is None:
         return _NO_RESULT
@@ -313,7 +312,7 @@ def outcome_of(error: BaseException, task: Task[..., Any], *, attempt: int) -> O
 
 
 def _misfit(error: PayloadMisfit) -> Failed:
-    """Tried again for as long as a deployment may take, and not as often as other failures."""
+    """The outcome of a misfit: retried for as long as a deployment may take, then permanent."""
     waits = config.MISFIT_RETRY_SECONDS
     name = type(error).__name__
     if error.misfits >= len(waits):
@@ -327,7 +326,7 @@ def _failed(error: BaseException, *, permanent: bool = False, delay: int | None 
 
 
 def _from_handler(frames: TracebackType | None) -> TracebackType | None:
-    """The frames without our own at the top: a user looks for theirs."""
+    """The frames from the user's own on."""
     theirs = frames
     while theirs is not None and _is_ours(theirs):
         theirs = theirs.tb_next
@@ -339,7 +338,7 @@ def _is_ours(frames: TracebackType) -> bool:
 
 
 def _asked_delay(error: BaseException, task: Task[..., Any], attempt: int) -> int | None:
-    """A callable policy is asked here, where the handler ran; a stored one by the store."""
+    """The delay that a callable policy wants. A stored policy is evaluated by the store."""
     policy = task.settings.retry
     if not isinstance(policy, retry.CallablePolicy):
         return None

@@ -1,7 +1,7 @@
-"""Runner: calls a handler: a coroutine on the loop, a plain function in a thread, or either in a
+"""Runner: calls handlers. Coroutines run on the loop, plain functions in a thread, and either in a
 process slot.
 
-What comes out of it is an outcome, whatever the handler does; None if the run was lost.
+It returns an outcome, whatever the handler does, or None if the run was lost.
 
 Before some handlers are called, one thing more must be true:
 
@@ -54,7 +54,7 @@ Prepare = Callable[[Any, dict[str, Any]], NewJob]
 
 
 class Runner:
-    """Runs handlers; one for all slots of a process."""
+    """Runs the handlers of a process."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class Runner:
         self._state = state
         self._prepare = prepare
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rowlock-run")
-        # Not the loop's: a block waits for its run's notes, and handlers may fill those threads
-        # with what waits for that block.
+        # Not the loop's threads: a block waits for its run's progress to be written, and handlers
+        # may fill the loop's threads with calls that wait for that block.
         self._writers = ThreadPoolExecutor(config.NOTES_THREADS, thread_name_prefix="rowlock-notes")
         # In the order in which their runs began.
         self._notes: dict[AsyncProgressWriter, None] = {}
@@ -85,14 +85,14 @@ class Runner:
         return self._slots is not None and task.settings.executor == "process"
 
     async def run(self, run: Run) -> Outcome | None:
-        """Run a job to its end, in a task of its own: what it notes in its context stays there."""
+        """Run a job to its end, in a task of its own, because it changes the task's context."""
         note_running(run.lease)
         if run.in_slot:
             return await self._run_noted(run)
         if not run.task.is_async:
             return await self._run_in_thread(run)
         if run.task.schema.context_parameter is None:
-            # The many: nobody can ask for more than the handler's own arguments.
+            # Most tasks: the handler can't ask for more than its arguments.
             return await await_handler(run, None)
         return await self._run_noted(run)
 
@@ -111,7 +111,7 @@ class Runner:
             if alarm is not None:
                 alarm.cancel()
         if notes is not None and not notes.is_written and run.cause is not Cause.LOST:
-            # Not in the handler's thread, which another may need.
+            # Not in the handler's thread, which another run may need.
             flush = functools.partial(loop.run_in_executor, self._writers, _flush, notes)
             await _flush_last(run, notes, flush)
         return outcome
@@ -135,7 +135,7 @@ class Runner:
         return None if run.cause is Cause.LOST else outcome
 
     def _context(self, run: Run, notes: AsyncProgressWriter | BlockingProgressWriter) -> Context:
-        """What the handler of a run may see."""
+        """The context of a run's handler."""
         return Context(
             run.lease.job,
             state=self._state,
@@ -146,7 +146,7 @@ class Runner:
         )
 
     async def flush_notes(self) -> float:
-        """Write what coroutines say of their progress while they run; in how many seconds again."""
+        """Write the progress of running coroutines. Returns in how many seconds to do it again."""
         for notes in list(self._notes):
             await notes.aflush()
         if self._slots is not None:
@@ -157,7 +157,7 @@ class Runner:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Start nothing more; slots are ended, threads that do not stop are left."""
+        """End the slots, and start nothing more. Threads that do not stop are left."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._slots is not None:
             await self._slots.aclose()
@@ -168,9 +168,9 @@ async def _flush_last(
     notes: AsyncProgressWriter | BlockingProgressWriter,
     flush: Callable[[], Awaitable[object]],
 ) -> None:
-    """Write the last of what a run said; told to end now, it has ended, and its outcome counts.
+    """Write the last progress of a run. If it is cancelled here, its outcome still counts.
 
-    A database that is away is waited for a little, but never beyond the run's time limit, and not
+    It waits a little for a database that is away, but never beyond the run's time limit, and not
     when the worker is about to end.
     """
     end = time.monotonic() + config.NOTES_LAST_SECONDS
@@ -191,7 +191,7 @@ async def _flush_last(
 
 
 def _flush(notes: BlockingProgressWriter) -> None:
-    # Lost: another runs it now; there is nobody left to write for.
+    # Lost: another worker has the job now.
     with contextlib.suppress(LeaseLost):
         notes.flush()
 
@@ -210,7 +210,7 @@ def _call(run: Run, notes: BlockingProgressWriter | None) -> Outcome | None:
 
 
 async def await_handler(run: Run, context: Context | None) -> Outcome | None:
-    """Run a coroutine within its time limit; None if it was ended because its lease was lost."""
+    """Run a coroutine within its time limit. None if it was ended because its lease was lost."""
     home = os.getpid()
     try:
         return await _await_handler(run, context)
@@ -249,7 +249,7 @@ async def _await_within(seconds: float, run: Run, context: Context | None) -> Ou
 
 def _cancelled(run: Run) -> Outcome | None:
     if run.cause is None:
-        # Not from outside: something that it waited for was cancelled.
+        # Not from outside: it awaited something that was cancelled.
         return _raised(RuntimeError("what it waited for was cancelled"), run)
     return run.outcome_of_cause()
 
@@ -260,9 +260,9 @@ def _raised(error: BaseException, run: Run) -> Outcome:
 
 
 def call_handler(run: Run, context: Context | None) -> Outcome | None:
-    """Run a plain function, in a thread or process of its own: no signal interrupts it there.
+    """Run a plain function, in a thread or process of its own, where no signal interrupts it.
 
-    But its guard may; by the time that this returns, it can't any more.
+    Only its guard may, and not after this returns.
     """
     assert run.guard is not None
     home = os.getpid()
@@ -282,43 +282,46 @@ def call_handler(run: Run, context: Context | None) -> Outcome | None:
 
 
 def _abandon_block(run: Run) -> None:
-    """Undo a block that its function could not end: it was interrupted at the end's first line."""
+    """Undo a block that its function could not end, because it was interrupted right there."""
     if run.block is None:
         return
     try:
         run.block.abandon()
     except (RowlockError, OSError, sqlite3.Error) as error:
-        logger.warning("job %s: its block is not undone well: %s", run.lease.id, error)
+        logger.warning(
+            "job %s: its transaction could not be rolled back cleanly: %s", run.lease.id, error
+        )
 
 
 def _limit_passed(error: TimedOut, run: Run) -> BaseException:
-    """What it is to the job, with the place in the function where it came; unless the function
-    has raised it by itself.
+    """The error that the job gets, with the function's traceback.
+
+    Unless the function has raised it by itself.
     """
     if run.cause is not Cause.TIMEOUT:
         return error
     limit = run.limit_error().with_traceback(error.__traceback__)
-    # What a tool around the function has noted on it goes along.
+    # Keep what an instrumentation around the function has noted on it.
     limit.__dict__.update(error.__dict__)
     return limit
 
 
 def _end_if_forked(home: int, run: Run) -> None:
-    """A copy of this process, forked by the handler, that came back from it is not this worker.
+    """End a process that the handler forked and that returned from it.
 
-    It would live on beside us, with our name and our connections.
+    It would live on beside this worker, with its name and its connections.
     """
     if os.getpid() != home:
         logger.error(
-            "job %s: a process that its handler forked came back from it, and is ended: it must "
-            "end by os._exit()",
+            "job %s: a process that its handler forked returned from the handler, and is ended: "
+            "end such a process with os._exit()",
             run.lease.id,
         )
         os._exit(1)
 
 
 def arguments_of(task: Task[..., Any], lease: Lease, context: Context | None) -> dict[str, Any]:
-    """The handler's typed arguments, from the stored payload; `context` if it takes one.
+    """The handler's typed arguments from the stored payload, with `context` if it takes one.
 
     Raises:
         PayloadMisfit: The payload does not fit the parameters.
@@ -341,7 +344,7 @@ def arguments_of(task: Task[..., Any], lease: Lease, context: Context | None) ->
 
 
 class Marker:
-    """Marks runs as begun. Those that ask while a write is under way share the next one."""
+    """Marks runs as begun. Calls that come while a write is under way share the next one."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -350,7 +353,7 @@ class Marker:
         self._answers: dict[tuple[str, int], bool] = {}
 
     async def mark(self, lease: Lease) -> bool:
-        """Whether the run is marked; False if its lease is lost."""
+        """Mark a run. False if its lease is lost."""
         key = (lease.id, lease.token)
         self._waiting[key] = lease
         try:
@@ -369,7 +372,7 @@ class Marker:
 
 
 class RunLock(Protocol):
-    """What one of several processes holds while it runs a job."""
+    """A lock that one of several processes holds while it runs a job."""
 
     def take(self) -> bool:
         """Whether it is ours now."""

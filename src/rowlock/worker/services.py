@@ -2,14 +2,15 @@
 
 At its start it waits until it can work on its database:
 
-1. A database that is away is waited for without an end, as it is later on.
-2. One that is not migrated, or refuses the role, is waited for quietly, but not forever: in a
+1. It waits forever for a database that is away, as it does later.
+2. It waits quietly, but not forever, for a database that is not migrated or refuses the role: in a
    deployment the worker may start before the migration has run. Then the worker ends.
-3. One that a newer version has migrated, or that is none of ours, ends the worker at once.
+3. A database that a newer version has migrated, or that is not ours, ends the worker at once.
 
-Then it listens, announces itself, counts, recovers, prunes and fires schedules. Every child
-announces itself; one child of a supervisor at a time does the rest. Any number of them may do it on
-one database, and none is needed in particular. Polling goes on beside the listening, always.
+Then it listens for notifications, announces itself, counts, recovers and prunes jobs, and fires
+schedules. Every child announces itself. Recovering, pruning and firing is the maintenance, which
+one child of a supervisor at a time does for all. Any number of processes may do it on one database.
+Polling never stops: notifications only make it faster.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Services:
         self._worker = worker
         self._settings = settings
         self._group: asyncio.TaskGroup | None = None
-        # Whether it keeps house, once it has begun; and what it does then.
+        # Whether it does the maintenance, and the tasks of that.
         self._is_maintainer = settings.is_first
         self._maintenance: list[asyncio.Task[None]] = []
         self._load: Callable[[], Load] | None = None
@@ -86,7 +87,7 @@ class Services:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep house for as long as the block lasts."""
+        """Run the services for as long as the block lasts."""
         async with asyncio.TaskGroup() as group:
             own = [group.create_task(service()) for service in self._services()]
             self._group = group
@@ -100,7 +101,7 @@ class Services:
         await self._depart()
 
     def maintain(self, is_ours: bool) -> None:
-        """Begin or end what one child at a time does for all: the supervisor says which."""
+        """Begin or end the maintenance. The supervisor says which of its children does it."""
         self._is_maintainer = is_ours
         if self._group is None or is_ours == bool(self._maintenance):
             return
@@ -110,7 +111,7 @@ class Services:
         self._maintenance = [self._group.create_task(service()) for service in services]
 
     def wake(self) -> None:
-        """The bell rang for nobody in particular: schedules may have changed."""
+        """A notification came that names no queue: schedules may have changed."""
         self._scheduler.wake()
 
     def _services(self) -> list[Service]:
@@ -129,7 +130,7 @@ class Services:
 
     async def _announce_on(self) -> None:
         if not self._kinds:
-            logger.warning("there is no task to run: nothing will be claimed")
+            logger.warning("the app has no tasks to run: nothing will be claimed")
         what = "the worker can't announce itself"
         await repeat(self._announce, self._trouble(what, ServiceName.ANNOUNCE))
 
@@ -147,10 +148,10 @@ class Services:
         except MigrationNeeded as error:
             if error.is_behind:
                 raise
-            # A newer version has migrated; what this one can't work on, it must leave.
+            # A newer version has migrated, and this one can't work on it.
             self.on_unfit(error)
             return config.ANNOUNCE_SECONDS
-        # Nobody is to count on one without tasks; and who names no kinds takes all.
+        # A worker without tasks is not announced: one that names no kinds would seem to take all.
         if self._kinds:
             await self._announce_now()
         self._announce_at = time.monotonic() + config.ANNOUNCE_SECONDS
@@ -200,13 +201,13 @@ class Services:
             try:
                 await leave()
             except StoreUnavailable as error:
-                logger.info("the worker leaves without signing off: %s", error)
+                logger.info("the stop of this worker is not recorded: %s", error)
                 return
-            except Exception as error:  # noqa: BLE001  # its jobs have ended well all the same
-                logger.warning("the worker leaves without signing off: %s", error)
+            except Exception as error:  # noqa: BLE001  # its jobs have ended well anyway
+                logger.warning("the stop of this worker is not recorded: %s", error)
 
     async def _adopt_orphans(self) -> None:
-        """At the start, by choice, and only for the queues that were named."""
+        """Adopt orphans at the start, if that was asked for, and only of the named queues."""
         action = self._settings.orphans
         if action == "leave" or not self._settings.queues:
             return
@@ -230,42 +231,44 @@ class Services:
 
 async def listen(
     store: Store,
-    on_ring: Callable[[str], None],
-    on_state: Callable[[bool], None],
+    on_notification: Callable[[str], None],
+    on_listening: Callable[[bool], None],
     errors: ServiceErrors,
 ) -> None:
-    """Call `on_ring` with a queue's name (empty: any) for every ring, forever.
+    """Call `on_notification` with a queue's name (empty: any) for every notification, forever.
 
-    `on_state` hears whether the bell works; each time it does again, news may have been missed.
+    `on_listening` is called when listening begins and ends. Each time it begins, notifications may
+    have been missed.
     """
-    trouble = Trouble("the doorbell is not heard", ServiceName.LISTEN, errors)
+    trouble = Trouble("notifications are not received", ServiceName.LISTEN, errors)
 
     async def hear() -> None:
         try:
             async for queue in store.engine.notifications():
                 trouble.over()
                 if queue is None:
-                    on_state(True)
+                    on_listening(True)
                 else:
-                    on_ring(queue)
+                    on_notification(queue)
         finally:
-            on_state(False)
+            on_listening(False)
 
     await persist(hear, trouble)
-    # This store has no bell here.
+    # This store has no notifications here.
     await asyncio.Event().wait()
 
 
 async def look_for_cancels(
     store: Store,
-    rung: asyncio.Event,
+    notified: asyncio.Event,
     ids: Callable[[], list[str]],
     cancel: Callable[[str], None],
     errors: ServiceErrors,
 ) -> None:
-    """A cancel rings the bell of its job's queue: look at once, instead of at the next heartbeat.
+    """Look for requests to cancel after each notification, instead of at the next heartbeat.
 
     Args:
+        notified: Set by every notification: a request to cancel sends one for its job's queue.
         ids: The jobs that may be cancelled.
     """
     what = "requests to cancel wait for the next heartbeat"
@@ -277,8 +280,8 @@ async def look_for_cancels(
                 cancel(id)
 
     while True:
-        await rung.wait()
-        rung.clear()
+        await notified.wait()
+        notified.clear()
         await persist(look, trouble)
         await asyncio.sleep(config.CANCEL_LOOK_SECONDS)
 
@@ -291,14 +294,14 @@ async def is_ready(
     errors: ServiceErrors,
     tell: Callable[[RowlockError], None],
 ) -> bool:
-    """Wait until the worker can start; False if it was stopped before.
+    """Wait until the worker can start. False if it was stopped before.
 
     Args:
-        start_seconds: How long to wait for a person to do something.
+        start_seconds: How many seconds to wait for a person to do something.
         tell: Called once, with the reason, if it has to wait for a person to do something.
 
     Raises:
-        RowlockError: It can't start, and waiting is of no use, or has taken long enough.
+        RowlockError: It can't start, and waiting can't help, or has taken long enough.
     """
     trouble = Trouble("the worker can't start", ServiceName.START, errors)
     waiting_since: float | None = None
@@ -328,7 +331,7 @@ async def is_ready(
 
 
 def _is_for_a_person(error: Exception) -> bool:
-    """Whether somebody has to do something, who may be about to do it."""
+    """Whether a person has to do something about it, and may be about to."""
     match error:
         case MigrationNeeded():
             return error.is_behind
@@ -339,7 +342,7 @@ def _is_for_a_person(error: Exception) -> bool:
 
 
 def advice(error: RowlockError, *, migrate_command: str) -> str:
-    """What is wrong, and which command mends it, in one line."""
+    """What is wrong, and which command fixes it, in one line."""
     match error:
         case MigrationNeeded(is_behind=True):
             return f"{error.problem}: run `{migrate_command}` with a role that may create tables"

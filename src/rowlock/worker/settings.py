@@ -31,7 +31,7 @@ QueueOrder = Literal["strict", "weighted"]
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What one child needs to know; travels to it as JSON.
+    """What one child needs to know. It is sent to the child as JSON.
 
     `queues` None serves every queue; a mapping gives each queue its own number of slots, 0 for
     no bound of its own.

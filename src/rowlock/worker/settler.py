@@ -1,14 +1,14 @@
 """Settler: gathers the outcomes of runs and writes them together, every few milliseconds.
 
 1. An outcome is kept until it is written or its lease is lost; until then the lease is held.
-2. A batch is bounded by rows and by bytes. A database that is away is waited for, until that is
-   given up. If a batch fails twice and the database takes a small write in between, the batch is
-   halved, down to one row; one that the database refuses is halved at once.
-3. A row that is refused alone is stored without what may be to blame: see `fallback`. If even that
-   is refused, it is set aside: its lease is held, it is tried again with growing pauses, and it
-   holds up no other.
+2. A batch is bounded by rows and by bytes. It waits for a database that is away, until `give_up`.
+   If a batch fails twice and the database takes a small write in between, the batch is halved, down
+   to one row. A batch that the database refuses is halved at once.
+3. A row that is refused alone is stored without the part that may be to blame: see `fallback`. If
+   even that is refused, it is set aside: its lease is held, it is tried again with growing pauses,
+   and it holds up no other.
 4. A run that is settled already stays as it is: by a try of ours whose answer was lost, or by its
-   own block of `ctx.transaction()`, of whose COMMIT nobody could tell.
+   own block of `ctx.transaction()`, whose COMMIT had no answer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _REASON = "result_refused"
 
 @dataclass(slots=True)
 class _Aside:
-    """A row that failed alone, and when it is tried again: at once, at first."""
+    """A row that failed alone, and when it is tried again. The first time is at once."""
 
     settlement: Settlement
     due: float = 0.0
@@ -74,7 +74,7 @@ class Settler:
         self._on_settled = on_settled
         self._chance = random.Random()
         self._waiting: list[Settlement] = []
-        # Of those that wait, about; and their sum.
+        # The approximate bytes of each that waits, and their sum.
         self._sizes: list[int] = []
         self._bytes = 0
         self._writing = 0
@@ -110,18 +110,18 @@ class Settler:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much is not written that no more jobs should be run."""
+        """Whether too much is unwritten to run more jobs."""
         rows = len(self._waiting) + self._writing + len(self._aside)
         return rows > config.SETTLE_BACKLOG_MAX or self._bytes > config.SETTLE_BACKLOG_BYTES
 
     def close(self, patience_seconds: float = 0.0) -> None:
-        """Write what is there, then end `run`; refused rows are tried for so long."""
+        """Write the rest, then end `run`. Refused rows are tried for `patience_seconds`."""
         self._is_closing = True
         self._aside_until = time.monotonic() + patience_seconds
         self._news.set()
 
     def give_up(self) -> None:
-        """Wait no longer for a database that is away, or that refuses a row."""
+        """Stop waiting for a database that is away, or that refuses a row."""
         self._is_giving_up = True
         self._aside_news.set()
 
@@ -152,7 +152,7 @@ class Settler:
                 return
 
     def _next(self) -> list[Settlement]:
-        """What waits, as far as one statement should take it."""
+        """The next batch, within the bounds of rows and bytes."""
         count = min(len(self._waiting), self._rows_max)
         if self._bytes > config.SETTLE_BYTES:
             count = max(1, rows_within(self._sizes[:count], config.SETTLE_BYTES))
@@ -163,7 +163,7 @@ class Settler:
         return batch
 
     async def _write(self, batch: list[Settlement], *, tries: int = 0) -> None:
-        """Write a batch that was tried so often, alone or within a larger one."""
+        """Write a batch. `tries` counts those before, alone or within a larger batch."""
         while True:
             try:
                 await self._settle(batch, is_again=tries > 0)
@@ -195,9 +195,9 @@ class Settler:
         self._trouble.over()
 
     async def _settled_by_block(self, batch: Sequence[Settlement], settled: Settled) -> set[str]:
-        """Of those settled before, the ids of jobs that have succeeded in spite of their outcome.
+        """Of runs that were settled before, the jobs that succeeded in spite of their outcome.
 
-        Nothing but its own block can have done that.
+        Only a run's own block can have done that.
         """
         found: set[str] = set()
         for settlement in _of(batch, settled.repeated):
@@ -213,10 +213,10 @@ class Settler:
     def _report_missed(
         self, batch: Sequence[Settlement], settled: Settled, by_block: set[str], *, is_again: bool
     ) -> Sequence[Settlement]:
-        """Log what became otherwise than the batch says; the rest of it."""
+        """Log the runs that ended differently from their settlements. Returns the others."""
         if not settled.lost and not settled.repeated:
             return batch
-        # What was given back by the supervisor has lost nothing.
+        # A lease that the supervisor has given back is not lost.
         revoked = {each.lease.id for each in batch if isinstance(each, RevokedSettlement)}
         lost = [lease for lease in settled.lost if lease.id not in revoked]
         report_lost(lost)
@@ -228,14 +228,14 @@ class Settler:
             if lease.id in by_block:
                 report_settled(replace(settlement, outcome=Succeeded()), settlement.outcome)
             elif lease.id not in revoked and not is_again:
-                # Otherwise it was a try of ours that was written, and only its answer lost.
+                # If this is not the first try, an earlier one was written and its answer lost.
                 gone.add(lease.id)
                 fields = fields_of(lease)
                 logger.warning("job %s: this run is settled already", lease.id, extra=fields)
         return [settlement for settlement in batch if settlement.lease.id not in gone]
 
     def _give_up(self, batch: list[Settlement], error: Exception) -> None:
-        what = "the outcomes of %d jobs are not written, which wait for their leases: %s"
+        what = "the outcomes of %d jobs are not written, and their leases are left to expire: %s"
         logger.warning(what, len(batch), error)
         self._writing -= len(batch)
         self._abandon(batch)
@@ -245,7 +245,7 @@ class Settler:
         if batch:
             self._on_settled(batch)
 
-    # What fails while the database is there
+    # Rows that fail while the database is there
 
     async def _write_apart(self, batch: list[Settlement]) -> None:
         if len(batch) > 1:
@@ -269,7 +269,7 @@ class Settler:
             self._aside_news.clear()
         for aside in self._aside:
             lease = aside.settlement.lease
-            what = "job %s: its outcome could not be stored, it waits for its lease to expire: %s"
+            what = "job %s: its outcome could not be stored, its lease is left to expire: %s"
             logger.error(what, lease.id, aside.failure, extra=fields_of(lease))
         left = [aside.settlement for aside in self._aside]
         self._aside.clear()
@@ -281,7 +281,7 @@ class Settler:
         return self._is_giving_up or time.monotonic() >= self._aside_until
 
     def _aside_wait(self) -> float | None:
-        """How long until something is due; None: nothing is."""
+        """How many seconds until a row is due. None: no row is."""
         times = [aside.due for aside in self._aside]
         if self._has_ended:
             times.append(self._aside_until)
@@ -298,9 +298,9 @@ class Settler:
         aside.due = time.monotonic() + pause_after(aside.tries)
 
     async def _write_row(self, aside: _Aside) -> Exception | None:
-        """Write a row whole, or what the database takes of it; why that failed.
+        """Write a row, or the part of it that the database accepts. Returns why that failed.
 
-        A database that is away and a lock of somebody's make any write fail. So the row is to blame
+        Any write fails if the database is away or somebody holds a lock. So the row is to blame
         only if a small write for the same job works before and after a failure.
         """
         settlement = aside.settlement
@@ -323,12 +323,12 @@ class Settler:
         if not aside.is_reported:
             aside.is_reported = True
             lease = settlement.lease
-            what = "job %s stays leased, to be tried again: the database refuses its outcome: %s"
+            what = "job %s stays leased and is tried again: the database refuses its outcome: %s"
             logger.error(what, lease.id, failure, extra=fields_of(lease))
         return failure
 
     async def _write_less(self, settlement: Settlement, failure: Exception) -> bool:
-        """Write what the database takes of an outcome; whether it takes any."""
+        """Write the part of an outcome that the database accepts. False if it accepts none."""
         less = fallback(settlement, failure)
         while less is not None:
             if await self._try(less) is None:
@@ -338,7 +338,7 @@ class Settler:
         return False
 
     async def _try(self, settlement: Settlement) -> Exception | None:
-        """Write one row; why that failed."""
+        """Write one row. Returns why that failed."""
         try:
             await self._settle([settlement], is_again=True)
         except Exception as error:  # noqa: BLE001  # whatever it is, the outcome is not lost
@@ -356,7 +356,7 @@ class Settler:
 
 
 def size_of(settlement: Settlement) -> int:
-    """About how many bytes it writes; the payload is copied when a job ends."""
+    """The approximate bytes that it writes. The payload is copied when a job ends."""
     row, outcome = settlement.lease.row, settlement.outcome
     size = 0 if row is None else len(row.payload)
     if isinstance(outcome, Succeeded) and outcome.result is not None:
@@ -367,7 +367,7 @@ def size_of(settlement: Settlement) -> int:
 
 
 def rows_within(sizes: Sequence[int], bytes_max: int) -> int:
-    """How many of the first rows have so many bytes together."""
+    """How many of the first rows fit into `bytes_max` together."""
     total = 0
     for rows, size in enumerate(sizes):
         total += size
@@ -377,13 +377,13 @@ def rows_within(sizes: Sequence[int], bytes_max: int) -> int:
 
 
 def _of(batch: Sequence[Settlement], leases: Sequence[Lease]) -> list[Settlement]:
-    """The settlements of some leases; nearly always of none."""
+    """The settlements of some leases, which are nearly always none."""
     ids = {lease.id for lease in leases}
     return [settlement for settlement in batch if settlement.lease.id in ids] if ids else []
 
 
 def fallback(settlement: Settlement, error: Exception) -> Settlement | None:
-    """What to store instead of what was refused with this error; None: nothing can be left out.
+    """What to store instead of a settlement that was refused. None: nothing can be left out.
 
     A success stays a success, so that its job does not run again; only its result is left out. If
     its follow-ups are refused, it can't be a success, since they belong to it: its job is dead.
@@ -404,7 +404,7 @@ def _less(settlement: Settlement, reason: str) -> Outcome | None:
         case Succeeded() if settlement.follow_ups:
             said = f"{_REASON}: it returned, and the database refused its follow-ups: {reason}"
             return Failed(RESULT_REFUSED, said, permanent=True)
-        # What the database said may be what it refuses.
+        # The database may refuse its own words.
         case Failed(type=type) if type == RESULT_REFUSED:
             return None if outcome.message == _REASON else replace(outcome, message=_REASON)
         case Failed(type=type) if type == UNRECORDABLE:

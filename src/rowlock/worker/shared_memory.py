@@ -5,8 +5,8 @@ Leases (`SharedLeases`):
 
 1. A slot is written completely before its state says so, and its state is one byte.
 2. `HELD` is claimed and not begun, `STARTED` has begun: its handler is called after that was
-   written, never before. `ENDED` waits for its outcome to be written; `LOST` still runs, and its
-   lease is another's, or over. Only the child writes slots.
+   written, never before. `ENDED` waits for its outcome to be written. `LOST` still runs, and its
+   lease is over or belongs to another worker. Only the child writes slots.
 
 A child whose event loop is blocked can't start what it holds, nor give it back. Its supervisor
 does that, and a child that goes on at this very moment must not start any of it:
@@ -76,7 +76,7 @@ _READS_MAX = 5
 
 
 class SlotState(IntEnum):
-    """What a slot says of its lease."""
+    """The state of a lease."""
 
     EMPTY = 0
     HELD = 1
@@ -86,7 +86,7 @@ class SlotState(IntEnum):
 
 
 class DeadlineKind(IntEnum):
-    """What has passed when a deadline has."""
+    """Which limit a deadline belongs to."""
 
     NONE = 0
     TIMEOUT = 1
@@ -106,11 +106,11 @@ class LeaseSlot:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What tells it from every other run, of its own job too."""
+        """Unique among all runs, also among those of its job."""
         return self.id, self.token
 
     def is_overdue(self, now: float) -> bool:
-        """Whether its run, lost or not, should have ended; one that has is not to blame."""
+        """Whether its run, lost or not, should have ended and has not."""
         is_running = self.state in (SlotState.STARTED, SlotState.LOST)
         return is_running and self.deadline_kind is not DeadlineKind.NONE and self.deadline < now
 
@@ -144,9 +144,10 @@ class SharedLeases:
         self._write(place, SlotState.HELD, lease, DeadlineKind.NONE, 0.0)
 
     def start(self, lease: Lease, *, deadline: float | None = None) -> bool:
-        """Note that a run begins; past its deadline the process may be ended.
+        """Note that a run begins. Past its deadline the process may be ended.
 
-        False: its lease is revoked, and its handler must not be called. What has begun goes on.
+        False: its lease is revoked, and its handler must not be called. A run that has begun
+        continues.
         """
         place = self._places[lease.id, lease.token]
         offset = self._offset(place)
@@ -161,7 +162,7 @@ class SharedLeases:
         return False
 
     def is_revoked(self, lease: Lease) -> bool:
-        """Whether the supervisor gives it back, or did, because it had not begun."""
+        """Whether the supervisor gives it back or has done so, because it had not begun."""
         place = self._places.get((lease.id, lease.token))
         if place is None:
             return False
@@ -170,29 +171,30 @@ class SharedLeases:
         return is_held and self._map[_MARK] != self._map[offset + _SLOT_MARK]
 
     def pulse(self) -> int:
-        """Say that the loop turns; the mark that is there now."""
+        """Show that the loop is not blocked. Returns the present mark."""
         self._map[_PULSE] = self._map[_PULSE] % 255 + 1
         return self._map[_MARK]
 
     def settle(self, lease: Lease) -> None:
-        """Note that a run has settled itself and goes on: a suspect, if it should take the process
-        down, but without a deadline, and nobody's to settle.
+        """Note that a run has settled itself and continues.
+
+        It is a suspect if the process crashes, but it has no deadline and is not settled again.
         """
         place = self._places.get((lease.id, lease.token))
         if place is not None:
             self._write(place, SlotState.LOST, lease, DeadlineKind.NONE, 0.0)
 
     def end(self, lease: Lease) -> None:
-        """Note that a run is over, and its outcome on its way."""
+        """Note that a run is over, and its outcome not yet written."""
         self._turn(lease, SlotState.ENDED)
 
     def lose(self, lease: Lease) -> None:
-        """Note that a lease is another's; its run, if it has begun, still has its deadline."""
+        """Note that a lease was lost. Its run, if it has begun, keeps its deadline."""
         if not self._turn(lease, SlotState.LOST):
             self.drop(lease)
 
     def _turn(self, lease: Lease, state: SlotState) -> bool:
-        """Whether it was a run under way: what is lost stays lost."""
+        """Change the state of a run that has begun. False if it has not, or is lost."""
         place = self._places.get((lease.id, lease.token))
         if place is None or self._map[self._offset(place)] != SlotState.STARTED:
             return False
@@ -200,9 +202,9 @@ class SharedLeases:
         return True
 
     def must_end_by(self, lease: Lease, deadline: float) -> None:
-        """Note that a run was cancelled, and until when it may go on."""
+        """Note that a run was cancelled, and by when it must have ended."""
         place = self._places.get((lease.id, lease.token))
-        # One that has not begun never will: it needs no deadline.
+        # A run that has not begun never will, so it needs no deadline.
         if place is not None and self._map[self._offset(place)] == SlotState.STARTED:
             self._write(place, SlotState.STARTED, lease, DeadlineKind.CANCEL, deadline)
 
@@ -218,13 +220,13 @@ class SharedLeases:
         self._map[: _FINISHED.size] = _FINISHED.pack(jobs)
 
     def begin_to_leave(self) -> None:
-        """Say that this child has heard that it is to end: its loop is not blocked."""
+        """Show that this child knows that it should end: its loop is not blocked."""
         self._map[_LEAVING] = 1
 
     def leave(self, *, is_drained: bool) -> None:
-        """Say that this child ends because it was told to, has run enough, or drained the queue.
+        """Show that this child ends on request, or has run its maximum, or has drained the queue.
 
-        Its exit code alone does not: any handler can end its process with any code.
+        Its exit code is no proof: any handler can end its process with any code.
         """
         self._map[_LEFT] = _DRAINED if is_drained else _TOLD
 
@@ -250,7 +252,7 @@ class SharedLeases:
         return count
 
     def is_leaving(self) -> bool:
-        """Whether the child has heard that it is to end."""
+        """Whether the child knows that it should end."""
         return bool(self._map[_LEAVING])
 
     def has_left(self) -> bool:
@@ -258,19 +260,19 @@ class SharedLeases:
         return bool(self._map[_LEFT])
 
     def is_drained(self) -> bool:
-        """Whether it has because nothing was left to be run."""
+        """Whether it has ended because nothing was left to run."""
         return self._map[_LEFT] == _DRAINED
 
     def last_pulse(self) -> int:
-        """What the loop has last changed; 0 before it runs."""
+        """The pulse that the loop has written last. 0 before it runs."""
         return self._map[_PULSE]
 
     def revoke(self) -> None:
-        """Have the child begin nothing that it holds now; see the head of this module."""
+        """Have the child begin no run that it holds now. The head of this module says how."""
         self._map[_MARK] = (self._map[_MARK] + 1) % 256
 
     def started(self) -> int:
-        """How many runs are under way."""
+        """How many runs have begun and not ended."""
         return self._states().count(SlotState.STARTED)
 
     def held(self) -> int:
@@ -304,9 +306,12 @@ class SharedLeases:
 
 @dataclass(slots=True)
 class Totals:
-    """What a process did since its start: how runs ended, leases that others took and runs that
-    were interrupted, both by queue, jobs that it enqueued, by queue and kind, outcomes that the
-    database refused, and errors of its own services, by name."""
+    """What a process did since its start.
+
+    How runs ended, and the jobs that it enqueued, by queue and kind. Leases that others took and
+    runs that were interrupted, by queue. Outcomes that the database refused. Errors of its own
+    services, by name.
+    """
 
     tally: Tally = field(default_factory=dict[tuple[str, str], Sums])
     lost: Counter[str] = field(default_factory=Counter[str])
@@ -383,7 +388,7 @@ def _decoded(text: bytes) -> Totals:
 
 
 class SharedCounts:
-    """The counts of one child, and when it could last claim, or need not."""
+    """The counts of one child, and when it could last claim or had no need to."""
 
     def __init__(self, descriptor: int) -> None:
         self._map = mmap.mmap(descriptor, _HEAD.size + 2 * _HALF)
@@ -396,7 +401,7 @@ class SharedCounts:
         return descriptor
 
     def write(self, counts: Totals, *, good_at: float) -> None:
-        """Show these. What does not fit is not shown: names are bounded, so that it does."""
+        """Show these totals, if they fit. Names are bounded, so that they do."""
         text = _encoded(counts)
         half = 1 - self._map[0]
         if len(text) <= _HALF - _LENGTH.size:
@@ -409,7 +414,7 @@ class SharedCounts:
         self._map[: _HEAD.size] = _HEAD.pack(half, good_at)
 
     def read(self) -> Totals:
-        """What is shown; nothing before the first."""
+        """The totals that are shown. Empty before the first."""
         for _ in range(_READS_MAX):
             shown = self._map[0]
             place = _HEAD.size + shown * _HALF
@@ -421,7 +426,7 @@ class SharedCounts:
 
     @property
     def good_at(self) -> float:
-        """When the child could last claim, or had no need to; 0: never."""
+        """When the child could last claim, or had no need to. 0: never."""
         good: float = _HEAD.unpack(self._map[: _HEAD.size])[1]
         return good
 
@@ -443,7 +448,7 @@ class Snapshot:
 
 
 class HeldLeases(Protocol):
-    """Where the leases of this process are noted, for whoever beats for them."""
+    """Where a process notes its leases, for the thread or supervisor that beats for them."""
 
     def hold(self, lease: Lease) -> None: ...
     def start(self, lease: Lease, *, deadline: float | None = None) -> bool: ...

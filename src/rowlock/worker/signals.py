@@ -1,6 +1,6 @@
-"""The signals that ask to stop: who obeys them, and who leaves that to another.
+"""The signals that ask to stop: which process obeys them, and which ignores them.
 
-Loaded by the command before everything else, so it leans on next to nothing.
+The command loads this before everything else, so it imports next to nothing.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ class Wish(Enum):
 
 
 class Wishes:
-    """Tells what each of the signals that ask to stop means."""
+    """Decides what each signal means, the first and those after it."""
 
     def __init__(self) -> None:
         self._first: float | None = None
 
     def hear(self) -> Wish:
-        """Another one has come."""
+        """Note another signal, and return what it means."""
         now = time.monotonic()
         if self._first is None:
             self._first = now
             return Wish.STOP
-        # Within a moment it is the same wish, sent to the process and to its group.
+        # Within a moment it is the same request, sent to the process and to its group.
         is_new = now - self._first >= config.SECOND_SIGNAL_SECONDS
         return Wish.STOP_AT_ONCE if is_new else Wish.ECHO
 
 
 def heeded() -> list[signal.Signals]:
-    """Those that are to be heard here: whom `nohup` started goes on after a hang-up."""
+    """The signals to obey here. A process that `nohup` started ignores a hang-up."""
     return [
         number
         for number in STOP_SIGNALS
@@ -57,7 +57,7 @@ def heeded() -> list[signal.Signals]:
 
 
 def obey(handler: Handler) -> None:
-    """Have a handler called for each that is to be heard."""
+    """Install a handler for each signal to obey."""
     for number in heeded():
         signal.signal(number, handler)
 
@@ -66,8 +66,8 @@ def obey(handler: Handler) -> None:
 def held_back() -> Iterator[None]:
     """A process that is started in the block gets none of them before it calls `leave_to_parent`.
 
-    A terminal and a service manager signal the whole family at once, also those who are still
-    loading. The mask is inherited; what came meanwhile is delivered here at the end of the block.
+    A terminal and a service manager signal all processes at once, also those that are still
+    loading. The mask is inherited. Signals that came meanwhile are delivered at the block's end.
     """
     held = _hold_back()
     try:
@@ -77,19 +77,19 @@ def held_back() -> Iterator[None]:
 
 
 def _hold_back() -> set[signal.Signals]:
-    """Block them in this thread; which were not blocked before."""
+    """Block them in this thread. Returns those that were not blocked before."""
     return set(STOP_SIGNALS) - signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
 
 def leave_to_parent() -> None:
-    """Shrug them off: the process that started this one says when to stop.
+    """Ignore them: the process that started this one says when to stop.
 
-    By empty handlers, since SIG_IGN would be inherited by what the user's code starts: nobody
-    could terminate it. What the user's code forks gets its usual handlers back.
+    By empty handlers: processes that the user's code starts would inherit SIG_IGN, and could not be
+    terminated. A fork of the user's code gets its usual handlers back.
     """
     obey(_shrug)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-    # Held back around a fork: one that comes at once must not meet the empty handlers.
+    # Blocked around a fork: an early signal must not meet the empty handlers.
     forking = threading.local()
 
     def before() -> None:
@@ -106,7 +106,7 @@ def leave_to_parent() -> None:
 
 
 def _shrug(_: int, __: FrameType | None) -> None:
-    """It is not for us."""
+    """Do nothing."""
 
 
 def _as_usual() -> None:

@@ -50,7 +50,7 @@ def serve(orders: wire.SlotOrders, load: Callable[[str], App]) -> None:
     home = link.hear()
     if home is None:
         return
-    assert isinstance(home, wire.Home), "it is told first"
+    assert isinstance(home, wire.Home), "it is sent first"
     app = load(home.url)
     link.tell(wire.Hello())
     SlotServer(app, link, lease_seconds=home.lease_seconds).serve()
@@ -58,7 +58,7 @@ def serve(orders: wire.SlotOrders, load: Callable[[str], App]) -> None:
 
 
 class Link:
-    """The socket; handlers may talk from several threads."""
+    """The socket to the worker. Handlers may send from several threads."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -70,7 +70,7 @@ class Link:
             self._end.sendall(frame)
 
     def hear(self) -> wire.Order | None:
-        """The next order; None at the end."""
+        """The next order. None at the end."""
         try:
             body = wire.read_frame(self._end.recv)
         except ConnectionError:
@@ -81,8 +81,8 @@ class Link:
 class SlotProgressWriter:
     """Progress and log lines on their way to the worker, progress at most twice a second.
 
-    The worker gathers and writes them. For a block it is asked to stop writing, and for what is
-    left, so that nothing that was said is lost or stands in the wrong order.
+    The worker gathers and writes them. For a block, it is asked to stop writing and to send back
+    what is left, so that nothing is lost or out of order.
     """
 
     def __init__(self, link: Link, number: int) -> None:
@@ -138,19 +138,19 @@ class SlotProgressWriter:
     def _ask(self, question: wire.HoldProgress | wire.Conclude) -> Future[Unwritten]:
         self.flush()
         answer: Future[Unwritten] = Future()
-        # Not to be cancelled: the worker will answer, even if nobody waits any more.
+        # It can't be cancelled: the worker will answer, even if nothing waits for it any more.
         answer.set_running_or_notify_cancel()
         self._asked.append(answer)
         self._link.tell(question)
         return answer
 
     def answer(self, word: wire.Gathered) -> None:
-        """Hear the worker's answer; in the ear's thread."""
+        """Take the worker's answer. In the listening thread."""
         self._asked.popleft().set_result(Unwritten(word.progress, word.lines))
 
 
 class SlotServer:
-    """Runs jobs in the main thread, and hears of them in another."""
+    """Runs jobs in the main thread, and receives orders in another."""
 
     def __init__(self, app: App, link: Link, *, lease_seconds: float) -> None:
         self._app = app
@@ -158,10 +158,10 @@ class SlotServer:
         self._title = Title("rowlock slot", pause_seconds=0.0)
         self._jobs: queue.SimpleQueue[wire.Start | None] = queue.SimpleQueue()
         self._guard = threading.Lock()
-        # Of the run that goes on, or waits to be started: what the ear must know.
+        # The run that is under way, or waits to be started, for the listening thread.
         self._number = 0
         self._run: Run | None = None
-        self._told: list[Cause] = []
+        self._causes: list[Cause] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_stopping = False
         self._notes: SlotProgressWriter | None = None
@@ -170,23 +170,23 @@ class SlotServer:
 
     def serve(self) -> None:
         """Run jobs until the socket ends."""
-        threading.Thread(target=self._listen, name="rowlock-ear", daemon=True).start()
+        threading.Thread(target=self._listen, name="rowlock-listen", daemon=True).start()
         self._title.show("rowlock slot: idle")
         while (start := self._jobs.get()) is not None:
             lease = start.lease()
             assert lease.row is not None
             self._title.show(f"rowlock slot: {lease.row.kind}")
-            # Before it is so: without this word nothing of the job has happened.
+            # First: without this message, nothing of the job has happened.
             self._link.tell(wire.Hello(start.run))
             outcome = self._outcome(start)
-            # Whatever was printed is out before anyone hears that the job has ended.
+            # Printed text is out before the worker knows that the job has ended.
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(OSError, ValueError, AttributeError):
                     stream.flush()
             self._link.tell(wire.Finished.of(start.run, outcome))
             self._title.show("rowlock slot: idle")
 
-    # In the ear's thread
+    # In the listening thread
 
     def _listen(self) -> None:
         while (order := self._link.hear()) is not None:
@@ -194,17 +194,17 @@ class SlotServer:
                 self._obey(order)
         with self._guard:
             if self._number:
-                # The worker is dead: nobody holds the lease of what runs here.
+                # The worker is dead, so the lease of this run has no holder.
                 os._exit(1)
         self._jobs.put(None)
 
     def _obey(self, order: wire.Order) -> None:
         match order:
             case wire.Start():
-                self._number, self._told, self._is_stopping = order.run, [], False
+                self._number, self._causes, self._is_stopping = order.run, [], False
                 self._jobs.put(order)
             case wire.End() if order.run == self._number:
-                self._told.append(Cause[order.cause])
+                self._causes.append(Cause[order.cause])
                 self._pass_on()
             case wire.Stopping() if order.run == self._number:
                 self._is_stopping = True
@@ -216,13 +216,13 @@ class SlotServer:
                 return
 
     def _pass_on(self) -> None:
-        """Tell the run what was told of it; under the guard."""
+        """Pass the orders on to the run. Call it under the guard."""
         run = self._run
         if run is None:
             return
         run.stopping = self._is_stopping
-        while self._told:
-            cause = self._told.pop(0)
+        while self._causes:
+            cause = self._causes.pop(0)
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(run.end, cause)
             else:
@@ -259,7 +259,7 @@ class SlotServer:
         self._finish()
         notes.flush()
         # Lost: the worker does not wait for an outcome any more.
-        return outcome or Failed("LeaseLost", "another runs it now")
+        return outcome or Failed("LeaseLost", "another worker runs it now")
 
     async def _await(self, run: Run, context: Context) -> Outcome | None:
         run.handle, run.has_begun = asyncio.current_task(), True
@@ -267,7 +267,7 @@ class SlotServer:
         try:
             return await await_handler(run, context)
         finally:
-            # From here on nobody may cancel what only cleans up.
+            # From here on it only cleans up, and must not be cancelled.
             run.handle = None
             self._finish()
             await self._app.store.engine.aclose_loop()
@@ -283,13 +283,13 @@ class SlotServer:
 
     def _follow(self, number: int, task: Any, payload: dict[str, Any]) -> NewJob:
         job = prepare_follow_up(task, payload)
-        # It goes once, with the success: the worker needs not know whether it was sent before.
+        # It is sent once, with the success: the worker need not know whether it was sent before.
         self._link.tell(wire.Followed(number, job._replace(outing=None)))
         return job
 
     def _tell_settled(self, number: int, run: Run) -> None:
         assert run.success is not None
-        # If the worker is dead, so is this process in a moment; until then the handler must not
-        # hear of an error, because its block is committed.
+        # If the worker is dead, this process will be in a moment. Until then the handler must not
+        # get an error, because its block is committed.
         with contextlib.suppress(OSError):
             self._link.tell(wire.Committed(number, run.success.problem))

@@ -1,15 +1,15 @@
 """Process slots: the worker's side of jobs with `executor="process"`.
 
-1. A slot is one process with a socket of its own, started afresh (never forked), that loads the app
-   once and runs one job at a time. Slots are kept for the next job and end when idle for long.
-2. What ends a slot ends one job: a crash is counted for the job that ran in it, alone; a time
-   limit, a cancel without an answer and a lost lease kill it. Its neighbours notice nothing. A job
-   that was given to a slot which died before it began is not to blame.
+1. A slot is one process with its own socket, started afresh (never forked). It loads the app once
+   and runs one job at a time. Slots are kept for the next job, and end when idle for long.
+2. A dead slot costs one job: the crash counts only for the job that ran in it. A time limit, a
+   cancel without an answer and a lost lease kill the slot. Other jobs are unaffected. A job whose
+   slot died before it began is not to blame.
 3. A killed slot's run is judged only when its process is dead.
-4. Nothing of a run is written by the slot itself: it tells, and the worker writes, under its lease.
-   But for a block of `ctx.transaction()`, which the slot commits on a connection of its own. The
-   worker hears before it begins, and once it is done; if the slot dies in between, the settle
-   of that death finds by the token what became of it.
+4. The slot writes nothing of a run itself: it sends messages, and the worker writes, under its
+   lease. The exception is a block of `ctx.transaction()`, which the slot commits on its own
+   connection. The worker is informed before it begins and once it is done. If the slot dies in
+   between, the settle of that death finds by the token what became of the block.
 
 Rejected: the standard library's process pools. When one of their children dies, all jobs of the
 pool have failed, and they pickle.
@@ -60,7 +60,7 @@ def find_app(tasks: Tasks) -> str | None:
             if value is tasks:
                 return f"{name}:{attribute}"
     named = os.environ.get(APP_VARIABLE)
-    # A module that was imported, and holds another app, would run another's tasks.
+    # A module that was imported and holds another app would run that app's tasks.
     if named is not None and named.partition(":")[0] not in sys.modules:
         return named
     logger.warning(
@@ -88,7 +88,7 @@ class Slots:
         return None if app is None else cls(app, home)
 
     async def run(self, run: Run, context: Context, notes: AsyncProgressWriter) -> Outcome | None:
-        """Run a job in a slot to its end; None if it was lost."""
+        """Run a job in a slot to its end. None if it was lost."""
         try:
             slot = await self._free_slot()
         except (OSError, SlotNotStartedError) as error:
@@ -96,7 +96,7 @@ class Slots:
             return NotBegun(round(config.SLOT_RETRY_SECONDS * config.SECOND_US))
         self._busy.add(slot)
         try:
-            # It may have been told to end before it began.
+            # It may have been ended before it began.
             if run.cause is not None or not await run.begin():
                 return run.outcome_before_start()
             return await slot.run(run, context, notes)
@@ -109,7 +109,7 @@ class Slots:
 
     async def _free_slot(self) -> ProcessSlot:
         while self._idle:
-            # The one used last: the others may grow old and end.
+            # The one used last: the others may become idle for long and end.
             slot = self._idle.pop()
             if slot.is_fit:
                 return slot
@@ -117,20 +117,20 @@ class Slots:
         return await ProcessSlot.start(self._app, self._home)
 
     async def end_idle(self, *, seconds: float = config.SLOT_IDLE_SECONDS) -> None:
-        """End those that have waited for a job for so long."""
+        """End the slots that have waited for a job for at least this many seconds."""
         latest = time.monotonic() - seconds
         old = [slot for slot in self._idle if slot.idle_since <= latest or not slot.is_fit]
         self._idle = [slot for slot in self._idle if slot not in old]
         await asyncio.gather(*(slot.leave() for slot in old))
 
     async def aclose(self) -> None:
-        """End all of them."""
+        """End all slots."""
         await self.end_idle(seconds=0)
         await asyncio.gather(*(slot.kill() for slot in self._busy))
 
 
 class ProcessSlot:
-    """One process, and the words exchanged with it."""
+    """One process, and the messages exchanged with it."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class ProcessSlot:
         return slot
 
     async def run(self, run: Run, context: Context, notes: AsyncProgressWriter) -> Outcome | None:
-        """Run one job; afterwards `is_fit` says whether the slot can run another."""
+        """Run one job. Afterwards `is_fit` says whether the slot can run another."""
         assert run.lease.row is not None and run.news is not None
         self._run += 1
         self._has_begun = self._is_fit = False
@@ -214,20 +214,20 @@ class ProcessSlot:
     async def _attend(
         self, run: Run, hearing: asyncio.Future[Outcome], dying: asyncio.Future[int]
     ) -> bool:
-        """Pass on what the run is told until it has ended; False if it is to be killed."""
+        """Pass orders on to the run until it has ended. False if it must be killed."""
         assert run.news is not None
-        limit = told = self._limit(run)
+        limit = latest = self._limit(run)
         while not hearing.done() and not dying.done():
             news = asyncio.ensure_future(run.news.wait())
-            end = _end(run, limit=limit, told=told)
+            end = _end(run, limit=limit, latest=latest)
             left = None if end is None else max(0.0, end - time.monotonic())
             watched: set[asyncio.Future[Any]] = {hearing, dying, news}
             await asyncio.wait(watched, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             news.cancel()
             if run.news.is_set():
                 run.news.clear()
-                told = self._pass_on(run, told)
-            end = _end(run, limit=limit, told=told)
+                latest = self._pass_on(run, latest)
+            end = _end(run, limit=limit, latest=latest)
             if end is not None and time.monotonic() >= end and not hearing.done():
                 run.cause = run.cause or Cause.TIMEOUT
                 return False
@@ -241,7 +241,7 @@ class ProcessSlot:
         return time.monotonic() + run.limit + grace
 
     def _pass_on(self, run: Run, end: float | None) -> float | None:
-        """Tell the slot what its run was told; when it must have ended by now."""
+        """Send the slot its run's orders. Returns when the run must have ended."""
         if run.cause is None:
             self._tell(wire.Stopping(self._run))
             return end
@@ -252,9 +252,9 @@ class ProcessSlot:
     async def _outcome(
         self, hearing: asyncio.Future[Outcome], dying: asyncio.Future[int]
     ) -> Outcome:
-        """What the slot said, or, if it died before, that it crashed."""
-        # The last words of a dead process may still be on their way; a living one that has closed
-        # its socket is on its way out.
+        """The outcome that the slot sent. If it died before: that it crashed."""
+        # The last message of a dead process may still come. A living process that has closed its
+        # socket is about to end.
         await asyncio.wait({hearing}, timeout=config.SLOT_LAST_WORDS_SECONDS)
         if hearing.done() and hearing.exception() is None:
             self._is_fit = not dying.done()
@@ -275,7 +275,7 @@ class ProcessSlot:
                     notes.progress(word.fraction, word.text)
                 case wire.Logged():
                     notes.log(word.line)
-                # Another thread of the handler may have asked for it beside the COMMIT.
+                # Another thread of the handler may have sent it during the COMMIT.
                 case wire.Followed() if not run.is_settled:
                     context.enqueue_on_success(word.job)
                 case (
@@ -313,7 +313,7 @@ class ProcessSlot:
         self._writer.write(wire.encode(order))
 
     async def leave(self) -> None:
-        """Ask an idle slot to end, and see to it."""
+        """Ask an idle slot to end, and kill it if it does not."""
         self._writer.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(config.STOP_SECONDS):
@@ -321,7 +321,7 @@ class ProcessSlot:
         await self.kill()
 
     async def kill(self) -> int:
-        """End the process, and what it started; its exit code."""
+        """Kill the process and those that it started. Returns its exit code."""
         self._end_process()
         self._writer.close()
         with contextlib.suppress(OSError):
@@ -335,13 +335,13 @@ class ProcessSlot:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
 
-def _end(run: Run, *, limit: float | None, told: float | None) -> float | None:
-    """When a run must have ended; one that has committed its success can't be cancelled."""
-    return limit if run.is_settled and run.cause is Cause.CANCEL else told
+def _end(run: Run, *, limit: float | None, latest: float | None) -> float | None:
+    """When a run must have ended. A run that has committed its success can't be cancelled."""
+    return limit if run.is_settled and run.cause is Cause.CANCEL else latest
 
 
 def _patience(run: Run) -> float:
-    """How long a run that was told to end may go on."""
+    """How many seconds a run that was asked to end may continue."""
     match run.cause:
         case Cause.CANCEL:
             return config.CANCEL_GRACE_SECONDS
@@ -352,5 +352,5 @@ def _patience(run: Run) -> float:
 
 
 def take_as_is(job: Any, _: dict[str, Any]) -> Any:
-    """A follow-up job that comes from a slot was prepared there."""
+    """Return a follow-up job unchanged: it was prepared in the slot."""
     return job

@@ -1,12 +1,12 @@
-"""The supervisor: starts children that run user code, beats for their leases, and cleans up after
-them. It runs no user code itself, so no handler can stop its beats.
+"""The supervisor: starts children that run user code, sends heartbeats for their leases, and cleans
+up after them. It runs no user code itself, so no handler can stop its heartbeats.
 
-1. It beats for exactly the leases that its children's tables show, but not for a child that is
-   stopped: such a child could not keep its side. Nor for leases that it has revoked (`Stalls`).
-2. A child's leases are given back only when the child is dead: what had started has crashed, what
-   had not is released; and once more a little later, for a claim that was still on its way.
+1. It beats for exactly the leases that its children have in shared memory. But not for a stopped
+   child, which could not notice a lost lease, nor for leases that it has revoked (`Stalls`).
+2. A child's leases are given back only when the child is dead. Runs that had started have crashed,
+   the others are released. It looks once more a little later, for a claim that was under way.
 3. A child with a run past its deadline claims nothing more, and another takes its place. It is
-   killed when its other jobs have ended, or had their grace; then that run has failed.
+   killed when its other jobs have ended, or had their grace. Then that run has failed.
 4. It ends when all children have ended, and its exit code says whether that went well.
 """
 
@@ -56,14 +56,14 @@ from rowlock.worker.trouble import ServiceName, Trouble
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 _TICK_SECONDS = 0.2
-# What children tell of their database.
+# The problems with their database that children report.
 _PROBLEMS = {"waiting": "waits to start", "unfit": "can't work here"}
-# A drain whose children die so often in a row without running anything has failed.
+# A drain has failed if this many children in a row die without running a job.
 _FRUITLESS_MAX = 5
 
 
 class Supervisor:
-    """Runs `processes` children until it is told to stop."""
+    """Runs `processes` children until it is stopped."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class Supervisor:
         self._settings = settings
         self._max_memory_mb = max_memory_mb
         self._has_metrics = has_metrics
-        # What children that are gone have counted.
-        self._buried = Totals()
+        # The counts of children that are gone.
+        self._past_totals = Totals()
         self._watch = None if reload_from is None else SourceWatch(reload_from)
         self._title = Title("rowlock worker")
         self._children: dict[int, Child] = {}
@@ -90,7 +90,7 @@ class Supervisor:
         self._over = threading.Event()
         self._failures = 0
         self._exit_code = 0
-        # What children have told, and was logged.
+        # The problems that were logged.
         self._logged: set[str] = set()
         self._next_start: dict[int, float] = {}
         self._chance = random.Random()
@@ -106,23 +106,24 @@ class Supervisor:
         self._write_at = self._tell_at = 0.0
         errors = self._counts.errors
         self._starting = Trouble("children can't be started", ServiceName.START, errors)
-        what = "what dead children held can't be given back"
+        what = "jobs of dead children can't be given back"
         self._giving_back = Trouble(what, ServiceName.SETTLE, errors)
         self._releasing = Trouble(what, ServiceName.RECOVER, errors)
-        what = "what a stalled child has not begun can't be given back"
+        what = "jobs that a stalled child has not begun can't be given back"
         self._revoking = Trouble(what, ServiceName.SETTLE, errors)
         self._sweeping = Trouble("expired leases are not found", ServiceName.RECOVER, errors)
         self._firing = Trouble("schedules are not fired", ServiceName.SCHEDULES, errors)
         what = "the history of dead children is not written"
         self._writing = Trouble(what, ServiceName.HISTORY, errors)
-        self._telling = Trouble("the end of dead children is not told", ServiceName.EVENTS, errors)
-        self._beating = threading.Thread(target=self._beat_for_ever, daemon=True)
+        what = "events of dead children are not written"
+        self._telling = Trouble(what, ServiceName.EVENTS, errors)
+        self._beating = threading.Thread(target=self._beat_forever, daemon=True)
         self._wake, self._waker = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         self._name = f"{socket.gethostname()[:60]}-{os.getpid()}"
 
     def run(self) -> int:
-        """Supervise until the end; the exit code."""
+        """Supervise until the end, and return the exit code."""
         # Before the first child: a SIGTERM during start-up must not be lost.
         self._listen_to_signals()
         self._next_start = dict.fromkeys(range(self._processes), 0.0)
@@ -183,12 +184,12 @@ class Supervisor:
         return self._stop_since is not None or not self._next_start
 
     def _push_stop(self) -> None:
-        """Children that do not end by themselves are ended."""
+        """Kill children that do not end in time at a stop."""
         if self._is_out_of_patience():
             self._kill_all()
 
     def _is_out_of_patience(self) -> bool:
-        """Whether a stop has taken so long that a database that is away is not waited for."""
+        """Whether a stop has taken too long to wait any longer for a database that is away."""
         if self._stop_since is None:
             return False
         patience = self._settings.grace_seconds + 2 * config.STOP_SECONDS
@@ -210,7 +211,7 @@ class Supervisor:
 
     def _start(self, number: int) -> None:
         is_first = self._stalls.needs_maintainer
-        # Short: it lies in two rows of every job. Process ids come again, but not so soon.
+        # Short: it is in two rows of every job. Process ids are reused, but not soon.
         worker = f"{self._name}-{number}-{new_id()[-8:]}"
         settings = msgspec.structs.replace(self._settings, is_first=is_first)
         try:
@@ -222,7 +223,7 @@ class Supervisor:
                 has_counts=self._has_metrics,
             )
         except OSError as error:
-            # No more processes, descriptors or memory to be had: those that run go on.
+            # No process, descriptor or memory is left. The running children continue.
             self._next_start[number] = time.monotonic() + self._starting.pause(error)
             return
         self._starting.over()
@@ -231,37 +232,37 @@ class Supervisor:
             self._children[process.pid] = child
         if is_first:
             self._stalls.appoint(child)
-        self._selector.register(child.hear, selectors.EVENT_READ, lambda: self._on_told(child))
+        self._selector.register(child.hear, selectors.EVENT_READ, lambda: self._read(child))
         if self._stop_since is not None:
-            # The signal came while it was being started: nobody has told it.
+            # The signal came while it was being started, so it does not know yet.
             child.leave()
         logger.info("child %d started: process %d, worker %s", number, process.pid, worker)
 
-    def _on_told(self, child: Child) -> None:
-        told = os.read(child.hear, 65536)
-        if not told:
+    def _read(self, child: Child) -> None:
+        received = os.read(child.hear, 65536)
+        if not received:
             self._selector.unregister(child.hear)
             return
-        *lines, child.told = (child.told + told).split(b"\n")
+        *lines, child.unread = (child.unread + received).split(b"\n")
         for line in lines:
-            self._on_word(json.loads(line))
+            self._on_message(json.loads(line))
 
-    def _on_word(self, word: dict[str, str]) -> None:
-        if "url" in word:
-            self._on_hello(word)
+    def _on_message(self, message: dict[str, str]) -> None:
+        if "url" in message:
+            self._on_hello(message)
             return
-        # All children find the same: it is logged once for all of them.
-        for name, text in word.items():
+        # All children have the same problem: it is logged once.
+        for name, text in message.items():
             if text not in self._logged:
                 self._logged.add(text)
                 logger.error("the worker %s: %s", _PROBLEMS[name], text)
 
-    def _on_hello(self, word: dict[str, str]) -> None:
-        """The first child tells which database it is: the supervisor never imports the app."""
+    def _on_hello(self, message: dict[str, str]) -> None:
+        """The first child sends the database's URL: the supervisor never imports the app."""
         if self._store is None:
-            # A call that hangs for longer than a third of a lease is one beat missed.
-            url = hurried(word["url"], self._settings.lease_seconds / 3)
-            self._store = open_store(url, schema=word["schema"])
+            # A call that hangs for longer than a third of a lease costs a beat.
+            url = hurried(message["url"], self._settings.lease_seconds / 3)
+            self._store = open_store(url, schema=message["schema"])
             self._beating.start()
 
     def _bury_dead(self) -> None:
@@ -276,16 +277,16 @@ class Supervisor:
         ended_well, is_drained = child.ended_well(code), child.leases.is_drained()
         has_failed, is_unfit = child.has_failed(code), child.is_unfit(code)
         with contextlib.suppress(BlockingIOError, KeyError):
-            # Its last words.
+            # Its last messages.
             os.set_blocking(child.hear, False)
-            self._on_told(child)
+            self._read(child)
         self._clean_up(child, code)
         with contextlib.suppress(KeyError):
             self._selector.unregister(child.hear)
         has_worked = child.has_worked()
         with self._guard:
             if child.counts is not None:
-                self._buried.merge(child.counts.read())
+                self._past_totals.merge(child.counts.read())
             child.close()
         if code == EXIT_NOT_LOADED and self._store is None and self._watch is None:
             self._give_up(f"{self._app} can't be loaded: nothing was started", code=1)
@@ -309,7 +310,7 @@ class Supervisor:
             self._look_again()
 
     def _give_up(self, reason: str, *, code: int) -> None:
-        """No child can work: so it would go on, and the user should know."""
+        """End, because no child can work: the user should know."""
         if self._stop_since is None:
             logger.error("%s", reason)
             self._stop_since = time.monotonic()
@@ -321,7 +322,7 @@ class Supervisor:
     def _replace(self, child: Child, *, is_fit: bool) -> None:
         """Start another: at once if this one could work, else after a growing pause.
 
-        One that a job has taken down could: there is an end to that, by the crashes of each job.
+        A child that a job has crashed could work. Each job's limit of crashes ends that.
         """
         if is_fit:
             self._fruitless.pop(child.number, None)
@@ -337,11 +338,11 @@ class Supervisor:
         self._next_start[child.number] = time.monotonic() + CHANCE.uniform(longest / 2, longest)
 
     def snapshot(self) -> Snapshot:
-        """What this worker did and does; from any thread."""
+        """What this worker has done and is doing. From any thread."""
         counts = Totals()
         with self._guard:
             children = [each for each in self._children.values() if each.counts is not None]
-            counts.merge(self._buried)
+            counts.merge(self._past_totals)
             counts.merge(self._counts.totals)
             for child in children:
                 assert child.counts is not None
@@ -355,8 +356,8 @@ class Supervisor:
     # Leases
 
     def _clean_up(self, child: Child, code: int) -> None:
-        """Give back what a dead child held."""
-        # Of two runs of one job the earlier had lost its lease.
+        """Give back the jobs of a dead child."""
+        # If a job has two runs here, the earlier one had lost its lease.
         by_token = sorted(child.held(), key=lambda slot: slot.token)
         slots = {slot.id: slot for slot in by_token}.values()
         is_sudden = not child.ended_well(code)
@@ -364,11 +365,11 @@ class Supervisor:
             if is_sudden:
                 self._give_back_later(child.worker)
             return
-        # We ended it, or told it to end: no job of it is to blame.
-        was_told = self._was_told(child, code) or child.has_failed(code)
-        is_ours = child.is_killed or was_told or self._stop_since is not None
+        # We killed it or asked it to end, or the engine failed: no job is to blame.
+        was_asked = self._was_asked(child, code) or child.has_failed(code)
+        is_ours = child.is_killed or was_asked or self._stop_since is not None
         crashed = [] if is_ours else suspects(slots, code)
-        # What lost its lease or settled itself is nobody's to settle here, but may have done it.
+        # A run that lost its lease or settled itself is not settled here, but may be to blame.
         is_alone = len(crashed) + len(child.lost()) == 1
         crash = Crashed(f"its process died: {how_it_ended(code)}", alone=is_alone)
         overdue = {slot.key for slot in child.overdue}
@@ -386,27 +387,27 @@ class Supervisor:
         batches = [ended[at : at + rows] for at in range(0, len(ended), rows)]
         self._settle(batches, worker=child.worker if is_sudden else None)
 
-    def _was_told(self, child: Child, code: int) -> bool:
+    def _was_asked(self, child: Child, code: int) -> bool:
         return code in (EXIT_LEFT_BEHIND, EXIT_UNFIT) and child.ended_well(code)
 
     def _why_ended(self, child: Child, code: int) -> str:
-        """Why the process of runs that are not to blame for it has ended."""
+        """Why the process ended, for its runs that are not to blame."""
         if child.overdue:
             return f"its process was ended because job {child.overdue[0].id} did not stop"
-        if self._stop_since is not None or self._was_told(child, code):
+        if self._stop_since is not None or self._was_asked(child, code):
             return "its worker was stopped, and the run did not end in time"
         if child.has_failed(code):
             return "the engine of its worker has failed"
         return f"its process died before its outcome was written: {how_it_ended(code)}"
 
     def _give_back_revoked(self, child: Child, slots: list[LeaseSlot]) -> None:
-        """Give back what a stalled child will not begin."""
+        """Give back the jobs that a stalled child will not begin."""
         if self._store is None:
             return
         ended = [Settlement(slot.lease(child.worker), NotBegun()) for slot in slots]
         try:
             self._store.run(settle(ended, chance=self._chance))
-        except Exception as error:  # noqa: BLE001  # until then nobody else can run these jobs
+        except Exception as error:  # noqa: BLE001  # until then no other worker can run these jobs
             again = functools.partial(self._give_back_revoked, child, slots)
             self._try_later(again, self._revoking, error)
             return
@@ -417,8 +418,8 @@ class Supervisor:
     ) -> None:
         """Write how the runs of a dead child ended, however long the database is away.
 
-        Only then are claims given back that were still on their way, for a `worker` that died
-        without notice: sooner, what crashed would be given back as well, as if it had not begun.
+        Only then give back the claims that were under way, for a `worker` that died without notice.
+        Sooner, crashed runs would be given back too, as if they had not begun.
         """
         assert self._store is not None
         while batches:
@@ -429,11 +430,11 @@ class Supervisor:
                 if len(batch) == 1:
                     lease = batch[0].lease
                     self._counts.refused()
-                    logger.warning("job %s waits for its lease to expire: %s", lease.id, error)
+                    logger.warning("job %s is left until its lease expires: %s", lease.id, error)
                 batches = [*(_halves(batch) if len(batch) > 1 else []), *rest]
                 continue
-            except Exception as error:  # noqa: BLE001  # until then nobody knows what became of them
-                # What fails twice is halved, and goes behind the others: it may be too large.
+            except Exception as error:  # noqa: BLE001  # until then their ends are not known
+                # A batch that fails twice is halved and tried last: it may be too large.
                 left = [*rest, *(_halves(batch) if tries else [batch])]
                 again = functools.partial(self._settle, left, worker=worker, tries=tries + 1)
                 self._try_later(again, self._giving_back, error)
@@ -460,7 +461,7 @@ class Supervisor:
             self._later.add(pause, functools.partial(self._give_back, worker))
 
     def _write_history(self, *, at_once: bool) -> None:
-        """What became of the jobs of dead children, now and then."""
+        """Write the history of dead children's jobs from time to time."""
         now, store = time.monotonic(), self._store
         if store is None:
             return
@@ -475,31 +476,31 @@ class Supervisor:
             return
         try:
             released = self._store.release_worker(worker)
-        except Exception as error:  # noqa: BLE001  # until then its leases are known to nobody
+        except Exception as error:  # noqa: BLE001  # until then no process knows its leases
             self._try_later(lambda: self._give_back(worker), self._releasing, error)
             return
         self._releasing.over()
         if released and self._settings.is_drain:
-            # The others may have looked for the last time by now.
+            # The other children may have looked for the last time by now.
             self._must_look_again = True
             self._look_again()
 
     def _look_again(self) -> None:
-        """Start another child of a drain, for what came back late, once the others have ended."""
+        """Start another child of a drain for jobs that came back late, after the others ended."""
         if self._must_look_again and not self._children:
             self._must_look_again = False
             self._next_start.setdefault(0, 0.0)
 
     def _try_later(self, action: Callable[[], None], trouble: Trouble, error: Exception) -> None:
-        """Do it again after a pause; at a stop only what a database that is back would take."""
+        """Do it again after a pause. At a stop, only if the database was away."""
         pause = trouble.pause(error)
         if self._stop_since is None or isinstance(error, StoreUnavailable):
             self._later.add(pause, action)
         else:
-            logger.warning("what dead children held waits for its leases to expire: %s", error)
+            logger.warning("jobs of dead children are left until their leases expire: %s", error)
 
     def _end_overdue(self) -> None:
-        """Retire a child with a run past its deadline; replace one that is too large, or spent."""
+        """Retire a child with a run past its deadline, or that is too large or has run enough."""
         now = time.monotonic()
         for child in self._children.values():
             if child.is_killed:
@@ -515,7 +516,7 @@ class Supervisor:
                 self._next_start.setdefault(child.number, 0.0)
 
     def _retire(self, child: Child) -> None:
-        """Let the neighbours of a run that does not stop finish; then kill the child.
+        """Let the other runs of a child with one that does not stop finish, then kill it.
 
         Another child takes its place meanwhile.
         """
@@ -552,19 +553,19 @@ class Supervisor:
         logger.info("a source file has changed: the children are replaced")
         for child in self._children.values():
             child.leave()
-        # Those that failed to start may do better now.
+        # Children that failed to start may succeed now.
         self._fruitless.clear()
         self._next_start = dict.fromkeys(self._next_start, 0.0)
 
     def _is_too_large(self, child: Child) -> bool:
-        # One that has done nothing yet is as large as any other would be.
+        # A child that has run no job yet is no larger than its successor would be.
         if self._max_memory_mb is None or child.leaving_since is not None:
             return False
         if not child.leases.finished():
             return False
         return child.memory_mb() > self._max_memory_mb
 
-    def _beat_for_ever(self) -> None:
+    def _beat_forever(self) -> None:
         trouble = Trouble("leases can't be extended", ServiceName.HEARTBEAT, self._counts.errors)
         pause = third = self._settings.lease_seconds / 3
         while not self._over.wait(CHANCE.uniform(0.8, 1.0) * pause):
@@ -578,13 +579,13 @@ class Supervisor:
             self._firing.attempt(self._fire)
 
     def _fire(self) -> None:
-        """Fire due schedules while no child does, because all of them are stalled or dead."""
+        """Fire due schedules while no child does, because all are stalled or dead."""
         assert self._store is not None
         if self._settings.has_cron and self._stalls.needs_maintainer:
             self._counts.enqueued_by_name(self._store.fire_due().numbers)
 
     def _sweep(self) -> None:
-        """Find expired leases while no child does, because all of them are stalled or dead."""
+        """Find expired leases while no child does, because all are stalled or dead."""
         store = self._store
         assert store is not None
         if not self._stalls.needs_maintainer:
@@ -607,13 +608,13 @@ class Supervisor:
         beats = self._store.heartbeat(leases, lease=self._settings.lease_seconds)
         with self._guard:
             for (child, lease), beat in zip(held, beats, strict=True):
-                # One that died meanwhile has no pipe and no memory any more.
+                # A child that died meanwhile has no pipe any more.
                 if self._children.get(child.process.pid) is child:
                     child.tell_of(lease, beat)
 
 
 def _halves(batch: list[Settlement]) -> list[list[Settlement]]:
-    """A batch as two, or one that has no halves as it is."""
+    """A batch as two, or unchanged if it has only one row."""
     middle = len(batch) // 2
     return [batch[:middle], batch[middle:]] if middle else [batch]
 
@@ -631,11 +632,11 @@ class Later:
         return bool(self._waiting)
 
     def add(self, seconds: float, action: Action) -> None:
-        """Have it done after a pause."""
+        """Do an action after a pause."""
         self._waiting.append((time.monotonic() + seconds, action))
 
     def do_due(self, *, all_of_them: bool) -> None:
-        """Do what is due, or all of it now; what that adds waits for the next time."""
+        """Do the actions that are due, or all of them. New ones wait for the next call."""
         now = time.monotonic()
         due = [action for at, action in self._waiting if all_of_them or at <= now]
         self._waiting = [each for each in self._waiting if not all_of_them and each[0] > now]

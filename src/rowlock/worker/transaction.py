@@ -1,10 +1,10 @@
 """The block of `ctx.transaction()`: what a handler writes, and its job's success, as one.
 
-1. A run commits at most one block; after that it is settled, and nobody settles it again.
-2. While a block concludes, a beat that finds the lease gone tells nothing: the settle will.
-3. What the run said of itself inside the block is written with it, or after it was undone.
-4. Once the COMMIT is answered nothing raises: a handler that hears an error may undo elsewhere
-   what stands here.
+1. A run commits at most one block. After that it is settled, and is not settled again.
+2. While a block concludes, a heartbeat that finds the lease lost does nothing: the settle will.
+3. Progress and log lines from inside the block are written with it, or after it was undone.
+4. Once the COMMIT is answered nothing raises: a handler that gets an error may undo elsewhere what
+   is committed here.
 """
 
 from __future__ import annotations
@@ -200,13 +200,13 @@ class RunBlock:
 
 
 def _raise_overdue(block: Block | AsyncBlock, error: BaseException) -> None:
-    """A statement that failed because the block was undone says so; other errors stay."""
+    """Say so if a statement failed because the block was undone. Other errors stay."""
     if block.overdue is not None and isinstance(error, sqlite3.Error):
         raise block.overdue from error
 
 
 async def _undisturbed(work: Coroutine[None, None, T]) -> T:
-    """Run to the end what must not be cancelled halfway; a cancellation goes on after it."""
+    """Run work to its end that must not be cancelled halfway. A cancellation is raised after it."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

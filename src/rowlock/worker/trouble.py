@@ -45,7 +45,7 @@ async def pause_for(event: asyncio.Event, seconds: float | None) -> None:
 
 
 class ServiceName(StrEnum):
-    """What runs beside the jobs, as metrics name it."""
+    """The services beside the jobs, as metrics name them."""
 
     START = "start"
     ENGINE = "engine"
@@ -121,16 +121,16 @@ class Trouble:
 
     @property
     def is_on(self) -> bool:
-        """Whether the last try went wrong."""
+        """Whether the last try failed."""
         return self._since is not None
 
     @property
     def seconds(self) -> float:
-        """How long it has lasted; 0 if the last try went well."""
+        """How many seconds it has lasted. 0 if the last try succeeded."""
         return 0.0 if self._since is None else time.monotonic() - self._since
 
     def pause(self, error: Exception) -> float:
-        """Note that it went wrong (again); how long to wait before the next try."""
+        """Note a failure. Returns how many seconds to wait before the next try."""
         if self._errors is not None and self._service is not None:
             self._errors.count(self._service)
         if self._since is None:
@@ -142,7 +142,7 @@ class Trouble:
         return pause_after(self._tries, self._chance)
 
     def _log(self, error: Exception) -> None:
-        # Of an error that nobody foresaw, the message alone may say nothing.
+        # The message of an unexpected error may not be enough.
         if isinstance(error, RowlockError):
             self._logger.warning("%s, trying again until it works: %s", self._what, error)
         else:
@@ -151,7 +151,7 @@ class Trouble:
             self._logger.error(what, self._what, name, error, exc_info=error)
 
     def attempt(self, act: Callable[[], None]) -> float:
-        """Do something; after which pause to try again, 0 if it went well."""
+        """Do something. Returns after how many seconds to try again, 0 if it succeeded."""
         try:
             act()
         except Exception as error:  # noqa: BLE001  # a service survives every error
@@ -160,7 +160,7 @@ class Trouble:
         return 0.0
 
     async def wait(self, error: Exception) -> None:
-        """Note that it went wrong, and wait."""
+        """Note a failure, and wait."""
         await asyncio.sleep(self.pause(error))
 
     def over(self) -> None:
@@ -192,7 +192,7 @@ def insist(
     patience_seconds: float,
     rest: Callable[[float], object],
 ) -> T:
-    """Do something until it succeeds; blocks.
+    """Do something until it succeeds, as a blocking call.
 
     Args:
         patience_seconds: How long a database that is away is waited for.
@@ -217,11 +217,11 @@ def insist(
 async def repeat(
     act: Act, trouble: Trouble, *, woken: asyncio.Event | None = None, rest_seconds: float = 0.0
 ) -> None:
-    """Do something forever; it returns in how many seconds it is to be done again.
+    """Do something forever. It returns in how many seconds to do it again.
 
     Args:
-        woken: Once set, it is done at once.
-        rest_seconds: The least time between two times, however often it is woken.
+        woken: When set, do it at once.
+        rest_seconds: The least pause, however often it is woken.
     """
     woken = woken or asyncio.Event()
     while True:

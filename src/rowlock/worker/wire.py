@@ -1,7 +1,7 @@
-"""What a worker and its process slots say to each other: frames of JSON, never pickled.
+"""The messages between a worker and its process slots: frames of JSON, never pickled.
 
-A frame is its length in four bytes, and an object with the name of its word. The standard
-library's JSON on both sides: text that no database takes passes, and is judged where it is stored.
+A frame is its length in four bytes, and an object with the name of its message. Both sides use the
+standard library's JSON: text that no database accepts passes, and is judged where it is stored.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ _OUTCOMES: dict[str, type[Outcome]] = {
 
 
 class SlotOrders(msgspec.Struct, frozen=True, kw_only=True):
-    """What a slot is told at its start, in one argument: every user of the machine can read it."""
+    """What a slot needs at its start, in one argument that every user of the machine can read."""
 
     app: str
     path: list[str]
     descriptor: int
 
 
-# From the worker. `run` counts the runs of a slot: a word that comes too late names an old one.
+# From the worker. `run` counts the runs of a slot: a message that comes too late has an old one.
 
 
 class Home(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Which database the worker works on, and how long its leases are. Told first, and once."""
+    """The worker's database, and how long its leases are. Sent first, and once."""
 
     url: str
     lease_seconds: float
@@ -94,7 +94,7 @@ class End(msgspec.Struct, frozen=True, tag=True):
 
 
 class Stopping(msgspec.Struct, frozen=True, tag=True):
-    """The worker shuts down; the run may go on for the grace."""
+    """The worker shuts down. The run may continue for the grace."""
 
     run: int
 
@@ -111,13 +111,13 @@ class Gathered(msgspec.Struct, frozen=True, tag=True):
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
-    """The app is loaded; or, with a number, that run begins."""
+    """The app is loaded, or, with a number, that run begins."""
 
     run: int = 0
 
 
 class Progressed(msgspec.Struct, frozen=True, tag=True):
-    """The handler said how far it is."""
+    """The handler reported its progress."""
 
     run: int
     fraction: float
@@ -167,7 +167,7 @@ class Committed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Finished(msgspec.Struct, frozen=True, tag=True):
-    """The run is over; the outcome by its name and fields."""
+    """The run is over. Its outcome is sent by its name and fields."""
 
     run: int
     outcome: str
@@ -196,7 +196,7 @@ Word = (
 
 
 def encode(word: Order | Word) -> bytes:
-    """A word as a frame."""
+    """A message as a frame."""
     body = json.dumps(msgspec.to_builtins(word), separators=(",", ":")).encode()
     if len(body) > config.SLOT_FRAME_BYTES_MAX:
         raise ValueError(f"a message of {len(body)} bytes is too large for a process slot")
@@ -204,27 +204,27 @@ def encode(word: Order | Word) -> bytes:
 
 
 def length_of(head: bytes) -> int:
-    """How long a frame's body is."""
+    """The length of a frame's body in bytes."""
     length: int = LENGTH.unpack(head)[0]
     if length > config.SLOT_FRAME_BYTES_MAX:
-        raise ValueError(f"a frame of {length} bytes: this is no word")
+        raise ValueError(f"a frame of {length} bytes is too large: it is no message")
     return length
 
 
 def decode_order(body: bytes) -> Order:
-    """A word from the worker."""
+    """A message from the worker."""
     order: Order = msgspec.convert(json.loads(body), Order)
     return order
 
 
 def decode_word(body: bytes) -> Word:
-    """A word from the slot."""
+    """A message from the slot."""
     word: Word = msgspec.convert(json.loads(body), Word)
     return word
 
 
 def read_frame(receive: Callable[[int], bytes]) -> bytes | None:
-    """The body of the next frame from a blocking `receive`; None at the end."""
+    """The body of the next frame from a blocking `receive`. None at the end."""
     head = _exactly(receive, LENGTH.size)
     return None if head is None else _exactly(receive, length_of(head))
 

@@ -17,8 +17,7 @@ import httpx
 import pytest
 
 from rowlock.server.routes import pages
-from tests.house.source import PACKAGE, ROOT
-from tests.house.test_size import FILE_LINES_MAX, LINE_CHARACTERS_MAX
+from tests.house.source import FILE_LINES_MAX, LINE_CHARACTERS_MAX, PACKAGE, ROOT
 from tests.support.server import Running, make_app
 
 SOURCE = ROOT / "dashboard"

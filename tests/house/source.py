@@ -9,6 +9,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "rowlock"
+# Of Python and of the dashboard's sources alike.
+FILE_LINES_MAX = 800
+LINE_CHARACTERS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from rowlock.ids import new_id
 from rowlock.job import JobState
 from rowlock.move import Mover
 from rowlock.store.tables import TABLES
-from tests.store.test_blocks import is_waiting
+from tests.support.postgres import is_any_waiting
 from tests.worker.waiting import wait_until
 
 _SHARED = ", ".join(sorted({*TABLES["job"].columns} & {*TABLES["finished"].columns}))
@@ -43,7 +43,7 @@ def test_a_resend_that_meets_the_end_of_its_job_is_no_second_job(
     with psycopg.connect(urls[1]) as connection:
         connection.execute(_END, [id])
         moving.start()
-        wait_until(lambda: is_waiting(urls[1]))
+        wait_until(lambda: is_any_waiting(urls[1]))
         connection.commit()
         moving.join()
 

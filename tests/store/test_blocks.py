@@ -14,6 +14,7 @@ from rowlock.store import Settlement, Store, open_store
 from rowlock.store.blocks import Blocks, Conclusion
 from rowlock.store.ops.settle import Settled
 from rowlock.store.options import new_job
+from tests.support.postgres import is_any_waiting
 from tests.worker.waiting import wait_until
 
 
@@ -22,16 +23,6 @@ def postgres_store(postgres_url: str) -> Iterator[Store]:
     store = open_store(postgres_url)
     yield store
     store.close()
-
-
-def is_waiting(url: str) -> bool:
-    """Whether somebody waits for a lock."""
-    with psycopg.connect(url) as connection:
-        ask = (
-            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() "
-            "AND wait_event_type = 'Lock')"
-        )
-        return connection.execute(ask).fetchone() == (True,)
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
@@ -48,7 +39,7 @@ def test_a_commit_under_way_is_waited_for(
 
     def commit_slowly(connection: psycopg.Connection) -> None:
         looking.start()
-        wait_until(lambda: is_waiting(postgres_url))
+        wait_until(lambda: is_any_waiting(postgres_url))
         end(connection)
 
     end = psycopg.Connection.commit if is_committed else psycopg.Connection.rollback

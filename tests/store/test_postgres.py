@@ -15,7 +15,7 @@ import pytest
 
 from rowlock import config
 from rowlock.errors import StoreUnavailable
-from rowlock.job import Job, JobState
+from rowlock.job import JobState
 from rowlock.store import JobFilter, Store, open_store
 from rowlock.store.blocks import Blocks
 from rowlock.store.options import new_job
@@ -23,6 +23,8 @@ from rowlock.store.postgres_session import PREPARED
 from rowlock.store.statements import Dialect, ParameterStyle, compiled
 from rowlock.store.steps import Begin, Statement, writing
 from rowlock.store.url import PostgresUrl, masked
+from tests.store.jobs import enqueue
+from tests.support.postgres import end_other_connections
 
 
 @pytest.fixture
@@ -30,20 +32,6 @@ def store(postgres_url):
     store = open_store(postgres_url)
     yield store
     store.close()
-
-
-def enqueue(store: Store, **options) -> Job:
-    return store.enqueue([new_job(kind="task", payload="{}", **options)])[0]
-
-
-def cut_all_but_mine(url: str) -> int:
-    """End every other connection to the database; how many that were."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        row = connection.execute(
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        ).fetchone()
-        return row[0]
 
 
 @pytest.mark.direct("ends the process behind a connection")
@@ -58,7 +46,7 @@ def test_a_dead_connection_is_replaced(store, postgres_url):
         lambda: store.release_worker("w"),
         store.stats,
     ):
-        assert cut_all_but_mine(postgres_url) >= 1
+        assert end_other_connections(postgres_url) >= 1
 
         action()
 
@@ -69,9 +57,9 @@ def test_a_dead_async_connection_is_replaced(store, postgres_url):
 
     async def scenario() -> int:
         await store.aenqueue([new_job(kind="task", payload="{}")])
-        assert cut_all_but_mine(postgres_url) >= 1
+        assert end_other_connections(postgres_url) >= 1
         await store.aenqueue([new_job(kind="task", payload="{}")])
-        assert cut_all_but_mine(postgres_url) >= 1
+        assert end_other_connections(postgres_url) >= 1
         leases = await store.aclaim(worker="w", queues=["default"], limit=5)
         await store.aclose()
         return len(leases)
@@ -105,7 +93,7 @@ def test_every_verb_works_under_serializable(store, postgres_url):
         connection.execute(
             f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'"
         )
-    cut_all_but_mine(postgres_url)
+    end_other_connections(postgres_url)
     jobs = store.enqueue([new_job(kind="task", payload="{}") for _ in range(200)])
     got: list[str] = []
 

@@ -29,7 +29,8 @@ from rowlock.store.options import new_job
 from rowlock.store.postgres_errors import mapped, meaning_of
 from rowlock.store.steps import Commit, Op, Steps
 from rowlock.testing import ThrowAwayPostgres
-from tests.store.test_postgres import cut_all_but_mine, enqueue
+from tests.store.jobs import enqueue
+from tests.support.postgres import end_other_connections
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def test_a_server_that_became_read_only(store, postgres_url):
     enqueue(store)
     name = urlsplit(postgres_url).path.removeprefix("/")
     tell(postgres_url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    cut_all_but_mine(postgres_url)
+    end_other_connections(postgres_url)
     with pytest.raises(StoreUnavailable, match="read-only"):
         enqueue(store)
     tell(postgres_url, f"ALTER DATABASE {name} RESET default_transaction_read_only")
@@ -236,7 +237,7 @@ def test_what_stands_is_counted_when_the_rest_is_begun_anew(
     monkeypatch.setattr(config, "SCHEDULE_BATCH_ROWS", 3)
     clock = ManualClock()
     store = open_store(postgres_url, clock=clock)
-    fault = partial(cut_all_but_mine, postgres_url) if is_cut else lose_a_race
+    fault = partial(end_other_connections, postgres_url) if is_cut else lose_a_race
 
     async def arun(op: Op[Any]) -> Any:
         try:

@@ -9,6 +9,16 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
+# A user's project has none of these, and to import them takes longer than the rest of a run.
+OTHER_PLUGINS = (
+    "anyio",
+    "asyncio",
+    "faker",
+    "hypothesispytest",
+    "randomly",
+    "schemathesis",
+    "xdist",
+)
 PROGRAM = """
 import rowlock
 
@@ -30,7 +40,8 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 
 
 def run(project: pytest.Pytester, *words: str) -> pytest.RunResult:
-    return project.runpytest_subprocess("-p", "no:randomly", "--strict-markers", *words)
+    without = [word for name in OTHER_PLUGINS for word in ("-p", f"no:{name}")]
+    return project.runpytest_subprocess(*without, "--strict-markers", *words)
 
 
 @pytest.mark.parametrize("named_by", ["settings", "environment", "fixture"])

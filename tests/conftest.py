@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
 import uuid
 from typing import TYPE_CHECKING, Protocol
@@ -37,6 +38,11 @@ class FreshDatabase(Protocol):
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--postgres-only", action="store_true", help="leave out what needs no PostgreSQL"
+    )
+    parser.addoption(
+        "--every-combination",
+        action="store_true",
+        help="run tests of the store with each value on each store, blocking and async",
     )
 
 
@@ -75,6 +81,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = long_ones_first(
         kept, lambda item: item.get_closest_marker("long") is not None, processes
     )
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector leave out the tests themselves, a million objects."""
+    gc.collect()
+    gc.freeze()
 
 
 def _uses_postgres(item: pytest.Item) -> bool:

@@ -29,7 +29,7 @@ CELLS: Mapping[str, Mapping[str, str]] = {
     "serializable": {"ISOLATION": "serializable"},
     "worker-role": {"ROLE": "worker"},
 }
-WORDS = ("-n", "2", "--dist", "worksteal")
+WORDS = ("-n", "2", "--dist", "worksteal", "--every-combination")
 
 
 @dataclass(frozen=True, slots=True)

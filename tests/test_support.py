@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import combinations, product
 
 import pytest
 
 from tests.support.order import long_ones_first
+from tests.support.pairs import Combination, pairs
 
 SCRIPT = """
 import os, signal, subprocess, sys
@@ -48,3 +50,22 @@ def test_each_process_begins_with_long_tests(processes, expected):
     ordered = long_ones_first("aAbcBdefCg", str.isupper, processes)
 
     assert "".join(ordered) == expected
+
+
+def test_of_many_combinations_every_pair_is_run():
+    """Each value meets each store and each colour, in half of the combinations."""
+    every = [Combination(*each) for each in product((0, 1), (0, 1), ((n,) for n in range(15)))]
+    run = [*pairs(every)]
+
+    assert len(run) == len(every) / 2
+    for one, other in combinations(range(3), 2):
+        assert {(each[one], each[other]) for each in run} == {
+            (each[one], each[other]) for each in every
+        }
+
+
+def test_few_combinations_are_all_run():
+    """A test without values of its own is run on each store in each colour."""
+    every = [Combination(store, colour, ()) for store in (0, 1) for colour in (0, 1)]
+
+    assert [*pairs(every)] == every

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from functools import cache
 
 import pytest
 
@@ -15,30 +14,17 @@ from tests.simulation.plan import THEMES, theme_of
 from tests.simulation.run import simulate
 from tests.simulation.seeds import FAILED
 
-# In which theme a planted bug is found, by one of its first seeds.
-THEME = {
-    "settle without token": "zombies",
-    "sweep ignores expiry": "zombies",
-    "early acknowledgement": "zombies",
-    "cursor never looks below": "back in line",
-    "claim ignores run_at": "back in line",
-    "beat without token": "zombies",
-    "token does not grow": "zombies",
-    "given ids start afresh": "again",
-    "cancel dropped": "zombies",
-    "ended ids forgotten": "again",
-    "lost is started": "alone",
-    "success dropped with last words": "last words",
-    "handler before its mark": "zombies",
-    "loss without a trace": "zombies",
-    "claim is the beginning": "alone",
-}
-SEEDS_MAX = 20
+# Run together, and then asked what they have reached.
+REACHING = (3, 10, 38)
+# Processes that look for planted bugs, each for its share.
+SHARES = 3
 
 
-def run(*words: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
+def run(
+    *words: str, module: str = "tests.simulation", hash_seed: str = "0"
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tests.simulation", *words],
+        [sys.executable, "-m", module, *words],
         cwd=ROOT,
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
@@ -48,18 +34,28 @@ def run(*words: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
     )
 
 
-simulated = cache(simulate)
-
-
 def test_each_theme_has_its_turn():
     """So many seeds in a row are one of each."""
     assert [theme_of(seed) for seed in range(len(THEMES))] == list(THEMES)
 
 
-@pytest.mark.parametrize("seed", sorted({*FAILED, *range(len(THEMES))}))
+@pytest.mark.parametrize("seed", sorted({*FAILED, *range(len(THEMES))} - {*REACHING}))
 def test_a_seed_is_good(seed):
     """No promise is broken while things go wrong, and all is done soon after."""
-    assert None is simulated(seed).problem
+    assert simulate(seed).problem is None
+
+
+def test_what_is_hard_to_reach_is_reached():
+    """These seeds are good, too, and differ.
+
+    A simulation in which nothing was rescued, refused or unknown would show nothing.
+    """
+    reports = [simulate(seed) for seed in REACHING]
+    names = ("rescued", "leases lost", "started stale", "failed")
+
+    assert [each.problem for each in reports] == [None] * len(REACHING)
+    assert [name for name in names if not any(each.counts[name] for each in reports)] == []
+    assert len({each.digest for each in reports}) == len(REACHING)
 
 
 def test_a_seed_is_exactly_repeatable():
@@ -70,19 +66,6 @@ def test_a_seed_is_exactly_repeatable():
     assert told[0] == told[1]
 
 
-def test_other_seeds_do_other_things():
-    """The journals of two seeds differ."""
-    assert simulated(3).digest != simulated(4).digest
-
-
-def test_what_is_hard_to_reach_is_reached():
-    """A simulation in which nothing was rescued, refused or unknown would show nothing."""
-    reports = [simulated(seed) for seed in (3, 10, 38)]
-    names = ("rescued", "leases lost", "started stale", "failed")
-
-    assert [name for name in names if not any(each.counts[name] for each in reports)] == []
-
-
 def test_seeds_are_run_in_several_processes():
     """The sums of all of them are told, also for each hour with work."""
     done = run("--theme", "alone", "--seeds", "2", "--processes", "2")
@@ -91,11 +74,18 @@ def test_seeds_are_run_in_several_processes():
     assert "2 seeds, 0 bad" in done.stdout
 
 
-@pytest.mark.parametrize("mutant", SIMULATED)
-def test_a_planted_bug_is_found(mutant):
-    """Each by the first seeds of its theme; the command that repeats it is told."""
-    words = ["--theme", THEME[mutant], "--seeds", str(SEEDS_MAX), "--until-bad"]
-    done = run(*words, "--mutant", mutant)
+@pytest.mark.parametrize("share", range(SHARES))
+def test_planted_bugs_are_found(share):
+    """Each by the first seeds of its theme."""
+    done = run(*[*SIMULATED][share::SHARES], module="tests.simulation.planted")
+
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_the_command_that_repeats_a_find_is_told():
+    """With the seed and the planted bug."""
+    words = ["--theme", "zombies", "--seeds", "20", "--until-bad"]
+    done = run(*words, "--mutant", "settle without token")
 
     assert done.returncode == 1, done.stdout
-    assert f"--mutant '{mutant}'" in done.stdout
+    assert "--mutant 'settle without token'" in done.stdout

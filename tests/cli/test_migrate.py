@@ -29,7 +29,7 @@ def rowlock(*words: str, cwd: Path = ROOT, **environment: str) -> subprocess.Com
     return subprocess.run(
         [sys.executable, "-m", "rowlock.cli", *words],
         cwd=cwd,
-        env={**clean, "PYTHONPATH": str(ROOT), **environment},
+        env={**clean, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", **environment},
         capture_output=True,
         text=True,
         timeout=60,

@@ -65,10 +65,21 @@ def rowlock_command(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("command", ["up", "worker"])
-@pytest.mark.parametrize("executor", ["thread", "process"])
+@pytest.mark.parametrize(
+    ("command", "executor", "any_url"),
+    [
+        ("up", "thread", "sqlite"),
+        ("up", "process", "postgres"),
+        ("worker", "thread", "postgres"),
+        ("worker", "process", "sqlite"),
+    ],
+    indirect=["any_url"],
+)
 def test_the_database_of_the_command_replaces_the_apps(tmp_path, any_url, command, executor):
-    """Also where the code names one: what works, enqueues and is looked at is one database."""
+    """Also where the code names one: what works, enqueues and is looked at is one database.
+
+    Each command with each executor, each of them on each store.
+    """
     (tmp_path / "named_app.py").write_text(
         "import rowlock\n"
         "app = rowlock.App('sqlite:///named.db', state='mine')\n"

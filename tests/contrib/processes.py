@@ -19,7 +19,12 @@ ROOT = Path(__file__).parents[2]
 def environment_of(url: str, **more: str) -> dict[str, str]:
     """This one's, with no settings of rowlock but the database."""
     clean = {name: each for name, each in os.environ.items() if not name.startswith("ROWLOCK_")}
-    return {**clean, "PYTHONPATH": str(ROOT), "ROWLOCK_DATABASE_URL": url, **more}
+    return {
+        **clean,
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        "ROWLOCK_DATABASE_URL": url,
+        **more,
+    }
 
 
 @contextmanager

@@ -41,9 +41,12 @@ def real_lines() -> tuple[str, ...]:
     return tuple(run_script("real", "-"))
 
 
-def test_one_script_under_both(any_url: str):
-    """Results, errors, retries, times, ids and names are the same, line by line."""
-    lines = run_script("shim", any_url)
+def test_one_script_under_both(postgres_url: str):
+    """Results, errors, retries, times, ids and names are the same, line by line.
+
+    On PostgreSQL: the other tests here are on SQLite.
+    """
+    lines = run_script("shim", postgres_url)
 
     assert list(real_lines()) == lines
     assert len(lines) > 30

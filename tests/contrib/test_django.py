@@ -35,7 +35,10 @@ Manage = Callable[..., subprocess.CompletedProcess[str]]
 def environment(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """Of a project on an empty database of the test's own."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ROWLOCK_")}
-    clean |= {"PYTHONPATH": str(ROOT), "SHOP_FILE": str(tmp_path / "shop.sqlite3")}
+    clean |= {
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        "SHOP_FILE": str(tmp_path / "shop.sqlite3"),
+    }
     if request.param == "postgres":
         clean["SHOP_POSTGRES"] = request.getfixturevalue("empty_postgres_url")
     return clean
@@ -180,7 +183,10 @@ def test_worker_without_tables(environment, tmp_path):
 def test_dashboard(manage, environment, tmp_path):
     """The staff is let in by Django's login, others are sent there or refused."""
     manage("shell", "-v", "0", "-c", USERS)
-    project = {**environment, "PYTHONPATH": f"{MANAGE.parent}{os.pathsep}{ROOT}"}
+    project = {
+        **environment,
+        "PYTHONPATH": os.pathsep.join(map(str, (MANAGE.parent, ROOT / "src", ROOT))),
+    }
     words = ("-m", "uvicorn", "--port", "0", "--lifespan", "off", "site_of_shop.asgi:application")
     with running(project, tmp_path, *words) as process:
         started = iter(process.stdout.readline, "")

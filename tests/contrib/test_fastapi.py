@@ -21,13 +21,16 @@ from tests.contrib.processes import environment_of, serving
 UVICORN = ("-m", "uvicorn", "--fd", "FD", "--log-level", "warning")
 
 
-def test_the_shop(any_url: str, tmp_path: Path):
-    """An order's job is done by the worker inside; a refused order leaves nothing."""
+def test_the_shop(postgres_url: str, tmp_path: Path):
+    """An order's job is done by the worker inside; a refused order leaves nothing.
+
+    On PostgreSQL: the other tests here are on SQLite.
+    """
     words = [*UVICORN, "examples.web.fastapi_shop:api"]
-    with serving(words, cwd=tmp_path, env=environment_of(any_url)) as client:
+    with serving(words, cwd=tmp_path, env=environment_of(postgres_url)) as client:
         made = client.post("/orders", json={"number": 1})
         refused = client.post("/orders", json={"number": -1})
-        with rowlock.App(any_url) as app:
+        with rowlock.App(postgres_url) as app:
             done = app.wait(made.json()["job"], timeout=60)
             jobs = app.list().jobs
         told = client.get(f"/jobs/{done.id}").json()

@@ -26,15 +26,18 @@ FLASK = ("-m", "flask", "--app", "examples.web.flask_shop")
 WORKER = (*FLASK, "rowlock", "worker", "-c", "2", "--no-cron", "--log-level", "warning")
 
 
-def test_the_shop(any_url: str, tmp_path: Path):
-    """The worker confirms in the application's context; a refused order leaves nothing."""
+def test_the_shop(postgres_url: str, tmp_path: Path):
+    """The worker confirms in the application's context; a refused order leaves nothing.
+
+    On PostgreSQL: the other tests here are on SQLite.
+    """
     # Flask's own configuration names the database; the environment's other one is not used.
     unused = f"sqlite:///{tmp_path / 'unused.db'}"
-    env = environment_of(unused, FLASK_ROWLOCK_DATABASE_URL=any_url, FLASK_SHOP="Boats")
+    env = environment_of(unused, FLASK_ROWLOCK_DATABASE_URL=postgres_url, FLASK_SHOP="Boats")
     with serving(["-c", SERVER, "FD"], cwd=tmp_path, env=env) as client:
         made = client.post("/orders", data={"number": "1"})
         refused = client.post("/orders", data={"number": "-1"})
-        with running(WORKER, cwd=tmp_path, env=env), rowlock.App(any_url) as app:
+        with running(WORKER, cwd=tmp_path, env=env), rowlock.App(postgres_url) as app:
             done = app.wait(made.json()["job"], timeout=60)
             jobs = app.list().jobs
         told = client.get("/orders/1").json()

@@ -24,15 +24,18 @@ OPERATOR = {"x-operator": "yes"}
 QUIET: dict[str, Any] = {"logging_config": None}
 
 
-def test_the_shop(any_url: str, tmp_path: Path):
-    """An order's job is done by the worker inside; a refused or failed order leaves nothing."""
-    with serving(WORDS, cwd=tmp_path, env=environment_of(any_url)) as client:
+def test_the_shop(postgres_url: str, tmp_path: Path):
+    """An order's job is done by the worker inside; a refused or failed order leaves nothing.
+
+    On PostgreSQL: the other tests here are on SQLite.
+    """
+    with serving(WORDS, cwd=tmp_path, env=environment_of(postgres_url)) as client:
         made = client.post("/orders", json={"number": 1})
         refused = client.post("/orders", json={"number": -1})
         closing = {"connection": "close"}
         # Its commit fails: the client is told, because the response was not sent before.
         again = client.post("/orders", json={"number": 1}, headers=closing)
-        with rowlock.App(any_url) as app:
+        with rowlock.App(postgres_url) as app:
             done = app.wait(made.json()["job"], timeout=60)
             jobs = app.list().jobs
         told = client.get(f"/jobs/{done.id}").json()
@@ -54,14 +57,14 @@ def test_the_shop(any_url: str, tmp_path: Path):
     assert (found.status_code, stream.status_code) == (200, 200)
 
 
-def test_the_commands(any_url: str, tmp_path: Path):
+def test_the_commands(postgres_url: str, tmp_path: Path):
     """All of rowlock's, on the application's queue; a worker's processes find it as well."""
     litestar = [sys.executable, "-m", "litestar", "--app", "examples.web.litestar_shop:app"]
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*litestar, "rowlock", *words],
-            env=environment_of(any_url),
+            env=environment_of(postgres_url),
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -69,7 +72,7 @@ def test_the_commands(any_url: str, tmp_path: Path):
             check=False,
         )
 
-    with rowlock.App(any_url) as app:
+    with rowlock.App(postgres_url) as app:
         app.migrate()
         job = app.enqueue("confirm", {"number": 5})
         listed, worked = run("jobs", "list", "--json"), run("worker", "--drain")

@@ -20,8 +20,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import rowlock
+from rowlock.cli import main
 from tests.docs.pages import DOCS, ROOT, Block, Page, read_blocks, read_pages, with_outputs
 
 MODULE = "rowlock_documentation"
@@ -103,8 +105,9 @@ def run_commands(block: Block) -> None:
 
 
 def run_command(arguments: list[str]) -> None:
-    start = [sys.executable, "-c", "from rowlock.cli import main; main(prog_name='rowlock')"]
-    run_apart([*start, *arguments])
+    done = CliRunner().invoke(main, arguments, prog_name="rowlock")
+
+    assert done.exit_code == 0, f"{arguments}: {done.output}{done.exception!r}"
 
 
 def run_apart(words: list[str]) -> str:

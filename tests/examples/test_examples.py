@@ -22,7 +22,11 @@ def run(tmp_path, sqlite_url):
         return subprocess.run(
             [sys.executable, *words],
             cwd=tmp_path,
-            env={**clean, "PYTHONPATH": str(ROOT), "ROWLOCK_DATABASE_URL": sqlite_url},
+            env={
+                **clean,
+                "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+                "ROWLOCK_DATABASE_URL": sqlite_url,
+            },
             capture_output=True,
             text=True,
             timeout=60,

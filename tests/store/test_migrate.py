@@ -16,6 +16,7 @@ from rowlock.store import open_store
 from rowlock.store.migrate import migrations, pending
 from rowlock.store.statements import Dialect
 from tests.store.jobs import UNKNOWN_ID, claim_one, enqueue, state_of
+from tests.store.migrating import migrate_in_a_process
 from tests.store.schema import SNAPSHOTS, dump_postgres, dump_sqlite
 
 PROCESSES = 8
@@ -139,16 +140,6 @@ def test_a_schema_needs_a_plain_name(sqlite_url: str, schema: str):
     """A schema's name is part of the SQL, so only harmless ones are taken."""
     with pytest.raises(OptionInvalid, match="schema"):
         open_store(sqlite_url, schema=schema)
-
-
-def migrate_in_a_process(url: str, gate: object, done: multiprocessing.Queue[list[int]]) -> None:
-    """What each process of the test below does."""
-    gate.wait(30)  # type: ignore[attr-defined]  # a barrier has no public type
-    store = open_store(url)
-    applied = store.migrate()
-    store.succeed([claim_one(store, queues=[enqueue(store, queue="own").queue])])
-    store.close()
-    done.put(applied)
 
 
 def test_many_processes_at_once(empty_url: str):

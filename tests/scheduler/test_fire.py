@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -16,12 +13,13 @@ from rowlock.errors import StoreUnavailable
 from rowlock.schedule import Fired
 from rowlock.scheduler import Scheduler
 from rowlock.worker.trouble import ServiceErrors
+from tests.support.services import eventually, running
 
 SECOND_TICKS = "* * * * * *"
 
 
 class FakeStore:
-    """Answers `afire_due` from a list; after the last answer it waits for ever."""
+    """Answers `afire_due` from a list; after the last answer it waits forever."""
 
     def __init__(self, *answers: Fired | Exception) -> None:
         self.answers = list(answers)
@@ -37,26 +35,6 @@ class FakeStore:
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-
-@contextlib.asynccontextmanager
-async def running(service: Callable[[], Awaitable[None]]) -> AsyncIterator[asyncio.Task[Any]]:
-    task = asyncio.ensure_future(service())
-    try:
-        yield task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-async def eventually(is_so: Callable[[], Awaitable[bool]]) -> None:
-    """Look again and again, for half a minute at most: it is done by a service on its own."""
-    async with asyncio.timeout(30):
-        while True:
-            if await is_so():
-                return
-            await asyncio.sleep(0.01)
 
 
 async def has_jobs(app: rowlock.App, count: int) -> bool:

@@ -18,8 +18,8 @@ from rowlock.store.ops.manage import prune
 from rowlock.store.ops.recover import Seen
 from rowlock.store.steps import Op
 from rowlock.worker.beats import Beats
-from tests.scheduler.test_fire import eventually, running
 from tests.store.triggers import refuse
+from tests.support.services import eventually, running
 
 
 @pytest.mark.asyncio

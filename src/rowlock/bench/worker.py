@@ -92,7 +92,7 @@ def main() -> None:
     supervisor = Supervisor(
         app=SPEC,
         processes=int(sys.argv[1]),
-        settings=worker_settings(concurrency=SLOTS, cron=False, grace=STOP_SECONDS / 2),
+        settings=worker_settings(concurrency=SLOTS, schedules=False, grace=STOP_SECONDS / 2),
     )
     threading.Thread(target=_stop_at_the_end_of_stdin, daemon=True).start()
     sys.exit(supervisor.run())

@@ -176,7 +176,7 @@ def worker(
         orphans_older_than=orphans_older_than,
         drain=drain,
         max_jobs=max_jobs,
-        cron=not no_cron,
+        schedules=not no_cron,
         order=order,  # type: ignore[arg-type]  # click has checked the choice
     )
     supervisor = Supervisor(

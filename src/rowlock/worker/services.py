@@ -124,7 +124,7 @@ class Services:
         counts = self._counts
         janitor = Janitor(self._store, errors=counts.errors, on_refused=counts.refused)
         services: list[Service] = [janitor.run]
-        if self._settings.has_cron:
+        if self._settings.fires_schedules:
             services.append(self._fire_on)
         return services
 

@@ -48,7 +48,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     is_drain: bool = False
     max_jobs: int | None = None
     is_first: bool = True
-    has_cron: bool = True
+    fires_schedules: bool = True
     order: QueueOrder = "weighted"
 
     @property
@@ -73,7 +73,7 @@ def worker_settings(
     orphans_older_than: float | timedelta = config.ORPHANS_SECONDS_DEFAULT,
     drain: bool = False,
     max_jobs: int | None = None,
-    cron: bool = True,
+    schedules: bool = True,
     order: QueueOrder = "weighted",
 ) -> WorkerSettings:
     """Check the options of a worker."""
@@ -100,7 +100,7 @@ def worker_settings(
         / config.SECOND_US,
         is_drain=drain,
         max_jobs=max_jobs,
-        has_cron=cron and not drain,
+        fires_schedules=schedules and not drain,
         order=order,
     )
 

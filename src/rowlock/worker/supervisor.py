@@ -581,7 +581,7 @@ class Supervisor:
     def _fire(self) -> None:
         """Fire due schedules while no child does, because all are stalled or dead."""
         assert self._store is not None
-        if self._settings.has_cron and self._stalls.needs_maintainer:
+        if self._settings.fires_schedules and self._stalls.needs_maintainer:
             self._counts.enqueued_by_name(self._store.fire_due().numbers)
 
     def _sweep(self) -> None:

@@ -192,9 +192,9 @@ def test_a_drain_looks_again_for_what_came_back_late(app):
     app.enqueue("noop")
     assert app.store.claim(worker="dead", queues=None)
     supervisor = Supervisor(app="app", processes=1, settings=worker_settings(drain=True))
-    supervisor._store = app.store
+    supervisor._leases._store = app.store
     supervisor._children[1] = child = leaving_child()
-    supervisor._give_back("dead")
+    supervisor._leases._give_back("dead")
 
     assert supervisor._next_start == {}
     del supervisor._children[1]
@@ -213,12 +213,12 @@ def test_what_a_dead_child_held_is_given_back_each_by_itself(app, caplog):
         leaving_child(),
         Supervisor(app="app", processes=1, settings=worker_settings()),
     )
-    supervisor._store = app.store
+    supervisor._leases._store = app.store
     for lease in [*stale, *leases]:
         child.leases.hold(lease)
         child.leases.start(lease)
     app.store.succeed(leases[:1])
-    supervisor._clean_up(child, -signal.SIGKILL)
+    supervisor._leases.clean_up(child, -signal.SIGKILL)
     child.close()
     close(supervisor)
 

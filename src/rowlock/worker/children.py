@@ -236,6 +236,9 @@ def overdue_outcome(slot: LeaseSlot) -> Outcome:
     return Failed("TimeoutError", "took longer than its limit and did not stop; its process ended")
 
 
+GiveBack = Callable[[Child, list[LeaseSlot]], None]
+
+
 @dataclass(slots=True)
 class Pulse:
     """The pulse of a child, as its supervisor has seen it."""
@@ -263,14 +266,9 @@ class Pulse:
 
 
 class Stalls:
-    """Watches the children of a supervisor, which calls it in every turn of its loop.
+    """Watches the children of a supervisor, which calls it in every turn of its loop."""
 
-    Args:
-        give_back: Called with a child, and leases that the child will not begin.
-    """
-
-    def __init__(self, give_back: Callable[[Child, list[LeaseSlot]], None]) -> None:
-        self._give_back = give_back
+    def __init__(self) -> None:
         self._pulses: dict[int, Pulse] = {}
         # The process that does the maintenance.
         self._maintainer: int | None = None
@@ -288,8 +286,12 @@ class Stalls:
         self._maintainer = child.process.pid
         self._pulses[child.process.pid] = Pulse()
 
-    def look(self, children: Collection[Child]) -> None:
-        """Check every child, and act if one is stalled."""
+    def look(self, children: Collection[Child], give_back: GiveBack) -> None:
+        """Check every child, and act if one is stalled.
+
+        Args:
+            give_back: Called with a child, and leases that the child will not begin.
+        """
         now = time.monotonic()
         alive = {child.process.pid: child for child in children}
         self._pulses = {pid: self._pulses.get(pid) or Pulse() for pid in alive}
@@ -298,11 +300,12 @@ class Stalls:
             pulse.see(child.leases.last_pulse(), now)
             # A stopped child may hold a lock of the database, so nothing is written for it.
             if pulse.is_stalled and not pulse.is_over and not child.is_stopped():
-                self._revoke(child, pulse, now)
+                self._revoke(child, pulse, now, give_back)
         if self.needs_maintainer:
             self._move_maintenance(alive)
 
-    def _revoke(self, child: Child, pulse: Pulse, now: float) -> None:
+    @staticmethod
+    def _revoke(child: Child, pulse: Pulse, now: float, give_back: GiveBack) -> None:
         if pulse.revoked_at is None:
             pulse.revoked_at = now
             child.leases.revoke()
@@ -316,7 +319,7 @@ class Stalls:
                 len(revoked),
             )
             if revoked:
-                self._give_back(child, revoked)
+                give_back(child, revoked)
 
     def _move_maintenance(self, alive: dict[int, Child]) -> None:
         # Not a child that is about to end, as all of them are at a stop.

@@ -40,7 +40,7 @@ from rowlock.worker.report import (
 )
 from rowlock.worker.run import Cause, Run
 from rowlock.worker.runner import Marker, Prepare, RunLock, Runner, SuspectLock
-from rowlock.worker.services import listen, look_for_cancels
+from rowlock.worker.services import Notifications
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.settler import Settler
 from rowlock.worker.shared_memory import HeldLeases
@@ -81,8 +81,6 @@ class WorkerEngine:
         self._settings = settings
         self._leases = leases
         self._buffer = Buffer(strict=settings.strict_queues)
-        # Called for a notification that names no queue.
-        self._on_news = on_news
         # By id and token: a run that lost its lease may go on while its job is run again here.
         self._running: dict[tuple[str, int], Run] = {}
         self._capacity = Capacity(settings, running=self._running, buffer=self._buffer)
@@ -96,11 +94,16 @@ class WorkerEngine:
         self._claimer = Claimer(store, tasks, worker=worker, settings=settings)
         self._context = contextvars.copy_context()
         self._wake = asyncio.Event()
+        self._notifications = Notifications(
+            store,
+            queues=settings.queues,
+            wake=self._wake.set,
+            on_news=on_news,
+            errors=counts.errors,
+        )
         self._chance = Random()
-        self._notified, self._notified_at = asyncio.Event(), 0.0
         self._idle = asyncio.Event()
         self.stopping: asyncio.Event = asyncio.Event()
-        self._is_listening = False
         # A drain has found that nothing is left to be run.
         self.is_drained: bool = False
         # Why it has left, if it can't work on its database.
@@ -203,16 +206,11 @@ class WorkerEngine:
         Returns how many plain functions are still running: they stop only with their process.
         """
         async with asyncio.TaskGroup() as services, self._runner:
-            errors = self._counts.errors
             settling = services.create_task(self.settler.run())
-            listening = services.create_task(
-                listen(self._store, self._on_notification, self._on_listening, errors)
-            )
+            listening = services.create_task(self._notifications.listen())
             what = "jobs that wait for a slot are not given back"
             tidying = services.create_task(self._repeat(self._tidy_on, what, ServiceName.BUFFER))
-            looking = look_for_cancels(
-                self._store, self._notified, self._cancellable, self.cancel, errors
-            )
+            looking = self._notifications.look_for_cancels(self._cancellable, self.cancel)
             cancelling = services.create_task(looking)
             flush, what = self._runner.flush_notes, "progress of running jobs is not written"
             flushing = services.create_task(self._repeat(flush, what, ServiceName.PROGRESS))
@@ -228,20 +226,6 @@ class WorkerEngine:
         if not self._running:
             await self._give_all_back()
         return len(self._running)
-
-    def _on_notification(self, queue: str) -> None:
-        queues = self._settings.queues
-        if not queue:
-            self._on_news()
-        if not queue or queues is None or queue in queues:
-            self._wake.set()
-            self._notified.set()
-            self._notified_at = time.monotonic()
-
-    def _on_listening(self, is_listening: bool) -> None:
-        self._is_listening = is_listening
-        # A notification may have been missed, so look.
-        self._on_notification("")
 
     async def _serve_until_stopped(self) -> None:
         """Claim until stopped, whatever goes wrong. Running jobs continue meanwhile."""
@@ -308,9 +292,9 @@ class WorkerEngine:
         self._capacity.lease(leases)
         for lease in leases:
             self._take(lease)
-        if self._notified_at >= asked_at:
+        if self._notifications.came_at >= asked_at:
             # It may have been about one of these, before it was known here.
-            self._notified.set()
+            self._notifications.came.set()
         self._dispatch()
         self._failing.over()
         if any(lease.row is not None and lease.row.max_attempts == 1 for lease in leases):
@@ -344,7 +328,8 @@ class WorkerEngine:
 
     async def _rest(self) -> None:
         """Wait until there may be something to claim."""
-        poll = config.POLL_SECONDS_WITH_BELL if self._is_listening else config.POLL_SECONDS
+        is_listening = self._notifications.is_listening
+        poll = config.POLL_SECONDS_WITH_BELL if is_listening else config.POLL_SECONDS
         poll, due = jittered(poll, self._chance), self._claimer.due_in
         await pause_for(self._wake, poll if due is None else min(poll, due))
 

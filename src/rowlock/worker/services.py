@@ -19,7 +19,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -258,32 +258,74 @@ async def listen(
     await asyncio.Event().wait()
 
 
-async def look_for_cancels(
-    store: Store,
-    notified: asyncio.Event,
-    ids: Callable[[], list[str]],
-    cancel: Callable[[str], None],
-    errors: ServiceErrors,
-) -> None:
-    """Look for requests to cancel after each notification, instead of at the next heartbeat.
+class Notifications:
+    """What an engine hears from its store: jobs may be due, or asked to cancel.
 
     Args:
-        notified: Set by every notification: a request to cancel sends one for its job's queue.
-        ids: The jobs that may be cancelled.
+        queues: Those that it serves. None: all.
+        wake: Called when there may be something to claim.
+        on_news: Called for a notification that names no queue: schedules may have changed.
     """
-    what = "requests to cancel wait for the next heartbeat"
-    trouble = Trouble(what, ServiceName.CANCEL, errors)
 
-    async def look() -> None:
-        if asked := ids():
-            for id in await store.arun(cancel_requests(asked)):
-                cancel(id)
+    def __init__(
+        self,
+        store: Store,
+        *,
+        queues: Collection[str] | None,
+        wake: Callable[[], None],
+        on_news: Callable[[], None],
+        errors: ServiceErrors,
+    ) -> None:
+        self._store = store
+        self._queues = queues
+        self._wake = wake
+        self._on_news = on_news
+        self._errors = errors
+        # The last one for its queues: set until somebody has looked, and when it came.
+        self.came: asyncio.Event = asyncio.Event()
+        self.came_at: float = 0.0
+        self.is_listening: bool = False
 
-    while True:
-        await notified.wait()
-        notified.clear()
-        await persist(look, trouble)
-        await asyncio.sleep(config.CANCEL_LOOK_SECONDS)
+    async def listen(self) -> None:
+        """Listen until cancelled."""
+        await listen(self._store, self._on_notification, self._on_listening, self._errors)
+
+    def _on_notification(self, queue: str) -> None:
+        if not queue:
+            self._on_news()
+        if not queue or self._queues is None or queue in self._queues:
+            self._wake()
+            self.came.set()
+            self.came_at = time.monotonic()
+
+    def _on_listening(self, is_listening: bool) -> None:
+        self.is_listening = is_listening
+        # A notification may have been missed, so look.
+        self._on_notification("")
+
+    async def look_for_cancels(
+        self, ids: Callable[[], list[str]], cancel: Callable[[str], None]
+    ) -> None:
+        """Look for requests to cancel after each notification, instead of at the next heartbeat.
+
+        A request to cancel sends one for its job's queue.
+
+        Args:
+            ids: The jobs that may be cancelled.
+        """
+        what = "requests to cancel wait for the next heartbeat"
+        trouble = Trouble(what, ServiceName.CANCEL, self._errors)
+
+        async def look() -> None:
+            if asked := ids():
+                for id in await self._store.arun(cancel_requests(asked)):
+                    cancel(id)
+
+        while True:
+            await self.came.wait()
+            self.came.clear()
+            await persist(look, trouble)
+            await asyncio.sleep(config.CANCEL_LOOK_SECONDS)
 
 
 async def is_ready(

@@ -23,7 +23,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -85,39 +85,29 @@ class Supervisor:
         self._watch = None if reload_from is None else SourceWatch(reload_from)
         self._title = Title("rowlock worker")
         self._children: dict[int, Child] = {}
-        self._store: Store | None = None
         self._guard = threading.Lock()
-        self._over = threading.Event()
         self._failures = 0
         self._exit_code = 0
         # The problems that were logged.
         self._logged: set[str] = set()
         self._next_start: dict[int, float] = {}
-        self._chance = random.Random()
         self._must_look_again = False
         self._fruitless: dict[int, int] = {}
-        self._later = Later()
         self._wishes = signals.Wishes()
         self._is_hurried = False
         self._stop_since: float | None = None
         self._counts = ProcessCounts()
-        self._stalls = Stalls(self._give_back_revoked)
-        self._seen: Seen = {}
-        self._write_at = self._tell_at = 0.0
-        errors = self._counts.errors
-        self._starting = Trouble("children can't be started", ServiceName.START, errors)
-        what = "jobs of dead children can't be given back"
-        self._giving_back = Trouble(what, ServiceName.SETTLE, errors)
-        self._releasing = Trouble(what, ServiceName.RECOVER, errors)
-        what = "jobs that a stalled child has not begun can't be given back"
-        self._revoking = Trouble(what, ServiceName.SETTLE, errors)
-        self._sweeping = Trouble("expired leases are not found", ServiceName.RECOVER, errors)
-        self._firing = Trouble("schedules are not fired", ServiceName.SCHEDULES, errors)
-        what = "the history of dead children is not written"
-        self._writing = Trouble(what, ServiceName.HISTORY, errors)
-        what = "events of dead children are not written"
-        self._telling = Trouble(what, ServiceName.EVENTS, errors)
-        self._beating = threading.Thread(target=self._beat_forever, daemon=True)
+        self._stalls = Stalls()
+        self._leases = ChildLeases(
+            self._children,
+            self._guard,
+            stalls=self._stalls,
+            settings=settings,
+            counts=self._counts,
+            on_late_return=self._on_late_return,
+        )
+        what = "children can't be started"
+        self._starting = Trouble(what, ServiceName.START, self._counts.errors)
         self._wake, self._waker = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         self._name = f"{socket.gethostname()[:60]}-{os.getpid()}"
@@ -132,20 +122,14 @@ class Supervisor:
                 self._start_missing()
                 self._wait()
                 self._bury_dead()
-                self._stalls.look(self._children.values())
+                self._stalls.look(self._children.values(), self._leases.give_back_revoked)
                 self._end_overdue()
                 self._reload_changed()
-                self._later.do_due(all_of_them=self._stop_since is not None)
-                self._write_history(at_once=False)
+                self._leases.do_due()
                 self._push_stop()
         finally:
             self._kill_all()
-            self._write_history(at_once=True)
-            self._over.set()
-            if self._beating.is_alive():
-                self._beating.join(config.STOP_SECONDS)
-            if self._store is not None:
-                self._store.close()
+            self._leases.close()
         return self._exit_code or min(1, self._failures)
 
     # Signals and waiting
@@ -163,6 +147,7 @@ class Supervisor:
         if self._stop_since is None:
             logger.info("stopping: %s", signal.Signals(number).name)
             self._stop_since = time.monotonic()
+            self._leases.is_stopping = True
             for child in self._children.values():
                 child.leave()
         elif wish is signals.Wish.STOP_AT_ONCE:
@@ -179,7 +164,7 @@ class Supervisor:
             key.data()
 
     def _is_done(self) -> bool:
-        if self._children or (self._later and not self._is_out_of_patience()):
+        if self._children or (self._leases.is_busy and not self._is_out_of_patience()):
             return False
         return self._stop_since is not None or not self._next_start
 
@@ -259,11 +244,8 @@ class Supervisor:
 
     def _on_hello(self, message: dict[str, str]) -> None:
         """The first child sends the database's URL: the supervisor never imports the app."""
-        if self._store is None:
-            # A call that hangs for longer than a third of a lease costs a beat.
-            url = hurried(message["url"], self._settings.lease_seconds / 3)
-            self._store = open_store(url, schema=message["schema"])
-            self._beating.start()
+        if not self._leases.is_open:
+            self._leases.open(message["url"], schema=message["schema"])
 
     def _bury_dead(self) -> None:
         for pid, child in list(self._children.items()):
@@ -280,7 +262,7 @@ class Supervisor:
             # Its last messages.
             os.set_blocking(child.hear, False)
             self._read(child)
-        self._clean_up(child, code)
+        self._leases.clean_up(child, code)
         with contextlib.suppress(KeyError):
             self._selector.unregister(child.hear)
         has_worked = child.has_worked()
@@ -288,7 +270,7 @@ class Supervisor:
             if child.counts is not None:
                 self._past_totals.merge(child.counts.read())
             child.close()
-        if code == EXIT_NOT_LOADED and self._store is None and self._watch is None:
+        if code == EXIT_NOT_LOADED and not self._leases.is_open and self._watch is None:
             self._give_up(f"{self._app} can't be loaded: nothing was started", code=1)
             return
         if is_unfit and self._watch is None:
@@ -314,6 +296,7 @@ class Supervisor:
         if self._stop_since is None:
             logger.error("%s", reason)
             self._stop_since = time.monotonic()
+            self._leases.is_stopping = True
             self._exit_code = code
         self._failures += 1
         for child in self._children.values():
@@ -353,135 +336,9 @@ class Supervisor:
         states = {"busy": busy, "free": max(0, slots - busy)}
         return Snapshot(counts, states, len(children), ready)
 
-    # Leases
-
-    def _clean_up(self, child: Child, code: int) -> None:
-        """Give back the jobs of a dead child."""
-        # If a job has two runs here, the earlier one had lost its lease.
-        by_token = sorted(child.held(), key=lambda slot: slot.token)
-        slots = {slot.id: slot for slot in by_token}.values()
-        is_sudden = not child.ended_well(code)
-        if not slots or self._store is None:
-            if is_sudden:
-                self._give_back_later(child.worker)
-            return
-        # We killed it or asked it to end, or the engine failed: no job is to blame.
-        was_asked = self._was_asked(child, code) or child.has_failed(code)
-        is_ours = child.is_killed or was_asked or self._stop_since is not None
-        crashed = [] if is_ours else suspects(slots, code)
-        # A run that lost its lease or settled itself is not settled here, but may be to blame.
-        is_alone = len(crashed) + len(child.lost()) == 1
-        crash = Crashed(f"its process died: {how_it_ended(code)}", alone=is_alone)
-        overdue = {slot.key for slot in child.overdue}
-        reason = self._why_ended(child, code)
-
-        def outcome_of(slot: LeaseSlot) -> Outcome:
-            if slot.key in overdue:
-                return overdue_outcome(slot)
-            if slot in crashed:
-                return crash
-            return NotBegun() if slot.state is SlotState.HELD else Interrupted(reason)
-
-        ended = [Settlement(slot.lease(child.worker), outcome_of(slot)) for slot in slots]
-        rows = config.BURY_ROWS
-        batches = [ended[at : at + rows] for at in range(0, len(ended), rows)]
-        self._settle(batches, worker=child.worker if is_sudden else None)
-
-    def _was_asked(self, child: Child, code: int) -> bool:
-        return code in (EXIT_LEFT_BEHIND, EXIT_UNFIT) and child.ended_well(code)
-
-    def _why_ended(self, child: Child, code: int) -> str:
-        """Why the process ended, for its runs that are not to blame."""
-        if child.overdue:
-            return f"its process was ended because job {child.overdue[0].id} did not stop"
-        if self._stop_since is not None or self._was_asked(child, code):
-            return "its worker was stopped, and the run did not end in time"
-        if child.has_failed(code):
-            return "the engine of its worker has failed"
-        return f"its process died before its outcome was written: {how_it_ended(code)}"
-
-    def _give_back_revoked(self, child: Child, slots: list[LeaseSlot]) -> None:
-        """Give back the jobs that a stalled child will not begin."""
-        if self._store is None:
-            return
-        ended = [Settlement(slot.lease(child.worker), NotBegun()) for slot in slots]
-        try:
-            self._store.run(settle(ended, chance=self._chance))
-        except Exception as error:  # noqa: BLE001  # until then no other worker can run these jobs
-            again = functools.partial(self._give_back_revoked, child, slots)
-            self._try_later(again, self._revoking, error)
-            return
-        self._revoking.over()
-
-    def _settle(
-        self, batches: list[list[Settlement]], *, worker: str | None, tries: int = 0
-    ) -> None:
-        """Write how the runs of a dead child ended, however long the database is away.
-
-        Only then give back the claims that were under way, for a `worker` that died without notice.
-        Sooner, crashed runs would be given back too, as if they had not begun.
-        """
-        assert self._store is not None
-        while batches:
-            batch, *rest = batches
-            try:
-                settled = self._store.run(settle(batch, chance=self._chance))
-            except StoreRefused as error:
-                if len(batch) == 1:
-                    lease = batch[0].lease
-                    self._counts.refused()
-                    logger.warning("job %s is left until its lease expires: %s", lease.id, error)
-                batches = [*(_halves(batch) if len(batch) > 1 else []), *rest]
-                continue
-            except Exception as error:  # noqa: BLE001  # until then their ends are not known
-                # A batch that fails twice is halved and tried last: it may be too large.
-                left = [*rest, *(_halves(batch) if tries else [batch])]
-                again = functools.partial(self._settle, left, worker=worker, tries=tries + 1)
-                self._try_later(again, self._giving_back, error)
-                return
-            self._giving_back.over()
-            self._report_buried(batch, settled)
-            batches = rest
-        if worker is not None:
-            self._give_back_later(worker)
-
-    def _report_buried(self, batch: list[Settlement], settled: Settled) -> None:
-        self._counts.ended(settled.ended)
-        gone = {lease.id for lease in (*settled.lost, *settled.repeated)}
-        report([each for each in batch if each.lease.id not in gone], settled.ended)
-        for id in sorted(gone):
-            logger.info(
-                "job %s: another worker holds it, or its run was settled before the child died",
-                id,
-                extra={"job_id": id},
-            )
-
-    def _give_back_later(self, worker: str) -> None:
-        for pause in config.GIVE_BACK_AGAIN_SECONDS:
-            self._later.add(pause, functools.partial(self._give_back, worker))
-
-    def _write_history(self, *, at_once: bool) -> None:
-        """Write the history of dead children's jobs from time to time."""
-        now, store = time.monotonic(), self._store
-        if store is None:
-            return
-        if self._counts.has_events and (at_once or now >= self._tell_at):
-            self._tell_at = now + self._telling.attempt(lambda: self._counts.tell(store))
-        if at_once or now >= self._write_at:
-            pause = self._writing.attempt(lambda: self._counts.write(store))
-            self._write_at = now + (pause or config.HISTORY_WRITE_SECONDS)
-
-    def _give_back(self, worker: str) -> None:
-        if self._store is None:
-            return
-        try:
-            released = self._store.release_worker(worker)
-        except Exception as error:  # noqa: BLE001  # until then no process knows its leases
-            self._try_later(lambda: self._give_back(worker), self._releasing, error)
-            return
-        self._releasing.over()
-        if released and self._settings.is_drain:
-            # The other children may have looked for the last time by now.
+    def _on_late_return(self) -> None:
+        """Jobs came back of which the other children may have looked for the last time by now."""
+        if self._settings.is_drain:
             self._must_look_again = True
             self._look_again()
 
@@ -490,14 +347,6 @@ class Supervisor:
         if self._must_look_again and not self._children:
             self._must_look_again = False
             self._next_start.setdefault(0, 0.0)
-
-    def _try_later(self, action: Callable[[], None], trouble: Trouble, error: Exception) -> None:
-        """Do it again after a pause. At a stop, only if the database was away."""
-        pause = trouble.pause(error)
-        if self._stop_since is None or isinstance(error, StoreUnavailable):
-            self._later.add(pause, action)
-        else:
-            logger.warning("jobs of dead children are left until their leases expire: %s", error)
 
     def _end_overdue(self) -> None:
         """Retire a child with a run past its deadline, or that is too large or has run enough."""
@@ -565,6 +414,223 @@ class Supervisor:
             return False
         return child.memory_mb() > self._max_memory_mb
 
+
+class ChildLeases:
+    """The supervisor's side of the database: heartbeats, and the leases of dead children.
+
+    Args:
+        children: By process id; `guard` protects it from the heartbeats' thread.
+        on_late_return: Called when jobs of a dead child came back later than its death.
+    """
+
+    # At a stop, only what a database that is back would take is tried again.
+    is_stopping: bool = False
+
+    def __init__(
+        self,
+        children: Mapping[int, Child],
+        guard: threading.Lock,
+        *,
+        stalls: Stalls,
+        settings: WorkerSettings,
+        counts: ProcessCounts,
+        on_late_return: Callable[[], None],
+    ) -> None:
+        self._children = children
+        self._guard = guard
+        self._stalls = stalls
+        self._settings = settings
+        self._counts = counts
+        self._on_late_return = on_late_return
+        # Unknown until the first child sends its URL.
+        self._store: Store | None = None
+        self._over = threading.Event()
+        self._chance = random.Random()
+        self._later = Later()
+        self._seen: Seen = {}
+        self._write_at = self._tell_at = 0.0
+        errors = counts.errors
+        what = "jobs of dead children can't be given back"
+        self._giving_back = Trouble(what, ServiceName.SETTLE, errors)
+        self._releasing = Trouble(what, ServiceName.RECOVER, errors)
+        what = "jobs that a stalled child has not begun can't be given back"
+        self._revoking = Trouble(what, ServiceName.SETTLE, errors)
+        self._sweeping = Trouble("expired leases are not found", ServiceName.RECOVER, errors)
+        self._firing = Trouble("schedules are not fired", ServiceName.SCHEDULES, errors)
+        what = "the history of dead children is not written"
+        self._writing = Trouble(what, ServiceName.HISTORY, errors)
+        what = "events of dead children are not written"
+        self._telling = Trouble(what, ServiceName.EVENTS, errors)
+        self._beating = threading.Thread(target=self._beat_forever, daemon=True)
+
+    def open(self, url: str, *, schema: str) -> None:
+        """Begin the heartbeats on this database."""
+        # A call that hangs for longer than a third of a lease costs a beat.
+        hurried_url = hurried(url, self._settings.lease_seconds / 3)
+        self._store = open_store(hurried_url, schema=schema)
+        self._beating.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its database is known."""
+        return self._store is not None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether jobs of dead children are still to be given back."""
+        return bool(self._later)
+
+    def do_due(self) -> None:
+        """Try again what is due, and write the history from time to time."""
+        self._later.do_due(all_of_them=self.is_stopping)
+        self._write_history(at_once=False)
+
+    def close(self) -> None:
+        """Write the last of the history, and end the heartbeats."""
+        self._write_history(at_once=True)
+        self._over.set()
+        if self._beating.is_alive():
+            self._beating.join(config.STOP_SECONDS)
+        if self._store is not None:
+            self._store.close()
+
+    # Children that are dead or stalled
+
+    def clean_up(self, child: Child, code: int) -> None:
+        """Give back the jobs of a dead child."""
+        # If a job has two runs here, the earlier one had lost its lease.
+        by_token = sorted(child.held(), key=lambda slot: slot.token)
+        slots = {slot.id: slot for slot in by_token}.values()
+        is_sudden = not child.ended_well(code)
+        if not slots or self._store is None:
+            if is_sudden:
+                self._give_back_later(child.worker)
+            return
+        # We killed it or asked it to end, or the engine failed: no job is to blame.
+        was_asked = _was_asked(child, code) or child.has_failed(code)
+        is_ours = child.is_killed or was_asked or self.is_stopping
+        crashed = [] if is_ours else suspects(slots, code)
+        # A run that lost its lease or settled itself is not settled here, but may be to blame.
+        is_alone = len(crashed) + len(child.lost()) == 1
+        crash = Crashed(f"its process died: {how_it_ended(code)}", alone=is_alone)
+        overdue = {slot.key for slot in child.overdue}
+        reason = self._why_ended(child, code)
+
+        def outcome_of(slot: LeaseSlot) -> Outcome:
+            if slot.key in overdue:
+                return overdue_outcome(slot)
+            if slot in crashed:
+                return crash
+            return NotBegun() if slot.state is SlotState.HELD else Interrupted(reason)
+
+        ended = [Settlement(slot.lease(child.worker), outcome_of(slot)) for slot in slots]
+        rows = config.BURY_ROWS
+        batches = [ended[at : at + rows] for at in range(0, len(ended), rows)]
+        self._settle(batches, worker=child.worker if is_sudden else None)
+
+    def _why_ended(self, child: Child, code: int) -> str:
+        """Why the process ended, for its runs that are not to blame."""
+        if child.overdue:
+            return f"its process was ended because job {child.overdue[0].id} did not stop"
+        if self.is_stopping or _was_asked(child, code):
+            return "its worker was stopped, and the run did not end in time"
+        if child.has_failed(code):
+            return "the engine of its worker has failed"
+        return f"its process died before its outcome was written: {how_it_ended(code)}"
+
+    def give_back_revoked(self, child: Child, slots: list[LeaseSlot]) -> None:
+        """Give back the jobs that a stalled child will not begin."""
+        if self._store is None:
+            return
+        ended = [Settlement(slot.lease(child.worker), NotBegun()) for slot in slots]
+        try:
+            self._store.run(settle(ended, chance=self._chance))
+        except Exception as error:  # noqa: BLE001  # until then no other worker can run these jobs
+            again = functools.partial(self.give_back_revoked, child, slots)
+            self._try_later(again, self._revoking, error)
+            return
+        self._revoking.over()
+
+    def _settle(
+        self, batches: list[list[Settlement]], *, worker: str | None, tries: int = 0
+    ) -> None:
+        """Write how the runs of a dead child ended, however long the database is away.
+
+        Only then give back the claims that were under way, for a `worker` that died without notice.
+        Sooner, crashed runs would be given back too, as if they had not begun.
+        """
+        assert self._store is not None
+        while batches:
+            batch, *rest = batches
+            try:
+                settled = self._store.run(settle(batch, chance=self._chance))
+            except StoreRefused as error:
+                if len(batch) == 1:
+                    lease = batch[0].lease
+                    self._counts.refused()
+                    logger.warning("job %s is left until its lease expires: %s", lease.id, error)
+                batches = [*(_halves(batch) if len(batch) > 1 else []), *rest]
+                continue
+            except Exception as error:  # noqa: BLE001  # until then their ends are not known
+                # A batch that fails twice is halved and tried last: it may be too large.
+                left = [*rest, *(_halves(batch) if tries else [batch])]
+                again = functools.partial(self._settle, left, worker=worker, tries=tries + 1)
+                self._try_later(again, self._giving_back, error)
+                return
+            self._giving_back.over()
+            self._report_ended(batch, settled)
+            batches = rest
+        if worker is not None:
+            self._give_back_later(worker)
+
+    def _report_ended(self, batch: list[Settlement], settled: Settled) -> None:
+        self._counts.ended(settled.ended)
+        gone = {lease.id for lease in (*settled.lost, *settled.repeated)}
+        report([each for each in batch if each.lease.id not in gone], settled.ended)
+        for id in sorted(gone):
+            logger.info(
+                "job %s: another worker holds it, or its run was settled before the child died",
+                id,
+                extra={"job_id": id},
+            )
+
+    def _give_back_later(self, worker: str) -> None:
+        for pause in config.GIVE_BACK_AGAIN_SECONDS:
+            self._later.add(pause, functools.partial(self._give_back, worker))
+
+    def _give_back(self, worker: str) -> None:
+        if self._store is None:
+            return
+        try:
+            released = self._store.release_worker(worker)
+        except Exception as error:  # noqa: BLE001  # until then no process knows its leases
+            self._try_later(lambda: self._give_back(worker), self._releasing, error)
+            return
+        self._releasing.over()
+        if released:
+            self._on_late_return()
+
+    def _try_later(self, action: Callable[[], None], trouble: Trouble, error: Exception) -> None:
+        """Do it again after a pause. At a stop, only if the database was away."""
+        pause = trouble.pause(error)
+        if not self.is_stopping or isinstance(error, StoreUnavailable):
+            self._later.add(pause, action)
+        else:
+            logger.warning("jobs of dead children are left until their leases expire: %s", error)
+
+    def _write_history(self, *, at_once: bool) -> None:
+        """Write the history of dead children's jobs from time to time."""
+        now, store = time.monotonic(), self._store
+        if store is None:
+            return
+        if self._counts.has_events and (at_once or now >= self._tell_at):
+            self._tell_at = now + self._telling.attempt(lambda: self._counts.tell(store))
+        if at_once or now >= self._write_at:
+            pause = self._writing.attempt(lambda: self._counts.write(store))
+            self._write_at = now + (pause or config.HISTORY_WRITE_SECONDS)
+
+    # Heartbeats, in their own thread
+
     def _beat_forever(self) -> None:
         trouble = Trouble("leases can't be extended", ServiceName.HEARTBEAT, self._counts.errors)
         pause = third = self._settings.lease_seconds / 3
@@ -611,6 +677,10 @@ class Supervisor:
                 # A child that died meanwhile has no pipe any more.
                 if self._children.get(child.process.pid) is child:
                     child.tell_of(lease, beat)
+
+
+def _was_asked(child: Child, code: int) -> bool:
+    return code in (EXIT_LEFT_BEHIND, EXIT_UNFIT) and child.ended_well(code)
 
 
 def _halves(batch: list[Settlement]) -> list[list[Settlement]]:

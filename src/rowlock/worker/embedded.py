@@ -326,7 +326,7 @@ class Leftovers:
             lambda: self._beats.store.run(settle([settlement], chance=CHANCE)),
             Trouble(what, ServiceName.SETTLE, self._counts.errors),
             patience_seconds=self._patience,
-            rest=time.sleep,
+            rest=threading.Event().wait,
         )
 
     def _count(self, settlement: Settlement, settled: Settled | None = None) -> None:

@@ -7,7 +7,7 @@ clients generated from it, leave that off.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -122,3 +122,43 @@ def job_of(found: Job) -> JobSchema:
 
 def _progress_of(found: Job) -> ProgressSchema | None:
     return None if found.progress is None else copied(found.progress, ProgressSchema)
+
+
+# Of the examples in the document.
+EXAMPLE_ID: Final = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
+EXAMPLE_AT: Final = datetime.fromisoformat("2030-01-31T12:00:00Z")
+EXAMPLE_JOB: Final = JobSchema(
+    id=EXAMPLE_ID,
+    kind="send_email",
+    queue="mail",
+    state=JobState.RETRYING,
+    priority=0,
+    tenant=None,
+    key="welcome-42",
+    attempt=1,
+    max_attempts=5,
+    run_at=EXAMPLE_AT,
+    created_at=EXAMPLE_AT,
+    started_at=EXAMPLE_AT,
+    finished_at=None,
+    lease_expires_at=None,
+    worker=None,
+    token=1,
+    crashes=0,
+    cancel_requested=False,
+    last_error="ConnectionError: refused",
+    progress=None,
+    tags=[],
+    payload={"to": "ada@example.com", "subject": "Welcome"},
+    result=None,
+    errors=[
+        JobErrorSchema(
+            attempt=1, time=EXAMPLE_AT, type="ConnectionError", message="refused", traceback=""
+        )
+    ],
+    meta={},
+    timeout=None,
+    retry=None,
+    keep=86_400.0,
+    max_crashes=3,
+)

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from rowlock import config
 from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import Name, Uuid, copied
+from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, Name, Uuid, copied
 from rowlock.store.ops.audit import list_audit
 from rowlock.tokens import Scope
 
@@ -76,12 +76,12 @@ ROUTES: list[AnyRoute] = [
                 entries=[
                     AuditEntrySchema(
                         id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5b",
-                        at=datetime.fromisoformat("2030-01-31T12:00:00Z"),
+                        at=EXAMPLE_AT,
                         actor="operator",
                         token_id="abcdefghijkl",  # noqa: S106  # an id, and made up
                         tenant=None,
                         action="job.cancel",
-                        target="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                        target=EXAMPLE_ID,
                         detail={"outcome": "cancelled", "state": "cancelled"},
                     )
                 ],

@@ -20,7 +20,7 @@ from rowlock.job import Count, JobState
 from rowlock.server.problems import Refusal
 from rowlock.server.routes.jobs import filter_of, job_id
 from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import JobChoice, Uuid, copied
+from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, JobChoice, Uuid, copied
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.bulk import BulkAction, Selection, selection
 from rowlock.store.ops.bulk_work import Bulk, TooMany, count_bulk, get_bulk, start_bulk
@@ -164,7 +164,6 @@ def _filter_of(state: JobState | None, chosen: JobFilter) -> BulkFilter:
     return BulkFilter(state=state, **values)
 
 
-_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
 _BULK = BulkSchema(
     id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5c",
     action=BulkAction.RETRY,
@@ -174,10 +173,10 @@ _BULK = BulkSchema(
     total=Count(value=37, exact=True),
     done=20,
     skipped=1,
-    skipped_ids=["018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"],
+    skipped_ids=[EXAMPLE_ID],
     actor="operator",
-    created_at=_AT,
-    updated_at=_AT,
+    created_at=EXAMPLE_AT,
+    updated_at=EXAMPLE_AT,
     finished_at=None,
     problem=None,
 )

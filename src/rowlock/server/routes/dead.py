@@ -14,7 +14,7 @@ from msgspec import Meta
 from rowlock import config
 from rowlock.job import Count
 from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import Name, Uuid, copied
+from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, Name, Uuid, copied
 from rowlock.store.ops.dead import DeadGroup, dead_groups
 from rowlock.tokens import Scope
 
@@ -75,8 +75,6 @@ def _group_of(group: DeadGroup) -> DeadGroupSchema:
     )
 
 
-_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
-
 ROUTES: list[AnyRoute] = [
     Route(
         method="GET",
@@ -99,9 +97,9 @@ ROUTES: list[AnyRoute] = [
                         message="[Errno 111] Connection refused",
                         place="shop/mail.py send_email",
                         count=Count(value=37, exact=True),
-                        first_at=_AT,
-                        last_at=_AT,
-                        sample_id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                        first_at=EXAMPLE_AT,
+                        last_at=EXAMPLE_AT,
+                        sample_id=EXAMPLE_ID,
                         sample_queue="mail",
                     )
                 ],

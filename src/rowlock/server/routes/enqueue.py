@@ -16,7 +16,16 @@ from rowlock.job import JobState
 from rowlock.server.gate import Caller
 from rowlock.server.problems import FieldProblem, Refusal, field_problems
 from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import JsonObject, Name, Seconds, Time, Uuid, copied
+from rowlock.server.schemas import (
+    EXAMPLE_AT,
+    EXAMPLE_ID,
+    JsonObject,
+    Name,
+    Seconds,
+    Time,
+    Uuid,
+    copied,
+)
 from rowlock.server.service import Service
 from rowlock.store import NewJob
 from rowlock.store.ops.enqueue import enqueue, id_taken
@@ -179,9 +188,8 @@ def prepare_all(
     return checked
 
 
-_ID = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
 _RECEIPT = JobReceipt(
-    id=_ID,
+    id=EXAMPLE_ID,
     created=True,
     kind="send_email",
     queue="mail",
@@ -189,8 +197,8 @@ _RECEIPT = JobReceipt(
     priority=0,
     tenant=None,
     key="welcome-42",
-    run_at=datetime.fromisoformat("2030-01-31T12:00:00Z"),
-    created_at=datetime.fromisoformat("2030-01-31T12:00:00Z"),
+    run_at=EXAMPLE_AT,
+    created_at=EXAMPLE_AT,
 )
 _NEW = NewJobSchema(
     kind="send_email",

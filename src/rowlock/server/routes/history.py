@@ -17,7 +17,7 @@ from rowlock import config, tally
 from rowlock.clock import to_us
 from rowlock.server.gate import Reach
 from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import Name, Time
+from rowlock.server.schemas import EXAMPLE_AT, Name, Time
 from rowlock.store.ops.history import Depth, HistoryQuery, Series, read_history
 from rowlock.tally import RunEnd
 from rowlock.tokens import Scope
@@ -256,7 +256,7 @@ def _example() -> HistorySchema:
     sums.run.add(20_000, 12)
     sums.wait.add(900, 12)
     return HistorySchema(
-        times=[datetime.fromisoformat("2030-01-31T12:00:00Z")],
+        times=[EXAMPLE_AT],
         step=60,
         by=HistoryGrouping.KIND,
         series=[_series_of(Series(None, "send_email", {0: sums}), 1)],

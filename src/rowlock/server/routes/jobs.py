@@ -17,8 +17,9 @@ from rowlock.server.problems import Refusal
 from rowlock.server.routes.enqueue import payload_of
 from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
 from rowlock.server.schemas import (
+    EXAMPLE_AT,
+    EXAMPLE_JOB,
     JobChoice,
-    JobErrorSchema,
     JobSchema,
     JobSummary,
     JsonObject,
@@ -199,41 +200,6 @@ async def delete_job(call: Call[None, None]) -> Reply:
     return Reply(status=204)
 
 
-_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
-_JOB = JobSchema(
-    id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
-    kind="send_email",
-    queue="mail",
-    state=JobState.RETRYING,
-    priority=0,
-    tenant=None,
-    key="welcome-42",
-    attempt=1,
-    max_attempts=5,
-    run_at=_AT,
-    created_at=_AT,
-    started_at=_AT,
-    finished_at=None,
-    lease_expires_at=None,
-    worker=None,
-    token=1,
-    crashes=0,
-    cancel_requested=False,
-    last_error="ConnectionError: refused",
-    progress=None,
-    tags=[],
-    payload={"to": "ada@example.com", "subject": "Welcome"},
-    result=None,
-    errors=[
-        JobErrorSchema(attempt=1, time=_AT, type="ConnectionError", message="refused", traceback="")
-    ],
-    meta={},
-    timeout=None,
-    retry=None,
-    keep=86_400.0,
-    max_crashes=3,
-)
-
 ROUTES: list[AnyRoute] = [
     Route(
         method="GET",
@@ -246,7 +212,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         query=JobQuery,
         answers={200: JobPage},
-        example=Example(JobPage(jobs=[copied(_JOB, JobSummary)], next=None)),
+        example=Example(JobPage(jobs=[copied(EXAMPLE_JOB, JobSummary)], next=None)),
     ),
     Route(
         method="GET",
@@ -270,7 +236,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         answers={200: JobSchema},
         refusals=["not_found"],
-        example=Example(_JOB),
+        example=Example(EXAMPLE_JOB),
     ),
     Route(
         method="GET",
@@ -285,14 +251,14 @@ ROUTES: list[AnyRoute] = [
         refusals=["not_found"],
         example=Example(
             Reason(
-                id=_JOB.id,
+                id=EXAMPLE_JOB.id,
                 state=JobState.READY,
                 code=WhyCode.BEHIND,
                 text="jobs are before it: 12 earlier",
                 kind="send_email",
                 queue="mail",
                 worker=None,
-                since=_AT,
+                since=EXAMPLE_AT,
                 until=None,
                 error=None,
                 nearest=[],
@@ -311,7 +277,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         answers={200: RelatedJobs},
         refusals=["not_found"],
-        example=Example(RelatedJobs(parent=None, follow_ups=[copied(_JOB, JobSummary)])),
+        example=Example(RelatedJobs(parent=None, follow_ups=[copied(EXAMPLE_JOB, JobSummary)])),
     ),
     Route(
         method="GET",
@@ -322,7 +288,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.READ),
         answers={200: JobLog},
         refusals=["not_found"],
-        example=Example(JobLog(lines=[LogLine(time=_AT, text="sent to 3 of 5")])),
+        example=Example(JobLog(lines=[LogLine(time=EXAMPLE_AT, text="sent to 3 of 5")])),
     ),
     Route(
         method="DELETE",
@@ -360,7 +326,7 @@ ROUTES: list[AnyRoute] = [
         answers={200: JobSchema},
         refusals=["not_found", "invalid_transition", "payload_invalid"],
         example=Example(
-            msgspec.structs.replace(_JOB, state=JobState.READY, attempt=0),
+            msgspec.structs.replace(EXAMPLE_JOB, state=JobState.READY, attempt=0),
             RetrySchema(payload=msgspec.Raw(b'{"to": "grace@example.com", "subject": "Welcome"}')),
         ),
     ),

@@ -26,7 +26,7 @@ from rowlock.server.problems import FieldProblem, Refusal
 from rowlock.server.request import decode_body
 from rowlock.server.routes.enqueue import NewJobSchema, prepare_all
 from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import Name, Seconds, Uuid, copied
+from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, Name, Seconds, Uuid, copied
 from rowlock.store import NewJob, Settlement, options
 from rowlock.store.ops.hold import Report, report
 from rowlock.store.ops.settle import Settled, settle
@@ -511,12 +511,10 @@ def _follow_ups(call: Call[Settlements, None], asked: AnySettlement, place: int)
     return prepare_all(call.service, call.caller, jobs, within=within)
 
 
-_ID = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
-_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
 _LEASE = LeaseSchema(
-    id=_ID,
+    id=EXAMPLE_ID,
     token=1,
-    expires_at=_AT,
+    expires_at=EXAMPLE_AT,
     kind="send_email",
     payload={"to": "ada@example.com", "subject": "Welcome"},
     queue="mail",
@@ -525,8 +523,8 @@ _LEASE = LeaseSchema(
     key="welcome-42",
     attempt=1,
     max_attempts=5,
-    created_at=_AT,
-    run_at=_AT,
+    created_at=EXAMPLE_AT,
+    run_at=EXAMPLE_AT,
     timeout=None,
     tags=[],
     meta={},
@@ -560,9 +558,13 @@ ROUTES: list[AnyRoute] = [
         body=Heartbeat,
         answers={200: Heard},
         example=Example(
-            Heard(leases=[LeaseBeat(id=_ID, token=1, status=Beat.KEPT)]),
+            Heard(leases=[LeaseBeat(id=EXAMPLE_ID, token=1, status=Beat.KEPT)]),
             Heartbeat(
-                leases=[HeldLease(id=_ID, token=1, progress=Reached(fraction=0.4, text="halfway"))]
+                leases=[
+                    HeldLease(
+                        id=EXAMPLE_ID, token=1, progress=Reached(fraction=0.4, text="halfway")
+                    )
+                ]
             ),
         ),
     ),
@@ -578,8 +580,10 @@ ROUTES: list[AnyRoute] = [
         answers={200: SettledSchema},
         refusals=["payload_invalid"],
         example=Example(
-            SettledSchema(settled=1, leases=[LeaseEnd(id=_ID, token=1, status="settled")]),
-            Settlements(settlements=[Success(id=_ID, token=1, result=msgspec.Raw(b'"sent"'))]),
+            SettledSchema(settled=1, leases=[LeaseEnd(id=EXAMPLE_ID, token=1, status="settled")]),
+            Settlements(
+                settlements=[Success(id=EXAMPLE_ID, token=1, result=msgspec.Raw(b'"sent"'))]
+            ),
         ),
     ),
 ]

@@ -17,7 +17,7 @@ from rowlock.job import JobState
 from rowlock.schedule import MissedTicks, Schedule, ScheduleSource
 from rowlock.server.routes.enqueue import JobReceipt, receipt_of
 from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import Name, copied
+from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, Name, copied
 from rowlock.store.ops import schedule as schedules
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.look import states
@@ -134,7 +134,6 @@ async def _set_pause(call: Call[None, None], *, is_paused: bool) -> Reply:
     return Reply((await _schedules_of(call, [changed]))[0])
 
 
-_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
 _SCHEDULE = ScheduleSchema(
     name="nightly-report",
     kind="report",
@@ -149,15 +148,15 @@ _SCHEDULE = ScheduleSchema(
     max_attempts=5,
     tags=[],
     is_paused=False,
-    next_at=_AT,
+    next_at=EXAMPLE_AT,
     last_at=None,
     last_job_id=None,
     last_state=None,
-    upcoming=[_AT],
+    upcoming=[EXAMPLE_AT],
     source=ScheduleSource.CODE,
 )
 _RECEIPT = JobReceipt(
-    id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+    id=EXAMPLE_ID,
     created=True,
     kind="report",
     queue="default",
@@ -165,8 +164,8 @@ _RECEIPT = JobReceipt(
     priority=0,
     tenant=None,
     key=None,
-    run_at=_AT,
-    created_at=_AT,
+    run_at=EXAMPLE_AT,
+    created_at=EXAMPLE_AT,
 )
 
 ROUTES: list[AnyRoute] = [

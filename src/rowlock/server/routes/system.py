@@ -22,7 +22,7 @@ from rowlock.observe.metrics import CONTENT_TYPE, exposition, of_counts
 from rowlock.server.gate import Reach
 from rowlock.server.problems import Refusal
 from rowlock.server.routing import ANY_TOKEN, PUBLIC, AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import copied
+from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, copied
 from rowlock.server.service import Service
 from rowlock.store import migrate as migrations
 from rowlock.store.engine import Engine
@@ -270,7 +270,6 @@ async def get_metrics(call: Call[None, None]) -> Response:
     return Response(exposition(metrics), headers={"content-type": CONTENT_TYPE})
 
 
-_AT = datetime.fromisoformat("2030-01-31T12:00:00Z")
 _KIND = Kind(
     kind="send_email",
     is_known=True,
@@ -292,9 +291,9 @@ _WORKER = WorkerSchema(
     pid=4711,
     queues=["mail"],
     kinds=["send_email"],
-    started_at=_AT,
-    last_beat_at=_AT,
-    running=["018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"],
+    started_at=EXAMPLE_AT,
+    last_beat_at=EXAMPLE_AT,
+    running=[EXAMPLE_ID],
     slots=50,
     busy=1,
     ahead=0,
@@ -309,7 +308,7 @@ _SYSTEM = System(
     store_version="17.2",
     schema="rowlock",
     migration=3,
-    now=_AT,
+    now=EXAMPLE_AT,
     is_open=False,
     has_dashboard=True,
     size_bytes=50_000_000,

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from rowlock import config
 from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import Name, copied
+from rowlock.server.schemas import EXAMPLE_AT, Name, copied
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.tokens import list_tokens, new_token, revoke_token
 from rowlock.tokens import Scope, Token
@@ -82,7 +82,7 @@ _TOKEN = Token(
     name="shop",
     scopes=[Scope.ENQUEUE],
     tenant=None,
-    created_at=datetime.fromisoformat("2030-01-31T12:00:00Z"),
+    created_at=EXAMPLE_AT,
     expires_at=datetime.fromisoformat("2030-05-01T12:00:00Z"),
     revoked_at=None,
 )

@@ -6,7 +6,6 @@ id of its log entry.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -35,8 +34,6 @@ from rowlock.server.request import (
 from rowlock.server.routes import ROUTES
 from rowlock.server.routing import AnyRoute, Call, Reply, Router, segments_of
 from rowlock.server.service import Service
-
-logger: logging.Logger = logging.getLogger("rowlock.server")
 
 # Headers of every answer. Pages that run scripts set their own policy.
 SECURITY: Final[Mapping[str, str]] = {

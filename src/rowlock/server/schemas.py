@@ -124,7 +124,7 @@ def _progress_of(found: Job) -> ProgressSchema | None:
     return None if found.progress is None else copied(found.progress, ProgressSchema)
 
 
-# Of the examples in the document.
+# For the examples in the document.
 EXAMPLE_ID: Final = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
 EXAMPLE_AT: Final = datetime.fromisoformat("2030-01-31T12:00:00Z")
 EXAMPLE_JOB: Final = JobSchema(

@@ -6,9 +6,10 @@ import ast
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 
-from tests.house.source import Module, read_modules
+from tests.house.source import PACKAGE, Module, read_modules
 
 VOCABULARY = 0
 SURFACES = 5
@@ -88,6 +89,7 @@ def resolve(module: Module, statement: ast.stmt, names: frozenset[str]) -> list[
     return [name if name in names else base for name in inside]
 
 
+@cache
 def read_imports(modules: tuple[Module, ...]) -> list[Import]:
     names = frozenset(module.name for module in modules)
     return [
@@ -178,8 +180,7 @@ def test_the_rules_catch_what_they_forbid():
 
 
 def make_module(name: str, text: str) -> Module:
-    path = read_modules()[0].path.with_name("made_up.py")
-    return Module(name=name, path=path, text=text, tree=ast.parse(text))
+    return Module(name=name, path=PACKAGE / "made_up.py", text=text, tree=ast.parse(text))
 
 
 def sorted_cycle(cycle: list[str]) -> list[str]:

@@ -7,8 +7,8 @@ variants of the model must be caught, or the check would prove nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -31,6 +31,8 @@ DEPTH = 7
 # The broken ones go wrong early.
 DEPTH_OF_BROKEN = 6
 
+_values_of = attrgetter(*(each.name for each in fields(Entry)))
+
 Belief = dict[tuple[str, int], int]
 
 
@@ -50,7 +52,7 @@ class World:
         model = self.model
         twin = type(model)(
             now=model.now,
-            jobs={number: copy(entry) for number, entry in model.jobs.items()},
+            jobs={number: _copied(entry) for number, entry in model.jobs.items()},
             memory=dict(model.memory),
         )
         return World(twin, dict(self.beliefs), dict(self.settled))
@@ -59,6 +61,11 @@ class World:
         now = self.model.now
         jobs = tuple(_seen(entry, now) for _, entry in sorted(self.model.jobs.items()))
         return jobs, frozenset(self.beliefs.items()), frozenset(self.settled.items())
+
+
+def _copied(entry: Entry) -> Entry:
+    """As `copy` does, in a fraction of its time: most of the time is spent here."""
+    return Entry(*_values_of(entry))
 
 
 def _seen(entry: Entry, now: int) -> Any:

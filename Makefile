@@ -41,8 +41,13 @@ up: $(VENV)/run.stamp ## Install, and run everything on SQLite with the example 
 	$(BIN)/rowlock --app examples.quickstart:app up
 
 test: $(VENV)/dev.stamp dashboard ## Install, and run every test on SQLite and a throw-away PostgreSQL
-	@echo 'Running every test in $(TEST_PROCESSES) processes; each line ends with how far it is.'
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@echo "1/4 environment: $$($(BIN)/python -V) in $(VENV), and the dashboard, are ready"
+	@server=$$($(BIN)/python -m tests.cell) && echo "2/4 PostgreSQL: $$server"
+	@echo '3/4 checks: lint and format (`make check` looks at the types, too)'
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@echo '4/4 tests: in $(TEST_PROCESSES) processes; each line ends with the percentage that is done'
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # The other tests run on Django 5.2, which is the newest for Python 3.11.
 django6: $(VENV)/dev.stamp $(if $(PYTHON_DJANGO6),$(DJANGO6_VENV)/django6.stamp) ## Try Django 6 as well, where there is a Python >= 3.12

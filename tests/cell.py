@@ -16,6 +16,7 @@ about what that level shows. Where that can't be had the test is left out, and c
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -25,7 +26,9 @@ import psycopg
 from psycopg import sql
 
 from rowlock.store.roles import roles
+from rowlock.store.url import masked
 from rowlock.testing import ThrowAwayPostgres
+from rowlock.testing.postgres import VERSION_DEFAULT, PostgresNotAvailable, find_binaries
 
 # Each test's database has connections of its own at a pooler, for a while.
 POOLED_CONNECTIONS = {"max_connections": "400"}
@@ -102,3 +105,21 @@ class Cell:
 
 
 CELL = Cell.of(os.environ)
+
+
+def main() -> None:
+    """Say which server the tests will use; without one, say what is missing."""
+    if CELL.server_url:
+        said = f"yours, {masked(CELL.server_url)}"
+    else:
+        version = CELL.version or VERSION_DEFAULT
+        try:
+            binaries = find_binaries(version)
+        except PostgresNotAvailable as error:
+            sys.exit(str(error))
+        said = f"version {version}, a throw-away server per test process, from {binaries}"
+    sys.stdout.write(f"{said}\n")
+
+
+if __name__ == "__main__":
+    main()

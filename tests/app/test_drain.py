@@ -12,9 +12,9 @@ import rowlock
 from rowlock import JobState, config
 from rowlock.job import Beat, Lease
 from rowlock.lifecycle import Released
-from rowlock.store import Settlement
 from rowlock.store.ops.related import related
 from rowlock.worker.drain import Drain
+from tests.support.states import settle
 
 
 def run(app: rowlock.App, task: rowlock.Task, **payload) -> rowlock.Job:
@@ -553,7 +553,7 @@ def test_what_was_taken_over_while_it_waited_is_not_run(app, drain, monkeypatch)
         seen.append("slow")
         job = app.get(id)
         lease = Lease(id=id, token=job.token, worker=job.worker)
-        app.store.settle([Settlement(lease, Released())])
+        settle(app, lease, Released())
         assert app.store.claim(worker="another", queues=None, kinds=["late"])
         assert told.wait(30)
 

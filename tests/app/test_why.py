@@ -12,21 +12,8 @@ import rowlock
 from rowlock import Count, WhyCode, config
 from rowlock.clock import from_us
 from rowlock.job import QueueSlots, WorkerVitals
-from rowlock.store.ops import hold
 from rowlock.store.ops.why import why
-
-
-def announce(
-    app: rowlock.App,
-    *,
-    queues: list[str],
-    kinds: list[str],
-    worker: str = "w",
-    vitals: WorkerVitals | None = None,
-) -> None:
-    app.store.run(
-        hold.announce(worker=worker, queues=queues, kinds=kinds, host="h", pid=1, vitals=vitals)
-    )
+from tests.support.states import announce, begin, claim_ahead
 
 
 def test_each_reason_is_told(app, clock):
@@ -222,7 +209,7 @@ def test_a_job_that_may_not_have_begun_is_told(app):
     jobs = [app.enqueue("work", queue=queue) for queue in ("media", "other", "media")]
     texts = []
     for job in jobs:
-        app.store.claim(worker="w", queues=[job.queue], begun=False)
+        claim_ahead(app, job.queue)
         texts.append(app.why(job.id).text)
     texts.append(app.why(jobs[1].id).text)
 
@@ -235,9 +222,9 @@ def test_a_run_that_is_known_to_have_begun_is_told(app):
     """However many jobs its worker holds. Nothing is said of a run that is not marked."""
     announce(app, queues=[], kinds=["work"], vitals=WorkerVitals(slots=1))
     jobs = [app.enqueue("work") for _ in range(2)]
-    leases = app.store.claim(worker="w", queues=["default"], limit=2, begun=False)
+    leases = claim_ahead(app, "default", limit=2)
     before = [app.why(job.id).text for job in jobs]
-    app.store.run(hold.begin(leases[:1]))
+    begin(app, leases[:1])
     after = [app.why(job.id).text for job in jobs]
 
     assert [text.startswith("worker w holds it") for text in before] == [True, True]
@@ -250,9 +237,9 @@ def test_a_run_that_is_known_to_have_begun_is_told(app):
 def test_a_run_that_is_known_not_to_have_begun_is_told(app, tenant):
     """Runs of jobs that run at most once are marked before their handler is called."""
     job = app.enqueue("work", tenant=tenant, max_attempts=1)
-    leases = app.store.claim(worker="w", queues=["default"], begun=False)
+    leases = claim_ahead(app, "default")
     before = app.store.run(why(job.id, tenant=tenant)).text
-    app.store.run(hold.begin(leases))
+    begin(app, leases)
     after = app.store.run(why(job.id, tenant=tenant)).text
 
     assert before.endswith(" UTC, and has not begun to run it")

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from rowlock.cli import main
 from rowlock.job import WorkerVitals
-from rowlock.store.ops.hold import announce
 from tests.cli.conftest import documents, kill
+from tests.support.states import announce
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_workers(filled, run):
 def test_workers_show_their_slots(app, run):
     """Those that are taken by runs that have begun, and what is claimed ahead of them."""
     vitals = WorkerVitals(slots=20, busy=20, ahead=7)
-    app.store.run(announce(worker="w1", queues=["mail"], kinds=[], host="h", pid=1, vitals=vitals))
+    announce(app, worker="w1", queues=["mail"], kinds=[], vitals=vitals)
 
     assert "20 of 20 +7" in run("workers").stdout
 

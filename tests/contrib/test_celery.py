@@ -21,8 +21,8 @@ from rowlock.contrib.celery import Celery, Unsupported, crontab, shared_task
 from rowlock.contrib.celery.schedules import expression_of
 from rowlock.lifecycle import Failed
 from rowlock.scheduler import declare_schedules
-from rowlock.store.ops.settle import Settlement
 from tests.contrib.processes import ROOT
+from tests.support.states import settle
 
 
 def run_script(*words: str) -> list[str]:
@@ -323,7 +323,7 @@ def test_a_run_past_its_limit_is_not_tried_again(app: Celery):
     (lease,) = app.store.claim(worker="w", queues=["default"])
     # As it is settled by whoever has ended the process.
     ended = Failed("TimeoutError", "took longer than its limit and did not stop", delay=0)
-    app.store.settle([Settlement(lease, ended)])
+    settle(app, lease, ended)
     app.drain()
 
     assert (result.status, runs) == ("FAILURE", [])

@@ -8,13 +8,12 @@ import pytest
 from playwright.sync_api import expect
 
 from rowlock.job import JobState
-from rowlock.lifecycle import Succeeded
-from rowlock.store.ops.settle import Settlement
 from rowlock.store.ops.tokens import list_tokens
 from rowlock.store.options import new_job
 from tests.dashboard.conftest import make_app
 from tests.dashboard.screens import Dashboard, enqueue, job_of, kill, start, wait_for
 from tests.support.server import Running
+from tests.support.states import settle
 
 BIG = 123456789012345678901234567890
 
@@ -141,7 +140,7 @@ def test_why_it_does_not_run(dashboard):
     app.resume("mail")
     (lease,) = app.store.claim(worker="w", queues=["mail"])
     follow_up = new_job(kind="report", payload='{"month": "May"}', queue="reports")
-    app.store.settle([Settlement(lease, Succeeded(), [follow_up])])
+    settle(app, lease, follow_ups=[follow_up])
     page.get_by_role("link", name=re.compile("report …")).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("report")
     expect(page.get_by_role("link", name=re.compile("send_email …"))).to_be_visible()

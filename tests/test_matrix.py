@@ -12,6 +12,8 @@ from tests.matrix import CELLS, environment, run, what_is_missing
 URL = "postgresql://rowlock@127.0.0.1:5432/jobs"
 # Claims, leases and races are where isolation, rights and versions matter.
 SOME = ("tests/store/test_claim.py", "tests/store/test_heartbeat.py")
+# Plugins that take longer to import than these tests take to run.
+WITHOUT = ("-pno:hypothesispytest", "-pno:randomly", "-pno:schemathesis", "-pno:xdist")
 
 
 def test_a_cell_is_read_from_the_environment():
@@ -55,7 +57,7 @@ def test_a_cell_that_can_not_be_run_says_what_is_missing(monkeypatch):
 @pytest.mark.parametrize("cell", ["postgres-18", "serializable", "worker-role"])
 def test_some_tests_of_the_store_in_every_cell_that_pip_brings(cell, capfd):
     """The whole of it is `make matrix`."""
-    done = run(cell, ["-p", "no:randomly", *SOME])
+    done = run(cell, [*WITHOUT, *SOME])
     capfd.readouterr()
 
     assert done.code == 0, str(done)

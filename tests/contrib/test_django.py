@@ -86,6 +86,7 @@ def running(environment: dict[str, str], cwd: Path, *words: str) -> Iterator[Any
     assert process.returncode in (0, -signal.SIGTERM), said
 
 
+@pytest.mark.long
 def test_suite(manage):
     """Django's own test runner finds nothing wrong, and can drop its database afterwards."""
     labels = [f"tests.contrib.django_suite.{name}" for name in SUITES]
@@ -135,6 +136,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.long
 def test_worker(manage, environment, tmp_path):
     """Jobs of committed transactions are run by a worker, those of others never existed."""
     assert "rowlock" in manage("migrate").stdout

@@ -68,6 +68,7 @@ def test_the_lock_file_names_no_place():
     assert optional - {name.rpartition("node_modules/")[2] for name in packages} == set()
 
 
+@pytest.mark.long
 def test_the_types_are_those_of_the_document(tmp_path):
     """What `make types` would write is what is committed."""
     types = runpy.run_path(str(SOURCE / "schema_types.py"))

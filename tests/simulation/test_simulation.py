@@ -39,12 +39,14 @@ def test_each_theme_has_its_turn():
     assert [theme_of(seed) for seed in range(len(THEMES))] == list(THEMES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", sorted({*FAILED, *range(len(THEMES))} - {*REACHING}))
 def test_a_seed_is_good(seed):
     """No promise is broken while things go wrong, and all is done soon after."""
     assert simulate(seed).problem is None
 
 
+@pytest.mark.long
 def test_what_is_hard_to_reach_is_reached():
     """These seeds are good, too, and differ.
 
@@ -74,6 +76,7 @@ def test_seeds_are_run_in_several_processes():
     assert "2 seeds, 0 bad" in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", range(SHARES))
 def test_planted_bugs_are_found(share):
     """Each by the first seeds of its theme."""

@@ -151,7 +151,7 @@ def test_a_cron_needs_no_arguments(app: rowlock.App):
 
     def needy(ctx: rowlock.Context, to: str) -> None: ...
 
-    with pytest.raises(rowlock.OptionInvalid, match=r"needs .*to: give them defaults") as caught:
+    with pytest.raises(rowlock.OptionInvalid, match=r"requires .*to; give them defaults") as caught:
         app.task(cron="@daily")(needy)
 
     assert caught.value.option == "cron"

@@ -314,5 +314,5 @@ def test_a_crash_that_does_not_come_is_a_failure(rowlock_app):
     missed = pytest.raises(AssertionError, match="no job of 'plain' reached 'after-handler'")
     with missed, rowlock_crash("after-handler", plain):
         rowlock_app.drain()
-    with pytest.raises(ValueError, match="'nowhere' is none of after-claim"):
+    with pytest.raises(ValueError, match="point must be one of after-claim"):
         rowlock_crash("nowhere").__enter__()

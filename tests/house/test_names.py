@@ -1,0 +1,95 @@
+"""Names say what a thing is, and only one thing has each: classes, and modules with a reason."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from tests.house.source import Module, read_modules
+from tests.house.test_layers import make_module, read_imports, room_of
+
+# Names that two classes share for good, and why.
+SHARED = {
+    "Dashboard": "Django derives the permission `view_dashboard` from the name of its model",
+    "Job": "the shim for RQ has RQ's names",
+    "Migration": "Django looks for a class of this name",
+    "Retry": "the shims for Celery and RQ have their names",
+    "Task": "the shim for Celery has Celery's names",
+}
+# Rooms whose own names are not judged. The HTTP reference shows the names of the server's schemas,
+# which are those of the records that they stand for.
+SCHEMAS = {"server"}
+# Rooms in which names are still to be told apart. A class that one of them shares with another
+# room is not judged. The aim is an empty set.
+NOT_YET = {"store", "worker", "scheduler"}
+NOT_YET_MODULES = {"rowlock.cli.child", "rowlock.cli.slot"}
+
+SMALL_LINES = 60
+# Small modules with one importer in rooms that are judged, and why each is a module of its own.
+SEAMS = {
+    "rowlock.bench.processes": "the benchmarks beside the package use it as well",
+    "rowlock.contrib.django.models": "Django looks for models in this module",
+    "rowlock.contrib.django.tasks_api": "hides which of two packages has the API of tasks",
+    "rowlock.contrib.rq.exceptions": "RQ has a module of this name",
+    "rowlock.contrib.rq.worker": "RQ has a module of this name",
+}
+
+
+def is_judged(module: Module) -> bool:
+    room = room_of(module.name)
+    return room not in NOT_YET | SCHEMAS and module.name not in NOT_YET_MODULES
+
+
+def classes_by_name(modules: Iterable[Module]) -> dict[str, list[str]]:
+    """Return where each class name is used, in rooms that are judged."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for module in filter(is_judged, modules):
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(f"{module.place}:{node.lineno}")
+    return dict(found)
+
+
+def lonely_modules(modules: tuple[Module, ...]) -> Iterator[str]:
+    """Yield the small modules of judged rooms that exactly one other module imports."""
+    importers: defaultdict[str, set[str]] = defaultdict(set)
+    for arrow in read_imports(modules):
+        importers[arrow.imported].add(arrow.importer.name)
+    for module in filter(is_judged, modules):
+        is_package = module.path.name == "__init__.py"
+        is_small = module.text.count("\n") < SMALL_LINES
+        if is_small and not is_package and len(importers[module.name]) == 1:
+            yield module.name
+
+
+def test_a_class_name_is_used_once():
+    """A reader who finds a class by its name has found the right one."""
+    found = classes_by_name(read_modules())
+
+    assert {
+        name: places
+        for name, places in found.items()
+        if len(places) > 1 and name not in SHARED and not name.startswith("Meta")
+    } == {}
+
+
+def test_a_small_module_with_one_importer_has_a_reason():
+    """A closet with one door belongs to the room that it opens to."""
+    assert [name for name in lonely_modules(read_modules()) if name not in SEAMS] == []
+
+
+def test_the_exceptions_are_needed():
+    """A module that is no longer small and lonely needs no excuse."""
+    assert set(SEAMS) - set(lonely_modules(read_modules())) == set()
+
+
+def test_the_rules_catch_what_they_forbid():
+    """Made-up modules with one class twice, and with a closet, are judged rightly."""
+    first = make_module("rowlock.cli.first", "class Row: pass\nclass Column: pass")
+    second = make_module("rowlock.bench.second", "import rowlock.cli.first\nclass Row: pass")
+    other = make_module("rowlock.store.other", "class Row: pass")
+    found = classes_by_name((first, second, other))
+
+    assert {name: len(places) for name, places in found.items()} == {"Row": 2, "Column": 1}
+    assert list(lonely_modules((first, second, other))) == ["rowlock.cli.first"]

@@ -43,7 +43,7 @@ def test_the_transaction_is_not_for_later(app, colour):
     def after(ctx):
         (tx,) = held
         for act in (lambda: tx.connection, lambda: setattr(tx, "result", 2)):
-            with pytest.raises(rowlock.InvalidTransition, match="is over") as caught:
+            with pytest.raises(rowlock.InvalidTransition, match="has ended") as caught:
                 act()
             problems.append(caught.value.job_id)
 

@@ -340,7 +340,7 @@ function Details({ job }: { job: Job }) {
         ["Retries", job.retry ? job.retry.map(String).join(" ") : "as its task says"],
         [
           "Kept once ended",
-          job.keep === null ? "for ever" : job.keep === 0 ? "not at all" : duration(job.keep),
+          job.keep === null ? "forever" : job.keep === 0 ? "not at all" : duration(job.keep),
         ],
         ["Runs, crashes", `${job.token}, ${job.crashes} of ${job.max_crashes}`],
       ]}

@@ -111,7 +111,7 @@ function Settings({ kind }: { kind: Kind }) {
         ["Time limit", kind.timeout == null ? "none" : duration(kind.timeout)],
         [
           "Kept once ended",
-          kind.keep == null ? "for ever" : kind.keep === 0 ? "not at all" : duration(kind.keep),
+          kind.keep == null ? "forever" : kind.keep === 0 ? "not at all" : duration(kind.keep),
         ],
         ...(kind.cron ? [["Scheduled", kind.cron] as [string, string]] : []),
       ]}

@@ -147,7 +147,7 @@ function Health({ info }: { info: Info }) {
         text={
           oldest
             ? `${duration(oldest.seconds)}, ${oldest.state}, held by ${holder(oldest)}`
-            : "none is open"
+            : "none open"
         }
       />,
     ]);
@@ -349,7 +349,7 @@ function NewToken({ refresh }: { refresh: () => void }) {
         </div>
         <div class="field">
           <label for="token-days">
-            Days that it holds<small>for ever, if empty</small>
+            Valid for days<small>forever, if empty</small>
           </label>
           <input
             id="token-days"

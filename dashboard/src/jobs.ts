@@ -108,7 +108,7 @@ async function runSome(action: Action, jobs: Summary[], changed: () => void): Pr
 
 function withCount(error: unknown, count: number): Error {
   const told = asProblem(error).message;
-  return count === 1 ? new Error(told) : new Error(`${plural(count, "job")} could not be: ${told}`);
+  return count === 1 ? new Error(told) : new Error(`${plural(count, "job")} failed: ${told}`);
 }
 
 async function inLanes(ids: string[], act: (id: string) => Promise<unknown>): Promise<void> {

@@ -154,7 +154,7 @@ export function PauseButton({ queue, refresh }: { queue: Queue; refresh: () => v
     void attempt(async () => {
       await set(verb);
       const text =
-        verb === "pause" ? `${name} is paused: nothing of it is claimed` : `${name} goes on`;
+        verb === "pause" ? `${name} is paused: no job of it is claimed` : `${name} is resumed`;
       tell(text, { undo: () => void attempt(() => set(back)) });
     });
   }

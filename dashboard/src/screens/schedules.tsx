@@ -176,7 +176,7 @@ function Actions({ schedule, refresh }: { schedule: Schedule; refresh: () => voi
     void attempt(async () => {
       await set(verb);
       const back = verb === "pause" ? "resume" : "pause";
-      tell(verb === "pause" ? `${schedule.name} is paused` : `${schedule.name} goes on`, {
+      tell(verb === "pause" ? `${schedule.name} is paused` : `${schedule.name} is resumed`, {
         undo: () => void attempt(() => set(back)),
       });
     });

@@ -102,8 +102,8 @@ function Health({ info }: { info: Info }) {
         isGood={!leases.count}
         text={
           leases.count
-            ? `${count(leases.count)} ran out ${duration(leases.oldest_seconds)} ago, are nobody's`
-            : "none is left behind"
+            ? `${count(leases.count)} expired, the oldest ${duration(leases.oldest_seconds)} ago`
+            : "none has expired"
         }
       />,
     ],
@@ -255,7 +255,7 @@ function TokenLine({ token, refresh }: { token: Token; refresh: () => void }) {
                   refresh();
                 }}
               >
-                <p>Whoever uses it is refused at once. This can't be undone.</p>
+                <p>Requests with it are refused at once. This can't be undone.</p>
               </Confirm>,
             )
           }
@@ -304,7 +304,7 @@ function NewToken({ refresh }: { refresh: () => void }) {
           </Button>
         }
       >
-        <p>Copy it now: it is shown this once.{isFirst ? " This tab goes on with it." : ""}</p>
+        <p>Copy it now: it isn't shown again.{isFirst ? " This tab uses it from now on." : ""}</p>
         <span class="command">
           <code>{made.token}</code>
           <CopyButton text={made.token} label="Copy the token" />

@@ -3,7 +3,7 @@
 `JobRow` is a job as every statement returns it. The annotation of a field says what its column is:
 its type, which tables have it, whether an enqueue gives it, whether a retry keeps it, whether it is
 too large for a list. The records, the SQL column lists, the inserts and the move's tables are
-derived from that; a test compares it with both schemas.
+derived from it, and a test compares it with both schemas.
 
 To add a column: add a field here, write the migration of both dialects, and take the value where it
 comes from (`NewJob`, for one that an enqueue gives) and to where it is shown (`Job`).

@@ -100,7 +100,7 @@ class Transaction:
         self._result = result
 
     def end(self) -> None:
-        """End the block: the connection can't be used any more."""
+        """End the block. After it, the connection can't be used."""
         self._is_over = True
 
     def _check_open(self) -> None:

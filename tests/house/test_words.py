@@ -24,7 +24,7 @@ from tests.house.test_layers import make_module, room_of
 WORDS = {
     r"\bso (?:many|much|long|often)\b(?! as\b)": "the number, or `this many`, `this long`",
     r"\bin so long a time\b": "name the window",
-    r"\band at (?:last|most)\b": "a row stands on its own: name what is limited",
+    r"\Aand at (?:last|most)\b": "a row stands on its own: name what is limited",
     r"\btold\b": "returned, reported, logged",
     r"\bwho(?:m|se)?ever\b": "name the person or the thing",
     r"\bfor ever\b": "forever",

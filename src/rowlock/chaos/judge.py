@@ -3,8 +3,8 @@
 The numbers are those of the invariants in the simulation:
 
 1.  An acknowledged enqueue is never lost: the job ends in exactly one terminal state. A follow-up
-    is there if its parent has succeeded.
-2.  No job comes from nowhere; no follow-up without its parent's success.
+    exists if its parent has succeeded.
+2.  Every job was enqueued by a producer, and every follow-up by its parent's success.
 3.  An id is one job, however often it is enqueued.
 4.  A run is settled once, and a job ends once. It succeeds only by a run that recorded success.
 5.  A job is changed only under its current lease.
@@ -129,14 +129,14 @@ class Judge:
         record, job, token = self._record(line.job), line.job, line.token
         self.counts["runs"] += 1
         if token in record.runs:
-            self.findings.add(4, f"{job} is run twice with token {token}")
+            self.findings.add(4, f"{job} ran twice with token {token}")
         record.runs[token] = HandlerRun(line.at, line.pid)
         _, kind, tenant = line.rest.split()
         if kind == TICK:
             record.kind = TICK
         elif (kind, tenant) != (record.kind, record.tenant or "-") and record.asked_at:
             wanted = f"{record.kind} of {record.tenant}"
-            self.findings.add(17, f"{job} was asked for as {wanted}, and run as {kind} of {tenant}")
+            self.findings.add(17, f"{job} was enqueued as {wanted}, but ran as {kind} of {tenant}")
 
     # What was committed
 
@@ -161,7 +161,7 @@ class Judge:
             case What.FINISHED:
                 self._finished(record, event)
             case What.CHANGED:
-                self.findings.add(4, f"{event.job} was finished, and is written again")
+                self.findings.add(4, f"{event.job} was finished, but is written again")
 
     def _inserted(self, record: JobRecord, event: CommittedChange) -> None:
         record.inserted += 1
@@ -173,7 +173,7 @@ class Judge:
             record.kind = TICK
             self._tick(event)
         elif record.kind is None:
-            self.findings.add(2, f"{event.job} ({event.kind}) was never asked for")
+            self.findings.add(2, f"{event.job} ({event.kind}) was never enqueued")
         if event.key is not None:
             key = (event.tenant or "", event.kind, event.key)
             other = self._keys.get(key)
@@ -194,7 +194,7 @@ class Judge:
         job = event.job
         self.counts["claims"] += 1
         if record.is_again:
-            self.findings.add(3, f"{job} is there a second time, and is claimed")
+            self.findings.add(3, f"{job} exists twice, and is claimed")
         if record.is_over:
             number = 14 if record.state == "cancelled" else 4
             self.findings.add(number, f"{job} is {record.state or 'gone'}, and is claimed")
@@ -210,7 +210,7 @@ class Judge:
             early = event.run_at - event.at
             self.findings.add(12, f"{job} was claimed {early} µs before its time")
         if event.is_cancelled:
-            self.findings.add(14, f"{job} was claimed though somebody asked to cancel it")
+            self.findings.add(14, f"{job} was claimed in spite of a cancel request")
         record.token, record.is_held, record.holder = event.token, True, event.actor
 
     def _returned(self, record: JobRecord, event: CommittedChange) -> None:
@@ -229,14 +229,14 @@ class Judge:
         if event.attempt not in (was, max(0, was - 1)):
             self.findings.add(6, f"attempt {was} of {job} became {event.attempt}")
         if run is not None and not event.is_noted:
-            self.findings.add(21, f"{job} was run with token {event.token}, and left no trace")
+            self.findings.add(21, f"{job} ran with token {event.token}, but left no trace")
         has_begun = event.token in record.marked or self._may_have_crashed(event)
         if run is None and event.attempt == was and not has_begun:
-            self.findings.add(21, f"{job} never began with token {event.token}, and was counted")
+            self.findings.add(21, f"{job} never began with token {event.token}, but was counted")
         if run is not None and event.attempt < was:
             self.counts["interrupted"] += 1
         if event.is_cancelled:
-            self.findings.add(14, f"{job} was asked to cancel, and came back")
+            self.findings.add(14, f"{job} had a cancel request, but came back")
         if not is_lost:
             return
         self._check_expired(event)
@@ -308,7 +308,7 @@ class Judge:
         elif event.state == "dead":
             self.counts["dead"] += 1
             if record.kind not in MORTAL:
-                self.findings.add(6, f"{event.job} ({record.kind}) was given up: {event.errors}")
+                self.findings.add(6, f"{event.job} ({record.kind}) ended dead: {event.errors}")
             self.counts["poisoned"] += record.kind == "poison"
         if record.ends:
             record.is_held = False
@@ -350,7 +350,7 @@ class Judge:
                 known = f"{record.state} with token {record.token}"
                 self.findings.add(15, f"{row.job} is {row.state} with {row.token}, and was {known}")
         if stored != sum(record.state is not None for record in self.records.values()):
-            self.findings.add(15, f"{stored} jobs are stored as finished, and others were")
+            self.findings.add(15, f"{stored} jobs are stored as finished, but others had finished")
         for job in live:
             self.findings.add(16, f"{job} ({self._record(job).kind}) has not ended")
         for job, record in self.records.items():
@@ -376,18 +376,18 @@ class Judge:
         if record.kind == ONCE:
             self._check_once(job, record)
         if record.is_again:
-            self.findings.add(3, f"{job} is there a second time")
+            self.findings.add(3, f"{job} exists twice")
         if record.acknowledged is Acknowledged.OWN and not record.inserted:
-            self.findings.add(1, f"{job} was acknowledged, and never was there")
+            self.findings.add(1, f"{job} was acknowledged, but never existed")
         elif record.acknowledged is Acknowledged.OWN and not record.is_over:
-            self.findings.add(1, f"{job} was acknowledged, and has not ended")
+            self.findings.add(1, f"{job} was acknowledged, but has not ended")
         if record.acknowledged is Acknowledged.ANOTHER and record.inserted:
-            self.findings.add(3, f"{job} is there, and another answered for it")
+            self.findings.add(3, f"{job} exists, but its enqueue returned another job")
         if record.cancel == "cancelled" and record.state != "cancelled" and record.kind != FLEETING:
-            self.findings.add(14, f"{job} was cancelled, and is {record.state}")
+            self.findings.add(14, f"{job} was cancelled, but is {record.state}")
         is_deaf = record.kind == "linger" and record.state != "cancelled"
         if record.cancel == "pending_on_worker" and is_deaf:
-            self.findings.add(14, f"{job} waited to be cancelled, and is {record.state}")
+            self.findings.add(14, f"{job} waited to be cancelled, but is {record.state}")
         for token, run in record.runs.items():
             if record.delay and run.start < record.asked_at + record.delay * 1_000_000:
                 early = record.asked_at + record.delay * 1_000_000 - run.start
@@ -395,7 +395,7 @@ class Judge:
 
     def _check_once(self, job: str, record: JobRecord) -> None:
         if len(record.runs) > 1:
-            self.findings.add(22, f"{job} has one attempt, and was run {len(record.runs)} times")
+            self.findings.add(22, f"{job} has one attempt, but ran {len(record.runs)} times")
         if record.state == "dead":
             self.counts["once and interrupted"] += 1
             # Marked as begun, and killed before its first line, within some microseconds.
@@ -405,7 +405,7 @@ class Judge:
         leader = self._record(parent)
         is_wanted = leader.state == "succeeded" and leader.token == token
         if is_wanted and not self._record(job).inserted:
-            self.findings.add(1, f"{job} was to follow {parent}, which succeeded")
+            self.findings.add(1, f"{job} is missing, though its parent {parent} succeeded")
         if not is_wanted and self._record(job).inserted:
             self.findings.add(2, f"{job} follows {parent}, which did not succeed with {token}")
 

@@ -26,7 +26,10 @@ def cron() -> None:
 @json_option("all fields of each schedule")
 @click.pass_obj
 def list_schedules(target: Target, *, as_json: bool) -> None:
-    """List the schedules by name: whether each is paused, when it is due, and when it last ran."""
+    """List the schedules by name.
+
+    Shows whether each is paused, when it is due, and when it last ran.
+    """
     with target.open_app() as app:
         found = list(_every(app))
     if as_json:

@@ -77,7 +77,9 @@ def enqueue(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Enqueue a job of KIND with a JSON object as its payload, and print its id and state.
+    """Enqueue a job of KIND with a JSON object as its payload.
+
+    Prints its id and state.
 
     With --many, each line is {"kind": ..., "payload": {...}} with options by their Python names. If
     KIND is given, each line is a payload. Options on the command line apply to every line without

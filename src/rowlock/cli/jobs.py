@@ -31,7 +31,7 @@ LIMIT_MAX = config.LIST_LIMIT_MAX
 
 @click.group()
 def jobs() -> None:
-    """List and show jobs. Cancel, retry, delete or wait for them."""
+    """List, show, cancel, retry, delete and wait for jobs."""
 
 
 def page_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     type=click.Choice(["leave", "retry", "park"]),
     default="leave",
     show_default=True,
-    help="What to do at startup with orphans: running jobs of these queues without a heartbeat.",
+    help="What to do at startup with orphans: running jobs of the --queues without a heartbeat.",
 )
 @click.option(
     "--orphans-older-than",

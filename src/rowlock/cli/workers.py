@@ -24,9 +24,9 @@ NAMES_MAX: Final = 3
 @json_option("a list of workers with all their fields, and the ids of the jobs they hold")
 @click.pass_obj
 def workers(target: Target, *, as_json: bool) -> None:
-    """List the workers: where they run, what they serve, how many of their slots are taken.
+    """List the workers and what they serve.
 
-    Also shows when each last announced itself.
+    Also shows where each runs, how many of its slots are taken, and when it last announced itself.
     """
     with target.open_app() as app:
         found = app.workers()

@@ -23,10 +23,10 @@ def install(app: App, instrumentation: Instrumentation) -> None:
     app.instrumentations.append(instrumentation)
     # A handler may call its own task, or another, as a plain function.
     inside: ContextVar[Lease | None] = ContextVar("rowlock_inside", default=None)
-    app.surround(lambda task: _surrounded(task, instrumentation, inside))
+    app.surround(lambda task: _instrumented(task, instrumentation, inside))
 
 
-def _surrounded(
+def _instrumented(
     task: Task[..., Any], instrumentation: Instrumentation, inside: ContextVar[Lease | None]
 ) -> Callable[..., Any]:
     function = task.function

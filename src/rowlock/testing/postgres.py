@@ -48,7 +48,8 @@ SYSTEM_BINARIES: Final = "/usr/lib/postgresql/{version}/bin"
 NOT_DURABLE: Final = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 # The guard is the server's parent, so the pid it signals can't have been given to another process.
-# A line on stdin is the signal to stop by; end-of-file means that nobody will come to clean up.
+# A line on stdin names the signal to stop with. End-of-file means that our process is gone, and the
+# guard must clean up.
 GUARD: Final = """
 directory=$1; shift
 exec 3<&0

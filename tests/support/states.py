@@ -13,7 +13,6 @@ from rowlock.job import Lease, WorkerVitals
 from rowlock.lifecycle import Outcome, Succeeded
 from rowlock.store import NewJob, Settlement
 from rowlock.store.ops import hold
-from rowlock.store.ops.claim import claim
 
 
 def announce(
@@ -32,10 +31,7 @@ def announce(
 
 def claim_ahead(app: rowlock.App, queue: str, *, worker: str = "w", limit: int = 1) -> list[Lease]:
     """Claim jobs that are not begun yet, as a worker does for when it has a slot."""
-    leases: list[Lease] = app.store.run(
-        claim(worker=worker, queues=[queue], limit=limit, begun=False)
-    )
-    return leases
+    return app.store.claim(worker=worker, queues=[queue], limit=limit, begun=False)
 
 
 def begin(app: rowlock.App, leases: Sequence[Lease]) -> None:

@@ -28,7 +28,7 @@ from rowlock.store.local_state import LocalState
 from rowlock.store.ops.claim import claim
 from rowlock.store.ops.settle import Settlement, settle
 from rowlock.store.options import new_job
-from rowlock.store.postgres import PostgresEngine
+from rowlock.store.postgres.engine import PostgresEngine
 from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Batch, Rows, Statement, Step
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from rowlock.errors import RowlockError
 from rowlock.store import open_store
 from rowlock.store.options import new_job
-from rowlock.store.sqlite_file import SqliteFile, WriteLock
+from rowlock.store.sqlite.file import SqliteFile, WriteLock
 
 PROCESSES = 8
 _SPAWN = multiprocessing.get_context("spawn")

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 
-from rowlock.store.roles import roles
+from rowlock.store.migrate import roles
 from rowlock.store.url import masked
 from rowlock.testing import ThrowAwayPostgres
 from rowlock.testing.postgres import VERSION_DEFAULT, PostgresNotAvailable, find_binaries

@@ -18,7 +18,7 @@ from rowlock.store.blocks import Conclusion
 from rowlock.store.ops import enqueue, manage, recover, settle
 from rowlock.store.ops.claim import Floor, Lane
 from rowlock.store.ops.settle import Settled
-from rowlock.store.postgres import PostgresEngine
+from rowlock.store.postgres.engine import PostgresEngine
 from rowlock.store.statements import Dialect
 from rowlock.store.steps import Op, Steps, writing
 from rowlock.worker import runner

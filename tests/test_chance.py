@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from rowlock.store.sqlite_file import writer_pause
+from rowlock.store.sqlite.file import writer_pause
 
 
 def test_pauses_neither_follow_nor_disturb_the_programs_random():

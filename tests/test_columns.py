@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.columns import COLUMNS, GIVEN, JobRow, Table, columns_of, macros
+from rowlock.columns import COLUMNS, GIVEN, JobRow, JobTable, columns_of, macros
 from rowlock.job import Job, job_of
 from rowlock.store.options import NEW_JOB_COLUMNS, new_job
 
@@ -28,13 +28,17 @@ def stored(dialect: str, table: str) -> dict[str, str]:
     return {name: type.rstrip(",").lower() for name, type, *_ in lines}
 
 
-@pytest.mark.parametrize(("table", "name"), [(Table.LIVE, "job"), (Table.FINISHED, "finished")])
+@pytest.mark.parametrize(
+    ("table", "name"), [(JobTable.LIVE, "job"), (JobTable.FINISHED, "finished")]
+)
 def test_postgres_has_the_declared_columns(table, name):
     """Each with its type, and no others."""
     assert stored("postgres", name) == {each: COLUMNS[each].type for each in columns_of(table)}
 
 
-@pytest.mark.parametrize(("table", "name"), [(Table.LIVE, "job"), (Table.FINISHED, "finished")])
+@pytest.mark.parametrize(
+    ("table", "name"), [(JobTable.LIVE, "job"), (JobTable.FINISHED, "finished")]
+)
 def test_sqlite_has_the_declared_columns(table, name):
     """Each with SQLite's word for its type, and no others."""
     declared = {each: COLUMNS[each].type for each in columns_of(table)}

@@ -25,9 +25,9 @@ from rowlock.store.ops.manage import job_filter
 from rowlock.store.ops.schedule import new_schedule
 from rowlock.store.ops.settle import Settlement
 from rowlock.store.options import new_job
-from rowlock.store.sqlite import SqliteEngine
-from rowlock.store.sqlite_file import SqliteFile, WriteLock
-from rowlock.store.sqlite_session import Session
+from rowlock.store.sqlite.engine import SqliteEngine
+from rowlock.store.sqlite.file import SqliteFile, WriteLock
+from rowlock.store.sqlite.session import Session
 from rowlock.store.steps import Rows, Statement, Step
 
 # Small, so that the log is folded again and again.

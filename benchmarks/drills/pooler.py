@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.drills.misbehaviour import Poisoned, poison
 from benchmarks.drills.scene import Scene, until
-from rowlock.store.pooler import Pooler, find_pooler
+from rowlock.store.postgres.pooler import Pooler, find_pooler
 from rowlock.store.url import PostgresUrl
 from rowlock.testing import ThrowAwayPostgres
 from rowlock.testing.postgres import find_free_port

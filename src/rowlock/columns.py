@@ -23,7 +23,7 @@ from rowlock import config
 _ERROR_CHARACTERS: Final = 4 * config.ERROR_BYTES_MAX
 
 
-class Table(Enum):
+class JobTable(Enum):
     """The tables of jobs that have a column."""
 
     LIVE = "live"
@@ -35,7 +35,7 @@ class Column(NamedTuple):
     """One column: its type in PostgreSQL, and what happens to its value."""
 
     type: str
-    table: Table = Table.BOTH
+    table: JobTable = JobTable.BOTH
     is_given: bool = False
     """An enqueue sets it, from a field of `NewJob`."""
     is_kept: bool = False
@@ -69,19 +69,19 @@ class JobRow(NamedTuple):
     created_at: Annotated[int, Column("bigint", is_kept=True)]
     attempt: Annotated[int, Column("integer")] = 0
     started_at: Annotated[int | None, Column("bigint")] = None
-    lease_expires_at: Annotated[int | None, Column("bigint", Table.LIVE)] = None
+    lease_expires_at: Annotated[int | None, Column("bigint", JobTable.LIVE)] = None
     worker: Annotated[str | None, Column("text")] = None
     token: Annotated[int, Column("bigint", is_kept=True)] = 0
     crashes: Annotated[int, Column("integer")] = 0
     cancel_requested: Annotated[bool, Column("boolean")] = False
     errors: Annotated[str | None, Column("text", is_kept=True, is_large=True)] = None
     progress: Annotated[str | None, Column("text")] = None
-    begun: Annotated[bool, Column("boolean", Table.LIVE, absent="false")] = False
-    losses: Annotated[int, Column("smallint", Table.LIVE, absent="0")] = 0
-    interruptions: Annotated[int, Column("smallint", Table.LIVE, absent="0")] = 0
-    state: Annotated[str | None, Column("text", Table.FINISHED)] = None
-    finished_at: Annotated[int | None, Column("bigint", Table.FINISHED)] = None
-    result: Annotated[str | None, Column("text", Table.FINISHED, is_large=True)] = None
+    begun: Annotated[bool, Column("boolean", JobTable.LIVE, absent="false")] = False
+    losses: Annotated[int, Column("smallint", JobTable.LIVE, absent="0")] = 0
+    interruptions: Annotated[int, Column("smallint", JobTable.LIVE, absent="0")] = 0
+    state: Annotated[str | None, Column("text", JobTable.FINISHED)] = None
+    finished_at: Annotated[int | None, Column("bigint", JobTable.FINISHED)] = None
+    result: Annotated[str | None, Column("text", JobTable.FINISHED, is_large=True)] = None
 
 
 def _declared(record: type) -> dict[str, Column]:
@@ -95,9 +95,9 @@ COLUMNS: Final[Mapping[str, Column]] = {
     **_OF_ROWS,
     "log_lines": Column("integer", is_kept=True),
     "lease_taken": Column("boolean", is_kept=True),
-    "beat_at": Column("bigint", Table.LIVE),
-    "expires_at": Column("bigint", Table.FINISHED),
-    "fingerprint": Column("text", Table.FINISHED),
+    "beat_at": Column("bigint", JobTable.LIVE),
+    "expires_at": Column("bigint", JobTable.FINISHED),
+    "fingerprint": Column("text", JobTable.FINISHED),
 }
 
 GIVEN: Final = tuple(name for name, column in COLUMNS.items() if column.is_given)
@@ -107,14 +107,14 @@ given_of: Final[attrgetter[tuple[Any, ...]]] = attrgetter(*GIVEN)
 """Reads the values of `GIVEN` from an object that has them."""
 
 
-def columns_of(table: Table) -> tuple[str, ...]:
+def columns_of(table: JobTable) -> tuple[str, ...]:
     """Return the columns of a table, including those that both have."""
-    return tuple(name for name, it in COLUMNS.items() if it.table in (table, Table.BOTH))
+    return tuple(name for name, it in COLUMNS.items() if it.table in (table, JobTable.BOTH))
 
 
 def macros(*, is_postgres: bool) -> dict[str, str]:
     """Return the column lists that statements name, such as `{job}`. `{of}` is a table's alias."""
-    shared = [name for name, column in COLUMNS.items() if column.table is Table.BOTH]
+    shared = [name for name, column in COLUMNS.items() if column.table is JobTable.BOTH]
     kept = [name for name in shared if COLUMNS[name].is_kept or COLUMNS[name].is_given]
     # A retry may bring another payload.
     kept.remove("payload")
@@ -124,14 +124,14 @@ def macros(*, is_postgres: bool) -> dict[str, str]:
     end = "right({{}}, {})" if is_postgres else "substr({{}}, -{})"
     listed = {"errors": end.format(_ERROR_CHARACTERS)}
     return {
-        "job": rows.of(Table.LIVE, "job."),
-        "row": rows.of(Table.LIVE, ""),
-        "finished": rows.of(Table.FINISHED, "finished."),
-        "listed_job": rows.of(Table.LIVE, "job.", large=listed),
-        "listed_finished": rows.of(Table.FINISHED, "finished.", large=listed),
+        "job": rows.of(JobTable.LIVE, "job."),
+        "row": rows.of(JobTable.LIVE, ""),
+        "finished": rows.of(JobTable.FINISHED, "finished."),
+        "listed_job": rows.of(JobTable.LIVE, "job.", large=listed),
+        "listed_finished": rows.of(JobTable.FINISHED, "finished.", large=listed),
         # Hundreds of jobs are locked at a time.
-        "held": rows.of(Table.LIVE, "job.", large={"errors": "{}"}),
-        "ended": rows.of(Table.FINISHED, "finished.", large={}),
+        "held": rows.of(JobTable.LIVE, "job.", large={"errors": "{}"}),
+        "ended": rows.of(JobTable.FINISHED, "finished.", large={}),
         "shared": ", ".join(shared),
         "settled": _listed(_settled(name) for name in shared),
         "given": ", ".join(GIVEN),
@@ -159,16 +159,21 @@ class _Rows(NamedTuple):
 
     is_postgres: bool
 
-    def of(self, table: Table, prefix: str, *, large: Mapping[str, str] | None = None) -> str:
+    def of(self, table: JobTable, prefix: str, *, large: Mapping[str, str] | None = None) -> str:
         """Return the columns of one table. Of large columns, only `large`, as it reads them."""
         return _listed(
             self._one(name, column, table, prefix, large) for name, column in _OF_ROWS.items()
         )
 
     def _one(
-        self, name: str, column: Column, table: Table, prefix: str, large: Mapping[str, str] | None
+        self,
+        name: str,
+        column: Column,
+        table: JobTable,
+        prefix: str,
+        large: Mapping[str, str] | None,
     ) -> str:
-        if column.table not in (table, Table.BOTH):
+        if column.table not in (table, JobTable.BOTH):
             return column.absent or self._null(column)
         if not column.is_large or large is None:
             return f"{prefix}{name}{'::text' if self.is_postgres and name == 'id' else ''}"

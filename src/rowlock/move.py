@@ -17,7 +17,7 @@ from rowlock.errors import NotFound, OptionInvalid
 from rowlock.ids import new_id
 from rowlock.store import Store
 from rowlock.store.ops import move
-from rowlock.store.ops.instance import instance
+from rowlock.store.ops.health import instance
 from rowlock.store.ops.manage import cancel
 from rowlock.store.ops.recover import Seen, sweep
 from rowlock.store.ops.schedule import pause_schedule

@@ -12,7 +12,7 @@ import rowlock
 from rowlock import JobState, config
 from rowlock.job import Beat, Lease
 from rowlock.lifecycle import Released
-from rowlock.store.ops.related import related
+from rowlock.store.ops.look import related
 from rowlock.worker.drain import Drain
 from tests.support.states import settle
 

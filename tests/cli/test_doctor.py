@@ -20,7 +20,7 @@ from rowlock.store.ops.health import (
     ExpiredLeases,
     OldestTransaction,
 )
-from rowlock.store.pooler import Pooler
+from rowlock.store.postgres.pooler import Pooler
 from rowlock.store.statements import Dialect
 from tests.cli.conftest import on_terminal
 
@@ -103,7 +103,7 @@ def test_no_file_yet(tmp_path):
 
 def test_network_file_system(tmp_path, monkeypatch):
     """A place where locks do not hold is bad."""
-    monkeypatch.setattr("rowlock.store.sqlite_file._mounts", lambda: "server / nfs4 rw")
+    monkeypatch.setattr("rowlock.store.sqlite.file._mounts", lambda: "server / nfs4 rw")
     code, found = examine(f"sqlite:///{tmp_path / 'x.db'}")
 
     assert (code, found["store"][0]) == (1, "bad")

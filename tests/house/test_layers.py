@@ -101,7 +101,7 @@ def read_imports(modules: tuple[Module, ...]) -> list[Import]:
 
 
 def room_of(name: str) -> str | None:
-    """The room a module is in: `store` for `rowlock.store.sqlite`; None outside and at the top."""
+    """The room a module is in: `store` for `rowlock.store.sqlite.engine`; None outside of it."""
     parts = name.split(".")
     return parts[1] if parts[0] == "rowlock" and len(parts) > 1 else None
 

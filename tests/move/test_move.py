@@ -18,7 +18,7 @@ from rowlock.job import JobState
 from rowlock.move import BatchRows, Mover
 from rowlock.store.ops import move
 from rowlock.store.ops.audit import list_audit
-from rowlock.store.tables import TABLES
+from rowlock.store.statements import TABLES
 from tests.move.killing import Stopped, stop_at
 
 

@@ -12,7 +12,7 @@ from rowlock import config
 from rowlock.ids import new_id
 from rowlock.job import JobState
 from rowlock.move import Mover
-from rowlock.store.tables import TABLES
+from rowlock.store.statements import TABLES
 from tests.support.postgres import is_any_waiting
 from tests.worker.waiting import wait_until
 

@@ -19,8 +19,7 @@ from rowlock.server.gate import Reach
 from rowlock.server.routes import ROUTES
 from rowlock.server.routing import AnyRoute
 from rowlock.store.ops.audit import Actor, Deed, audited
-from rowlock.store.ops.bulk import BulkAction, selection
-from rowlock.store.ops.bulk_work import start_bulk
+from rowlock.store.ops.bulk import BulkAction, selection, start_bulk
 from rowlock.store.ops.manage import job_filter, pause
 from rowlock.store.ops.schedule import new_schedule
 from rowlock.store.ops.tokens import new_token

@@ -25,9 +25,9 @@ from rowlock import config
 from rowlock.clock import Clock
 from rowlock.errors import StoreUnavailable
 from rowlock.store import drive
-from rowlock.store.sqlite import _migrate
-from rowlock.store.sqlite_file import SqliteFile
-from rowlock.store.sqlite_session import Session
+from rowlock.store.sqlite.engine import _migrate
+from rowlock.store.sqlite.file import SqliteFile
+from rowlock.store.sqlite.session import Session
 from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Begin, Commit, Op, Ring, Rows, Step, Steps
 from tests.simulation.loop import Host, SimulatedLoop

@@ -12,7 +12,7 @@ from typing import Any
 
 from rowlock.store import Store, open_store
 from rowlock.store.options import NewJob, new_job
-from rowlock.store.sqlite import SqliteEngine
+from rowlock.store.sqlite.engine import SqliteEngine
 
 SPAWN = multiprocessing.get_context("spawn")
 WAIT_SECONDS = 100

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rowlock.store.bell import Bell
+from rowlock.store.postgres.bell import Bell
 
 WAIT_SECONDS = 60.0
 

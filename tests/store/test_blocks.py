@@ -43,7 +43,7 @@ def test_a_commit_under_way_is_waited_for(
         end(connection)
 
     end = psycopg.Connection.commit if is_committed else psycopg.Connection.rollback
-    monkeypatch.setattr("rowlock.store.postgres.Connection.commit", commit_slowly)
+    monkeypatch.setattr("rowlock.store.postgres.engine.Connection.commit", commit_slowly)
     block = Blocks(store, lease_seconds=30).block()
     block.begin()
     block.conclude(conclusion)

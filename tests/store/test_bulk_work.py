@@ -9,15 +9,16 @@ from rowlock.errors import OptionInvalid
 from rowlock.ids import new_id
 from rowlock.job import Count, JobState
 from rowlock.store.ops.audit import Actor
-from rowlock.store.ops.bulk import BulkAction, selection
-from rowlock.store.ops.bulk_work import (
+from rowlock.store.ops.bulk import (
     Bulk,
+    BulkAction,
     TooMany,
     advance_bulk,
     count_bulk,
     fail_bulk,
     get_bulk,
     running_bulks,
+    selection,
     start_bulk,
 )
 from rowlock.store.ops.manage import job_filter

@@ -10,8 +10,7 @@ from rowlock.ids import new_id
 from rowlock.lifecycle import Failed
 from rowlock.store import Settlement
 from rowlock.store.ops.audit import Actor
-from rowlock.store.ops.bulk import BulkAction, selection
-from rowlock.store.ops.bulk_work import Bulk, advance_bulk, get_bulk, start_bulk
+from rowlock.store.ops.bulk import Bulk, BulkAction, advance_bulk, get_bulk, selection, start_bulk
 from rowlock.store.ops.dead import dead_groups
 from rowlock.store.ops.manage import job_filter
 from tests.store.jobs import start

@@ -19,8 +19,7 @@ from rowlock.chaos.proxy import FaultyProxy
 from rowlock.errors import StoreUnavailable
 from rowlock.job import JobState, Lease
 from rowlock.lifecycle import Succeeded
-from rowlock.store import JobFilter, Settlement, Store, open_store, postgres
-from rowlock.store.deadline import BoundedConnection
+from rowlock.store import JobFilter, Settlement, Store, open_store
 from rowlock.store.local_state import LocalState
 from rowlock.store.methods import Verb
 from rowlock.store.ops import dead, events, hold, recover
@@ -28,6 +27,8 @@ from rowlock.store.ops.claim import ClaimRequest, claim_seen
 from rowlock.store.ops.claim import look as look_for_lanes
 from rowlock.store.ops.schedule import new_schedule
 from rowlock.store.options import new_job
+from rowlock.store.postgres.connections import BoundedConnection
+from rowlock.store.postgres.engine import engine
 from rowlock.store.steps import Op
 from tests.store.jobs import enqueue, made, put_in_state, start
 from tests.worker.waiting import wait_until
@@ -141,7 +142,7 @@ def store_of_verbs(
 ) -> Store:
     """Where it is not noticed before, the connection is lost in the middle of the verb."""
     if request.param == "unnoticed":
-        monkeypatch.setattr(postgres, "is_alive", lambda _: True)
+        monkeypatch.setattr(engine, "is_alive", lambda _: True)
         store.engine.after_fork()
     return store
 

@@ -20,7 +20,7 @@ import pytest
 
 from rowlock.errors import StoreUnavailable
 from rowlock.store import Store, open_store
-from rowlock.store.deadline import BoundedConnection
+from rowlock.store.postgres.connections import BoundedConnection
 from rowlock.store.steps import Statement, Steps, writing
 from tests.store.sqlite_processes import count_jobs, impatient_store, job, look, url_of
 

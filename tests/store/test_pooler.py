@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from rowlock.errors import StoreUnavailable
-from rowlock.store.pooler import Pooler, find_pooler
+from rowlock.store.postgres.pooler import Pooler, find_pooler
 from rowlock.store.url import PostgresUrl
 
 

@@ -19,7 +19,7 @@ from rowlock.job import JobState
 from rowlock.store import JobFilter, Store, open_store
 from rowlock.store.blocks import Blocks
 from rowlock.store.options import new_job
-from rowlock.store.postgres_session import PREPARED
+from rowlock.store.postgres.session import PREPARED
 from rowlock.store.statements import Dialect, ParameterStyle, compiled
 from rowlock.store.steps import Begin, Statement, writing
 from rowlock.store.url import PostgresUrl, masked

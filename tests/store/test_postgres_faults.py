@@ -22,11 +22,11 @@ from rowlock.job import JobState, Lease
 from rowlock.lifecycle import Succeeded
 from rowlock.store import JobFilter, Settlement, open_store
 from rowlock.store.blocks import Blocks, Conclusion
-from rowlock.store.deadline import BoundedConnection
 from rowlock.store.ops import bulk, manage, recover, schedule
 from rowlock.store.ops.events import read_events, write_events
 from rowlock.store.options import new_job
-from rowlock.store.postgres_errors import mapped, meaning_of
+from rowlock.store.postgres.connections import BoundedConnection
+from rowlock.store.postgres.errors import mapped, meaning_of
 from rowlock.store.steps import Commit, Op, Steps
 from rowlock.testing import ThrowAwayPostgres
 from tests.store.jobs import enqueue

@@ -14,8 +14,8 @@ import pytest
 
 from rowlock.errors import RowlockError, StoreRefused, StoreUnavailable
 from rowlock.store import open_store
-from rowlock.store.postgres_errors import is_login_refused, mapped, meaning_of
-from rowlock.store.sqlite_file import SqliteFile
+from rowlock.store.postgres.errors import is_login_refused, mapped, meaning_of
+from rowlock.store.sqlite.file import SqliteFile
 from tests.store.jobs import enqueue
 from tests.store.sqlite_processes import job
 from tests.store.triggers import SAID, allow, refuse

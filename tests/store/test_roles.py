@@ -13,10 +13,10 @@ from psycopg import sql
 
 import rowlock
 from rowlock.store import migrate as migrations
+from rowlock.store.migrate import roles, row_security
 from rowlock.store.ops.schedule import new_schedule
 from rowlock.store.ops.tokens import new_token
 from rowlock.store.options import new_job
-from rowlock.store.roles import roles, row_security
 from rowlock.store.statements import Dialect
 from tests.conftest import FreshDatabase
 

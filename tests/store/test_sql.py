@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from rowlock.store import statements
-from rowlock.store.statements import Dialect, ParameterStyle, compiled, source
-from rowlock.store.tables import TABLES
+from rowlock.store.statements import TABLES, Dialect, ParameterStyle, compiled, source
 from tests.house.source import PACKAGE
 
 SQL = PACKAGE / "store" / "sql"

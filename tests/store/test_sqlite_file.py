@@ -16,7 +16,7 @@ import pytest
 
 from rowlock.errors import StoreUnavailable, UnsupportedStore
 from rowlock.store import open_store
-from rowlock.store.sqlite_file import (
+from rowlock.store.sqlite.file import (
     SqliteFile,
     WriteLock,
     check_file_system,
@@ -305,14 +305,14 @@ def test_we_never_open_the_database_file():
     opened = [
         f"{module.name}: {ast.unparse(node.args[0])}"
         for module in read_modules()
-        if module.name.startswith("rowlock.store.sqlite")
+        if module.name.startswith("rowlock.store.sqlite.engine.")
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call)
         and ast.unparse(node.func).rpartition(".")[2]
         in {"open", "read_bytes", "write_bytes", "write_text", "touch", "copyfile"}
     ]
 
-    name = "rowlock.store.sqlite_file"
+    name = "rowlock.store.sqlite.file"
     assert sorted(opened) == [
         f"{name}: file.lock_path",
         f"{name}: file.lock_path",

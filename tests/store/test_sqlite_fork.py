@@ -16,7 +16,7 @@ import pytest
 from rowlock import config
 from rowlock.errors import StoreUnavailable
 from rowlock.store import Store, open_store
-from rowlock.store.sqlite_file import SqliteFile, WriteLock
+from rowlock.store.sqlite.file import SqliteFile, WriteLock
 from tests.store.sqlite_processes import count_jobs, impatient_store, is_sound, job, url_of
 
 # From 3.12 on Python warns of any fork beside threads; here it is the point.

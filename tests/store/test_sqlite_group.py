@@ -13,8 +13,8 @@ import pytest
 
 from rowlock.errors import StoreUnavailable
 from rowlock.store import Store, open_store
-from rowlock.store.group import CommitGroup
-from rowlock.store.sqlite import SqliteEngine
+from rowlock.store.sqlite.engine import SqliteEngine
+from rowlock.store.sqlite.group import CommitGroup
 from rowlock.store.steps import Commit, Statement, Steps, writing
 from tests.store.sqlite_processes import count_jobs, impatient_store, job, look, url_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rowlock.store import open_store
-from rowlock.store.sqlite_watch import watch
+from rowlock.store.sqlite.watch import watch
 from tests.store.jobs import made
 from tests.store.sqlite_processes import url_of
 

@@ -14,7 +14,7 @@ import pytest
 
 from rowlock import config
 from rowlock.store import open_store
-from rowlock.store.sqlite import SqliteEngine
+from rowlock.store.sqlite.engine import SqliteEngine
 from tests.store.sqlite_processes import (
     count_jobs,
     enqueue_many,

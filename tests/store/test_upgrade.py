@@ -15,7 +15,7 @@ from rowlock import config
 from rowlock.errors import MigrationNeeded, StoreUnavailable
 from rowlock.store import migrate as migrations
 from rowlock.store import open_store
-from rowlock.store.ops.fitness import check_schema
+from rowlock.store.ops.health import check_schema
 from rowlock.store.statements import Dialect
 from tests.store.jobs import UNKNOWN_ID, claim_one, enqueue, state_of
 from tests.store.upgrades import (

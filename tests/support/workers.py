@@ -17,8 +17,8 @@ import psycopg
 
 import rowlock
 from rowlock import config
-from rowlock.store.sqlite import SqliteEngine
-from rowlock.store.sqlite_file import WriteLock
+from rowlock.store.sqlite.engine import SqliteEngine
+from rowlock.store.sqlite.file import WriteLock
 from rowlock.testing import ThrowAwayPostgres
 from rowlock.worker.shared_memory import SharedLeases
 from rowlock.worker.supervisor import Child

@@ -23,7 +23,7 @@ from rowlock.ids import new_id
 from rowlock.job import Lease
 from rowlock.lifecycle import CancelSeen, Failed, Released, Succeeded
 from rowlock.store import Settlement
-from rowlock.store.sqlite_file import SqliteFile
+from rowlock.store.sqlite.file import SqliteFile
 from rowlock.worker.settler import fallback, rows_within, size_of
 from tests.store.jobs import made, start
 from tests.store.triggers import SAID, allow, refuse, sleep_by_size

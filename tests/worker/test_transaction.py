@@ -14,7 +14,7 @@ import pytest
 import rowlock
 from rowlock import JobState, config
 from rowlock.store.blocks import Conclusion
-from rowlock.store.postgres import AsyncConnection, Connection
+from rowlock.store.postgres.engine import AsyncConnection, Connection
 from tests.support.bank import (
     TABLES,
     balances,

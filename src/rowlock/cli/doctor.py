@@ -105,8 +105,8 @@ def _sqlite(store: Store, shown_url: str) -> Iterator[Finding]:
 def _postgres(store: Store, shown_url: str) -> Iterator[Finding]:
     from rowlock.clock import SystemClock
     from rowlock.store.ops import health
-    from rowlock.store.pooler import find_pooler
-    from rowlock.store.postgres import PostgresEngine
+    from rowlock.store.postgres.engine import PostgresEngine
+    from rowlock.store.postgres.pooler import find_pooler
 
     engine = store.engine
     assert isinstance(engine, PostgresEngine)

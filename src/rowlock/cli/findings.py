@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         ExpiredLeases,
         OldestTransaction,
     )
-    from rowlock.store.pooler import Pooler
+    from rowlock.store.postgres.pooler import Pooler
     from rowlock.store.statements import Dialect
 
 # SQLite before this version may corrupt a file when a checkpoint runs beside a writer.

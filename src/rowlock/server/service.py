@@ -24,7 +24,7 @@ from rowlock.server.live import Doorbell, Feed
 from rowlock.server.monitoring import Gauges, Readiness
 from rowlock.server.write_batcher import WriteBatcher
 from rowlock.store import KnownPolicy, Store
-from rowlock.store.ops.bulk_work import advance_bulk, fail_bulk, running_bulks
+from rowlock.store.ops.bulk import advance_bulk, fail_bulk, running_bulks
 from rowlock.store.ops.hold import announce
 from rowlock.tally import Ended
 from rowlock.worker.claims import PayloadSize

@@ -29,7 +29,7 @@ def open_store(url: str, *, schema: str = "rowlock", clock: Clock | None = None)
         raise OptionInvalid("url", f"must be a string, not {type(url).__name__}")
     check_schema(schema)
     if scheme_of(url) == "sqlite":
-        from rowlock.store.sqlite import SqliteEngine
+        from rowlock.store.sqlite.engine import SqliteEngine
 
         return Store(SqliteEngine(url, schema=schema, clock=clock))
     return Store(_postgres(url, schema=schema, clock=clock))
@@ -37,7 +37,7 @@ def open_store(url: str, *, schema: str = "rowlock", clock: Clock | None = None)
 
 def _postgres(url: str, *, schema: str, clock: Clock | None) -> Engine:
     try:
-        from rowlock.store.postgres import PostgresEngine
+        from rowlock.store.postgres.engine import PostgresEngine
     except ImportError as error:
         raise UnsupportedStore(
             'PostgreSQL needs psycopg 3: pip install "rowlock[postgres]"'

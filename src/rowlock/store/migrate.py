@@ -188,3 +188,18 @@ def statements(sql: str) -> Sequence[str]:
     """The single statements of a script, without comments."""
     lines = [line for line in sql.splitlines() if not line.lstrip().startswith("--")]
     return [part.strip() for part in "\n".join(lines).split(";") if part.strip()]
+
+
+def roles(schema: str) -> str:
+    """The roles migrator, worker, producer and reader, and what each may do."""
+    return _read("roles.sql", schema)
+
+
+def row_security(schema: str) -> str:
+    """Policies that bind producers and readers to the tenant of their session. After `roles`."""
+    return _read("row_security.sql", schema)
+
+
+def _read(name: str, schema: str) -> str:
+    text = (Path(__file__).with_name("grants") / name).read_text(encoding="utf-8")
+    return text.replace("{schema}", schema).rstrip()

@@ -17,7 +17,7 @@ from typing import Final
 
 from rowlock.errors import Forbidden, StoreUnavailable
 from rowlock.ids import new_id
-from rowlock.store.sqlite_file import SqliteFile, path_of
+from rowlock.store.sqlite.file import SqliteFile, path_of
 from rowlock.store.url import scheme_of
 
 PREFIX: Final = "rowlock_bench_"
@@ -39,7 +39,7 @@ class Scratch:
             with _hold_file(self.directory / _FILE):
                 yield
         else:
-            from rowlock.store.scratch_postgres import hold
+            from rowlock.store.postgres.scratch import hold
 
             with hold(self.url):
                 yield
@@ -58,7 +58,7 @@ def scratch(url: str, *, prefix: str = PREFIX) -> Iterator[Scratch]:
         with _directory(url, prefix) as directory:
             yield Scratch(f"sqlite:///{directory / _FILE}", "rowlock", directory)
         return
-    from rowlock.store.scratch_postgres import check_rights, drop
+    from rowlock.store.postgres.scratch import check_rights, drop
 
     check_rights(url)
     schema = f"{prefix}{new_id()[-12:]}"
@@ -73,7 +73,7 @@ def left_behind(url: str, *, prefix: str = PREFIX) -> list[str]:
     if scheme_of(url) == "sqlite":
         parent = SqliteFile(path_of(url)).path.parent
         return sorted(map(str, parent.glob(f".{prefix}*")))
-    from rowlock.store.scratch_postgres import schemas
+    from rowlock.store.postgres.scratch import schemas
 
     return schemas(url, prefix)
 

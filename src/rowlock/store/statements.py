@@ -28,14 +28,16 @@ tables of `tables.py`.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from typing import Final
 
+from rowlock import columns
 from rowlock.columns import macros
 from rowlock.errors import OptionInvalid
-from rowlock.store.tables import TABLES
 
 _SCHEDULE = (
     "schedule.name, schedule.kind, schedule.queue, schedule.rank, schedule.tenant, schedule.key, "
@@ -204,3 +206,69 @@ def _styled(sql: str, style: ParameterStyle, names: tuple[str, ...]) -> str:
 
     doubled = sql.replace("%", "%%") if style is ParameterStyle.PYFORMAT else sql
     return _PARAMETER.sub(placeholder, doubled)
+
+
+@dataclass(frozen=True, slots=True)
+class MovedTable:
+    """A table that `rowlock move` copies: all of its columns, in any order, and its key.
+
+    The key is one value, of a type that PostgreSQL knows. `first` is below any key.
+    """
+
+    columns: tuple[str, ...]
+    key: str
+    key_type: str = "uuid"
+
+    @property
+    def first(self) -> str:
+        return "" if self.key_type == "text" else "00000000-0000-0000-0000-000000000000"
+
+    def macros(self, name: str) -> dict[str, str]:
+        """What stands for `{columns}` and its like in the statements of this table."""
+        return {
+            "table": name,
+            "columns": ", ".join(self.columns),
+            "key": self.key,
+            "own_key": self.key.replace("moved.", ""),
+            "key_type": self.key_type,
+            "object": _object(self.columns, "moved."),
+            "own_object": _object(self.columns, ""),
+            "fields": ", ".join(f"json_extract(value, '$.{each}')" for each in self.columns),
+        }
+
+
+def _object(columns: tuple[str, ...], prefix: str) -> str:
+    """A row as JSON, in SQLite's words."""
+    return "json_object(" + ", ".join(f"'{each}', {prefix}{each}" for each in columns) + ")"
+
+
+TABLES: Final[Mapping[str, MovedTable]] = {
+    "job": MovedTable(columns.columns_of(columns.JobTable.LIVE), "moved.id"),
+    "finished": MovedTable(columns.columns_of(columns.JobTable.FINISHED), "moved.id"),
+    # Read and removed by the job they are of.
+    "log": MovedTable(_names("job_id line at text"), "moved.job_id"),
+    "key_hold": MovedTable(
+        _names("holder until key_until token lease_taken state kind queue tenant key"),
+        "moved.holder",
+    ),
+    "schedule": MovedTable(
+        _names(
+            """name next_at last_at last_job_id key_hold max_attempts rank is_paused source missed
+            cron timezone kind queue tenant key payload policy tags meta"""
+        ),
+        "moved.name",
+        "text",
+    ),
+    "queue": MovedTable(_names("name is_paused by_age"), "moved.name", "text"),
+    "token": MovedTable(
+        _names("id created_at expires_at revoked_at digest name scopes tenant"),
+        "moved.id",
+        "text",
+    ),
+    "audit": MovedTable(_names("id at token_id actor tenant action target detail"), "moved.id"),
+    "history": MovedTable(
+        _names("part at width queue kind sums"),
+        "moved.part || '/' || moved.queue || '/' || moved.kind",
+        "text",
+    ),
+}

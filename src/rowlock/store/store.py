@@ -10,7 +10,7 @@ from typing import TypeVar
 from rowlock.chance import CHANCE
 from rowlock.errors import StoreRefused
 from rowlock.job import Job
-from rowlock.store.caller import Callers
+from rowlock.store.borrowed import Callers
 from rowlock.store.engine import Engine
 from rowlock.store.local_state import ClockWatch, LocalState, SetAside
 from rowlock.store.methods import StoreVerbs

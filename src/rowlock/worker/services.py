@@ -28,7 +28,7 @@ from rowlock.errors import Forbidden, MigrationNeeded, RowlockError, StoreUnavai
 from rowlock.job import WorkerVitals
 from rowlock.scheduler import Janitor, Scheduler, adeclare_schedules
 from rowlock.store import Store
-from rowlock.store.ops.fitness import check_schema
+from rowlock.store.ops.health import check_schema
 from rowlock.store.ops.hold import announce, cancel_requests
 from rowlock.task import Tasks
 from rowlock.worker.claims import Load

@@ -12,8 +12,7 @@ from rowlock.ids import new_id
 from rowlock.job import JobState
 from rowlock.server import service
 from rowlock.store.ops.audit import Actor
-from rowlock.store.ops.bulk import BulkAction, selection
-from rowlock.store.ops.bulk_work import start_bulk
+from rowlock.store.ops.bulk import BulkAction, selection, start_bulk
 from rowlock.store.ops.manage import job_filter
 from tests.support.server import Running, make_app
 

@@ -28,12 +28,12 @@ from django.db import Error, connections, transaction
 from rowlock.clock import Clock, SystemClock
 from rowlock.context import Context, TransactionBlock
 from rowlock.contrib.django.settings import database_url
-from rowlock.store.bell import bell_text
-from rowlock.store.caller.borrowed import Borrowed, Standing
-from rowlock.store.caller.django import borrow_django
-from rowlock.store.caller.schema import BorrowedSchema
-from rowlock.store.caller.visit import Calls, Visit, visit
+from rowlock.store.borrowed.connection import Borrowed, TransactionStatus
+from rowlock.store.borrowed.libraries import borrow_django
+from rowlock.store.borrowed.schema import BorrowedSchema
+from rowlock.store.borrowed.visit import Calls, Visit, visit
 from rowlock.store.drive import Binder
+from rowlock.store.postgres.bell import bell_text
 from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Begin, Commit, Op, Rows, Statement, Step, Steps, writing
 from rowlock.worker.drain import Drain
@@ -131,7 +131,7 @@ class _AtHome(Visit):
         if not isinstance(step, Commit):
             return (yield from super()._perform(step))
         # Inside atomic(), nothing is committed before its end.
-        if self._borrowed.standing is Standing.AUTOCOMMIT and self._is_begun:
+        if self._borrowed.status is TransactionStatus.AUTOCOMMIT and self._is_begun:
             yield from self._send(self._bounds.end)
             self._is_begun = False
             return (yield from super()._perform(Begin()))

@@ -8,8 +8,8 @@ from django.db.migrations.operations.base import Operation
 from django.db.utils import NotSupportedError
 
 from rowlock.contrib.django.project import chosen_settings
-from rowlock.store.caller.django import borrow_django
-from rowlock.store.caller.schema import BorrowedSchema
+from rowlock.store.borrowed.libraries import borrow_django
+from rowlock.store.borrowed.schema import BorrowedSchema
 
 
 class RowlockSchema(Operation):

@@ -22,8 +22,16 @@ from rowlock.server.routes.jobs import filter_of, job_id
 from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
 from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, JobChoice, Uuid, copied
 from rowlock.store.ops.audit import audited
-from rowlock.store.ops.bulk import BulkAction, Selection, selection
-from rowlock.store.ops.bulk_work import Bulk, TooMany, count_bulk, get_bulk, start_bulk
+from rowlock.store.ops.bulk import (
+    Bulk,
+    BulkAction,
+    Selection,
+    TooMany,
+    count_bulk,
+    get_bulk,
+    selection,
+    start_bulk,
+)
 from rowlock.tokens import Scope
 
 

@@ -31,9 +31,8 @@ from rowlock.server.schemas import (
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.bulk import count_jobs
 from rowlock.store.ops.hold import read_log
-from rowlock.store.ops.look import get, list_jobs
+from rowlock.store.ops.look import get, list_jobs, related
 from rowlock.store.ops.manage import cancel, delete, job_filter, retry
-from rowlock.store.ops.related import related
 from rowlock.store.ops.why import why
 from rowlock.tokens import Scope
 from rowlock.why import WhyCode

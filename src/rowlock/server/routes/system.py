@@ -28,7 +28,7 @@ from rowlock.store import migrate as migrations
 from rowlock.store.engine import Engine
 from rowlock.store.ops import health
 from rowlock.store.ops.look import workers
-from rowlock.store.sqlite import SqliteEngine
+from rowlock.store.sqlite.engine import SqliteEngine
 from rowlock.store.statements import Dialect
 from rowlock.task import Task
 from rowlock.tokens import Scope, takes_jobs_of

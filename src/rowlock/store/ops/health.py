@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rowlock import config
+from rowlock.store import migrate
+from rowlock.store.statements import Dialect
 from rowlock.store.steps import Op, Row, Statement, Steps, reading
 
 T = TypeVar("T")
@@ -139,3 +141,25 @@ def _one(name: str, read: Callable[[Row], T]) -> Op[T]:
         return read((yield Statement(name))[0])
 
     return reading(name, steps)
+
+
+def check_schema(dialect: Dialect) -> Op[None]:
+    """Raise `MigrationNeeded` once the schema has something that this version had to know."""
+
+    def steps() -> Steps[None]:
+        known = len(migrate.migrations(dialect))
+        rows = yield Statement("unfit_migrations", {"known": known})
+        if rows:
+            raise migrate.too_new(max(number for (number,) in rows), known)
+
+    return reading("check_schema", steps)
+
+
+def instance() -> Op[str]:
+    """The id of the store's own database."""
+
+    def steps() -> Steps[str]:
+        rows = yield Statement("instance")
+        return str(rows[0][0])
+
+    return reading("instance", steps)

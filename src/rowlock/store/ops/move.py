@@ -25,6 +25,7 @@ from rowlock import config
 from rowlock.columns import JobRow
 from rowlock.job import JobError, JobState, encode_errors
 from rowlock.store.ops.manage import cancel_live
+from rowlock.store.statements import TABLES
 from rowlock.store.steps import (
     Batch,
     Begin,
@@ -36,7 +37,6 @@ from rowlock.store.steps import (
     reading,
     writing,
 )
-from rowlock.store.tables import TABLES
 
 # In the year 9999: no sweep takes it for expired, and it can still be shown.
 FOR_EVER: Final = 253_000_000_000_000_000

@@ -18,12 +18,12 @@ from psycopg.rows import tuple_row
 from rowlock import config
 from rowlock.errors import InvalidTransition, StoreUnavailable
 from rowlock.store.blocks import Conclusion
-from rowlock.store.caller.borrowed import Borrowed
-from rowlock.store.caller.drivers import aborrow_psycopg, borrow_psycopg
-from rowlock.store.caller.visit import Visit, avisit, visit
-from rowlock.store.deadline import Footing
-from rowlock.store.postgres import AsyncConnection, Connection, PostgresEngine
-from rowlock.store.postgres_errors import Meaning, mapped, meaning_of
+from rowlock.store.borrowed.connection import Borrowed
+from rowlock.store.borrowed.libraries import aborrow_psycopg, borrow_psycopg
+from rowlock.store.borrowed.visit import Visit, avisit, visit
+from rowlock.store.postgres.connections import Footing
+from rowlock.store.postgres.engine import AsyncConnection, Connection, PostgresEngine
+from rowlock.store.postgres.errors import Meaning, mapped, meaning_of
 
 # With the planner's choices as the handler's own statements know them.
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL enable_seqscan TO DEFAULT"

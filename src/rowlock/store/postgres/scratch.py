@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 
 from rowlock.errors import Forbidden, StoreUnavailable
-from rowlock.store.pooler import connect_plainly
-from rowlock.store.postgres import Connection
+from rowlock.store.postgres.engine import Connection
+from rowlock.store.postgres.pooler import connect_plainly
 from rowlock.store.statements import Dialect, ParameterStyle, check_schema, compiled
 from rowlock.store.url import PostgresUrl
 

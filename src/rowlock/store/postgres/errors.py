@@ -17,7 +17,7 @@ from rowlock.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from rowlock.store.deadline import CallTimeout
+from rowlock.store.postgres.connections import CallTimeout
 
 
 class Meaning(Enum):

@@ -24,7 +24,7 @@ from rowlock.store import migrate as migrations
 from rowlock.store.statements import Dialect
 
 if TYPE_CHECKING:
-    from rowlock.store.deadline import BoundedConnection as Connection
+    from rowlock.store.postgres.connections import BoundedConnection as Connection
 
 logger: logging.Logger = logging.getLogger("rowlock.store")
 

@@ -24,7 +24,7 @@ from rowlock.store import drive
 from rowlock.store.steps import Commit, Op, Rows, Step
 
 if TYPE_CHECKING:
-    from rowlock.store.sqlite_session import Session
+    from rowlock.store.sqlite.session import Session
 
 T = TypeVar("T")
 

@@ -18,13 +18,13 @@ import weakref
 from typing import TYPE_CHECKING, TypeVar
 
 from rowlock.errors import OptionInvalid
-from rowlock.store.caller.kinds import aborrow, borrow
-from rowlock.store.caller.visit import Known, Visit, avisit, visit
-from rowlock.store.ops.instance import instance
+from rowlock.store.borrowed.libraries import aborrow, borrow
+from rowlock.store.borrowed.visit import Known, Visit, avisit, visit
+from rowlock.store.ops.health import instance
 from rowlock.store.statements import Dialect
 
 if TYPE_CHECKING:
-    from rowlock.store.caller.borrowed import Borrowed
+    from rowlock.store.borrowed.connection import Borrowed
     from rowlock.store.engine import Engine
     from rowlock.store.steps import Op
 

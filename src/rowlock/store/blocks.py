@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from rowlock import config
 from rowlock.job import Lease
-from rowlock.store.caller import Callers
+from rowlock.store.borrowed import Callers
 from rowlock.store.ops.settle import Settled, Settlement, explain_missed, settle
 from rowlock.store.statements import Dialect
 from rowlock.store.steps import Op, Steps, reading, writing
 
 if TYPE_CHECKING:
-    from rowlock.store.postgres import PostgresEngine
-    from rowlock.store.sqlite import SqliteEngine
+    from rowlock.store.postgres.engine import PostgresEngine
+    from rowlock.store.sqlite.engine import SqliteEngine
     from rowlock.store.store import Store
 
 
@@ -114,10 +114,10 @@ class Blocks:
     def block(self) -> Block:
         """For a plain function."""
         if self.is_only_writer:
-            from rowlock.store.blocks.sqlite import SqliteBlock
+            from rowlock.store.sqlite.block import SqliteBlock
 
             return SqliteBlock(self._sqlite, self._callers, seconds=self._seconds)
-        from rowlock.store.blocks.postgres import PostgresBlock
+        from rowlock.store.postgres.block import PostgresBlock
 
         return PostgresBlock(self._postgres, places=self._places)
 
@@ -125,7 +125,7 @@ class Blocks:
         """For a coroutine, on its loop."""
         line, places = self._of_loop()
         if self.is_only_writer:
-            from rowlock.store.blocks.sqlite import AsyncSqliteBlock
+            from rowlock.store.sqlite.block import AsyncSqliteBlock
 
             return AsyncSqliteBlock(
                 self._sqlite,
@@ -134,7 +134,7 @@ class Blocks:
                 line=line,
                 committer=self._committer,
             )
-        from rowlock.store.blocks.postgres import AsyncPostgresBlock
+        from rowlock.store.postgres.block import AsyncPostgresBlock
 
         return AsyncPostgresBlock(self._postgres, places=places)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from rowlock.store import migrate as migrations
-from rowlock.store.caller.borrowed import Borrowed
+from rowlock.store.borrowed.connection import Borrowed
 from rowlock.store.statements import Dialect, ParameterStyle, compiled, in_schema
 from rowlock.store.steps import Rows
 

@@ -8,11 +8,11 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from rowlock.store import drive
-from rowlock.store.deadline import BoundedAsyncConnection, BoundedConnection
+from rowlock.store.postgres.connections import BoundedAsyncConnection, BoundedConnection
 from rowlock.store.steps import COPIED, Begin, Commit, Copy, Ring, Rows, Step, Steps
 
 if TYPE_CHECKING:
-    from rowlock.store.postgres import PostgresEngine
+    from rowlock.store.postgres.engine import PostgresEngine
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from rowlock import config
 from rowlock.clock import Clock
 from rowlock.errors import StoreUnavailable
 from rowlock.store import drive
-from rowlock.store.sqlite_file import (
+from rowlock.store.sqlite.file import (
     LogGauge,
     SqliteFile,
     WriteLock,

@@ -22,10 +22,10 @@ from rowlock.errors import StoreUnavailable
 from rowlock.interrupts import shielded
 from rowlock.store import drive
 from rowlock.store import migrate as migrations
-from rowlock.store.group import CommitGroup
-from rowlock.store.sqlite_file import SqliteFile, path_of
-from rowlock.store.sqlite_session import Session
-from rowlock.store.sqlite_watch import watch
+from rowlock.store.sqlite.file import SqliteFile, path_of
+from rowlock.store.sqlite.group import CommitGroup
+from rowlock.store.sqlite.session import Session
+from rowlock.store.sqlite.watch import watch
 from rowlock.store.statements import Dialect, ParameterStyle, compiled
 from rowlock.store.steps import Op
 

@@ -30,18 +30,19 @@ from rowlock.ids import new_id
 from rowlock.interrupts import shielded
 from rowlock.store import drive
 from rowlock.store import migrate as migrations
-from rowlock.store.bell import Bell
-from rowlock.store.deadline import (
+from rowlock.store.postgres.bell import Bell
+from rowlock.store.postgres.connections import (
+    AsyncPool,
     BoundedAsyncConnection,
     BoundedConnection,
     Footing,
+    Pool,
     connecting,
     is_alive,
 )
-from rowlock.store.pool import AsyncPool, Pool
-from rowlock.store.postgres_errors import Meaning, is_login_refused, mapped, meaning_of
-from rowlock.store.postgres_migrate import apply_missing, migrate_patiently
-from rowlock.store.postgres_session import AsyncSession, Session
+from rowlock.store.postgres.errors import Meaning, is_login_refused, mapped, meaning_of
+from rowlock.store.postgres.migrate import apply_missing, migrate_patiently
+from rowlock.store.postgres.session import AsyncSession, Session
 from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Op, Statement, Steps, writing
 from rowlock.store.url import PostgresUrl

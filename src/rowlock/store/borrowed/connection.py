@@ -16,7 +16,7 @@ RingNow = Callable[[frozenset[str]], None]
 RingLater = Callable[[RingNow, frozenset[str]], bool]
 
 
-class Standing(Enum):
+class TransactionStatus(Enum):
     """Whose transaction a statement would be part of."""
 
     OPEN = auto()  # A transaction is open: the user's.
@@ -39,25 +39,25 @@ class Borrowed(Generic[A_co]):
 
     dialect: Dialect
     style: ParameterStyle
-    standing: Standing
+    status: TransactionStatus
     driver: object
     execute: Callable[[str, Any], A_co]
     ring_later: RingLater = never_rings
 
 
-def sqlite_standing(driver: Any) -> Standing:
+def sqlite_status(driver: Any) -> TransactionStatus:
     """Of a `sqlite3.Connection` or one that looks like it."""
     if driver.in_transaction:
-        return Standing.OPEN
+        return TransactionStatus.OPEN
     # `autocommit` came with Python 3.12; where it is not a bool, isolation_level decides as ever.
     # aiosqlite does not pass it on, and `_conn` is the connection that it wraps.
     setting = getattr(getattr(driver, "_conn", driver), "autocommit", None)
     is_autocommit = setting if isinstance(setting, bool) else driver.isolation_level is None
-    return Standing.AUTOCOMMIT if is_autocommit else Standing.IDLE
+    return TransactionStatus.AUTOCOMMIT if is_autocommit else TransactionStatus.IDLE
 
 
-def postgres_standing(driver: Any) -> Standing:
+def postgres_status(driver: Any) -> TransactionStatus:
     """Of a connection of psycopg, either version and colour."""
     if driver.info.transaction_status != 0:
-        return Standing.OPEN
-    return Standing.AUTOCOMMIT if driver.autocommit else Standing.IDLE
+        return TransactionStatus.OPEN
+    return TransactionStatus.AUTOCOMMIT if driver.autocommit else TransactionStatus.IDLE

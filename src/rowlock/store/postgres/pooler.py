@@ -15,8 +15,8 @@ from typing import Any
 import psycopg
 
 from rowlock.errors import StoreUnavailable
-from rowlock.store.deadline import connecting
-from rowlock.store.postgres import Connection
+from rowlock.store.postgres.connections import connecting
+from rowlock.store.postgres.engine import Connection
 from rowlock.store.statements import Dialect, ParameterStyle, compiled
 from rowlock.store.url import PostgresUrl
 

@@ -6,14 +6,14 @@ from collections.abc import Awaitable
 from typing import Any
 
 from rowlock.errors import OptionInvalid
-from rowlock.store.caller.borrowed import (
+from rowlock.store.borrowed.connection import (
     Borrowed,
     RingLater,
     RingNow,
-    Standing,
+    TransactionStatus,
     never_rings,
-    postgres_standing,
-    sqlite_standing,
+    postgres_status,
+    sqlite_status,
 )
 from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Rows
@@ -41,7 +41,7 @@ def borrow_connection(conn: Any, ring_later: RingLater = never_rings) -> Borrowe
         return _rows(conn.exec_driver_sql(sql, _one_set(values)))
 
     raw = conn.connection
-    return Borrowed(dialect, style, _standing(raw), raw.driver_connection, execute, ring_later)
+    return Borrowed(dialect, style, _status(raw), raw.driver_connection, execute, ring_later)
 
 
 def borrow_session(session: Any) -> Borrowed[Rows]:
@@ -66,7 +66,7 @@ async def aborrow_connection(
         return _rows(await conn.exec_driver_sql(sql, _one_set(values)))
 
     raw = await conn.get_raw_connection()
-    return Borrowed(dialect, style, _standing(raw), raw.driver_connection, execute, ring_later)
+    return Borrowed(dialect, style, _status(raw), raw.driver_connection, execute, ring_later)
 
 
 async def aborrow_session(session: Any) -> Borrowed[Awaitable[Rows]]:
@@ -96,16 +96,20 @@ def _rows(result: Any) -> Rows:
     return [tuple(row) for row in result] if result.returns_rows else []
 
 
-def _standing(raw: Any) -> Standing:
+def _status(raw: Any) -> TransactionStatus:
     driver = raw.driver_connection
     if hasattr(driver, "in_transaction"):
-        return sqlite_standing(driver)
+        return sqlite_status(driver)
     if hasattr(driver, "is_in_transaction"):
         # asyncpg knows no autocommit: SQLAlchemy opens a transaction at the first statement.
         if driver.is_in_transaction():
-            return Standing.OPEN
-        return Standing.AUTOCOMMIT if raw.dbapi_connection.autocommit else Standing.IDLE
-    return postgres_standing(driver)
+            return TransactionStatus.OPEN
+        return (
+            TransactionStatus.AUTOCOMMIT
+            if raw.dbapi_connection.autocommit
+            else TransactionStatus.IDLE
+        )
+    return postgres_status(driver)
 
 
 def _later(session: Any) -> RingLater:

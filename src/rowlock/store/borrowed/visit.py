@@ -1,9 +1,9 @@
-"""One verb on a borrowed connection: its steps become calls of SQL, which either colour can make.
+"""One verb on a borrowed connection: its steps become calls of SQL, blocking or async.
 
-1. `Begin` is a transaction of ours only where there is no other (see `Standing`). On SQLite it is
-   a savepoint otherwise: a batch is many statements there, and one that fails must leave none.
-   On PostgreSQL a failed statement undoes the user's whole transaction anyway, and many savepoints
-   in one transaction slow down all of the database.
+1. `Begin` is a transaction of ours only where there is no other (see `TransactionStatus`). On
+   SQLite it is a savepoint otherwise: a batch is many statements there, and one that fails must
+   leave none. On PostgreSQL a failed statement undoes the user's whole transaction anyway, and
+   many savepoints in one transaction slow down all of the database.
 2. The first error is the one that is raised, also when undoing fails as well.
 """
 
@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rowlock.errors import OptionInvalid
-from rowlock.store.bell import bell_text
-from rowlock.store.caller.borrowed import Borrowed, Standing
+from rowlock.store.borrowed.connection import Borrowed, TransactionStatus
 from rowlock.store.drive import Binder
+from rowlock.store.postgres.bell import bell_text
 from rowlock.store.statements import Dialect
 from rowlock.store.steps import Batch, Begin, Commit, Copy, Op, Ring, Rows, Statement, Step, Steps
 
 if TYPE_CHECKING:
     from rowlock.store.engine import Engine
-    from rowlock.store.postgres import PostgresEngine
-    from rowlock.store.sqlite import SqliteEngine
+    from rowlock.store.postgres.engine import PostgresEngine
+    from rowlock.store.sqlite.engine import SqliteEngine
 
 T = TypeVar("T")
 Known = weakref.WeakSet[Any]
@@ -44,17 +44,17 @@ class _Bounds:
 
 
 _BOUNDS = {
-    (Dialect.POSTGRES, Standing.OPEN): _Bounds(),
-    (Dialect.POSTGRES, Standing.IDLE): _Bounds(),
-    (Dialect.POSTGRES, Standing.AUTOCOMMIT): _Bounds(
+    (Dialect.POSTGRES, TransactionStatus.OPEN): _Bounds(),
+    (Dialect.POSTGRES, TransactionStatus.IDLE): _Bounds(),
+    (Dialect.POSTGRES, TransactionStatus.AUTOCOMMIT): _Bounds(
         ("BEGIN ISOLATION LEVEL READ COMMITTED",), ("COMMIT",), ("ROLLBACK",)
     ),
-    (Dialect.SQLITE, Standing.OPEN): _Bounds(
+    (Dialect.SQLITE, TransactionStatus.OPEN): _Bounds(
         ("SAVEPOINT rowlock",), ("RELEASE rowlock",), ("ROLLBACK TO rowlock", "RELEASE rowlock")
     ),
     # As the first write would do by itself: the user ends it.
-    (Dialect.SQLITE, Standing.IDLE): _Bounds(("BEGIN IMMEDIATE",), (), ("ROLLBACK",)),
-    (Dialect.SQLITE, Standing.AUTOCOMMIT): _Bounds(
+    (Dialect.SQLITE, TransactionStatus.IDLE): _Bounds(("BEGIN IMMEDIATE",), (), ("ROLLBACK",)),
+    (Dialect.SQLITE, TransactionStatus.AUTOCOMMIT): _Bounds(
         ("BEGIN IMMEDIATE",), ("COMMIT",), ("ROLLBACK",)
     ),
 }
@@ -78,7 +78,7 @@ class Visit:
         self._instance = instance
         self._notify_in_transaction = notify_in_transaction
         self._binder = Binder(borrowed.dialect, engine.schema, borrowed.style)
-        self._bounds = _BOUNDS[borrowed.dialect, borrowed.standing]
+        self._bounds = _BOUNDS[borrowed.dialect, borrowed.status]
         self._is_begun = False
         self._rung: frozenset[str] = frozenset()
 
@@ -188,7 +188,7 @@ class Visit:
 
     def _ring_inside(self) -> Calls[None]:
         """Ring at the user's commit: by the library's hook, or by a NOTIFY in the transaction."""
-        if not self._has_bell() or self._borrowed.standing is Standing.AUTOCOMMIT:
+        if not self._has_bell() or self._borrowed.status is TransactionStatus.AUTOCOMMIT:
             return
         if not self._borrowed.ring_later(self._ring, self._rung) and self._notify_in_transaction:
             queues = sorted({bell_text(queue) for queue in self._rung})
@@ -196,7 +196,7 @@ class Visit:
             yield self._binder.bind(Statement("ring", values), now=None)
 
     def _ring_after(self) -> None:
-        if self._has_bell() and self._borrowed.standing is Standing.AUTOCOMMIT:
+        if self._has_bell() and self._borrowed.status is TransactionStatus.AUTOCOMMIT:
             self._ring(self._rung)
 
     def _has_bell(self) -> bool:

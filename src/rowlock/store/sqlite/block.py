@@ -18,9 +18,9 @@ from enum import Enum, auto
 
 from rowlock.errors import InvalidTransition, StoreUnavailable
 from rowlock.store.blocks import Conclusion
-from rowlock.store.caller import Callers
-from rowlock.store.sqlite import SqliteEngine
-from rowlock.store.sqlite_session import Session
+from rowlock.store.borrowed import Callers
+from rowlock.store.sqlite.engine import SqliteEngine
+from rowlock.store.sqlite.session import Session
 
 logger: logging.Logger = logging.getLogger("rowlock.sqlite")
 

@@ -1,0 +1,1 @@
+"""PostgreSQL: its engine, and what the engine is made of."""

@@ -1,0 +1,1 @@
+"""SQLite: its engine, and what the engine is made of."""

@@ -27,7 +27,7 @@ from rowlock.store.ops.settle import Settlement
 from rowlock.store.options import new_job
 from rowlock.store.sqlite.engine import SqliteEngine
 from rowlock.store.sqlite.file import SqliteFile, WriteLock
-from rowlock.store.sqlite.session import Session
+from rowlock.store.sqlite.session import SqliteSession
 from rowlock.store.steps import Rows, Statement, Step
 
 # Small, so that the log is folded again and again.
@@ -78,16 +78,16 @@ def leave_unsynced() -> None:
 
 def leave_halves() -> None:
     """A planted bug: every statement is a transaction of its own."""
-    perform = Session.perform
+    perform = SqliteSession.perform
 
-    def careless(session: Session, step: Step) -> Rows:
+    def careless(session: SqliteSession, step: Step) -> Rows:
         rows = perform(session, step)
         if isinstance(step, Statement) and session.connection.in_transaction:
             session.connection.execute("COMMIT")
             session.connection.execute("BEGIN IMMEDIATE")
         return rows
 
-    Session.perform = careless  # type: ignore[method-assign,assignment]
+    SqliteSession.perform = careless  # type: ignore[method-assign,assignment]
 
 
 PLANTS: Final = {"unsynced": leave_unsynced, "halves": leave_halves}

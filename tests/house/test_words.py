@@ -17,8 +17,7 @@ from rowlock import config
 from rowlock.cli import main
 from tests.docs.reference.commands import all_commands
 from tests.docs.reference.docstrings import attribute_texts
-from tests.house.source import Module, read_modules
-from tests.house.test_layers import make_module, room_of
+from tests.house.source import Module, make_module, read_modules, room_of
 
 # What not to write, as a pattern, and what to write instead.
 WORDS = {

@@ -27,7 +27,7 @@ from rowlock.errors import StoreUnavailable
 from rowlock.store import drive
 from rowlock.store.sqlite.engine import _migrate
 from rowlock.store.sqlite.file import SqliteFile
-from rowlock.store.sqlite.session import Session
+from rowlock.store.sqlite.session import SqliteSession
 from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Begin, Commit, Op, Ring, Rows, Step, Steps
 from tests.simulation.loop import Host, SimulatedLoop
@@ -173,7 +173,7 @@ class HostClock(Clock):
         return self._loop.now + self._host.offset
 
 
-class MemorySession(Session):
+class MemorySession(SqliteSession):
     """A session on a database in memory, which no file, lock or other process is needed for."""
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:

@@ -27,8 +27,8 @@ from rowlock.store.ops.claim import ClaimRequest, claim_seen
 from rowlock.store.ops.claim import look as look_for_lanes
 from rowlock.store.ops.schedule import new_schedule
 from rowlock.store.options import new_job
+from rowlock.store.postgres import engine
 from rowlock.store.postgres.connections import BoundedConnection
-from rowlock.store.postgres.engine import engine
 from rowlock.store.steps import Op
 from tests.store.jobs import enqueue, made, put_in_state, start
 from tests.worker.waiting import wait_until

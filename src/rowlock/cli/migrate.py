@@ -78,14 +78,14 @@ def migrate(
 
 def _rights(engine: Engine, *, row_security: bool) -> str:
     """Return the SQL of the roles, in a transaction of its own."""
-    from rowlock.store import roles
+    from rowlock.store import migrate
     from rowlock.store.statements import Dialect
 
     if engine.dialect is not Dialect.POSTGRES:
         raise click.UsageError("SQLite has no roles: everyone who can open the file has all rights")
-    scripts = [roles.roles(engine.schema)]
+    scripts = [migrate.roles(engine.schema)]
     if row_security:
-        scripts.append(roles.row_security(engine.schema))
+        scripts.append(migrate.row_security(engine.schema))
     return "\n\n".join(["", "BEGIN;", *scripts, "COMMIT;"])
 
 

@@ -23,7 +23,7 @@ from rowlock import config
 from rowlock.events import Event, EventName, EventType
 from rowlock.server.background import Background
 from rowlock.store import Store
-from rowlock.store.ops.events import NewJob, Told, last_event, newest_jobs, read_events
+from rowlock.store.ops.events import NewestJob, Told, last_event, newest_jobs, read_events
 from rowlock.worker.services import listen
 from rowlock.worker.trouble import ServiceName, Trouble, repeat
 
@@ -166,7 +166,7 @@ class Feed:
             for listener in self._listeners:
                 listener.put(item)
 
-    def _enqueued(self, jobs: list[NewJob]) -> list[FeedItem]:
+    def _enqueued(self, jobs: list[NewestJob]) -> list[FeedItem]:
         new = [job for job in jobs if self._is_new(job.id)]
         if len(new) <= config.EVENTS_SINGLE_MAX:
             return [FeedItem(_enqueued(job), job.at) for job in new]
@@ -177,7 +177,7 @@ class Feed:
         ]
 
 
-def _enqueued(job: NewJob) -> Event:
+def _enqueued(job: NewestJob) -> Event:
     return Event(EventType.ENQUEUED, job.queue, job.kind, job.tenant, job.id)
 
 

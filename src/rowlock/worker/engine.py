@@ -75,10 +75,8 @@ class WorkerEngine:
         suspect_lock: RunLock | None = None,
         leftovers: Leftovers | None = None,
     ) -> None:
-        self._store = store
-        self._tasks = tasks
-        self._worker = worker
-        self._settings = settings
+        self._store, self._tasks = store, tasks
+        self._worker, self._settings = worker, settings
         self._leases = leases
         self._buffer = Buffer(strict=settings.strict_queues)
         # By id and token: a run that lost its lease may go on while its job is run again here.
@@ -93,7 +91,7 @@ class WorkerEngine:
         self._known: set[tuple[str, int]] = set()
         self._claimer = Claimer(store, tasks, worker=worker, settings=settings)
         self._context = contextvars.copy_context()
-        self._wake = asyncio.Event()
+        self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._notifications = Notifications(
             store,
             queues=settings.queues,
@@ -102,7 +100,6 @@ class WorkerEngine:
             errors=counts.errors,
         )
         self._chance = Random()
-        self._idle = asyncio.Event()
         self.stopping: asyncio.Event = asyncio.Event()
         # A drain has found that nothing is left to be run.
         self.is_drained: bool = False

@@ -158,7 +158,7 @@ def report_settled(settlement: Settlement, outcome: Outcome | None) -> None:
     report([settlement])
 
 
-class _Line(NamedTuple):
+class _LogLine(NamedTuple):
     """The text of a record. The duration stands between `what` and `rest`."""
 
     level: int
@@ -181,18 +181,18 @@ def _report_one(settlement: Settlement, end: RunEnd | None) -> None:
     logger.log(line.level, "%s %s%s%s", _name(lease), line.what, took, line.rest, extra=fields)
 
 
-def _line(settlement: Settlement, end: RunEnd | None) -> _Line:
+def _line(settlement: Settlement, end: RunEnd | None) -> _LogLine:
     match outcome := settlement.outcome:
         case Succeeded(problem=None):
-            return _Line(logging.DEBUG, "succeeded")
+            return _LogLine(logging.DEBUG, "succeeded")
         case Succeeded():
-            return _Line(logging.WARNING, "succeeded", _because(outcome.problem))
+            return _LogLine(logging.WARNING, "succeeded", _because(outcome.problem))
         case CancelSeen():
-            return _Line(logging.INFO, "was cancelled", _because(outcome.reason))
+            return _LogLine(logging.INFO, "was cancelled", _because(outcome.reason))
         case Failed():
             return _line_of_failure(settlement.lease, outcome, end)
         case _ if end is RunEnd.CANCELLED:
-            return _Line(logging.INFO, "was cancelled")
+            return _LogLine(logging.INFO, "was cancelled")
         case Crashed():
             return _line_of_break(logging.ERROR, "crashed", outcome.evidence, end)
         case Interrupted():
@@ -201,23 +201,23 @@ def _line(settlement: Settlement, end: RunEnd | None) -> _Line:
             return _line_of_return(outcome)
 
 
-def _line_of_return(outcome: Outcome) -> _Line:
+def _line_of_return(outcome: Outcome) -> _LogLine:
     match outcome:
         case Released():
-            return _Line(logging.INFO, "was released", _because(outcome.reason))
+            return _LogLine(logging.INFO, "was released", _because(outcome.reason))
         case NotBegun():
-            return _Line(logging.DEBUG, "was given back before its run began")
+            return _LogLine(logging.DEBUG, "was given back before its run began")
         case _:
-            return _Line(logging.WARNING, f"ended as {type(outcome).__name__}")
+            return _LogLine(logging.WARNING, f"ended as {type(outcome).__name__}")
 
 
-def _line_of_break(level: int, what: str, reason: str, end: RunEnd | None) -> _Line:
+def _line_of_break(level: int, what: str, reason: str, end: RunEnd | None) -> _LogLine:
     if end is RunEnd.DEAD:
-        return _Line(logging.ERROR, f"is dead: it {what}", _because(reason))
-    return _Line(level, what, _because(reason))
+        return _LogLine(logging.ERROR, f"is dead: it {what}", _because(reason))
+    return _LogLine(level, what, _because(reason))
 
 
-def _line_of_failure(lease: Lease, outcome: Failed, end: RunEnd | None) -> _Line:
+def _line_of_failure(lease: Lease, outcome: Failed, end: RunEnd | None) -> _LogLine:
     error = _because(f"{outcome.type}: {outcome.message}")
     attempts = ""
     if lease.row is not None:
@@ -225,13 +225,13 @@ def _line_of_failure(lease: Lease, outcome: Failed, end: RunEnd | None) -> _Line
         attempts = f", attempt {lease.row.attempt} of {most}"
     match end:
         case RunEnd.RETRYING:
-            return _Line(logging.WARNING, "failed", f"{attempts}, and will be retried{error}")
+            return _LogLine(logging.WARNING, "failed", f"{attempts}, and will be retried{error}")
         case RunEnd.CANCELLED:
-            return _Line(logging.INFO, "was cancelled", error)
+            return _LogLine(logging.INFO, "was cancelled", error)
         case RunEnd.DEAD:
-            return _Line(logging.ERROR, "is dead: it failed", f"{attempts}{error}")
+            return _LogLine(logging.ERROR, "is dead: it failed", f"{attempts}{error}")
         case _:
-            return _Line(logging.WARNING, "failed", f"{attempts}{error}")
+            return _LogLine(logging.WARNING, "failed", f"{attempts}{error}")
 
 
 def _name(lease: Lease) -> str:

@@ -329,7 +329,7 @@ class Totals:
         self.service_errors.update(other.service_errors)
 
 
-class _Line(msgspec.Struct, frozen=True, array_like=True):
+class _CountLine(msgspec.Struct, frozen=True, array_like=True):
     queue: str
     kind: str
     ends: list[int]
@@ -340,7 +340,7 @@ class _Line(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Written(msgspec.Struct, frozen=True, array_like=True):
-    lines: list[_Line]
+    lines: list[_CountLine]
     lost: dict[str, int]
     enqueued: list[tuple[str, str, int]]
     interrupted: dict[str, int]
@@ -353,7 +353,7 @@ _decode = msgspec.json.Decoder(_Written).decode
 
 def _encoded(counts: Totals) -> bytes:
     lines = [
-        _Line(*name, s.ends, s.run.buckets, s.run.total_us, s.wait.buckets, s.wait.total_us)
+        _CountLine(*name, s.ends, s.run.buckets, s.run.total_us, s.wait.buckets, s.wait.total_us)
         for name, s in counts.tally.items()
     ]
     enqueued = [(*name, number) for name, number in counts.enqueued.items()]

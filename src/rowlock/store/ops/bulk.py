@@ -326,7 +326,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None
 
 
-class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
+class _StoredSelection(msgspec.Struct, frozen=True, omit_defaults=True):
     """The stored form of which jobs."""
 
     state: JobState | None
@@ -382,7 +382,7 @@ def _values(
     now: int,
     per_second: int | None,
 ) -> dict[str, object]:
-    stored = _Stored(wanted.state, _given(wanted.chosen), per_second)
+    stored = _StoredSelection(wanted.state, _given(wanted.chosen), per_second)
     return {
         "id": id,
         "total": count.value,
@@ -483,7 +483,7 @@ def fail_bulk(id: str, problem: str) -> Op[None]:
 
 
 def _bulk(row: Row) -> Bulk:
-    stored = msgspec.json.decode(row[5], type=_Stored)
+    stored = msgspec.json.decode(row[5], type=_StoredSelection)
     return Bulk(
         id=row[0],
         created_at=from_us(row[1]),

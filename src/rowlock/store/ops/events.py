@@ -37,7 +37,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class NewJob:
+class NewestJob:
     """A job that was enqueued a moment ago."""
 
     id: str
@@ -78,10 +78,10 @@ def read_events(after: int) -> Op[list[Told]]:
     return reading("read_events", steps)
 
 
-def newest_jobs() -> Op[list[NewJob]]:
+def newest_jobs() -> Op[list[NewestJob]]:
     """The jobs that were made in the last seconds, by their ids, so many at most."""
 
-    def steps() -> Steps[list[NewJob]]:
+    def steps() -> Steps[list[NewestJob]]:
         now = (yield Statement("event_last"))[0][0] // 1_000
         values = {
             "low": id_at(now - _NEW_MS),
@@ -89,7 +89,7 @@ def newest_jobs() -> Op[list[NewJob]]:
             "limit": config.EVENTS_NEW_MAX,
         }
         rows = yield Statement("newest_jobs", values)
-        return [NewJob(*row) for row in rows]
+        return [NewestJob(*row) for row in rows]
 
     return reading("newest_jobs", steps)
 

@@ -48,7 +48,7 @@ _MINUTE_US: Final = 60 * config.SECOND_US
 _ALL: Final = ""
 
 
-class _Stored(msgspec.Struct, frozen=True, array_like=True):
+class _StoredTally(msgspec.Struct, frozen=True, array_like=True):
     """The stored form of sums."""
 
     ends: list[int]
@@ -58,11 +58,11 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     wait_us: int
 
 
-_decode = msgspec.json.Decoder(_Stored).decode
+_decode = msgspec.json.Decoder(_StoredTally).decode
 
 
 def _encoded(sums: Sums) -> str:
-    stored = _Stored(
+    stored = _StoredTally(
         sums.ends, sums.run.buckets, sums.run.total_us, sums.wait.buckets, sums.wait.total_us
     )
     return msgspec.json.encode(stored).decode()

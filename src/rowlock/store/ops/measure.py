@@ -9,19 +9,19 @@ from rowlock.store.steps import Begin, Op, Statement, Steps, reading, writing
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedCount:
     """How many jobs have ended, and how long that took by the database's clock."""
 
     count: int
     seconds: float
 
 
-def finished(queue: str) -> Op[Finished]:
+def finished(queue: str) -> Op[FinishedCount]:
     """What has ended of a queue, from the first start to the last end."""
 
-    def steps() -> Steps[Finished]:
+    def steps() -> Steps[FinishedCount]:
         count, first, last = (yield Statement("measure_finished", {"queue": queue}))[0]
-        return Finished(count, (last - first) / config.SECOND_US if count else 0.0)
+        return FinishedCount(count, (last - first) / config.SECOND_US if count else 0.0)
 
     return reading("finished", steps)
 

@@ -42,7 +42,7 @@ from rowlock.store.postgres.connections import (
 )
 from rowlock.store.postgres.errors import Meaning, is_login_refused, mapped, meaning_of
 from rowlock.store.postgres.migrate import apply_missing, migrate_patiently
-from rowlock.store.postgres.session import AsyncSession, Session
+from rowlock.store.postgres.session import AsyncPostgresSession, PostgresSession
 from rowlock.store.statements import Dialect, ParameterStyle
 from rowlock.store.steps import Op, Statement, Steps, writing
 from rowlock.store.url import PostgresUrl
@@ -110,7 +110,7 @@ class PostgresEngine:
         steps = op.start
         for tries in range(1, config.STORE_TRIES_MAX + 1):
             connection = self._pool.take()
-            session = Session(connection, self)
+            session = PostgresSession(connection, self)
             is_sound = False
             try:
                 result = session.run(steps())
@@ -142,7 +142,7 @@ class PostgresEngine:
             connection = self._open()
             connection.call_seconds = self.url.call_seconds
             try:
-                session = Session(connection, self)
+                session = PostgresSession(connection, self)
                 if not self._is_checked:
                     self._check(session.run(_applied(self.schema)))
                 footing = session.run(self._footing(connection.info.backend_pid))
@@ -198,7 +198,7 @@ class PostgresEngine:
         op: Op[T],
         error: psycopg.Error,
         meaning: Meaning,
-        session: Session | AsyncSession,
+        session: PostgresSession | AsyncPostgresSession,
         *,
         tries: int,
     ) -> Any:
@@ -229,7 +229,7 @@ class PostgresEngine:
             raise self._unreachable(error) from error
 
     def _apply(self, connection: Connection) -> list[int]:
-        applied = Session(connection, self).run(_applied(self.schema))
+        applied = PostgresSession(connection, self).run(_applied(self.schema))
         return apply_missing(connection, applied, schema=self.schema)
 
     def applied(self) -> migrations.Applied:
@@ -237,7 +237,7 @@ class PostgresEngine:
         try:
             with self._open() as connection:
                 self._check_encoding(connection)
-                return Session(connection, self).run(_applied(self.schema))
+                return PostgresSession(connection, self).run(_applied(self.schema))
         except psycopg.Error as error:
             raise self._unreachable(error) from error
 
@@ -264,7 +264,7 @@ class PostgresEngine:
         steps = op.start
         for tries in range(1, config.STORE_TRIES_MAX + 1):
             connection = await pool.take()
-            session = AsyncSession(connection, self)
+            session = AsyncPostgresSession(connection, self)
             is_sound = False
             try:
                 result = await session.run(steps())
@@ -325,7 +325,7 @@ class PostgresEngine:
                 )
             connection.call_seconds = self.url.call_seconds
             try:
-                session = AsyncSession(connection, self)
+                session = AsyncPostgresSession(connection, self)
                 if not self._is_checked:
                     self._check(await session.run(_applied(self.schema)))
                 footing = await session.run(self._footing(connection.info.backend_pid))

@@ -56,7 +56,7 @@ class Fate:
         return not self.is_committing and self._alone <= looks_first
 
 
-class Session:
+class PostgresSession:
     """One verb on one blocking connection."""
 
     def __init__(self, connection: BoundedConnection, engine: PostgresEngine) -> None:
@@ -123,7 +123,7 @@ class Session:
         return _is_idle(self._connection)
 
 
-class AsyncSession:
+class AsyncPostgresSession:
     """One verb on one async connection."""
 
     def __init__(self, connection: BoundedAsyncConnection, engine: PostgresEngine) -> None:

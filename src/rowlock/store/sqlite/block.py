@@ -20,7 +20,7 @@ from rowlock.errors import InvalidTransition, StoreUnavailable
 from rowlock.store.blocks import Conclusion
 from rowlock.store.borrowed import Callers
 from rowlock.store.sqlite.engine import SqliteEngine
-from rowlock.store.sqlite.session import Session
+from rowlock.store.sqlite.session import SqliteSession
 
 logger: logging.Logger = logging.getLogger("rowlock.sqlite")
 
@@ -34,7 +34,7 @@ class _State(Enum):
 class _Tenure:
     """A handler's time with the write lock, and the watchdog over it."""
 
-    def __init__(self, session: Session, *, seconds: float) -> None:
+    def __init__(self, session: SqliteSession, *, seconds: float) -> None:
         self.session = session
         self.connection: sqlite3.Connection = session.connection
         self._seconds = seconds

@@ -24,7 +24,7 @@ from rowlock.store import drive
 from rowlock.store import migrate as migrations
 from rowlock.store.sqlite.file import SqliteFile, path_of
 from rowlock.store.sqlite.group import CommitGroup
-from rowlock.store.sqlite.session import Session
+from rowlock.store.sqlite.session import SqliteSession
 from rowlock.store.sqlite.watch import watch
 from rowlock.store.statements import Dialect, ParameterStyle, compiled
 from rowlock.store.steps import Op
@@ -64,8 +64,8 @@ class SqliteEngine:
         self._pid = os.getpid()
         self._local = threading.local()
         # Weak: a session lives as long as the thread it belongs to.
-        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-        self._frozen: list[Session] = []
+        self._sessions: weakref.WeakSet[SqliteSession] = weakref.WeakSet()
+        self._frozen: list[SqliteSession] = []
         self._guard = threading.Lock()
         self._is_guarded = False
         self._group = CommitGroup(self.new_session, run_apart=self.run)
@@ -79,22 +79,22 @@ class SqliteEngine:
             self.after_fork()
         return await self._group.run(op)
 
-    def _session(self) -> Session:
+    def _session(self) -> SqliteSession:
         if self._pid != os.getpid():
             self.after_fork()
-        session: Session | None = getattr(self._local, "session", None)
+        session: SqliteSession | None = getattr(self._local, "session", None)
         if session is None:
             session = self._local.session = self.new_session()
         return session
 
-    def new_session(self) -> Session:
+    def new_session(self) -> SqliteSession:
         """A session for the calling thread, on a file that is migrated."""
         if not self._is_migrated:
             self.migrate()
             self._is_migrated = True
-        return self._register(Session(self.file, self.binder, self.clock))
+        return self._register(SqliteSession(self.file, self.binder, self.clock))
 
-    def _register(self, session: Session) -> Session:
+    def _register(self, session: SqliteSession) -> SqliteSession:
         if self._obstacle is not None:
             raise StoreUnavailable(f"{self.file.path} {self._obstacle}")
         with self._guard:
@@ -118,9 +118,9 @@ class SqliteEngine:
             return _applied(session, schema=self.schema)
 
     @contextmanager
-    def _passing_session(self) -> Iterator[Session]:
+    def _passing_session(self) -> Iterator[SqliteSession]:
         """A session that does not ask for a migrated file, and is not kept."""
-        session = self._register(Session(self.file, self.binder, self.clock))
+        session = self._register(SqliteSession(self.file, self.binder, self.clock))
         try:
             yield session
         finally:
@@ -185,7 +185,7 @@ class SqliteEngine:
         self._start_afresh()
 
 
-def _applied(session: Session, *, schema: str) -> migrations.Applied:
+def _applied(session: SqliteSession, *, schema: str) -> migrations.Applied:
     table = f"{schema}_migration"
     execute = session.connection.execute
     if not execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
@@ -199,7 +199,7 @@ def _applied(session: Session, *, schema: str) -> migrations.Applied:
     return migrations.without(applied, Dialect.SQLITE, found)
 
 
-def _migrate(session: Session, *, schema: str) -> list[int]:
+def _migrate(session: SqliteSession, *, schema: str) -> list[int]:
     execute = session.connection.execute
     execute(migrations.table(dialect=Dialect.SQLITE, schema=schema))
     missing = migrations.pending(Dialect.SQLITE, _applied(session, schema=schema))

@@ -24,7 +24,7 @@ from rowlock.store import drive
 from rowlock.store.steps import Commit, Op, Rows, Step
 
 if TYPE_CHECKING:
-    from rowlock.store.sqlite.session import Session
+    from rowlock.store.sqlite.session import SqliteSession
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class _Request:
 class CommitGroup:
     """Runs ops of any event loop in one thread, together."""
 
-    def __init__(self, new_session: Callable[[], Session], *, run_apart: RunApart) -> None:
+    def __init__(self, new_session: Callable[[], SqliteSession], *, run_apart: RunApart) -> None:
         self._new_session = new_session
         self._run_apart = run_apart
         self._guard = threading.Lock()
@@ -71,7 +71,7 @@ class CommitGroup:
         except _NeedsCommitError:
             return await asyncio.to_thread(self._run_apart, op)
 
-    def new_session(self) -> Session:
+    def new_session(self) -> SqliteSession:
         """For the thread of this group."""
         return self._new_session()
 
@@ -92,7 +92,7 @@ class _Owner:
     group: weakref.ref[CommitGroup]
     requests: queue.SimpleQueue[_Request | None] = field(default_factory=queue.SimpleQueue)
     thread: threading.Thread = field(init=False)
-    session: Session | None = None
+    session: SqliteSession | None = None
 
     @classmethod
     def started(cls, group: CommitGroup) -> _Owner:
@@ -112,7 +112,7 @@ class _Owner:
             with self.session.busy:
                 self.session.dispose()
 
-    def _opened(self) -> Session:
+    def _opened(self) -> SqliteSession:
         group = self.group()
         if group is None:
             raise StoreUnavailable("nothing was written: the store was dropped meanwhile")
@@ -155,7 +155,7 @@ class _Owner:
                 request.error = _error_for_one(error)
 
 
-def _run_one(session: Session, request: _Request) -> None:
+def _run_one(session: SqliteSession, request: _Request) -> None:
     execute = session.connection.execute
     execute("SAVEPOINT request")
     try:
@@ -169,7 +169,7 @@ def _run_one(session: Session, request: _Request) -> None:
     execute("RELEASE request")
 
 
-def _without_commit(session: Session) -> Callable[[Step], Rows]:
+def _without_commit(session: SqliteSession) -> Callable[[Step], Rows]:
     def perform(step: Step) -> Rows:
         if isinstance(step, Commit):
             raise _NeedsCommitError

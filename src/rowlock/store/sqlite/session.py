@@ -37,7 +37,7 @@ T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("rowlock.sqlite")
 
 
-class Session:
+class SqliteSession:
     """A connection of one thread, and the right to write with it."""
 
     def __init__(self, file: SqliteFile, binder: drive.Binder, clock: Clock) -> None:
@@ -84,9 +84,9 @@ class Session:
                 raise self.file.mapped(error) from error
         return number
 
-    def transaction(self, *, writes: bool) -> Transaction:
+    def transaction(self, *, writes: bool) -> SqliteTransaction:
         """One transaction as a context manager; on an error nothing of it stays."""
-        return Transaction(self, writes=writes)
+        return SqliteTransaction(self, writes=writes)
 
     def perform(self, step: Step) -> Rows:
         if isinstance(step, Begin | Ring):
@@ -305,12 +305,12 @@ class Session:
                 fork_gate.release()
 
 
-class Transaction:
+class SqliteTransaction:
     """One transaction of a session, as a context manager; the driver's errors become ours."""
 
     __slots__ = ("_session", "_writes")
 
-    def __init__(self, session: Session, *, writes: bool) -> None:
+    def __init__(self, session: SqliteSession, *, writes: bool) -> None:
         self._session = session
         self._writes = writes
 

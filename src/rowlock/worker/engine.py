@@ -59,6 +59,11 @@ _RETURNED = (Released, NotBegun, Interrupted)
 class WorkerEngine:
     """Runs jobs on the running event loop until it is stopped."""
 
+    # A drain has found that nothing is left to be run.
+    is_drained: bool = False
+    # Why it has left, if it can't work on its database.
+    unfit: RowlockError | None = None
+
     def __init__(
         self,
         store: Store,
@@ -101,10 +106,6 @@ class WorkerEngine:
         )
         self._chance = Random()
         self.stopping: asyncio.Event = asyncio.Event()
-        # A drain has found that nothing is left to be run.
-        self.is_drained: bool = False
-        # Why it has left, if it can't work on its database.
-        self.unfit: RowlockError | None = None
         self._loop = asyncio.get_running_loop()
         self._tidied_at = time.monotonic()
         self._finished = self._settles = 0

@@ -12,7 +12,7 @@ from tests.house.source import ROOT
 
 TESTS = ROOT / "tests"
 # Rooms where it isn't true yet.
-UNTIDY_ROOMS = {"scheduler", "server", "worker"}
+UNTIDY_ROOMS = {"server"}
 
 
 def is_test_module(name: str) -> bool:

@@ -234,7 +234,7 @@ class Run:
 
 
 def success(result: object) -> Succeeded:
-    """The outcome of a handler that returned. A result that can't be stored is no failure.
+    """The outcome of a handler that returned. A result that can't be stored is noted.
 
     Raises:
         TypeError: It returned a coroutine or generator that was never run.

@@ -207,7 +207,7 @@ def length_of(head: bytes) -> int:
     """The length of a frame's body in bytes."""
     length: int = LENGTH.unpack(head)[0]
     if length > config.SLOT_FRAME_BYTES_MAX:
-        raise ValueError(f"a frame of {length} bytes is too large: it is no message")
+        raise ValueError(f"a frame of {length} bytes is too large for a message")
     return length
 
 

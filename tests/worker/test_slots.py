@@ -35,61 +35,67 @@ def test_jobs_run_in_warm_processes_of_their_own(app):
     assert is_gone(first)
 
 
-def test_a_payload_that_does_not_fit_waits_in_a_slot_too(app):
-    """The slot sees it, and the job is retried as by any other worker."""
-    job = app.enqueue("slot_pid", {"extra": 1})
+@pytest.fixture
+def served(app, tmp_path):
+    """A job of each sort that ended in slots of one worker, by its kind."""
+    text = "ä" * 500_000
+    payloads = {
+        "talk": {},
+        "fail": {},
+        "surroundings": {},
+        "large": {"text": text},
+        "crash_and_leave_a_child": {"note": str(tmp_path / "left")},
+    }
+    jobs = {kind: app.enqueue(kind, payload) for kind, payload in payloads.items()}
+    misfit = app.enqueue("slot_pid", {"extra": 1})
     with worker(app):
-        found = wait_until(lambda: (each := app.get(job.id)).state is JobState.RETRYING and each)
-
-    assert [error.type for error in found.errors] == ["PayloadMisfit"]
-    assert (found.run_at - found.errors[0].time).total_seconds() == 60
-
-
-def test_what_a_slot_says_is_stored(app):
-    """Result, progress, log lines and follow-up jobs come back, whatever the handler prints."""
-    job = app.enqueue("talk")
-    with worker(app):
-        found = app.wait(job.id, timeout=30)
-        (follow_up,) = wait_until(
+        found = {kind: app.wait(job.id, timeout=60) for kind, job in jobs.items()}
+        found["slot_pid"] = wait_until(
+            lambda: (each := app.get(misfit.id)).state is JobState.RETRYING and each
+        )
+        (found["follow_up"],) = wait_until(
             lambda: app.list(kind="follow_up", state="succeeded", full=True).jobs
         )
+    os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
+    return found
 
-    assert (found.state, found.result) == (JobState.SUCCEEDED, "1 talk")
-    assert rowlock.Progress(1.0, "all") == found.progress
-    assert [line.text for line in app.store.read_log(job.id)] == ["first", "odd \ufffd \ufffd line"]
+
+def test_what_comes_back_from_a_slot(app, served):
+    """Results, progress, log lines, follow-ups, errors and crashes, as from any other worker."""
+    talk, follow_up = served["talk"], served["follow_up"]
+    # Whatever the handler prints.
+    assert (talk.state, talk.result) == (JobState.SUCCEEDED, "1 talk")
+    assert talk.progress == rowlock.Progress(1.0, "all")
+    assert [line.text for line in app.store.read_log(talk.id)] == [
+        "first",
+        "odd \ufffd \ufffd line",
+    ]
     assert (follow_up.result, follow_up.priority) == (7, 3)
 
+    # A payload and a result near the limit.
+    assert served["large"].result == "ä" * 500_000
 
-def test_a_slot_is_left_alone_and_inherits_nothing(app):
-    """Signals do not end it, nor are they ignored by what it starts; it has one socket of ours."""
-    job = app.enqueue("surroundings")
-    with worker(app):
-        found = app.wait(job.id, timeout=30)
+    failed = served["fail"]
+    assert (failed.state, failed.last_error) == (JobState.DEAD, "ValueError: no good")
+    assert "in fail" in failed.errors[0].traceback
 
-    expected = {"sockets": 1, "memory": 0, "sigterm": int(signal.SIG_DFL), "name": "rowlock slot"}
-    assert found.result == expected
+    # A payload that does not fit is retried after a minute.
+    misfit = served["slot_pid"]
+    assert [error.type for error in misfit.errors] == ["PayloadMisfit"]
+    assert (misfit.run_at - misfit.errors[0].time).total_seconds() == 60
 
+    # A process that the handler left behind holds the socket, and does not hide the slot's death.
+    crashed = served["crash_and_leave_a_child"]
+    assert (crashed.state, crashed.crashes) == (JobState.DEAD, 1)
+    assert "SIGKILL" in crashed.last_error
 
-def test_a_crash_is_seen_whoever_holds_the_socket(app, tmp_path):
-    """A process that the handler left behind does not hide the slot's death."""
-    note = tmp_path / "note"
-    job = app.enqueue("crash_and_leave_a_child", {"note": str(note)})
-    with worker(app):
-        found = app.wait(job.id, timeout=30)
-    os.kill(int(note.read_text()), signal.SIGKILL)
-
-    assert (found.state, found.crashes) == (JobState.DEAD, 1)
-    assert "SIGKILL" in found.last_error
-
-
-def test_large_values_pass(app):
-    """A payload and a result near the limit go to the slot and back."""
-    text = "ä" * 500_000
-    job = app.enqueue("large", {"text": text})
-    with worker(app):
-        found = app.wait(job.id, timeout=60)
-
-    assert text == found.result
+    # Signals do not end a slot, nor do its processes ignore them. It has one socket of ours.
+    assert served["surroundings"].result == {
+        "sockets": 1,
+        "memory": 0,
+        "sigterm": int(signal.SIG_DFL),
+        "name": "rowlock slot",
+    }
 
 
 def test_a_crash_harms_nobody_else(app, tmp_path):
@@ -129,33 +135,22 @@ def test_a_time_limit_ends_the_slot_alone(app, tmp_path):
     assert (runners(note), beside.attempt) == ([beside.result], 1)
 
 
-def test_failures_keep_their_traceback(app):
-    """An exception in a slot is recorded like any other."""
-    job = app.enqueue("fail")
+def test_a_cancel_reaches_the_handler(app, tmp_path):
+    """A plain function sees the flag, a coroutine gets CancelledError, and the slot lives on."""
+    ended: dict[str, rowlock.Job] = {}
     with worker(app):
-        found = app.wait(job.id, timeout=30)
+        for kind in ("until_cancelled", "until_cancelled_async"):
+            note = tmp_path / kind
+            job = app.enqueue(kind, {"note": str(note)})
+            (slot,) = wait_until(lambda note=note: runners(note))
+            app.cancel(job.id)
+            ended[kind] = app.wait(job.id, timeout=30)
 
-    assert (found.state, found.last_error) == (JobState.DEAD, "ValueError: no good")
-    assert "in fail" in found.errors[0].traceback
+            assert app.wait(app.enqueue("slot_pid").id, timeout=30).result == slot
 
-
-@pytest.mark.parametrize("kind", ["until_cancelled", "until_cancelled_async"])
-def test_a_cancel_reaches_the_handler(app, tmp_path, kind):
-    """A plain function sees the flag, a coroutine gets CancelledError; the slot lives on."""
-    note = tmp_path / "note"
-    job = app.enqueue(kind, {"note": str(note)})
-    with worker(app):
-        (slot,) = wait_until(lambda: runners(note))
-        app.cancel(job.id)
-        found = app.wait(job.id, timeout=30)
-        after = app.wait(app.enqueue("slot_pid").id, timeout=30).result
-
-    assert found.state == JobState.CANCELLED
-    assert slot == after
-    if kind == "until_cancelled":
-        assert found.last_error == "Cancelled: as you wish"
-    else:
-        assert note.read_text() == "cleaned up"
+    assert {job.state for job in ended.values()} == {JobState.CANCELLED}
+    assert ended["until_cancelled"].last_error == "Cancelled: as you wish"
+    assert (tmp_path / "until_cancelled_async").read_text() == "cleaned up"
 
 
 def test_a_slot_sees_that_the_worker_stops(app, tmp_path):

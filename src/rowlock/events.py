@@ -36,7 +36,7 @@ class EventType(StrEnum):
     LOST = "lost"
     """A worker found that another worker has its job."""
     SCHEDULED = "scheduled"
-    """With `job`: its current state is scheduled. `ready`, `running` and others are states, too."""
+    """With `job`: it is scheduled for later."""
     READY = "ready"
     """With `job`: it can be claimed now."""
     RUNNING = "running"

@@ -108,7 +108,7 @@ def option_text(option: click.Option) -> str:
     """What an option is for, and what it takes."""
     assert option.help, f"{option.opts} has no help"
     told = as_cell(_TYPED.sub(r"`\1`", option.help))
-    needed = " (needed)" if option.required else ""
+    needed = " (required)" if option.required else ""
     return f"{told}{_range(option)}{needed}"
 
 

@@ -29,7 +29,7 @@ def sections() -> dict[str, str]:
     tellers = {"workers": _told_by_worker(), "servers": _told_by_server()}
     return {
         "metrics": table(
-            ["metric", "type", "labels", "told by", ""],
+            ["metric", "type", "labels", "reported by", ""],
             [
                 (
                     code(_full_name(each)),

@@ -23,7 +23,7 @@ def _environment() -> str:
                 key = (variable, option.opts[-1], option_text(option))
                 found.setdefault(key, []).append(name)
     return table(
-        ["variable", "option", "of", ""],
+        ["variable", "option", "command", ""],
         [
             (code(variable), code(option), codes(commands), text)
             for (variable, option, text), commands in found.items()

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import gc
 import tempfile
-import uuid
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-import psycopg
 import pytest
-from psycopg import sql
 
 from benchmarks.drills.pooler import pgbouncer
 from rowlock.testing.postgres import VERSION_DEFAULT
 from tests.cell import CELL, MARKERS
 from tests.house.proofs import numbers_by_test
+from tests.support.databases import admin, create_database, drop_database, with_database
 from tests.support.order import long_ones_first
 from tests.support.places import keep_bytecode, use_memory
 from tests.support.signals import keep_ignored_signals_here
@@ -25,8 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# Its files may be in memory, and each new database is much to log.
-SMALL = {"max_wal_size": "128MB"}
+# Its files may be in memory, and each new database is much to log. All buffers are looked through
+# whenever a database is dropped.
+SMALL = {"max_wal_size": "128MB", "shared_buffers": "16MB"}
 
 
 class FreshDatabase(Protocol):
@@ -104,9 +103,11 @@ def postgres_server() -> Iterator[str]:
     """
     if CELL.server_url:
         yield CELL.server_url
+        admin(CELL.server_url).close()
         return
     with CELL.server(settings=SMALL) as server:
         yield server.url
+        admin(server.url).close()
 
 
 @pytest.fixture(scope="session")
@@ -175,24 +176,3 @@ def any_url(request: pytest.FixtureRequest) -> str:
     """Run the test once on each store."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
-
-
-def create_database(server_url: str, template: str | None = None) -> str:
-    name = f"rowlock_test_{uuid.uuid4().hex[:12]}"
-    # Copied, not logged block by block: half of the time, where nothing is synced.
-    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(
-        sql.Identifier(name), sql.Identifier(template or "template0")
-    )
-    with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(statement)
-    return name
-
-
-def drop_database(server_url: str, name: str) -> None:
-    statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
-    with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(statement)
-
-
-def with_database(server_url: str, name: str) -> str:
-    return urlsplit(server_url)._replace(path=f"/{name}").geturl()

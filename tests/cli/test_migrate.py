@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from rowlock.cli import main
 from rowlock.store import Store
 from rowlock.store import open_store as make_store
-from tests.conftest import drop_database, with_database
+from tests.support.databases import drop_database, with_database
 from tests.worker.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ import pytest
 from rowlock.clock import ManualClock
 from rowlock.store import Store, open_store
 from tests.cell import CELL
-from tests.conftest import create_database, drop_database, with_database
+from tests.support.databases import create_database, drop_database, with_database
 
 TABLES = ("job", "finished", "key_hold", "queue", "worker", "log")
 

@@ -23,7 +23,7 @@ BACKLOG = 5_000
 @pytest.fixture(scope="module")
 def backlog(postgres_server: str, migrated_template: str) -> Iterator[psycopg.Connection[Any]]:
     """A table that was swept while it was empty, after much had passed through it."""
-    from tests.conftest import create_database, drop_database, with_database
+    from tests.support.databases import create_database, drop_database, with_database
 
     name = create_database(postgres_server, migrated_template)
     with psycopg.connect(with_database(postgres_server, name), autocommit=True) as connection:

@@ -1,0 +1,35 @@
+"""Databases on the server of the tests."""
+
+from __future__ import annotations
+
+import uuid
+from functools import cache
+from urllib.parse import urlsplit
+
+import psycopg
+from psycopg import sql
+
+
+def create_database(server_url: str, template: str | None = None) -> str:
+    name = f"rowlock_test_{uuid.uuid4().hex[:12]}"
+    # Copied, not logged block by block: half of the time, where nothing is synced.
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(
+        sql.Identifier(name), sql.Identifier(template or "template0")
+    )
+    admin(server_url).execute(statement)
+    return name
+
+
+def drop_database(server_url: str, name: str) -> None:
+    statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
+    admin(server_url).execute(statement)
+
+
+@cache
+def admin(server_url: str) -> psycopg.Connection:
+    """The one connection that makes and drops databases: a new one for each takes as long."""
+    return psycopg.connect(server_url, autocommit=True)
+
+
+def with_database(server_url: str, name: str) -> str:
+    return urlsplit(server_url)._replace(path=f"/{name}").geturl()

@@ -50,7 +50,7 @@ def report(): ...
         ("app = 1", "odd_app:app is not a rowlock.App"),
         ("import sys; sys.exit(0)", "SystemExit: 0"),
         ("import rowlock; app = rowlock.App('sqlite:////not/there.db')", "create it first"),
-        (_SCHEDULED.format(cron="61 * * * *", zone="UTC"), "'61 * * * *' is no cron expression"),
+        (_SCHEDULED.format(cron="61 * * * *", zone="UTC"), "'61 * * * *' is not a cron expression"),
         (_SCHEDULED.format(cron="@daily", zone="Nowhere/City"), "Nowhere/City"),
     ],
     ids=["import", "syntax", "no-app", "no-rowlock-app", "exit", "no-store", "cron", "zone"],

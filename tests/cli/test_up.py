@@ -15,7 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 import rowlock
-from rowlock.cli import main, up_status
+from rowlock.cli import main
+from rowlock.cli import up as up_command
 from rowlock.job import Count, JobState
 from tests.cli.conftest import HOSTILE
 
@@ -212,8 +213,8 @@ def test_up_greets_and_counts_until_interrupted(tmp_path, sqlite_url):
 
 def test_counts_are_told_as_a_line():
     """What ended since the start, and what waits; lower bounds are marked."""
-    before = up_status.summed([{JobState.SUCCEEDED: Count(5), JobState.DEAD: Count(2)}])
-    now = up_status.summed(
+    before = up_command.summed([{JobState.SUCCEEDED: Count(5), JobState.DEAD: Count(2)}])
+    now = up_command.summed(
         [
             {JobState.SUCCEEDED: Count(8), JobState.READY: Count(20_000, exact=False)},
             {JobState.SUCCEEDED: Count(1), JobState.RUNNING: Count(1)},
@@ -221,15 +222,15 @@ def test_counts_are_told_as_a_line():
     )
 
     assert (
-        up_status.status_line(up_status.summed([]), up_status.summed([]))
+        up_command.status_line(up_command.summed([]), up_command.summed([]))
         == "no job has ended yet; none are waiting"
     )
-    assert up_status.status_line(before, now) == "4 succeeded; waiting: 1 running, 20,000+ ready"
+    assert up_command.status_line(before, now) == "4 succeeded; waiting: 1 running, 20,000+ ready"
 
-    many = up_status.summed([{JobState.SUCCEEDED: Count(10_000, exact=False)}])
-    assert up_status.status_line(many, many) == "10,000+ succeeded in all; none are waiting"
+    many = up_command.summed([{JobState.SUCCEEDED: Count(10_000, exact=False)}])
+    assert up_command.status_line(many, many) == "10,000+ succeeded in all; none are waiting"
     assert (
-        up_status.status_line(up_status.summed([{JobState.SUCCEEDED: Count(5)}]), many)
+        up_command.status_line(up_command.summed([{JobState.SUCCEEDED: Count(5)}]), many)
         == "9,995+ succeeded; none are waiting"
     )
 

@@ -35,11 +35,26 @@ def error(traceback: str = PYTHON, *, type: str = "OSError", message: str = "no"
         ("", ""),
         ("no frames here", ""),
         ('  File "<string>", line 1, in <module>\n', "<string> <module>"),
+        ("    at work (/srv/shop/v2:10:5)\n", "shop/v2 work"),
+        ("    at work (/srv/shop/v2)\n", "shop/v2 work"),
+        ("    at new Job (/srv/shop/job.js:1:2)\n    at run (/srv/a/b.js:1:1)", "a/b.js run"),
     ],
 )
 def test_the_place_is_the_users(text: str, place: str):
     """The innermost frame that is no library's, in either language."""
     assert place_of(text) == place
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\n", " ", 'File "', "at a (", "at a (:1", ":1:1)\n", '", line 1, in \n', "a" * 9 + "\n"],
+)
+def test_a_text_made_to_be_slow(text: str):
+    """Each is read once, however long it is: regular expressions took minutes for some of these."""
+    long = text * (2**20 // len(text))
+
+    assert place_of(long) == ""
+    assert len(fingerprint("send", error(f"{long}\n{PYTHON}"))) == 16
 
 
 def test_messages_and_lines_do_not_matter():

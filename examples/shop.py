@@ -79,8 +79,8 @@ def make_thumbnails(ctx: rowlock.Context, photo: str) -> list[str]:
 def main() -> None:
     """Run all of it here, retries too, and say what became of the jobs."""
     app.state.on_up()
-    while (
-        app.drain(["orders", "mail", "images"]) or app.list(state="retrying", queue="orders").jobs
+    while app.drain(["orders", "mail", "images"]) or not all(
+        payment.state.is_terminal for payment in app.list(queue="orders")
     ):
         time.sleep(0.05)
     ended = Counter((job.kind, str(job.state)) for job in app.list())

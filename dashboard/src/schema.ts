@@ -846,7 +846,7 @@ export interface components {
         };
         /**
          * Count
-         * @description A number of jobs. Counting stops at 10,000: a count that is not exact is a lower bound.
+         * @description A number of jobs. Counting stops at 10,000, so an inexact count is a lower bound.
          */
         Count: {
             value: number;
@@ -959,7 +959,7 @@ export interface components {
         };
         /**
          * Cancellation
-         * @description The answer to a cancel: what it did, and the state that the job is in now.
+         * @description The result of a cancel: its effect, and the state of the job now.
          */
         Cancellation: {
             outcome: components["schemas"]["CancelOutcome"];
@@ -1669,7 +1669,7 @@ export interface components {
         };
         /**
          * Token
-         * @description A token as it is stored, without its secret. `id` is the part of it that may be shown.
+         * @description A token as it is stored, without its secret. `id` is the part that may be shown.
          */
         Token: {
             id: string;
@@ -1879,7 +1879,7 @@ export interface operations {
                 state?: components["schemas"]["JobState"];
                 /** @description Only jobs of this kind. */
                 kind?: string;
-                /** @description Only jobs of this queue. */
+                /** @description Only jobs in this queue. */
                 queue?: string;
                 /** @description Only jobs of this tenant. */
                 tenant?: string;
@@ -1887,13 +1887,13 @@ export interface operations {
                 key?: string;
                 /** @description Only jobs with this tag. */
                 tag?: string;
-                /** @description Only jobs with this text in the errors of their attempts, in any case. */
+                /** @description Only jobs with this text in an error or traceback, ignoring case. */
                 error?: string;
                 /** @description Only jobs created at this time or later. */
                 since?: string;
                 /** @description Only jobs created before this time. */
                 until?: string;
-                /** @description Only jobs that died of the error with this fingerprint. */
+                /** @description Only jobs that died with this error fingerprint, as groups of dead jobs show it. */
                 fingerprint?: string;
                 limit?: number;
                 /** @description The `next` of the previous page. */
@@ -2159,7 +2159,7 @@ export interface operations {
                 state?: components["schemas"]["JobState"];
                 /** @description Only jobs of this kind. */
                 kind?: string;
-                /** @description Only jobs of this queue. */
+                /** @description Only jobs in this queue. */
                 queue?: string;
                 /** @description Only jobs of this tenant. */
                 tenant?: string;
@@ -2167,13 +2167,13 @@ export interface operations {
                 key?: string;
                 /** @description Only jobs with this tag. */
                 tag?: string;
-                /** @description Only jobs with this text in the errors of their attempts, in any case. */
+                /** @description Only jobs with this text in an error or traceback, ignoring case. */
                 error?: string;
                 /** @description Only jobs created at this time or later. */
                 since?: string;
                 /** @description Only jobs created before this time. */
                 until?: string;
-                /** @description Only jobs that died of the error with this fingerprint. */
+                /** @description Only jobs that died with this error fingerprint, as groups of dead jobs show it. */
                 fingerprint?: string;
             };
             header?: never;

@@ -305,7 +305,7 @@ def test_we_never_open_the_database_file():
     opened = [
         f"{module.name}: {ast.unparse(node.args[0])}"
         for module in read_modules()
-        if module.name.startswith("rowlock.store.sqlite.engine.")
+        if module.name.startswith("rowlock.store.sqlite.")
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call)
         and ast.unparse(node.func).rpartition(".")[2]

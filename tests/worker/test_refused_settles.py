@@ -204,7 +204,7 @@ def test_a_row_that_is_refused_whatever_it_holds(any_url, caplog):
     async def main() -> tuple[list[rowlock.Job], rowlock.Job | None]:
         async with working(app):
             found = await ended(app, jobs[:4] + jobs[5:])
-            await until(lambda: "to be tried again" in caplog.text)
+            await until(lambda: "is tried again" in caplog.text)
             found += await ended(app, [await app.aenqueue("work", {"name": "later"})])
             held = await app.aget(jobs[4].id)
             allow(any_url, table="finished", name="whole")
@@ -216,7 +216,7 @@ def test_a_row_that_is_refused_whatever_it_holds(any_url, caplog):
     assert held is not None and held.state is JobState.RUNNING
     assert_once(found, ran)
     assert found[-1].result == "n4"
-    assert caplog.text.count("to be tried again") == 1
+    assert caplog.text.count("is tried again") == 1
 
 
 def test_a_refused_row_is_given_up_with_its_worker(any_url, caplog):
@@ -227,7 +227,7 @@ def test_a_refused_row_is_given_up_with_its_worker(any_url, caplog):
 
     async def main() -> None:
         async with working(app, grace=0.5):
-            await until(lambda: "to be tried again" in caplog.text)
+            await until(lambda: "is tried again" in caplog.text)
 
     asyncio.run(main())
     with rowlock.App(any_url) as looking:

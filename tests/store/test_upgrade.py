@@ -164,7 +164,7 @@ def test_an_open_transaction_stalls_the_migration_and_not_the_queue(
             target=lambda: applied.extend(migrate_by(postgres_url, compatible(ADDS)))
         )
         migrator.start()
-        told = "the migration waits for open transactions"
+        told = "the migration is waiting for open transactions"
         wait_until(lambda: caplog.text.count(told) >= 3, seconds=60)
         producers.go_on()
         before = list(applied)

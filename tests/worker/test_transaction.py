@@ -288,7 +288,7 @@ def test_a_statement_that_failed(postgres_url):
         job = run(app, make_task(app, "plain", inside=inside))
 
         assert job.state == JobState.DEAD
-        assert "let errors out" in job.last_error
+        assert "let its error leave the block" in job.last_error
 
 
 def test_what_it_says_of_itself(app, colour):

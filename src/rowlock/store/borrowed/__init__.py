@@ -1,14 +1,15 @@
-"""Verbs on the user's own connection: what they do stands or falls with the user's transaction.
+"""Verbs on the user's own connection: they are committed or undone with the user's transaction.
 
 1. A transaction that the user opened, or that the connection opens by itself, is the user's: it
    is never begun in a way that ends here, and never committed or rolled back.
 2. Where each statement would be committed by itself, the verb gets a transaction of its own.
-3. Nothing is written before the connection is known to be one to the app's own database, and on
-   PostgreSQL no statement is sent that would fail, and so end the user's transaction, on another.
+3. Nothing is written before the connection is known to lead to the app's own database. On
+   PostgreSQL no statement is sent that would fail on another database, and so end the user's
+   transaction.
 4. Nothing is written on our own connections: on SQLite the user may hold the only write lock.
-5. Errors of the driver reach the user as they are. They concern the user's transaction, which the
-   user's code around it already handles (a serialization failure is retried from its beginning,
-   which we can't do), by the classes that this driver raises everywhere else.
+5. Errors of the driver reach the user as they are. They concern the user's transaction, and the
+   user's code around it already handles them (a serialization failure is retried from its
+   beginning, which we can't do), by the classes that this driver raises everywhere else.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _NAMES = {Dialect.SQLITE: "SQLite", Dialect.POSTGRES: "PostgreSQL"}
 
 
 class Callers:
-    """Runs verbs on connections that belong to others."""
+    """Runs verbs on connections that belong to callers."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._instance: str | None = None
-        # Connections that were found to lead to our database; PostgreSQL only.
+        # Connections that were found to lead to our database. PostgreSQL only.
         self._known: Known = weakref.WeakSet()
 
     def run(self, op: Op[T], conn: object, *, notify_in_transaction: bool) -> T:

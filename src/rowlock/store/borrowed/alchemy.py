@@ -28,13 +28,13 @@ _DRIVERS = {
 }
 
 
-# A plain connection has only an event that comes before the COMMIT: a worker that it wakes would
-# look too early, and find the job at its next poll. So it is rung for by NOTIFY.
+# A plain connection only has an event before the COMMIT. A worker woken by it would look too early,
+# and find the job at its next poll. So NOTIFY is used instead.
 def borrow_connection(conn: Any, ring_later: RingLater = never_rings) -> Borrowed[Rows]:
     """A `Connection`."""
     dialect, style = _driver_of(conn)
     if not conn.in_transaction():
-        # As the first statement would do; hooks on it may begin a transaction of the database.
+        # As the first statement would do. Hooks on it may begin a transaction of the database.
         conn.begin()
 
     def execute(sql: str, values: Any) -> Rows:
@@ -88,7 +88,7 @@ def _driver_of(conn: Any) -> tuple[Dialect, ParameterStyle]:
 
 
 def _one_set(values: Any) -> Any:
-    """A list would mean many sets of parameters."""
+    """Wrap one set of parameters: a list would mean many sets."""
     return tuple(values) if isinstance(values, list) else values
 
 
@@ -101,7 +101,7 @@ def _status(raw: Any) -> TransactionStatus:
     if hasattr(driver, "in_transaction"):
         return sqlite_status(driver)
     if hasattr(driver, "is_in_transaction"):
-        # asyncpg knows no autocommit: SQLAlchemy opens a transaction at the first statement.
+        # asyncpg has no autocommit: SQLAlchemy opens a transaction at the first statement.
         if driver.is_in_transaction():
             return TransactionStatus.OPEN
         return (
@@ -114,8 +114,8 @@ def _status(raw: Any) -> TransactionStatus:
 
 def _later(session: Any) -> RingLater:
     def ring_later(ring: RingNow, queues: frozenset[str]) -> bool:
-        """Ring after the session's commit. What was rolled back with a savepoint rings too."""
-        # Bound to the session, so that they end together; one for each app that it is used with.
+        """Ring after the session's commit, also for jobs that were rolled back with a savepoint."""
+        # Bound to the session, so that both end together. One per app that uses the session.
         place = ("rowlock.bell", ring)
         if place not in session.info:
             session.info[place] = _SessionBell(session, ring)
@@ -126,9 +126,9 @@ def _later(session: Any) -> RingLater:
 
 
 class _SessionBell:
-    """Rings for what was enqueued in a session's transaction, if that is committed.
+    """Rings for the jobs that were enqueued in a session's transaction, if it is committed.
 
-    Its listeners stay as long as the session: SQLAlchemy forbids to remove one while it is called.
+    Its listeners stay as long as the session: SQLAlchemy forbids removing one while it is called.
     """
 
     def __init__(self, session: Any, ring: RingNow) -> None:
@@ -146,6 +146,6 @@ class _SessionBell:
             self.pending = frozenset()
 
     def _after_end(self, session: Any, transaction: Any) -> None:
-        # After a commit there is nothing left; after a rollback there is nothing to ring for.
+        # After a commit nothing is left, and after a rollback there is nothing to ring for.
         if transaction.parent is None:
             self.pending = frozenset()

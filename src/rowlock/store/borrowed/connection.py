@@ -1,4 +1,4 @@
-"""A user's connection as the verbs see it, whichever library made it."""
+"""A user's connection as the verbs see it, whatever library made it."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class TransactionStatus(Enum):
     """Whose transaction a statement would be part of."""
 
     OPEN = auto()  # A transaction is open: the user's.
-    IDLE = auto()  # None is, but the first write opens one, which the user will end.
-    AUTOCOMMIT = auto()  # None is, and each statement would be committed by itself.
+    IDLE = auto()  # None is open, but the first write opens one, which the user will end.
+    AUTOCOMMIT = auto()  # None is open, and each statement would be committed by itself.
 
 
 def never_rings(ring: RingNow, queues: frozenset[str]) -> bool:
-    """For libraries that don't tell when a transaction was committed."""
+    """The `ring_later` of libraries without a hook for after the commit. Always False."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Borrowed(Generic[A_co]):
-    """A connection of the user's, for the time of one verb.
+    """A connection of the user's, for the duration of one verb.
 
     `driver` is the connection at the bottom, below any framework. `ring_later` rings after the
-    commit of the user's transaction, if it has one, and says whether it will.
+    commit of the user's transaction, if it has one, and returns whether it will.
     """
 
     dialect: Dialect
@@ -46,10 +46,10 @@ class Borrowed(Generic[A_co]):
 
 
 def sqlite_status(driver: Any) -> TransactionStatus:
-    """Of a `sqlite3.Connection` or one that looks like it."""
+    """The status of a `sqlite3.Connection`, or of one that looks like it."""
     if driver.in_transaction:
         return TransactionStatus.OPEN
-    # `autocommit` came with Python 3.12; where it is not a bool, isolation_level decides as ever.
+    # `autocommit` came with Python 3.12. Where it is not a bool, isolation_level decides as before.
     # aiosqlite does not pass it on, and `_conn` is the connection that it wraps.
     setting = getattr(getattr(driver, "_conn", driver), "autocommit", None)
     is_autocommit = setting if isinstance(setting, bool) else driver.isolation_level is None
@@ -57,7 +57,7 @@ def sqlite_status(driver: Any) -> TransactionStatus:
 
 
 def postgres_status(driver: Any) -> TransactionStatus:
-    """Of a connection of psycopg, either version and colour."""
+    """The status of a connection of psycopg, of either version, blocking or async."""
     if driver.info.transaction_status != 0:
         return TransactionStatus.OPEN
     return TransactionStatus.AUTOCOMMIT if driver.autocommit else TransactionStatus.IDLE

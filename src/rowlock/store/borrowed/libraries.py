@@ -1,4 +1,4 @@
-"""Connections of  A library is imported here only where its connection is at hand."""
+"""Connections of every library but SQLAlchemy. None is imported before its connection is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def borrow_sqlite(conn: Any) -> Borrowed[Rows]:
     """A `sqlite3.Connection`."""
 
     def execute(sql: str, values: Any) -> Rows:
-        # The user's factories may make rows into dicts and texts into bytes.
+        # The user's factories may turn rows into dicts and texts into bytes.
         text_factory, conn.text_factory = conn.text_factory, str
         try:
             cursor = conn.cursor()
@@ -41,7 +41,7 @@ async def borrow_aiosqlite(conn: Any) -> Borrowed[Awaitable[Rows]]:
 
     async def execute(sql: str, values: Any) -> Rows:
         async with conn.execute(sql, values or {}) as cursor:
-            # Set before the first row is made; what the user chose for others stays.
+            # Set before the first row is made. The user's choice for other cursors stays.
             cursor.row_factory = None
             return [tuple(row) for row in await cursor.fetchall()]
 
@@ -56,7 +56,7 @@ def borrow_psycopg(conn: Any) -> Borrowed[Rows]:
     _refuse_pipeline(conn)
 
     def execute(sql: str, values: Any) -> Rows:
-        # Not conn.cursor(): the user's factories may take other placeholders and make other rows.
+        # Not conn.cursor(): the user's factories may use other placeholders and make other rows.
         with Cursor(conn, row_factory=tuple_row) as cursor:
             cursor.execute(sql.encode(), values)
             return cursor.fetchall() if cursor.description else []
@@ -82,7 +82,7 @@ async def aborrow_psycopg(conn: Any) -> Borrowed[Awaitable[Rows]]:
 def _refuse_pipeline(conn: Any) -> None:
     if conn.pgconn.pipeline_status:
         raise OptionInvalid(
-            "conn", "is in pipeline mode, where no statement has its answer yet: enqueue outside"
+            "conn", "is in pipeline mode, where answers come later: enqueue outside the pipeline"
         )
 
 
@@ -113,8 +113,8 @@ async def borrow_asyncpg(conn: Any) -> Borrowed[Awaitable[Rows]]:
         return [tuple(record) for record in await conn.fetch(sql, *(values or ()))]
 
     status = TransactionStatus.OPEN if conn.is_in_transaction() else TransactionStatus.AUTOCOMMIT
-    # A pool's connections come in a wrapper that is made anew each time and takes no weak
-    # reference; what it wraps is only used to remember that this connection was checked.
+    # A pool's connections come in a wrapper that is made anew each time and does not allow weak
+    # references. The wrapped connection is only used to remember that it was checked.
     driver = getattr(conn, "_con", None) or conn
     return Borrowed(Dialect.POSTGRES, ParameterStyle.NUMERIC, status, driver, execute)
 
@@ -128,7 +128,7 @@ _VENDORS = {
 def borrow_django(wrapper: Any) -> Borrowed[Rows]:
     """A connection of `django.db.connections`, or `django.db.connection` itself."""
     if wrapper.vendor not in _VENDORS:
-        raise OptionInvalid("conn", f"is a Django connection to {wrapper.vendor}")
+        raise OptionInvalid("conn", f"is a Django connection to {wrapper.vendor}: not supported")
     dialect, status_of = _VENDORS[wrapper.vendor]
     wrapper.ensure_connection()
 
@@ -139,7 +139,7 @@ def borrow_django(wrapper: Any) -> Borrowed[Rows]:
             return cursor.fetchall() if cursor.description else []
 
     def ring_later(ring: RingNow, queues: frozenset[str]) -> bool:
-        # Outside of atomic(), after set_autocommit(False), Django has no hook.
+        # Outside atomic(), after set_autocommit(False), Django has no hook.
         if not wrapper.in_atomic_block:
             return False
         wrapper.on_commit(lambda: ring(queues))
@@ -166,7 +166,7 @@ _BLOCKING: _Kinds[Borrowed[Rows]] = (
 )
 _ASYNC: _Kinds[Awaitable[Borrowed[Awaitable[Rows]]]] = (
     ("psycopg", "AsyncConnection", aborrow_psycopg),
-    # Its metaclass takes a pool's wrappers for connections as well.
+    # Its metaclass also accepts a pool's wrappers as connections.
     ("asyncpg", "Connection", borrow_asyncpg),
     ("aiosqlite", "Connection", borrow_aiosqlite),
     ("sqlalchemy.ext.asyncio", "AsyncConnection", alchemy.aborrow_connection),
@@ -180,7 +180,7 @@ _ACCEPTED = (
 
 
 def borrow(conn: object) -> Borrowed[Rows]:
-    """A blocking connection; `OptionInvalid` for anything else."""
+    """Borrow a blocking connection. Raises `OptionInvalid` for anything else."""
     open_it = _opener(_BLOCKING, conn)
     if open_it is None:
         is_async = _opener(_ASYNC, conn) is not None
@@ -189,7 +189,7 @@ def borrow(conn: object) -> Borrowed[Rows]:
 
 
 async def aborrow(conn: object) -> Borrowed[Awaitable[Rows]]:
-    """An async connection; `OptionInvalid` for anything else."""
+    """Borrow an async connection. Raises `OptionInvalid` for anything else."""
     open_it = _opener(_ASYNC, conn)
     if open_it is None:
         is_blocking = _opener(_BLOCKING, conn) is not None

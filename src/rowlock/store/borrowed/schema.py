@@ -1,6 +1,6 @@
-"""Our schema on a connection of Django's: made, looked at, and taken away again.
+"""Our schema on a connection of Django's: created, inspected, and dropped.
 
-All of it in the transaction that is open, which is the caller's to commit.
+All of it happens in the open transaction, which the caller commits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class BorrowedSchema:
         self._records = in_schema(written, dialect=self._dialect, schema=schema)
 
     def applied(self) -> migrations.Applied:
-        """The migrations that are there; none if it was never migrated."""
+        """The applied migrations. Empty if it was never migrated."""
         found = "SELECT 1 WHERE to_regclass(%(table)s) IS NOT NULL"
         if self._dialect is Dialect.SQLITE:
             found = "SELECT 1 FROM sqlite_master WHERE name = %(table)s"
@@ -44,11 +44,11 @@ class BorrowedSchema:
         return migrations.without(applied, self._dialect, numbers)
 
     def migrate(self, *, newest: int | None = None) -> list[int]:
-        """Apply what is missing, up to a number; the numbers of what was applied."""
+        """Apply missing migrations, up to a number. Return the numbers of those applied."""
         if self._dialect is Dialect.POSTGRES:
             ((encoding,),) = self._execute("SHOW server_encoding", None)
             migrations.check_encoding(encoding)
-            # As `rowlock migrate` does: of many that start at once, one does it.
+            # As `rowlock migrate` does: if many start at once, one does it.
             self._execute("SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": migrations.LOCK})
         missing = [
             migration
@@ -79,9 +79,9 @@ class BorrowedSchema:
         return [migration.number for migration in missing]
 
     def drop(self) -> None:
-        """Take away every table, and with them all jobs."""
-        # Only our own, one by one: on SQLite anybody's may begin with the same letters, and on
-        # PostgreSQL all tables of a user of the schema's name are made in it by default.
+        """Drop every table, and with them all jobs."""
+        # Only our own, one by one: on SQLite anyone's table may begin with the same letters, and on
+        # PostgreSQL all tables of a user with the schema's name are created in it by default.
         for migration in reversed(migrations.migrations(self._dialect)):
             text = migrations.script(migration, dialect=self._dialect, schema=self._schema)
             for kind, name in reversed(_MADE.findall(text)):

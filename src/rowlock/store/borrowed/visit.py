@@ -1,10 +1,10 @@
 """One verb on a borrowed connection: its steps become calls of SQL, blocking or async.
 
-1. `Begin` is a transaction of ours only where there is no other (see `TransactionStatus`). On
-   SQLite it is a savepoint otherwise: a batch is many statements there, and one that fails must
-   leave none. On PostgreSQL a failed statement undoes the user's whole transaction anyway, and
-   many savepoints in one transaction slow down all of the database.
-2. The first error is the one that is raised, also when undoing fails as well.
+1. `Begin` is a transaction of ours only if there is no other (see `TransactionStatus`). Otherwise
+   it is a savepoint on SQLite: a batch is many statements there, and if one fails, none may stay.
+   On PostgreSQL a failed statement undoes the user's whole transaction anyway, and many
+   savepoints in one transaction slow down the whole database.
+2. The first error is the one that is raised, even if undoing fails as well.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Calls = Generator[Call, Rows, T]
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """What begins, ends and undoes a verb's work."""
+    """The statements that begin, end and undo a verb's work."""
 
     begin: tuple[str, ...] = ()
     end: tuple[str, ...] = ()
@@ -83,13 +83,13 @@ class Visit:
         self._rung: frozenset[str] = frozenset()
 
     def calls(self, op: Op[T]) -> Calls[T]:
-        """The verb from its beginning to its end; an error is thrown in where it happened."""
+        """Run the verb from beginning to end. An error is thrown in where it happened."""
         try:
             result = yield from self._translated(self._checked(op))
             yield from self._ring_inside()
             yield from self._send(self._bounds.end)
         except GeneratorExit:
-            # Nobody is left to make another call.
+            # The caller will make no more calls.
             raise
         except BaseException:
             with suppress(Exception):
@@ -118,7 +118,7 @@ class Visit:
         match step:
             case Begin():
                 if not self._is_begun:
-                    # Noted before: one that is interrupted may have begun, and is to be undone.
+                    # Noted before: an interrupted BEGIN may have taken effect, and must be undone.
                     self._is_begun = True
                     for sql in self._bounds.begin:
                         yield sql, None
@@ -129,7 +129,7 @@ class Visit:
                 self._rung |= step.queues
                 return []
             case Copy():
-                # Not every driver has it.
+                # Not every driver has this attribute.
                 return (yield from self._perform(step.instead))
             case _ if self._borrowed.dialect is Dialect.POSTGRES:
                 return (yield self._binder.bind(step, now=self._now()))
@@ -160,7 +160,7 @@ class Visit:
         return (yield from op.start())
 
     def _check_file(self) -> Steps[None]:
-        """Each time: a file's copy has its id, so both count, and the write lock comes first."""
+        """Check path and id, each time: a copy has the same id. The write lock comes first."""
         attached = yield Statement("attached")
         ours = cast("SqliteEngine", self._engine).file.path
         if not any(path and _is_same_file(Path(path), ours) for _, _, path in attached):
@@ -169,14 +169,14 @@ class Visit:
         self._check_id((yield Statement("recognise")))
 
     def _check_database(self) -> Steps[None]:
-        """Once a connection: it can't come to lead elsewhere."""
+        """Check once per connection: it can't start to lead elsewhere."""
         driver = self._borrowed.driver
         if driver in self._known:
             return
         table = {"table": f"{self._engine.schema}.instance"}
         is_there = (yield Statement("migration_table", table))[0][0]
         self._check_id((yield Statement("instance")) if is_there else [])
-        # A connection that takes no weak reference is asked each time.
+        # A connection that does not allow weak references is checked each time.
         with suppress(TypeError):
             self._known.add(driver)
 
@@ -184,10 +184,10 @@ class Visit:
         if [self._instance] != [row[0] for row in rows]:
             raise _is_elsewhere()
 
-    # The bell, of PostgreSQL only: on SQLite the log file is the bell
+    # The bell, on PostgreSQL only: on SQLite the log file is the bell
 
     def _ring_inside(self) -> Calls[None]:
-        """Ring at the user's commit: by the library's hook, or by a NOTIFY in the transaction."""
+        """Ring at the user's commit, by the library's hook or by a NOTIFY in the transaction."""
         if not self._has_bell() or self._borrowed.status is TransactionStatus.AUTOCOMMIT:
             return
         if not self._borrowed.ring_later(self._ring, self._rung) and self._notify_in_transaction:
@@ -215,7 +215,7 @@ def visit(borrowed: Borrowed[Rows], plan: Visit, op: Op[T]) -> T:
         while True:
             try:
                 rows = borrowed.execute(*call)
-            except BaseException as error:  # noqa: BLE001  # thrown on, where it is undone and raised
+            except BaseException as error:  # noqa: BLE001  # thrown on, to be undone and raised there
                 call = calls.throw(error)
             else:
                 call = calls.send(rows)
@@ -232,7 +232,7 @@ async def avisit(borrowed: Borrowed[Awaitable[Rows]], plan: Visit, op: Op[T]) ->
         while True:
             try:
                 rows = await borrowed.execute(*call)
-            except BaseException as error:  # noqa: BLE001  # thrown on, where it is undone and raised
+            except BaseException as error:  # noqa: BLE001  # thrown on, to be undone and raised there
                 call = calls.throw(error)
             else:
                 call = calls.send(rows)
@@ -251,6 +251,6 @@ def _is_same_file(path: Path, ours: Path) -> bool:
 def _is_elsewhere() -> OptionInvalid:
     return OptionInvalid(
         "conn",
-        "leads to another database than the app's, where no worker would see the job: "
+        "leads to another database, not the app's, where no worker would see the job: "
         "connect to the app's database, or enqueue without conn",
     )

@@ -1,1 +1,1 @@
-"""PostgreSQL: its engine, and what the engine is made of."""
+"""PostgreSQL: its engine and the engine's parts."""

@@ -1,7 +1,8 @@
 """Blocks on PostgreSQL: a pooled connection, lent to a handler for one transaction.
 
-It counts in the pool's bound, and two connections are always left for beats, claims and settles.
-What the handler set on it is undone before it is used again; where that fails, it is closed.
+It counts toward the pool's bound, and two connections are always left for beats, claims and
+settles. Whatever the handler set on it is undone before it is used again. If that fails, it is
+closed.
 """
 
 from __future__ import annotations
@@ -21,27 +22,27 @@ from rowlock.store.blocks import Conclusion
 from rowlock.store.borrowed.connection import Borrowed
 from rowlock.store.borrowed.libraries import aborrow_psycopg, borrow_psycopg
 from rowlock.store.borrowed.visit import Visit, avisit, visit
-from rowlock.store.postgres.connections import Footing
+from rowlock.store.postgres.connections import SessionSetup
 from rowlock.store.postgres.engine import AsyncConnection, Connection, PostgresEngine
 from rowlock.store.postgres.errors import Meaning, mapped, meaning_of
 
-# With the planner's choices as the handler's own statements know them.
+# The handler's own statements get the planner's default choices.
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL enable_seqscan TO DEFAULT"
-# As DISCARD ALL, which would not run together with others, nor leave prepared statements alone.
+# As DISCARD ALL, which can't run together with other statements and drops prepared statements.
 _CLEAN = (
     "RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; CLOSE ALL; DISCARD TEMP; "
     "SELECT pg_advisory_unlock_all()"
 )
-# The server may have committed, and could not tell.
+# The server may have committed without being able to answer.
 _UNKNOWN = (Meaning.AWAY, Meaning.SILENT)
 
 
-def _clean(footing: Footing) -> bytes:
-    return f"{_CLEAN}; {footing.settings}".encode()
+def _clean(setup: SessionSetup) -> bytes:
+    return f"{_CLEAN}; {setup.settings}".encode()
 
 
 class PostgresBlock:
-    """For a plain function."""
+    """A block for a plain function."""
 
     overdue: Exception | None = None
 
@@ -67,7 +68,7 @@ class PostgresBlock:
                 connection.execute(_BEGIN)
             except psycopg.Error as error:
                 self._engine.pool.give(connection, is_sound=False)
-                # Those that were kept with it are likely as dead.
+                # The other kept connections are probably dead too.
                 self._engine.pool.close()
                 if tries == config.STORE_TRIES_MAX:
                     raise _ours(self._engine, error, connection) from error
@@ -132,10 +133,10 @@ class PostgresBlock:
             if is_sound:
                 connection.row_factory = tuple_row
                 connection.cursor_factory = Cursor
-                connection.prepare_threshold = connection.footing.prepare_threshold
-                connection.execute(_clean(connection.footing), prepare=False)
+                connection.prepare_threshold = connection.setup.prepare_threshold
+                connection.execute(_clean(connection.setup), prepare=False)
         except psycopg.Error:
-            # What it did is done; another connection is made for the next.
+            # Its work is done. Another connection is made for the next block.
             is_sound = False
         finally:
             is_sound = is_sound and not connection.closed and connection.autocommit
@@ -148,7 +149,7 @@ class PostgresBlock:
 
 
 class AsyncPostgresBlock:
-    """For a coroutine."""
+    """A block for a coroutine."""
 
     overdue: Exception | None = None
 
@@ -242,8 +243,8 @@ class AsyncPostgresBlock:
             if is_sound:
                 connection.row_factory = tuple_row
                 connection.cursor_factory = AsyncCursor
-                connection.prepare_threshold = connection.footing.prepare_threshold
-                await connection.execute(_clean(connection.footing), prepare=False)
+                connection.prepare_threshold = connection.setup.prepare_threshold
+                await connection.execute(_clean(connection.setup), prepare=False)
         except psycopg.Error:
             is_sound = False
         finally:
@@ -257,18 +258,18 @@ class AsyncPostgresBlock:
 
 
 def _visit(engine: PostgresEngine, borrowed: Borrowed[object]) -> Visit:
-    """As on a user's connection, which may have been set to other rows; this one is known."""
+    """As on a user's connection, which may have another row factory. This one is known."""
     known = weakref.WeakSet([borrowed.driver])
     return Visit(engine, borrowed, known=known, instance="", notify_in_transaction=False)
 
 
 def _check_open(connection: Connection | AsyncConnection, conclusion: Conclusion) -> None:
-    """Refuse to conclude what is not the block's own transaction any more, or has failed."""
+    """Refuse to conclude a transaction that failed or is no longer the block's own."""
     status = connection.info.transaction_status
     if status is TransactionStatus.INERROR:
-        problem = "a statement of its transaction failed, which undoes all of it: let errors out"
+        problem = "a statement failed, which undoes the transaction: let its error leave the block"
     elif status is not TransactionStatus.INTRANS:
-        problem = "its transaction was ended inside the block, which must leave that to rowlock"
+        problem = "its transaction was ended inside the block; leave COMMIT and ROLLBACK to rowlock"
     else:
         return
     raise InvalidTransition(conclusion.lease.id, problem)
@@ -277,14 +278,14 @@ def _check_open(connection: Connection | AsyncConnection, conclusion: Conclusion
 def _no_place() -> StoreUnavailable:
     return StoreUnavailable(
         f"all {config.POSTGRES_BLOCKS_MAX} connections for ctx.transaction() were busy for "
-        f"{config.POSTGRES_POOL_WAIT_SECONDS:.0f} s: keep the blocks short"
+        f"{config.POSTGRES_POOL_WAIT_SECONDS:.0f} s; keep the blocks short"
     )
 
 
 def _ours(
     engine: PostgresEngine, error: psycopg.Error, connection: Connection | AsyncConnection
 ) -> Exception:
-    """Our error for the driver's; what it says of the handler's own data stays as it is."""
+    """Our error for the driver's. An error about the handler's own data stays as it is."""
     meaning = meaning_of(error, is_closed=connection.closed)
     if meaning is Meaning.REFUSED:
         return error

@@ -1,13 +1,13 @@
-"""Deadlines for the calls of psycopg: a server that falls silent must not hold a caller for ever.
+"""Deadlines for the calls of psycopg: a silent server must not hold a caller forever.
 
-psycopg resumes a call's generator whenever the socket is ready, and ten times a second with
-"nothing yet": that is where the time is looked at. It costs a call less than 1 µs, in both
-colours. Rejected: a watchdog thread that shuts sockets down (one more thread in every process, and
-a race with the descriptor's next owner); asyncio.timeout (a cancelled call first asks the server to
+psycopg resumes a call's generator whenever the socket is ready, and ten times per second with
+"nothing yet". That is where the time is checked. It costs less than 1 µs per call, blocking or
+async. Rejected: a watchdog thread that shuts sockets down (one more thread in every process, and a
+race with the descriptor's next owner); asyncio.timeout (a cancelled call first asks the server to
 cancel, which takes psycopg another ten seconds when the server is silent).
 
 Connecting is such a generator too, one for each address that is tried. libpq's own bound for it is
-in whole seconds, two at least, which is too long for who beats for a short lease.
+in whole seconds, at least two, which is too long for the heartbeats of a short lease.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ Call = Generator[Any, Any, RV]
 
 
 class CallTimeout(psycopg.OperationalError):
-    """Nothing was answered in time. Whether it was done is not known."""
+    """The server did not answer in time. It may or may not have done the work."""
 
 
 @dataclass(frozen=True, slots=True)
-class Footing:
-    """From which use on statements are prepared (None: never), and what is set for the session."""
+class SessionSetup:
+    """After how many uses statements are prepared (None: never), and what the session sets."""
 
     prepare_threshold: int | None = None
     settings: str = ""
 
 
-# How long each attempt may take of the connect that goes on in this context.
+# How long each attempt of the connect in this context may take.
 _attempt_seconds: ContextVar[float | None] = ContextVar("rowlock_connect_attempt", default=None)
 
 
 @contextmanager
 def connecting(conninfo: str, seconds: float) -> Iterator[None]:
-    """A connect in the block takes about so long at most; the hosts of its URL share the time.
+    """Bound a connect in the block to about `seconds`. The hosts of its URL share the time.
 
-    Otherwise a dead first host would leave nothing for the second. Names are looked up by the
+    Otherwise a dead first host would leave no time for the second. Names are looked up by the
     system's resolver, which has bounds of its own.
     """
     hosts = str(conninfo_to_dict(conninfo).get("host") or "").split(",")
@@ -64,13 +64,13 @@ def connecting(conninfo: str, seconds: float) -> Iterator[None]:
 
 
 class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection whose calls end; `call_seconds` None is for work that may take any time.
+    """A connection whose calls end. `call_seconds` None is for work that may take any time.
 
-    `footing` is how it was set up, to be restored after somebody else had it.
+    `setup` is how it was set up, to be restored after a block has used it.
     """
 
     call_seconds: float | None = None
-    footing: Footing = Footing()
+    setup: SessionSetup = SessionSetup()
 
     @classmethod
     def _connect_gen(cls, *rest: Any, **named: Any) -> Call[Any]:
@@ -84,7 +84,7 @@ class BoundedAsyncConnection(psycopg.AsyncConnection[tuple[Any, ...]]):
     """As `BoundedConnection`, for coroutines."""
 
     call_seconds: float | None = None
-    footing: Footing = Footing()
+    setup: SessionSetup = SessionSetup()
 
     @classmethod
     def _connect_gen(cls, *rest: Any, **named: Any) -> Call[Any]:
@@ -95,11 +95,11 @@ class BoundedAsyncConnection(psycopg.AsyncConnection[tuple[Any, ...]]):
 
 
 def is_alive(connection: BoundedConnection | BoundedAsyncConnection) -> bool:
-    """Whether a connection that nobody was using can be used again. It costs 2 µs.
+    """Whether an idle connection can be used again. It costs 2 µs.
 
-    One on which the server has said anything unasked cannot: usually that is its farewell, and the
-    end of the connection follows only after it. A changed setting is told the same way, so rarely
-    that a new connection is no loss.
+    It can't if the server has sent anything unasked. Usually that is its farewell, and the end of
+    the connection follows only afterwards. A changed setting is reported the same way, which is so
+    rare that making a new connection costs nothing.
     """
     try:
         heard = select.poll()
@@ -151,15 +151,15 @@ def _exhausted() -> StoreUnavailable:
 
 
 class Pool(Generic[C]):
-    """For threads."""
+    """Connections for threads."""
 
     def __init__(self, connect: Callable[[], C], *, is_alive: Callable[[C], bool]) -> None:
         self._connect = connect
         self._is_alive = is_alive
-        # Always the same list: it may outlive the pool, for whoever closes what is kept.
+        # Always the same list: it may outlive the pool, for the finalizer that closes them.
         self.idle: list[C] = []
-        # Not a semaphore, which is written in Python: an interrupt inside of it could leave its
-        # lock taken for ever.
+        # Not a semaphore, which is written in Python: an interrupt inside it could leave its lock
+        # taken forever.
         self._slots: queue.SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(config.POSTGRES_POOL_MAX):
             self._slots.put(None)
@@ -180,7 +180,7 @@ class Pool(Generic[C]):
             raise
 
     def _pop(self) -> C | None:
-        # Another thread may take the last one between a look and a pop.
+        # Another thread may take the last one between the check and the pop.
         try:
             return self.idle.pop()
         except IndexError:
@@ -201,14 +201,14 @@ class Pool(Generic[C]):
 
 
 class AsyncPool(Generic[A]):
-    """For the tasks of one event loop."""
+    """Connections for the tasks of one event loop."""
 
     def __init__(
         self, connect: Callable[[], Awaitable[A]], *, is_alive: Callable[[A], bool]
     ) -> None:
         self._connect = connect
         self._is_alive = is_alive
-        # Always the same list, as above.
+        # Always the same list, as in `Pool`.
         self.idle: list[A] = []
         self._slots = asyncio.BoundedSemaphore(config.POSTGRES_POOL_MAX)
 
@@ -243,7 +243,7 @@ class AsyncPool(Generic[A]):
             await self.idle.pop().close()
 
     def emptied(self) -> list[A]:
-        """What was kept, for whoever closes it now; its loop can't any more."""
+        """Take all kept connections, to close them: their loop no longer can."""
         kept = self.idle[:]
         self.idle.clear()
         return kept

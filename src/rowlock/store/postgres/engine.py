@@ -1,13 +1,13 @@
-"""The PostgreSQL store's engine: verbs on pooled psycopg connections, in both colours.
+"""The PostgreSQL store's engine: verbs on pooled psycopg connections, blocking and async.
 
-1. Connections are in autocommit; a verb that needs a transaction says so with `Begin`.
-2. Nothing needs session state: qualified names. Statements are prepared, and sequential scans left
-   out, only where nothing stands between us and the server, or where the URL asks for it; and no
-   longer once that turns out to be wrong.
+1. Connections are in autocommit. A verb that needs a transaction yields `Begin`.
+2. Nothing needs session state: names are qualified. Statements are prepared, and sequential scans
+   turned off, only where no pooler stands between us and the server, or where the URL asks for it.
+   This stops once it turns out to be wrong.
 3. A transaction that lost a race is run again, and so is one that lost its connection before its
    COMMIT was sent. After that a verb is repeated only in the form that is safe when the first try
    may have been committed.
-4. Every call has a deadline; when it has passed, nothing is tried again.
+4. Every call has a deadline. Once it has passed, nothing is retried.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from rowlock.store.postgres.connections import (
     AsyncPool,
     BoundedAsyncConnection,
     BoundedConnection,
-    Footing,
     Pool,
+    SessionSetup,
     connecting,
     is_alive,
 )
@@ -51,11 +51,11 @@ T = TypeVar("T")
 Connection = BoundedConnection
 AsyncConnection = BoundedAsyncConnection
 
-# A statement that stands alone is a transaction too: where their default is stricter, one of eight
-# who claim at once failed to serialize five times in a row.
+# A statement on its own is a transaction too: with a stricter default, one of eight claimers that
+# worked at once failed to serialize five times in a row.
 _ON_OUR_OWN = "SET enable_seqscan = off; SET default_transaction_isolation = 'read committed'"
-# This connection is of no more use, and the others of the pool are as dead.
-_DEAF = (Meaning.AWAY, Meaning.SILENT, Meaning.UNPREPARED)
+# This connection can't be used again, and the others of the pool are probably dead too.
+_CONNECTION_LOST = (Meaning.AWAY, Meaning.SILENT, Meaning.UNPREPARED)
 
 
 class PostgresEngine:
@@ -71,33 +71,33 @@ class PostgresEngine:
         self.binder: drive.Binder = drive.Binder(Dialect.POSTGRES, schema, ParameterStyle.PYFORMAT)
         self._is_checked = False
         self._may_prepare = True
-        # Until a table with row-level security refuses one.
+        # Until a table with row-level security refuses a copy.
         self.may_copy: bool = True
         self._make_own()
         _engines.add(self)
 
     def _make_own(self) -> None:
-        """What belongs to this process only: made anew after a fork."""
+        """Create the state that belongs to this process only, again after a fork."""
         self._pool: Pool[Connection] = Pool(self._connect, is_alive=is_alive)
         self._async_pools: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, AsyncPool[AsyncConnection]
         ] = weakref.WeakKeyDictionary()
         self._guard = threading.Lock()
         self._bell = Bell(self._notify)
-        # What is closed with an engine that nobody has any more. Lists, because a pool knows its
-        # engine, which would then never be collected.
+        # Closed together with an engine that is no longer referenced. Lists, because a pool
+        # references its engine, which would then never be collected.
         self._kept: list[list[Any]] = [self._pool.idle]
         self._closing = weakref.finalize(self, _close_kept, self._kept)
         self._closing.atexit = False
 
     def after_fork(self) -> None:
-        """In the child: the parent's connections are left alone, not even closed."""
+        """Reset in a forked child. The parent's connections are left alone, not even closed."""
         self._closing.detach()
         _inherited.append((self._pool, self._async_pools))
         self._make_own()
 
     def now(self) -> int | None:
-        """None: the server's clock decides."""
+        """Always None: the server's clock decides."""
         return None if self.clock is None else self.clock.now_us()
 
     # Blocking
@@ -118,11 +118,11 @@ class PostgresEngine:
                 return result
             except psycopg.Error as error:
                 meaning = meaning_of(error, is_closed=session.is_closed)
-                if meaning in _DEAF:
+                if meaning in _CONNECTION_LOST:
                     self._pool.close()
                 again = self._again(op, error, meaning, session, tries=tries)
-                # A race leaves the transaction open, and failed.
-                is_sound = session.roll_back() and meaning not in _DEAF
+                # A race leaves the transaction open and failed.
+                is_sound = session.roll_back() and meaning not in _CONNECTION_LOST
                 steps = again
             except BaseException:
                 is_sound = session.roll_back()
@@ -134,7 +134,7 @@ class PostgresEngine:
 
     @property
     def pool(self) -> Pool[Connection]:
-        """The connections for threads; those of blocks come from it too."""
+        """The connections for threads. Blocks use them too."""
         return self._pool
 
     def _connect(self) -> Connection:
@@ -145,11 +145,11 @@ class PostgresEngine:
                 session = PostgresSession(connection, self)
                 if not self._is_checked:
                     self._check(session.run(_applied(self.schema)))
-                footing = session.run(self._footing(connection.info.backend_pid))
-                connection.footing = footing
-                connection.prepare_threshold = footing.prepare_threshold
-                if footing.settings:
-                    connection.execute(footing.settings.encode())
+                setup = session.run(self._session_setup(connection.info.backend_pid))
+                connection.setup = setup
+                connection.prepare_threshold = setup.prepare_threshold
+                if setup.settings:
+                    connection.execute(setup.settings.encode())
             except BaseException:
                 connection.close()
                 raise
@@ -166,20 +166,20 @@ class PostgresEngine:
                 **self.url.defaults,
             )
 
-    def _footing(self, process: int) -> Steps[Footing]:
-        """How to use a connection that was answered with this process id."""
+    def _session_setup(self, process: int) -> Steps[SessionSetup]:
+        """How to set up a connection that was answered with this process id."""
         asked = self.url.prepare_threshold
         if asked == "never" or not self._may_prepare:
-            return Footing()
+            return SessionSetup()
         if asked is not None:
-            return Footing(asked)
-        # A pooler makes up the id that it answers with.
+            return SessionSetup(asked)
+        # A pooler answers with an id that it made up.
         if (yield Statement("health_backend"))[0][0] != process:
-            return Footing()
-        return Footing(config.POSTGRES_PREPARE_THRESHOLD, _ON_OUR_OWN)
+            return SessionSetup()
+        return SessionSetup(config.POSTGRES_PREPARE_THRESHOLD, _ON_OUR_OWN)
 
     def _check(self, applied: migrations.Applied) -> None:
-        """Once a process: PostgreSQL is migrated only when told to."""
+        """Check the schema once per process: PostgreSQL is migrated only on request."""
         migrations.check(Dialect.POSTGRES, applied)
         self._is_checked = True
 
@@ -220,7 +220,7 @@ class PostgresEngine:
         raise ours from error
 
     def migrate(self) -> list[int]:
-        """Apply what is missing, in one transaction; the numbers of what was applied."""
+        """Apply missing migrations in one transaction. Return the numbers of those applied."""
         try:
             with self._open() as connection:
                 self._check_encoding(connection)
@@ -233,7 +233,7 @@ class PostgresEngine:
         return apply_missing(connection, applied, schema=self.schema)
 
     def applied(self) -> migrations.Applied:
-        """The migrations that this database has; none if it was never migrated."""
+        """The migrations that this database has. Empty if it was never migrated."""
         try:
             with self._open() as connection:
                 self._check_encoding(connection)
@@ -272,14 +272,14 @@ class PostgresEngine:
                 return result
             except psycopg.Error as error:
                 meaning = meaning_of(error, is_closed=session.is_closed)
-                if meaning in _DEAF:
+                if meaning in _CONNECTION_LOST:
                     await pool.close()
                 again = self._again(op, error, meaning, session, tries=tries)
-                # A race leaves the transaction open, and failed.
-                is_sound = await session.roll_back() and meaning not in _DEAF
+                # A race leaves the transaction open and failed.
+                is_sound = await session.roll_back() and meaning not in _CONNECTION_LOST
                 steps = again
             except asyncio.CancelledError:
-                # In the middle of an answer: the connection can't be trusted any more.
+                # Cancelled in the middle of an answer: the connection can no longer be trusted.
                 raise
             except BaseException:
                 is_sound = await session.roll_back()
@@ -300,7 +300,10 @@ class PostgresEngine:
             return pool
 
     def _leave_closed_loops(self) -> None:
-        """A pool that was once waited for knows its loop, so neither would ever be collected."""
+        """Drop the pools of closed loops.
+
+        A pool that was waited for references its loop, so neither would ever be collected.
+        """
         for loop in [loop for loop in self._async_pools if loop.is_closed()]:
             pool = self._async_pools.pop(loop)
             for connection in pool.emptied():
@@ -328,11 +331,11 @@ class PostgresEngine:
                 session = AsyncPostgresSession(connection, self)
                 if not self._is_checked:
                     self._check(await session.run(_applied(self.schema)))
-                footing = await session.run(self._footing(connection.info.backend_pid))
-                connection.footing = footing
-                connection.prepare_threshold = footing.prepare_threshold
-                if footing.settings:
-                    await connection.execute(footing.settings.encode())
+                setup = await session.run(self._session_setup(connection.info.backend_pid))
+                connection.setup = setup
+                connection.prepare_threshold = setup.prepare_threshold
+                if setup.settings:
+                    await connection.execute(setup.settings.encode())
             except BaseException:
                 await connection.close()
                 raise
@@ -341,10 +344,10 @@ class PostgresEngine:
         return connection
 
     async def notifications(self) -> AsyncIterator[str | None]:
-        """Listen on a connection of its own; raises `StoreUnavailable` when that is lost.
+        """Listen on a connection of its own. Raises `StoreUnavailable` when it is lost.
 
-        It counts as listening only while it hears what it rings for itself, on a channel of its
-        own, by way of the pool.
+        It counts as listening only while it receives its own notifications. It sends them by way
+        of the pool, on a channel of its own.
         """
         connection = await self._aconnect()
         own = f"{self.schema}_{new_id()[-12:]}"
@@ -363,7 +366,7 @@ class PostgresEngine:
         while True:
             if time.monotonic() >= due:
                 if is_asked:
-                    raise StoreUnavailable("the doorbell is silent: a dead connection, or a pooler")
+                    raise StoreUnavailable("LISTEN is silent: a dead connection, or a pooler")
                 await self.arun(_ring(own, [""]))
                 is_asked, due = True, time.monotonic() + config.BELL_ANSWER_SECONDS
             await _until_readable(connection.fileno(), due - time.monotonic())
@@ -389,8 +392,10 @@ class PostgresEngine:
 
 
 async def _until_readable(descriptor: int, seconds: float) -> None:
-    """Wait for something to read. psycopg's own wait wakes ten times a second, which was most of
-    what an idle child cost: 3.8 ms of processor time a second, of which 1.7 are left.
+    """Wait until there is something to read.
+
+    psycopg's own wait wakes ten times per second, which was most of the cost of an idle child:
+    3.8 ms of processor time per second, of which 1.7 are left.
     """
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(descriptor, readable.set)
@@ -404,7 +409,7 @@ async def _until_readable(descriptor: int, seconds: float) -> None:
 
 
 def _close_kept(kept: list[list[Any]]) -> None:
-    """Close the connections that a pool has kept, of either colour."""
+    """Close the connections that a pool has kept, blocking or async."""
     for connection in [connection for idle in kept for connection in idle]:
         connection.pgconn.finish()
 
@@ -417,7 +422,7 @@ def _ring(channel: str, queues: list[str]) -> Op[None]:
     def steps() -> Steps[None]:
         yield Statement("ring", {"channel": channel, "queues": queues})
 
-    # Rung twice is no harm.
+    # Ringing twice does no harm.
     return writing("ring", steps, repeat=steps)
 
 
@@ -433,7 +438,7 @@ def _applied(schema: str) -> Steps[migrations.Applied]:
     return migrations.without(applied, Dialect.POSTGRES, [number for (number,) in unfit])
 
 
-# Parents' pools in a forked child: never used, never closed, so never collected.
+# Parents' pools in a forked child: never used and never closed, so never collected.
 _inherited: list[object] = []
 _engines: weakref.WeakSet[PostgresEngine] = weakref.WeakSet()
 

@@ -1,4 +1,4 @@
-"""What an error of PostgreSQL means for us: try again, say that it is away, or that it refuses."""
+"""What an error of PostgreSQL means for us: retry, the server is away, or it refuses."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Meaning(Enum):
 
     RACE = auto()
     AWAY = auto()
-    # As away, and the caller has waited long enough.
+    # As AWAY, and the caller has waited long enough.
     SILENT = auto()
-    # Somebody stands in between who loses prepared statements.
+    # Something in between loses prepared statements.
     UNPREPARED = auto()
-    # A table with row-level security takes no copies.
+    # A table with row-level security does not accept COPY.
     UNCOPIED = auto()
-    # The role that we connect as may not do that.
+    # Our role is not allowed to do that.
     FORBIDDEN = auto()
-    # The server is there, and can't do it now: it is full, or it took too long.
+    # The server is there, but can't do it now: it is full, or it took too long.
     BUSY = auto()
-    # It will not store that: a trigger, a constraint or a limit is against it.
+    # It refuses to store that: a trigger, a constraint or a limit forbids it.
     REFUSED = auto()
     UNMIGRATED = auto()
     OURS = auto()
@@ -43,13 +43,12 @@ class Meaning(Enum):
 
 _UNSUPPORTED_STATE: Final = "0A000"
 _STATES: Final[Mapping[Meaning, Collection[str]]] = {
-    # Serialization failure, deadlock, and a copy that met a row of its own (all other inserts look
-    # out for that): the transaction is surely undone, and worth another try.
+    # Serialization failure, deadlock, and a copy that met a row of its own (all other inserts check
+    # for that): the transaction is certainly undone, and worth another try.
     Meaning.RACE: ("40001", "40P01", "23505"),
     # The server is going down, starting up, or this is no longer the primary.
     Meaning.AWAY: ("57P01", "57P02", "57P03", "57P05", "25006"),
-    # A prepared statement is not there, or there already, or its plan is out of date: nothing was
-    # done.
+    # A prepared statement is missing, exists already, or its plan is out of date: nothing was done.
     Meaning.UNPREPARED: ("26000", "42P05", _UNSUPPORTED_STATE),
     Meaning.UNMIGRATED: ("42P01", "3F000", "42703"),
     Meaning.FORBIDDEN: ("42501",),
@@ -58,30 +57,30 @@ _MEANINGS: Final = {state: meaning for meaning, states in _STATES.items() for st
 
 
 def meaning_of(error: psycopg.Error, *, is_closed: bool) -> Meaning:
-    """Sort a driver's error."""
+    """Classify a driver's error."""
     state = error.sqlstate or ""
     meaning = _MEANINGS.get(state)
     if isinstance(error, CallTimeout):
         return Meaning.SILENT
-    # No word of the server's, but of the driver's: it may find the socket dead before libpq does.
+    # Not from the server but from the driver: it may find the socket dead before libpq does.
     is_lost = is_closed or (not state and isinstance(error, psycopg.OperationalError))
     if state.startswith("08") or (is_lost and meaning is not Meaning.RACE):
         return Meaning.AWAY
-    # Words of SQL are the same in every language of messages.
+    # SQL keywords are the same in every language of messages.
     if state == _UNSUPPORTED_STATE and "COPY" in str(error):
         return Meaning.UNCOPIED
     if meaning is not None:
         return meaning
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        # 53xxx: disk full, too many connections; 57014: a timeout; 55P03: a lock not to be had.
-        # 54xxx: the row is too large for the server, which the driver counts among them.
+        # 53xxx: disk full, too many connections; 57014: a timeout; 55P03: a lock was not available.
+        # 54xxx: the row is too large for the server. The driver classes it with those.
         return Meaning.REFUSED if state.startswith("54") else Meaning.BUSY
-    # The driver itself refuses text that no column takes, without asking the server.
+    # The driver itself refuses text that no column accepts, without asking the server.
     return Meaning.REFUSED if state or isinstance(error, psycopg.DataError) else Meaning.OURS
 
 
 def mapped(error: psycopg.Error, meaning: Meaning, *, shown_url: str) -> RowlockError | None:
-    """Our error for it; None lets the driver's through: it is a mistake of ours."""
+    """Our error for it. None lets the driver's error through: it is a mistake of ours."""
     if meaning is Meaning.OURS:
         return None
     if meaning is Meaning.UNMIGRATED:
@@ -98,7 +97,7 @@ def mapped(error: psycopg.Error, meaning: Meaning, *, shown_url: str) -> Rowlock
 
 
 def _reason(error: psycopg.Error) -> str:
-    """The server's first sentence. What comes after it may show the whole row."""
+    """The server's first sentence. The rest may show the whole row."""
     said = error.diag.message_primary or type(error).__name__
     return said[: config.LOGGED_ERROR_CHARACTERS_MAX]
 
@@ -106,9 +105,9 @@ def _reason(error: psycopg.Error) -> str:
 def is_login_refused(error: psycopg.Error) -> bool:
     """Whether every host that was tried has answered, and refused the user or the password.
 
-    A code decides, where there is one. Of a connection that failed, libpq passes none on, but it
-    says that the server asked for a password that nobody has. All else is read from the message,
-    as far as that is in English.
+    A code decides, if there is one. libpq passes none on for a connection that failed, but it
+    reports that the server asked for a password and none was given. Everything else is read from
+    the message, as far as it is in English.
     """
     if error.sqlstate:
         return error.sqlstate in _REFUSED_LOGIN_STATES
@@ -119,8 +118,8 @@ def is_login_refused(error: psycopg.Error) -> bool:
     return len(_REFUSED_LOGIN.findall(text)) >= max(1, hosts)
 
 
-# A wrong password; a role that is not there, may not log in, or has no line in pg_hba.conf. Others
-# are no matter of the user: no such database (3D000), too many connections (53300).
+# A wrong password; a role that does not exist, may not log in, or has no line in pg_hba.conf. Other
+# codes are not about the user: no such database (3D000), too many connections (53300).
 _REFUSED_LOGIN_STATES: Final = frozenset({"28P01", "28000"})
 _ONE_HOST: Final = "connection to server at"
 _REFUSED_LOGIN: Final = re.compile(

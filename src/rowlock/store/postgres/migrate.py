@@ -1,11 +1,11 @@
 """Migrate PostgreSQL while it is in use.
 
-1. One transaction: all of what is missing, or nothing.
-2. Of many who migrate at once one does it: the others wait for an advisory lock, and then see what
-   it has done. So each statement must see the present: READ COMMITTED, whatever the default is.
-3. A table is changed under a lock that everybody else's statements wait behind, and it waits itself
-   for every transaction that has used the table. So it waits for a short time only, is undone, and
-   tried again: a transaction that somebody has left open stalls a migration, never the queue.
+1. One transaction: all missing migrations, or nothing.
+2. If many processes migrate at once, one does it: the others wait for an advisory lock, and then
+   see what was done. So each statement must see the present: READ COMMITTED, whatever the default.
+3. A table is changed under a lock that all other statements wait behind, and which itself waits
+   for every transaction that has used the table. So it waits only briefly, is undone, and tried
+   again: a transaction that was left open stalls a migration, never the queue.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ Apply = Callable[["Connection"], list[int]]
 
 
 def migrate_patiently(connection: Connection, apply: Apply, *, schema: str) -> list[int]:
-    """Apply what is missing, in one transaction; the numbers of what was applied.
+    """Apply missing migrations in one transaction. Return the numbers of those applied.
 
     Raises:
-        StoreUnavailable: The tables were in use at every try; the message says by whom.
+        StoreUnavailable: The tables were in use at every try. The message names the backends.
     """
     for tries_left in reversed(range(config.MIGRATION_TRIES_MAX)):
         try:
@@ -56,22 +56,22 @@ def migrate_patiently(connection: Connection, apply: Apply, *, schema: str) -> l
                 return apply(connection)
         except psycopg.errors.LockNotAvailable as error:
             holders = connection.execute(_HOLDERS, [schema]).fetchall()
-            pids = ", ".join(str(pid) for (pid,) in holders) or "somebody who is gone by now"
+            pids = ", ".join(str(pid) for (pid,) in holders) or "a backend that has ended since"
             if not tries_left:
                 raise StoreUnavailable(
                     f"the tables of {schema} could not be locked for a migration: transactions "
                     f"that have used them are still open (backend {pids}); nothing was changed: "
                     "end them, then migrate again"
                 ) from error
-            logger.warning("the migration waits for open transactions: backend %s", pids)
-            # Meanwhile those go on who had to wait behind us.
+            logger.warning("the migration is waiting for open transactions: backend %s", pids)
+            # Meanwhile the statements that had to wait behind us can run.
             pause = config.MIGRATION_PAUSE_SECONDS * CHANCE.uniform(0.5, 1.5)
             threading.Event().wait(pause)
     raise AssertionError("the last try raises")
 
 
 def apply_missing(connection: Connection, applied: migrations.Applied, *, schema: str) -> list[int]:
-    """Apply and record what is not among the applied, on a connection in a transaction."""
+    """Apply and record the missing migrations, on a connection in a transaction."""
     missing = migrations.pending(Dialect.POSTGRES, applied)
     if missing:
         there = connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", [schema])

@@ -1,7 +1,7 @@
-"""Whether something stands between us and PostgreSQL that shares its connections among clients.
+"""Whether a pooler between us and PostgreSQL shares its connections among clients.
 
-A pooler answers a client's connection with a process id of its own making, since a cancel request
-must come to the pooler first; the server itself tells the true one. And in transaction mode, two
+A pooler answers a client's connection with a process id of its own making, because a cancel request
+must reach the pooler first. The server itself reports the true one. And in transaction mode, two
 transactions of one client may be answered by two processes.
 """
 
@@ -22,7 +22,7 @@ from rowlock.store.url import PostgresUrl
 
 
 class Pooler(StrEnum):
-    """What stands in between."""
+    """What stands between us and the server."""
 
     NONE = "none"
     SESSION = "session"
@@ -32,7 +32,7 @@ class Pooler(StrEnum):
 def find_pooler(
     url: PostgresUrl, *, connect: Callable[[PostgresUrl], Connection] | None = None
 ) -> Pooler:
-    """Ask on two connections, of which the second takes away what the first has given back."""
+    """Find out on two connections, of which the second takes what the first has given back."""
     try:
         with ExitStack() as stack:
             first = stack.enter_context((connect or connect_plainly)(url))
@@ -49,7 +49,7 @@ def find_pooler(
 
 
 def connect_plainly(url: PostgresUrl) -> Connection:
-    """A connection that is nobody else's, and asks nothing of the schema."""
+    """A connection that is not shared, and needs nothing from the schema."""
     with connecting(url.conninfo, url.call_seconds):
         connection = Connection.connect(
             url.conninfo, autocommit=True, prepare_threshold=None, **url.defaults

@@ -1,4 +1,4 @@
-"""PostgreSQL's part of `scratch`: may we, who else did, and away with it."""
+"""PostgreSQL's part of `scratch`: check the rights, list other places, and remove them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from rowlock.store.url import PostgresUrl
 
 
 def check_rights(url: str) -> None:
-    """Refuse, and say what is missing, before anything is tried."""
+    """Refuse before anything is tried, and say which right is missing."""
     (row,) = _ask(url, "scratch_rights")
     may_create, user, database = row
     if not may_create:
         raise Forbidden(
-            f"the role {user} may not create a schema in the database {database}, and what is "
-            f"measured needs one of its own, for as long as it runs: GRANT CREATE ON DATABASE "
+            f"the role {user} may not create a schema in the database {database}; this command "
+            f"needs one of its own for as long as it runs: GRANT CREATE ON DATABASE "
             f"{database} TO {user}, or name another role with --database-url"
         )
 
 
 def schemas(url: str, prefix: str) -> list[str]:
-    """The schemas whose names begin so."""
+    """The schemas whose names begin with a prefix."""
     return [row[0] for row in _ask(url, "scratch_schemas", {"prefix": prefix})]
 
 
 def drop(url: str, schema: str) -> None:
-    """Remove a schema and all that is in it; harmless where it is not there."""
+    """Remove a schema and all that is in it. Harmless if it does not exist."""
     statement = f"DROP SCHEMA IF EXISTS {check_schema(schema)} CASCADE"
     try:
         with _open(url) as connection:
@@ -47,7 +47,7 @@ def drop(url: str, schema: str) -> None:
 
 @contextmanager
 def hold(url: str) -> Iterator[None]:
-    """Keep a transaction with an id of its own open, as a long one of a user would be."""
+    """Keep a transaction with an id of its own open, like a long transaction of a user."""
     with _open(url) as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         _run(connection, "scratch_hold")

@@ -1,4 +1,4 @@
-"""One verb on one psycopg connection, in either colour: transactions begin where a verb says so."""
+"""One verb on one psycopg connection, blocking or async. It begins its own transactions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Plans of prepared statements are kept, so one that was made while a table was empty must be as
-# good when it is full. That holds for these, without sequential scans; joins in others do not. It
-# pays for single calls (find_settled 0.57 ms, prepared 0.11); of a batch's time planning is little.
+# Plans of prepared statements are kept, so a plan that was made while a table was empty must be as
+# good when it is full. That holds for these without sequential scans; joins in others break it. It
+# pays for single calls (find_settled 0.57 ms, prepared 0.11). For a batch, planning costs little.
 PREPARED: frozenset[str] = frozenset(
     {
         "claim",
@@ -36,15 +36,15 @@ _BEGIN_LOOK = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class Fate:
-    """Whether a verb can be begun anew after its connection was lost.
+    """Whether a verb can be started again after its connection was lost.
 
-    What was sent inside a transaction is undone with the connection, unless COMMIT was sent; of a
-    statement outside of one, and of a COMMIT, nobody knows. What a COMMIT that was answered has
-    made stand is not begun anew (see `Op`).
+    Statements inside a transaction are undone with the connection, unless COMMIT was sent. The
+    fate of a statement outside a transaction, and of a COMMIT, is unknown. Work that a confirmed
+    COMMIT has made permanent is not started again (see `Op`).
     """
 
     def __init__(self) -> None:
-        # Statements that each were a transaction of their own.
+        # Statements that were each a transaction of their own.
         self._alone = 0
         self.is_committing: bool = False
 
@@ -52,7 +52,7 @@ class Fate:
         self._alone += not is_begun
 
     def is_undone(self, *, looks_first: int) -> bool:
-        """Whether nothing of it stands; its first statements, so many, change nothing."""
+        """Whether all of it is undone. The first `looks_first` statements change nothing."""
         return not self.is_committing and self._alone <= looks_first
 
 
@@ -114,7 +114,7 @@ class PostgresSession:
             self._rung = frozenset()
 
     def roll_back(self) -> bool:
-        """Undo after an error of ours; whether the connection can be used again."""
+        """Undo after an error of ours. Return whether the connection can be used again."""
         try:
             if _is_begun(self._connection):
                 self._connection.execute("ROLLBACK")
@@ -182,7 +182,7 @@ class AsyncPostgresSession:
             self._rung = frozenset()
 
     async def roll_back(self) -> bool:
-        """Undo after an error of ours; whether the connection can be used again."""
+        """Undo after an error of ours. Return whether the connection can be used again."""
         try:
             if _is_begun(self._connection):
                 await self._connection.execute("ROLLBACK")
@@ -196,16 +196,16 @@ def _copy_sql(step: Copy, schema: str) -> bytes:
 
 
 def _is_begun(connection: BoundedConnection | BoundedAsyncConnection) -> bool:
-    """As the server says: an interrupt may come after a BEGIN, before it was noted."""
+    """Whether a transaction is open, by the server: an interrupt may come right after a BEGIN."""
     status = connection.pgconn.transaction_status
     return status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
 def _is_idle(connection: BoundedConnection | BoundedAsyncConnection) -> bool:
-    """Not lost, and not in the middle of an answer that was not waited for."""
+    """Whether it is neither lost nor in the middle of an answer that was not awaited."""
     return connection.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def _has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:
-    """As `cursor.description`, which makes an object of every column first."""
+    """Whether it has rows. `cursor.description` would first make an object of every column."""
     return cursor.pgresult is not None and cursor.pgresult.nfields > 0

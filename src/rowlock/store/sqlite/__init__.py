@@ -1,1 +1,1 @@
-"""SQLite: its engine, and what the engine is made of."""
+"""SQLite: its engine and the engine's parts."""

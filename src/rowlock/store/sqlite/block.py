@@ -1,10 +1,11 @@
 """Blocks on SQLite: the only write lock of the file, lent to a handler for a bounded time.
 
 1. Each has a connection of its own, closed at its end: nothing that a handler sets on it stays.
-2. A block that is open for too long is undone from a watchdog's thread, and others can write.
-   From then on its connection can't write, so that nothing is committed beside the block.
-3. OPEN → ENDING by the handler, or OPEN → OVERDUE by the watchdog; whoever is first ends it.
-4. A savepoint marks the block's own transaction: what else was committed or begun is noticed.
+2. A block that is open for too long is undone from a watchdog's thread, so that others can write.
+   From then on its connection can't write, so nothing is committed beside the block.
+3. OPEN → ENDING by the handler, or OPEN → OVERDUE by the watchdog. The first of them ends it.
+4. A savepoint marks the block's own transaction: if it was committed, or another begun, the block
+   notices.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class _State(Enum):
     OVERDUE = auto()
 
 
-class _Tenure:
-    """A handler's time with the write lock, and the watchdog over it."""
+class HeldWriteLock:
+    """The write lock while a handler holds it, and the watchdog that limits the time."""
 
     def __init__(self, session: SqliteSession, *, seconds: float) -> None:
         self.session = session
@@ -41,8 +42,8 @@ class _Tenure:
         self._guard = threading.Lock()
         self._state = _State.OPEN
         self.connection.execute("SAVEPOINT rowlock_block")
-        # Should the handler go on after its transaction is gone, its writes begin another one,
-        # which nobody commits, instead of being committed one by one.
+        # If the handler continues after its transaction is gone, its writes begin another one,
+        # which is never committed, instead of being committed one by one.
         self.connection.isolation_level = "IMMEDIATE"
         self._watchdog = threading.Timer(seconds, self._give_way)
         self._watchdog.name = "rowlock-watchdog"
@@ -55,7 +56,7 @@ class _Tenure:
             return None
         return StoreUnavailable(
             f"the block of ctx.transaction() was undone after {self._seconds:g} s, a third of the "
-            "lease: nobody else can write to the file while it is open. Do slow work before it"
+            "lease: nothing else can write to the file while it is open. Do slow work before it"
         )
 
     def _leave_open(self, state: _State) -> bool:
@@ -70,17 +71,18 @@ class _Tenure:
             try:
                 self.session.give_way()
             except sqlite3.Error as error:
-                logger.warning("%s: an overdue block: %s", self.session.file.path, error)
+                path = self.session.file.path
+                logger.warning("%s: an overdue block could not be undone: %s", path, error)
 
     def end(self) -> None:
-        """The handler is done with it; from here on the watchdog does nothing."""
+        """The handler is done with it. From here on the watchdog does nothing."""
         self._watchdog.cancel()
         if not self._leave_open(_State.ENDING):
-            # It is at work, and must be done before the connection is closed.
+            # The watchdog is at work, and must finish before the connection is closed.
             self._watchdog.join()
 
     def check(self, conclusion: Conclusion) -> None:
-        """Refuse to conclude what is not the block's own transaction any more."""
+        """Refuse to conclude a transaction that is no longer the block's own."""
         if self.overdue is not None:
             raise self.overdue
         try:
@@ -88,7 +90,7 @@ class _Tenure:
         except sqlite3.Error as error:
             raise InvalidTransition(
                 conclusion.lease.id,
-                "its transaction was ended inside the block, which must leave that to rowlock",
+                "its transaction was ended inside the block; leave COMMIT and ROLLBACK to rowlock",
             ) from error
 
     def close(self, *, is_good: bool = False) -> None:
@@ -107,17 +109,17 @@ class _Tenure:
 
 
 class SqliteBlock:
-    """For a plain function."""
+    """A block for a plain function."""
 
     def __init__(self, engine: SqliteEngine, callers: Callers, *, seconds: float) -> None:
         self._engine = engine
         self._callers = callers
         self._seconds = seconds
-        self._tenure: _Tenure | None = None
+        self._lock: HeldWriteLock | None = None
 
     @property
     def overdue(self) -> Exception | None:
-        return None if self._tenure is None else self._tenure.overdue
+        return None if self._lock is None else self._lock.overdue
 
     def begin(self) -> sqlite3.Connection:
         session = self._engine.new_session()
@@ -125,40 +127,40 @@ class SqliteBlock:
             session.begin(writes=True)
         except sqlite3.Error as error:
             raise self._engine.file.mapped(error) from error
-        self._tenure = _Tenure(session, seconds=self._seconds)
-        return self._tenure.connection
+        self._lock = HeldWriteLock(session, seconds=self._seconds)
+        return self._lock.connection
 
     def conclude(self, conclusion: Conclusion) -> None:
-        tenure = self._entered()
-        tenure.end()
+        lock = self._entered()
+        lock.end()
         is_good = False
         try:
             try:
-                tenure.check(conclusion)
+                lock.check(conclusion)
                 settled = self._callers.run(
-                    conclusion.op(), tenure.connection, notify_in_transaction=False
+                    conclusion.op(), lock.connection, notify_in_transaction=False
                 )
                 settled.raise_if_missed()
                 is_good = True
             finally:
-                tenure.close(is_good=is_good)
+                lock.close(is_good=is_good)
         except sqlite3.Error as error:
             raise self._engine.file.mapped(error) from error
 
     def undo(self) -> None:
-        tenure = self._entered()
-        tenure.end()
-        tenure.close()
+        lock = self._entered()
+        lock.end()
+        lock.close()
 
-    def _entered(self) -> _Tenure:
-        assert self._tenure is not None, "a block begins first"
-        return self._tenure
+    def _entered(self) -> HeldWriteLock:
+        assert self._lock is not None, "a block must begin first"
+        return self._lock
 
 
 class AsyncSqliteBlock:
-    """For a coroutine, which waits for the lock in line with the others of its loop.
+    """A block for a coroutine, which waits for the lock in line with the others of its loop.
 
-    Its short statements run on the loop; the COMMIT, which waits for the disk, in a thread.
+    Its short statements run on the loop. The COMMIT, which waits for the disk, runs in a thread.
     """
 
     def __init__(
@@ -175,53 +177,53 @@ class AsyncSqliteBlock:
         self._seconds = seconds
         self._line = line
         self._committer = committer
-        self._tenure: _Tenure | None = None
+        self._lock: HeldWriteLock | None = None
 
     @property
     def overdue(self) -> Exception | None:
-        return None if self._tenure is None else self._tenure.overdue
+        return None if self._lock is None else self._lock.overdue
 
     async def begin(self) -> sqlite3.Connection:
         await self._line.acquire()
         try:
             session = self._engine.new_session()
             await session.abegin()
-            self._tenure = _Tenure(session, seconds=self._seconds)
+            self._lock = HeldWriteLock(session, seconds=self._seconds)
         except BaseException as error:
             self._line.release()
             if isinstance(error, sqlite3.Error):
                 raise self._engine.file.mapped(error) from error
             raise
-        return self._tenure.connection
+        return self._lock.connection
 
     async def conclude(self, conclusion: Conclusion) -> None:
-        tenure = self._entered()
-        tenure.end()
+        lock = self._entered()
+        lock.end()
         try:
-            tenure.check(conclusion)
+            lock.check(conclusion)
             settled = self._callers.run(
-                conclusion.op(), tenure.connection, notify_in_transaction=False
+                conclusion.op(), lock.connection, notify_in_transaction=False
             )
             settled.raise_if_missed()
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._committer, tenure.connection.execute, "COMMIT")
+            await loop.run_in_executor(self._committer, lock.connection.execute, "COMMIT")
         except sqlite3.Error as error:
             raise self._engine.file.mapped(error) from error
         finally:
-            self._close(tenure)
+            self._close(lock)
 
     async def undo(self) -> None:
-        tenure = self._entered()
-        tenure.end()
-        self._close(tenure)
+        lock = self._entered()
+        lock.end()
+        self._close(lock)
 
-    def _close(self, tenure: _Tenure) -> None:
-        """What was not committed is undone. The log is folded by other writers."""
+    def _close(self, lock: HeldWriteLock) -> None:
+        """Undo what was not committed, and close. The log is folded by other writers."""
         try:
-            tenure.close()
+            lock.close()
         finally:
             self._line.release()
 
-    def _entered(self) -> _Tenure:
-        assert self._tenure is not None, "a block begins first"
-        return self._tenure
+    def _entered(self) -> HeldWriteLock:
+        assert self._lock is not None, "a block must begin first"
+        return self._lock

@@ -1,7 +1,7 @@
-"""The SQLite store's engine: blocking callers on a connection per thread, async ones in a group.
+"""The SQLite store's engine: a connection per thread for blocking callers, a group for async ones.
 
-Every write is one BEGIN IMMEDIATE; the clock is read once the lock is held, so that times never
-run behind what is stored.
+Every write is one BEGIN IMMEDIATE. The clock is read once the lock is held, so that times never
+run behind the stored ones.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class SqliteEngine:
     ) -> None:
         self.file: SqliteFile = SqliteFile(path_of(url), busy_seconds=busy_seconds)
         self.schema = schema
-        # Absolute: others may be in other directories. No URL can name a path with a question mark.
+        # Absolute: other processes may be in other directories. A URL can't name a path with a `?`.
         path = str(self.file.path)
         self.address: str = url if "?" in path else f"sqlite:///{path}"
         self.clock: Clock = clock or SystemClock()
         self.binder: drive.Binder = drive.Binder(Dialect.SQLITE, schema, ParameterStyle.NAMED)
         self._is_migrated = False
-        # Why this process must not use the file, if so.
+        # Why this process must not use the file, if there is a reason.
         self._obstacle: str | None = None
         self._start_afresh()
         _engines.add(self)
@@ -88,7 +88,7 @@ class SqliteEngine:
         return session
 
     def new_session(self) -> SqliteSession:
-        """A session for the calling thread, on a file that is migrated."""
+        """A session for the calling thread, on a migrated file."""
         if not self._is_migrated:
             self.migrate()
             self._is_migrated = True
@@ -102,16 +102,16 @@ class SqliteEngine:
         return session
 
     def migrate(self) -> list[int]:
-        """Apply what is missing; the numbers of what was applied. Only then does it write."""
+        """Apply missing migrations and return their numbers. Writes only if some are missing."""
         self.file.create()
-        # An up-to-date file is opened without waiting for a turn to write.
+        # A file that is up to date is opened without waiting for the write lock.
         if not migrations.pending(Dialect.SQLITE, self.applied()):
             return []
         with self._passing_session() as session, session.transaction(writes=True):
             return _migrate(session, schema=self.schema)
 
     def applied(self) -> migrations.Applied:
-        """The migrations that the file has; a file that is not there has none, and is not made."""
+        """The migrations that the file has. Empty if there is no file, and none is created."""
         if not self.file.path.exists():
             return {}
         with self._passing_session() as session, session.transaction(writes=False):
@@ -119,7 +119,7 @@ class SqliteEngine:
 
     @contextmanager
     def _passing_session(self) -> Iterator[SqliteSession]:
-        """A session that does not ask for a migrated file, and is not kept."""
+        """A session that does not need a migrated file, and is not kept."""
         session = self._register(SqliteSession(self.file, self.binder, self.clock))
         try:
             yield session
@@ -128,7 +128,7 @@ class SqliteEngine:
                 session.dispose()
 
     async def notifications(self) -> AsyncIterator[str | None]:
-        """Any write to the file may be news."""
+        """Yield for every write to the file: any of them may be news."""
         session = self.new_session()
         try:
             async for note in watch(self.file.path, session.version):
@@ -138,7 +138,7 @@ class SqliteEngine:
                 session.dispose()
 
     def close(self) -> None:
-        """Close every connection of this process; the next call opens new ones."""
+        """Close every connection of this process. The next call opens new ones."""
         self._group.close()
         with self._guard:
             sessions = list(self._sessions)
@@ -150,21 +150,21 @@ class SqliteEngine:
         await asyncio.to_thread(self.close)
 
     async def aclose_loop(self) -> None:
-        """No connection belongs to a loop."""
+        """Nothing to close: no connection belongs to a loop."""
 
     def before_fork(self) -> None:
-        """Close all connections, and let nobody open one until the fork is done."""
+        """Close all connections, and prevent new ones until the fork is done."""
         self._is_guarded = self._guard.acquire(timeout=config.SQLITE_FORK_WAIT_SECONDS)
         for session in list(self._sessions):
             if not session.busy.acquire(timeout=config.SQLITE_FORK_WAIT_SECONDS):
                 continue
             self._frozen.append(session)
-            # The forking thread's own transaction goes on in the parent.
+            # The forking thread's own transaction continues in the parent.
             if not session.is_in_transaction:
                 session.close()
 
     def after_fork_in_parent(self) -> None:
-        """Let everybody go on."""
+        """Let all threads continue."""
         frozen, self._frozen = self._frozen, []
         for session in frozen:
             session.busy.release()
@@ -173,10 +173,10 @@ class SqliteEngine:
             self._guard.release()
 
     def after_fork(self) -> None:
-        """In the child: threads and their locks did not come along, connections must not."""
+        """Reset in the child: threads and locks are not inherited, and connections must not be."""
         for session in list(self._sessions):
             if session.is_open:
-                # SQLite believes that this process has that connection's locks, which it has not.
+                # SQLite believes that this process has that connection's locks, but it doesn't.
                 self._obstacle = (
                     "can't be used in this process: it was forked inside a transaction. Fork "
                     "outside of it, or use the spawn method of multiprocessing"
@@ -216,8 +216,8 @@ def _migrate(session: SqliteSession, *, schema: str) -> list[int]:
     return [migration.number for migration in missing]
 
 
-# A connection must not cross a fork, and neither may what SQLite keeps per process of its locks:
-# so all are closed before, and each side opens its own afterwards.
+# A connection must not cross a fork, and neither may SQLite's per-process record of its locks. So
+# all are closed before, and each side opens its own afterwards.
 _engines: weakref.WeakSet[SqliteEngine] = weakref.WeakSet()
 
 
@@ -226,8 +226,8 @@ def _each_engine(action: Callable[[SqliteEngine], None]) -> None:
         try:
             action(engine)
         except sqlite3.Error:
-            # A fork can't be refused, and what could not be closed is dealt with in the child.
-            logger.exception("%s before or after a fork", engine.file.path)
+            # A fork can't be refused. The child handles a connection that could not be closed.
+            logger.exception("%s: an error before or after a fork", engine.file.path)
 
 
 os.register_at_fork(

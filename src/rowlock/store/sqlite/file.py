@@ -1,17 +1,17 @@
-"""A SQLite file that can hold a queue: where it lies, how it is opened, who may write now.
+"""A SQLite file that can hold a queue: where it is, how it is opened, and who may write now.
 
-1. Writers take a lock file first, then BEGIN IMMEDIATE: our own processes queue up without
+1. Writers take a lock file first, then BEGIN IMMEDIATE. So our own processes queue up without
    SQLite's coarse busy sleeps, and a checkpoint can know that none of them writes. (Eight processes
-   with one row a transaction: 5,700 writes/s, and 0.15 s for the longest wait of one. BEGIN
-   IMMEDIATE with a busy timeout alone gave 6,600, but some waited for 2.3 s: that is paid for. A
-   lock that blocks in the kernel was no faster, and has no bound: a stopped process hangs all.)
-2. Libraries before 3.51.3 may corrupt the file when a checkpoint runs beside a writer that starts
-   the log anew. So the automatic checkpoint is off, and the log is folded by a writer of ours that
-   holds the lock file, before it has the 1,000 frames at which other people's connections would
-   begin to checkpoint by themselves, beside us. What they do on purpose, we can't prevent.
-3. The log is started anew in place (RESTART), not cut (TRUNCATE): a sync of a file that does not
-   grow is cheaper (7,600 against 5,300 transactions/s).
-4. We never hold the database file open ourselves where SQLite has it open too: closing such a
+   with one row per transaction: 5,700 writes/s, and a longest wait of 0.15 s. BEGIN IMMEDIATE with
+   a busy timeout alone gave 6,600, but some waited for 2.3 s: that is the price. A lock that blocks
+   in the kernel was no faster, and has no bound: a stopped process hangs all.)
+2. Libraries before 3.51.3 may corrupt the file when a checkpoint runs beside a writer that restarts
+   the log. So the automatic checkpoint is off, and the log is folded by a writer of ours that holds
+   the lock file, before it has the 1,000 frames at which connections of other programs would begin
+   to checkpoint by themselves, beside us. We can't prevent checkpoints that they run on purpose.
+3. The log is restarted in place (RESTART), not cut (TRUNCATE): a sync of a file that does not grow
+   is cheaper (7,600 against 5,300 transactions/s).
+4. We never hold the database file open ourselves while SQLite has it open too: closing such a
    descriptor would drop all of SQLite's locks in this process. (`-wal` has no locks on it.)
 5. A connection never crosses a fork.
 """
@@ -45,9 +45,9 @@ _NETWORK_FILE_SYSTEMS = frozenset({
 })
 # fmt: on
 
-# Held while a file is created, and while the connection of a thread that ended is closed: a fork
-# waits for either. Creation is the one time that we open the file ourselves, so no other thread may
-# go on to connect before it is closed again.
+# Held while a file is created, and while the connection of an ended thread is closed: a fork waits
+# for either. Creation is the one time that we open the file ourselves, so no other thread may
+# connect before it is closed again.
 fork_gate: threading.RLock = threading.RLock()
 os.register_at_fork(
     before=fork_gate.acquire,
@@ -57,11 +57,11 @@ os.register_at_fork(
 
 
 def path_of(url: str) -> Path:
-    """The file of a `sqlite:///…` URL: three slashes a relative path, four an absolute one."""
+    """The file of a `sqlite:///…` URL: three slashes for a relative path, four for an absolute."""
     rest = url.removeprefix("sqlite://")
     path, mark, _ = rest.removeprefix("/").partition("?")
     if mark:
-        raise UnsupportedStore(f"{url!r} has options after a ?, of which SQLite's URLs take none")
+        raise UnsupportedStore(f"{url!r} has options after a ?, but SQLite's URLs take none")
     if not rest.startswith("/") or path in ("", ":memory:"):
         raise UnsupportedStore(
             f"{url!r} names no file: write sqlite:///jobs.db (relative) or sqlite:////srv/jobs.db; "
@@ -78,7 +78,7 @@ def check_version(version: Version = sqlite3.sqlite_version_info) -> None:
 
 
 def check_file_system(path: Path, mounts: str | None = None) -> None:
-    """Refuse a network file system, whose locks can't be trusted. Linux only; else trusted."""
+    """Refuse a network file system, whose locks can't be trusted. Checked on Linux only."""
     kind = _file_system_of(path.resolve().parent, _mounts() if mounts is None else mounts)
     if kind in _NETWORK_FILE_SYSTEMS:
         raise UnsupportedStore(
@@ -95,7 +95,7 @@ def _mounts() -> str:
 
 
 def _file_system_of(directory: Path, mounts: str) -> str | None:
-    """The kind of the deepest mount over a directory; of two on one point, the later hides."""
+    """The type of the deepest mount over a directory. Of two on one point, the later counts."""
     kind, depth = None, 0
     for line in mounts.splitlines():
         _, point, kind_here, *_ = [*line.split(" "), "", "", ""]
@@ -126,7 +126,7 @@ class SqliteFile:
         self.busy_seconds = busy_seconds
 
     def create(self) -> None:
-        """Make the file if it is not there, for its owner only; SQLite's own files follow it."""
+        """Create the file if it is missing, for its owner only. SQLite's own files follow it."""
         with fork_gate:
             try:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -136,12 +136,12 @@ class SqliteFile:
                 raise StoreUnavailable(f"{self.path} can't be created: {error.strerror}") from error
 
     def connect(self, turn: WriteLock) -> sqlite3.Connection:
-        """A new connection with our settings; `turn` is taken where one must write for them."""
+        """A new connection with our settings. `turn` is taken where setting them needs a write."""
         try:
             connection = sqlite3.connect(
                 f"file:{quote(str(self.path))}?mode=rw",
                 uri=True,
-                # Set before anything else is asked of the file.
+                # Set before any other statement.
                 timeout=self.busy_seconds,
                 isolation_level=None,
                 check_same_thread=False,
@@ -168,11 +168,11 @@ class SqliteFile:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA mmap_size = 0")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
-        # What a long reader made the log grow to is given back, without a cut every time.
+        # Space that a long reader made the log take is given back, without cutting it every time.
         connection.execute(f"PRAGMA journal_size_limit = {config.SQLITE_WAL_BYTES_KEPT}")
 
     def identity(self) -> tuple[int, int] | None:
-        """Which file lies at the path now."""
+        """The identity of the file that is at the path now."""
         try:
             found = self.path.stat()
         except OSError:
@@ -180,7 +180,7 @@ class SqliteFile:
         return found.st_dev, found.st_ino
 
     def mapped(self, error: sqlite3.Error) -> RowlockError:
-        """The one place where errors of the driver become ours."""
+        """Our error for a driver's. The one place where they are mapped."""
         code = getattr(error, "sqlite_errorname", None) or ""
         if code.startswith("SQLITE_NOTADB"):
             return UnsupportedStore(f"{self.path} is not a SQLite database (or is encrypted)")
@@ -193,8 +193,8 @@ class SqliteFile:
         return StoreUnavailable(f"{self.path}: {error}{hint and f' ({hint})'}")
 
 
-# The row, or a trigger of the user's, is to blame. All other errors lie with the file, the disk or
-# other processes, and may be over at the next try. A missing table may come back.
+# The row, or a trigger of the user's, is at fault. All other errors are about the file, the disk or
+# other processes, and may be gone at the next try. A missing table may come back.
 _REFUSALS = (
     "SQLITE_CONSTRAINT",
     "SQLITE_ERROR",
@@ -221,10 +221,10 @@ _HINTS = {
 
 
 class LogGauge:
-    """Tells how long the write-ahead log is, which its file's size does not.
+    """Measures how long the write-ahead log is, which its file's size does not show.
 
     The log is overwritten in place, and each of its frames carries the salt of the header under
-    which it was written: so it has `n` frames if the n-th carries the present one.
+    which it was written. So it has `n` frames if the n-th carries the current salt.
     """
 
     __slots__ = ("_descriptor", "_tried_at", "_tried_salt")
@@ -240,7 +240,7 @@ class LogGauge:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         header = os.pread(self._descriptor, 32, 0)
         salt = header[16:24]
-        # The same salt as at the last try: a reader keeps the log from being started anew.
+        # The same salt as at the last try: a reader keeps the log from being restarted.
         reached = self._tried_at if salt == self._tried_salt else 0
         frame = reached + config.SQLITE_WAL_FRAMES
         page_bytes = int.from_bytes(header[8:12], "big")
@@ -257,9 +257,9 @@ class LogGauge:
 
 
 class WriteLock:
-    """The lock file as a context manager: one writer of ours at a time, waiting with a bound.
+    """The lock file as a context manager: one writer of ours at a time, with a bounded wait.
 
-    Belongs to one thread, which may take it again while it holds it.
+    It belongs to one thread, which may take it again while it holds it.
     """
 
     __slots__ = ("_depth", "_descriptor", "_file")
@@ -293,7 +293,7 @@ class WriteLock:
         self._depth += 1
 
     def release(self) -> None:
-        """Let others have it, however often it was taken; from any thread."""
+        """Release it, however often it was taken. Can be called from any thread."""
         self._depth = 0
         if self._descriptor is not None:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
@@ -303,16 +303,16 @@ class WriteLock:
             threading.Event().wait(pause)
 
     def _pauses(self) -> Iterator[float]:
-        """How long to wait before each next try; ends when it is taken."""
+        """How long to wait before each next try. Ends when it is taken."""
         deadline = 0.0
         while not self._try():
             now = time.monotonic()
             deadline = deadline or now + self._file.busy_seconds
             if now > deadline:
                 raise StoreUnavailable(
-                    f"no turn to write to {self._file.path} for {self._file.busy_seconds:g} s: "
-                    "a process of this queue has it, and is stopped, hangs, or waits itself for "
-                    "a transaction of yours"
+                    f"could not get the write lock of {self._file.path} within "
+                    f"{self._file.busy_seconds:g} s: a process of this queue holds it, and is "
+                    "stopped, hangs, or itself waits for a transaction of yours"
                 )
             yield writer_pause()
 
@@ -332,14 +332,14 @@ class WriteLock:
         return True
 
     def close(self) -> None:
-        """Let go of the file; in a forked child this leaves the parent's lock as it is."""
+        """Close the lock file. In a forked child this leaves the parent's lock as it is."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
 
 def pause_as_writer() -> None:
-    """Let another writer have its turn."""
+    """Let another writer take its turn."""
     threading.Event().wait(writer_pause())
 
 
@@ -350,9 +350,9 @@ def writer_pause() -> float:
 
 
 def _open_lock(file: SqliteFile) -> int:
-    """Open the lock file; a new one gets the database's mode and owner, as SQLite's own files do.
+    """Open the lock file. A new one gets the database's mode and owner, like SQLite's own files.
 
-    So whoever may write to the database can take the lock, and nobody else can hold it up.
+    So every user who may write to the database can take the lock, and no one else can hold it up.
     """
     database = file.path.stat()
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW

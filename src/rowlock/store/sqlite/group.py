@@ -1,9 +1,9 @@
 """One owner thread for async callers of SQLite: many requests, one transaction, one sync.
 
 1. Each request has a SAVEPOINT of its own: one that fails undoes nothing of the others.
-2. A request is answered only after the COMMIT that holds it.
+2. A request is answered only after the COMMIT that includes it.
 3. Every request is answered, whatever happens to the thread or the file.
-4. A request that commits by itself (long maintenance) is run apart, in nobody's way.
+4. A request that commits by itself (long maintenance) is run apart, so it delays no other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class _NeedsCommitError(Exception):
-    """Raised through a request that wants to commit halfway; it is then run apart."""
+    """Raised through a request that wants to commit halfway. It is then run apart."""
 
 
 class RunApart(Protocol):
@@ -63,7 +63,7 @@ class CommitGroup:
         with self._guard:
             if self._owner is None:
                 self._owner = _Owner.started(self)
-                # Of a group that nobody has any more, nobody needs the thread.
+                # A group that is no longer referenced needs no thread.
                 weakref.finalize(self, self._owner.requests.put, None).atexit = False
             self._owner.requests.put(_Request(op, loop, future))
         try:
@@ -72,11 +72,11 @@ class CommitGroup:
             return await asyncio.to_thread(self._run_apart, op)
 
     def new_session(self) -> SqliteSession:
-        """For the thread of this group."""
+        """A session for the thread of this group."""
         return self._new_session()
 
     def close(self) -> None:
-        """Finish what was asked for, then end the thread; a later call starts a new one."""
+        """Finish all requests, then end the thread. A later call starts a new one."""
         with self._guard:
             owner, self._owner = self._owner, None
         if owner is not None:
@@ -86,9 +86,9 @@ class CommitGroup:
 
 @dataclass(slots=True)
 class _Owner:
-    """The thread with the connection, and what it was asked; None is the last it is asked."""
+    """The thread with the connection, and its requests. None is the last request."""
 
-    # Weak: the thread must not keep an engine that nobody else has.
+    # Weak: the thread must not keep alive an engine that has no other reference.
     group: weakref.ref[CommitGroup]
     requests: queue.SimpleQueue[_Request | None] = field(default_factory=queue.SimpleQueue)
     thread: threading.Thread = field(init=False)
@@ -115,18 +115,18 @@ class _Owner:
     def _opened(self) -> SqliteSession:
         group = self.group()
         if group is None:
-            raise StoreUnavailable("nothing was written: the store was dropped meanwhile")
+            raise StoreUnavailable("nothing was written: the store was garbage-collected meanwhile")
         return group.new_session()
 
     def _gather(self) -> tuple[list[_Request], bool]:
-        """Wait for a request, and take what else is waiting; whether that was the last."""
+        """Wait for a request and take all that wait. Return them, and whether it was the last."""
         batch: list[_Request] = []
         try:
             while len(batch) < config.SQLITE_GROUP_MAX:
                 request = self.requests.get(block=not batch)
                 if request is None:
                     return batch, True
-                # Asked for by somebody who does not wait any more.
+                # Its caller no longer waits.
                 if not request.future.cancelled():
                     batch.append(request)
         except queue.Empty:
@@ -149,8 +149,8 @@ class _Owner:
                 for request in batch:
                     request.result = request.error = None
                     self._run_together([request])
-        except BaseException as error:  # noqa: BLE001  # nobody above could answer the callers
-            # The transaction is gone, and with it everybody's work.
+        except BaseException as error:  # noqa: BLE001  # no code above could answer the callers
+            # The transaction is gone, and with it the work of all requests.
             for request in batch:
                 request.error = _error_for_one(error)
 
@@ -162,7 +162,7 @@ def _run_one(session: SqliteSession, request: _Request) -> None:
         request.result = drive.run(request.op.start(), _without_commit(session))
     except Exception as error:
         if not session.connection.in_transaction:
-            # SQLite itself undid it all, for want of space or memory.
+            # SQLite itself undid the whole transaction, for lack of space or memory.
             raise
         request.error = session.file.mapped(error) if isinstance(error, sqlite3.Error) else error
         execute("ROLLBACK TO request")
@@ -179,7 +179,7 @@ def _without_commit(session: SqliteSession) -> Callable[[Step], Rows]:
 
 
 def _error_for_one(error: BaseException) -> Exception:
-    """An exception of each caller's own: their tracebacks must not grow into each other."""
+    """An exception for each caller: a shared one would collect the tracebacks of all."""
     if isinstance(error, StoreUnavailable | StoreRefused | UnsupportedStore | MigrationNeeded):
         own: Exception = copy.copy(error)
     else:
@@ -189,7 +189,7 @@ def _error_for_one(error: BaseException) -> Exception:
 
 
 def _answer(batch: list[_Request]) -> None:
-    """Tell each loop once, however many of its requests were in the batch."""
+    """Notify each loop once, however many of its requests were in the batch."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Request]] = {}
     for request in batch:
         by_loop.setdefault(request.loop, []).append(request)
@@ -197,7 +197,7 @@ def _answer(batch: list[_Request]) -> None:
         try:
             loop.call_soon_threadsafe(_resolve, requests)
         except RuntimeError:
-            # The loop is closed: nobody waits any more.
+            # The loop is closed: no one waits on it.
             continue
 
 

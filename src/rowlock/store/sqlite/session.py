@@ -1,9 +1,9 @@
-"""A connection of one thread to a SQLite file: transactions, and what becomes of it at a fork.
+"""A connection of one thread to a SQLite file: its transactions, and its handling at a fork.
 
-1. A writer waits for its turn without holding `busy`; whatever touches SQLite holds it.
-2. Between transactions the connection may be closed by anyone who holds `busy`; the next
-   transaction opens a new one. In the middle of one it never changes.
-3. What was committed is never reported as failed: trouble with folding the log is logged.
+1. A writer waits for its turn without holding `busy`. All code that touches SQLite holds it.
+2. Between transactions the connection may be closed by any thread that holds `busy`. The next
+   transaction opens a new one. During a transaction it never changes.
+3. Committed work is never reported as failed: errors while folding the log are only logged.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class SqliteSession:
     def _check_idle(self) -> None:
         if self.is_in_transaction:
             raise StoreUnavailable(
-                f"{self.file.path} is being used by this very thread: a signal's handler can't "
+                f"{self.file.path} is being used by this very thread: a signal handler can't "
                 "use it while it interrupts a call"
             )
 
     def _let_go(self) -> None:
-        """An interrupt may come between any two lines, also of those that begin and end."""
+        """End an open transaction. An interrupt may come between any two lines, even of `begin`."""
         if self.is_in_transaction:
             self.end(writes=False, is_good=False)
         self._turn.release()
@@ -85,12 +85,12 @@ class SqliteSession:
         return number
 
     def transaction(self, *, writes: bool) -> SqliteTransaction:
-        """One transaction as a context manager; on an error nothing of it stays."""
+        """One transaction as a context manager. After an error nothing of it stays."""
         return SqliteTransaction(self, writes=writes)
 
     def perform(self, step: Step) -> Rows:
         if isinstance(step, Begin | Ring):
-            # A transaction is open already; the log file itself is the bell.
+            # A transaction is already open, and the log file itself is the bell.
             return []
         if isinstance(step, Commit):
             self._commit_halfway()
@@ -110,9 +110,9 @@ class SqliteSession:
         return rows
 
     def _has_copied(self, step: Copy) -> bool:
-        """Insert the rows in one call: a statement that answers for each takes four times as long.
+        """Insert the rows in one call. A statement that answers per row takes four times as long.
 
-        False, and nothing done, if one of them is there already.
+        Returns False, with nothing done, if one of them is there already.
         """
         marks = ", ".join("?" * len(step.columns))
         table = f"{self._binder.schema}_{step.table}"
@@ -125,13 +125,13 @@ class SqliteSession:
         except sqlite3.IntegrityError:
             execute("ROLLBACK TO copied")
             is_done = False
-        # After other errors there is nothing to release: SQLite itself may have undone it all.
+        # After other errors there is nothing to release: SQLite itself may have undone everything.
         execute("RELEASE copied")
         return is_done
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """The connection of the transaction under way."""
+        """The connection of the current transaction."""
         if self._connection is None:
             raise StoreUnavailable(f"{self.file.path} was closed inside a transaction")
         return self._connection
@@ -141,10 +141,10 @@ class SqliteSession:
         return self._connection is not None
 
     def begin(self, *, writes: bool) -> None:
-        """Start a transaction; a writer waits for its turn first."""
+        """Start a transaction. A writer waits for its turn first."""
         self._check_idle()
         if writes:
-            # Opened before, so that trouble with the file itself shows before any wait.
+            # Opened before, so that errors of the file itself show before any wait.
             with self.busy:
                 self._open()
         try:
@@ -162,7 +162,7 @@ class SqliteSession:
             raise
 
     async def abegin(self) -> None:
-        """As `begin` of a writer, for a coroutine: it waits without holding up its loop."""
+        """As `begin` of a writer, for a coroutine: it waits without blocking its loop."""
         with self.busy:
             self._open()
         await self._turn.atake()
@@ -179,13 +179,13 @@ class SqliteSession:
         self.now = self._clock.now_us()
 
     def _give_up(self, *, writes: bool) -> None:
-        """After a BEGIN that failed, or was interrupted: that is told when it has begun, too."""
+        """Clean up after a BEGIN that failed or was interrupted, even if it has taken effect."""
         self.is_in_transaction = False
         self._undo_rest()
         self._leave(writes=writes)
 
     async def _begin_when_free(self) -> None:
-        """With our turn, only connections of others can be in the way."""
+        """Begin while we hold the turn: only connections of other programs can be in the way."""
         deadline = time.monotonic() + self.file.busy_seconds
         while True:
             connection = self._open()
@@ -202,9 +202,9 @@ class SqliteSession:
             await asyncio.sleep(writer_pause())
 
     def give_way(self) -> None:
-        """Undo a writer's transaction from another thread, and let others write; `end` follows.
+        """Undo a writer's transaction from another thread, and let others write. `end` follows.
 
-        Whoever still holds the connection can only read with it from now on.
+        From now on the connection can only read, for anyone who still holds it.
         """
         try:
             self.connection.interrupt()
@@ -215,7 +215,7 @@ class SqliteSession:
             self._turn.release()
 
     def end(self, *, writes: bool, is_good: bool) -> None:
-        """Commit, or undo; then others have their turn."""
+        """Commit, or undo. Then others get their turn."""
         self.is_in_transaction = False
         try:
             if is_good:
@@ -232,13 +232,13 @@ class SqliteSession:
             self._turn.__exit__(None, None, None)
 
     def _commit_halfway(self) -> None:
-        """Commit what was done so far, and let others write before it goes on."""
+        """Commit what was done so far, and let others write before it continues."""
         self.end(writes=True, is_good=True)
         pause_as_writer()
         self.begin(writes=True)
 
     def _open(self) -> sqlite3.Connection:
-        """The connection, to the file that lies at the path now: others write to no other."""
+        """The connection, to the file that is at the path now: others write to that one."""
         identity = self.file.identity()
         if self._connection is None:
             self._connection = self.file.connect(self._turn)
@@ -248,12 +248,12 @@ class SqliteSession:
             self.close()
             raise StoreUnavailable(
                 f"{self.file.path} was deleted or replaced while it was open; nothing was "
-                "written. The next call opens what lies there now"
+                "written. The next call opens the file that is there now"
             )
         return self._connection
 
     def _undo_rest(self) -> None:
-        """Roll back what is left of a transaction; a connection that can't is given up."""
+        """Roll back the rest of a transaction. A connection that can't is given up."""
         if self._connection is None or not self._connection.in_transaction:
             return
         try:
@@ -263,7 +263,7 @@ class SqliteSession:
             self.close()
 
     def _fold_log(self) -> None:
-        """Copy the log into the file when it is long. Holds the turn: beside no other writer."""
+        """Copy the log into the file when it is long. Holds the turn, so no other writer runs."""
         try:
             if self._gauge.is_long(self.file.wal_path):
                 self._checkpoint()
@@ -280,7 +280,7 @@ class SqliteSession:
             execute(f"PRAGMA busy_timeout = {int(self.file.busy_seconds * 1000)}")
 
     def close(self) -> None:
-        """Close the connection; the next transaction opens a new one. Needs `busy`."""
+        """Close the connection. The next transaction opens a new one. Needs `busy`."""
         connection, self._connection = self._connection, None
         self._gauge.close()
         if connection is None:
@@ -288,16 +288,16 @@ class SqliteSession:
         if self._pid == os.getpid():
             connection.close()
         else:
-            _keep_for_ever(connection)
+            _keep_forever(connection)
 
     def dispose(self) -> None:
-        """Close everything, for good; in a forked child, what is the parent's stays as it is."""
+        """Close everything for good. In a forked child, the parent's locks stay as they are."""
         self.close()
         self._turn.close()
 
     def __del__(self) -> None:
-        # The thread has ended, and its session with it: the engine holds a weak reference only.
-        # Not for ever: a thread that was cut off by the interpreter's end may have the gate.
+        # The thread has ended, and its session with it: the engine holds only a weak reference.
+        # Not forever: a thread that was cut off by the interpreter's end may hold the gate.
         if fork_gate.acquire(timeout=config.SQLITE_FORK_WAIT_SECONDS):
             try:
                 self.dispose()
@@ -306,7 +306,7 @@ class SqliteSession:
 
 
 class SqliteTransaction:
-    """One transaction of a session, as a context manager; the driver's errors become ours."""
+    """One transaction of a session, as a context manager. It maps the driver's errors to ours."""
 
     __slots__ = ("_session", "_writes")
 
@@ -335,6 +335,6 @@ class SqliteTransaction:
             raise self._session.file.mapped(error) from error
 
 
-def _keep_for_ever(connection: sqlite3.Connection) -> None:
-    """Closing it in this process would change, in shared memory, what the parent is doing."""
+def _keep_forever(connection: sqlite3.Connection) -> None:
+    """Keep it open: closing it here would change, in shared memory, what the parent is doing."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

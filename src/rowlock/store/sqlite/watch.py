@@ -1,8 +1,8 @@
-"""Hears when another process writes to a SQLite file: inotify on its write-ahead log.
+"""Notices when another process writes to a SQLite file: inotify on its write-ahead log.
 
-The log grows before what was written can be read: it is synchronised first, and only then told of
-in shared memory, which makes no event. So the file's version is asked for until it has changed.
-Linux only, without any library; elsewhere nothing is heard, and workers poll.
+The log grows before its content can be read: it is synchronised first, and only then published in
+shared memory, which makes no event. So the file's version is read until it has changed. Linux only,
+without any library. Elsewhere nothing is noticed, and workers poll.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _IN_MODIFY = 0x2
 _IN_CREATE = 0x100
 _IN_MOVED_TO = 0x80
 _EVENTS_BYTES = 64 * 1024
-# After an event the version is looked at so often; 64 ms in all, for a disk that is slow to sync.
+# How often the version is read after an event: for 64 ms in all, for a disk that is slow to sync.
 _PAUSES_SECONDS = (0.0005, 0.0005, 0.001, 0.002, *(15 * [0.004]))
 
 
 async def watch(path: Path, version: Callable[[], int]) -> AsyncIterator[str | None]:
-    """Yield None once it watches, then the empty text (any queue) whenever others have committed.
+    """Yield None once it watches, then an empty text (any queue) after commits of other processes.
 
-    Many commits while nobody waits are one.
+    Commits that happen between two reads count as one.
 
     Args:
-        version: A number that changes with every commit of others.
+        version: A number that changes with every commit of other connections.
     """
     descriptor = _open(path)
     if descriptor is None:
@@ -60,7 +60,7 @@ async def watch(path: Path, version: Callable[[], int]) -> AsyncIterator[str | N
 
 
 async def _version_after(news: asyncio.Event, version: Callable[[], int], seen: int) -> int:
-    """The version after an event, waited for; as before, if nothing was committed after all."""
+    """Wait for the version after an event. Unchanged if nothing was committed after all."""
     pauses = iter(_PAUSES_SECONDS)
     while True:
         if news.is_set():
@@ -75,7 +75,7 @@ async def _version_after(news: asyncio.Event, version: Callable[[], int], seen: 
 
 
 def _open(path: Path) -> int | None:
-    """An inotify descriptor on the directory: the log may be deleted and made anew."""
+    """An inotify descriptor on the directory: the log may be deleted and created again."""
     library = ctypes.CDLL(None, use_errno=True)
     if not hasattr(library, "inotify_init1"):
         return None

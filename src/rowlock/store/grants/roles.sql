@@ -1,5 +1,5 @@
--- Roles for the schema {schema}, to be granted to those who log in. Safe to run again, and to be
--- run again after each migration: by a superuser, or, once the roles are there, by a migrator.
+-- Roles for the schema {schema}, to be granted to login roles. Safe to run again, and must be run
+-- again after each migration: by a superuser, or, once the roles exist, by a migrator.
 DO $$
 DECLARE
     wanted text;
@@ -13,7 +13,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- The migrator owns the schema and all that is in it.
+-- The migrator owns the schema and everything in it.
 DO $$
 DECLARE
     owned text;
@@ -36,19 +36,19 @@ REVOKE ALL ON ALL TABLES IN SCHEMA {schema}
 FROM {schema}_worker, {schema}_producer, {schema}_reader;
 GRANT USAGE ON SCHEMA {schema} TO {schema}_worker, {schema}_producer, {schema}_reader;
 
--- The worker, and the server, change every row; what the schema is they only read.
+-- The worker, and the server, change every row. They only read migration and instance.
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {schema}_worker;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {schema}_worker;
 REVOKE INSERT, UPDATE, DELETE ON {schema}.migration, {schema}.instance FROM {schema}_worker;
 
--- The producer enqueues: it adds jobs, answers with those that hold a key or an id, and takes back
--- what it added in vain. It changes none.
+-- The producer enqueues: it adds jobs, reads those that hold a key or an id, and withdraws jobs
+-- that it added in vain. It changes none.
 GRANT SELECT
 ON {schema}.job, {schema}.finished, {schema}.key_hold, {schema}.migration, {schema}.instance
 TO {schema}_producer;
 GRANT INSERT, DELETE ON {schema}.job TO {schema}_producer;
 
--- The reader looks, at all but the digests of tokens.
+-- The reader reads everything except the digests of tokens.
 GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {schema}_reader;
 REVOKE SELECT ON {schema}.token FROM {schema}_reader;
 GRANT SELECT (id, created_at, expires_at, revoked_at, name, scopes, tenant)

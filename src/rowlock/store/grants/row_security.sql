@@ -1,5 +1,5 @@
--- Row-level security for producers and readers: they see and add rows of the tenant that the
--- setting rowlock.tenant names; without it, rows of no tenant. Workers see all. Safe to run again.
+-- Row-level security for producers and readers: they see and add rows of the tenant named by the
+-- setting rowlock.tenant; without it, rows of no tenant. Workers see all. Safe to run again.
 DO $$
 DECLARE
     guarded text;
@@ -20,12 +20,12 @@ BEGIN
     END LOOP;
 END $$;
 
--- A line is seen by whoever sees its job.
+-- A log line is visible if its job is.
 CREATE POLICY own_tenant ON {schema}.log TO {schema}_reader
 USING (
     EXISTS (SELECT FROM {schema}.job AS job WHERE job.id = log.job_id)
     OR EXISTS (SELECT FROM {schema}.finished AS finished WHERE finished.id = log.job_id)
 );
 
--- Events are of all tenants in one row, and the history is of none in particular.
+-- A row of events has those of all tenants, and the history belongs to no tenant.
 REVOKE SELECT ON {schema}.event, {schema}.history, {schema}.depth FROM {schema}_reader;

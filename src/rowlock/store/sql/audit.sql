@@ -1,18 +1,18 @@
 -- name: audit_write (postgres)
--- Note who did what; said again after a lost answer, it is still one line. Uses audit_pkey.
+-- Write an audit entry. Repeated after a lost answer, it is still one entry. Uses audit_pkey.
 INSERT INTO rowlock.audit (id, at, token_id, actor, tenant, action, target, detail)
 SELECT :id::uuid, clock.now, :token_id, :actor, :tenant, :action, :target, :detail
 FROM (SELECT {now} AS now) AS clock
 ON CONFLICT (id) DO NOTHING
 
 -- name: audit_write (sqlite)
--- Note who did what; said again after a lost answer, it is still one line. Uses the primary key.
+-- Write an audit entry. Repeated after a lost answer, it is still one entry. Uses the primary key.
 INSERT INTO rowlock_audit (id, at, token_id, actor, tenant, action, target, detail)
 VALUES (:id, {now}, :token_id, :actor, :tenant, :action, :target, :detail)
 ON CONFLICT (id) DO NOTHING
 
 -- name: audit_list (postgres)
--- A page of who did what, newest first. Uses audit_pkey.
+-- A page of audit entries, newest first. Uses audit_pkey.
 SELECT audit.id::text, audit.at, audit.token_id, audit.actor, audit.tenant, audit.action,
     audit.target, audit.detail
 FROM rowlock.audit AS audit
@@ -21,7 +21,7 @@ ORDER BY audit.id DESC
 LIMIT :limit
 
 -- name: audit_list (sqlite)
--- A page of who did what, newest first. Uses the primary key.
+-- A page of audit entries, newest first. Uses the primary key.
 SELECT audit.id, audit.at, audit.token_id, audit.actor, audit.tenant, audit.action,
     audit.target, audit.detail
 FROM rowlock_audit AS audit
@@ -30,7 +30,7 @@ ORDER BY audit.id DESC
 LIMIT :limit
 
 -- name: audit_of_target (postgres)
--- A page of what was done to one thing, newest first, within a tenant if one is named.
+-- A page of audit entries for one target, newest first, within a tenant if one is given.
 -- Uses audit_target.
 SELECT audit.id::text, audit.at, audit.token_id, audit.actor, audit.tenant, audit.action,
     audit.target, audit.detail
@@ -42,7 +42,7 @@ ORDER BY audit.id DESC
 LIMIT :limit
 
 -- name: audit_of_target (sqlite)
--- A page of what was done to one thing, newest first, within a tenant if one is named.
+-- A page of audit entries for one target, newest first, within a tenant if one is given.
 -- Uses audit_target.
 SELECT audit.id, audit.at, audit.token_id, audit.actor, audit.tenant, audit.action,
     audit.target, audit.detail
@@ -54,7 +54,7 @@ ORDER BY audit.id DESC
 LIMIT :limit
 
 -- name: audit_of_tenant (postgres)
--- A page of what was done in one tenant, newest first. Uses audit_tenant.
+-- A page of audit entries of one tenant, newest first. Uses audit_tenant.
 SELECT audit.id::text, audit.at, audit.token_id, audit.actor, audit.tenant, audit.action,
     audit.target, audit.detail
 FROM rowlock.audit AS audit
@@ -64,7 +64,7 @@ ORDER BY audit.id DESC
 LIMIT :limit
 
 -- name: audit_of_tenant (sqlite)
--- A page of what was done in one tenant, newest first. Uses audit_tenant.
+-- A page of audit entries of one tenant, newest first. Uses audit_tenant.
 SELECT audit.id, audit.at, audit.token_id, audit.actor, audit.tenant, audit.action,
     audit.target, audit.detail
 FROM rowlock_audit AS audit

@@ -1,5 +1,5 @@
 -- name: sizes (postgres)
--- About how many bytes jobs have, live or finished, by id. Uses job_pkey, finished_pkey.
+-- The approximate size of jobs in bytes, live or finished, by id. Uses job_pkey, finished_pkey.
 SELECT job.id::text, octet_length(job.payload)
 FROM rowlock.job AS job
 WHERE job.id = ANY (:ids::uuid[])
@@ -10,7 +10,7 @@ FROM rowlock.finished AS finished
 WHERE finished.id = ANY (:ids::uuid[])
 
 -- name: sizes (sqlite)
--- About how many bytes jobs have, live or finished, by id. Uses the primary keys.
+-- The approximate size of jobs in bytes, live or finished, by id. Uses the primary keys.
 SELECT job.id, length(job.payload)
 FROM rowlock_job AS job
 WHERE job.id IN (SELECT value FROM json_each(:ids))
@@ -20,7 +20,7 @@ FROM rowlock_finished AS finished
 WHERE finished.id IN (SELECT value FROM json_each(:ids))
 
 -- name: scan_live (postgres)
--- Ids of live jobs that fit, among the next rows by id, and where reading ended.
+-- Ids of live jobs that match, among the next rows by id, and where reading ended.
 -- Uses job_pkey.
 WITH scanned AS MATERIALIZED (
     SELECT id, kind, queue, tenant, key, tags, errors, created_at, run_at, attempt, lease_expires_at
@@ -46,7 +46,7 @@ FROM (SELECT 1) AS always
 ORDER BY fitting.id
 
 -- name: scan_live (sqlite)
--- Ids of live jobs that fit, among the next rows by id, and where reading ended.
+-- Ids of live jobs that match, among the next rows by id, and where reading ended.
 -- Uses the primary key.
 WITH scanned AS MATERIALIZED (
     SELECT id, kind, queue, tenant, key, tags, errors, created_at, run_at, attempt, lease_expires_at
@@ -72,7 +72,7 @@ FROM (SELECT 1) AS always
 ORDER BY fitting.id
 
 -- name: scan_finished (postgres)
--- Ids of finished jobs that fit, among the next rows by id, and where reading ended.
+-- Ids of finished jobs that match, among the next rows by id, and where reading ended.
 -- Uses finished_pkey.
 WITH scanned AS MATERIALIZED (
     SELECT id, state, kind, queue, tenant, key, tags, errors, created_at
@@ -98,7 +98,7 @@ FROM (SELECT 1) AS always
 ORDER BY fitting.id
 
 -- name: scan_finished (sqlite)
--- Ids of finished jobs that fit, among the next rows by id, and where reading ended.
+-- Ids of finished jobs that match, among the next rows by id, and where reading ended.
 -- Uses the primary key.
 WITH scanned AS MATERIALIZED (
     SELECT id, state, kind, queue, tenant, key, tags, errors, created_at
@@ -124,7 +124,7 @@ FROM (SELECT 1) AS always
 ORDER BY fitting.id
 
 -- name: scan_dead (postgres)
--- Ids of dead jobs that fit, among the next rows by the time of failure, and where reading ended.
+-- Ids of dead jobs that match, among the next rows by time of failure, and where reading ended.
 -- Uses finished_dead; for the jobs of one fingerprint, finished_fingerprint.
 WITH scanned AS MATERIALIZED (
     SELECT id, finished_at, kind, queue, tenant, key, tags, errors, created_at
@@ -152,7 +152,7 @@ FROM (SELECT 1) AS always
 ORDER BY fitting.at, fitting.id
 
 -- name: scan_dead (sqlite)
--- Ids of dead jobs that fit, among the next rows by the time of failure, and where reading ended.
+-- Ids of dead jobs that match, among the next rows by time of failure, and where reading ended.
 -- Uses finished_dead; for the jobs of one fingerprint, finished_fingerprint.
 WITH scanned AS MATERIALIZED (
     SELECT id, finished_at, kind, queue, tenant, key, tags, errors, created_at
@@ -180,7 +180,7 @@ FROM (SELECT 1) AS always
 ORDER BY fitting.at, fitting.id
 
 -- name: bulk_add
--- Write down work on many jobs. Uses bulk_pkey.
+-- Store a bulk operation. Uses bulk_pkey.
 INSERT INTO rowlock.bulk (
     id, created_at, updated_at, total, is_exact, actor, tenant, action, chosen, place, skipped_ids
 )
@@ -189,7 +189,7 @@ SELECT :id::uuid, clock.now, clock.now, :total::bigint, :is_exact::boolean, :act
 FROM (SELECT {now} AS now) AS clock
 
 -- name: bulk_get
--- Work on many jobs, as far as it is. Uses bulk_pkey.
+-- A bulk operation and its progress. Uses bulk_pkey.
 SELECT bulk.id::text, bulk.created_at, bulk.updated_at, bulk.finished_at, bulk.action, bulk.chosen,
     bulk.actor, bulk.tenant, bulk.total, bulk.is_exact, bulk.done, bulk.skipped, bulk.skipped_ids,
     bulk.problem
@@ -197,7 +197,7 @@ FROM rowlock.bulk AS bulk
 WHERE bulk.id = :id::uuid
 
 -- name: bulk_running
--- The ids of work that has not ended, oldest first. Uses bulk_running.
+-- The ids of bulk operations that have not ended, oldest first. Uses bulk_running.
 SELECT bulk.id::text
 FROM rowlock.bulk AS bulk
 WHERE bulk.finished_at IS NULL
@@ -205,7 +205,7 @@ ORDER BY bulk.id
 LIMIT :limit
 
 -- name: bulk_lock
--- Work that has not ended, and its place, held until the transaction ends; nothing if it is held.
+-- Lock a bulk operation that has not ended, and its place; nothing if another process holds it.
 -- Uses bulk_pkey.
 SELECT bulk.id::text, bulk.created_at, bulk.updated_at, bulk.finished_at, bulk.action, bulk.chosen,
     bulk.actor, bulk.tenant, bulk.total, bulk.is_exact, bulk.done, bulk.skipped, bulk.skipped_ids,
@@ -215,7 +215,7 @@ WHERE bulk.id = :id::uuid AND bulk.finished_at IS NULL
 FOR UPDATE OF bulk SKIP LOCKED
 
 -- name: bulk_move (postgres)
--- Note a step of work that this transaction holds. Uses bulk_pkey.
+-- Record a step of a bulk operation that this transaction holds. Uses bulk_pkey.
 UPDATE rowlock.bulk
 SET updated_at = clock.now,
     finished_at = CASE WHEN :is_over::boolean THEN clock.now END,
@@ -227,7 +227,7 @@ FROM (SELECT {now} AS now) AS clock
 WHERE id = :id::uuid
 
 -- name: bulk_move (sqlite)
--- Note a step of work that this transaction holds. Uses the primary key.
+-- Record a step of a bulk operation that this transaction holds. Uses the primary key.
 UPDATE rowlock_bulk
 SET updated_at = {now},
     finished_at = CASE WHEN :is_over THEN {now} END,
@@ -238,7 +238,7 @@ SET updated_at = {now},
 WHERE id = :id
 
 -- name: bulk_fail (postgres)
--- Give up work where it stands, and say why. Uses bulk_pkey.
+-- End a bulk operation where it stands, and store why. Uses bulk_pkey.
 UPDATE rowlock.bulk
 SET finished_at = clock.now,
     problem = :problem
@@ -246,7 +246,7 @@ FROM (SELECT {now} AS now) AS clock
 WHERE id = :id::uuid AND finished_at IS NULL
 
 -- name: bulk_fail (sqlite)
--- Give up work where it stands, and say why. Uses the primary key.
+-- End a bulk operation where it stands, and store why. Uses the primary key.
 UPDATE rowlock_bulk
 SET finished_at = {now},
     problem = :problem

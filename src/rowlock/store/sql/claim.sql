@@ -37,9 +37,9 @@ WHERE job.id = picked.id
 RETURNING {job}, clock.now
 
 -- name: lanes (postgres)
--- The lanes of these queues and the head of each, by a loose scan of job_lane: one probe a lane,
--- however many jobs wait in it. The last row says what time it is, whether leases have expired
--- (uses job_lease), and for how many microseconds all this has taken.
+-- The lanes of these queues and the head of each, by a loose scan of job_lane: one probe per lane,
+-- however many jobs wait in it. The last row holds the current time, whether leases have expired
+-- (uses job_lease), and how many microseconds all this has taken.
 -- For some tenants only, job_tenant_lane is scanned.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT {now} AS now
@@ -79,7 +79,7 @@ FROM lane JOIN open_queue ON open_queue.queue = lane.queue
 WHERE :kinds::text[] IS NULL OR lane.kind = ANY (:kinds::text[])
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock.now, :expired::boolean AND EXISTS (
-    -- Sorted, so that job_lease is used also when the planner thinks that leases are many.
+    -- Sorted, so that job_lease is used even if the planner thinks that there are many leases.
     SELECT FROM (
         SELECT job.queue
         FROM rowlock.job AS job
@@ -93,9 +93,9 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock.now, :expired::boolean AN
 FROM clock
 
 -- name: lanes (sqlite)
--- The lanes of these queues and the head of each, by a loose scan of job_lane: one probe a lane,
--- however many jobs wait in it. The last row says what time it is, whether leases have expired
--- (uses job_lease), and for how many microseconds all this has taken, about: ten per lane.
+-- The lanes of these queues and the head of each, by a loose scan of job_lane: one probe per lane,
+-- however many jobs wait in it. The last row holds the current time, whether leases have expired
+-- (uses job_lease), and how many microseconds all this has taken, estimated as ten per lane.
 -- For some tenants only, job_tenant_lane is scanned.
 WITH RECURSIVE open_queue AS MATERIALIZED (
     SELECT asked.value AS queue, coalesce(queue.by_age, 0) AS by_age
@@ -149,7 +149,7 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, {now}, :expired AND EXISTS (
     10 * (SELECT count(*) FROM lane)
 
 -- name: lanes_anywhere (postgres)
--- As lanes, for every queue there is: the same loose scan, over all of job_lane.
+-- As lanes, for every queue: the same loose scan, over all of job_lane.
 WITH RECURSIVE lane AS (
     (
         SELECT job.queue, job.rank, job.kind, job.run_at, job.id
@@ -179,7 +179,7 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, {now}, false,
     (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint
 
 -- name: lanes_anywhere (sqlite)
--- As lanes, for every queue there is: the same loose scan, over all of job_lane.
+-- As lanes, for every queue: the same loose scan, over all of job_lane.
 WITH RECURSIVE lane AS MATERIALIZED (
     SELECT head.queue, head.rank, head.kind, head.run_at, head.id
     FROM rowlock_job AS head
@@ -228,8 +228,8 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, {now}, 0, 10 * (SELECT count(*)
 
 -- name: claim (postgres)
 -- Lease the first due jobs of one lane. Uses job_lane; takes locks one by one, skips locked rows.
--- Below the floor there was nothing when the claimer last looked, but maybe many dead entries.
--- By ctid, of rows that are locked: no join, whose plan might be one of an empty table.
+-- Below the floor there was nothing at the claimer's last look, but maybe many dead entries.
+-- By ctid, of locked rows: no join, whose plan might be one for an empty table.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ),
@@ -268,8 +268,8 @@ RETURNING {row}, {now}
 
 -- name: claim_mixed (postgres)
 -- Lease the first due jobs of several kinds of one queue and rank, in their common order.
--- Uses job_lane once a kind. Candidates are read without a lock, eight times as many as asked for,
--- so that seven other claimers may hold the first ones.
+-- Uses job_lane once per kind. Candidates are read without a lock, eight times as many as
+-- requested, so that seven other claimers may hold the first ones.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ),
@@ -293,7 +293,7 @@ candidate AS MATERIALIZED (
 
 -- name: claim_mixed (sqlite)
 -- Lease the first due jobs of several kinds of one queue and rank, in their common order.
--- Uses job_lane once a kind.
+-- Uses job_lane once per kind.
 UPDATE rowlock_job
 {leased job}
 WHERE rowid IN (
@@ -318,8 +318,8 @@ RETURNING {row}, {now}
 
 -- name: claim_tenants (postgres)
 -- Lease the first due jobs of some tenants, of one queue and rank, in their common order.
--- Uses job_tenant_lane once a lane. Candidates are read without a lock, eight times as many as
--- asked for, so that seven other claimers may hold the first ones.
+-- Uses job_tenant_lane once per lane. Candidates are read without a lock, eight times as many as
+-- requested, so that seven other claimers may hold the first ones.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ),
@@ -342,7 +342,7 @@ candidate AS MATERIALIZED (
 
 -- name: claim_tenants (sqlite)
 -- Lease the first due jobs of some tenants, of one queue and rank, in their common order.
--- Uses job_tenant_lane once a lane.
+-- Uses job_tenant_lane once per lane.
 UPDATE rowlock_job
 {leased job}
 WHERE rowid IN (
@@ -364,8 +364,8 @@ WHERE rowid IN (
 RETURNING {row}, {now}
 
 -- name: promote
--- In queues ordered by age, due retries go back to the places of their age. Uses job_retried, which
--- holds only those that did not yet.
+-- In queues ordered by age, move due retries back to the places of their age. Uses job_retried,
+-- which holds only those that have not been moved yet.
 UPDATE rowlock.job
 SET run_at = created_at
 WHERE id IN (

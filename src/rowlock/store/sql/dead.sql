@@ -9,8 +9,8 @@ FROM (
 ) AS counted
 
 -- name: dead_groups
--- The fingerprints of dead jobs, of each how many up to a bound, the first and the last failure,
--- and the last job. A loose scan: one probe a group. Uses finished_fingerprint.
+-- The fingerprints of dead jobs: the number of each up to a bound, the first and the last failure,
+-- and the last job. A loose scan: one probe per group. Uses finished_fingerprint.
 WITH RECURSIVE marks (fingerprint, number) AS (
     SELECT * FROM (
         SELECT finished.fingerprint, 1
@@ -61,7 +61,7 @@ FROM marks
 WHERE marks.fingerprint IS NOT NULL
 
 -- name: dead_groups_of
--- As dead_groups, of those jobs that fit among the newest failures. Uses finished_dead.
+-- As dead_groups, for the jobs that match among the newest failures. Uses finished_dead.
 SELECT newest.fingerprint, count(*), min(newest.finished_at), max(newest.finished_at),
     (
         SELECT finished.id::text

@@ -1,8 +1,8 @@
 -- name: enqueue (postgres)
--- Insert jobs; those whose id or key is in flight are left out. Uses job_pkey, job_key.
--- The clock is read after the transaction has its xid: a row then never lies below what a claimer
--- that saw a later xid has passed already.
--- An id that was given may have been another job's: its tokens start where no old one can be.
+-- Insert jobs, except those whose id or key is in flight. Uses job_pkey, job_key.
+-- The clock is read after the transaction has its xid: so a row never lies below the place that a
+-- claimer which saw a later xid has already passed.
+-- An id that the caller gave may have been another job's: its tokens start beyond any old one.
 WITH clock AS MATERIALIZED (
     SELECT pg_current_xact_id() AS xid, {now} AS now
 )
@@ -15,8 +15,8 @@ ON CONFLICT DO NOTHING
 RETURNING id::text, run_at, created_at
 
 -- name: enqueue (sqlite)
--- Insert a job; one whose id or key is in flight is left out. Uses the primary key, job_key.
--- An id that was given may have been another job's: its tokens start where no old one can be.
+-- Insert a job, unless its id or key is in flight. Uses the primary key, job_key.
+-- An id that the caller gave may have been another job's: its tokens start beyond any old one.
 INSERT INTO rowlock_job ({given}, run_at, created_at, token)
 VALUES (
     {given_values}, max(coalesce(:run_at, {now} + :delay), {now}), {now},
@@ -26,7 +26,7 @@ ON CONFLICT DO NOTHING
 RETURNING id, run_at, created_at
 
 -- name: enqueue_one (postgres)
--- As enqueue, for a single job: two thirds of the time. Uses job_pkey, job_key.
+-- As enqueue, for a single job, in two thirds of the time. Uses job_pkey, job_key.
 WITH clock AS MATERIALIZED (
     SELECT pg_current_xact_id() AS xid, {now} AS now
 )
@@ -39,7 +39,7 @@ ON CONFLICT DO NOTHING
 RETURNING id::text, run_at, created_at
 
 -- name: find_live (postgres)
--- The live jobs that stand in the way of an enqueue, by id or by key. Uses job_pkey, job_key.
+-- The live jobs that conflict with an enqueue, by id or by key. Uses job_pkey, job_key.
 SELECT asked.id::text, {job}, clock.now
 FROM (SELECT {now} AS now) AS clock,
     unnest(:id::uuid[], :tenant::text[], :kind::text[], :key::text[])
@@ -57,7 +57,7 @@ FROM (SELECT {now} AS now) AS clock,
 WHERE job.id <> asked.id
 
 -- name: find_live (sqlite)
--- The live jobs that stand in the way of an enqueue, by id or by key. Uses the key, job_key.
+-- The live jobs that conflict with an enqueue, by id or by key. Uses the key, job_key.
 SELECT :id, {job}, {now}
 FROM rowlock_job AS job
 WHERE job.id = :id
@@ -70,9 +70,9 @@ WHERE coalesce(job.tenant, '') = coalesce(:tenant, '')
     AND job.id <> :id
 
 -- name: find_settled (postgres)
--- Jobs that ended, but whose id or key still answers an enqueue: (asked id, its holder).
+-- Ended jobs whose id or key still answers an enqueue: (requested id, its holder).
 -- A statement of its own after the insert, which may have waited for that very end.
--- Uses finished_pkey, finished_key, key_hold_pkey, key_hold_key: by a probe for each asked,
+-- Uses finished_pkey, finished_key, key_hold_pkey, key_hold_key: one probe per requested job,
 -- whatever the planner thinks of the tables' sizes (that is what OFFSET 0 is for).
 WITH asked AS MATERIALIZED (
     SELECT asked.*, {now} AS now
@@ -127,7 +127,7 @@ FROM asked CROSS JOIN LATERAL (
 WHERE asked.key IS NOT NULL AND holder.key_until > asked.now
 
 -- name: find_settled (sqlite)
--- Jobs that ended, but whose id or key still answers an enqueue: (asked id, its holder).
+-- Ended jobs whose id or key still answers an enqueue: (requested id, its holder).
 -- Uses the primary keys, finished_key, key_hold_key.
 SELECT :id, finished.id, finished.kind, finished.queue, finished.tenant, finished.key,
     finished.state, finished.token, {now}
@@ -156,6 +156,6 @@ WHERE held.key_until > {now}
     AND held.key = :key
 
 -- name: withdraw
--- Take back jobs inserted in this transaction, which nobody else has seen. Uses job_pkey.
+-- Take back jobs inserted in this transaction, which no one else has seen. Uses job_pkey.
 DELETE FROM rowlock.job
 WHERE id = ANY (:ids::uuid[])

@@ -1,10 +1,10 @@
 -- name: event_write
--- Tell what happened.
+-- Write events.
 INSERT INTO rowlock.event (at, events)
 VALUES ({now}, :events)
 
 -- name: event_read
--- What was told after a row, in its order. Uses event_pkey.
+-- The events after a row, in order. Uses event_pkey.
 SELECT event.id, event.at, event.events
 FROM rowlock.event AS event
 WHERE event.id > :after::bigint
@@ -12,11 +12,11 @@ ORDER BY event.id
 LIMIT :limit
 
 -- name: event_last
--- The time, and the last row of events. Uses event_pkey.
+-- The current time, and the last row of events. Uses event_pkey.
 SELECT {now}, coalesce((SELECT max(event.id) FROM rowlock.event AS event), 0)
 
 -- name: event_prune
--- Remove events whose time is over. Uses event_at.
+-- Remove events whose retention is over. Uses event_at.
 DELETE FROM rowlock.event
 WHERE at < (SELECT {now}) - :kept::bigint
 

@@ -7,7 +7,7 @@ SELECT current_setting('server_version'), {now}
 SELECT sqlite_version(), {now}
 
 -- name: health_size (postgres)
--- How much room our tables take with their indexes, in bytes.
+-- The size of our tables with their indexes, in bytes.
 SELECT coalesce(sum(pg_catalog.pg_total_relation_size(class.oid)), 0)::bigint
 FROM pg_catalog.pg_class AS class
     INNER JOIN pg_catalog.pg_class AS job
@@ -15,12 +15,12 @@ FROM pg_catalog.pg_class AS class
 WHERE class.relkind = 'r'
 
 -- name: health_size (sqlite)
--- How large the file is, in bytes, with what is not ours in it.
+-- The size of the file in bytes, including data that is not ours.
 SELECT pages.page_count * sizes.page_size
 FROM pragma_page_count() AS pages, pragma_page_size() AS sizes
 
 -- name: health_connections (postgres)
--- How many connections there are, and how many are not reserved for superusers.
+-- The number of connections, and how many are not reserved for superusers.
 SELECT
     (
         SELECT count(*)
@@ -31,7 +31,7 @@ SELECT
         - current_setting('superuser_reserved_connections')::bigint
 
 -- name: health_oldest_transaction (postgres)
--- Who holds the oldest transaction of the server, prepared ones included; not what it says.
+-- The owner of the server's oldest transaction, prepared ones included, without its statement.
 SELECT held.pid, held.application, held.owner, held.database, held.state, held.seconds
 FROM (
     SELECT
@@ -55,7 +55,7 @@ ORDER BY held.seconds DESC
 LIMIT 1
 
 -- name: health_dead_tuples (postgres)
--- What vacuum has to do on the table of live jobs, and how long ago it last came.
+-- How much vacuum has to do on the table of live jobs, and how long ago it last ran.
 SELECT
     coalesce(stat.n_live_tup, 0),
     coalesce(stat.n_dead_tup, 0),
@@ -66,12 +66,12 @@ FROM pg_catalog.pg_stat_all_tables AS stat
 WHERE stat.relid = 'rowlock.job'::regclass
 
 -- name: health_journal (sqlite)
--- How the file keeps its log.
+-- The journal mode of the file.
 SELECT journal_mode
 FROM pragma_journal_mode
 
 -- name: health_leases
--- How many leases are over, up to a cap, and when the oldest ended. Uses job_lease.
+-- The number of expired leases, up to a cap, and when the oldest expired. Uses job_lease.
 SELECT count(*), min(late.lease_expires_at), {now}
 FROM (
     SELECT job.lease_expires_at
@@ -82,21 +82,21 @@ FROM (
 ) AS late
 
 -- name: health_backend (postgres)
--- Which process of the server answers.
+-- The process of the server that answers.
 SELECT pg_backend_pid()
 
 -- name: measure_durability (postgres)
--- Whether a commit waits until the disk has it.
+-- Whether a commit waits for the disk.
 SELECT current_setting('synchronous_commit') <> 'off' AND current_setting('fsync')::boolean
 
 -- name: measure_finished
--- How many jobs of a queue are finished, when the first began and the last ended. Reads them all.
+-- How many jobs of a queue have finished, when the first began and the last ended. Reads them all.
 SELECT count(*), min(started_at), max(finished_at)
 FROM rowlock.finished
 WHERE queue = :queue
 
 -- name: measure_patience (postgres)
--- Whether the commit of this transaction waits for the disk, or not; as it is set, if not lazily.
+-- Whether this transaction's commit waits for the disk. Unless lazily, the setting is unchanged.
 SELECT set_config(
     'synchronous_commit',
     CASE WHEN :lazily THEN 'off' ELSE current_setting('synchronous_commit') END,
@@ -104,5 +104,5 @@ SELECT set_config(
 )
 
 -- name: measure_wal (postgres)
--- Where the server's write-ahead log ends, in bytes.
+-- The end of the server's write-ahead log, in bytes.
 SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint

@@ -1,6 +1,6 @@
 -- name: history_write (postgres)
--- Add a part to the sums of a slot; :at NULL is the slot that has just passed. Written again
--- after a lost answer, it is still one part. Uses history_pkey.
+-- Add a part to the sums of a slot. :at NULL is the slot that has just passed. Repeated after a
+-- lost answer, it is still one part. Uses history_pkey.
 INSERT INTO rowlock.history (part, at, width, queue, kind, sums)
 SELECT part.part, coalesce(part.at, (clock.now - :back::bigint) / :slot::bigint * :slot::bigint),
     :width::integer, part.queue, part.kind, part.sums
@@ -10,8 +10,8 @@ FROM (SELECT {now} AS now) AS clock,
 ON CONFLICT (part, queue, kind) DO NOTHING
 
 -- name: history_write (sqlite)
--- Add a part to the sums of a slot; :at NULL is the slot that has just passed. Written again
--- after a lost answer, it is still one part. Uses the primary key.
+-- Add a part to the sums of a slot. :at NULL is the slot that has just passed. Repeated after a
+-- lost answer, it is still one part. Uses the primary key.
 INSERT INTO rowlock_history (part, at, width, queue, kind, sums)
 VALUES (
     :part, coalesce(:at, ({now} - :back) / :slot * :slot), :width, :queue, :kind, :sums
@@ -19,7 +19,7 @@ VALUES (
 ON CONFLICT (part, queue, kind) DO NOTHING
 
 -- name: history_read
--- Parts of the sums of a stretch of time, the newest first. Uses history_at.
+-- Parts of the sums in a time range, newest first. Uses history_at.
 SELECT history.at, history.queue, history.kind, history.sums
 FROM rowlock.history AS history
 WHERE history.at >= :since::bigint
@@ -30,7 +30,7 @@ ORDER BY history.at DESC
 LIMIT :limit
 
 -- name: history_ripe
--- Parts of shorter slots that are old enough to be folded, the oldest first; locked. Uses
+-- Lock parts of shorter slots that are old enough to be folded, oldest first. Uses
 -- history_width.
 SELECT history.part::text, history.at, history.queue, history.kind, history.sums
 FROM rowlock.history AS history
@@ -52,13 +52,13 @@ DELETE FROM rowlock_history
 WHERE part = :part AND queue = :queue AND kind = :kind
 
 -- name: history_prune
--- Remove sums whose time is over. Uses history_at.
+-- Remove sums whose retention is over. Uses history_at.
 DELETE FROM rowlock.history
 WHERE at < (SELECT {now}) - :kept::bigint
 
 -- name: count_new
--- Jobs whose ids were made in a stretch of time, up to a cap, and the lowest of those ids. A job
--- that was deleted when it succeeded is still remembered. Uses the primary keys of three tables.
+-- Jobs whose ids were made in a time range, up to a cap, and the lowest of those ids. A job that
+-- was deleted when it succeeded is still remembered. Uses the primary keys of three tables.
 SELECT count(*), min(newest.id::text)
 FROM (
     SELECT of_job.id FROM (
@@ -89,21 +89,21 @@ FROM (
 ) AS newest
 
 -- name: depth_last (postgres)
--- The time, and whether this minute has its sample of the queues. Uses depth_pkey.
+-- The current time, and whether this minute has a sample of the queues. Uses depth_pkey.
 SELECT clock.now, EXISTS (
         SELECT 1 FROM rowlock.depth AS depth WHERE depth.at >= clock.now / 60000000 * 60000000
     )
 FROM (SELECT {now} AS now) AS clock
 
 -- name: depth_last (sqlite)
--- The time, and whether this minute has its sample of the queues. Uses the primary key.
+-- The current time, and whether this minute has a sample of the queues. Uses the primary key.
 SELECT {now}, EXISTS (
         SELECT 1 FROM rowlock_depth AS depth WHERE depth.at >= {now} / 60000000 * 60000000
     )
 
 -- name: depth_read
--- Samples of queues of a stretch of time, the newest first; those of all queues together have no
--- name. Uses depth_pkey.
+-- Samples of queues in a time range, newest first. Those of all queues together have no name. Uses
+-- depth_pkey.
 SELECT depth.at, depth.queue, depth.ready, depth.scheduled, depth.running, depth.retrying,
     depth.oldest_us
 FROM rowlock.depth AS depth
@@ -114,7 +114,7 @@ ORDER BY depth.at DESC
 LIMIT :limit
 
 -- name: depth_write (postgres)
--- Note how much waits in each queue; of several who look at once, one counts. Uses depth_pkey.
+-- Store the depth of each queue. If several processes sample at once, one counts. Uses depth_pkey.
 INSERT INTO rowlock.depth (at, queue, ready, scheduled, running, retrying, oldest_us)
 SELECT :at::bigint, seen.queue, seen.ready, seen.scheduled, seen.running, seen.retrying,
     seen.oldest_us
@@ -125,12 +125,12 @@ FROM unnest(
 ON CONFLICT (at, queue) DO NOTHING
 
 -- name: depth_write (sqlite)
--- Note how much waits in each queue; of several who look at once, one counts. Uses the primary key.
+-- Store the depth of each queue. If several processes sample at once, one counts. Uses the key.
 INSERT INTO rowlock_depth (at, queue, ready, scheduled, running, retrying, oldest_us)
 VALUES (:at, :queue, :ready, :scheduled, :running, :retrying, :oldest_us)
 ON CONFLICT (at, queue) DO NOTHING
 
 -- name: depth_prune
--- Remove samples of queues whose time is over. Uses depth_pkey.
+-- Remove samples of queues whose retention is over. Uses depth_pkey.
 DELETE FROM rowlock.depth
 WHERE at < (SELECT {now}) - :kept::bigint

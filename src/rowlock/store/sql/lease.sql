@@ -22,7 +22,7 @@ WHERE id = :id AND token = :token AND lease_expires_at IS NOT NULL
 RETURNING id, token, cancel_requested
 
 -- name: begin (postgres)
--- Mark runs as begun, before their handlers are called; fenced by token. Uses job_pkey.
+-- Mark runs as begun, before their handlers run; fenced by token. Uses job_pkey.
 UPDATE rowlock.job AS job
 SET begun = true
 FROM unnest(:id::uuid[], :token::bigint[]) AS run (id, token)
@@ -33,20 +33,20 @@ WHERE job.id = run.id
 RETURNING job.id::text, job.token
 
 -- name: begin (sqlite)
--- Mark a run as begun, before its handler is called; fenced by token. Uses the primary key.
+-- Mark a run as begun, before its handler runs; fenced by token. Uses the primary key.
 UPDATE rowlock_job
 SET begun = 1
 WHERE id = :id AND token = :token AND lease_expires_at IS NOT NULL
 RETURNING id, token
 
 -- name: cancel_requests
--- Which of these running jobs somebody asked to cancel. Uses job_pkey.
+-- The running jobs among these that were asked to cancel. Uses job_pkey.
 SELECT job.id::text
 FROM rowlock.job AS job
 WHERE job.id = ANY (:ids::uuid[]) AND job.cancel_requested
 
 -- name: progress
--- Say how far a running job is; fenced by token. Uses job_pkey.
+-- Set the progress of a running job; fenced by token. Uses job_pkey.
 UPDATE rowlock.job
 SET progress = :progress
 WHERE id = :id::uuid AND token = :token::bigint AND lease_expires_at IS NOT NULL
@@ -64,7 +64,7 @@ INSERT INTO rowlock_log (job_id, line, at, text)
 VALUES (:job_id, :line, {now}, :text)
 
 -- name: log_count
--- Count lines onto a running job; fenced by token. Returns the number before. Uses job_pkey.
+-- Add to a running job's number of lines; fenced by token. Returns the old number. Uses job_pkey.
 UPDATE rowlock.job
 SET log_lines = log_lines + :lines::integer
 WHERE id = :id::uuid AND token = :token::bigint AND lease_expires_at IS NOT NULL
@@ -78,7 +78,7 @@ WHERE log.job_id = :id::uuid
 ORDER BY log.line
 
 -- name: announce (postgres)
--- A worker says that it is there, or still there.
+-- Register a worker, or refresh its registration.
 INSERT INTO rowlock.worker (id, started_at, beat_at, pid, host, queues, kinds, vitals)
 SELECT :worker, clock.now, clock.now, :pid::integer, :host, :queues_json, :kinds_json, :vitals::text
 FROM (SELECT {now} AS now) AS clock
@@ -87,7 +87,7 @@ SET beat_at = excluded.beat_at, queues = excluded.queues, kinds = excluded.kinds
     vitals = excluded.vitals
 
 -- name: announce (sqlite)
--- A worker says that it is there, or still there.
+-- Register a worker, or refresh its registration.
 INSERT INTO rowlock_worker (id, started_at, beat_at, pid, host, queues, kinds, vitals)
 VALUES (:worker, {now}, {now}, :pid, :host, :queues_json, :kinds_json, :vitals)
 ON CONFLICT (id) DO UPDATE
@@ -95,11 +95,11 @@ SET beat_at = excluded.beat_at, queues = excluded.queues, kinds = excluded.kinds
     vitals = excluded.vitals
 
 -- name: depart
--- A worker says goodbye.
+-- Remove a worker that has stopped.
 DELETE FROM rowlock.worker
 WHERE id = :worker
 
 -- name: forget_workers
--- Forget workers that were not heard of for long; their leases are on the jobs.
+-- Remove workers without a heartbeat for long. Their leases are on the jobs.
 DELETE FROM rowlock.worker
 WHERE beat_at < (SELECT {now}) - :silence::bigint

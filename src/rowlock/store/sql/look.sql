@@ -1,5 +1,5 @@
 -- fragment: fits (postgres)
--- What every filter of jobs asks for.
+-- The conditions of a job filter.
 (:kind::text IS NULL OR {of}.kind = :kind::text)
 AND (:queue::text IS NULL OR {of}.queue = :queue::text)
 AND (:tenant::text IS NULL OR {of}.tenant = :tenant::text)
@@ -25,7 +25,7 @@ AND (:since IS NULL OR {of}.created_at >= :since)
 AND (:until IS NULL OR {of}.created_at < :until)
 
 -- fragment: in_state (postgres)
--- Whether a live job is in the state that is asked for.
+-- Whether a live job is in the requested state.
 (
     :state::text IS NULL
     OR (:state::text = 'running') = ({of}.lease_expires_at IS NOT NULL)
@@ -54,7 +54,7 @@ AND (:until IS NULL OR {of}.created_at < :until)
 )
 
 -- name: get
--- Jobs by id, live or finished; without what may be large, if asked so.
+-- Jobs by id, live or finished, optionally without the columns that can be large.
 -- Uses job_pkey, finished_pkey.
 SELECT {small? {held} | {job}}, {now}
 FROM rowlock.job AS job
@@ -84,7 +84,7 @@ LIMIT :limit
 SELECT {full? {job} | {listed_job}}, {now}
 FROM rowlock_job AS job
 WHERE job.id < coalesce(:cursor, 'g')
-    -- Not by an inner query with a LIMIT: SQLite would read them all, to sort them.
+    -- Not by an inner query with a LIMIT: SQLite would read all rows, to sort them.
     AND job.id >= coalesce(
         (
             SELECT floor.id
@@ -120,7 +120,7 @@ LIMIT :limit
 SELECT {full? {finished} | {listed_finished}}, {now}
 FROM rowlock_finished AS finished
 WHERE finished.id < coalesce(:cursor, 'g')
-    -- Not by an inner query with a LIMIT: SQLite would read them all, to sort them.
+    -- Not by an inner query with a LIMIT: SQLite would read all rows, to sort them.
     AND finished.id >= coalesce(
         (
             SELECT floor.id
@@ -168,7 +168,7 @@ SELECT {full? {finished} | {listed_finished}}, {now}
 FROM rowlock_finished AS finished
 WHERE finished.state = 'dead'
     AND (finished.finished_at, finished.id) < (:cursor_finished, coalesce(:cursor, 'g'))
-    -- The first is for the index, the second for those that died at the same time.
+    -- The first condition is for the index, the second for jobs that died at the same time.
     AND finished.finished_at >= coalesce((SELECT floor.finished_at FROM floor), 0)
     AND coalesce(
         (finished.finished_at, finished.id) >= (SELECT floor.finished_at, floor.id FROM floor), 1
@@ -179,9 +179,9 @@ ORDER BY finished.finished_at DESC, finished.id DESC
 LIMIT :limit
 
 -- name: floor (postgres)
--- Where a page of a table stopped reading; no row if it came to the end. Uses the primary keys.
--- Ordered by the column, by its whole name: `id` alone would be the text that is selected, which
--- has no index, and the whole table would be sorted.
+-- Where a page of a table stopped reading; no row if it reached the end. Uses the primary keys.
+-- Ordered by the column, with its qualified name: `id` alone would be the selected text, which has
+-- no index, and the whole table would be sorted.
 (
     SELECT 'job', job.id::text, NULL::bigint
     FROM rowlock.job AS job
@@ -214,7 +214,7 @@ UNION ALL
 )
 
 -- name: floor (sqlite)
--- Where a page of a table stopped reading; no row if it came to the end. Uses the primary keys.
+-- Where a page of a table stopped reading; no row if it reached the end. Uses the primary keys.
 SELECT *
 FROM (
     SELECT 'job', id, NULL
@@ -252,7 +252,7 @@ FROM rowlock.worker AS worker
 ORDER BY worker.id
 
 -- name: running
--- Who runs what. Walks job_lease: the running.
+-- The running jobs and their workers. Walks job_lease: the running.
 SELECT job.worker, job.id::text, job.beat_at
 FROM rowlock.job AS job
 WHERE job.lease_expires_at IS NOT NULL
@@ -260,7 +260,7 @@ ORDER BY job.worker, job.id
 LIMIT :limit
 
 -- name: follow_ups (postgres)
--- Jobs that a job's success enqueued, among those with ids of its time. Uses job_pkey and
+-- Jobs that a job's success enqueued, among those with ids from its time. Uses job_pkey and
 -- finished_pkey.
 (
     SELECT {job}, {now}
@@ -289,7 +289,7 @@ UNION ALL
 )
 
 -- name: follow_ups (sqlite)
--- Jobs that a job's success enqueued, among those with ids of its time. Uses the primary keys.
+-- Jobs that a job's success enqueued, among those with ids from its time. Uses the primary keys.
 SELECT * FROM (
     SELECT {job}, {now}
     FROM (

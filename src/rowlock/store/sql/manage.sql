@@ -11,7 +11,7 @@ VALUES (:queue, :by_age)
 ON CONFLICT (name) DO UPDATE SET by_age = excluded.by_age
 
 -- name: delete_live
--- Remove jobs that nobody runs. Uses job_pkey.
+-- Remove jobs that are not running. Uses job_pkey.
 DELETE FROM rowlock.job
 WHERE id = ANY (:ids::uuid[]) AND lease_expires_at IS NULL
 RETURNING id::text
@@ -31,7 +31,7 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND lease_expires_at IS NOT NULL
 RETURNING id
 
 -- name: lock_finished
--- Finished jobs by id, held until the transaction ends, in one order. Uses finished_pkey.
+-- Lock finished jobs by id, in one order. Uses finished_pkey.
 SELECT {ended}, {now}
 FROM rowlock.finished AS finished
 WHERE finished.id = ANY (:ids::uuid[])
@@ -39,7 +39,7 @@ ORDER BY finished.id
 FOR UPDATE OF finished
 
 -- name: revive (postgres)
--- Put finished jobs back into the queue, as new; those whose key is in flight are left out.
+-- Put finished jobs back into the queue, like new ones, except those whose key is in flight.
 -- Uses finished_pkey, job_pkey, job_key.
 WITH clock AS MATERIALIZED (
     SELECT pg_current_xact_id() AS xid, {now} AS now
@@ -52,7 +52,7 @@ ON CONFLICT DO NOTHING
 RETURNING id::text, queue
 
 -- name: revive (sqlite)
--- Put a finished job back into the queue, as new; one whose key is in flight is left out.
+-- Put a finished job back into the queue, like a new one, unless its key is in flight.
 -- Uses the primary keys, job_key.
 INSERT INTO rowlock_job ({kept}, run_at, payload)
 SELECT {kept_of}, {now}, coalesce(:payload, finished.payload)
@@ -62,7 +62,7 @@ ON CONFLICT DO NOTHING
 RETURNING id, queue
 
 -- name: forget (postgres)
--- Remove finished jobs, and what their keys hold. Uses finished_pkey, key_hold_pkey.
+-- Remove finished jobs, and the holds of their keys. Uses finished_pkey, key_hold_pkey.
 WITH free AS (
     DELETE FROM rowlock.key_hold
     WHERE holder = ANY (:ids::uuid[])
@@ -72,7 +72,7 @@ WHERE id = ANY (:ids::uuid[])
 RETURNING id::text
 
 -- name: forget (sqlite)
--- Remove finished jobs, and what their keys hold. Uses the primary keys.
+-- Remove finished jobs, and the holds of their keys. Uses the primary keys.
 DELETE FROM rowlock_key_hold
 WHERE holder IN (SELECT value FROM json_each(:ids));
 
@@ -86,7 +86,7 @@ DELETE FROM rowlock.log
 WHERE job_id = ANY (:ids::uuid[])
 
 -- name: expired
--- Finished jobs whose time is over, the oldest first. Uses finished_expiry.
+-- Finished jobs whose retention is over, oldest first. Uses finished_expiry.
 SELECT finished.id::text, finished.log_lines
 FROM rowlock.finished AS finished
 WHERE finished.expires_at <= (SELECT {now})
@@ -95,13 +95,13 @@ LIMIT :limit
 FOR UPDATE OF finished SKIP LOCKED
 
 -- name: drop_finished
--- Remove finished jobs; keys that outlive their row stay held. Uses finished_pkey.
+-- Remove finished jobs. Keys that outlive their row stay held. Uses finished_pkey.
 DELETE FROM rowlock.finished
 WHERE id = ANY (:ids::uuid[])
 RETURNING id::text
 
 -- name: drop_holds
--- Forget ids and keys that need not be remembered any more. Uses key_hold_expiry.
+-- Remove ids and keys that need no longer be remembered. Uses key_hold_expiry.
 DELETE FROM rowlock.key_hold
 WHERE holder IN (
     SELECT held.holder
@@ -114,7 +114,7 @@ WHERE holder IN (
 RETURNING holder::text
 
 -- name: drop_bulk
--- Remove records of work on many jobs that has ended long ago. A small table, read as a whole.
+-- Remove records of bulk operations that ended long ago. A small table, read as a whole.
 DELETE FROM rowlock.bulk
 WHERE id IN (
     SELECT id
@@ -127,7 +127,7 @@ WHERE id IN (
 RETURNING id::text
 
 -- name: drop_audit
--- Remove lines of the audit whose time is over. Uses audit_expiry.
+-- Remove audit entries whose retention is over. Uses audit_expiry.
 DELETE FROM rowlock.audit
 WHERE id IN (
     SELECT id

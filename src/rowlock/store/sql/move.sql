@@ -3,7 +3,7 @@
 SELECT (SELECT count(*) FROM rowlock.job), (SELECT count(*) FROM rowlock.finished)
 
 -- name: move_take (postgres)
--- Hold waiting jobs for a move, whoever else looks, until it is known where they are: the lease
+-- Hold waiting jobs for a move, against all workers, until it is known where they are: the lease
 -- does not expire. Skips locked rows. Uses job_pkey.
 WITH picked AS MATERIALIZED (
     SELECT job.ctid
@@ -22,7 +22,7 @@ WHERE moved.ctid = ANY (ARRAY(SELECT picked.ctid FROM picked))
 RETURNING to_json(moved)::text
 
 -- name: move_take (sqlite)
--- Hold waiting jobs for a move, whoever else looks, until it is known where they are: the lease
+-- Hold waiting jobs for a move, against all workers, until it is known where they are: the lease
 -- does not expire. Uses the primary key.
 UPDATE rowlock_{table}
 SET token = token + 1,
@@ -51,7 +51,7 @@ FROM rowlock_{table} AS moved
 WHERE moved.lease_expires_at = :for_ever AND moved.worker = :worker
 
 -- name: move_batches
--- The batches of moves that were not brought to an end. Uses job_lease.
+-- The batches of moves that were not completed. Uses job_lease.
 SELECT DISTINCT job.worker
 FROM rowlock.job AS job
 WHERE job.lease_expires_at = :for_ever::bigint
@@ -70,7 +70,7 @@ FROM rowlock_{table} AS moved
 WHERE moved.job_id IN (SELECT value FROM json_each(:ids))
 
 -- name: move_mark (postgres)
--- Note that a batch is here, once and forever; nothing is returned if it was noted before.
+-- Record that a batch is here, once and for all; returns nothing if it was recorded before.
 -- Uses audit_pkey.
 INSERT INTO rowlock.audit (id, at, actor, action, target, detail)
 SELECT :id::uuid, clock.now, :actor, :action, :target, :detail
@@ -79,7 +79,7 @@ ON CONFLICT (id) DO NOTHING
 RETURNING id::text
 
 -- name: move_mark (sqlite)
--- Note that a batch is here, once and forever; nothing is returned if it was noted before.
+-- Record that a batch is here, once and for all; returns nothing if it was recorded before.
 -- Uses the primary key.
 INSERT INTO rowlock_audit (id, at, actor, action, target, detail)
 VALUES (:id, {now}, :actor, :action, :target, :detail)
@@ -87,14 +87,14 @@ ON CONFLICT (id) DO NOTHING
 RETURNING id
 
 -- name: move_marked
--- What was noted of a batch: that it is here, or that it never will be. Uses audit_pkey.
+-- What was recorded about a batch: that it is here, or that it never will be. Uses audit_pkey.
 SELECT audit.action
 FROM rowlock.audit AS audit
 WHERE audit.id = :id::uuid
 
 -- name: move_remember (postgres)
--- Remember for a while the ids of new jobs that are about to go to the other database, so that an
--- enqueue that is sent again finds them. Uses job_lease.
+-- Remember for a while the ids of new jobs that are about to move to the other database, so that a
+-- repeated enqueue finds them. Uses job_lease.
 INSERT INTO rowlock.key_hold (holder, until, token, lease_taken, state, kind, queue, tenant, key)
 SELECT job.id, clock.now + :remember::bigint, job.token, job.lease_taken, 'ready', job.kind,
     job.queue, job.tenant, job.key
@@ -104,8 +104,8 @@ WHERE job.lease_expires_at = :for_ever::bigint AND job.worker = :worker
 ON CONFLICT (holder) DO NOTHING
 
 -- name: move_remember (sqlite)
--- Remember for a while the ids of new jobs that are about to go to the other database, so that an
--- enqueue that is sent again finds them. Uses job_lease.
+-- Remember for a while the ids of new jobs that are about to move to the other database, so that a
+-- repeated enqueue finds them. Uses job_lease.
 INSERT INTO rowlock_key_hold (holder, until, token, lease_taken, state, kind, queue, tenant, key)
 SELECT job.id, {now} + :remember, job.token, job.lease_taken, 'ready', job.kind, job.queue,
     job.tenant, job.key
@@ -115,16 +115,16 @@ WHERE job.lease_expires_at = :for_ever AND job.worker = :worker
 ON CONFLICT (holder) DO NOTHING
 
 -- name: move_gone (postgres)
--- Remove the jobs of a batch that is in the other database; one that somebody asked to cancel only
--- when the other database knows of it. Uses job_lease.
+-- Remove the jobs of a batch that is in the other database. A job that was asked to cancel is
+-- removed only if the other database knows of that. Uses job_lease.
 DELETE FROM rowlock.job AS job
 WHERE job.lease_expires_at = :for_ever::bigint AND job.worker = :worker
     AND (NOT job.cancel_requested OR job.id = ANY (:cancelled::uuid[]))
 RETURNING job.id::text
 
 -- name: move_gone (sqlite)
--- Remove the jobs of a batch that is in the other database; one that somebody asked to cancel only
--- when the other database knows of it. Uses job_lease.
+-- Remove the jobs of a batch that is in the other database. A job that was asked to cancel is
+-- removed only if the other database knows of that. Uses job_lease.
 DELETE FROM rowlock_job
 WHERE lease_expires_at = :for_ever AND worker = :worker
     AND (NOT cancel_requested OR id IN (SELECT value FROM json_each(:cancelled)))
@@ -145,19 +145,19 @@ WHERE lease_expires_at = :for_ever AND worker = :worker
 RETURNING id, queue, cancel_requested
 
 -- name: move_freeze
--- Put off all schedules beyond any time, so that none fires while it is in two places.
+-- Postpone all schedules beyond any time, so that none fires while it is in two places.
 UPDATE rowlock.schedule
 SET next_at = next_at + :beyond::bigint
 WHERE next_at < :beyond::bigint
 RETURNING name
 
 -- name: move_arrived
--- Remove schedules that were put off and are in the other database. Uses schedule_pkey.
+-- Remove postponed schedules that are in the other database. Uses schedule_pkey.
 DELETE FROM rowlock.schedule
 WHERE name = ANY (:names::text[]) AND next_at >= :beyond::bigint
 
 -- name: move_thaw
--- Let schedules that were put off go on here.
+-- Let postponed schedules fire here again.
 UPDATE rowlock.schedule
 SET next_at = next_at - :beyond::bigint
 WHERE next_at >= :beyond::bigint
@@ -180,12 +180,12 @@ ORDER BY {key}
 LIMIT :limit
 
 -- name: move_drop (postgres)
--- Remove rows that are in another database now. Uses the primary key.
+-- Remove rows that are now in another database. Uses the primary key.
 DELETE FROM rowlock.{table} AS moved
 WHERE {key} = ANY (:keys::{key_type}[])
 
 -- name: move_drop (sqlite)
--- Remove rows that are in another database now. Uses the primary key.
+-- Remove rows that are now in another database. Uses the primary key.
 DELETE FROM rowlock_{table}
 WHERE {own_key} IN (SELECT value FROM json_each(:keys))
 
@@ -211,22 +211,22 @@ WHERE finished.id = :id AND finished.token = :token
 ON CONFLICT (holder) DO NOTHING
 
 -- name: move_drop_ended (postgres)
--- Remove jobs that ended and are in another database now; one that was retried since and ended
--- again has another token. Uses finished_pkey.
+-- Remove ended jobs that are now in another database. A job that was retried since and ended again
+-- has another token. Uses finished_pkey.
 DELETE FROM rowlock.finished AS finished
 USING unnest(:id::uuid[], :token::bigint[]) AS moved (id, token)
 WHERE finished.id = moved.id AND finished.token = moved.token
 RETURNING finished.id::text
 
 -- name: move_drop_ended (sqlite)
--- Remove jobs that ended and are in another database now; one that was retried since and ended
--- again has another token. Uses the primary key.
+-- Remove ended jobs that are now in another database. A job that was retried since and ended again
+-- has another token. Uses the primary key.
 DELETE FROM rowlock_finished
 WHERE id = :id AND token = :token
 RETURNING id
 
 -- name: move_put (postgres)
--- Insert rows that another database has given as JSON; those that are there already are left out.
+-- Insert rows that another database has given as JSON, except those that are there already.
 INSERT INTO rowlock.{table} AS moved ({columns})
 SELECT {columns}
 FROM json_populate_recordset(NULL::rowlock.{table}, :moved::json)
@@ -234,8 +234,8 @@ ON CONFLICT DO NOTHING
 RETURNING {key}::text
 
 -- name: move_put (sqlite)
--- Insert rows that another database has given as JSON; those that are there already are left out.
--- (WHERE true: without it SQLite takes ON for a part of the query.)
+-- Insert rows that another database has given as JSON, except those that are there already.
+-- (WHERE true: without it SQLite reads ON as a part of the query.)
 INSERT INTO rowlock_{table} ({columns})
 SELECT {fields}
 FROM json_each(:moved)

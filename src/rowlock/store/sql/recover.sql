@@ -1,6 +1,6 @@
 -- name: look_expired
--- Leases that have expired, the longest ago first. Uses job_lease.
--- After a step of the clock, those last extended before it wait for one beat: `ClockWatch`.
+-- Leases that have expired, oldest first. Uses job_lease.
+-- After a clock step, leases last extended before it wait for one heartbeat: `ClockWatch`.
 SELECT job.id::text, job.token, {now}
 FROM rowlock.job AS job
 WHERE job.lease_expires_at <= (SELECT {now})
@@ -14,7 +14,7 @@ FOR UPDATE OF job SKIP LOCKED
 
 -- name: lock_expired
 -- Running jobs whose lease expired at least :older_than ago, oldest first. Uses job_lease.
--- After a step of the clock, those last extended before it wait for one beat: `ClockWatch`.
+-- After a clock step, leases last extended before it wait for one heartbeat: `ClockWatch`.
 SELECT {held}, job.lease_taken, {now}
 FROM rowlock.job AS job
 WHERE job.lease_expires_at <= (SELECT {now}) - :older_than::bigint
@@ -28,7 +28,7 @@ LIMIT :limit
 FOR UPDATE OF job SKIP LOCKED
 
 -- name: lock_orphans
--- Running jobs of these queues that were not heard of for :older_than. Uses job_lease.
+-- Running jobs of these queues without a heartbeat for :older_than. Uses job_lease.
 SELECT {held}, job.lease_taken, {now}
 FROM rowlock.job AS job
 WHERE job.lease_expires_at IS NOT NULL

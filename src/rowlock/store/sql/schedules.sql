@@ -1,5 +1,5 @@
 -- name: list_schedules
--- Schedules by name, those after a name, of one tenant if one is named. Uses the primary key.
+-- Schedules by name, after a name, of one tenant if one is given. Uses the primary key.
 SELECT {schedule}
 FROM rowlock.schedule AS schedule
 WHERE schedule.name > :after
@@ -8,14 +8,14 @@ ORDER BY schedule.name
 LIMIT :limit
 
 -- name: lock_schedule
--- A schedule, held until the transaction ends. Uses the primary key.
+-- Lock a schedule until the transaction ends. Uses the primary key.
 SELECT {schedule}, {now}
 FROM rowlock.schedule AS schedule
 WHERE schedule.name = :name
 FOR UPDATE OF schedule
 
 -- name: lock_declared
--- The schedules that came from code, held until the transaction ends, in one order.
+-- Lock the schedules that came from code until the transaction ends, in one order.
 SELECT schedule.name
 FROM rowlock.schedule AS schedule
 WHERE schedule.source = 'code'
@@ -23,7 +23,7 @@ ORDER BY schedule.name
 FOR UPDATE OF schedule
 
 -- name: add_schedule
--- Write a new schedule, unless there is one of that name. Uses the primary key.
+-- Insert a schedule, unless there is one of that name. Uses the primary key.
 INSERT INTO rowlock.schedule (
     name, kind, queue, rank, tenant, key, key_hold, payload, max_attempts, tags, meta, policy,
     cron, timezone, missed, source, next_at
@@ -36,7 +36,7 @@ ON CONFLICT (name) DO NOTHING
 RETURNING name
 
 -- name: change_schedule
--- Replace a schedule's definition; whether it is paused stays. Uses the primary key.
+-- Replace a schedule's definition. It stays paused if it is. Uses the primary key.
 UPDATE rowlock.schedule
 SET
     kind = :kind, queue = :queue, rank = :rank, tenant = :tenant, key = :key,
@@ -52,13 +52,13 @@ SET is_paused = :is_paused, next_at = :next_at
 WHERE name = :name
 
 -- name: drop_schedule
--- Remove a schedule; its jobs stay. Uses the primary key.
+-- Remove a schedule. Its jobs stay. Uses the primary key.
 DELETE FROM rowlock.schedule
 WHERE name = :name
 RETURNING name
 
 -- name: drop_undeclared (postgres)
--- Remove schedules that came from code and are gone from it. Walks the table: it is small.
+-- Remove schedules that came from code and are no longer in it. Walks the table: it is small.
 DELETE FROM rowlock.schedule
 WHERE source = 'code'
     AND name <> ALL (:names::text[])
@@ -66,7 +66,7 @@ WHERE source = 'code'
 RETURNING name
 
 -- name: drop_undeclared (sqlite)
--- Remove schedules that came from code and are gone from it. Walks the table: it is small.
+-- Remove schedules that came from code and are no longer in it. Walks the table: it is small.
 DELETE FROM rowlock_schedule
 WHERE source = 'code'
     AND name NOT IN (SELECT value FROM json_each(:names))
@@ -74,7 +74,7 @@ WHERE source = 'code'
 RETURNING name
 
 -- name: due_schedules
--- Schedules with a due tick that nobody else is firing, the oldest first. Uses schedule_due.
+-- Schedules with a due tick that no other process is firing, oldest first. Uses schedule_due.
 SELECT {schedule}
 FROM rowlock.schedule AS schedule
 WHERE NOT schedule.is_paused
@@ -85,7 +85,7 @@ LIMIT :limit
 FOR UPDATE OF schedule SKIP LOCKED
 
 -- name: next_schedule
--- How long until the next tick, of those later than the ones just fired. Uses schedule_due.
+-- The time until the next tick that is later than those just fired. Uses schedule_due.
 SELECT schedule.next_at - {now}
 FROM rowlock.schedule AS schedule
 WHERE NOT schedule.is_paused
@@ -94,7 +94,7 @@ ORDER BY schedule.next_at
 LIMIT 1
 
 -- name: advance_schedules (postgres)
--- Claim due ticks: move on from the old time, unless another has done so. Uses the primary key.
+-- Claim due ticks: advance from the old time, unless another process has. Uses the primary key.
 UPDATE rowlock.schedule AS schedule
 SET next_at = fresh.next_at
 FROM unnest(:name::text[], :expected_at::bigint[], :next_at::bigint[])
@@ -104,7 +104,7 @@ WHERE schedule.name = fresh.name
 RETURNING schedule.name
 
 -- name: advance_schedules (sqlite)
--- Claim due ticks: move on from the old time, unless another has done so. Uses the primary key.
+-- Claim due ticks: advance from the old time, unless another process has. Uses the primary key.
 UPDATE rowlock_schedule
 SET next_at = :next_at
 WHERE name = :name
@@ -112,7 +112,7 @@ WHERE name = :name
 RETURNING name
 
 -- name: note_runs (postgres)
--- Write down the last job of schedules. Uses the primary key.
+-- Record the last job of schedules. Uses the primary key.
 UPDATE rowlock.schedule AS schedule
 SET last_at = clock.now, last_job_id = fresh.job_id
 FROM (SELECT {now} AS now) AS clock,
@@ -120,7 +120,7 @@ FROM (SELECT {now} AS now) AS clock,
 WHERE schedule.name = fresh.name
 
 -- name: note_runs (sqlite)
--- Write down the last job of schedules. Uses the primary key.
+-- Record the last job of schedules. Uses the primary key.
 UPDATE rowlock_schedule
 SET last_at = {now}, last_job_id = :job_id
 WHERE name = :name

@@ -1,5 +1,5 @@
 -- name: clock
--- What time it is here.
+-- The current time of the database.
 SELECT {now}
 
 -- name: instance (postgres)
@@ -14,8 +14,8 @@ SELECT instance.id
 FROM rowlock_instance AS instance
 
 -- name: ring (postgres)
--- Wake those who listen; one notification a queue. Not waited for on disk: a ring that a crash
--- swallows costs time, never a job, and this way a job starts one sync sooner.
+-- Notify listeners, once per queue. The commit does not wait for the disk: a notification that a
+-- crash loses costs time, never a job, and this way a job starts one sync sooner.
 WITH unhurried AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true) AS unhurried
 )
@@ -28,7 +28,7 @@ SELECT migration.number, migration.checksum
 FROM rowlock.migration AS migration
 
 -- name: unfit_migrations
--- The migrations that a version would have to know to work on this schema, and does not.
+-- The migrations that this version would have to know to work on this schema, but does not.
 SELECT migration.number
 FROM rowlock.migration AS migration
 WHERE migration.number > :known
@@ -45,7 +45,7 @@ PRAGMA database_list
 -- name: recognise (sqlite)
 -- The id of the database in which our names are found, read under the write lock.
 -- The lock comes first, by an update of no row: a transaction that read before it wrote fails at
--- once when somebody else wrote in between, and its user's busy timeout would not help.
+-- once if another process wrote in between, and its user's busy timeout would not help.
 UPDATE rowlock_instance
 SET id = id
 WHERE 0;
@@ -53,16 +53,16 @@ SELECT instance.id
 FROM rowlock_instance AS instance
 
 -- name: scratch_hold (postgres)
--- Give this transaction an id and a snapshot, so that nothing newer can be cleaned away.
+-- Give this transaction an id and a snapshot, so that nothing newer can be vacuumed.
 SELECT pg_current_xact_id()::text, count(*)
 FROM pg_catalog.pg_namespace
 
 -- name: scratch_rights (postgres)
--- Whether this role may create a schema, who it is, and where.
+-- Whether this role may create a schema, its name, and the database's name.
 SELECT has_database_privilege(current_database(), 'CREATE'), current_user, current_database()
 
 -- name: scratch_schemas (postgres)
--- The schemas whose names begin so.
+-- The schemas whose names begin with a prefix.
 SELECT nspname::text
 FROM pg_catalog.pg_namespace
 WHERE starts_with(nspname, :prefix)

@@ -188,7 +188,7 @@ SELECT
     {now}
 
 -- name: count_queues (postgres)
--- What else is in each queue, up to a cap: (queue, retrying, running, dead, cancelled, paused).
+-- The other counts of each queue, up to a cap: (queue, retrying, running, dead, cancelled, paused).
 -- Uses job_retried, job_lease, finished_queue.
 SELECT asked.queue,
     (
@@ -235,9 +235,9 @@ SELECT asked.queue,
 FROM unnest(:queue::text[]) AS asked (queue)
 
 -- name: count_queues (sqlite)
--- What else is in a queue, up to a cap: (queue, retrying, running, dead, cancelled, paused).
+-- The other counts of a queue, up to a cap: (queue, retrying, running, dead, cancelled, paused).
 -- Uses job_retried, job_lease, finished_queue: the last only where its own condition is repeated,
--- since SQLite does not see that one follows from the other.
+-- because SQLite does not see that one follows from the other.
 SELECT :queue,
     (
         SELECT count(*)
@@ -285,7 +285,7 @@ SELECT :queue,
 
 -- name: count_live (postgres)
 -- All live jobs by queue: (queue, ready, due later, retrying, running). Reads job_lane, job_retried
--- and job_lease to their ends: exact, and for once in a while.
+-- and job_lease to their ends: exact, and for occasional use.
 SELECT counted.queue, sum(counted.due), sum(counted.later), sum(counted.back), sum(counted.running)
 FROM (
     SELECT job.queue, count(*) FILTER (WHERE job.run_at <= (SELECT {now})) AS due,
@@ -309,7 +309,7 @@ GROUP BY counted.queue
 
 -- name: count_live (sqlite)
 -- All live jobs by queue: (queue, ready, due later, retrying, running). Reads job_lane, job_retried
--- and job_lease to their ends: exact, and for once in a while.
+-- and job_lease to their ends: exact, and for occasional use.
 SELECT counted.queue, sum(counted.due), sum(counted.later), sum(counted.back), sum(counted.running)
 FROM (
     SELECT job.queue, count(*) FILTER (WHERE job.run_at <= (SELECT {now})) AS due,
@@ -333,7 +333,7 @@ GROUP BY counted.queue
 
 -- name: count_finished
 -- All finished jobs by queue and state. Reads the whole table: there is no index by queue for
--- succeeded jobs, so this is for once in a while.
+-- succeeded jobs, so this is for occasional use.
 SELECT finished.queue, finished.state, count(*)
 FROM rowlock.finished AS finished
 GROUP BY finished.queue, finished.state
@@ -354,7 +354,7 @@ GROUP BY newest.queue
 
 -- name: count_tenant (postgres)
 -- Jobs of a tenant by queue and state, and the oldest of each. Reads at most :scan rows per table.
--- Uses job_tenant_lane for what waits, job_lease for what runs, finished_pkey for what has ended.
+-- Uses job_tenant_lane for waiting jobs, job_lease for running ones, finished_pkey for ended ones.
 SELECT counted.queue, counted.state, count(*), min(counted.run_at)
 FROM (
     SELECT waiting.queue, waiting.run_at,
@@ -391,7 +391,7 @@ GROUP BY counted.queue, counted.state
 
 -- name: count_tenant (sqlite)
 -- Jobs of a tenant by queue and state, and the oldest of each. Reads at most :scan rows per table.
--- Uses job_tenant_lane for what waits, job_lease for what runs, finished_pkey for what has ended.
+-- Uses job_tenant_lane for waiting jobs, job_lease for running ones, finished_pkey for ended ones.
 SELECT counted.queue, counted.state, count(*), min(counted.run_at)
 FROM (
     SELECT waiting.queue, waiting.run_at,

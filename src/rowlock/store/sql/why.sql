@@ -1,6 +1,6 @@
 -- name: count_before (postgres)
--- How many jobs of each lane come before a place in it, up to a cap. Of one tenant's jobs, if
--- asked so. Uses job_lane or job_tenant_lane alone.
+-- How many jobs of each lane come before a place in it, up to a cap, optionally of one tenant.
+-- Uses job_lane or job_tenant_lane alone.
 SELECT before.jobs
 FROM unnest(
         :queue::text[], :rank::smallint[], :kind::text[], :run_at::bigint[], :id::uuid[]
@@ -18,8 +18,8 @@ FROM unnest(
     ) AS before
 
 -- name: count_before (sqlite)
--- How many jobs of a lane come before a place in it, up to a cap. Of one tenant's jobs, if
--- asked so. Uses job_lane or job_tenant_lane alone.
+-- How many jobs of a lane come before a place in it, up to a cap, optionally of one tenant.
+-- Uses job_lane or job_tenant_lane alone.
 SELECT count(*)
 FROM (
     SELECT 1

@@ -143,7 +143,7 @@ def test_where_nothing_can_be_written():
     result = CliRunner().invoke(main, ["--database-url", "sqlite:////proc/x.db", "bench"])
 
     assert result.exit_code == 1
-    assert "nothing can be written beside /proc/x.db" in result.stderr
+    assert "can't write beside /proc/x.db" in result.stderr
 
 
 def test_on_a_terminal(sqlite_url):

@@ -187,7 +187,7 @@ def test_a_sqlite_file_is_migrated_when_opened(sqlite_url: str):
     ("sql", "problem"),
     [
         ("INSERT INTO {} (number, name, checksum) VALUES (9999, 'later', 'x')", "newer version"),
-        ("UPDATE {} SET checksum = 'other' WHERE number = 1", "other content"),
+        ("UPDATE {} SET checksum = 'other' WHERE number = 1", "different content"),
     ],
 )
 def test_a_schema_of_another_making_is_refused(

@@ -1,4 +1,4 @@
-"""The store: the only place with SQL. `open_store` gives the `Store` of a database URL."""
+"""The store: the only place with SQL. `open_store` returns the `Store` of a database URL."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def open_store(url: str, *, schema: str = "rowlock", clock: Clock | None = None)
 
     Args:
         url: `sqlite:///FILE` or `postgresql://…`.
-        schema: Where its tables live; on SQLite the prefix of their names.
-        clock: For tests; otherwise the database's (SQLite: the machine's) clock decides.
+        schema: The schema of its tables. On SQLite, the prefix of their names.
+        clock: For tests. Otherwise the database's clock decides (SQLite: the machine's).
     """
     if not isinstance(url, str):
         raise OptionInvalid("url", f"must be a string, not {type(url).__name__}")

@@ -3,8 +3,9 @@
 1. The fenced settle is the last statement before COMMIT: no row of ours is locked while the
    handler works.
 2. A block that was not concluded leaves nothing behind: it is rolled back, whatever happened.
-3. A COMMIT whose answer was lost is looked up by the lease's token. Nothing is sent twice.
-4. A lease that was lost, or a transaction that was ended inside the block, concludes nothing.
+3. If the answer to a COMMIT is lost, the lease's token shows whether it happened. Nothing is sent
+   twice.
+4. A block concludes nothing if its lease was lost, or its transaction was ended inside it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a block writes last: what the run said of itself, then its success."""
+    """What a block writes last: the run's progress and log lines, then its success."""
 
     settlement: Settlement
     notes: Sequence[Op[Settled]] = field(default_factory=list[Op[Settled]])
@@ -44,35 +45,35 @@ class Conclusion:
 
     @property
     def queues(self) -> frozenset[str]:
-        """Those that get a job by it."""
+        """The queues that get a job from it."""
         return frozenset(job.queue for job in self.settlement.follow_ups)
 
     def op(self) -> Op[Settled]:
-        """The steps on the block's connection. Whether the lease holds, the settle tells."""
+        """The steps on the block's connection. The settle decides whether the lease still holds."""
 
         def steps() -> Steps[Settled]:
             for note in self.notes:
                 yield from note.start()
-            # A success draws no backoff.
+            # A success needs no backoff, and so no chance.
             return (yield from settle([self.settlement], chance=random.Random(0)).start())
 
         return writing("conclude", steps)
 
     def lookup(self) -> Op[Settled]:
-        """For when the answer to the COMMIT was lost: missed is what was not settled by it."""
+        """For a COMMIT whose answer was lost: the leases that it did not settle are missed."""
         return reading("lookup", lambda: explain_missed([self.lease], is_resend=True))
 
 
 class Block(Protocol):
-    """One transaction in the making; after `conclude` or `undo` it is over, errors or not."""
+    """A transaction that is open until `conclude` or `undo`, even if these raise."""
 
     @property
     def overdue(self) -> Exception | None:
-        """Why it was undone before its end, if so."""
+        """Why it was undone early, if it was."""
         ...
 
     def begin(self) -> Any:
-        """Open it; the connection."""
+        """Open it and return the connection."""
         ...
 
     def conclude(self, conclusion: Conclusion) -> None: ...
@@ -80,7 +81,7 @@ class Block(Protocol):
 
 
 class AsyncBlock(Protocol):
-    """As `Block`, for coroutines; `conclude` and `undo` must not be cancelled."""
+    """As `Block`, for coroutines. `conclude` and `undo` must not be cancelled."""
 
     @property
     def overdue(self) -> Exception | None: ...
@@ -96,11 +97,11 @@ class Blocks:
     def __init__(self, store: Store, *, lease_seconds: float) -> None:
         self._engine = store.engine
         self._callers = Callers(store.engine)
-        # Beats wait for the only writer of SQLite too: two of three may fail, and no lease is lost.
+        # Heartbeats wait for SQLite's only writer too: two of three may fail, and no lease is lost.
         self._seconds = lease_seconds / 3
         self._places = threading.BoundedSemaphore(config.POSTGRES_BLOCKS_MAX)
-        # Not the loop's own threads: all of those may be busy with writes that wait for the lock of
-        # the very block that is to be committed. One is enough, because one holds that lock.
+        # Not the loop's own threads: all of them may be busy with writes that wait for the lock of
+        # the very block that is to be committed. One is enough, because one block holds that lock.
         self._committer = ThreadPoolExecutor(1, thread_name_prefix="rowlock-commit")
         self._loops: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, tuple[asyncio.Lock, asyncio.BoundedSemaphore]
@@ -108,11 +109,11 @@ class Blocks:
 
     @property
     def is_only_writer(self) -> bool:
-        """Whether nobody else, not even the run itself, can write while a block is open."""
+        """Whether nothing else, not even the run itself, can write while a block is open."""
         return self._engine.dialect is Dialect.SQLITE
 
     def block(self) -> Block:
-        """For a plain function."""
+        """A block for a plain function."""
         if self.is_only_writer:
             from rowlock.store.sqlite.block import SqliteBlock
 
@@ -122,7 +123,7 @@ class Blocks:
         return PostgresBlock(self._postgres, places=self._places)
 
     def ablock(self) -> AsyncBlock:
-        """For a coroutine, on its loop."""
+        """A block for a coroutine, on its loop."""
         line, places = self._of_loop()
         if self.is_only_writer:
             from rowlock.store.sqlite.block import AsyncSqliteBlock
@@ -139,7 +140,7 @@ class Blocks:
         return AsyncPostgresBlock(self._postgres, places=places)
 
     def _of_loop(self) -> tuple[asyncio.Lock, asyncio.BoundedSemaphore]:
-        """Of the running loop: the line before SQLite's write lock, the places of PostgreSQL."""
+        """The running loop's queue for SQLite's write lock, and its places on PostgreSQL."""
         loop = asyncio.get_running_loop()
         if loop not in self._loops:
             places = asyncio.BoundedSemaphore(config.POSTGRES_BLOCKS_MAX)

@@ -1,6 +1,6 @@
 """Runs verbs: feeds the steps of a generator to a connection, blocking or async.
 
-Also the one place that says how a step is bound for a driver. Knows no database library.
+This is also the one place that binds a step for a driver. It knows no database library.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Binder:
     style: ParameterStyle
 
     def bind(self, step: Statement | Batch, *, now: int | None) -> tuple[str, Any]:
-        """For PostgreSQL: one statement; the rows of a batch become arrays."""
+        """Bind for PostgreSQL: one statement, in which the rows of a batch are arrays."""
         statement = compiled(step.statement, self.dialect, self.schema, self.style)
         values: dict[str, Any] = {"now": now, **step.values}
         if isinstance(step, Batch) and step.statement == step.alone:
@@ -62,13 +62,13 @@ class Binder:
         (sql,) = statement.parts
         if self.style is ParameterStyle.NUMERIC:
             return sql, [values[name] for name in statement.parameters]
-        # psycopg takes a dict with more names than it needs, psycopg2 too.
+        # psycopg accepts a dict with more names than it needs, and so does psycopg2.
         return sql, {name: array_literal(value) for name, value in values.items()}
 
     def bind_rows(
         self, step: Statement | Batch, *, now: int | None
     ) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
-        """For SQLite: the statements of a file, and the parameters of each run; lists are JSON."""
+        """Bind for SQLite: the statements, and the parameters of each run. Lists are JSON."""
         statement = compiled(step.name, self.dialect, self.schema, self.style)
         values = {"now": now, **{name: _plain(value) for name, value in step.values.items()}}
         if isinstance(step, Statement):
@@ -83,11 +83,11 @@ class Binder:
 
 
 def array_literal(value: Any) -> Any:
-    """A list as PostgreSQL writes arrays. psycopg's own dumper took five times as long."""
+    """A list in PostgreSQL's array syntax. psycopg's own dumper took five times as long."""
     if not isinstance(value, list):
         return value
     first = value[0] if value else None
-    # Most columns of a batch are the same in every row: kinds, queues, policies, what is not set.
+    # Most columns of a batch are the same in every row: kinds, queues, policies, unset values.
     if value.count(first) == len(value):
         elements = [_element(first)] * len(value)
     else:

@@ -1,4 +1,4 @@
-"""What the store asks of an engine: one for SQLite, one for PostgreSQL."""
+"""The interface of an engine: one implementation for SQLite, one for PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Engine(Protocol):
-    """What runs verbs on one kind of database."""
+    """Runs verbs on one kind of database."""
 
     dialect: Dialect
     schema: str
@@ -22,12 +22,12 @@ class Engine(Protocol):
 
     @property
     def address(self) -> str:
-        """The URL by which others find this very database, wherever they are; not for logs."""
+        """The URL by which other processes reach this database from anywhere. Not for logs."""
         ...
 
     @property
     def clock(self) -> Clock | None:
-        """None: the database's own."""
+        """The clock, or None for the database's own."""
         ...
 
     def run(self, op: Op[T]) -> T: ...
@@ -35,11 +35,11 @@ class Engine(Protocol):
     def migrate(self) -> list[int]: ...
     def applied(self) -> dict[int, str]: ...
     def notifications(self) -> AsyncIterator[str | None]:
-        """None once it listens, then the name of each queue that rings; empty for any queue."""
+        """Yield None once it listens, then the name of each queue with news. Empty: any queue."""
         ...
 
     def close(self) -> None: ...
     async def aclose(self) -> None: ...
     async def aclose_loop(self) -> None:
-        """Close what belongs to the running loop, which is about to end."""
+        """Close the connections of the running loop, which is about to end."""
         ...

@@ -1,4 +1,4 @@
-"""What a process knows of a database from one call to the next."""
+"""What a process remembers about a database from one call to the next."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from rowlock.clock import Clock, SystemClock
 
 # By id and token.
 _Lease = tuple[str, int]
-# Before every time that is stored.
+# Earlier than any stored time.
 _NEVER_US = -(2**63)
 
 
 class _Reading(NamedTuple):
-    """The database's time less the monotonic one, which lies between these two."""
+    """Bounds of the database's time minus the monotonic time."""
 
     low_us: int
     high_us: int
 
 
 class _Step(NamedTuple):
-    """The last time by the old setting of the clock, and the monotonic second when it was seen."""
+    """The last time before the clock was set, and the monotonic second when that was noticed."""
 
     last_us: int
     seen_at: float
 
 
 class ClockWatch:
-    """Notices when the database's clock was set forward, so that no healthy worker loses its jobs.
+    """Notices when the database's clock was set forward, so that healthy workers keep their jobs.
 
     A lease expires by the database's clock. When that clock steps forward (a laptop or a virtual
     machine resumes, NTP corrects it, a standby with another time takes over), every lease looks
@@ -43,7 +43,7 @@ class ClockWatch:
 
     1. A step is seen when the database's clock has gone ahead by more than `CLOCK_STEP_SECONDS`
        between two readings. Both readings are bounded by the moments before and after them, so
-       that a slow answer is never taken for a step.
+       a slow answer is never mistaken for a step.
     2. After a step, a lease that was last extended before it is not taken until a third of its
        length has passed, and a moment more. A worker that is alive has extended it by then.
     3. A lease that was extended after the step expires normally. So does every lease while there
@@ -64,11 +64,11 @@ class ClockWatch:
         self._step: _Step | None = None
 
     def monotonic(self) -> float:
-        """To be read before the database is asked for its time."""
+        """Read this before asking the database for its time."""
         return self._clock.monotonic()
 
     def note(self, now_us: int, *, since: float) -> None:
-        """The database answered that it is `now_us`; it was asked at `since`, or later."""
+        """Note that the database answered `now_us`. It was asked at `since`, or later."""
         answered = self.monotonic()
         reading = _Reading(now_us - _us(answered), now_us - _us(since))
         last, self._last = self._last, reading
@@ -85,12 +85,12 @@ class ClockWatch:
 
 
 def undoubted() -> Mapping[str, int]:
-    """As `ClockWatch.doubt`, without a step: every lease that has expired may be taken."""
+    """As `ClockWatch.doubt` without a step: every expired lease may be taken."""
     return {"stepped_at": _NEVER_US, "waited": 0}
 
 
 class SetAside:
-    """Leases whose end the database refuses: left out for a while. For any thread."""
+    """Leases whose end the database refuses. They are left out for a while. Thread-safe."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -99,17 +99,17 @@ class SetAside:
 
     @property
     def leases(self) -> Collection[_Lease]:
-        """Those to leave out now."""
+        """The leases to leave out now."""
         now = self._monotonic()
         with self._guard:
             return {lease for lease, until in self._until.items() if until > now}
 
     def add(self, lease: _Lease) -> bool:
-        """Leave it out from now on; whether it is a new one, not one that is refused again."""
+        """Leave a lease out from now on. Return whether it is refused for the first time."""
         now = self._monotonic()
         with self._guard:
             is_new = self._until.pop(lease, None) is None
-            # Those whose time is over are remembered a little longer, to be known again.
+            # Expired entries are kept a little longer, so that a repeated refusal is recognised.
             oldest = now - config.SWEEP_REFUSED_SECONDS
             kept = [each for each in self._until.items() if each[1] > oldest]
             self._until = dict(kept[-config.SET_ASIDE_MAX + 1 :])
@@ -119,7 +119,7 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class LocalState:
-    """What one store of a process remembers. Verbs that need it take it as their first argument."""
+    """What one store of a process remembers. Verbs that need it take it as first argument."""
 
     clock_watch: ClockWatch = field(default_factory=ClockWatch)
     set_aside: SetAside = field(default_factory=SetAside)

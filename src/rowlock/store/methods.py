@@ -1,11 +1,11 @@
 """The verbs as methods, blocking and async.
 
 A verb is written once, in `ops`, as a function that returns an `Op`. One line here makes it two
-methods. What they take and return is written down for type checkers and editors in the stub beside
-this file, which is generated: `python -m tests.typing.stubs`.
+methods. Their signatures, for type checkers and editors, are in the stub beside this file, which is
+generated: `python -m tests.typing.stubs`.
 
 Rejected: descriptors that are generic in the parameters, without a stub. mypy and pyright keep the
-signatures, but call every type that holds such a class incomplete, and editors show no text.
+signatures, but report every type that holds such a class as incomplete, and editors show no text.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Verb:
 
     Args:
         op: Makes the op of one call.
-        then: Called after the commit, with what the op returned: it may raise, and the method
-            returns None.
+        then: Called after the commit, with the op's result. It may raise. A method with it returns
+            None.
         is_local: The first argument of `op` is the store's `LocalState`.
     """
 
@@ -108,9 +108,9 @@ class QueueVerbs:
 
 
 class StoreVerbs(QueueVerbs):
-    """What else a store can do."""
+    """What only a store can do."""
 
-    # For those who write a worker's loop of their own.
+    # For those who write their own worker loop.
     claim, aclaim = verbs(_claim.claim, is_local=True)
     heartbeat, aheartbeat = verbs(_hold.heartbeat)
     progress, aprogress = verbs(_hold.progress, then=_raise)

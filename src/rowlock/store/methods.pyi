@@ -116,7 +116,7 @@ class QueueVerbs:
         """As `workers`."""
 
 class StoreVerbs(QueueVerbs):
-    """What else a store can do."""
+    """What only a store can do."""
     def claim(
         self,
         *,

@@ -6,10 +6,10 @@ changed afterwards: its checksum is stored and compared.
 Which code works on which schema:
 
 1. Code needs every migration that it knows: an older schema is refused.
-2. A migration that it does not know it needs not know if that says so, by a line `-- needs 0008`:
-   code that knows 0008 works on it. That is for what only adds. Without the line, code must know
+2. Code does not need to know a newer migration that says so, by a line `-- needs 0008`: code that
+   knows 0008 works on it. That is for migrations that only add. Without the line, code must know
    the migration itself.
-3. The word is stored with the migration, so that code which is older than the file can read it.
+3. This number is stored with the migration, so that code that is older than the file can read it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS rowlock.migration (
 
 Applied = dict[int, str]
 
-# Taken on PostgreSQL while migrating, so that of many that start at once one does it.
+# Taken on PostgreSQL while migrating: if many processes start at once, one migrates.
 LOCK = 0x726F776C6F636B
 
 
@@ -78,7 +78,7 @@ def is_ahead(dialect: Dialect, applied: Applied) -> bool:
 
 
 def without(applied: Applied, dialect: Dialect, unfit: Collection[int]) -> Applied:
-    """What was applied, without what this version needs not know: all but the unfit ones."""
+    """The applied migrations, without those unknown ones that this version need not know."""
     known = len(migrations(dialect))
     return {
         number: checksum
@@ -88,7 +88,7 @@ def without(applied: Applied, dialect: Dialect, unfit: Collection[int]) -> Appli
 
 
 def pending(dialect: Dialect, applied: Applied) -> tuple[Migration, ...]:
-    """What is still to be applied; refuses a schema that this version can't work on."""
+    """The missing migrations. Refuses a schema that this version can't work on."""
     known = migrations(dialect)
     newest = max(applied, default=0)
     if newest > len(known):
@@ -96,9 +96,9 @@ def pending(dialect: Dialect, applied: Applied) -> tuple[Migration, ...]:
     for migration in known[:newest]:
         if applied.get(migration.number) != migration.checksum:
             raise MigrationNeeded(
-                f"migration {migration.number:04} ({migration.name}) was applied with other "
-                "content than this version's; the schema was made by something else than a "
-                "released rowlock",
+                f"migration {migration.number:04} ({migration.name}) was applied with different "
+                "content from this version's; the schema was not made by a released version of "
+                "rowlock",
                 "restore it from a backup, or start with an empty one",
                 is_behind=False,
             )
@@ -106,31 +106,31 @@ def pending(dialect: Dialect, applied: Applied) -> tuple[Migration, ...]:
 
 
 def too_new(newest: int, known: int) -> MigrationNeeded:
-    """The schema has something that this version would have to know."""
+    """The error for a schema with a change that this version would have to know."""
     return MigrationNeeded(
-        f"the schema is at {newest}, this rowlock knows only {known}, and can't work on it",
+        f"the schema is at {newest}, but this rowlock knows only {known} and can't work on it",
         "it was migrated by a newer version; upgrade rowlock here as well",
         is_behind=False,
     )
 
 
 def check(dialect: Dialect, applied: Applied) -> None:
-    """Raise `MigrationNeeded` unless the schema is just right."""
+    """Raise `MigrationNeeded` unless the schema fits this version."""
     missing = pending(dialect, applied)
     if missing:
         state = "has no rowlock tables yet" if not applied else f"is at {max(applied)}"
         raise MigrationNeeded(
-            f"the database {state}, this version needs {missing[-1].number}",
+            f"the database {state}, but this version needs {missing[-1].number}",
             "run `rowlock migrate` (or app.migrate()) once, with a role that may create tables",
             is_behind=True,
         )
 
 
 def check_encoding(encoding: str | None, *, shown: str = "PostgreSQL") -> None:
-    """Refuse a database that can't hold every text. `None`: a pooler does not say.
+    """Refuse a database that can't hold every text. `None`: a pooler does not report it.
 
-    LATIN1 refuses most of the world's letters, one job at a time; SQL_ASCII takes any bytes, and
-    gives back what no reader can decode.
+    LATIN1 refuses most of the world's letters, one job at a time. SQL_ASCII accepts any bytes, and
+    returns some that no reader can decode.
     """
     if encoding not in (None, "UTF8"):
         raise UnsupportedStore(
@@ -148,9 +148,9 @@ def script(migration: Migration, *, dialect: Dialect, schema: str) -> str:
 
 
 def table(*, dialect: Dialect, schema: str, has_schema: bool = False) -> str:
-    """The SQL that makes the schema and the table of what was applied.
+    """The SQL that creates the schema and the table of applied migrations.
 
-    `has_schema`: the schema is there. To say IF NOT EXISTS takes the right to make one even so.
+    `has_schema`: the schema exists. IF NOT EXISTS would still need the right to create one.
     """
     if dialect is Dialect.SQLITE:
         return f"{_TABLE.replace('rowlock.migration', f'{schema}_migration')};"
@@ -185,18 +185,21 @@ def _records(dialect: Dialect, schema: str) -> str:
 
 
 def statements(sql: str) -> Sequence[str]:
-    """The single statements of a script, without comments."""
+    """The statements of a script, one by one, without comments."""
     lines = [line for line in sql.splitlines() if not line.lstrip().startswith("--")]
     return [part.strip() for part in "\n".join(lines).split(";") if part.strip()]
 
 
 def roles(schema: str) -> str:
-    """The roles migrator, worker, producer and reader, and what each may do."""
+    """The SQL of the roles migrator, worker, producer and reader, and their rights."""
     return _read("roles.sql", schema)
 
 
 def row_security(schema: str) -> str:
-    """Policies that bind producers and readers to the tenant of their session. After `roles`."""
+    """The SQL of policies that bind producers and readers to their session's tenant.
+
+    Run it after `roles`.
+    """
     return _read("row_security.sql", schema)
 
 

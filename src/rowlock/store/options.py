@@ -1,4 +1,4 @@
-"""What users ask of a job, checked: names, priorities, times, limits. `OptionInvalid` names it."""
+"""A user's options for a job, checked: names, priorities, times, limits."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from rowlock.job import KEY_HELD_WHILE_KEPT, Policy
 KeyHold = Literal["in_flight", "kept"] | float | timedelta
 
 
-# Where `meta` names the job whose success enqueued this one.
+# The field of `meta` that names the job whose success enqueued this one.
 PARENT: Final = "parent"
 
 
 def parent_mark(parent: str) -> str:
-    """What the stored `meta` of a job has in it that follows this one."""
+    """The text that is in the stored `meta` of every job that follows this one."""
     return f'"{PARENT}":"{parent}"'
 
 
-class Outing:
-    """Whether an enqueue of a job was tried before; the same object for all copies of the job."""
+class FirstSend:
+    """Whether a job was sent before. All copies of the job share this object."""
 
-    is_over: bool = False
+    was_sent: bool = False
 
 
 class NewJob(NamedTuple):
-    """A job to enqueue, checked and encoded: what `task.job(...)` makes."""
+    """A job to enqueue, checked and encoded, as `task.job(...)` makes it."""
 
-    # A tuple, whose beginning is a row already: a dataclass took ten times as long to make.
+    # A tuple that begins with the row's values: a dataclass took ten times as long to make.
     # `policy` None: the first worker that knows the kind decides.
     id: str
     kind: str
@@ -53,16 +53,16 @@ class NewJob(NamedTuple):
     meta: str | None
     policy: str | None
     is_resend: bool
-    # None: nobody could send it again.
-    outing: Outing | None = None
+    # None: the job can't be sent again.
+    first_send: FirstSend | None = None
 
     def sent(self) -> NewJob:
-        """The same job, on its way: whoever sends it again sends a job that may be there."""
-        if self.outing is None or self.is_resend:
+        """The same job, marked as sent. Sending it again sends a job that may already exist."""
+        if self.first_send is None or self.is_resend:
             return self
-        if self.outing.is_over:
+        if self.first_send.was_sent:
             return self._replace(is_resend=True)
-        self.outing.is_over = True
+        self.first_send.was_sent = True
         return self
 
     def row(self) -> tuple[Any, ...]:
@@ -70,7 +70,7 @@ class NewJob(NamedTuple):
         return self[:_COLUMNS]
 
     def following(self, parent: str) -> NewJob:
-        """The same job, with its parent's id in `meta`; one that the user put there stays."""
+        """The same job, with its parent's id in `meta`, unless the user set one."""
         if self.meta is None or self.meta == "{}":
             return self._replace(meta=f"{{{parent_mark(parent)}}}")
         if f'"{PARENT}":' in self.meta and PARENT in codec.decode(self.meta):
@@ -78,7 +78,7 @@ class NewJob(NamedTuple):
         return self._replace(meta=f"{{{parent_mark(parent)},{self.meta[1:]}")
 
     def marked(self, marks: Mapping[str, object]) -> NewJob:
-        """The same job, with these in `meta`, if there is room; what the user put there stays."""
+        """The same job, with these marks in `meta` if they fit. The user's own values stay."""
         own: dict[str, object] = codec.decode(self.meta) if self.meta else {}
         try:
             return self._replace(meta=_meta_of({**marks, **own})) if marks else self
@@ -86,13 +86,13 @@ class NewJob(NamedTuple):
             return self
 
     def row_at(self, run_at: int | None, then: int) -> tuple[Any, ...]:
-        """As `row`, with another time; `then` stands for the delay, or for `created_at`."""
+        """As `row`, with another time. `then` replaces the delay, or is `created_at`."""
         return (*self[:_RUN_AT], run_at, then, *self[_RUN_AT + 2 : _COLUMNS])
 
     def again(self, payload: str) -> NewJob:
-        """A job alike, with another payload; and another id, unless that was asked for."""
+        """A similar job with another payload. It gets a new id, unless the user chose one."""
         id = self.id if self.is_resend else new_id()
-        return NewJob._make((id, *self[1:_PAYLOAD], payload, *self[_PAYLOAD + 1 : -1], Outing()))
+        return NewJob._make((id, *self[1:_PAYLOAD], payload, *self[_PAYLOAD + 1 : -1], FirstSend()))
 
 
 NEW_JOB_COLUMNS = NewJob._fields[: NewJob._fields.index("is_resend")]
@@ -100,7 +100,7 @@ _COLUMNS = len(NEW_JOB_COLUMNS)
 _PAYLOAD = NEW_JOB_COLUMNS.index("payload")
 _RUN_AT = NEW_JOB_COLUMNS.index("run_at")
 
-# What the table calls them, in rows whose time is known.
+# The table's names for them, in rows whose time is known.
 COPIED_COLUMNS = tuple("created_at" if name == "delay" else name for name in NEW_JOB_COLUMNS)
 
 
@@ -121,10 +121,10 @@ def new_job(
     id: str | UUID | None = None,
     policy: Policy | str | None = None,
 ) -> NewJob:
-    """Check every option of an enqueue. `payload` is encoded already, `policy` may be."""
+    """Check every option of an enqueue. `payload` is already encoded, `policy` may be."""
     if run_at is not None and delay is not None:
         raise OptionInvalid("delay", "give either delay or run_at, not both")
-    # Checked without a key, too, where it is of no use.
+    # Checked even without a key, where it has no effect.
     held = key_hold_us(key_hold)
     return NewJob(
         id=new_id() if id is None else parse_id(id),
@@ -142,7 +142,7 @@ def new_job(
         meta=None if meta is None else _meta_of(meta),
         policy=policy.encoded() if isinstance(policy, Policy) else policy,
         is_resend=id is not None,
-        outing=Outing(),
+        first_send=FirstSend(),
     )
 
 
@@ -156,14 +156,14 @@ def name(value: str, *, option: str) -> str:
         )
     if value.isascii():
         if "\0" in value:
-            raise OptionInvalid(option, "must not hold a NUL character")
+            raise OptionInvalid(option, "must not contain a NUL character")
     elif "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
-        raise OptionInvalid(option, "must not hold a NUL character or a lone surrogate")
+        raise OptionInvalid(option, "must not contain a NUL character or a lone surrogate")
     return value
 
 
 def refuse_unknown(chosen: Mapping[str, object], known: Collection[str]) -> None:
-    """Options that nobody knows are mistakes, not wishes."""
+    """Raise for an option that does not exist, and suggest the nearest one."""
     for option in chosen:
         if option not in known:
             spelt = option if isinstance(option, str) else shown(option)
@@ -173,11 +173,11 @@ def refuse_unknown(chosen: Mapping[str, object], known: Collection[str]) -> None
 
 
 def names(values: Sequence[str] | None, *, option: str) -> list[str] | None:
-    """A list of names, each once; None stays None, a lone string is refused."""
+    """A list of names, each once. None stays None, and a single string is refused."""
     if values is None:
         return None
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise OptionInvalid(option, f"must be a list of names, not {_told(values)}")
+        raise OptionInvalid(option, f"must be a list of names, not {_type_shown(values)}")
     return list(dict.fromkeys(name(value, option=option) for value in values))
 
 
@@ -191,9 +191,9 @@ def integer(value: int, *, option: str, low: int, high: int) -> int:
 
 
 def fraction(value: object, *, option: str) -> float:
-    """How far a run is, from 0 to 1: any number, the nearest one in that range.
+    """The progress of a run: any number, moved into the range from 0 to 1.
 
-    A sum of tenths may be a little more than 1: no job is to fail for that. NaN counts as 0.
+    A sum of tenths may be slightly more than 1, and no job should fail for that. NaN counts as 0.
     """
     if not isinstance(value, SupportsFloat):
         raise OptionInvalid(option, f"must be a number from 0 to 1, not {shown(value)}")
@@ -203,22 +203,22 @@ def fraction(value: object, *, option: str) -> float:
     except OverflowError:
         return 1.0 if number > 0 else 0.0
     except ValueError:
-        # A Decimal can be a NaN that may not be looked at.
+        # A Decimal can be a signaling NaN, which raises when it is compared.
         return 0.0
     return 0.0 if math.isnan(number) else min(1.0, max(0.0, number))
 
 
 def text(value: str, *, option: str) -> str:
-    """Any string, also one that a store can't hold as it is."""
+    """Any string, even one that a store can't hold as it is."""
     if not isinstance(value, str):
         raise OptionInvalid(option, f"must be a string, not {type(value).__name__}")
     return value
 
 
 def texts(values: Iterable[str], *, option: str) -> list[str]:
-    """A list of strings; a lone one is refused."""
+    """A list of strings. A single string is refused."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise OptionInvalid(option, f"must be a list of strings, not {_told(values)}")
+        raise OptionInvalid(option, f"must be a list of strings, not {_type_shown(values)}")
     return [text(value, option=option) for value in values]
 
 
@@ -242,16 +242,16 @@ def key_hold_us(value: KeyHold) -> int | None:
 
 
 def keep_us(value: float | timedelta | None, *, option: str = "keep") -> int | None:
-    """How long a finished job is kept; None for ever."""
+    """How long a finished job is kept. None: forever."""
     return None if value is None else duration_us(value, option=option)
 
 
 def tags_of(tags: Collection[str]) -> str | None:
-    """The stored form; None if there are none."""
+    """The stored form of tags. None if there are none."""
     if isinstance(tags, str) or not isinstance(tags, Collection):
-        raise OptionInvalid("tags", f"must be a list of names, not {_told(tags)}")
+        raise OptionInvalid("tags", f"must be a list of names, not {_type_shown(tags)}")
     if len(tags) > config.TAGS_MAX:
-        raise OptionInvalid("tags", f"must be {config.TAGS_MAX} at most, not {len(tags)}")
+        raise OptionInvalid("tags", f"must be at most {config.TAGS_MAX} names, not {len(tags)}")
     listed = [name(tag, option="tags") for tag in tags]
     if not listed:
         return None
@@ -266,6 +266,6 @@ def _meta_of(meta: Mapping[str, object]) -> str | None:
     return codec.encode_json(dict(meta), what="meta", bytes_max=config.META_BYTES_MAX)
 
 
-def _told(value: object) -> str:
-    """What stands where a list should: a string is a list of one that lost its brackets."""
+def _type_shown(value: object) -> str:
+    """What was given instead of a list. A string is probably a list without its brackets."""
     return f"the string {value!r}" if isinstance(value, str) else type(value).__name__

@@ -1,7 +1,7 @@
-"""A place for throw-away jobs in a user's own database: beside what is there, gone at the end.
+"""A place for temporary jobs in a user's own database, beside the user's jobs, removed at the end.
 
-1. On PostgreSQL it is a schema with a name that nobody has, on SQLite a file in a directory of its
-   own beside the user's, on the same file system. The user's jobs are never touched.
+1. On PostgreSQL it is a schema with an unused name. On SQLite it is a file in a directory of its
+   own, beside the user's file, on the same file system. The user's jobs are never touched.
 2. It is removed however the block ends, also by Ctrl-C. Only a process that is killed leaves it.
 """
 
@@ -26,7 +26,7 @@ _FILE: Final = "bench.db"
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Where the jobs go: a URL and a schema to open a store with. `directory` is SQLite's."""
+    """The URL and the schema to open a store with. `directory` is for SQLite."""
 
     url: str = field(repr=False)
     schema: str
@@ -34,7 +34,7 @@ class Scratch:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Keep a transaction open while the block runs: one that has written, where that may be."""
+        """Keep a transaction open while the block runs. It has written, where that is possible."""
         if self.directory is not None:
             with _hold_file(self.directory / _FILE):
                 yield
@@ -47,12 +47,12 @@ class Scratch:
 
 @contextmanager
 def scratch(url: str, *, prefix: str = PREFIX) -> Iterator[Scratch]:
-    """A place of its own, whose name begins so, in the database of a URL while the block runs.
+    """Make a place in the database of a URL while the block runs. Its name begins with `prefix`.
 
     Raises:
-        Forbidden: The role may not create a schema, or nobody may write to the directory.
-        StoreUnavailable: The database can't be reached, or the place could not be removed; the
-            message says how to do so by hand.
+        Forbidden: The role may not create a schema, or the directory is not writable.
+        StoreUnavailable: The database can't be reached, or the place could not be removed. The
+            message says how to remove it by hand.
     """
     if scheme_of(url) == "sqlite":
         with _directory(url, prefix) as directory:
@@ -69,7 +69,7 @@ def scratch(url: str, *, prefix: str = PREFIX) -> Iterator[Scratch]:
 
 
 def left_behind(url: str, *, prefix: str = PREFIX) -> list[str]:
-    """The places of other runs: they go on, or were killed."""
+    """The places of other runs, which still run or were killed."""
     if scheme_of(url) == "sqlite":
         parent = SqliteFile(path_of(url)).path.parent
         return sorted(map(str, parent.glob(f".{prefix}*")))
@@ -80,9 +80,9 @@ def left_behind(url: str, *, prefix: str = PREFIX) -> list[str]:
 
 @contextmanager
 def _directory(url: str, prefix: str) -> Iterator[Path]:
-    # Looked at as the store would look at it: a network file system is refused.
+    # Checked like a store's own file: a network file system is refused.
     beside = SqliteFile(path_of(url)).path
-    # Named before it is made: an interrupt may come the moment after.
+    # Named before it is made: an interrupt may come right afterwards.
     directory = beside.parent / f".{prefix}{new_id()[-12:]}"
     try:
         _make(directory, beside)
@@ -102,14 +102,14 @@ def _make(directory: Path, beside: Path) -> None:
         directory.mkdir(mode=0o700)
     except OSError as error:
         raise Forbidden(
-            f"nothing can be written beside {beside}: {error.strerror}; a file there, on the same "
-            "file system, is what would be measured"
+            f"can't write beside {beside}: {error.strerror}; the measurement needs a file there, "
+            "on the same file system"
         ) from error
 
 
 @contextmanager
 def _hold_file(path: Path) -> Iterator[None]:
-    """A reader: while a writer is in the middle of a transaction, nobody else can write at all."""
+    """Hold a reader: during a writer's transaction no other process could write at all."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

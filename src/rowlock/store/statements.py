@@ -8,21 +8,21 @@ A file in `sql/` holds the statements of one verb module, in sections:
     -- name: token_list             one text for both dialects, written for PostgreSQL
     -- fragment: fits (sqlite)      text that statements use as `{fits job}`, where `{of}` is `job`
 
-A text for both is turned into SQLite's by a few mechanical rules: see `_for_sqlite`.
+A text for both dialects is turned into SQLite's by a few mechanical rules: see `_for_sqlite`.
 
 Values are named `:value`. Macros: `{now}` is the clock, `{job}` and `{finished}` the columns of a
 `JobRow` (`{row}` the same unqualified, for SQLite's RETURNING; `{held}` and `{ended}` the same
 without the columns that can be large and decide nothing, such as payloads; `{listed_job}` and
 `{listed_finished}` the same with the end of the errors), `{shared}` those that both tables share,
 `{schedule}` the columns of a `ScheduleRow`. More are in `columns.py`.
-In a batch's statement for SQLite,
-`{rows id, token}` is a query of all its rows, with these columns. Without it, the statement runs
-once per row. The first one names all columns, others as many of them as they need, from the first
-on.
+
+In a batch's statement for SQLite, `{rows id, token}` is a query of all its rows, with these
+columns. Without it, the statement runs once per row. The first statement names all columns. Others
+name as many of them as they need, beginning with the first.
 
 A statement can have variants, which are named with a slash. `lanes/tenant` keeps the first part of
 `{tenant? this | that}`, plain `lanes` the second. `move_put/finished` is the variant for one of the
-tables of `tables.py`.
+tables in `TABLES`.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ _NOW = {
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A statement in one driver's parameter style; `parameters` are its names, in order.
+    """A statement in one driver's parameter style. `parameters` are its names, in order.
 
-    `columns` are those of `{rows}`, if it takes the rows of a batch all at once, as JSON.
+    `columns` are those of `{rows}`, if it takes all rows of a batch at once, as JSON.
     """
 
     parts: tuple[str, ...]
@@ -90,7 +90,7 @@ class Compiled:
 
 
 def check_schema(schema: str) -> str:
-    """The schema's name, if it is one that needs no quoting; `OptionInvalid` otherwise."""
+    """The schema's name, if it needs no quoting. Raises `OptionInvalid` otherwise."""
     if not _SCHEMA.fullmatch(schema):
         raise OptionInvalid(
             "schema", f"{schema!r} must be lower-case letters, digits and _, 40 at most"
@@ -109,10 +109,10 @@ def in_schema(sql: str, *, dialect: Dialect, schema: str) -> str:
 
 @cache
 def _texts(dialect: Dialect) -> dict[str, str]:
-    """Every statement of a dialect by its name: without comments, with its fragments in place.
+    """Every statement of a dialect by its name, without comments, with its fragments in place.
 
-    Read all at once, with the first one: a process that runs for weeks must not read one of another
-    version after an upgrade, nor need a file when it has no descriptor left.
+    All are read at once, with the first one. A process that runs for weeks must not read one of
+    another version after an upgrade, nor need a file when it has no descriptor left.
     """
     texts: dict[str, dict[str, str]] = {"name": {}, "fragment": {}}
     for file in sorted(Path(__file__).with_name("sql").glob("*.sql")):
@@ -170,7 +170,7 @@ def _macros(dialect: Dialect) -> dict[str, str]:
 
 
 def _rows(match: re.Match[str]) -> str:
-    """Many rows in one statement: Python runs once, and lets go of its lock meanwhile."""
+    """Many rows in one statement: Python makes one call, and releases the GIL meanwhile."""
     fields = [
         f"json_extract(value, '$[{place}]') AS {name}"
         for place, name in enumerate(_names(match.group(1)))
@@ -224,7 +224,7 @@ class MovedTable:
         return "" if self.key_type == "text" else "00000000-0000-0000-0000-000000000000"
 
     def macros(self, name: str) -> dict[str, str]:
-        """What stands for `{columns}` and its like in the statements of this table."""
+        """The values of `{columns}` and similar macros in the statements of this table."""
         return {
             "table": name,
             "columns": ", ".join(self.columns),
@@ -238,14 +238,14 @@ class MovedTable:
 
 
 def _object(columns: tuple[str, ...], prefix: str) -> str:
-    """A row as JSON, in SQLite's words."""
+    """A row as JSON, in SQLite's syntax."""
     return "json_object(" + ", ".join(f"'{each}', {prefix}{each}" for each in columns) + ")"
 
 
 TABLES: Final[Mapping[str, MovedTable]] = {
     "job": MovedTable(columns.columns_of(columns.JobTable.LIVE), "moved.id"),
     "finished": MovedTable(columns.columns_of(columns.JobTable.FINISHED), "moved.id"),
-    # Read and removed by the job they are of.
+    # Read and removed by the job that they belong to.
     "log": MovedTable(_names("job_id line at text"), "moved.job_id"),
     "key_hold": MovedTable(
         _names("holder until key_until token lease_taken state kind queue tenant key"),

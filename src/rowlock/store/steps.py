@@ -1,7 +1,7 @@
 """What a verb asks of a database, step by step: statements out, rows in, no I/O.
 
-A verb is a generator. It yields steps and is sent rows; `drive` runs it on any connection, in
-either colour. A verb that yields no `Begin` has each of its statements committed on its own.
+A verb is a generator. It yields steps and is sent rows. `drive` runs it on any connection, blocking
+or async. If a verb yields no `Begin`, each of its statements is committed on its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Rows = list[Row]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The statement of the SQL file `name`; a list among the values is bound as an array."""
+    """The statement `name` of the SQL files. A list among the values is bound as an array."""
 
     name: str
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -32,9 +32,9 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One statement for many rows: arrays on PostgreSQL, one run a row on SQLite.
+    """One statement for many rows: arrays on PostgreSQL, one run per row on SQLite.
 
-    `alone` is a statement for PostgreSQL that does the same for a single row, for less.
+    `alone` is a cheaper statement for PostgreSQL that does the same for a single row.
     """
 
     name: str
@@ -49,16 +49,16 @@ class Batch:
         return self.alone if self.alone is not None and len(self.rows) == 1 else self.name
 
 
-# What is answered to a copy, which does not tell of each row as a statement does.
+# The answer to a copy, which has no row for each job as a statement does.
 COPIED: Final[Rows] = [()]
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """New rows of a table, by PostgreSQL's COPY, or in one call of SQLite's: `COPIED`.
+    """New rows of a table, by PostgreSQL's COPY or in one call on SQLite. The answer is `COPIED`.
 
-    On callers' connections, and where one of them is there already, by the statement `instead`.
-    The columns of a row are those of the batch, of which the table may call some otherwise.
+    On callers' connections, and if one of the rows exists already, `instead` is run. The columns of
+    a row are those of the batch. The table may have other names for some of them.
     """
 
     table: str
@@ -68,7 +68,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """From here on, all or nothing.
+    """Begin a transaction: from here on, all or nothing.
 
     `is_look`: nothing is changed, and all statements see the database as it is now. On SQLite that
     holds for every op that only reads.
@@ -79,7 +79,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What was done so far stands; long work goes on in a new transaction."""
+    """Commit the work so far. Long work continues in a new transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +97,17 @@ Steps = Generator[Step, Rows, T]
 class Op(Generic[T]):
     """One call of a verb, not yet run.
 
-    `start` begins it anew each time, so that a transaction that lost a race can be run again;
-    `repeat` is for when the database may or may not have done it already, None where that is not
-    safe. `looks_first`: so many of its first statements change nothing, though they are not in a
-    transaction: an op that is lost there can be begun anew all the same.
+    `start` starts it from the beginning each time, so that a transaction that lost a race can be
+    run again. `repeat` is for when the database may or may not have done it already. It is None
+    where that is not safe. `looks_first`: this many of its first statements change nothing, though
+    they are not in a transaction. An op that is lost there can be started again nevertheless.
 
-    What a `Commit` has made stand is not begun anew: work of several transactions keeps its count
-    and its place beside its steps, and moves them once that was answered. A commit whose answer was
-    lost is not counted. So an op is run once.
+    Committed work is not started again: an op of several transactions keeps its count and its place
+    beside its steps, and advances them once a `Commit` was answered. A commit whose answer was lost
+    is not counted. So an op is run once.
 
-    `on_refused` is called when the database refuses it, for example by a constraint of a user's
-    own. If it returns, the op is begun anew; it raises the error otherwise.
+    `on_refused` is called when the database refuses it, for example by a user's own constraint. It
+    returns to have the op started again, or raises the error.
     """
 
     name: str
@@ -119,7 +119,7 @@ class Op(Generic[T]):
 
 
 def reading(name: str, start: Callable[[], Steps[T]]) -> Op[T]:
-    """An op that changes nothing: it can always be asked again."""
+    """An op that changes nothing. It can always be repeated."""
     return Op(name, False, start, start)
 
 

@@ -1,4 +1,4 @@
-"""The store of a database: its engine, its verbs, and what this process remembers of it."""
+"""The store of a database: its engine, its verbs, and what this process remembers about it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Store(StoreVerbs):
             conn: A connection of the caller's own to this database: the jobs exist if, and only
                 if, its transaction is committed. Errors of its driver are raised as they are.
             notify_in_transaction: Wake workers by a NOTIFY in that transaction, where the library
-                has no hook for after the commit. Without, they find the jobs when they next poll.
+                has no hook for after the commit. If False, they find the jobs at their next poll.
         """
         if conn is None or not jobs:
             return self.run(enqueue(jobs)) if jobs else []
@@ -85,7 +85,7 @@ class Store(StoreVerbs):
     async def aenqueue(
         self, jobs: Sequence[NewJob], *, conn: object = None, notify_in_transaction: bool = True
     ) -> Sequence[Job]:
-        """As `enqueue`; `conn` is an async connection."""
+        """As `enqueue`, on an async connection."""
         if conn is None or not jobs:
             return await self.arun(enqueue(jobs)) if jobs else []
         return await self._callers.arun(

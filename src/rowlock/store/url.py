@@ -1,4 +1,4 @@
-"""Database URLs: which store, with what options, and how to show one without its password."""
+"""Database URLs: which store, with which options, and how to show one without its password."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rowlock.errors import OptionInvalid, UnsupportedStore
 POSTGRES_SCHEMES = ("postgresql", "postgres")
 _MASK = "***"
 
-# Client-side only, so that a pooler between has nothing to refuse. A dead peer is noticed within
+# Client-side only, so that a pooler in between has nothing to refuse. A dead peer is noticed within
 # half a minute instead of hours.
 _DEFAULTS: dict[str, Any] = {
     "connect_timeout": config.POSTGRES_CONNECT_SECONDS,
@@ -27,7 +27,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def scheme_of(url: str) -> str:
-    """`sqlite` or `postgresql`; `UnsupportedStore` for everything else."""
+    """`sqlite` or `postgresql`. Raises `UnsupportedStore` for everything else."""
     scheme = url.partition(":")[0].lower()
     if scheme == "sqlite":
         return scheme
@@ -41,14 +41,14 @@ def scheme_of(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PostgresUrl:
-    """A PostgreSQL URL taken apart. Its repr shows no password."""
+    """A parsed PostgreSQL URL. Its repr shows no password."""
 
     conninfo: str = field(repr=False)
     shown: str
     password: str | None = field(repr=False)
-    # None: statements are prepared where nothing stands between us and the server.
+    # None: statements are prepared if no pooler stands between us and the server.
     prepare_threshold: int | Literal["never"] | None
-    # How long an answer may take, and a new connection.
+    # How long an answer may take, and how long a new connection may take.
     call_seconds: float
     defaults: dict[str, Any] = field(repr=False)
 
@@ -74,12 +74,12 @@ class PostgresUrl:
         )
 
     def mask(self, text: str) -> str:
-        """The text without the password, in case a library put it there."""
+        """The text without the password, in case a library included it."""
         return text.replace(self.password, _MASK) if self.password else text
 
 
 def hurried(url: str, seconds: float) -> str:
-    """The URL for somebody who can't wait for longer; a URL of SQLite as it is."""
+    """The URL with a call timeout of at most `seconds`. A URL of SQLite is unchanged."""
     if scheme_of(url) == "sqlite":
         return url
     query = dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
@@ -89,7 +89,7 @@ def hurried(url: str, seconds: float) -> str:
 
 def _with_query(url: str, query: Mapping[str, str]) -> str:
     # By hand: urlunsplit drops the slashes of an empty host, which is how a socket is named. And
-    # not as forms are encoded: libpq takes a plus sign for itself.
+    # not encoded like a form: libpq reads a plus sign literally.
     base = url.partition("#")[0].partition("?")[0]
     return f"{base}?{urlencode(query, quote_via=quote)}" if query else base
 

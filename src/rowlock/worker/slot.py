@@ -284,7 +284,7 @@ class SlotServer:
     def _follow(self, number: int, task: Any, payload: dict[str, Any]) -> NewJob:
         job = prepare_follow_up(task, payload)
         # It is sent once, with the success: the worker need not know whether it was sent before.
-        self._link.tell(wire.Followed(number, job._replace(outing=None)))
+        self._link.tell(wire.Followed(number, job._replace(first_send=None)))
         return job
 
     def _tell_settled(self, number: int, run: Run) -> None:

@@ -376,7 +376,7 @@ class Model:
         asked = {number for run in runs for number, _ in run.follow_ups}
         if len({run.number for run in runs}) != len(runs):
             self.asked |= asked
-            raise OptionInvalid("leases", "each job may be settled once in a call")
+            raise OptionInvalid("leases", "each job may be settled only once per call")
         missed: list[Run] = []
         follow_ups: list[tuple[int, New]] = []
         for run in sorted(runs, key=lambda run: run.number):

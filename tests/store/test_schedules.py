@@ -431,8 +431,8 @@ def test_many_declare_at_once(store_url: str):
         ({"timezone": "Mars/Olympus"}, "IANA"),
         ({"missed": "some"}, "skip"),
         ({"name": ""}, "name"),
-        ({"delay": 5}, "of one job"),
-        ({"run_at": START}, "of one job"),
+        ({"delay": 5}, "for a single job"),
+        ({"run_at": START}, "for a single job"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], problem: str):

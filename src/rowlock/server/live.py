@@ -23,7 +23,7 @@ from rowlock import config
 from rowlock.events import Event, EventName, EventType
 from rowlock.server.background import Background
 from rowlock.store import Store
-from rowlock.store.ops.events import NewestJob, Told, last_event, newest_jobs, read_events
+from rowlock.store.ops.events import EventRow, NewestJob, last_event, newest_jobs, read_events
 from rowlock.worker.services import listen
 from rowlock.worker.trouble import ServiceName, Trouble, repeat
 
@@ -140,7 +140,7 @@ class Feed:
         self._publish(self._enqueued(await self._store.arun(newest_jobs())))
         return config.EVENTS_SECONDS
 
-    async def _newest_rows(self) -> list[Told]:
+    async def _newest_rows(self) -> list[EventRow]:
         assert self._last is not None
         rows = await self._store.arun(read_events(self._last - config.EVENTS_OVERLAP_ROWS))
         if self._last and not rows and await self._store.arun(last_event()) < self._last:
@@ -181,7 +181,7 @@ def _enqueued(job: NewestJob) -> Event:
     return Event(EventType.ENQUEUED, job.queue, job.kind, job.tenant, job.id)
 
 
-def _items_of(row: Told) -> list[FeedItem]:
+def _items_of(row: EventRow) -> list[FeedItem]:
     return [FeedItem(event, row.at, f"{row.id}.{index}") for index, event in enumerate(row.events)]
 
 

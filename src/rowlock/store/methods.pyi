@@ -37,7 +37,7 @@ class Verb:
 class QueueVerbs:
     """What both an app and a store can do with the jobs, queues and workers of a database."""
     def cancel(self, id: str | UUID, *, tenant: str | None = None) -> Cancellation:
-        """Stop a job: at once if it waits, otherwise by asking its worker. Raises `NotFound`.
+        """Stop a job: at once if it waits, otherwise by a request to its worker. Raises `NotFound`.
 
         Args:
             tenant: Only a job of this tenant; another tenant's is not found.
@@ -57,7 +57,7 @@ class QueueVerbs:
         """As `delete`."""
 
     def get(self, id: str | UUID, *, tenant: str | None = None) -> Job | None:
-        """A job by its id, live or finished. None if there is no such job (any more).
+        """A job by its id, live or finished. None if it does not exist, or was removed.
 
         Args:
             tenant: Only a job of this tenant; another tenant's is not found.
@@ -92,15 +92,15 @@ class QueueVerbs:
         """The number of jobs by queue and state, and the age of each queue's oldest ready job.
 
         Args:
-            queues: Only these queues; one without jobs is returned with zeros. None: all that are
-                known.
+            queues: Only these queues. A queue without jobs is returned with zeros. None: all known
+                queues.
         """
 
     async def astats(self, queues: Sequence[str] | None = None) -> builtins.list[QueueStats]:
         """As `stats`."""
 
     def why(self, id: str | UUID, *, tenant: str | None = None) -> Why:
-        """Why a job is not running: the first thing that stands in its way. Raises `NotFound`.
+        """Why a job is not running: the first thing that keeps it from running. Raises `NotFound`.
 
         Args:
             tenant: Only a job of this tenant; another tenant's is not found.
@@ -110,7 +110,7 @@ class QueueVerbs:
         """As `why`."""
 
     def workers(self) -> builtins.list[WorkerInfo]:
-        """Workers that announced themselves or hold leases, and what they run."""
+        """Workers that announced themselves or hold leases, and the jobs they run."""
 
     async def aworkers(self) -> builtins.list[WorkerInfo]:
         """As `workers`."""
@@ -139,7 +139,7 @@ class StoreVerbs(QueueVerbs):
                 every queue.
             kinds: Only these kinds. None: all.
             tenants: Only these tenants' jobs. None: all.
-            limit: 10,000 at most.
+            limit: At most 10,000.
             lease: How long until others may take the job, in seconds or as a timedelta.
             include_expired: Give back the expired leases of others first.
             policies: By kind, for jobs that were enqueued by name where the kind was not known.
@@ -187,11 +187,11 @@ class StoreVerbs(QueueVerbs):
         """As `log`."""
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
-        """Record how runs ended, in one transaction, each judged alone.
+        """Record how runs ended, in one transaction, each on its own.
 
         Raises:
             LeaseLost: Another run holds some of the jobs. All the others are settled.
-            InvalidTransition: Some were settled by this very run before.
+            InvalidTransition: Some were already settled by this very run.
         """
 
     async def asettle(self, settlements: Sequence[Settlement]) -> None:
@@ -201,7 +201,7 @@ class StoreVerbs(QueueVerbs):
         """Record that runs have succeeded. Raises as `settle`.
 
         Args:
-            results: What each of them returned, in the order of `leases`.
+            results: What each run returned, in the order of `leases`.
         """
 
     async def asucceed(self, leases: Sequence[Lease], results: Sequence[Any] | None = None) -> None:
@@ -243,7 +243,7 @@ class StoreVerbs(QueueVerbs):
         """As `release`."""
 
     def finish_cancelled(self, lease: Lease, reason: str | None = None) -> None:
-        """Record that a run has seen the request to cancel, and ended. Raises as `settle`."""
+        """Record that a run ended because of a request to cancel. Raises as `settle`."""
 
     async def afinish_cancelled(self, lease: Lease, reason: str | None = None) -> None:
         """As `finish_cancelled`."""
@@ -252,7 +252,7 @@ class StoreVerbs(QueueVerbs):
         """Record that the process that ran these jobs has died. Raises as `settle`.
 
         Args:
-            leases: All that it ran: a single one may be poison.
+            leases: All the jobs that it ran. If there is only one, it may be poison.
             evidence: How the process ended, for the job's errors.
         """
 
@@ -338,7 +338,7 @@ class StoreVerbs(QueueVerbs):
     def retry(
         self, id: str | UUID, payload: str | None = None, *, tenant: str | None = None
     ) -> Job:
-        """Take a dead or cancelled job back to ready, as new.
+        """Take a dead or cancelled job back to ready, like a new job.
 
         Args:
             payload: Another payload, as JSON text.
@@ -359,7 +359,7 @@ class StoreVerbs(QueueVerbs):
     def prune(self, *, batch_rows: int = 500) -> int:
         """Remove finished jobs whose retention is over, in bounded batches. Returns their number.
 
-        What is kept beside them goes too: keys, the audit, records of work on many jobs.
+        Expired keys, audit entries and records of bulk operations are removed too.
         """
 
     async def aprune(self, *, batch_rows: int = 500) -> int:
@@ -375,9 +375,9 @@ class StoreVerbs(QueueVerbs):
         full: bool = False,
         scan: int = 20000,
     ) -> Page:
-        """A page of jobs; it reads at most `scan` rows of each table and says where to go on.
+        """A page of jobs. It reads at most `scan` rows of each table and returns where to continue.
 
-        Unless it is `full`, payloads, results, meta and errors are not read.
+        Unless `full`, payloads, results, meta and errors are not read.
         """
 
     async def alist(
@@ -401,8 +401,8 @@ class StoreVerbs(QueueVerbs):
     def put_schedule(self, new: NewSchedule) -> Schedule:
         """Write a schedule. One of the same name is replaced.
 
-        A replaced schedule stays paused if it is, and keeps its next time, unless its expression or
-        its time zone change.
+        A replaced schedule stays paused if it was. It keeps its next time, unless its expression or its
+        time zone changes.
         """
 
     async def aput_schedule(self, new: NewSchedule) -> Schedule:
@@ -411,7 +411,7 @@ class StoreVerbs(QueueVerbs):
     def declare_schedules(
         self, declared: Sequence[NewSchedule], *, kinds: Sequence[str], owns_all: bool = False
     ) -> builtins.list[str]:
-        """Make the schedules that came from code equal to those of the code.
+        """Make the schedules that were declared in code match the code.
 
         Args:
             declared: The schedules of the code. One that a call has taken over is left as it is.
@@ -431,7 +431,7 @@ class StoreVerbs(QueueVerbs):
     def list_schedules(
         self, *, after: str = "", limit: int = 1000, tenant: str | None = None
     ) -> builtins.list[Schedule]:
-        """Schedules in the order of their names.
+        """The schedules, ordered by name.
 
         Args:
             after: The last name of the page before.
@@ -444,7 +444,7 @@ class StoreVerbs(QueueVerbs):
         """As `list_schedules`."""
 
     def pause_schedule(self, name: str, *, tenant: str | None = None) -> Schedule:
-        """Fire nothing of a schedule until it is resumed. Raises `NotFound`.
+        """Don't fire a schedule until it is resumed. Raises `NotFound`.
 
         Args:
             tenant: Only a schedule of this tenant; another tenant's is not found.
@@ -456,7 +456,7 @@ class StoreVerbs(QueueVerbs):
     def resume_schedule(self, name: str, *, tenant: str | None = None) -> Schedule:
         """Fire a paused schedule again, from its next tick on. Raises `NotFound`.
 
-        Ticks that fell into the pause are not made up for.
+        Ticks that fell into the pause are not fired later.
 
         Args:
             tenant: Only a schedule of this tenant; another tenant's is not found.
@@ -466,7 +466,7 @@ class StoreVerbs(QueueVerbs):
         """As `resume_schedule`."""
 
     def run_schedule_now(self, name: str, *, tenant: str | None = None) -> Job:
-        """Enqueue a schedule's job at once, paused or not. Its next tick stays. Raises `NotFound`."""
+        """Enqueue a schedule's job at once, paused or not. Keeps its next tick. Raises `NotFound`."""
 
     async def arun_schedule_now(self, name: str, *, tenant: str | None = None) -> Job:
         """As `run_schedule_now`."""

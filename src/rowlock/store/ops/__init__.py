@@ -1,1 +1,1 @@
-"""The verbs, each written once: generators that yield steps and are sent rows."""
+"""The verbs. Each is written once, as a generator that yields steps and is sent rows."""

@@ -1,4 +1,4 @@
-"""Audit: who did what to what, written in the transaction that did it."""
+"""Audit: who did what to which job or queue, written in the transaction that did it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Whoever asks: by a token, or by name only. `tenant` None: not bound to one."""
+    """Who makes a request, by a token or by name only. `tenant` None: not bound to a tenant."""
 
     name: str
     token_id: str | None = None
@@ -29,7 +29,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """What an actor does: an action such as `job.cancel`, and what it is done to."""
+    """An action of an actor, such as `job.cancel`, and its target."""
 
     actor: Actor
     action: str
@@ -37,7 +37,7 @@ class Deed:
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the audit, as it was written."""
+    """One entry of the audit, as it was written."""
 
     id: str
     at: datetime
@@ -51,7 +51,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """A page of the audit, newest first; `next` is None at the end."""
+    """A page of the audit, newest first. `next` is None on the last page."""
 
     entries: list[AuditEntry]
     next: str | None
@@ -60,11 +60,11 @@ class AuditPage:
 def audited(
     op: Op[T], deed: Deed, *, detail: Callable[[T], Mapping[str, object] | None] | None = None
 ) -> Op[T]:
-    """The same verb, and a line about it in the same transaction; one that fails leaves none.
+    """Add an audit entry to a verb, in the same transaction. A verb that fails leaves no entry.
 
     Args:
-        detail: What the answer tells beyond the deed, a small JSON object; None if the answer is
-            that nothing was done.
+        detail: Returns what the result adds to the deed, as a small JSON object. None: nothing was
+            done, and no entry is written.
     """
     values = {
         "id": new_id(),
@@ -79,9 +79,9 @@ def audited(
         def steps() -> Steps[T]:
             yield Begin()
             result = yield from start()
-            told = {} if detail is None else detail(result)
-            if told is not None:
-                text = msgspec.json.encode(told).decode()
+            extra = {} if detail is None else detail(result)
+            if extra is not None:
+                text = msgspec.json.encode(extra).decode()
                 yield Statement("audit_write", {**values, "detail": text})
             return result
 
@@ -98,7 +98,7 @@ def list_audit(
     limit: int = config.LIST_LIMIT_DEFAULT,
     cursor: str | None = None,
 ) -> Op[AuditPage]:
-    """A page of the audit; of one tenant or of one target, if asked for."""
+    """A page of the audit, optionally of one tenant or one target."""
     values = {
         "limit": options.integer(limit, option="limit", low=1, high=config.LIST_LIMIT_MAX),
         "cursor": None if cursor is None else parse_id(cursor, option="cursor"),

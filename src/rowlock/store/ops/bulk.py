@@ -1,11 +1,11 @@
-"""Bulk: many jobs that fit are cancelled, retried or deleted, a bounded step at a time.
+"""Bulk: cancel, retry or delete many jobs that match a filter, in bounded steps.
 
-1. A walk reads ids without locks, in one order, a bounded number of rows a step; then it locks
-   those that fit, in that order, and judges each again on what is stored now.
-2. A step is one transaction, and says where the next one begins. What came into being, or died,
-   after the walk began is not of it.
-3. A walk that is written down (`bulk`) keeps its place in the row that every step holds: any number
-   of servers may take its next step, one at a time, and none is needed in particular.
+1. A walk reads ids without locks, in one order, a bounded number of rows per step. Then it locks
+   the jobs that match, in that order, and checks each again against its current row.
+2. A step is one transaction, and returns where the next one begins. Jobs that were created, or
+   died, after the walk began are not part of it.
+3. A stored walk (`bulk`) keeps its place in the row that every step locks. Any number of servers
+   may take its next step, one at a time, and no particular server is needed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rowlock.ids import parse_id
 from rowlock.job import TERMINAL_STATES, BulkRetry, Count, JobState, decode_policy, state_of
 from rowlock.lifecycle import Finish
 from rowlock.store.ops.audit import Actor
-from rowlock.store.ops.manage import is_seen
+from rowlock.store.ops.manage import is_visible_to
 from rowlock.store.ops.settle import Waiting, finish_waiting
 from rowlock.store.steps import (
     Batch,
@@ -47,7 +47,7 @@ _LIVE_STATES: Final = frozenset(JobState) - TERMINAL_STATES
 
 
 class BulkAction(StrEnum):
-    """What is done to many jobs."""
+    """What to do to many jobs."""
 
     CANCEL = "cancel"
     RETRY = "retry"
@@ -55,7 +55,7 @@ class BulkAction(StrEnum):
 
 
 class Source(StrEnum):
-    """Where a walk goes: by id over one of the tables, or by time over the dead, all or alike."""
+    """The rows that a walk reads: a table by id, or dead jobs by time, of all or one group."""
 
     LIVE = "scan_live"
     FINISHED = "scan_finished"
@@ -72,7 +72,7 @@ ALLOWED: Final[Mapping[BulkAction, frozenset[JobState]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which jobs, and what is to be done to them. `state` None: all that a cancel can reach."""
+    """Which jobs, and what to do to them. `state` None: every job that a cancel can reach."""
 
     action: BulkAction
     state: JobState | None
@@ -85,12 +85,12 @@ class Selection:
         return Source.FINISHED if self.state in TERMINAL_STATES else Source.LIVE
 
     def holds(self, job: JobRow, *, now: int) -> bool:
-        """Whether a job is still in the state that was asked for."""
+        """Whether a job is still in the requested state."""
         return self.state is None or state_of(job, now=now) is self.state
 
 
 def selection(action: BulkAction, state: JobState | None, chosen: JobFilter) -> Selection:
-    """Check what a user wants to do to many; a retry is of dead jobs unless told otherwise."""
+    """Check what a user wants to do to many jobs. A retry without a state is of dead jobs."""
     if state is None and action is BulkAction.RETRY:
         state = JobState.DEAD
     if state is None and action is BulkAction.DELETE:
@@ -103,7 +103,7 @@ def selection(action: BulkAction, state: JobState | None, chosen: JobFilter) -> 
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
-    """Where a walk is: behind this id (and failure), among what there was up to its start."""
+    """Where a walk is: after this id (and time of failure), among the jobs older than its start."""
 
     until: int
     after: int = -1
@@ -112,7 +112,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class BulkStep:
-    """What one step did; `next` is None at the end. `skipped` are ids whose key is in use again."""
+    """The result of one step. `next` is None at the end. `skipped` are ids whose key is in use."""
 
     done: int
     skipped: list[str]
@@ -120,13 +120,13 @@ class BulkStep:
 
 
 def bulk_step(wanted: Selection, place: Place | None = None) -> Op[BulkStep]:
-    """Take the next step of a walk that somebody keeps in mind."""
+    """Take the next step of a walk whose place the caller keeps."""
 
     def steps() -> Steps[BulkStep]:
         yield Begin()
         return (yield from step(wanted, place))
 
-    # Begun anew from the same place: what was done already does not fit any more.
+    # Repeated from the same place: jobs that were already changed no longer match.
     return writing("bulk_step", steps, repeat=steps)
 
 
@@ -152,7 +152,7 @@ def retry_dead(chosen: JobFilter) -> Op[BulkRetry]:
 
 
 def count_jobs(chosen: JobFilter, *, state: JobState | None = None) -> Op[Count]:
-    """How many jobs fit, in whatever state if none is named; exact to a bound, and told so."""
+    """Count the jobs that match, in any state if none is given. Exact up to a bound, and marked."""
     chosen.check_state(state)
     sought = Selection(BulkAction.DELETE, state, chosen)
 
@@ -167,7 +167,7 @@ def count_jobs(chosen: JobFilter, *, state: JobState | None = None) -> Op[Count]
 
 
 def count_selected(wanted: Selection, source: Source | None = None) -> Steps[Count]:
-    """How many fit: exact to 10,000 among the first 50,000 rows; beyond, at least so many."""
+    """Count the jobs that match. Exact up to 10,000 in the first 50,000 rows, else "at least"."""
     place: Place | None = yield from _start()
     total = rows = 0
     while place is not None:
@@ -181,7 +181,7 @@ def count_selected(wanted: Selection, source: Source | None = None) -> Steps[Cou
 
 
 def step(wanted: Selection, place: Place | None, *, limit: int | None = None) -> Steps[BulkStep]:
-    """One step, of so many jobs at most, within the caller's transaction."""
+    """One step within the caller's transaction, of at most `limit` jobs."""
     here = place or (yield from _start())
     seen = yield from _look(wanted, here, limit or config.MAINTENANCE_BATCH_ROWS)
     if wanted.action is not BulkAction.DELETE:
@@ -196,7 +196,7 @@ def _start() -> Steps[Place]:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The ids that fit among the rows that were read, where each stands, and where to read on."""
+    """The matching ids among the rows that were read, their places, and where to continue."""
 
     ids: list[str]
     at: list[int]
@@ -227,7 +227,7 @@ def _look(
 
 
 def _within_bytes(seen: _Seen, place: Place) -> Steps[_Seen]:
-    """The first of them whose rows one transaction should copy from table to table; one at least.
+    """The first jobs, at least one, whose rows one transaction should copy between the tables.
 
     With 500 jobs of a mebibyte each, a server's `statement_timeout` would end every step.
     """
@@ -244,7 +244,7 @@ def _within_bytes(seen: _Seen, place: Place) -> Steps[_Seen]:
 
 
 def _act(wanted: Selection, ids: list[str]) -> Steps[tuple[int, list[str]]]:
-    """Lock them, leave those that changed meanwhile, do it; how many, and which could not be."""
+    """Lock jobs and act on those that still match. Return how many, and which were skipped."""
     acts: dict[BulkAction, Callable[[list[JobRow], list[bool]], Steps[set[str]]]] = {
         BulkAction.CANCEL: _cancel,
         BulkAction.RETRY: _retry,
@@ -258,7 +258,7 @@ def _act(wanted: Selection, ids: list[str]) -> Steps[tuple[int, list[str]]]:
 
 
 def _lock(wanted: Selection, ids: list[str]) -> Steps[tuple[list[JobRow], list[bool]]]:
-    """The jobs that still fit, held; and of each whether its last lease was taken away."""
+    """Lock the jobs that still match. Say of each whether its last lease was taken away."""
     if wanted.source is Source.LIVE:
         rows = yield Statement("lock_leases", {"ids": ids})
         live = [(JobRow._make(row[:-2]), bool(row[-2]), row[-1]) for row in rows]
@@ -306,8 +306,10 @@ def _delete(jobs: list[JobRow], _: list[bool]) -> Steps[set[str]]:
 
 
 class Bulk(msgspec.Struct, frozen=True, kw_only=True):
-    """Work on many jobs as it stands. `total` fitted when it began; `problem` says why it ended
-    before its time."""
+    """The state of a bulk operation. `total` is how many jobs matched when it began.
+
+    `problem` says why it ended early.
+    """
 
     id: str
     action: BulkAction
@@ -327,7 +329,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _StoredSelection(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The stored form of which jobs."""
+    """The stored form of which jobs to act on."""
 
     state: JobState | None
     chosen: dict[str, Any]
@@ -336,29 +338,29 @@ class _StoredSelection(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class TooMany:
-    """It was not begun: more jobs fit than were expected."""
+    """The operation was not begun: more jobs match than were expected."""
 
     count: Count
 
 
 def count_bulk(wanted: Selection) -> Op[Count]:
-    """How many jobs fit now; exact to a bound, and told so."""
+    """Count the jobs that match now. Exact up to a bound, and marked."""
     return reading("count_bulk", lambda: count_selected(wanted))
 
 
 def start_bulk(
     wanted: Selection, *, id: str, expected: int, actor: Actor, per_second: int | None = None
 ) -> Op[Bulk | TooMany]:
-    """Write down work to be done, unless more jobs fit than whoever asks has seen.
+    """Store a bulk operation, unless more jobs match than the caller expects.
 
     Args:
-        per_second: At most so many jobs a second; None: as fast as it goes.
+        per_second: At most this many jobs per second. None: no limit.
     """
     id = parse_id(id)
 
     def steps() -> Steps[Bulk | TooMany]:
         yield Begin()
-        # Said again after a lost answer: it is there.
+        # Repeated after a lost answer: the operation is there already.
         known = yield Statement("bulk_get", {"id": id})
         if known:
             return _bulk(known[0])
@@ -400,19 +402,19 @@ def _given(chosen: JobFilter) -> dict[str, Any]:
 
 
 def get_bulk(id: str, *, tenant: str | None = None) -> Op[Bulk | None]:
-    """How far it is; None if there is none (any more), or not of that tenant."""
+    """The state of a bulk operation. None if it does not exist or belongs to another tenant."""
     bulk_id = parse_id(id)
 
     def steps() -> Steps[Bulk | None]:
         rows = yield Statement("bulk_get", {"id": bulk_id})
         found = _bulk(rows[0]) if rows else None
-        return found if found is not None and is_seen(found.tenant, by=tenant) else None
+        return found if found is not None and is_visible_to(found.tenant, caller=tenant) else None
 
     return reading("get_bulk", steps)
 
 
 def running_bulks() -> Op[list[str]]:
-    """The ids of work that has not ended."""
+    """The ids of bulk operations that have not ended."""
 
     def steps() -> Steps[list[str]]:
         rows = yield Statement("bulk_running", {"limit": config.LIST_LIMIT_MAX})
@@ -423,14 +425,14 @@ def running_bulks() -> Op[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Whether there is more to be done, and in how many seconds, at the rate that was asked for."""
+    """Whether more is to be done, and after how many seconds, at the requested rate."""
 
     is_more: bool
     wait_seconds: float = 0.0
 
 
 def advance_bulk(id: str) -> Op[Advance]:
-    """Take the next step of it, if it is time; nothing if somebody else is at it."""
+    """Take the next step if it is due. Do nothing if another process is taking it."""
 
     def steps() -> Steps[Advance]:
         yield Begin()
@@ -454,7 +456,7 @@ def advance_bulk(id: str) -> Op[Advance]:
 
 
 def _step_limit(bulk: Bulk) -> int:
-    """How many jobs of one step: those of half a second, where there is a rate."""
+    """How many jobs one step may take: with a rate, those of half a second."""
     if bulk.per_second is None:
         return config.MAINTENANCE_BATCH_ROWS
     return max(1, min(config.MAINTENANCE_BATCH_ROWS, bulk.per_second // 2))
@@ -473,7 +475,7 @@ def _moved(bulk: Bulk, taken: BulkStep, place: Place) -> dict[str, object]:
 
 
 def fail_bulk(id: str, problem: str) -> Op[None]:
-    """Give it up where it stands, and say why."""
+    """End a bulk operation where it stands, and store why."""
     text = codec.clean_text(problem, bytes_max=config.PROGRESS_TEXT_BYTES_MAX)
 
     def steps() -> Steps[None]:

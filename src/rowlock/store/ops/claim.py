@@ -1,18 +1,18 @@
 """Claim: lease due jobs, each to exactly one worker.
 
-1. `lanes` is a look without locks, a hint: a lane is (queue, rank, kind), and one probe each finds
-   its head. A million jobs of kinds that are not asked for cost one probe.
-2. The claim itself is one statement a (queue, rank): atomic, skipping rows that others hold.
+1. `lanes` is a look without locks, a hint: a lane is (queue, rank, kind), and one probe per lane
+   finds its head. A million jobs of kinds that were not requested cost one probe.
+2. The claim itself is one statement per (queue, rank): atomic, skipping rows that others hold.
 3. Order: queues as given, then rank, then run_at, then id.
 4. Expired leases are given back first, by the same rules as `recover`, so that they compete at
    their old place.
 
-A worker looks and claims in two calls, and may claim several times from what it saw (`View`). A
-claim starts at the head that was seen, or behind what this worker took since: while a transaction
-is open somewhere, what was claimed before leaves dead index entries, and walking over them again
-and again is what makes queues in databases collapse. What lies below (given back, committed late,
-locked by a claim that was undone) is found by the next look, which always starts at the very
-beginning.
+A worker looks and claims in two calls, and may claim several times from one look (`View`). A claim
+starts at the head that the look found, or behind the jobs that this worker has claimed since. The
+reason: while any transaction is open, claimed jobs leave dead index entries, and walking over them
+again and again is what makes queues in databases collapse. Jobs below that start (given back,
+committed late, locked by a claim that was undone) are found by the next look, which always starts
+at the very beginning.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ BOTTOM: Floor = (-(2**63), "00000000-0000-0000-0000-000000000000")
 
 @dataclass(frozen=True, slots=True)
 class KnownPolicy:
-    """What a worker knows of a kind, for jobs that were enqueued by name elsewhere."""
+    """What a worker knows about a kind, for jobs that were enqueued by name elsewhere."""
 
     policy: str
     max_attempts: int
@@ -59,7 +59,7 @@ class KnownPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """Who wants how many jobs of which queues. `queues` None is every queue, by name."""
+    """How many jobs of which queues a worker wants. `queues` None: every queue, by name."""
 
     worker: str
     queues: Mapping[str, int] | None
@@ -95,7 +95,7 @@ def claim(
             every queue.
         kinds: Only these kinds. None: all.
         tenants: Only these tenants' jobs. None: all.
-        limit: 10,000 at most.
+        limit: At most 10,000.
         lease: How long until others may take the job, in seconds or as a timedelta.
         include_expired: Give back the expired leases of others first.
         policies: By kind, for jobs that were enqueued by name where the kind was not known.
@@ -171,9 +171,9 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a look has found: lanes with due jobs, and in how many seconds another will be due.
+    """The result of a look: lanes with due jobs, and in how many seconds another will be due.
 
-    `spent` is how many seconds of the database it has cost.
+    `spent` is how many seconds the look took in the database.
     """
 
     lanes: Sequence[Lane] = ()
@@ -182,14 +182,14 @@ class View:
 
 
 class Claimed(NamedTuple):
-    """Leases, and what is left to claim of the view."""
+    """Leases, and what is left of the view to claim."""
 
     leases: list[Lease]
     view: View
 
 
 def look(*, queues: Sequence[str] | None, kinds: Sequence[str] | None) -> Op[View]:
-    """Which lanes of these queues (None: all) and kinds have due jobs."""
+    """Find the lanes of these queues (None: all) and kinds that have due jobs."""
     values = {"kinds": None if kinds is None else list(kinds)}
     if queues is None:
         statement = Statement("lanes_anywhere", values)
@@ -218,7 +218,7 @@ def claim_seen(request: ClaimRequest, view: View) -> Op[Claimed]:
 
 
 def _behind(lanes: Sequence[Lane], leases: Sequence[Lease]) -> list[Lane]:
-    """The lanes from behind what was claimed of them."""
+    """The lanes, each from behind the jobs that were claimed from it."""
     last = {
         (lease.row.queue, lease.row.rank, lease.row.kind): (lease.row.run_at, lease.row.id)
         for lease in leases
@@ -260,7 +260,7 @@ def _lanes(request: ClaimRequest, queues: list[str]) -> Steps[Rows]:
 
 
 class _Look(NamedTuple):
-    """A row of a look: a lane; the one without a queue is of the look itself."""
+    """A row of a look: a lane, or the summary of the look, which has no queue."""
 
     queue: str | None
     rank: int
@@ -298,7 +298,7 @@ def _view(rows: Rows) -> View:
 def _claim_lanes(
     request: ClaimRequest, lanes: Sequence[Lane], left: dict[str, int], spent: set[tuple[str, int]]
 ) -> Steps[list[Lease]]:
-    """Claim from lanes; `spent` is told which queues and ranks gave less than they were asked."""
+    """Claim from lanes. `spent` receives each queue and rank with fewer jobs than requested."""
     aged = sorted({lane.queue for lane in lanes if lane.by_age})
     groups = _groups(lanes, list(left))
     if aged:
@@ -309,10 +309,10 @@ def _claim_lanes(
 
 
 def _promote(queues: Sequence[str]) -> Steps[None]:
-    """Give all due retries the places of their age; the claim goes on in the last transaction.
+    """Move all due retries to the places of their age. The claim continues in the last transaction.
 
-    All of them, since the oldest may be the last to have become due. A hundred thousand of them in
-    one transaction would hold up SQLite's other writers for a second.
+    All of them, because the oldest may be the last to have become due. A hundred thousand of them
+    in one transaction would hold up SQLite's other writers for a second.
     """
     values = {"queues": queues, "limit": config.MAINTENANCE_BATCH_ROWS}
     while True:
@@ -324,7 +324,7 @@ def _promote(queues: Sequence[str]) -> Steps[None]:
 
 
 def _groups(lanes: Sequence[Lane], queues: list[str]) -> list[list[Lane]]:
-    """Lanes of the same queue and rank compete by time; such groups are served in order."""
+    """Group lanes of the same queue and rank, which compete by time. Groups are served in order."""
     place = {queue: index for index, queue in enumerate(queues)}
     ordered = sorted(lanes, key=lambda lane: (place[lane.queue], lane.rank, lane.kind))
     return [list(group) for _, group in groupby(ordered, key=lambda lane: (lane.queue, lane.rank))]
@@ -377,14 +377,14 @@ def _claim_statement(request: ClaimRequest, lanes: Sequence[Lane], limit: int) -
 
 
 def _leases(rows: Rows) -> list[Lease]:
-    # An UPDATE returns its rows in no promised order.
+    # An UPDATE does not promise any order of the rows that it returns.
     made = [(JobRow._make(row[:-1]), row[-1]) for row in rows]
     made.sort(key=lambda pair: (pair[0].run_at, pair[0].id))
     return [Lease.of_row(row, now=now) for row, now in made]
 
 
 def _resolve(leases: list[Lease], policies: Mapping[str, KnownPolicy]) -> Steps[None]:
-    """Jobs that were enqueued by name get what is known of their kinds."""
+    """Give jobs that were enqueued by name the known policy of their kind."""
     rows: list[Row] = []
     for lease in leases:
         row = lease.row

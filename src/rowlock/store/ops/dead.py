@@ -1,4 +1,4 @@
-"""Dead jobs, grouped by what they died of."""
+"""Dead jobs, grouped by their last error."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rowlock.store.steps import Op, Row, Rows, Statement, Steps, reading
 
 @dataclass(frozen=True, slots=True)
 class DeadGroup:
-    """Dead jobs of one kind whose last error has one type and arose in one place.
+    """Dead jobs of one kind whose last error has the same type and the same place in the code.
 
-    `sample` is the one that died last; `error` and `message` are of its last error.
+    `sample` is the job that died last. `error` and `message` are those of its last error.
     """
 
     fingerprint: str
@@ -34,7 +34,7 @@ class DeadGroup:
 
 @dataclass(frozen=True, slots=True)
 class DeadGroups:
-    """The groups, the newest failure first. `is_cut`: there are more, or older ones."""
+    """The groups, newest failure first. `is_cut`: there are more groups, or older jobs."""
 
     groups: list[DeadGroup]
     is_cut: bool
@@ -47,7 +47,11 @@ def dead_groups(
     tenant: str | None = None,
     limit: int = config.LIST_LIMIT_DEFAULT,
 ) -> Op[DeadGroups]:
-    """What dead jobs died of: of all, each counted to a bound; of some, among the newest 50,000."""
+    """Group dead jobs by their last error.
+
+    Without a filter each group is counted up to a bound. With one, only the newest 50,000 dead jobs
+    are read.
+    """
     values = {
         name: None if value is None else options.name(value, option=name)
         for name, value in (("kind", kind), ("queue", queue), ("tenant", tenant))

@@ -1,17 +1,17 @@
 """Enqueue: a job exists once per id, and once per key while that key is held.
 
-1. A fresh id without a key needs one statement: nothing can stand in its way.
-2. Otherwise the insert comes first, and only then, in a new statement of the same transaction, the
-   look at what has ended: the insert may have waited for that very end. (One statement with WHERE
+1. A fresh id without a key needs one statement: nothing can conflict with it.
+2. Otherwise the insert comes first. Only then, in a new statement of the same transaction, come the
+   jobs that have ended: the insert may have waited for that very end. (One statement with WHERE
    NOT EXISTS races: it looks before it waits.)
-3. What was inserted in vain is withdrawn before anyone else can see it.
-4. The tokens of an id that the caller gave start at the clock: a job that had the id before, and
-   was deleted or forgotten, may have runs that go on, and none of them can settle this one.
-   (Remembering each deleted id instead would cost a row a delete, and for how long?)
-5. A job that was given before is a resend as well, whoever made its id: the first enqueue may have
-   been committed without an answer, and the job have ended since.
-6. Many jobs in whose way nothing can stand are copied: half the server's work, and their answers
-   are made when somebody looks at them.
+3. A row that was inserted in vain is withdrawn before anyone else can see it.
+4. The tokens of an id that the caller gave start at the clock. A job that had the id before, and
+   was deleted or forgotten, may still have a run, and no such run can settle the new job.
+   (Remembering each deleted id instead would cost a row per delete, with no end to keep it until.)
+5. A job that was sent before is a resend too, even if we made its id: the first enqueue may have
+   been committed without an answer, and the job may have ended since.
+6. Many jobs that can't conflict with anything are copied. This halves the server's work, and each
+   `Job` is made only when it is read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from rowlock.store.steps import (
     writing,
 )
 
-# A clash whose winner is gone when we look was finished in between; it can't go on for ever.
+# If the job that won a clash is gone when we look, it finished in between. This must have an end.
 _ROUNDS_MAX = 10
 
 _ASKED_COLUMNS = ("id", "tenant", "kind", "key")
@@ -52,10 +52,11 @@ Answers = dict[str, Job]
 
 
 def enqueue(jobs: Sequence[NewJob], *, tenant: str | None = None) -> Op[Sequence[Job]]:
-    """Insert jobs, all or none; each answer says whether it is new. In the order given.
+    """Insert jobs, all or none, and return them in order. Each says whether it is new.
 
     Args:
-        tenant: Whoever asks is bound to it: where an id is another's, nothing is done or told.
+        tenant: The only tenant that the caller may act for. If an id belongs to another tenant,
+            nothing is inserted or revealed.
     """
     if len(jobs) > config.ENQUEUE_MANY_MAX:
         raise OptionInvalid("jobs", f"must be {config.ENQUEUE_MANY_MAX} at most in one call")
@@ -64,7 +65,7 @@ def enqueue(jobs: Sequence[NewJob], *, tenant: str | None = None) -> Op[Sequence
     tries = count()
     return writing(
         "enqueue",
-        # A copy that found one of its jobs there already (it was enqueued before) is undone.
+        # A copy that meets a job that is there already (enqueued before) is undone.
         lambda: _enqueue(jobs, tenant, is_resend=False, may_copy=next(tries) == 0),
         repeat=lambda: _enqueue(jobs, tenant, is_resend=True),
     )
@@ -90,10 +91,10 @@ def _of_tenant(answers: Sequence[Job], tenant: str | None) -> Sequence[Job]:
 
 
 def _enqueue_one(job: NewJob) -> Steps[list[Job]]:
-    """The way of most: a fresh id, without a key."""
+    """Insert the most common case: a fresh id without a key."""
     inserted = yield _insert([job], is_given=False)
     if not inserted:
-        # Not so fresh: the same item was given before.
+        # The id is not fresh after all: the same item was sent before.
         return (yield from enqueue_within([job], is_resend=False))
     yield Ring(frozenset((job.queue,)))
     return [_new(job, *inserted[0][1:])]
@@ -118,11 +119,13 @@ def _copy(jobs: Sequence[NewJob]) -> Steps[Sequence[Job]]:
         batch = jobs[start : start + config.COPY_ROWS_MAX]
         due = [now + job.delay if job.run_at is None else max(job.run_at, now) for job in batch]
         rows = [job.row_at(at, now) for job, at in zip(batch, due, strict=True)]
-        told = yield Copy("job", COPIED_COLUMNS, Batch("enqueue", NEW_JOB_COLUMNS, rows, _FRESH))
-        # Where a statement was run instead, it says when, of each that was not there yet.
-        known = {} if told == COPIED else {row[0]: (row[1], row[2]) for row in told}
-        if told != COPIED and len(told) < len(batch):
-            # It left out one that was enqueued before.
+        inserted = yield Copy(
+            "job", COPIED_COLUMNS, Batch("enqueue", NEW_JOB_COLUMNS, rows, _FRESH)
+        )
+        # If a statement was run instead, it returns the times of each job that it inserted.
+        known = {} if inserted == COPIED else {row[0]: (row[1], row[2]) for row in inserted}
+        if inserted != COPIED and len(inserted) < len(batch):
+            # It left out a job that was enqueued before.
             copied = [job.id for job in jobs[:start]] + list(known)
             yield Statement("withdraw", {"ids": copied})
             return (yield from enqueue_within(jobs, is_resend=False))
@@ -132,7 +135,7 @@ def _copy(jobs: Sequence[NewJob]) -> Steps[Sequence[Job]]:
 
 
 class Copied(Sequence[Job]):
-    """The jobs of an enqueue of many, each made when it is asked for."""
+    """The jobs of a large enqueue, each made when it is read."""
 
     def __init__(self, jobs: Sequence[NewJob], times: Sequence[tuple[int, int]]) -> None:
         self._jobs = jobs
@@ -152,21 +155,21 @@ class Copied(Sequence[Job]):
 
 
 def id_taken() -> OptionInvalid:
-    """For an id that is another tenant's: not even that is told."""
-    return OptionInvalid("id", "is one that can't be had")
+    """The error for another tenant's id. It does not reveal that the id exists."""
+    return OptionInvalid("id", "is not available; choose another id or omit it")
 
 
 def enqueue_within(jobs: Sequence[NewJob], *, is_resend: bool) -> Steps[list[Job]]:
-    """As `enqueue`, as a part of another verb's transaction."""
+    """As `enqueue`, within another verb's transaction."""
     answers: Answers = {}
-    # Of two with one id in the same call, the first is the job and the other its resend.
+    # If two jobs of one call have the same id, the first is the job and the second its resend.
     firsts = {job.id: job for job in reversed(jobs)}.values()
     # Bulk inserts touch keys in one order, so that two of them can't wait for each other.
     ordered = sorted(firsts, key=lambda job: (job.tenant or "", job.kind, job.key or "", job.id))
     for batch in _batches(ordered):
         yield from _enqueue_batch(batch, answers, is_resend=is_resend)
     if is_resend:
-        # An id that we made is known to nobody else: what is there under it, our first try made.
+        # Nobody else knows an id that we made: a job with that id is from our first try.
         for job in jobs:
             if not job.is_resend and answers[job.id].id == job.id:
                 answers[job.id] = msgspec.structs.replace(answers[job.id], created=True)
@@ -187,7 +190,7 @@ def _batches(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
 
 def _enqueue_batch(batch: Sequence[NewJob], answers: Answers, *, is_resend: bool) -> Steps[None]:
     waiting = {job.id: job for job in batch if job.id not in answers}
-    # One that was is enough: to start later harms nobody.
+    # One resend is enough to set this for the batch: a later start of the tokens does no harm.
     is_given = is_resend or any(job.is_resend for job in batch)
     for _ in range(_ROUNDS_MAX):
         inserted = yield _insert(list(waiting.values()), is_given=is_given)
@@ -201,20 +204,20 @@ def _enqueue_batch(batch: Sequence[NewJob], answers: Answers, *, is_resend: bool
             yield from _answer_from_live(waiting, answers, is_resend=is_resend)
             waiting = {id: job for id, job in waiting.items() if id not in answers}
         if waiting:
-            # What was in their way has ended, or was a twin of theirs that is withdrawn again.
+            # The conflicting job has ended, or was a duplicate in this batch and is withdrawn.
             yield from _answer_from_settled(list(waiting.values()), answers)
             waiting = {id: job for id, job in waiting.items() if id not in answers}
         if not waiting:
             return
-    # Undone by hand: in a transaction of the caller's own nobody else would do it.
+    # Undone by hand: nothing else would undo it in the caller's own transaction.
     yield Statement("withdraw", {"ids": [id for id, job in answers.items() if job.created]})
     raise StoreUnavailable(
-        f"{len(waiting)} jobs kept clashing with others that vanished; enqueue them again"
+        f"{len(waiting)} jobs kept clashing with jobs that then ended; enqueue them again"
     )
 
 
 def _yield_to_settled(inserted: Sequence[NewJob], answers: Answers) -> Steps[None]:
-    """Where a job that has ended still holds the id or the key, it is the answer."""
+    """Return the ended job instead where it still holds the id or the key."""
     found = yield Batch("find_settled", _ASKED_COLUMNS, _asked(inserted))
     if found:
         yield Statement("withdraw", {"ids": sorted({row[0] for row in found})})
@@ -228,7 +231,7 @@ def _answer_from_settled(waiting: Sequence[NewJob], answers: Answers) -> Steps[N
 
 
 def _answers_of(found: Rows, jobs: Sequence[NewJob]) -> Steps[Answers]:
-    """The jobs that `find_settled` named; what it names first counts."""
+    """The jobs that `find_settled` found. If it found several for one job, the first counts."""
     holders = {row[0]: row for row in reversed(found)}
     rows = yield Statement("get", {"ids": [row[1] for row in holders.values()]})
     known = {row[0]: job_of(JobRow._make(row[:-1]), now=row[-1]) for row in rows}
@@ -243,7 +246,7 @@ def _answer_from_live(
 ) -> Steps[None]:
     for row in (yield Batch("find_live", _ASKED_COLUMNS, _asked(list(waiting.values())))):
         answers.setdefault(row[0], job_of(JobRow._make(row[1:-1]), now=row[-1]))
-    # A resend is the same job even when it has ended and another holds its key by now.
+    # A resend is the same job, even if it has ended and another job holds its key by now.
     by_key = [
         job
         for id, job in waiting.items()
@@ -261,7 +264,7 @@ def _asked(jobs: Sequence[NewJob]) -> list[Row]:
 
 
 def _in_order(jobs: Sequence[NewJob], answers: Answers) -> list[Job]:
-    """One answer a job; of two with one id in the same call only the first is new."""
+    """One answer per job. If two jobs of one call have the same id, only the first is new."""
     seen: set[str] = set()
     listed: list[Job] = []
     for job in jobs:
@@ -280,9 +283,9 @@ def _new(job: NewJob, run_at: int, created_at: int, *, is_given: bool = False) -
 
 
 def _remembered(asked: NewJob, row: Row) -> Job:
-    """A job whose row is gone (keep=0): its id, names and state are all that is known.
+    """A job whose row is gone (keep=0): only its id, names and state are known.
 
-    A resend by id gets its own payload back; for a key, the first job's payload is not known.
+    A resend by id gets its own payload back. For a key, the first job's payload is unknown.
     """
     _, holder, kind, queue, tenant, key, state, token, now = row
     base = _row_of(asked, run_at=now, created_at=now)

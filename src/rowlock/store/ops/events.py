@@ -1,7 +1,7 @@
-"""Events in the database: written by those who settle, read by those who listen.
+"""Events in the database: workers write them when they settle, and servers read them.
 
-A row that is committed late has an id below others that were read already, so the last rows are
-read again, and whoever reads remembers which it has seen.
+A row that is committed late has an id below others that were already read. So the last rows are
+read again, and the reader remembers which ones it has seen.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from rowlock.store.steps import Op, Statement, Steps, reading, writing
 
 _KEPT: Final = {"kept": int(config.EVENTS_KEEP_SECONDS) * config.SECOND_US}
 _NEW_MS: Final = int(config.EVENTS_NEW_SECONDS * 1_000)
-# Clocks of producers may be ahead of the database's.
+# Producers' clocks may be ahead of the database's.
 _AHEAD_MS: Final = 60_000
 _decode = msgspec.json.Decoder(list[Event]).decode
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What one process told at a time."""
+class EventRow:
+    """The events that one process wrote at one time."""
 
     id: int
     at: int
@@ -48,7 +48,7 @@ class NewestJob:
 
 
 def write_events(events: Sequence[Event]) -> Op[None]:
-    """Tell what happened. Not repeated when its answer is lost: rather once than twice."""
+    """Write events. Not repeated if the answer is lost: a missing event is better than a double."""
     text = msgspec.json.encode(events).decode()
 
     def steps() -> Steps[None]:
@@ -58,7 +58,7 @@ def write_events(events: Sequence[Event]) -> Op[None]:
 
 
 def last_event() -> Op[int]:
-    """The number of the last row there is; 0: none."""
+    """The number of the last row, or 0 if there is none."""
 
     def steps() -> Steps[int]:
         last: int = (yield Statement("event_last"))[0][1]
@@ -67,19 +67,19 @@ def last_event() -> Op[int]:
     return reading("last_event", steps)
 
 
-def read_events(after: int) -> Op[list[Told]]:
-    """What was told after a row, in its order, so many rows at most."""
+def read_events(after: int) -> Op[list[EventRow]]:
+    """The events after a row, in order, limited to one batch of rows."""
 
-    def steps() -> Steps[list[Told]]:
+    def steps() -> Steps[list[EventRow]]:
         values = {"after": after, "limit": config.EVENTS_ROWS_MAX}
         rows = yield Statement("event_read", values)
-        return [Told(id, at, _decode(text)) for id, at, text in rows]
+        return [EventRow(id, at, _decode(text)) for id, at, text in rows]
 
     return reading("read_events", steps)
 
 
 def newest_jobs() -> Op[list[NewestJob]]:
-    """The jobs that were made in the last seconds, by their ids, so many at most."""
+    """The jobs of the last seconds, by their ids, limited to one batch."""
 
     def steps() -> Steps[list[NewestJob]]:
         now = (yield Statement("event_last"))[0][0] // 1_000
@@ -95,7 +95,7 @@ def newest_jobs() -> Op[list[NewestJob]]:
 
 
 def prune_events() -> Op[None]:
-    """Remove events whose time is over."""
+    """Remove events whose retention is over."""
 
     def steps() -> Steps[None]:
         yield Statement("event_prune", _KEPT)
@@ -105,14 +105,14 @@ def prune_events() -> Op[None]:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A job as it stands, and the log lines that are new to whoever watches it."""
+    """The current state of a job, and the log lines that are new to its watcher."""
 
     job: Job
     lines: list[LogLine]
 
 
 def watch_job(id: str, *, first_line: int, tenant: str | None = None) -> Op[Watched | None]:
-    """A job and its log from a line on; None if there is none (any more), or not of that tenant."""
+    """A job and its log from a line on. None if it does not exist or is another tenant's."""
     job_id = parse_id(id)
     values = {"id": job_id, "first": first_line, "limit": config.LOG_LINES_MAX}
 

@@ -1,6 +1,6 @@
-"""Health: what a database tells of itself, for `rowlock doctor`. Only reads, and only briefly.
+"""Health: what a database reports about itself, for `rowlock doctor`. Short reads only.
 
-Whose query it is may be told; what it says may not: statements hold people's data.
+The owner of a query may be shown, but not its text: statements hold people's data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The database's version as it names it, and its clock in microseconds."""
+    """The database's version, as it names it, and its clock in microseconds."""
 
     version: str
     now: int
@@ -27,7 +27,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """How many connections the server has, and how many ordinary users may have."""
+    """How many connections the server has, and how many are allowed for ordinary users."""
 
     used: int
     limit: int
@@ -35,7 +35,7 @@ class Connections:
 
 @dataclass(frozen=True, slots=True)
 class DeadTuples:
-    """The live table's rows, those that wait for vacuum, and the seconds since it last came."""
+    """The live table's rows, those that wait for vacuum, and the seconds since the last vacuum."""
 
     live: int
     dead: int
@@ -44,7 +44,7 @@ class DeadTuples:
 
 @dataclass(frozen=True, slots=True)
 class OldestTransaction:
-    """Who holds the oldest transaction of the server. `pid` None: it is a prepared one."""
+    """The session with the oldest transaction of the server. `pid` None: a prepared transaction."""
 
     pid: int | None
     application: str
@@ -56,7 +56,7 @@ class OldestTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredLeases:
-    """Leases that ran out and that nobody took over; counted to a bound."""
+    """Leases that expired and that nobody has taken over, counted up to a bound."""
 
     count: int
     oldest_seconds: float
@@ -64,7 +64,7 @@ class ExpiredLeases:
 
 @dataclass(frozen=True, slots=True)
 class DueLane:
-    """Jobs of one kind that wait in a queue since so many seconds."""
+    """Jobs of one kind in a queue, and for how many seconds the oldest has been due."""
 
     queue: str
     kind: str
@@ -72,22 +72,22 @@ class DueLane:
 
 
 def server() -> Op[Server]:
-    """What the database is, and what time it is there."""
+    """The database's version and its current time."""
     return _one("health_server", lambda row: Server(*row))
 
 
 def journal_mode() -> Op[str]:
-    """How a SQLite file keeps its log: `wal`, if all is well."""
+    """The journal mode of a SQLite file: `wal` if all is well."""
     return _one("health_journal", lambda row: str(row[0]))
 
 
 def size() -> Op[int]:
-    """How many bytes our tables take, or the whole file of SQLite."""
+    """The size of our tables in bytes, or of the whole file on SQLite."""
     return _one("health_size", lambda row: int(row[0]))
 
 
 def connections() -> Op[Connections]:
-    """How full the PostgreSQL server is."""
+    """How many of the PostgreSQL server's connections are in use."""
     return _one("health_connections", lambda row: Connections(*row))
 
 
@@ -97,7 +97,7 @@ def dead_tuples() -> Op[DeadTuples]:
 
 
 def oldest_transaction() -> Op[OldestTransaction | None]:
-    """Who keeps vacuum from removing what others are done with; None if nobody does."""
+    """The session that keeps vacuum from removing dead rows, or None."""
 
     def steps() -> Steps[OldestTransaction | None]:
         rows = yield Statement("health_oldest_transaction")
@@ -107,7 +107,7 @@ def oldest_transaction() -> Op[OldestTransaction | None]:
 
 
 def expired_leases() -> Op[ExpiredLeases]:
-    """Running jobs whose lease is over."""
+    """Running jobs whose lease has expired."""
 
     def steps() -> Steps[ExpiredLeases]:
         rows = yield Statement("health_leases", {"cap": config.COUNT_EXACT_MAX})
@@ -118,7 +118,7 @@ def expired_leases() -> Op[ExpiredLeases]:
 
 
 def due_lanes() -> Op[list[DueLane]]:
-    """Every queue and kind with a job that could run now, and since when."""
+    """Every queue and kind with a job that could run now, and for how long it has been due."""
 
     def steps() -> Steps[list[DueLane]]:
         names = [row[0] for row in (yield Statement("queue_names"))]
@@ -144,7 +144,7 @@ def _one(name: str, read: Callable[[Row], T]) -> Op[T]:
 
 
 def check_schema(dialect: Dialect) -> Op[None]:
-    """Raise `MigrationNeeded` once the schema has something that this version had to know."""
+    """Raise `MigrationNeeded` if the schema has a change that this version would have to know."""
 
     def steps() -> Steps[None]:
         known = len(migrate.migrations(dialect))
@@ -156,7 +156,7 @@ def check_schema(dialect: Dialect) -> Op[None]:
 
 
 def instance() -> Op[str]:
-    """The id of the store's own database."""
+    """The id of the store's database."""
 
     def steps() -> Steps[str]:
         rows = yield Statement("instance")

@@ -1,10 +1,11 @@
-"""History: sums of how runs ended, kept for a week, and samples of how much waited.
+"""History: sums of how runs ended, kept for a week, and samples of the queues' depths.
 
-1. A process adds rows of its own and never changes one: no two wait for each other, and a write
-   whose answer was lost is repeated under the same part.
-2. Folding replaces rows that it has locked by one of their sum, under a new part. Whoever folds at
-   the same time skips them; what comes late is one more part. Reading adds up all parts.
-3. The database's clock says which slot of time a write belongs to.
+1. A process adds rows of its own and never changes one. So no two processes wait for each other,
+   and a write whose answer was lost is repeated under the same part.
+2. Folding locks rows and replaces them with one row of their sum, under a new part. Another process
+   that folds at the same time skips locked rows. A late row is one more part. Reading adds up all
+   parts.
+3. The database's clock decides which slot of time a write belongs to.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _SAMPLED: Final = (JobState.READY, JobState.SCHEDULED, JobState.RUNNING, JobStat
 _WRITE_US: Final = int(config.HISTORY_WRITE_SECONDS) * config.SECOND_US
 _KEPT: Final = {"kept": int(config.HISTORY_KEEP_SECONDS) * config.SECOND_US}
 _MINUTE_US: Final = 60 * config.SECOND_US
-# The name under which all queues together are sampled; no queue has it.
+# The name under which the sample of all queues together is stored. No queue has it.
 _ALL: Final = ""
 
 
@@ -69,7 +70,7 @@ def _encoded(sums: Sums) -> str:
 
 
 def _decoded(text: str) -> Sums | None:
-    """The sums of a row; None if it can't be read, which must not cost the others."""
+    """The sums of a row. None if it can't be read: the other rows must still count."""
     try:
         stored = _decode(text)
     except msgspec.DecodeError:
@@ -80,12 +81,12 @@ def _decoded(text: str) -> Sums | None:
 
 
 def write_history(tally: Mapping[Name, Sums], *, part: str) -> Op[None]:
-    """Add what a process has counted in the last seconds; `part` is an id of its own."""
+    """Add the counts of a process from the last seconds. `part` is an id of its own."""
     rows = [(part, None, *name, _encoded(sums)) for name, sums in sorted(tally.items())]
 
     def steps() -> Steps[None]:
         if rows:
-            # Half of it was counted before the middle of that time.
+            # Half of these runs were counted before the middle of that time.
             slot = {"back": _WRITE_US // 2, "slot": _WRITE_US, "width": _WRITE_US // 10**6}
             yield Batch("history_write", _COLUMNS, rows, slot)
 
@@ -93,7 +94,7 @@ def write_history(tally: Mapping[Name, Sums], *, part: str) -> Op[None]:
 
 
 def fold_history() -> Op[int]:
-    """Fold what is old enough into longer slots, remove what is too old; how many rows folded."""
+    """Fold old rows into longer slots and remove expired ones. Return how many were folded."""
 
     folded = 0
 
@@ -128,7 +129,7 @@ def _fold(age: int, width: int) -> Steps[int]:
         else:
             merged(slots.setdefault(at // slot * slot, {}), {(queue, kind): sums})
     if unreadable:
-        logger.warning("%d unreadable rows of the history are dropped", unreadable)
+        logger.warning("%d unreadable history rows were dropped", unreadable)
     gone = [(part, queue, kind) for part, _, queue, kind, _ in rows]
     yield Batch("history_drop", ("part", "queue", "kind"), gone)
     new = [row for at, tally in slots.items() for row in _folded(at, tally)]
@@ -143,17 +144,17 @@ def _folded(at: int, tally: Tally) -> list[Row]:
 
 
 def sample_depth() -> Op[bool]:
-    """Note how much waits in each queue, once a minute; whether this call did it."""
+    """Sample the depth of each queue, once per minute. Return whether this call did it."""
 
     def steps() -> Steps[bool]:
         now, is_there = (yield Statement("depth_last"))[0]
         if is_there:
             return False
         queues = yield from all_stats()
-        # A backlog beyond the bound of those counts must not be drawn as a plateau.
+        # A backlog larger than those counts' bound must not be drawn as a plateau.
         exact = {} if is_exact(queues, _SAMPLED) else (yield from count_live())
         rows = _sampled(queues, exact)
-        # A look is read-only: what it saw is written after it.
+        # A look is read-only, so its result is written after it.
         yield Commit()
         yield Begin()
         at = now // _MINUTE_US * _MINUTE_US
@@ -164,10 +165,10 @@ def sample_depth() -> Op[bool]:
 
 
 def _sampled(queues: list[QueueStats], exact: Exact) -> list[Row]:
-    """A row for all queues together, under no name, and one for each queue that is not empty.
+    """A row for all queues together, under the empty name, and one for each queue with jobs.
 
-    The first says that there was a sample: a queue without a row was empty then. A minute without
-    any row is one in which nobody looked.
+    The first row records that a sample was taken: a queue without a row was empty then. In a
+    minute without any row, no sample was taken.
     """
     depths = {each.queue: _depth_of(each, exact) for each in queues}
     total = _joined(list(depths.values())) if depths else _EMPTY
@@ -182,7 +183,7 @@ def _sampled(queues: list[QueueStats], exact: Exact) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How many were ready, scheduled, running and retrying; the age of the oldest ready one."""
+    """How many jobs were ready, scheduled, running, retrying, and the age of the oldest ready."""
 
     counts: tuple[int, int, int, int]
     oldest_us: int | None
@@ -202,12 +203,12 @@ def _depth_of(stats: QueueStats, exact: Exact) -> Depth:
 
 
 def _joined(depths: list[Depth]) -> Depth:
-    """Several queues at one time."""
+    """Add up several queues at one time."""
     return _combined(depths, sum)
 
 
 def _highest(depths: list[Depth]) -> Depth:
-    """One queue at several times: the most that was seen of each."""
+    """Take the maximum of each number for one queue at several times."""
     return _combined(depths, max)
 
 
@@ -220,7 +221,7 @@ def _combined(depths: list[Depth], combine: Callable[[tuple[int, ...]], int]) ->
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """Which stretch of time, in microseconds, in steps of how long; of what; and told apart how."""
+    """The time range and step in microseconds, the queue or kind, and the grouping."""
 
     since: int | None
     until: int | None
@@ -234,7 +235,7 @@ class HistoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The sums of each step, by its place; queue and kind where they are told apart."""
+    """The sums of each step, by its place. Has a queue and kind if grouped by them."""
 
     queue: str | None
     kind: str | None
@@ -250,8 +251,10 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What was asked for. `is_cut`: there was more than is read for one answer; the oldest is
-    missing, or the smallest series."""
+    """The answer to a query. `is_cut`: there was more than one answer may read.
+
+    Then the oldest steps or the smallest series are missing.
+    """
 
     since: datetime
     times: list[datetime]
@@ -262,7 +265,7 @@ class History:
 
 
 def read_history(asked: HistoryQuery) -> Op[History]:
-    """How runs ended, and how much waited, over a stretch of time."""
+    """How runs ended, and how deep the queues were, over a time range."""
 
     def steps() -> Steps[History]:
         now: int = (yield Statement("clock"))[0][0]
@@ -274,7 +277,7 @@ def read_history(asked: HistoryQuery) -> Op[History]:
             "limit": config.HISTORY_ROWS_MAX,
         }
         rows = yield Statement("history_read", {**values, "kind": asked.kind})
-        # A sample stands for its whole minute, which may have begun before.
+        # A sample stands for its whole minute, which may have begun before the range.
         since = window.since - _MINUTE_US + 1
         depths = yield Statement("depth_read", {**values, "since": since})
         series = _series(rows, asked, window)
@@ -294,7 +297,7 @@ def read_history(asked: HistoryQuery) -> Op[History]:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """How many jobs come and go in a second, over the last half minute that is complete."""
+    """How many jobs are enqueued and end per second, over the last complete half minute."""
 
     enqueued: float
     finished: float
@@ -302,15 +305,15 @@ class Flow:
 
 
 def read_flow() -> Op[Flow]:
-    """The rates at which jobs are enqueued, by their ids, and end, by the history.
+    """The rates at which jobs are enqueued (by their ids) and end (by the history).
 
-    Jobs with ids that are no UUIDv7 are not seen, nor are runs that are settled by `store.succeed`
-    and the like, which write no history.
+    Not seen are jobs whose id is not a UUIDv7, and runs that are settled by `store.succeed` and the
+    like, which write no history.
     """
 
     def steps() -> Steps[Flow]:
         now: int = (yield Statement("clock"))[0][0]
-        # Workers write the slot that has just passed, within some seconds.
+        # Workers write a slot within a few seconds after it has passed.
         until = (now - _WRITE_US) // _WRITE_US * _WRITE_US
         since = until - _FLOW_US
         cap = config.LIST_SCAN_ROWS_MAX
@@ -349,14 +352,14 @@ class _Window:
         return (at - self.since) // self.step
 
     def places(self, at: int, length: int) -> range:
-        """The steps that begin within a stretch of time, or the one that it begins in."""
+        """The steps that begin within a stretch of time, or the step in which it begins."""
         first = max(0, self.place(at))
         last = max(first, self.place(min(at + length, self.until) - 1))
         return range(first, last + 1)
 
 
 def _window(asked: HistoryQuery, now: int) -> _Window:
-    """The stretch in whole steps, which are as long as sums of that age are kept apart."""
+    """The range in whole steps. No step is shorter than the slots that are kept for that age."""
     until = min(asked.until or now, now) + 1
     kept = now - _KEPT["kept"]
     since = max(asked.since if asked.since is not None else until - asked.last, kept)
@@ -368,7 +371,7 @@ def _window(asked: HistoryQuery, now: int) -> _Window:
         if since < now - int(age) * config.SECOND_US
     ]
     step = max(asked.step or 0, *least)
-    # Whole widths, so that no slot lies across two steps.
+    # Whole widths, so that no slot spans two steps.
     unit = max(width for width in least if width in _UNITS_US)
     step = -(-step // unit) * unit
     start = since // step * step
@@ -381,7 +384,7 @@ _UNITS_US: Final = frozenset(
 
 
 def _series(rows: Rows, asked: HistoryQuery, window: _Window) -> list[Series]:
-    """The largest first; one alone where nothing is told apart."""
+    """The series, largest first. Without a grouping there is one."""
     found: dict[tuple[str | None, str | None], Series] = {}
     if not (asked.by_queue or asked.by_kind):
         found[None, None] = Series(None, None)
@@ -395,7 +398,7 @@ def _series(rows: Rows, asked: HistoryQuery, window: _Window) -> list[Series]:
 
 
 def _depths(rows: Rows, asked: HistoryQuery, window: _Window) -> dict[str, dict[int, Depth]]:
-    """By queue, or under an empty name all together; the highest of each step.
+    """The highest depth of each step, by queue, or under an empty name for all together.
 
     A step without a sample is left out, so that a line over it has a gap. A sample stands for its
     whole minute, which may be several steps.
@@ -405,7 +408,7 @@ def _depths(rows: Rows, asked: HistoryQuery, window: _Window) -> dict[str, dict[
         ready, scheduled, running, retrying = counts
         samples.setdefault(at, {})[queue] = Depth((ready, scheduled, running, retrying), oldest)
     if len(rows) >= config.HISTORY_ROWS_MAX:
-        # Of the oldest minute some rows may be missing.
+        # Some rows of the oldest minute may be missing.
         samples.pop(min(samples))
     names = {queue for sample in samples.values() for queue in sample}
     wanted = names - {_ALL} if asked.by_queue else {asked.queue or _ALL}

@@ -39,7 +39,7 @@ def heartbeat(
 
 
 def begin(leases: Sequence[Lease]) -> Op[set[tuple[str, int]]]:
-    """Mark runs as begun, before their handlers are called; the ids and tokens that still hold."""
+    """Mark runs as begun, before their handlers run. Return the ids and tokens still held."""
 
     def steps() -> Steps[set[tuple[str, int]]]:
         rows = sorted({(held.id, held.token) for held in leases})
@@ -51,7 +51,7 @@ def begin(leases: Sequence[Lease]) -> Op[set[tuple[str, int]]]:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the holder of a lease tells with its beat."""
+    """What the holder of a lease reports with its heartbeat."""
 
     lease: Lease
     progress: Progress | None = None
@@ -61,36 +61,36 @@ class Report:
 def report(
     reports: Sequence[Report], *, lease: float | timedelta, tenant: str | None = None
 ) -> Op[list[Beat]]:
-    """As `heartbeat`, with progress and log lines of those that are kept, in one transaction.
+    """As `heartbeat`, with the progress and log lines of the kept leases, in one transaction.
 
     Args:
-        tenant: Whoever reports is bound to it: another's leases are lost to them.
+        tenant: The only tenant that the caller may act for. Other tenants' leases are lost.
     """
-    told = [(each.lease, _notes(each)) for each in reports]
+    noted = [(each.lease, _notes(each)) for each in reports]
 
     def steps() -> Steps[list[Beat]]:
         yield Begin()
-        ids = [each.id for each, _ in told]
+        ids = [each.id for each, _ in noted]
         own = set(ids) if tenant is None else (yield from owned(ids, tenant))
-        held = [(each, notes) for each, notes in told if each.id in own]
+        held = [(each, notes) for each, notes in noted if each.id in own]
         beats = yield from heartbeat([each for each, _ in held], lease=lease).start()
         found: dict[tuple[str, int], Beat] = {}
         for (each, notes), beat in zip(held, beats, strict=True):
             found[each.id, each.token] = beat
             for note in notes if beat is not Beat.LOST else ():
                 yield from note.start()
-        return [found.get((each.id, each.token), Beat.LOST) for each, _ in told]
+        return [found.get((each.id, each.token), Beat.LOST) for each, _ in noted]
 
     return writing("report", steps)
 
 
-def _notes(told: Report) -> list[Op[Settled]]:
+def _notes(report: Report) -> list[Op[Settled]]:
     notes: list[Op[Settled]] = []
-    if told.progress is not None:
-        fraction, text = told.progress.fraction, told.progress.text
-        notes.append(progress(told.lease, fraction=fraction, text=text))
-    if told.lines:
-        notes.append(log(told.lease, told.lines))
+    if report.progress is not None:
+        fraction, text = report.progress.fraction, report.progress.text
+        notes.append(progress(report.lease, fraction=fraction, text=text))
+    if report.lines:
+        notes.append(log(report.lease, report.lines))
     return notes
 
 
@@ -101,7 +101,7 @@ def _beat(is_cancelled: bool | None) -> Beat:
 
 
 def cancel_requests(ids: Sequence[str]) -> Op[list[str]]:
-    """Which of these jobs somebody asked to cancel."""
+    """Return which of these jobs were asked to cancel."""
 
     def steps() -> Steps[list[str]]:
         rows = yield Statement("cancel_requests", {"ids": list(ids)})
@@ -113,8 +113,8 @@ def cancel_requests(ids: Sequence[str]) -> Op[list[str]]:
 def progress(lease: Lease, *, fraction: float, text: str = "") -> Op[Settled]:
     """Set the progress of a running job, from 0 to 1. Raises `LeaseLost`."""
     known = options.fraction(fraction, option="fraction")
-    told = options.text(text, option="text")
-    cleaned = codec.clean_text(told, bytes_max=config.PROGRESS_TEXT_BYTES_MAX)
+    checked = options.text(text, option="text")
+    cleaned = codec.clean_text(checked, bytes_max=config.PROGRESS_TEXT_BYTES_MAX)
     encoded = msgspec.json.encode(Progress(known, cleaned)).decode()
 
     def steps() -> Steps[Settled]:
@@ -127,8 +127,8 @@ def progress(lease: Lease, *, fraction: float, text: str = "") -> Op[Settled]:
 
 def log(lease: Lease, lines: Sequence[str]) -> Op[Settled]:
     """Add lines to a running job's log, which keeps 1,000 in all. Raises `LeaseLost`."""
-    told = options.texts(lines, option="lines")
-    cleaned = [codec.clean_text(line, bytes_max=config.LOG_LINE_BYTES_MAX) for line in told]
+    checked = options.texts(lines, option="lines")
+    cleaned = [codec.clean_text(line, bytes_max=config.LOG_LINE_BYTES_MAX) for line in checked]
 
     def steps() -> Steps[Settled]:
         yield Begin()

@@ -30,7 +30,7 @@ from rowlock.job import (
     state_of,
 )
 from rowlock.store import options
-from rowlock.store.ops.manage import is_seen
+from rowlock.store.ops.manage import is_visible_to
 from rowlock.store.options import PARENT, parent_mark
 from rowlock.store.steps import Op, Rows, Statement, Steps, reading
 
@@ -39,7 +39,7 @@ _END_OF_TIME = 2**62
 
 
 def get(id: str | UUID, *, tenant: str | None = None) -> Op[Job | None]:
-    """A job by its id, live or finished. None if there is no such job (any more).
+    """A job by its id, live or finished. None if it does not exist, or was removed.
 
     Args:
         tenant: Only a job of this tenant; another tenant's is not found.
@@ -49,13 +49,13 @@ def get(id: str | UUID, *, tenant: str | None = None) -> Op[Job | None]:
     def steps() -> Steps[Job | None]:
         rows = yield Statement("get", {"ids": [job_id]})
         job = job_of(JobRow._make(rows[0][:-1]), now=rows[0][-1]) if rows else None
-        return job if job is not None and is_seen(job.tenant, by=tenant) else None
+        return job if job is not None and is_visible_to(job.tenant, caller=tenant) else None
 
     return reading("get", steps)
 
 
 def states(ids: Sequence[str]) -> Op[dict[str, JobState]]:
-    """The states of jobs, of those that are (still) there."""
+    """The states of jobs. A job that no longer exists is left out."""
 
     def steps() -> Steps[dict[str, JobState]]:
         if not ids:
@@ -83,15 +83,15 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
             raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
             cursor = msgspec.json.decode(raw, type=cls)
         except (ValueError, TypeError, binascii.Error, msgspec.MsgspecError):
-            raise OptionInvalid("cursor", "is not one that a page gave as its `next`") from None
+            raise OptionInvalid("cursor", "must be the `next` of an earlier page") from None
         if cursor.id is None or not 0 <= cursor.finished_at <= _END_OF_TIME:
-            raise OptionInvalid("cursor", "is not one that a page gave as its `next`")
+            raise OptionInvalid("cursor", "must be the `next` of an earlier page")
         return cls(parse_id(cursor.id, option="cursor"), cursor.finished_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A page that is asked for. Dead jobs come newest failure first, all others newest id first."""
+    """The request for a page. Dead jobs come newest failure first, all others newest id first."""
 
     state: JobState | None
     chosen: JobFilter
@@ -101,7 +101,7 @@ class Listing:
     full: bool
 
     def named(self, name: str) -> str:
-        """The statement of that name, which reads what may be large only if it is asked for."""
+        """The statement of that name that reads large columns only if they were requested."""
         return f"{name}/full" if self.full else name
 
     def jobs(self, rows: Rows) -> list[Job]:
@@ -137,9 +137,9 @@ def list_jobs(
     full: bool = False,
     scan: int = config.PAGE_SCAN_ROWS_MAX,
 ) -> Op[Page]:
-    """A page of jobs; it reads at most `scan` rows of each table and says where to go on.
+    """A page of jobs. It reads at most `scan` rows of each table and returns where to continue.
 
-    Unless it is `full`, payloads, results, meta and errors are not read.
+    Unless `full`, payloads, results, meta and errors are not read.
     """
     asked = _state_of(state)
     chosen.check_state(asked)
@@ -173,18 +173,18 @@ def _list(listing: Listing) -> Steps[Page]:
         live = yield Statement(listing.named("list_live"), listing.values())
     if listing.wants_finished:
         finished = yield Statement(listing.named("list_finished"), listing.values())
-    # A job that was moved between the two reads is in both; its end is what counts.
+    # A job that moved between the two reads is in both: its finished row counts.
     ended = {row[0] for row in finished}
     rows = [row for row in live if row[0] not in ended] + finished
     page = sorted(rows, key=lambda row: str(row[0]), reverse=True)[: listing.limit]
-    # A table that gave a full page was read far enough; another may have come to its bound.
+    # A table that gave a full page was read far enough. The other may have reached its bound.
     floor = yield from _floor(
         listing,
         live=listing.wants_live and len(live) < listing.limit,
         finished=listing.wants_finished and len(finished) < listing.limit,
     )
     if floor is not None and (len(page) < listing.limit or page[-1][0] < floor.id):
-        # Below the floor one table was not read yet: leave the other's rows for the next page.
+        # Below the floor, one table was not read yet: leave the other's rows for the next page.
         return Page(listing.jobs([row for row in page if row[0] >= floor.id]), floor.encoded())
     return _page(listing, page)
 
@@ -211,7 +211,7 @@ def _cursor_at(listing: Listing, row: tuple[object, ...]) -> Cursor:
 
 
 def _floor(listing: Listing, *, live: bool = False, finished: bool = False) -> Steps[Cursor | None]:
-    """Where reading stopped for its bound, not for its end."""
+    """Where reading stopped at its bound, or None if it reached the end."""
     if not (live or finished or listing.is_dead):
         return None
     tables = {"live": live, "finished": finished, "dead": listing.is_dead}
@@ -224,7 +224,7 @@ def _floor(listing: Listing, *, live: bool = False, finished: bool = False) -> S
 
 
 def workers() -> Op[list[WorkerInfo]]:
-    """Workers that announced themselves or hold leases, and what they run."""
+    """Workers that announced themselves or hold leases, and the jobs they run."""
 
     def steps() -> Steps[list[WorkerInfo]]:
         known = yield Statement("workers")
@@ -266,33 +266,33 @@ def _announced(row: tuple[object, ...], running: list[str]) -> WorkerInfo:
 
 
 def vitals_of(text: object) -> WorkerVitals:
-    """What a worker of another version wrote may be unknown here: then nothing is told."""
+    """A worker's vitals. Empty if a worker of another version wrote something unknown here."""
     try:
         return msgspec.json.decode(str(text or "{}"), type=WorkerVitals)
     except msgspec.MsgspecError:
         return WorkerVitals()
 
 
-# Ids are made by a worker's clock, the times of a run by the database's.
+# Ids come from a worker's clock, the times of a run from the database's.
 _MARGIN: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """The job that was followed, if it is still there, and the jobs that follow, oldest first."""
+    """The parent of a job, if it still exists, and the jobs that follow it, oldest first."""
 
     parent: Job | None = None
     follow_ups: list[Job] = field(default_factory=list[Job])
 
 
 def related(job: Job, *, tenant: str | None = None) -> Op[Related]:
-    """What a job follows and what follows it, as far as a tenant may see it."""
+    """The parent of a job and the jobs that follow it, as far as a tenant may see them."""
 
     def steps() -> Steps[Related]:
         parent = yield from _parent(job)
         follow_ups = yield from _follow_ups(job)
-        seen = [each for each in follow_ups if is_seen(each.tenant, by=tenant)]
-        is_visible = parent is not None and is_seen(parent.tenant, by=tenant)
+        seen = [each for each in follow_ups if is_visible_to(each.tenant, caller=tenant)]
+        is_visible = parent is not None and is_visible_to(parent.tenant, caller=tenant)
         return Related(parent if is_visible else None, seen)
 
     return reading("related", steps)
@@ -322,7 +322,7 @@ def _follow_ups(job: Job) -> Steps[list[Job]]:
     }
     rows = yield Statement("follow_ups", values)
     found = [job_of(JobRow._make(row[:-1]), now=row[-1]) for row in rows]
-    # The statement looks for text, which may also stand deeper in what the user put there.
+    # The statement searches the text, so it also finds the mark deeper in the user's own meta.
     following = [each for each in found if each.meta.get(PARENT) == job.id]
     return sorted(following, key=lambda each: each.id)
 

@@ -1,4 +1,4 @@
-"""What anyone may do to a job or a queue: cancel, retry, delete, pause, resume; and retention."""
+"""Manage jobs and queues: cancel, retry, delete, pause, resume, and retention."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rowlock.store import options
 from rowlock.store.ops.settle import Waiting, finish_waiting
 from rowlock.store.steps import Batch, Begin, Commit, Op, Ring, Rows, Statement, Steps, writing
 
-# A job that moves between the tables while we look is found by looking again.
+# A job that moves between the tables while we look is found on the next look.
 _LOOKS = 3
 _PRUNED: Final = {
     "audit_kept": int(config.AUDIT_KEEP_SECONDS) * config.SECOND_US,
@@ -34,7 +34,7 @@ _PRUNED: Final = {
 
 
 def job_filter(**chosen: Unpack[FilterOptions]) -> JobFilter:
-    """Check the filters of a user."""
+    """Check a user's filters."""
     options.refuse_unknown(chosen, FilterOptions.__annotations__)
     given: Mapping[str, Any] = chosen
     return JobFilter(**{name: _checked(name, given.get(name)) for name in FILTERS})
@@ -48,13 +48,13 @@ def _checked(name: str, value: Any) -> Any:
     return options.name(value, option=name)
 
 
-def is_seen(tenant: str | None, *, by: str | None) -> bool:
-    """Whether a job of a tenant is there for somebody who is bound to one; None is not bound."""
-    return by is None or tenant == by
+def is_visible_to(tenant: str | None, *, caller: str | None) -> bool:
+    """Whether a tenant's jobs are visible to a caller bound to `caller`. None: not bound."""
+    return caller is None or tenant == caller
 
 
 def cancel(id: str | UUID, *, tenant: str | None = None) -> Op[Cancellation]:
-    """Stop a job: at once if it waits, otherwise by asking its worker. Raises `NotFound`.
+    """Stop a job: at once if it waits, otherwise by a request to its worker. Raises `NotFound`.
 
     Args:
         tenant: Only a job of this tenant; another tenant's is not found.
@@ -67,24 +67,25 @@ def cancel(id: str | UUID, *, tenant: str | None = None) -> Op[Cancellation]:
             live = yield Statement("lock_leases", {"ids": [id]})
             if live:
                 job, taken = JobRow._make(live[0][:-2]), bool(live[0][-2])
-                _check_seen(job, tenant)
+                _check_visible(job, tenant)
                 return (yield from cancel_live(job, taken=taken))
             ended = yield Statement("lock_finished", {"ids": [id]})
             if ended:
                 job = JobRow._make(ended[0][:-1])
-                _check_seen(job, tenant)
+                _check_visible(job, tenant)
                 return Cancellation(CancelOutcome.ALREADY_TERMINAL, JobState(job.state or ""))
-        raise _unknown(id)
+        raise unknown_job(id)
 
     return writing("cancel", steps, repeat=steps)
 
 
-def _check_seen(job: JobRow, tenant: str | None) -> None:
-    if not is_seen(job.tenant, by=tenant):
-        raise _unknown(job.id)
+def _check_visible(job: JobRow, tenant: str | None) -> None:
+    if not is_visible_to(job.tenant, caller=tenant):
+        raise unknown_job(job.id)
 
 
-def _unknown(id: str) -> NotFound:
+def unknown_job(id: str) -> NotFound:
+    """The error for a job that does not exist, or that the caller may not see."""
     return NotFound(f"there is no job {id} (finished jobs are removed after their retention)")
 
 
@@ -92,7 +93,7 @@ def cancel_live(job: JobRow, *, taken: bool) -> Steps[Cancellation]:
     """Stop a live job that this transaction has locked."""
     if job.lease_expires_at is not None:
         yield Statement("request_cancel", {"ids": [job.id]})
-        # The worker must hear of it at once where the bell works.
+        # Where notifications work, the worker must learn of it at once.
         yield Ring(frozenset({job.queue}))
         return Cancellation(CancelOutcome.PENDING_ON_WORKER, JobState.RUNNING)
     keep = decode_policy(job.policy).keep_for(JobState.CANCELLED)
@@ -102,7 +103,7 @@ def cancel_live(job: JobRow, *, taken: bool) -> Steps[Cancellation]:
 
 
 def retry(id: str | UUID, payload: str | None = None, *, tenant: str | None = None) -> Op[Job]:
-    """Take a dead or cancelled job back to ready, as new.
+    """Take a dead or cancelled job back to ready, like a new job.
 
     Args:
         payload: Another payload, as JSON text.
@@ -116,21 +117,21 @@ def retry(id: str | UUID, payload: str | None = None, *, tenant: str | None = No
             ended = yield Statement("lock_finished", {"ids": [id]})
             if ended:
                 job = JobRow._make(ended[0][:-1])
-                _check_seen(job, tenant)
+                _check_visible(job, tenant)
                 return (yield from _revive(job, payload))
             yield from _refuse_live(id, tenant)
-        raise _unknown(id)
+        raise unknown_job(id)
 
     return writing("retry", steps)
 
 
 def _revive(job: JobRow, payload: str | None) -> Steps[Job]:
-    """Take a finished job back that this transaction has locked."""
+    """Take back a finished job that this transaction has locked."""
     if job.state == JobState.SUCCEEDED:
         raise InvalidTransition(job.id, "succeeded; only dead and cancelled jobs can be retried")
     revived = yield Batch("revive", ("id", "payload"), [(job.id, payload)])
     if not revived:
-        raise InvalidTransition(job.id, "its key is in flight again, by another job")
+        raise InvalidTransition(job.id, "its key is in flight again, held by another job")
     yield Statement("forget", {"ids": [job.id]})
     yield Ring(frozenset({revived[0][1]}))
     row = (yield Statement("get", {"ids": [job.id]}))[0]
@@ -139,7 +140,7 @@ def _revive(job: JobRow, payload: str | None) -> Steps[Job]:
 
 def _refuse_live(id: str, tenant: str | None) -> Steps[None]:
     for row in (yield Statement("lock_leases", {"ids": [id]})):
-        _check_seen(JobRow._make(row[:-2]), tenant)
+        _check_visible(JobRow._make(row[:-2]), tenant)
         raise InvalidTransition(id, "is not finished; only dead and cancelled jobs can be retried")
 
 
@@ -159,13 +160,13 @@ def delete(id: str | UUID, *, tenant: str | None = None) -> Op[None]:
             if not live and not ended:
                 continue
             job = JobRow._make(live[0][:-2] if live else ended[0][:-1])
-            _check_seen(job, tenant)
+            _check_visible(job, tenant)
             if job.lease_expires_at is not None:
                 raise InvalidTransition(id, "is running; cancel it first, then delete it")
             yield Statement("delete_live" if live else "forget", {"ids": [id]})
             yield Statement("unlog", {"ids": [id]})
             return
-        raise _unknown(id)
+        raise unknown_job(id)
 
     return writing("delete", steps)
 
@@ -209,7 +210,7 @@ def set_order(queue: str, order: Literal["run_at", "created"]) -> Op[None]:
 def prune(*, batch_rows: int = config.MAINTENANCE_BATCH_ROWS) -> Op[int]:
     """Remove finished jobs whose retention is over, in bounded batches. Returns their number.
 
-    What is kept beside them goes too: keys, the audit, records of work on many jobs.
+    Expired keys, audit entries and records of bulk operations are removed too.
     """
     values = {**_PRUNED, "limit": batch_rows}
 

@@ -1,4 +1,4 @@
-"""Measure: what `rowlock bench` asks of a schema of its own. Not for one with a user's jobs."""
+"""Measure: the statements of `rowlock bench`, for a schema of its own without a user's jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FinishedCount:
 
 
 def finished(queue: str) -> Op[FinishedCount]:
-    """What has ended of a queue, from the first start to the last end."""
+    """How many jobs of a queue have ended, and the time from the first start to the last end."""
 
     def steps() -> Steps[FinishedCount]:
         count, first, last = (yield Statement("measure_finished", {"queue": queue}))[0]
@@ -27,7 +27,7 @@ def finished(queue: str) -> Op[FinishedCount]:
 
 
 def wal_position() -> Op[int]:
-    """Where PostgreSQL's write-ahead log ends, in bytes; all that the server writes is in it."""
+    """The end of PostgreSQL's write-ahead log, in bytes. It contains all that the server writes."""
 
     def steps() -> Steps[int]:
         position: int = (yield Statement("measure_wal"))[0][0]
@@ -47,7 +47,7 @@ def is_durable() -> Op[bool]:
 
 
 def commit(*, lazily: bool) -> Op[None]:
-    """Change one row of PostgreSQL; `lazily` without waiting for the disk."""
+    """Change one row on PostgreSQL. `lazily`: without waiting for the disk."""
 
     def steps() -> Steps[None]:
         yield Begin()

@@ -1,16 +1,17 @@
-"""Move: jobs and all that belongs to them, from one database to another, each of them once.
+"""Move: jobs and all that belongs to them, from one database to another, each exactly once.
 
 1. A batch of waiting jobs is held in the source, under a name of its own and a lease that does not
-   expire: from then on no worker of the source can have them, whatever becomes of the move. The
-   name says where it goes to: no other database can be asked whether it is there.
-2. They are inserted into the target, and the batch's name into its audit, in one transaction. From
-   then on workers of the target can have them.
-3. They are removed from the source, which remembers the ids of those that are new, in case their
-   enqueue is sent again. Whoever finds a batch in the source asks the target for its
-   name: if it is there, 3 is left to be done; if not, 2. That a job of it was run and removed in
-   the target meanwhile changes nothing.
-4. What has ended, logs and the rest are inserted where they are not, and removed afterwards: said
-   twice is no harm. A job that is retried in between goes on: its end is fenced by token.
+   expire. From then on no worker of the source can claim them, whatever happens to the move. The
+   name contains the target, so no other database can be asked whether the batch is there.
+2. The jobs are inserted into the target, and the batch's name into its audit, in one transaction.
+   From then on workers of the target can claim them.
+3. The jobs are removed from the source, which remembers the ids of the new ones in case their
+   enqueue is sent again. A process that finds a batch in the source asks the target for its name:
+   if it is there, step 3 is left to do; if not, step 2. It does not matter if a job of the batch
+   was run and removed in the target meanwhile.
+4. Finished jobs, logs and the rest are inserted where they are missing, and removed afterwards:
+   doing this twice does no harm. A job that is retried in between stays live: its end is fenced by
+   its token.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ from rowlock.store.steps import (
     writing,
 )
 
-# In the year 9999: no sweep takes it for expired, and it can still be shown.
+# In the year 9999: no sweep considers it expired, and it can still be displayed.
 FOR_EVER: Final = 253_000_000_000_000_000
 # Added to the next time of a schedule that is between two databases.
 BEYOND: Final = 200_000_000_000_000_000
 FIRST_ID: Final = TABLES["job"].first
 _PREFIX: Final = "move-"
 _ACTOR: Final = "rowlock move"
-# What the target notes of a batch, once for ever: that it is there, or that it never will be.
+# What the target notes about a batch, once and for all: that it is there, or never will be.
 _HERE: Final = "move.batch"
 _REFUSED: Final = "move.given_back"
 _ASKED_COLUMNS: Final = ("id", "tenant", "kind", "key")
-# Where `find_settled` tells the last token.
+# The column of `find_settled` with the last token.
 _TOKEN: Final = 7
 
 Record = dict[str, Any]
@@ -58,10 +59,10 @@ _decode = msgspec.json.Decoder(Record).decode
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What became of a batch: jobs that wait in the target now, and those that it had already.
+    """The result of a batch: jobs that now wait in the target, and jobs that it already had.
 
-    `stopped` are jobs whose key another one holds there: they are kept, as cancelled. Of a batch
-    that was given back none is there, nor ever will be.
+    `stopped` are jobs whose key another job holds there: they are kept, as cancelled. Of a batch
+    that was given back, no job is there or ever will be.
     """
 
     moved: int = 0
@@ -72,14 +73,14 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A batch of jobs that the source holds for one target, by the id of that database."""
+    """A batch of jobs that the source holds for one target, identified by that database's id."""
 
     batch: str
     target: str
 
     @property
     def worker(self) -> str:
-        """Under what name its jobs are held."""
+        """The worker name under which its jobs are held."""
         return f"{_PREFIX}{self.batch}/{self.target}"
 
     @property
@@ -132,7 +133,7 @@ def jobs_of(hold: Hold) -> Op[list[Record]]:
 
 
 def logs_of(ids: Sequence[str]) -> Op[list[Record]]:
-    """The lines that jobs have logged."""
+    """The log lines of jobs."""
 
     def steps() -> Steps[list[Record]]:
         return _records((yield Statement("move_log/log", {"ids": list(ids)})))
@@ -141,7 +142,7 @@ def logs_of(ids: Sequence[str]) -> Op[list[Record]]:
 
 
 def put(batch: str, jobs: Sequence[Record], logs: Sequence[Record], *, source: str) -> Op[Put]:
-    """Let the jobs of a batch wait in the target; none of them if the batch is there already."""
+    """Insert the jobs of a batch into the target, or none if the batch is there already."""
     waiting = {job["id"]: {**job, **_UNLEASED} for job in jobs}
 
     def steps() -> Steps[Put]:
@@ -149,12 +150,12 @@ def put(batch: str, jobs: Sequence[Record], logs: Sequence[Record], *, source: s
         detail = {"from": source, "jobs": len(waiting)}
         if not (yield _mark(batch, _HERE, detail)):
             return Put(is_refused=(yield from _is_refused(batch)))
-        # As in an enqueue, the insert comes first: it may wait for the end of what it then meets.
+        # As in an enqueue, the insert comes first: it may wait for the end of a conflicting job.
         inserted = {row[0] for row in (yield from _put("job", list(waiting.values())))}
         known, held = yield from _yield_to_others(waiting, inserted)
         moved = inserted - known - held
         yield Statement("withdraw", {"ids": sorted(inserted - moved)})
-        # What is left of those that were retried in the source.
+        # What is left in the target of jobs that were retried in the source.
         yield Statement("forget", {"ids": sorted(moved)})
         yield from _cancel(id for id in moved if waiting[id]["cancel_requested"])
         if held:
@@ -171,11 +172,13 @@ def put(batch: str, jobs: Sequence[Record], logs: Sequence[Record], *, source: s
 def _yield_to_others(
     jobs: Mapping[str, Record], inserted: set[str]
 ) -> Steps[tuple[set[str], set[str]]]:
-    """The ids of jobs that the target has had (a resend came late to the source), and of those
-    whose key another holds there, live or ended.
+    """The ids of jobs that the target has had, and of those whose key another job holds there.
+
+    The target has had a job if its resend reached the source late. The other job may be live or
+    ended.
     """
     clashing = jobs.keys() - inserted
-    # The live before the ended: what ends in between is seen by one of the two.
+    # Live jobs before ended ones: a job that ends in between is seen by one of the two.
     known = {row[0] for row in (yield Statement("get", {"ids": sorted(clashing)}))}
     asked = [(job["id"], job["tenant"], job["kind"], job["key"]) for job in jobs.values()]
     found = yield Batch("find_settled", _ASKED_COLUMNS, asked)
@@ -196,11 +199,11 @@ def _yield_to_others(
 
 
 def _is_revived(job: Record, copy: JobRow | None, *, token: int) -> bool:
-    """Whether it ended in the source, went over, and was retried in the source: the same job,
-    later than what the target knows of it.
+    """Whether a job ended in the source, was moved, and was then retried in the source.
 
-    One that was enqueued again was created later too. Where no more than its last token is known,
-    that tells: the tokens of an id that was given start at the time of creation.
+    Then it is the same job, later than what the target knows about it. A job that was enqueued
+    again also has a later creation time. If only its last token is known, the token decides: the
+    tokens of an id that the caller gave start at the time of creation.
     """
     if copy is not None:
         is_same = copy.created_at == job["created_at"]
@@ -213,7 +216,7 @@ _UNLEASED: Final[Mapping[str, None]] = {"worker": None, "lease_expires_at": None
 
 
 def _stopped(job: Record, now: int) -> Record:
-    message = f"its key {job['key']!r} was held by another job where it was moved to"
+    message = f"its key {job['key']!r} was held by another job in the database it was moved to"
     error = JobError(job["attempt"], now, "KeyHeld", message)
     return {
         **job,
@@ -228,7 +231,7 @@ def _stopped(job: Record, now: int) -> Record:
 
 
 def refuse(batch: str) -> Op[bool]:
-    """Make sure that a batch will never be put into the target; False if it is there."""
+    """Make sure that a batch will never be put into the target. Return False if it is there."""
 
     def steps() -> Steps[bool]:
         yield Begin()
@@ -244,10 +247,10 @@ def _is_refused(batch: str) -> Steps[bool]:
 
 
 def gone(hold: Hold, *, cancelled: Sequence[str] = ()) -> Op[list[str]]:
-    """Remove a batch from the source, but for jobs that somebody asked to cancel; their ids.
+    """Remove a batch from the source, except jobs that were asked to cancel. Return their ids.
 
     Args:
-        cancelled: Jobs that are cancelled in the target by now: they go too.
+        cancelled: Jobs that are already cancelled in the target: they are removed too.
     """
 
     def steps() -> Steps[list[str]]:
@@ -261,19 +264,19 @@ def gone(hold: Hold, *, cancelled: Sequence[str] = ()) -> Op[list[str]]:
 
 
 def _remember() -> dict[str, int]:
-    """For how long an enqueue may be sent again, and must be no second job."""
+    """For how long an enqueue may be sent again without making a second job."""
     return {"remember": round(config.ID_REMEMBERED_SECONDS * config.SECOND_US)}
 
 
 def is_elsewhere(key_hold: Record) -> bool:
-    """Whether an id is remembered because its job has moved, not because it has ended."""
+    """Whether an id is remembered because its job moved, not because it ended."""
     return not JobState(key_hold["state"]).is_terminal
 
 
 def give_back(hold: Hold) -> Op[int]:
-    """Let the jobs of a batch wait in the source again; how many.
+    """Let the jobs of a batch wait in the source again. Return how many.
 
-    One that somebody asked to cancel meanwhile ends, as with a worker that gives it back.
+    A job that was asked to cancel meanwhile ends, as when a worker gives it back.
     """
 
     def steps() -> Steps[int]:
@@ -288,13 +291,13 @@ def give_back(hold: Hold) -> Op[int]:
 
 
 def _cancel(asked: Iterable[str]) -> Steps[None]:
-    """End jobs that nobody holds any more, and that somebody asked to cancel while a move did."""
+    """End jobs that are no longer held and that were asked to cancel during a move."""
     for live in (yield Statement("lock_leases", {"ids": sorted(asked)})):
         yield from cancel_live(JobRow._make(live[:-2]), taken=bool(live[-2]))
 
 
 def freeze_schedules() -> Op[None]:
-    """No schedule of the source fires any more."""
+    """Stop every schedule of the source from firing."""
 
     def steps() -> Steps[None]:
         yield Statement("move_freeze", {"beyond": BEYOND})
@@ -303,10 +306,10 @@ def freeze_schedules() -> Op[None]:
 
 
 def thaw_schedules(arrived: Sequence[str]) -> Op[int]:
-    """The schedules that are still in the source fire again; how many.
+    """Let the schedules that are still in the source fire again. Return how many.
 
     Args:
-        arrived: Names that the target has: those fire there, and go.
+        arrived: Names that the target has: they fire there, and are removed here.
     """
 
     def steps() -> Steps[int]:
@@ -318,13 +321,13 @@ def thaw_schedules(arrived: Sequence[str]) -> Op[int]:
 
 
 def _thawed(row: Record) -> Record:
-    """A schedule as it was before it was put off; anything else as it is."""
+    """A schedule with its original next time. A row of any other table is unchanged."""
     next_at = row.get("next_at", 0)
     return {**row, "next_at": next_at - BEYOND} if next_at >= BEYOND else row
 
 
 def page(table: str, *, after: str | None, limit: int) -> Op[dict[str, Record]]:
-    """Rows of a table by their keys, from behind a key on."""
+    """Rows of a table by their keys, after a key."""
     first = TABLES[table].first
     values = {"after": first if after is None else after, "limit": limit}
 
@@ -336,7 +339,7 @@ def page(table: str, *, after: str | None, limit: int) -> Op[dict[str, Record]]:
 
 
 def add(table: str, rows: Sequence[Record]) -> Op[int]:
-    """Insert rows where they are not there; how many were not."""
+    """Insert the rows that are missing. Return how many were."""
 
     def steps() -> Steps[int]:
         yield Begin()
@@ -355,8 +358,9 @@ def drop(table: str, keys: Sequence[str]) -> Op[None]:
 
 
 def add_ended(jobs: Sequence[Record], logs: Sequence[Record]) -> Op[None]:
-    """Insert jobs that ended, unless the target knows more of them: of two ends the later counts,
-    and a job that was retried there goes on.
+    """Insert ended jobs, unless the target knows more about them.
+
+    Of two ends the later counts, and a job that was retried there stays live.
     """
     by_id = {job["id"]: job for job in jobs}
 
@@ -370,7 +374,7 @@ def add_ended(jobs: Sequence[Record], logs: Sequence[Record]) -> Op[None]:
             yield Statement("move_drop/finished", {"keys": earlier})
             again = yield from _put("finished", [by_id[id] for id in earlier])
             inserted |= {row[0] for row in again}
-        # Last: the insert may have waited for somebody who retried it.
+        # Last: the insert may have waited for a retry of the same job.
         stale = yield from _gone_on(inserted, by_id)
         yield Statement("move_drop/finished", {"keys": sorted(stale)})
         yield from _put("log", logs)
@@ -379,13 +383,13 @@ def add_ended(jobs: Sequence[Record], logs: Sequence[Record]) -> Op[None]:
 
 
 def _is_earlier(copy: JobRow, job: Record) -> bool:
-    """Whether what the target has is an earlier end of the same job."""
+    """Whether the target's copy is an earlier end of the same job."""
     is_same = copy.state is not None and copy.created_at == job["created_at"]
     return bool(is_same and copy.token < job["token"])
 
 
 def _gone_on(inserted: set[str], jobs: Mapping[str, Record]) -> Steps[set[str]]:
-    """Which of these ends are of jobs that live in the target, or ended later and were removed."""
+    """Which of these jobs are live in the target, or ended there later and were removed."""
     rows = yield Statement("get", {"ids": sorted(inserted)})
     stale = {row[0] for row in rows if JobRow._make(row[:-1]).state is None}
     asked = [(id, None, jobs[id]["kind"], None) for id in sorted(inserted)]
@@ -394,7 +398,7 @@ def _gone_on(inserted: set[str], jobs: Mapping[str, Record]) -> Steps[set[str]]:
 
 
 def drop_ended(jobs: Sequence[Record]) -> Op[None]:
-    """Remove jobs that ended, with their logs, but for those that were retried since."""
+    """Remove ended jobs with their logs, except those that were retried since."""
     ends = sorted((job["id"], job["token"]) for job in jobs)
 
     def steps() -> Steps[None]:
@@ -407,9 +411,9 @@ def drop_ended(jobs: Sequence[Record]) -> Op[None]:
 
 
 def _put(table: str, rows: Sequence[Record]) -> Steps[Rows]:
-    """Insert rows where they are not there; the keys of those that were not.
+    """Insert the rows that are missing. Return their keys.
 
-    In more than one statement if they are long: 200 jobs of half a MiB in one took 1.5 GiB.
+    Long rows take more than one statement: 200 jobs of half a MiB in one took 1.5 GiB.
     """
     found: Rows = []
     for part in _parts(msgspec.json.encode(row) for row in rows):
@@ -419,7 +423,7 @@ def _put(table: str, rows: Sequence[Record]) -> Steps[Rows]:
 
 
 def _parts(texts: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """One after the other, as many as there is room for; at least one."""
+    """Split texts, in order, into parts that fit into one statement. A part has at least one."""
     part: list[bytes] = []
     size = 0
     for text in texts:

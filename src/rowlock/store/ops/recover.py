@@ -1,19 +1,19 @@
-"""Recover: take jobs from workers that vanished, in bounded, ordered batches, by anyone.
+"""Recover: take jobs from workers that crashed, in bounded, ordered batches, from any process.
 
-Rows that another is dealing with are skipped, never waited for; each batch is a transaction.
+Rows that another process has locked are skipped, never waited for. Each batch is a transaction.
 
-A sweep takes only what the one before has seen expired as well. While nobody could write to the
-database (it was away, or somebody's transaction held it), nobody could beat either, and whoever
-comes first when that is over must not be a sweep: it would take every job from a living worker.
-But where every look is held up, by many writers on a slow disk, it can't be put off for ever: what
-four looks in a row have seen expired is taken as well.
+A sweep takes only leases that the previous sweep has seen expired too. While nobody could write to
+the database (it was away, or a transaction held it), no worker could send a heartbeat either. When
+that is over, a sweep must not come first: it would take every job from a living worker.
+But where every look is delayed, by many writers on a slow disk, this can't be postponed forever: a
+lease that four looks in a row have seen expired is taken as well.
 
-If the database refuses the end of one of them, for example by a constraint of a user's own, that
-one is left out and all others are given back: see `Recovery`.
+If the database refuses the end of one lease, for example by a user's own constraint, that lease is
+left out and all others are given back: see `Recovery`.
 
-After a step of the database's clock, leases that were last extended before it wait until their
-workers must have sent a heartbeat (`ClockWatch`). Only `recover`, which somebody asks for, does not
-wait.
+After a step of the database's clock, leases that were last extended before the step wait until
+their workers must have sent a heartbeat (`ClockWatch`). Only `recover`, which a user calls, does
+not wait.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LEASE_EXPIRED = Lost("lease expired")
 ORPHANED = Lost("orphaned: its worker was not heard of")
 GIVEN_UP = Interrupted("its worker gave up its leases")
 PARKED = Parked("orphaned: its worker was not heard of; parked for a look")
-# No outcome of a recovery waits for a backoff, so that chance never plays a part.
+# No outcome of a recovery waits for a backoff, so chance plays no part.
 _NO_CHANCE = random.Random(0)
 
 
@@ -58,7 +58,7 @@ def recover(older_than: float | timedelta = 0, queues: Sequence[str] | None = No
 
 
 class Sight(NamedTuple):
-    """When a sweep last saw a lease expired, by the database's clock, and its looks in a row."""
+    """When a sweep last saw a lease expired, by the database's clock, and how often in a row."""
 
     at: int
     looks: int
@@ -71,17 +71,17 @@ Seen = Mapping[_Lease, Sight]
 
 
 class Recovery:
-    """One call that ends leases of others, and its way around those that the database refuses.
+    """One call that ends leases of other workers, and isolates those that the database refuses.
 
     1. A batch that is refused is tried again half as large, until it is a single lease.
     2. A single lease that is refused is set aside, logged and counted.
-    3. This ends after some refusals. What is left then is for a later call.
+    3. The call ends after a number of refusals. The remaining leases are left for a later call.
 
     Args:
-        aside: What earlier calls have found refused.
+        aside: The leases that earlier calls found refused.
         rows: Leases to end in one transaction, at most. None: a batch of maintenance.
-        on_refused: Called for each lease that is found refused for the first time.
-        refusals_max: Refusals after which it ends.
+        on_refused: Called for each lease that is refused for the first time.
+        refusals_max: Refusals after which the call ends.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class Recovery:
         on_refused: Callable[[], None] | None = None,
         refusals_max: int = config.SWEEP_REFUSALS_MAX,
     ) -> None:
-        # How many were given back by transactions that are committed.
+        # How many leases were given back by committed transactions.
         self.done: int = 0
-        # The refusal that was one too many.
+        # The refusal that ended the call.
         self.surrender: StoreRefused | None = None
         self._aside = SetAside() if aside is None else aside
         self._rows_max = self._rows = config.MAINTENANCE_BATCH_ROWS if rows is None else rows
@@ -116,11 +116,11 @@ class Recovery:
         Args:
             statement: Locks leases, up to a limit.
             wanted: Whether a lease is to be ended at all.
-            others: How many of them may not be.
+            others: How many of the locked leases may be unwanted.
         """
         self._trying = []
         left_out = self._aside.leases
-        # So many that those to be left alone never fill a batch.
+        # Enough that leases that are left alone never fill a batch.
         limit = self._rows + len(left_out) + others
         rows = yield Statement(statement, {**values, "limit": limit})
         mine: list[tuple[JobRow, int]] = []
@@ -140,13 +140,13 @@ class Recovery:
         return _Batch(self._trying, len(done), is_last)
 
     def committed(self, batch: _Batch) -> None:
-        """A batch stands."""
+        """Count a committed batch."""
         self.done += batch.ended
         self._trying = []
         self._rows = min(self._rows_max, 2 * self._rows)
 
     def refused(self, error: StoreRefused) -> None:
-        """Take fewer next time, or leave out the one that is to blame.
+        """Take fewer leases next time, or leave out the one that was refused.
 
         Raises:
             StoreRefused: The error, if it is not about the end of a lease.
@@ -167,7 +167,7 @@ class Recovery:
 
 
 class _Batch(NamedTuple):
-    """A batch: its leases, how many of them have ended, and whether there are no more."""
+    """A batch: its leases, how many of them have ended, and whether it was the last."""
 
     leases: list[_Lease]
     ended: int
@@ -181,15 +181,15 @@ def sweep(
     rows: int | None = None,
     on_refused: Callable[[], None] | None = None,
 ) -> Op[Seen]:
-    """Give back the expired leases that the sweep before has seen expired as well.
+    """Give back the expired leases that the previous sweep has seen expired too.
 
     Args:
-        seen: What that sweep returned.
+        seen: What the previous sweep returned.
         rows: Leases to end in one transaction, at most. None: a batch of maintenance.
         on_refused: Called for each lease whose end the database refuses for the first time.
 
     Returns:
-        The leases that this one has seen expired.
+        The leases that this sweep has seen expired.
     """
     watch = local.clock_watch
     since = watch.monotonic()
@@ -225,9 +225,9 @@ def _as_lost(job: JobRow) -> Outcome:
 
 
 def _is_ripe(before: Sight | None, now: Sight) -> bool:
-    """Whether the database could be written to since it was seen: the sweeps came on time.
+    """Whether the database was writable since the lease was seen: the sweeps came on time.
 
-    Or they came so often that whoever lives had the time to beat in between.
+    Or there were enough sweeps that any living worker had time for a heartbeat in between.
     """
     if before is None:
         return False
@@ -265,15 +265,15 @@ def release_worker(worker: str) -> Op[int]:
 
 
 def _given_up(job: JobRow) -> Outcome:
-    """What giving up all its leases means for a job: an interruption, if its run was marked."""
+    """The outcome when a worker gives up all its leases: interrupted, if the run was marked."""
     return GIVEN_UP if job.begun and held_of(job).is_marked else NotBegun()
 
 
 def release_unknown(worker: str, *, known: Collection[tuple[str, int]]) -> Op[int]:
     """Give back the leases that a worker holds without knowing of them. Returns their number.
 
-    A claim whose answer was lost leaves such leases. `known` are the ids and tokens of all others;
-    the worker must not claim meanwhile.
+    A claim whose answer was lost leaves such leases. `known` are the ids and tokens of all other
+    leases. The worker must not claim meanwhile.
     """
     values = {"worker": options.name(worker, option="worker")}
     return _all_batches(
@@ -287,7 +287,7 @@ def release_unknown(worker: str, *, known: Collection[tuple[str, int]]) -> Op[in
 
 
 def recover_once(*, queues: list[str], doubt: Mapping[str, int], recovery: Recovery) -> Steps[None]:
-    """One batch of expired leases. It is committed before the caller's work goes on."""
+    """Give back one batch of expired leases, and commit it before the caller's work continues."""
     if recovery.surrender is not None:
         return
     yield Begin()

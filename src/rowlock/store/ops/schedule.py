@@ -1,13 +1,14 @@
-"""Schedules: written, paused, run by hand, and fired, each tick once among any number of firers.
+"""Schedules: written, paused, run by hand, and fired. Each tick fires once among all schedulers.
 
-1. A tick is claimed by moving `next_at` on, fenced by its old value, in the same transaction that
-   enqueues its job: both happen, or neither. After a COMMIT whose answer was lost, `next_at` tells.
-2. On PostgreSQL the due rows are locked first, those of others skipped, so that no firer waits for
-   another; on SQLite the write lock has the same effect.
-3. The database's clock decides what is due. The next tick is computed from the time that it gave,
-   and is always later than that: a clock that steps back fires nothing again.
-4. A schedule that this installation can't read (its time zone is not known here) is left as it is,
-   for others, and keeps none of its neighbours from being fired.
+1. A tick is claimed by advancing `next_at`, fenced by its old value, in the same transaction that
+   enqueues its job: both happen, or neither. After a COMMIT whose answer was lost, `next_at` shows
+   whether it happened.
+2. On PostgreSQL the due rows are locked first, skipping those that others hold, so that no
+   scheduler waits for another. On SQLite the write lock has the same effect.
+3. The database's clock decides what is due. The next tick is computed from the time that the clock
+   gave, and is always later: a clock that steps back fires nothing again.
+4. A schedule that this installation can't read (its time zone is unknown here) is left as it is,
+   for other installations, and does not keep any other schedule from firing.
 
 A table of ticks with a unique (name, time) was considered: it would say the same as the fence, and
 would have to be pruned.
@@ -41,7 +42,7 @@ from rowlock.schedule import (
 )
 from rowlock.store import options
 from rowlock.store.ops.enqueue import enqueue_within
-from rowlock.store.ops.manage import is_seen
+from rowlock.store.ops.manage import is_visible_to
 from rowlock.store.options import NewJob
 from rowlock.store.steps import (
     Batch,
@@ -56,15 +57,15 @@ from rowlock.store.steps import (
     writing,
 )
 
-# Heard by whoever listens: schedulers look at once whether they are to fire something sooner.
+# Everyone who listens is notified: schedulers check at once whether a tick is due sooner.
 _RING = Ring(frozenset({""}))
-# A name that is taken when we write and free when we look is being deleted again and again.
+# A name that is taken when we write and free when we look is being deleted repeatedly.
 _LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class NewSchedule:
-    """A schedule to write, checked. `job` is what each tick enqueues, under an id of its own."""
+    """A checked schedule to write. `job` is what each tick enqueues, under an id of its own."""
 
     name: str
     job: NewJob
@@ -74,7 +75,7 @@ class NewSchedule:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """The ticks of one schedule that are to be fired, and when it is due again."""
+    """The ticks of one schedule to fire, and when it is due again."""
 
     row: ScheduleRow
     ticks: list[int]
@@ -82,7 +83,7 @@ class _Claim:
 
 
 class _Made(NamedTuple):
-    """A job that a tick has enqueued; its payload need not be kept until all are fired."""
+    """A job that a tick has enqueued. Its payload is not kept until all ticks have fired."""
 
     id: str
     queue: str
@@ -94,7 +95,7 @@ def new_schedule(
 ) -> NewSchedule:
     """Check every option of a schedule."""
     if job.run_at is not None or job.delay or job.is_resend:
-        raise OptionInvalid("task", "delay, run_at and id are of one job, not of a schedule's")
+        raise OptionInvalid("task", "delay, run_at and id are for a single job, not for a schedule")
     return NewSchedule(
         name=options.name(name, option="name"),
         job=job,
@@ -106,8 +107,8 @@ def new_schedule(
 def put_schedule(new: NewSchedule) -> Op[Schedule]:
     """Write a schedule. One of the same name is replaced.
 
-    A replaced schedule stays paused if it is, and keeps its next time, unless its expression or
-    its time zone change.
+    A replaced schedule stays paused if it was. It keeps its next time, unless its expression or its
+    time zone changes.
     """
 
     def steps() -> Steps[Schedule]:
@@ -122,7 +123,7 @@ def put_schedule(new: NewSchedule) -> Op[Schedule]:
 def declare_schedules(
     declared: Sequence[NewSchedule], *, kinds: Sequence[str], owns_all: bool = False
 ) -> Op[list[str]]:
-    """Make the schedules that came from code equal to those of the code.
+    """Make the schedules that were declared in code match the code.
 
     Args:
         declared: The schedules of the code. One that a call has taken over is left as it is.
@@ -142,7 +143,7 @@ def declare_schedules(
 
     def steps() -> Steps[list[str]]:
         yield Begin()
-        # First all that may go, in one order: of two that start together, one waits.
+        # First lock all that may be removed, in one order: of two such processes, one waits.
         yield Statement("lock_declared")
         for new in ordered:
             yield from _put(new, ScheduleSource.CODE)
@@ -159,14 +160,14 @@ def _put(new: NewSchedule, source: ScheduleSource) -> Steps[ScheduleRow]:
         if found:
             known, now = _row_and_now(found)
             if source is ScheduleSource.CODE and known.source == ScheduleSource.USER:
-                return known  # A person took it over.
+                return known  # A user's call has taken it over.
             return (yield from _change(known, new, source, now=now))
         now = (yield Statement("clock"))[0][0]
         row = _row_of(new, source, next_at=new.cron.next_after(now))
-        # Another may have written it meanwhile: then it is there to be changed.
+        # Another process may have written it meanwhile: then it is there to be changed.
         if (yield Statement("add_schedule", row._asdict())):
             return row
-    raise StoreUnavailable(f"schedule {new.name!r} is being removed by another; try again")
+    raise StoreUnavailable(f"schedule {new.name!r} is being removed by another process; try again")
 
 
 def _change(
@@ -211,7 +212,7 @@ def _row_of(new: NewSchedule, source: ScheduleSource, *, next_at: int) -> Schedu
 def list_schedules(
     *, after: str = "", limit: int = config.LIST_LIMIT_MAX, tenant: str | None = None
 ) -> Op[list[Schedule]]:
-    """Schedules in the order of their names.
+    """The schedules, ordered by name.
 
     Args:
         after: The last name of the page before.
@@ -229,7 +230,7 @@ def list_schedules(
 
 
 def pause_schedule(name: str, *, tenant: str | None = None) -> Op[Schedule]:
-    """Fire nothing of a schedule until it is resumed. Raises `NotFound`.
+    """Don't fire a schedule until it is resumed. Raises `NotFound`.
 
     Args:
         tenant: Only a schedule of this tenant; another tenant's is not found.
@@ -240,7 +241,7 @@ def pause_schedule(name: str, *, tenant: str | None = None) -> Op[Schedule]:
 def resume_schedule(name: str, *, tenant: str | None = None) -> Op[Schedule]:
     """Fire a paused schedule again, from its next tick on. Raises `NotFound`.
 
-    Ticks that fell into the pause are not made up for.
+    Ticks that fell into the pause are not fired later.
 
     Args:
         tenant: Only a schedule of this tenant; another tenant's is not found.
@@ -266,7 +267,7 @@ def _set_pause(name: str, *, is_paused: bool, tenant: str | None) -> Op[Schedule
 
 
 def run_schedule_now(name: str, *, tenant: str | None = None) -> Op[Job]:
-    """Enqueue a schedule's job at once, paused or not. Its next tick stays. Raises `NotFound`."""
+    """Enqueue a schedule's job at once, paused or not. Keeps its next tick. Raises `NotFound`."""
     name = options.name(name, option="name")
     id = new_id()
 
@@ -290,7 +291,7 @@ def delete_schedule(name: str) -> Op[None]:
     name = options.name(name, option="name")
 
     def steps() -> Steps[None]:
-        # Not as a statement of its own, of which nobody knows what became when its answer is lost.
+        # In a transaction: if the answer to a lone statement is lost, nobody knows whether it ran.
         yield Begin()
         if not (yield Statement("drop_schedule", {"name": name})):
             raise _unknown(name)
@@ -323,14 +324,14 @@ def fire_due() -> Op[Fired]:
             unreadable.extend(unread)
             after_at, after_name = rows[-1].next_at, rows[-1].name
             yield Begin()
-        # Not those due that were left: they are another's, or nobody's here.
+        # Not the due ones that were skipped: another process has them, or they are unreadable here.
         waits = yield Statement("next_schedule", {"since": now})
-        return _told([*jobs, *fired], _wait_seconds(waits), [*unreadable, *unread])
+        return _fired([*jobs, *fired], _wait_seconds(waits), [*unreadable, *unread])
 
     return writing("fire_due", steps, repeat=steps)
 
 
-def _told(jobs: Sequence[_Made], wait_seconds: float | None, unreadable: list[str]) -> Fired:
+def _fired(jobs: Sequence[_Made], wait_seconds: float | None, unreadable: list[str]) -> Fired:
     numbers = Counter((job.queue, job.kind) for job in jobs)
     return Fired([job.id for job in jobs], wait_seconds, unreadable, numbers)
 
@@ -365,14 +366,14 @@ def _fire(claims: Sequence[_Claim]) -> Steps[list[_Made]]:
     if not by_id:
         return []
     jobs = yield from enqueue_within([job for _, job in by_id.values()], is_resend=False)
-    # In the order of their ticks, so that the last job of each name stays.
+    # In the order of their ticks, so that the last job of each name is kept.
     last = dict(zip((name for name, _ in by_id.values()), (job.id for job in jobs), strict=True))
     yield Batch("note_runs", ("name", "job_id"), sorted(last.items()))
     return [_Made(job.id, job.queue, job.kind) for job in jobs if job.created]
 
 
 def _job_of(row: ScheduleRow, *, id: str, tick: int | None) -> NewJob:
-    """What a schedule enqueues; one run by hand belongs to no tick."""
+    """The job that a schedule enqueues. A run by hand belongs to no tick."""
     origin = {"schedule": row.name}
     if tick is not None:
         origin["tick"] = from_us(tick).isoformat()
@@ -404,7 +405,7 @@ def _found(name: str, rows: Rows, tenant: str | None) -> tuple[ScheduleRow, int]
     if not rows:
         raise _unknown(name)
     row, now = _row_and_now(rows)
-    if not is_seen(row.tenant, by=tenant):
+    if not is_visible_to(row.tenant, caller=tenant):
         raise _unknown(name)
     return row, now
 
@@ -414,4 +415,4 @@ def _row_and_now(rows: Rows) -> tuple[ScheduleRow, int]:
 
 
 def _unknown(name: str) -> NotFound:
-    return NotFound(f"there is no schedule {name!r}; `rowlock cron list` shows those there are")
+    return NotFound(f"there is no schedule {name!r}; `rowlock cron list` lists all schedules")

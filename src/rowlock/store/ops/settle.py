@@ -1,12 +1,12 @@
-"""Settle: end a run, fenced by its lease's token. Batch-first; each lease is judged alone.
+"""Settle: end runs, fenced by the tokens of their leases. Works in batches, each lease on its own.
 
 1. A success of a lease that came from a claim needs one statement. Everything else is locked,
-   decided by `lifecycle` on what is stored now (the cancel flag may have come), and applied.
-2. What still holds is applied even when others are lost; then the lost are named.
-3. A job whose last run ended under this very token was settled already: `InvalidTransition`. A
-   repeat after an unknown COMMIT finds just that, and is content.
-4. Follow-up jobs are enqueued in the same transaction, for those leases only that were settled as
-   a success.
+   decided by `lifecycle` on the current row (a cancel may have been requested), and applied.
+2. The leases that still hold are settled even if others are lost. Then the lost ones are named.
+3. A job whose last run ended under this very token was already settled: `InvalidTransition`. A
+   repeat after a COMMIT with an unknown result finds just that, and counts it as done.
+4. Follow-up jobs are enqueued in the same transaction, and only for leases that were settled as a
+   success.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ _REMEMBER_US = int(config.ID_REMEMBERED_SECONDS) * config.SECOND_US
 _FOR_EVER = -1
 
 
-# Not frozen, nor the kinds of it: one is made for every run, and a frozen one takes three times as
-# long to make.
+# Neither this class nor its subclasses are frozen: one is made for every run, and a frozen one
+# takes three times as long to make.
 @dataclass(slots=True)
 class Settlement:
     """How one run ended, and the jobs to enqueue if, and only if, it succeeded."""
@@ -90,10 +90,10 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of the runs of a settle.
+    """The result of settling runs.
 
     `ended` are those that were settled now, without plain successes of claimed jobs. `lost` are
-    leases that somebody else holds, or that are over. `repeated` are leases whose run was settled
+    leases that another worker holds, or that are over. `repeated` are leases whose run was settled
     before, under the same token.
     """
 
@@ -102,11 +102,11 @@ class Settled:
     repeated: Sequence[Lease] = ()
 
     def raise_if_missed(self) -> None:
-        """Raise if a lease could not be settled; what the others did is committed."""
+        """Raise if a lease could not be settled. The other leases are committed."""
         if self.lost:
             raise LeaseLost(self.lost)
         if self.repeated:
-            raise InvalidTransition(self.repeated[0].id, "this run is settled already")
+            raise InvalidTransition(self.repeated[0].id, "this run was already settled")
 
 
 def settle(
@@ -115,15 +115,15 @@ def settle(
     chance: random.Random = CHANCE,
     tenant: str | None = None,
 ) -> Op[Settled]:
-    """Record how runs ended. What could not be recorded is returned, not raised.
+    """Record how runs ended. Leases that could not be settled are returned, not raised.
 
     Args:
         chance: For the jitter of backoffs.
-        tenant: Only this tenant's jobs; the leases of others are lost.
+        tenant: Only this tenant's jobs. The leases of others are lost.
     """
     ids = [settlement.lease.id for settlement in settlements]
     if len(set(ids)) != len(ids):
-        raise OptionInvalid("leases", "each job may be settled once in a call")
+        raise OptionInvalid("leases", "each job may be settled only once per call")
     ordered = sorted(settlements, key=lambda settlement: settlement.lease.id)
     return writing(
         "settle",
@@ -153,7 +153,7 @@ def _settle_own(
 
 
 def owned(ids: Sequence[str], tenant: str) -> Steps[set[str]]:
-    """Which of these jobs are of that tenant, whether they run or have ended."""
+    """Return which of these jobs belong to a tenant, whether they run or have ended."""
     rows = yield Statement("owners", {"ids": list(ids)})
     return {id for id, owner in rows if owner == tenant}
 
@@ -176,7 +176,7 @@ def _settle(
 
 
 def _is_swift(settlement: Settlement) -> bool:
-    """A plain success of a claimed job: nothing stored can change what becomes of it."""
+    """Whether it is a plain success of a claimed job, which no stored value can change."""
     outcome = settlement.outcome
     return (
         isinstance(outcome, Succeeded)
@@ -186,7 +186,7 @@ def _is_swift(settlement: Settlement) -> bool:
 
 
 class _Ending(NamedTuple):
-    """A row of `finish`; `is_held` if its id or key must be remembered beside or after it."""
+    """A row of `finish`. `is_held`: its id or key must be remembered, beside or after the job."""
 
     row: Row
     is_held: bool
@@ -210,7 +210,7 @@ def _is_held(job: JobRow, kept: int) -> bool:
 
 
 def _finish(endings: Sequence[_Ending]) -> Steps[set[str]]:
-    """Move jobs out of the live table; the ids of those that still held."""
+    """Move jobs out of the live table. Return the ids of those that were still held."""
     plain = [ending.row for ending in endings if not ending.is_held]
     held = [ending.row for ending in endings if ending.is_held]
     done: set[str] = set()
@@ -237,7 +237,7 @@ def _settle_slowly(slow: Sequence[Settlement], chance: random.Random) -> Steps[l
 
 
 def ended_of(job: JobRow, step: Transition, *, now: int) -> Ended:
-    """What became of a run that was leased until now."""
+    """How a run ended that was leased until now."""
     started = now if job.started_at is None else job.started_at
     return Ended(
         id=job.id,
@@ -259,7 +259,7 @@ def _end_of(step: Transition) -> RunEnd:
 
 
 def held_of(job: JobRow) -> Held:
-    """What a decision needs of a stored row."""
+    """The part of a stored row that a decision needs."""
     return Held(
         attempt=job.attempt,
         max_attempts=job.max_attempts or config.MAX_ATTEMPTS_DEFAULT,
@@ -274,9 +274,9 @@ def held_of(job: JobRow) -> Held:
 
 
 def apply(decided: Sequence[tuple[JobRow, Transition]], *, taken: bool) -> Steps[set[str]]:
-    """Write transitions of running jobs that this transaction has locked; returns their ids.
+    """Write transitions of running jobs that this transaction has locked. Return their ids.
 
-    `taken`: somebody else than the holder ends the lease, so the holder has lost it.
+    `taken`: someone other than the holder ends the lease, so the holder has lost it.
     """
     ending = [(job, step) for job, step in decided if isinstance(step, Finish)]
     back = [(job, step) for job, step in decided if isinstance(step, Return)]
@@ -298,7 +298,7 @@ class Waiting:
 
 
 def finish_waiting(waiting: Sequence[Waiting]) -> Steps[set[str]]:
-    """End live jobs that nobody runs (they were cancelled); the ids of those that were."""
+    """End live jobs that nobody runs (they were cancelled). Return the ids of those that ended."""
     return (
         yield from _finish(
             [_ending(each.job, each.step, taken=each.taken, leased=False) for each in waiting]
@@ -324,7 +324,7 @@ def _give_back_row(job: JobRow, step: Return, *, taken: bool) -> Row:
 
 
 def _errors_of(job: JobRow, step: Transition) -> str | None:
-    """The job's errors with the new one; None leaves what is stored."""
+    """The job's errors with the new one. None keeps the stored ones."""
     if step.error is None:
         return None
     return encode_errors([*decode_errors(job.errors), step.error])
@@ -343,7 +343,7 @@ def _enqueue_follow_ups(settlements: Sequence[Settlement], done: set[str]) -> St
 
 
 def explain_missed(missed: Sequence[Lease], *, is_resend: bool) -> Steps[Settled]:
-    """Tell the leases that were taken away from those that their own holder settled before."""
+    """Separate leases that were taken away from those that their own holder settled before."""
     if not missed:
         return Settled()
     ends = yield from _ends(missed)
@@ -355,8 +355,8 @@ def explain_missed(missed: Sequence[Lease], *, is_resend: bool) -> Steps[Settled
 def _ends(missed: Sequence[Lease]) -> Steps[Mapping[str, tuple[int, bool]]]:
     """The last token of jobs that nobody runs, and whether it was taken from its holder."""
     ids = [lease.id for lease in missed]
-    # The lock comes first: it waits for a COMMIT under way that ends one of them, and only a
-    # statement that begins after that sees the end.
+    # The lock comes first: it waits for a COMMIT in progress that ends one of them, and only a
+    # statement that begins afterwards sees the end.
     live = yield Statement("lock_leases", {"ids": ids})
     ended = yield Statement("find_ends", {"ids": ids})
     ends = {row[0]: (row[1], bool(row[2])) for row in ended}
@@ -368,11 +368,11 @@ def _ends(missed: Sequence[Lease]) -> Steps[Mapping[str, tuple[int, bool]]]:
 
 
 def settle_each(local: LocalState, /, settlements: Sequence[Settlement]) -> Op[Settled]:
-    """Record how runs ended, in one transaction, each judged alone.
+    """Record how runs ended, in one transaction, each on its own.
 
     Raises:
         LeaseLost: Another run holds some of the jobs. All the others are settled.
-        InvalidTransition: Some were settled by this very run before.
+        InvalidTransition: Some were already settled by this very run.
     """
     return settle(settlements, chance=local.chance)
 
@@ -381,7 +381,7 @@ def succeed(leases: Sequence[Lease], results: Sequence[Any] | None = None) -> Op
     """Record that runs have succeeded. Raises as `settle`.
 
     Args:
-        results: What each of them returned, in the order of `leases`.
+        results: What each run returned, in the order of `leases`.
     """
     if results is None:
         return settle([Settlement(lease, Succeeded()) for lease in leases])
@@ -426,7 +426,7 @@ def release(lease: Lease, delay: float | timedelta = 0) -> Op[Settled]:
 
 
 def finish_cancelled(lease: Lease, reason: str | None = None) -> Op[Settled]:
-    """Record that a run has seen the request to cancel, and ended. Raises as `settle`."""
+    """Record that a run ended because of a request to cancel. Raises as `settle`."""
     return settle([Settlement(lease, CancelSeen(reason))])
 
 
@@ -434,7 +434,7 @@ def crash(leases: Sequence[Lease], evidence: str) -> Op[Settled]:
     """Record that the process that ran these jobs has died. Raises as `settle`.
 
     Args:
-        leases: All that it ran: a single one may be poison.
+        leases: All the jobs that it ran. If there is only one, it may be poison.
         evidence: How the process ended, for the job's errors.
     """
     text = codec.clean_text(evidence, bytes_max=config.ERROR_BYTES_MAX)

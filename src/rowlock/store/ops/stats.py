@@ -1,8 +1,8 @@
-"""Stats: counts per queue and state. Exact to a bound; beyond it "at least", and marked so.
+"""Stats: counts per queue and state. Exact up to a bound, and marked "at least" beyond it.
 
 Ready and waiting jobs are counted lane by lane on the index alone, up to the bound in each lane.
-Succeeded jobs have no index by queue: they are counted among the newest finished rows. What was not
-counted is never guessed: a share of a sample was wrong by a factor of eight where queues finish
+Succeeded jobs have no index by queue: they are counted among the newest finished rows. Uncounted
+rows are never estimated: a share of a sample was wrong by a factor of eight where queues finish
 jobs at different times, and the planner's number of rows is wrong until ANALYZE.
 
 All statements of a look see one moment, and one time: a job that is claimed, settled or due in
@@ -27,18 +27,18 @@ def stats(queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
     """The number of jobs by queue and state, and the age of each queue's oldest ready job.
 
     Args:
-        queues: Only these queues; one without jobs is returned with zeros. None: all that are
-            known.
+        queues: Only these queues. A queue without jobs is returned with zeros. None: all known
+            queues.
     """
     asked = options.names(queues, option="queues")
     return reading("stats", lambda: _seen_at_once(asked))
 
 
 def tenant_stats(tenant: str, queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
-    """As `stats`, of one tenant's jobs: counted among a bounded number of rows of each table.
+    """As `stats`, for one tenant's jobs, counted among a bounded number of rows of each table.
 
-    What has ended is looked for among the newest. Where there are more rows, the counts are of
-    those that were read, and marked.
+    Ended jobs are counted among the newest. If there are more rows than the bound, the counts are
+    of those that were read, and marked.
     """
     asked = options.names(queues, option="queues")
     scan = {"scan": config.LIST_SCAN_ROWS_MAX}
@@ -59,7 +59,7 @@ def tenant_stats(tenant: str, queues: Sequence[str] | None = None) -> Op[list[Qu
 
 
 def _cut_states(rows: Rows) -> frozenset[JobState]:
-    """The states of which only a part was read: a tenant may have more jobs than the bound."""
+    """The states that were read only in part: a tenant may have more jobs than the bound."""
     cut: set[JobState] = set()
     for together in (_WAITING, {JobState.RUNNING}):
         if sum(row[2] for row in rows if row[1] in together) >= config.LIST_SCAN_ROWS_MAX:
@@ -80,13 +80,13 @@ def _tenant_queue(
 
 
 Exact = dict[tuple[str, JobState], int]
-"""The number of jobs of each queue and state; what is not in it has none."""
+"""The number of jobs of each queue and state. A missing entry means zero."""
 
 
 def exact_counts() -> Op[Exact]:
-    """The number of jobs of every queue and state. Reads both tables to their ends.
+    """The number of jobs of every queue and state. Reads both tables to the end.
 
-    For a look in the background, once in a while: on millions of rows it takes seconds.
+    For an occasional look in the background: on millions of rows it takes seconds.
     """
 
     def steps() -> Steps[Exact]:
@@ -99,7 +99,7 @@ def exact_counts() -> Op[Exact]:
 
 
 def exact_live_counts() -> Op[Exact]:
-    """The number of live jobs of every queue and state. Reads the indexes to their ends."""
+    """The number of live jobs of every queue and state. Reads the indexes to the end."""
 
     def steps() -> Steps[Exact]:
         yield Begin(is_look=True)
@@ -113,7 +113,7 @@ def count_live() -> Steps[Exact]:
     now: int = (yield Statement("clock"))[0][0]
     counts: Exact = {}
     for queue, ready, later, back, running in (yield Statement("count_live", {"now": now})):
-        # PostgreSQL sums to decimals.
+        # PostgreSQL's sums are decimals.
         counts[queue, JobState.READY] = int(ready)
         counts[queue, JobState.SCHEDULED] = int(later) - int(back)
         counts[queue, JobState.RETRYING] = int(back)
@@ -128,7 +128,7 @@ def is_exact(queues: Iterable[QueueStats], states: Iterable[JobState]) -> bool:
 
 
 def all_stats() -> Steps[list[QueueStats]]:
-    """Those of every queue, within another verb."""
+    """The stats of every queue, within another verb."""
     return (yield from _stats(None))
 
 
@@ -162,7 +162,7 @@ def _bounds(now: int) -> dict[str, int]:
 
 
 def _lanes(names: list[str], now: int) -> Steps[tuple[Rows, Rows]]:
-    """The lanes of queues with the time of their head, and how many are due and wait in each."""
+    """The lanes of queues with the time of their head, and how many jobs are due and waiting."""
     lanes = yield Statement("all_lanes", {"queues": names})
     keys = [row[:3] for row in lanes]
     if not keys:
@@ -182,7 +182,7 @@ def _oldest(lanes: Rows, now: int) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Succeeded:
-    """Succeeded jobs by queue, among the rows that were read; `exact` if those are all."""
+    """Succeeded jobs by queue, among the rows that were read. `exact`: those are all rows."""
 
     found: dict[str, int]
     exact: bool
@@ -230,7 +230,7 @@ def _summed(numbers: Iterable[int]) -> Count:
 
 
 def _less(waiting: Count, back: Count) -> Count:
-    """What waits without those that wait for another attempt; nobody knows how many of these."""
+    """The waiting jobs without those that are retrying. Unknown if the retrying are not exact."""
     if not back.exact:
         return Count(0, exact=False)
     return Count(max(0, waiting.value - back.value), waiting.exact)

@@ -1,4 +1,4 @@
-"""Tokens: made, looked up, listed, revoked. Only the digest of a secret is ever stored."""
+"""Tokens: created, looked up, listed, revoked. Only the digest of a secret is ever stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rowlock.tokens import Scope, Secret, Token, is_token_id, new_secret, scopes
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token to write, checked; `secret.text` is shown once and then forgotten."""
+    """A checked token to store. `secret.text` is shown once and then forgotten."""
 
     secret: Secret
     name: str
@@ -27,7 +27,7 @@ class NewToken:
     lifetime_us: int | None
 
     def add(self) -> Op[Token]:
-        """Write it down."""
+        """Store it."""
         values = {
             "id": self.secret.id,
             "digest": self.secret.digest,
@@ -52,7 +52,7 @@ def new_token(
     tenant: str | None = None,
     expires: float | timedelta | None = None,
 ) -> NewToken:
-    """A fresh token; `expires` is how long it holds, None for ever."""
+    """A new token. `expires` is how long it is valid. None: forever."""
     lifetime = None if expires is None else duration_us(expires, option="expires")
     if lifetime == 0:
         raise OptionInvalid("expires", "must be longer than 0 seconds")
@@ -66,7 +66,7 @@ def new_token(
 
 
 def find_token(secret: Secret) -> Op[Token | None]:
-    """The token of a secret, if it holds: neither unknown, nor expired, nor revoked."""
+    """The token of a secret if it is valid: neither unknown, nor expired, nor revoked."""
 
     def steps() -> Steps[Token | None]:
         rows = yield Statement("token_find", {"id": secret.id})
@@ -80,7 +80,7 @@ def find_token(secret: Secret) -> Op[Token | None]:
 
 
 def list_tokens(*, tenant: str | None = None) -> Op[list[Token]]:
-    """All tokens, or those of a tenant, newest first; revoked and expired ones too."""
+    """All tokens, or those of a tenant, newest first, including revoked and expired ones."""
     values = {"tenant": tenant, "limit": config.LIST_LIMIT_MAX}
 
     def steps() -> Steps[list[Token]]:
@@ -90,7 +90,11 @@ def list_tokens(*, tenant: str | None = None) -> Op[list[Token]]:
 
 
 def revoke_token(id: str, *, tenant: str | None = None) -> Op[None]:
-    """End a token at once; again is no error. Raises `NotFound`, for another tenant's too."""
+    """Revoke a token at once. Doing it again has no effect. Raises `NotFound`.
+
+    Args:
+        tenant: Only a token of this tenant; another tenant's is not found.
+    """
 
     if not is_token_id(id):
         raise NotFound("there is no such token: its id is 12 letters and digits")
@@ -104,14 +108,14 @@ def revoke_token(id: str, *, tenant: str | None = None) -> Op[None]:
 
 @dataclass(frozen=True, slots=True)
 class TokenState:
-    """Whether a token was ever made, and whether there is one that still holds."""
+    """Whether a token was ever created, and whether one is still valid."""
 
     any_made: bool
     any_live: bool
 
 
 def token_state() -> Op[TokenState]:
-    """What decides whether a server on loopback is open, and whether one elsewhere may start."""
+    """Decides whether a server on loopback is open, and whether one elsewhere may start."""
 
     def steps() -> Steps[TokenState]:
         ((made, live),) = yield Statement("token_state")

@@ -1,8 +1,8 @@
-"""Why a job is not running: what stands in its way now, the first reason that applies.
+"""Why a job is not running: the first reason that applies now.
 
-A paused queue comes before the time: that passes by itself. Only live workers count, those that
-were heard of lately. What is before a job in its queue is counted for the kinds that are run at
-all: jobs that nobody takes are in nobody's way. Who is bound to a tenant is told of its jobs only.
+A paused queue comes before the due time, which passes by itself. Only live workers count: those
+with a recent heartbeat. The jobs ahead in the queue are counted only for kinds that a worker runs:
+jobs that no worker takes delay nothing. A caller bound to a tenant is shown only its own jobs.
 """
 
 from __future__ import annotations
@@ -18,24 +18,23 @@ import msgspec
 from rowlock import config
 from rowlock.clock import from_us
 from rowlock.columns import JobRow
-from rowlock.errors import NotFound
 from rowlock.ids import parse_id
 from rowlock.job import Count, Job, JobState, WorkerVitals, job_of
 from rowlock.lifecycle import Held
 from rowlock.store.ops.look import vitals_of
-from rowlock.store.ops.manage import is_seen
+from rowlock.store.ops.manage import is_visible_to, unknown_job
 from rowlock.store.ops.settle import held_of
 from rowlock.store.steps import Batch, Op, Row, Rows, Statement, Steps, reading
 from rowlock.tokens import takes_jobs_of
 from rowlock.why import Why, WhyCode
 
-# Lanes counted by one statement, which reads so many times the bound of a count at most.
+# Lanes counted by one statement, which reads at most this many times the bound of a count.
 _LANES = 20
 _FIRST_ID = "00000000-0000-0000-0000-000000000000"
 
 
 def why(id: str | UUID, *, tenant: str | None = None) -> Op[Why]:
-    """Why a job is not running: the first thing that stands in its way. Raises `NotFound`.
+    """Why a job is not running: the first thing that keeps it from running. Raises `NotFound`.
 
     Args:
         tenant: Only a job of this tenant; another tenant's is not found.
@@ -45,17 +44,17 @@ def why(id: str | UUID, *, tenant: str | None = None) -> Op[Why]:
     def steps() -> Steps[Why]:
         rows = yield Statement("get", {"ids": [id]})
         row = JobRow._make(rows[0][:-1]) if rows else None
-        if row is None or not is_seen(row.tenant, by=tenant):
-            raise NotFound(f"there is no job {id} (any more)")
+        if row is None or not is_visible_to(row.tenant, caller=tenant):
+            raise unknown_job(id)
         job = job_of(row, now=rows[0][-1])
         if job.state.is_terminal:
             return _taken(job, now=from_us(rows[0][-1]))
         if job.state is JobState.RUNNING:
-            told = _taken(job, now=from_us(rows[0][-1]), held=held_of(row))
+            answer = _taken(job, now=from_us(rows[0][-1]), held=held_of(row))
             is_known = row.begun or held_of(row).is_marked
             if is_known or tenant is not None:
-                return told
-            return (yield from _perhaps_not_begun(told))
+                return answer
+            return (yield from _perhaps_not_begun(answer))
         counted = yield Batch("count_queues", ("queue",), [(job.queue,)], {"cap": 1})
         if counted[0][-1]:
             return _why(job, WhyCode.PAUSED, f"its queue {job.queue!r} is paused")
@@ -71,14 +70,14 @@ def _why(job: Job, code: WhyCode, text: str) -> Why:
 
 
 def _taken(job: Job, *, now: datetime, held: Held | None = None) -> Why:
-    """It has ended, or somebody holds it."""
+    """The reason of a job that has ended or is held by a worker."""
     replace = msgspec.structs.replace
     if job.state.is_terminal:
-        text = f"it is {job.state} since {_shown(job.finished_at)}"
+        text = f"it has ended: {job.state} since {_shown(job.finished_at)}"
         if job.state is JobState.DEAD and job.last_error is not None:
             text += f", after {_brief(job.last_error)}"
-        told = _why(job, WhyCode.FINISHED, text)
-        return replace(told, since=job.finished_at, error=job.last_error)
+        answer = _why(job, WhyCode.FINISHED, text)
+        return replace(answer, since=job.finished_at, error=job.last_error)
     until = job.lease_expires_at
     text = f"worker {job.worker} holds it until {_shown(until)}"
     if held is not None and held.begun:
@@ -89,29 +88,29 @@ def _taken(job: Job, *, now: datetime, held: Held | None = None) -> Why:
         text = f"worker {job.worker} held it until {_shown(until)}; it will soon be taken away"
     if job.cancel_requested:
         text += ", and it was asked to cancel"
-    told = _why(job, WhyCode.RUNNING, text)
-    return replace(told, worker=job.worker, since=job.started_at, until=until)
+    answer = _why(job, WhyCode.RUNNING, text)
+    return replace(answer, worker=job.worker, since=job.started_at, until=until)
 
 
-def _perhaps_not_begun(told: Why) -> Steps[Why]:
-    """Its worker may hold it ahead of a slot: so it is if it holds more jobs than it has slots.
+def _perhaps_not_begun(answer: Why) -> Steps[Why]:
+    """Say whether its worker may hold it ahead of a slot: it holds more jobs than it has slots.
 
-    Workers don't mark every run as begun, so that nothing is known of one without a mark.
+    Workers don't mark every run as begun, so nothing is known about a run without a mark.
     """
     workers = yield Statement("workers")
     leased = yield Statement("leased", {"limit": config.COUNT_EXACT_MAX})
-    held = _held(leased).get(told.worker or "", {})
-    for vitals in [vitals_of(row[7]) for row in workers if row[0] == told.worker]:
-        own, slots = vitals.queue_slots.get(told.queue), vitals.slots
-        if own is not None and held.get(told.queue, 0) > own.slots:
-            what = f"{held[told.queue]:,} jobs of this queue for {own.slots:,} slots"
+    held = _held(leased).get(answer.worker or "", {})
+    for vitals in [vitals_of(row[7]) for row in workers if row[0] == answer.worker]:
+        own, slots = vitals.queue_slots.get(answer.queue), vitals.slots
+        if own is not None and held.get(answer.queue, 0) > own.slots:
+            what = f"{held[answer.queue]:,} jobs of this queue for {own.slots:,} slots"
         elif slots is not None and sum(held.values()) > slots:
             what = f"{sum(held.values()):,} jobs for {slots:,} slots"
         else:
             continue
-        text = f"{told.text}; it holds {what}, so this one may not have begun"
-        return msgspec.structs.replace(told, text=text)
-    return told
+        text = f"{answer.text}; it holds {what}, so this one may not have begun"
+        return msgspec.structs.replace(answer, text=text)
+    return answer
 
 
 def _held(leased: Rows) -> dict[str, dict[str, int]]:
@@ -123,18 +122,18 @@ def _held(leased: Rows) -> dict[str, dict[str, int]]:
 
 
 def _early(job: Job) -> Why:
-    """It is not due yet."""
+    """The reason of a job that is not due yet."""
     replace = msgspec.structs.replace
     if job.state is JobState.SCHEDULED:
-        told = _why(job, WhyCode.NOT_DUE, f"it is not due until {_shown(job.run_at)}")
-        return replace(told, until=job.run_at)
+        answer = _why(job, WhyCode.NOT_DUE, f"it is not due until {_shown(job.run_at)}")
+        return replace(answer, until=job.run_at)
     error = _brief(job.last_error or "a lost run")
-    told = _why(job, WhyCode.BACKOFF, f"it waits until {_shown(job.run_at)}, after {error}")
-    return replace(told, until=job.run_at, error=job.last_error)
+    answer = _why(job, WhyCode.BACKOFF, f"it waits until {_shown(job.run_at)}, after {error}")
+    return replace(answer, until=job.run_at, error=job.last_error)
 
 
 def _brief(error: str) -> str:
-    """The beginning of its first line; the whole is in a field of its own."""
+    """The beginning of an error's first line. The whole error is in a field of its own."""
     return error.partition("\n")[0][: config.LOGGED_ERROR_CHARACTERS_MAX]
 
 
@@ -143,7 +142,7 @@ def _shown(moment: datetime | None) -> str:
 
 
 class _Server(NamedTuple):
-    """What a worker takes; one that names no kinds, or no queues, takes all."""
+    """What a worker takes. Without kinds, or without queues, it takes all."""
 
     id: str
     kinds: list[str]
@@ -157,7 +156,7 @@ class _Server(NamedTuple):
         return not self.queues or queue in self.queues
 
     def full_slots(self, queue: str, held: Mapping[str, int]) -> _Full | None:
-        """Its slots for a queue, if all of them are taken by the jobs that it holds."""
+        """Its slots for a queue, if all of them are taken by jobs that it holds."""
         own = self.vitals.queue_slots.get(queue)
         if own is not None and held.get(queue, 0) >= own.slots:
             return _Full(own.slots, 1, is_queue=True)
@@ -166,7 +165,7 @@ class _Server(NamedTuple):
 
 
 class _Full(NamedTuple):
-    """Slots that are all taken: of the queue alone, or of whole workers."""
+    """Slots that are all taken: of one queue, or of whole workers."""
 
     slots: int
     workers: int
@@ -174,7 +173,7 @@ class _Full(NamedTuple):
 
 
 def _waiting(job: Job, row: JobRow, tenant: str | None) -> Steps[Why]:
-    """It is ready: is there somebody who takes it, and what comes first?"""
+    """The reason of a ready job: no worker takes it, or others come first."""
     workers = yield Statement("workers")
     now: int = (yield Statement("clock"))[0][0]
     taking = [worker for worker in workers if takes_jobs_of(worker[0], job.tenant)]
@@ -191,9 +190,9 @@ def _waiting(job: Job, row: JobRow, tenant: str | None) -> Steps[Why]:
     same = [(*lane[:3], row.run_at, row.id) for lane in run if lane[1] == row.rank]
     earlier = yield from _count(same, tenant=tenant)
     leased = yield Statement("leased", {"limit": config.COUNT_EXACT_MAX})
-    told = _in_line(job, higher, earlier, is_bound=tenant is not None)
+    answer = _in_line(job, higher, earlier, is_bound=tenant is not None)
     full = _full(serving, job.queue, leased)
-    return told if full is None else _without_slot(told, full, is_bound=tenant is not None)
+    return answer if full is None else _without_slot(answer, full, is_bound=tenant is not None)
 
 
 def _full(serving: list[_Server], queue: str, leased: Rows) -> _Full | None:
@@ -207,18 +206,18 @@ def _full(serving: list[_Server], queue: str, leased: Rows) -> _Full | None:
     return _Full(slots, len(full), is_queue=all(each.is_queue for each in full))
 
 
-def _without_slot(told: Why, full: _Full, *, is_bound: bool) -> Why:
-    """It could not start, even if nothing were before it."""
+def _without_slot(answer: Why, full: _Full, *, is_bound: bool) -> Why:
+    """The reason when no slot is free: the job could not start even as the next one."""
     replace = msgspec.structs.replace
     workers = f"{full.workers} live worker{'' if full.workers == 1 else 's'}"
-    whose = f"of queue {told.queue!r} on {workers}" if full.is_queue else f"of {workers}"
-    # One who is bound to a tenant is not told how much runs for others.
+    whose = f"of queue {answer.queue!r} on {workers}" if full.is_queue else f"of {workers}"
+    # A caller bound to a tenant is not shown how much runs for others.
     text = "no slot is free" if is_bound else f"all {full.slots:,} slots {whose} are taken"
-    if told.code is WhyCode.BEHIND:
-        return replace(told, text=f"{told.text}; and {text}")
+    if answer.code is WhyCode.BEHIND:
+        return replace(answer, text=f"{answer.text}; and {text}")
     counts = {} if is_bound else {"slots": full.slots, "workers": full.workers}
-    since = f"it is next{' of its tenant' if is_bound else ''}, ready since {_shown(told.since)}"
-    return replace(told, code=WhyCode.FULL, text=f"{text}; {since}", **counts)
+    since = f"it is next{' of its tenant' if is_bound else ''}, ready since {_shown(answer.since)}"
+    return replace(answer, code=WhyCode.FULL, text=f"{text}; {since}", **counts)
 
 
 def _alive(workers: Rows, *, now: int) -> Iterable[_Server]:
@@ -236,21 +235,21 @@ def _unserved(job: Job, alive: list[_Server], knowing: list[_Server]) -> Why:
         return _why(job, WhyCode.NO_WORKER, "there is no live worker")
     if not knowing:
         known = {kind for server in alive for kind in server.kinds}
-        told = _why(job, WhyCode.UNKNOWN_KIND, f"no live worker knows the kind {job.kind!r}")
-        return _with_nearest(told, job.kind, known)
+        answer = _why(job, WhyCode.UNKNOWN_KIND, f"no live worker knows the kind {job.kind!r}")
+        return _with_nearest(answer, job.kind, known)
     known = {queue for server in knowing for queue in server.queues}
     text = f"no live worker that knows it serves the queue {job.queue!r}"
     return _with_nearest(_why(job, WhyCode.UNSERVED_QUEUE, text), job.queue, known)
 
 
-def _with_nearest(told: Why, name: str, known: Iterable[str]) -> Why:
+def _with_nearest(answer: Why, name: str, known: Iterable[str]) -> Why:
     nearest = difflib.get_close_matches(name, sorted(known), n=3)
     hint = f"; the nearest they have: {', '.join(map(repr, nearest))}" if nearest else ""
-    return msgspec.structs.replace(told, text=told.text + hint, nearest=nearest)
+    return msgspec.structs.replace(answer, text=answer.text + hint, nearest=nearest)
 
 
 def _count(places: list[Row], *, tenant: str | None) -> Steps[Count]:
-    """How many jobs, of a tenant or of all, come before these places in their lanes, bounded."""
+    """Count the jobs, of a tenant or all, ahead of these places in their lanes, up to a bound."""
     total, most = 0, config.COUNT_EXACT_MAX
     values: dict[str, object] = {"cap": most + 1}
     name = "count_before"
@@ -271,8 +270,8 @@ def _in_line(job: Job, higher: Count, earlier: Count, *, is_bound: bool) -> Why:
     whose = " of its tenant" if is_bound else ""
     if not total:
         text = f"nothing: it is next{whose}, ready since {_shown(job.run_at)}"
-        told = _why(job, WhyCode.NEXT, text)
-        return msgspec.structs.replace(told, since=job.run_at)
+        answer = _why(job, WhyCode.NEXT, text)
+        return msgspec.structs.replace(answer, since=job.run_at)
     is_exact = higher.exact and earlier.exact and total <= config.COUNT_EXACT_MAX
     parts = [
         f"{'' if count.exact else 'more than '}{count.value:,} {what}"
@@ -281,5 +280,5 @@ def _in_line(job: Job, higher: Count, earlier: Count, *, is_bound: bool) -> Why:
     ]
     text = f"jobs{whose} are before it: {' and '.join(parts)}"
     ahead = Count(min(total, config.COUNT_EXACT_MAX), exact=is_exact)
-    told = _why(job, WhyCode.BEHIND, text)
-    return msgspec.structs.replace(told, since=job.run_at, ahead=ahead)
+    answer = _why(job, WhyCode.BEHIND, text)
+    return msgspec.structs.replace(answer, since=job.run_at, ahead=ahead)

@@ -1,4 +1,4 @@
-"""`App`: the composition root. What users import; every client call, blocking and async."""
+"""`App`: the composition root that users import, with every client call, blocking and async."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from uuid import UUID
 
 from rowlock import codec, config
 from rowlock.clock import Clock, pauses
-from rowlock.errors import NotFound, OptionInvalid
+from rowlock.errors import OptionInvalid
 from rowlock.filters import FilterOptions
 from rowlock.job import BulkRetry, Job, JobState, Page, Policy
 from rowlock.store import NewJob, Store, open_store, options
 from rowlock.store.methods import QueueVerbs
-from rowlock.store.ops.manage import job_filter
+from rowlock.store.ops.manage import job_filter, unknown_job
 from rowlock.store.steps import Op
 from rowlock.store.url import masked
 from rowlock.task import EnqueueOptions, Task, Tasks
@@ -36,16 +36,16 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     """A queue: its database and its tasks.
 
     Args:
-        url: `sqlite:///FILE` or `postgresql://…`; by default `ROWLOCK_DATABASE_URL` from the
+        url: `sqlite:///FILE` or `postgresql://…`. By default `ROWLOCK_DATABASE_URL` from the
             environment, else `sqlite:///rowlock.db` in the working directory.
-        state: Your own object (pools, clients, settings); handlers see it as `ctx.state`.
+        state: Your own object (pools, clients, settings). Handlers see it as `ctx.state`.
         strict: Refuse kinds that no task of this app has.
-        schema: The PostgreSQL schema of its tables; on SQLite the prefix of their names.
-        keep_dead: How long dead jobs are kept, in seconds or as a timedelta; 30 days by default,
-            None for ever.
-        notify_in_transaction: Whether an enqueue on your own connection rings the workers' bell
-            from within that transaction.
-        clock: For tests, a `ManualClock`; otherwise the database's clock decides.
+        schema: The PostgreSQL schema of its tables. On SQLite, the prefix of their names.
+        keep_dead: How long dead jobs are kept, in seconds or as a timedelta. 30 days by default.
+            None: forever.
+        notify_in_transaction: Whether an enqueue on your own connection wakes the workers by a
+            NOTIFY in that transaction.
+        clock: For tests, a `ManualClock`. Otherwise the database's clock decides.
 
     Example:
         app = App("sqlite:///jobs.db")
@@ -71,7 +71,7 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     ) -> None:
         super().__init__()
         self._schema, self._clock = schema, clock
-        # An empty one is a variable of somebody's that was not set, and no wish for the default.
+        # An empty one is an environment variable that was not set, not a request for the default.
         known = os.environ.get(DATABASE_URL_VARIABLE) or DATABASE_URL_DEFAULT
         self.use_database(known if url is None else url)
         self.state = state
@@ -84,14 +84,17 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
 
     @property
     def url(self) -> str:
-        """The database's URL, with its password if it has one: not for logs."""
+        """The database's URL, with its password if it has one. Not for logs."""
         return self._url
 
     on_enqueued: Callable[[Sequence[NewJob], Answers], None] | None = None
-    """Hears of what this process enqueues, but on your own connections; from any thread."""
+    """Called with the jobs that this process enqueues, except on your own connections.
+
+    It may be called from any thread.
+    """
 
     def use_database(self, url: str) -> None:
-        """Work on another database from now on: what `--database-url` does to an app."""
+        """Use another database from now on, as `--database-url` does."""
         self.store: Store = open_store(url, schema=self._schema, clock=self._clock)
         self._url = url
 
@@ -106,20 +109,20 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
         return await self.store.arun(op)
 
     def include(self, tasks: Tasks) -> None:
-        """Make another collection's tasks this app's; their jobs go to this app from now on."""
+        """Add the tasks of another collection to this app. From now on it enqueues their jobs."""
         for task in tasks:
             self._register(task)
 
     @property
     def migrate_command(self) -> str:
-        """What to type so that the schema is brought up to date."""
+        """The command that brings the schema up to date."""
         return "rowlock migrate"
 
     def migrate(self) -> builtins.list[int]:
-        """Bring the database's schema up to date; returns the numbers of what was applied.
+        """Bring the database's schema up to date. Returns the numbers of the applied migrations.
 
-        A SQLite file is migrated when it is opened; PostgreSQL only by this call or by
-        `rowlock migrate`. Safe from many processes at once.
+        A SQLite file is migrated when it is opened. PostgreSQL is migrated only by this call or by
+        `rowlock migrate`. Many processes may call it at once.
         """
         return self.store.migrate()
 
@@ -128,7 +131,7 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
         return await self.store.amigrate()
 
     def close(self) -> None:
-        """Close this process's connections; a later call opens new ones."""
+        """Close this process's connections. A later call opens new ones."""
         self.store.close()
 
     async def aclose(self) -> None:
@@ -160,7 +163,7 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     # Enqueue
 
     def send(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
-        """Enqueue checked jobs; what tasks use."""
+        """Enqueue checked jobs. Tasks use this."""
         rings = self._notify_in_transaction
         with self._sending(jobs) as marked:
             answers = self.store.enqueue(marked, conn=conn, notify_in_transaction=rings)
@@ -174,7 +177,7 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
             return self._told(marked, answers, conn)
 
     def _told(self, jobs: Sequence[NewJob], answers: Answers, conn: object | None) -> Answers:
-        # On a connection of the caller's own nobody knows yet whether they will be there.
+        # On the caller's own connection it is not known yet whether they will be committed.
         if self.on_enqueued is not None and conn is None:
             self.on_enqueued(jobs, answers)
         return answers
@@ -185,7 +188,7 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
         payload: Mapping[str, object] | None = None,
         **chosen: Unpack[EnqueueOptions],
     ) -> Job:
-        """Enqueue a job by its kind's name; options as in `Task.using`.
+        """Enqueue a job by the name of its kind. The options are those of `Task.using`.
 
         A kind that no task here has is accepted, for a worker elsewhere, unless the app is strict.
         """
@@ -204,7 +207,7 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     def enqueue_many(
         self, items: Sequence[NewJob | Mapping[str, Any]], *, conn: object | None = None
     ) -> Sequence[Job]:
-        """Enqueue many jobs in one transaction, all or none; answers are in the same order.
+        """Enqueue many jobs in one transaction, all or none. Returns them in the same order.
 
         Args:
             items: `task.job(...)`, `task.using(...).job(...)`, or dicts with `kind`, `payload`
@@ -220,13 +223,14 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
         return await self.asend([self.prepare(item) for item in items], conn=conn)
 
     def prepare(self, item: NewJob | Mapping[str, Any]) -> NewJob:
-        """Check one item of `enqueue_many`; what the command line uses to name the bad one."""
+        """Check one item of `enqueue_many`. The command line uses it to name a bad item."""
         if isinstance(item, NewJob):
             return item
         if not isinstance(item, Mapping) or "kind" not in item:
             raise OptionInvalid("items", "each must be task.job(...), or a dict with a `kind`")
         if item.get("conn") is not None:
-            raise OptionInvalid("conn", "is not of an item: enqueue_many(items, conn=...) has it")
+            problem = "pass it to enqueue_many(items, conn=...), not to a single item"
+            raise OptionInvalid("conn", problem)
         chosen = {name: item[name] for name in item if name not in ("kind", "payload")}
         return self._prepare(item["kind"], item.get("payload"), cast("EnqueueOptions", chosen))
 
@@ -248,7 +252,7 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     def _prepare_unknown(
         self, kind: str, payload: Mapping[str, object], chosen: EnqueueOptions
     ) -> NewJob:
-        """The first worker that knows the kind adds its policy, but for what is chosen here."""
+        """A job of a kind unknown here. The first worker that knows it completes its policy."""
         policy: Policy | None = None
         if "keep" in chosen:
             kept = options.keep_us(chosen["keep"])
@@ -281,14 +285,14 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
         full: bool = False,
         **chosen: Unpack[FilterOptions],
     ) -> Page:
-        """A page of jobs that fit: dead ones newest failure first, others newest first.
+        """A page of jobs that match. Dead jobs come newest failure first, others newest first.
 
         Args:
-            state: One of the seven; None for all.
-            limit: At most so many on this page, and at most 1,000.
+            state: One of the seven. None: all.
+            limit: The most jobs on this page, at most 1,000.
             cursor: The `next` of the page before.
-            full: Read payloads, results, meta and errors, too. By default they are left out,
-                because they can be large: asking such a job for them raises `AttributeError`.
+            full: Also read payloads, results, meta and errors. By default they are left out,
+                because they can be large: reading them from such a job raises `AttributeError`.
             chosen: Which jobs: the fields of `FilterOptions`.
         """
         return self.store.list(
@@ -310,36 +314,36 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
         )
 
     def wait(self, id: str | UUID, timeout: float | timedelta | None = None) -> Job:
-        """The job once it is terminal.
+        """Wait until a job has ended, and return it.
 
         Raises:
-            TimeoutError: It is not, after `timeout`.
-            NotFound: There is no such job, or it vanished while waiting (keep=0).
+            TimeoutError: It has not ended within `timeout`.
+            NotFound: There is no such job, or it was removed while waiting (keep=0).
         """
         for pause in pauses(timeout):
             job = _found(self.get(id), id)
             if job.state.is_terminal:
                 return job
             time.sleep(pause)
-        raise TimeoutError(f"job {id} is not finished after {timeout} s")
+        raise TimeoutError(f"job {id} has not finished within {timeout} s")
 
     async def await_(
         self,
         id: str | UUID,
         timeout: float | timedelta | None = None,  # noqa: ASYNC109  # as its blocking twin
     ) -> Job:
-        """As `wait`. Named with an underscore: `await` is Python's own word."""
+        """As `wait`. Named with an underscore because `await` is a keyword."""
         for pause in pauses(timeout):
             job = _found(await self.aget(id), id)
             if job.state.is_terminal:
                 return job
             await asyncio.sleep(pause)
-        raise TimeoutError(f"job {id} is not finished after {timeout} s")
+        raise TimeoutError(f"job {id} has not finished within {timeout} s")
 
     # Manage
 
     def retry(self, id: str | UUID, payload: Mapping[str, object] | None = None) -> Job:
-        """Take a dead or cancelled job back to ready, by choice with another payload."""
+        """Take a dead or cancelled job back to ready, optionally with another payload."""
         text = None if payload is None else self._new_payload(self.get(id), id, payload)
         return self.store.retry(id, text)
 
@@ -354,7 +358,7 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
         return task.schema.validate(payload) if task else codec.encode_payload(kind, payload)
 
     def retry_dead(self, **chosen: Unpack[FilterOptions]) -> BulkRetry:
-        """Take all dead jobs that fit back to ready; those whose key is in use are skipped."""
+        """Take all dead jobs that match back to ready. Jobs whose key is in use are skipped."""
         return self.store.retry_dead(job_filter(**chosen))
 
     async def aretry_dead(self, **chosen: Unpack[FilterOptions]) -> BulkRetry:
@@ -364,5 +368,5 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
 
 def _found(job: Job | None, id: str | UUID) -> Job:
     if job is None:
-        raise NotFound(f"there is no job {id} (any more)")
+        raise unknown_job(str(id))
     return job

@@ -218,7 +218,7 @@ def test_a_connection_is_of_the_call(app):
 
     with pytest.raises(rowlock.OptionInvalid, match="conn: pass it to enqueue_many"):
         app.enqueue_many([work.using(conn=object()).job()])
-    with pytest.raises(rowlock.OptionInvalid, match="conn: is not of an item"):
+    with pytest.raises(rowlock.OptionInvalid, match="conn: pass it to enqueue_many"):
         app.enqueue_many([{"kind": "work", "conn": object()}])
     assert app.list().jobs == []
 

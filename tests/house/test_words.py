@@ -17,7 +17,7 @@ from rowlock import config
 from rowlock.cli import main
 from tests.docs.reference.commands import all_commands
 from tests.docs.reference.docstrings import attribute_texts
-from tests.house.source import Module, make_module, read_modules, room_of
+from tests.house.source import Module, make_module, read_modules
 
 # What not to write, as a pattern, and what to write instead.
 WORDS = {
@@ -40,17 +40,6 @@ WORDS = {
     r"\bbefalls?\b": "happens to",
 }
 PATTERN = re.compile("|".join(f"(?:{each})" for each in WORDS), re.IGNORECASE)
-
-# Rooms whose texts are judged. The aim is all of them: add the others as they are done.
-DONE = {"bench", "chaos", "cli", "contrib", "observe", "scheduler", "testing", "worker"}
-# Modules at the root that are not done, and modules of rooms that are.
-NOT_YET = {"rowlock.app"}
-OTHER_ROOMS = {"server", "store", "dashboard"}
-
-
-def is_done(module: Module) -> bool:
-    is_at_root = module.name.count(".") <= 1 and room_of(module.name) not in OTHER_ROOMS
-    return module.name not in NOT_YET and (is_at_root or room_of(module.name) in DONE)
 
 
 def messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -95,7 +84,7 @@ def helps() -> Iterator[tuple[str, str]]:
 
 def test_no_text_uses_these_words():
     """Messages, log lines, and what docstrings promise in their first line."""
-    assert [found for module in filter(is_done, read_modules()) for found in found_in(module)] == []
+    assert [found for module in read_modules() for found in found_in(module)] == []
 
 
 def test_no_help_uses_these_words():
@@ -117,7 +106,7 @@ def test_a_docstring_begins_with_one_sentence():
     """A semicolon in the first line joins two thoughts where a reader expects the promise."""
     found = [
         f"{module.place}:{line}: {text}"
-        for module in filter(is_done, read_modules())
+        for module in read_modules()
         for line, text in first_lines(module.tree)
         if ";" in text
     ]

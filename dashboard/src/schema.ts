@@ -998,7 +998,7 @@ export interface components {
         };
         /**
          * BulkAction
-         * @description What is done to many jobs.
+         * @description What to do to many jobs.
          * @enum {unknown}
          */
         BulkAction: "cancel" | "delete" | "retry";
@@ -1468,7 +1468,7 @@ export interface components {
         };
         /**
          * Connections
-         * @description How many connections the server has, and how many ordinary users may have.
+         * @description How many connections the server has, and how many are allowed for ordinary users.
          */
         Connections: {
             used: number;
@@ -1476,7 +1476,7 @@ export interface components {
         };
         /**
          * DeadTuples
-         * @description The live table's rows, those that wait for vacuum, and the seconds since it last came.
+         * @description The live table's rows, those that wait for vacuum, and the seconds since the last vacuum.
          */
         DeadTuples: {
             live: number;
@@ -1485,7 +1485,7 @@ export interface components {
         };
         /**
          * OldestTransaction
-         * @description Who holds the oldest transaction of the server. `pid` None: it is a prepared one.
+         * @description The session with the oldest transaction of the server. `pid` None: a prepared transaction.
          */
         OldestTransaction: {
             pid: number | null;
@@ -1497,7 +1497,7 @@ export interface components {
         };
         /**
          * ExpiredLeases
-         * @description Leases that ran out and that nobody took over; counted to a bound.
+         * @description Leases that expired and that nobody has taken over, counted up to a bound.
          */
         ExpiredLeases: {
             count: number;

@@ -65,7 +65,7 @@ class Conclusion:
 
 
 class Block(Protocol):
-    """A transaction that is open until `conclude` or `undo`, even if these raise."""
+    """One transaction. It is over after `conclude` or `undo`, even if these raise."""
 
     @property
     def overdue(self) -> Exception | None:

@@ -88,7 +88,7 @@ def _driver_of(conn: Any) -> tuple[Dialect, ParameterStyle]:
 
 
 def _one_set(values: Any) -> Any:
-    """Wrap one set of parameters: a list would mean many sets."""
+    """One set of parameters as a tuple: a list would mean many sets."""
     return tuple(values) if isinstance(values, list) else values
 
 

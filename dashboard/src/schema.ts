@@ -1485,7 +1485,7 @@ export interface components {
         };
         /**
          * OldestTransaction
-         * @description The session with the oldest transaction of the server. `pid` None: a prepared transaction.
+         * @description The session with the oldest transaction of the server. A prepared one has no `pid`.
          */
         OldestTransaction: {
             pid: number | null;

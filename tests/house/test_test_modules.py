@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.house.source import ROOT
 
 TESTS = ROOT / "tests"
-# Rooms where it isn't true yet.
-UNTIDY_ROOMS = {"server"}
 
 
 def is_test_module(name: str) -> bool:
@@ -34,16 +31,11 @@ def imported_tests(text: str) -> Iterator[tuple[int, str]]:
         yield from ((node.lineno, name) for name in names if is_test_module(name))
 
 
-def room_of(path: Path) -> str:
-    return path.relative_to(TESTS).parts[0]
-
-
 def test_no_test_module_is_imported():
     """Fixtures and helpers are in a conftest.py, in tests/support or in a module of their own."""
     found = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"
         for path in sorted(TESTS.rglob("*.py"))
-        if room_of(path) not in UNTIDY_ROOMS
         for line, name in imported_tests(path.read_text("utf-8"))
     ]
 

@@ -14,8 +14,8 @@ import pytest
 from rowlock import config
 from rowlock.job import JobState
 from rowlock.server.routes.enqueue import prepare_all
-from tests.observe.test_metrics import samples
 from tests.store.triggers import allow, refuse
+from tests.support.metrics import samples
 from tests.support.server import Running, make_app
 
 UNKNOWN = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"

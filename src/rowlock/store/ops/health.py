@@ -44,7 +44,7 @@ class DeadTuples:
 
 @dataclass(frozen=True, slots=True)
 class OldestTransaction:
-    """The session with the oldest transaction of the server. `pid` None: a prepared transaction."""
+    """The session with the oldest transaction of the server. A prepared one has no `pid`."""
 
     pid: int | None
     application: str

@@ -65,9 +65,9 @@ def test_a_kind_by_its_name(app: rowlock.App, task):
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda task: task.using(delay=5), "of one job"),
-        (lambda task: task.using(conn=object()), "of one job"),
-        (lambda task: task.using(id="018f0000-0000-7000-8000-000000000001"), "of one job"),
+        (lambda task: task.using(delay=5), "for a single job"),
+        (lambda task: task.using(conn=object()), "for a single job"),
+        (lambda task: task.using(id="018f0000-0000-7000-8000-000000000001"), "for a single job"),
         (lambda task: report, "must be a task"),
     ],
 )

@@ -60,7 +60,7 @@ def test_a_database_that_is_never_migrated(empty_postgres_url):
     """It is said once which command to run; after a while the worker gives up."""
     waits, gives_up, ends = run_worker(empty_postgres_url, "--start-timeout", "2")
 
-    needed = f"the database has no rowlock tables yet, this version needs {NEWEST}"
+    needed = f"the database has no rowlock tables yet, but this version needs {NEWEST}"
     assert f"{needed}: run `rowlock migrate` with a role that may create tables" in waits
     assert waits.endswith("waiting for it, up to 2 s")
     assert gives_up.endswith(f"{needed}: run `rowlock migrate` with a role that may create tables")
@@ -73,7 +73,7 @@ def test_a_schema_that_is_older(postgres_url):
     newer = "tests.worker.next_release"
     waits, *_ = run_worker(postgres_url, "--start-timeout", "0", command=newer, module=newer)
 
-    assert f"is at {NEWEST}, this version needs {NEWEST + 1}: run `rowlock migrate`" in waits
+    assert f"is at {NEWEST}, but this version needs {NEWEST + 1}: run `rowlock migrate`" in waits
 
 
 @pytest.mark.owner("migrates")
@@ -84,7 +84,7 @@ def test_a_schema_that_is_newer(any_url):
         migrate_by(any_url, APART)
     told, ends = run_worker(any_url, "--start-timeout", "3600")
 
-    assert f"the schema is at {NEWEST + 1}, this rowlock knows only {NEWEST}" in told
+    assert f"the schema is at {NEWEST + 1}, but this rowlock knows only {NEWEST}" in told
     assert "upgrade rowlock here as well" in told
     assert "the worker ends" in ends
 

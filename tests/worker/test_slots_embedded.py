@@ -244,7 +244,7 @@ async def test_words_survive_their_way():
         wire.Hello(),
         wire.Progressed(1, float("inf"), "\ud800"),
         wire.Logged(2, "a\x00\nb"),
-        wire.Followed(3, job._replace(outing=None)),
+        wire.Followed(3, job._replace(first_send=None)),
         wire.HoldProgress(4),
         wire.Conclude(4),
         wire.ResumeProgress(4),

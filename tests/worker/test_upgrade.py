@@ -29,7 +29,7 @@ def test_a_new_worker_refuses_an_old_schema(postgres_url):
             applied = migrate_by(postgres_url, compatible(ADDS))
             done = app.wait(job.id, timeout=100)
 
-    assert f"the database is at {NEWEST}, this version needs {NEWEST + 1}" in said
+    assert f"the database is at {NEWEST}, but this version needs {NEWEST + 1}" in said
     assert "Traceback" not in said
     assert (waiting.state, waiting.attempt) == ("ready", 0)
     assert (applied, done.state, done.attempt) == ([NEWEST + 1], "succeeded", 1)

@@ -185,7 +185,7 @@ class ScheduleCalls(ABC):
                 return _job_of(task, payload, {})
             case TaskCall():
                 if task.conn is not None:
-                    raise OptionInvalid("task", "conn is of one job, not of a schedule's")
+                    raise OptionInvalid("task", "conn is for a single job, not for a schedule")
                 return _job_of(task.task, payload, task.chosen)
             case _:
                 raise OptionInvalid("task", f"must be a task or a kind, not {task!r}")

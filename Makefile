@@ -14,6 +14,7 @@ PYTHON_DJANGO6 ?= $(shell for python in python3.14 python3.13 python3.12 python3
 VENV := .venv
 DJANGO6_VENV := .venv-django6
 DOCS_VENV := .venv-docs
+LINT_VENV := .venv-lint
 BIN := $(VENV)/bin
 # Processes that run tests: most tests wait more than they compute, for leases, graces and polls.
 TEST_PROCESSES ?= 4
@@ -31,10 +32,10 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help up test django6 check format fuzz simulate chaos mutants bench dashboard types reference \
-	docs package requirements clean crashes soak matrix
+	docs lint-deploy package requirements clean crashes soak matrix
 
 help: ## Show this list
-	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 up: $(VENV)/run.stamp ## Install, and run everything on SQLite with the example jobs
 	@$(MAKE) --no-print-directory dashboard || echo 'going on without it: the page says how to build it'
@@ -123,6 +124,15 @@ reference: $(VENV)/dev.stamp ## Write the generated sections of the reference an
 docs: $(DOCS_VENV)/docs.stamp ## Build the documentation into site/
 	$(DOCS_VENV)/bin/zensical build --clean
 
+# Left out are three rules of checkov. 15 and 43: which image, and when to pull it, is the reader's
+# choice. 35: the URL comes in the environment, since libpq refuses a file that its group may read.
+lint-deploy: $(LINT_VENV)/lint.stamp ## Lint the Dockerfile, compose file and manifests in deploy/
+	$(LINT_VENV)/bin/hadolint deploy/Dockerfile
+	$(LINT_VENV)/bin/kubernetes-validate --strict deploy/kubernetes.yaml
+	$(LINT_VENV)/bin/compose-lint deploy/compose.yaml
+	$(LINT_VENV)/bin/checkov --directory deploy --framework dockerfile kubernetes --compact --quiet \
+		--skip-download --skip-check CKV_K8S_15,CKV_K8S_35,CKV_K8S_43
+
 # Every Python that we support and that is at hand, the newest first, also where pyenv keeps them.
 PYTHONS ?= $(shell for minor in 14 13 12 11; do for python in python3.$$minor \
 	$(HOME)/.pyenv/versions/3.$$minor.*/bin/python3; do \
@@ -141,7 +151,7 @@ package: $(VENV)/run.stamp dashboard ## Build the wheel, install it into empty e
 	rm -rf .venv-package
 
 requirements: ## Resolve requirements/*.in anew into pinned files with hashes (needs uv)
-	cd requirements && for name in build run node dev docs; do \
+	cd requirements && for name in build run node dev docs lint; do \
 		uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 \
 			--no-annotate --no-header --no-emit-index-url $$name.in --output-file $$name.txt || exit 1; \
 	done
@@ -150,7 +160,7 @@ requirements: ## Resolve requirements/*.in anew into pinned files with hashes (n
 
 clean: ## Remove everything that make made
 	rm -rf dashboard/node_modules dashboard/.build dashboard/.unit src/rowlock/dashboard
-	rm -rf $(VENV) $(DJANGO6_VENV) $(DOCS_VENV) .venv-package site dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DJANGO6_VENV) $(DOCS_VENV) $(LINT_VENV) .venv-package site dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/pyvenv.cfg:
@@ -163,6 +173,10 @@ $(DJANGO6_VENV)/pyvenv.cfg:
 $(DOCS_VENV)/pyvenv.cfg:
 	@test -n "$(PYTHON)" || { echo 'rowlock needs Python >= 3.11: make PYTHON=/path/to/python3' >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(DOCS_VENV)
+
+$(LINT_VENV)/pyvenv.cfg:
+	@test -n "$(PYTHON)" || { echo 'rowlock needs Python >= 3.11: make PYTHON=/path/to/python3' >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(LINT_VENV)
 
 # The checkout itself is installed last, editable, with the build backend that is pinned as well.
 $(VENV)/run.stamp: requirements/run.txt requirements/build.txt pyproject.toml | $(VENV)/pyvenv.cfg
@@ -181,4 +195,8 @@ $(DJANGO6_VENV)/django6.stamp: requirements/django6.txt pyproject.toml | $(DJANG
 
 $(DOCS_VENV)/docs.stamp: requirements/docs.txt | $(DOCS_VENV)/pyvenv.cfg
 	$(call install,$(DOCS_VENV),--require-hashes -r requirements/docs.txt)
+	@touch $@
+
+$(LINT_VENV)/lint.stamp: requirements/lint.txt | $(LINT_VENV)/pyvenv.cfg
+	$(call install,$(LINT_VENV),--require-hashes -r requirements/lint.txt)
 	@touch $@

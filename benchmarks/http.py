@@ -46,9 +46,13 @@ async def app(scope, receive, send):
     await send({"type": "http.response.start", "status": 201,
                 "headers": [(b"content-length", b"230")]})
     await send({"type": "http.response.body", "body": ANSWER})
-from rowlock.server.serve import _listening
-config = uvicorn.Config(app, http=BoundedProtocol, log_config=None, lifespan="off")
-sock = _listening("127.0.0.1", 0)
+from functools import partial
+from rowlock.server.connections import Connections
+from rowlock.server.serve import listening
+room = Connections(1_000)
+protocol = partial(BoundedProtocol, connections=room)
+config = uvicorn.Config(app, http=protocol, log_config=None, lifespan="off")
+sock = listening("127.0.0.1", 0, room)
 print(f"http://127.0.0.1:{sock.getsockname()[1]}/", flush=True)
 uvicorn.Server(config).run(sockets=[sock])
 """
@@ -86,10 +90,15 @@ class Target:
     port: int
     token: str
 
-    def request(self, path: str, body: object) -> bytes:
+    def get(self, path: str, token: str) -> bytes:
+        head = f"GET {path} HTTP/1.1\r\nhost: {self.host}\r\nauthorization: Bearer {token}\r\n\r\n"
+        return head.encode()
+
+    def request(self, path: str, body: object, *, token: str | None = None) -> bytes:
         content = json.dumps(body).encode()
+        token = token or self.token
         head = (
-            f"POST {path} HTTP/1.1\r\nhost: {self.host}\r\nauthorization: Bearer {self.token}\r\n"
+            f"POST {path} HTTP/1.1\r\nhost: {self.host}\r\nauthorization: Bearer {token}\r\n"
             f"content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
         )
         return head.encode() + content
@@ -120,18 +129,29 @@ class Client:
         self._target = target
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def send(self, request: bytes) -> bytes:
+    async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect, unless that was done before."""
         if self._streams is None:
             target = self._target
             self._streams = await asyncio.open_connection(
                 target.host, target.port, limit=64 * 2**20
             )
-        reader, writer = self._streams
+        return self._streams
+
+    async def send(self, request: bytes) -> bytes:
+        """The body of a good answer."""
+        status, body = await self.ask(request)
+        assert status // 100 == 2, (status, body)
+        return body
+
+    async def ask(self, request: bytes) -> tuple[int, bytes]:
+        """The status and the body of an answer."""
+        reader, writer = await self.open()
         writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 20"), head
         length = re.search(rb"content-length: (\d+)", head)
-        return await reader.readexactly(int(length[1])) if length else b""
+        body = await reader.readexactly(int(length[1])) if length else b""
+        return int(head.split()[1]), body
 
 
 async def post_for(target: Target, request: bytes, seconds: float) -> Figures:

@@ -12,9 +12,9 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import psycopg
 
 from benchmarks.places import Database, PostgresDatabase, SqliteDatabase
@@ -126,7 +126,8 @@ def _overheard(perform: Callable[[Said], Rows]) -> tuple[int, Statement, Batch]:
 
     wanted = claim(LocalState(), worker="bench", queues=["default"], kinds=["noop"], limit=BATCH)
     leases = run(wanted.start(), note)
-    settlements = [Settlement(lease, Succeeded()) for lease in leases]
+    # Not plain successes, whose statement takes ids under one token only.
+    settlements = [Settlement(lease, Succeeded("0")) for lease in leases]
     run(settle(settlements, chance=random.Random(0)).start(), note)
     *_, claimed, finished = said
     assert isinstance(claimed, Statement)
@@ -138,7 +139,7 @@ def _finishing(finish: Batch, rows: Rows) -> Batch:
     """The settle of other rows: the same but for their ids and tokens."""
     assert finish.columns[:2] == ("id", "token")
     rest = finish.rows[0][2:]
-    return replace(finish, rows=[(row[0], row[_TOKEN], *rest) for row in rows])
+    return msgspec.structs.replace(finish, rows=[(row[0], row[_TOKEN], *rest) for row in rows])
 
 
 # Enqueue

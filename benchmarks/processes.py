@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rowlock.bench.processes import cpu_seconds, family
+from rowlock.testing.processes import cpu_seconds, family
 
 STOP_SECONDS = 20.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

@@ -1,6 +1,6 @@
 // A worker in Node, without dependencies: leases jobs over HTTP, runs them, settles them.
 //
-//   rowlock serve &
+//   rowlock serve --open &
 //   node examples/worker.mjs
 //   rowlock enqueue greet '{"name": "Ada"}'
 //

@@ -1,7 +1,7 @@
 #!/bin/sh
 # A worker in shell: runs a command for each job of a kind, with nothing but curl, grep and sed.
 #
-#   rowlock serve &
+#   rowlock serve --open &
 #   examples/worker.sh greet sh -c 'cat >> greetings.jsonl'
 #   rowlock enqueue greet '{"name": "Ada"}'
 #

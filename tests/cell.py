@@ -29,6 +29,7 @@ from rowlock.store.migrate import roles
 from rowlock.store.url import masked
 from rowlock.testing import ThrowAwayPostgres
 from rowlock.testing.postgres import VERSION_DEFAULT, PostgresNotAvailable, find_binaries
+from tests.support.databases import create_login, with_user
 
 # Each test's database has connections of its own at a pooler, for a while.
 POOLED_CONNECTIONS = {"max_connections": "400"}
@@ -86,21 +87,19 @@ class Cell:
         """
         if self.role is None:
             return
-        login, role = sql.Identifier(self.login), sql.Identifier(f"rowlock_{self.role}")
         with psycopg.connect(database_url) as connection:
             connection.execute(roles("rowlock").encode())
-            connection.execute(sql.SQL("CREATE ROLE {} LOGIN IN ROLE {}").format(login, role))
-            connection.execute(sql.SQL("GRANT CREATE ON SCHEMA public TO {}").format(login))
+            create_login(connection, self.login, group=f"rowlock_{self.role}")
+            granted = sql.SQL("GRANT CREATE ON SCHEMA public TO {}")
+            connection.execute(granted.format(sql.Identifier(self.login)))
 
     def client_url(self, url: str, *, pooler: str | None, is_migrated: bool) -> str:
         """The URL that an app is given, of a superuser's.
 
         Without our tables there is nothing that a role could do: that is a migrator's business.
         """
-        parts = urlsplit(url)
+        parts = urlsplit(with_user(url, self.login) if self.role and is_migrated else url)
         user, _, address = parts.netloc.rpartition("@")
-        if self.role is not None and is_migrated:
-            user = self.login
         return parts._replace(netloc=f"{user}@{pooler or address}").geturl()
 
 

@@ -7,6 +7,7 @@ import tempfile
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
+import hypothesis
 import pytest
 
 from benchmarks.drills.pooler import pgbouncer
@@ -46,6 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # No test may depend on how fast the machine is.
+    hypothesis.settings.register_profile(
+        "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("any machine")
     use_memory()
     keep_bytecode()
     # One that only hands out the tests leaves it to the others: they must inherit what it ignores.
@@ -116,9 +122,7 @@ def pooler(postgres_server: str) -> Iterator[str | None]:
     if CELL.pooler != "pgbouncer":
         yield CELL.pooler
         return
-    port = urlsplit(postgres_server).port
-    assert port is not None
-    with pgbouncer(port) as url:
+    with pgbouncer(postgres_server) as url:
         yield urlsplit(url).netloc.rpartition("@")[2]
 
 

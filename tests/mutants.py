@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+import msgspec
+
 from rowlock import lifecycle
 from rowlock.ids import new_id
 from rowlock.job import Job, JobError, Lease
-from rowlock.lifecycle import Held, Lost, Outcome, Succeeded
+from rowlock.lifecycle import Crashed, Held, Lost, Outcome, Succeeded
 from rowlock.store import NewJob, Settlement, statements
 from rowlock.store.blocks import Conclusion
 from rowlock.store.ops import enqueue, manage, recover, settle
@@ -63,8 +65,11 @@ def settle_without_token() -> AbstractContextManager[None]:
     """A success is written whoever holds the job now."""
     fence = ("job.token = ending.token AND ", "")
     fenced = ("        AND job.token = ending.token\n", "")
+    bare = ("job.token = :token AND ", "")
+    fenced_bare = ("        AND job.token = :token::bigint\n", "")
     return _with_sql(
-        {"finish": fence, "finish_held": fence}, {"finish": fenced, "finish_held": fenced}
+        {"finish": fence, "finish_held": fence, "finish_bare": bare},
+        {"finish": fenced, "finish_held": fenced, "finish_bare": fenced_bare},
     )
 
 
@@ -257,7 +262,7 @@ def cursor_never_looks_below() -> Iterator[None]:
         await look(claimer)
         cursor = cursors.setdefault(claimer, {})
         lanes = [_raised(lane, cursor) for lane in claimer._view.lanes]
-        claimer._view = replace(claimer._view, lanes=lanes)
+        claimer._view = msgspec.structs.replace(claimer._view, lanes=lanes)
 
     async def claim_above(claimer: Claimer, *words: Any) -> list[Lease]:
         leases = await claim(claimer, *words)
@@ -275,7 +280,7 @@ def cursor_never_looks_below() -> Iterator[None]:
 
 
 def _raised(lane: Lane, cursor: Mapping[tuple[str, int, str], Floor]) -> Lane:
-    return replace(
+    return msgspec.structs.replace(
         lane, floor=max(lane.floor, cursor.get((lane.queue, lane.rank, lane.kind), (0, "")))
     )
 
@@ -358,6 +363,20 @@ def loss_without_a_trace() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def bystanders_are_blamed() -> Iterator[None]:
+    """A crash counts as an attempt of every job that ran in the process."""
+    cut_short = lifecycle._cut_short
+
+    def blame(held: Held, outcome: Any, now: int) -> lifecycle.Transition:
+        if isinstance(outcome, Crashed):
+            outcome = replace(outcome, alone=True)
+        return cut_short(held, outcome, now)
+
+    with mock.patch.object(lifecycle, "_cut_short", blame):
+        yield
+
+
 def claim_is_the_beginning() -> AbstractContextManager[None]:
     """What a worker claims counts as begun, also if it never was."""
     changes = dict.fromkeys(("claim", "claim_mixed"), ("begun = :begun", "begun = 1"))
@@ -394,6 +413,7 @@ MUTANTS: dict[str, Mutant] = {
     "follow-ups of the lost": follow_ups_of_the_lost,
     "cancel not written": cancel_not_written,
     "block ignores a lost lease": block_ignores_a_lost_lease,
+    "bystanders are blamed": bystanders_are_blamed,
 }
 # What this process was given for good.
 _planted = ExitStack()

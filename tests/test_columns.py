@@ -77,7 +77,7 @@ def test_a_users_job_shows_every_column_of_its_row():
     job = new_job(kind="k", payload='{"a":1}')
     row = JobRow(*(getattr(job, name) for name in GIVEN), run_at=1, created_at=1)
     shown = job_of(row, now=2)
-    ours = {"rank", "key_hold", "policy", "begun", "losses", "interruptions"}
+    ours = {"rank", "key_hold", "policy", "begun", "losses", "interruptions", "quarantined"}
 
     assert set(JobRow._fields) - set(Job.__struct_fields__) == ours
     assert shown.payload == {"a": 1}

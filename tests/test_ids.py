@@ -7,11 +7,12 @@ import sys
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, repeat
 
 import pytest
 
 from rowlock.errors import OptionInvalid
-from rowlock.ids import JobIds, new_id, parse_id
+from rowlock.ids import JobIds, id_of_tenant, new_id, parse_id
 
 # In a process of its own: this one has threads, and then a fork is a gamble.
 FORK = """
@@ -23,6 +24,23 @@ ids = [new_id() for _ in range(100)]
 if child:
     os.waitpid(child, 0)
 os.write(1, (" ".join(ids) + "\\n").encode())
+"""
+
+SIGNALS = """
+import signal
+from rowlock.ids import new_id
+ids = []
+def interrupt(*_):
+    ids.append(new_id())
+    # The next one comes when this one is over, however slow the machine is.
+    signal.setitimer(signal.ITIMER_REAL, 0.0001)
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, 0.0001)
+while len(ids) < 20_000:
+    ids.append(new_id())
+signal.signal(signal.SIGALRM, signal.SIG_IGN)
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(" ".join(ids))
 """
 
 
@@ -52,7 +70,7 @@ def test_ids_grow():
 def test_ids_grow_when_the_clock_does_not(monkeypatch: pytest.MonkeyPatch):
     """A clock that stands still or steps back makes no id smaller, nor the same again."""
     made = JobIds()
-    times = iter([5_000_000_000] * 5_000 + [4_000_000_000] * 5_000)
+    times = chain(repeat(5_000_000_000, 5_000), repeat(4_000_000_000))
     monkeypatch.setattr(time, "time_ns", lambda: next(times))
     ids = [made.new() for _ in range(10_000)]
     monkeypatch.undo()
@@ -71,6 +89,16 @@ def test_threads_share_no_id():
 
     assert len({id for ids in lists for id in ids}) == 16_000
     assert all(ids == sorted(ids) for ids in lists)
+
+
+def test_a_signal_handler_makes_ids_too():
+    """One that interrupts the creation of an id does not wait for it."""
+    answer = subprocess.run(
+        [sys.executable, "-c", SIGNALS], capture_output=True, check=True, timeout=60
+    )
+    ids = answer.stdout.decode().split()
+
+    assert (len(set(ids)), len(ids) >= 20_000) == (len(ids), True)
 
 
 def test_a_forked_child_makes_other_ids():
@@ -98,3 +126,22 @@ def test_what_is_no_id_is_refused(value):
         parse_id(value, option="job_id")
 
     assert caught.value.option == "job_id"
+
+
+def test_a_tenant_s_id_is_its_own():
+    """It is the same each time, another for each tenant, and never one that we create."""
+    id = new_id()
+    derived = uuid.UUID(id_of_tenant(id, "acme"))
+
+    assert id_of_tenant(id, "acme") == id_of_tenant(id.upper(), "acme") == str(derived)
+    assert (derived.version, derived.variant) == (8, uuid.RFC_4122)
+    assert len({id_of_tenant(id, tenant) for tenant in ("acme", "zoo", "acm", "株")}) == 4
+
+
+def test_a_tenant_s_id_keeps_its_time():
+    """The time of a UUIDv7 stays in front. Of any other id, every bit is hashed."""
+    id, random = new_id(), uuid.uuid4()
+
+    assert id_of_tenant(id, "acme")[:13] == id[:13]
+    assert uuid.UUID(id_of_tenant(str(random), "acme")).int >> 96 != random.int >> 96
+    assert uuid.UUID(id_of_tenant(str(uuid.UUID(int=0)), "acme")).version == 8

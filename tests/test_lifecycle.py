@@ -244,6 +244,22 @@ def test_losses_in_a_row():
     assert [step.losses for step in steps if isinstance(step, Return)] == [1, 1, 0, 0]
 
 
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_quarantine(name: str):
+    """A crash means a run alone next. Only a run that ends by itself proves that nothing is wrong,
+    and whatever else cuts it short leaves the question open.
+    """
+    steps = [decided(replace(HELD, quarantined=before), OUTCOMES[name]) for before in (False, True)]
+    returns = [step.quarantined for step in steps if isinstance(step, Return)]
+
+    if name.startswith("crash"):
+        assert returns == [True, True]
+    elif name.startswith(("failure", "release")):
+        assert set(returns) <= {False}
+    else:
+        assert returns in ([], [False, True])
+
+
 def test_a_suspect_that_is_lost_alone():
     """The lost run of a suspect counts as an attempt and as a crash, and at last as poison."""
     held = replace(HELD, losses=2, begun=True)
@@ -326,6 +342,7 @@ def test_error_texts_can_be_stored(text: str):
         begun=st.booleans(),
         losses=st.integers(0, 4),
         interruptions=st.integers(0, 25),
+        quarantined=st.booleans(),
     ),
     outcome=st.sampled_from(sorted(OUTCOMES)),
     seed=st.integers(),

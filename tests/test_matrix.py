@@ -9,7 +9,7 @@ import pytest
 from tests.cell import Cell
 from tests.matrix import CELLS, environment, run, what_is_missing
 
-URL = "postgresql://rowlock@127.0.0.1:5432/jobs"
+URL = "postgresql://rowlock:secret@127.0.0.1:5432/jobs"
 # Claims, leases and races are where isolation, rights and versions matter.
 SOME = ("tests/store/test_claim.py", "tests/store/test_heartbeat.py")
 # Plugins that take longer to import than these tests take to run.
@@ -34,11 +34,11 @@ def test_an_app_is_given_the_cells_way_to_the_server():
     assert Cell().client_url(URL, pooler=None, is_migrated=True) == URL
     assert (
         cell.client_url(URL, pooler=pooler, is_migrated=True)
-        == "postgresql://rowlock_test_worker@127.0.0.1:6432/jobs"
+        == "postgresql://rowlock_test_worker:secret@127.0.0.1:6432/jobs"
     )
     assert (
         cell.client_url(URL, pooler=pooler, is_migrated=False)
-        == "postgresql://rowlock@127.0.0.1:6432/jobs"
+        == "postgresql://rowlock:secret@127.0.0.1:6432/jobs"
     )
 
 

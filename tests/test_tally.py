@@ -90,3 +90,20 @@ def test_the_largest_names_are_kept():
 
     assert kept.keys() == {("q", "k9"), ("q", "k8"), ("q", "k7"), (OTHER, OTHER)}
     assert sum(sums.total for sums in kept.values()) == 55
+
+
+def test_known_names_always_have_a_place():
+    """Anyone who may enqueue invents names, and must not hide those of the app."""
+    known = frozenset(("mail", f"task-{number}") for number in range(50))
+    tally: Tally = {}
+    for number in range(config.TALLY_NAMES_MAX + 50):
+        counted(tally, ("q", f"invented-{number}"), known).add(RunEnd.SUCCEEDED, 1_000)
+    for name in known:
+        counted(tally, name, known).add(RunEnd.DEAD)
+    kept = bounded(tally, 60, known=known)
+
+    assert known <= tally.keys()
+    assert len(tally) <= config.TALLY_NAMES_MAX + 1
+    assert known <= kept.keys()
+    assert len(kept) == 60
+    assert sum(sums.total for sums in kept.values()) == 1_000 * (config.TALLY_NAMES_MAX + 50) + 50

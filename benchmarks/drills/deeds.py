@@ -36,7 +36,7 @@ MINUTE_US: Final = 60_000_000
 _START_US: Final = to_us(datetime(2030, 1, 1, tzinfo=UTC), option="start")
 _OUR_ID: Final = "01890000-0000-7000-8000-"
 _FOREIGN_ID = re.compile(rf"(?!{_OUR_ID})[0-9a-f]{{8}}-[0-9a-f-]{{27}}")
-_NOT_COMPARED: Final = ("instance", "migration")
+_NOT_COMPARED: Final = ("instance", "secret", "migration")
 
 
 class DeedClock:

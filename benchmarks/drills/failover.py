@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 import psycopg
 
@@ -152,8 +153,10 @@ def _is_synchronous(connection: psycopg.Connection[tuple[object, ...]]) -> bool:
 
 
 def _url(*servers: ThrowAwayPostgres) -> str:
+    # A standby has the password of its primary.
+    user = urlsplit(servers[0].url).netloc.rpartition("@")[0]
     hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
-    return f"postgresql://rowlock@{hosts}/postgres?target_session_attrs=read-write"
+    return f"postgresql://{user}@{hosts}/postgres?target_session_attrs=read-write"
 
 
 class Producers:

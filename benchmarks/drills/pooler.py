@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from benchmarks.drills.misbehaviour import Poisoned, poison
 from benchmarks.drills.scene import Scene, until
@@ -23,12 +24,13 @@ from rowlock.testing.postgres import find_free_port
 DIRECTORIES = (os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin")
 SETTINGS = """
 [databases]
-* = host=127.0.0.1 port={server_port} user=rowlock
+* = host=127.0.0.1 port={server.port} user={server.username} password={server.password}
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = {port}
 unix_socket_dir =
-auth_type = any
+auth_type = scram-sha-256
+auth_file = {users}
 pool_mode = transaction
 max_client_conn = 200
 default_pool_size = 8
@@ -42,7 +44,7 @@ class PoolerNotInstalled(RuntimeError):
 
 def pooled(server: ThrowAwayPostgres, place: Path, *, jobs: int) -> Poisoned:
     """Everything goes by way of the pooler: schema, producers, workers, and a poison."""
-    with pgbouncer(server.port) as url, Scene(url, place) as scene:
+    with pgbouncer(server.url) as url, Scene(url, place) as scene:
         found = find_pooler(PostgresUrl.parse(url))
         assert found is Pooler.TRANSACTION, f"it should pool transactions, and does {found}"
         return poison(scene, bystanders=jobs, deaths=1)
@@ -61,8 +63,8 @@ def find_pgbouncer() -> str:
 
 
 @contextmanager
-def pgbouncer(server_port: int) -> Iterator[str]:
-    """The URL of a pooler before a server on this machine.
+def pgbouncer(server_url: str) -> Iterator[str]:
+    """The URL of a pooler before a server on this machine, for the same user and password.
 
     Raises:
         PoolerNotInstalled: It is not on this machine.
@@ -73,9 +75,12 @@ def pgbouncer(server_port: int) -> Iterator[str]:
     nobody = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
-        place.chmod(0o755)
-        settings = place / "pgbouncer.ini"
-        settings.write_text(SETTINGS.format(server_port=server_port, port=port))
+        server = urlsplit(server_url)
+        settings, users = place / "pgbouncer.ini", place / "users"
+        settings.write_text(SETTINGS.format(server=server, port=port, users=users))
+        users.write_text(f'"{server.username}" "{server.password}"\n')
+        if nobody is not None:
+            os.chown(place, nobody.pw_uid, nobody.pw_gid)
         with (place / "log").open("w") as log:
             process = subprocess.Popen(
                 [program, str(settings)],
@@ -89,7 +94,8 @@ def pgbouncer(server_port: int) -> Iterator[str]:
         try:
             until(lambda: _answers(port) or process.poll() is not None)
             assert process.poll() is None, (place / "log").read_text()
-            yield f"postgresql://rowlock@127.0.0.1:{port}/postgres"
+            user, _, _ = server.netloc.rpartition("@")
+            yield server._replace(netloc=f"{user}@127.0.0.1:{port}").geturl()
         finally:
             process.terminate()
             process.wait()

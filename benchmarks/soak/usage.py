@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rowlock.bench.processes import family
+from rowlock.testing.processes import family
 
 
 def private_mib(pid: int) -> float:

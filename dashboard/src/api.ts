@@ -1,7 +1,7 @@
 // Calls of the HTTP API, and what goes wrong with them. Nothing else talks to the server.
 
 import { type Json, parse, stringify } from "./json.ts";
-import { forget, token } from "./session.ts";
+import { enter, leave, lose, type Me } from "./session.ts";
 import type { components } from "./schema.ts";
 
 export type Schemas = components["schemas"];
@@ -62,7 +62,8 @@ export async function send(method: string, path: string, options: Options = {}):
     }
   }
   const headers = new Headers();
-  if (token.value) headers.set("authorization", `Bearer ${token.value}`);
+  // No form of another page can send it, so the server knows that a script of ours asks.
+  if (method !== "GET") headers.set("x-rowlock-request", "1");
   const body =
     options.text ?? (options.body === undefined ? undefined : JSON.stringify(options.body));
   if (body !== undefined) headers.set("content-type", "application/json");
@@ -94,7 +95,7 @@ async function problemOf(answer: Response): Promise<Problem> {
   } catch {
     // A proxy in between has its own words; its status is what is left.
   }
-  if (answer.status === 401) forget();
+  if (answer.status === 401) lose();
   const detail = told.detail ?? `the server answered ${answer.status}`;
   return new Problem(answer.status, told.code ?? "unknown", detail, told.errors ?? []);
 }
@@ -102,6 +103,24 @@ async function problemOf(answer: Response): Promise<Problem> {
 export async function get<T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> {
   const answer = await send("GET", path, { query: query ?? {}, signal });
   return (await answer.json()) as T;
+}
+
+const PAGE_ITEMS = 200;
+const PAGES_MAX = 100;
+
+/** A list with all of its pages, up to a bound: `items` names the field that holds them. */
+export async function getWhole<T extends { next: string | null }>(
+  path: string,
+  items: keyof T & string,
+  signal?: AbortSignal,
+): Promise<T> {
+  const whole = await get<T>(path, { limit: PAGE_ITEMS }, signal);
+  for (let pages = 1; whole.next && pages < PAGES_MAX; pages += 1) {
+    const page = await get<T>(path, { limit: PAGE_ITEMS, cursor: whole.next }, signal);
+    (whole[items] as unknown[]).push(...(page[items] as unknown[]));
+    whole.next = page.next;
+  }
+  return whole;
 }
 
 /** As `get`, without loss: for answers that hold payloads and results. */
@@ -125,7 +144,23 @@ export async function remove(path: string): Promise<void> {
   await send("DELETE", path);
 }
 
-/** A part of a path: a queue may be named `a/b`. */
+/**
+ * A part of a path: a queue may be named `a/b` or `..`, which browsers and proxies would resolve.
+ * Such names are written with a tilde in front, and with tildes instead of percent signs.
+ */
 export function part(name: string): string {
-  return encodeURIComponent(name);
+  if (/^\w[\w.-]*$/.test(name)) return name;
+  return "~" + encodeURIComponent(name).replaceAll("~", "~7E").replaceAll("%", "~");
+}
+
+/** Exchange a token, or the code of a login link, for a session. */
+export async function signIn(secret: string): Promise<void> {
+  await send("POST", "v1/session", { body: { token: secret } });
+  enter(await get<Me>("v1/me"));
+}
+
+/** End the session, in all tabs. */
+export async function signOut(): Promise<void> {
+  await send("DELETE", "v1/session");
+  leave();
 }

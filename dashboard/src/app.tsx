@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-import { get, Problem } from "./api.ts";
+import { get, Problem, signIn, signOut } from "./api.ts";
 import { asProblem, isHidden, isPaused } from "./live.ts";
 import { PLACES, visible } from "./places.ts";
 import { go, route, to } from "./router.ts";
@@ -17,29 +17,36 @@ import { Schedules } from "./screens/schedules.tsx";
 import { SignIn } from "./screens/signin.tsx";
 import { System } from "./screens/system.tsx";
 import { Workers } from "./screens/workers.tsx";
-import { forget, me, type Me } from "./session.ts";
+import { enter, isOver, me, type Me, takeLoginCode } from "./session.ts";
 import { isDark, turn } from "./theme.ts";
 import { Button, Empty, Skeleton, Trouble } from "./ui/basics.tsx";
 import { Dialogs } from "./ui/dialog.tsx";
 import { Icon } from "./ui/icons.tsx";
 import { listenToKeys, showShortcuts } from "./ui/keys.tsx";
 import { showPalette } from "./ui/palette.tsx";
-import { Toasts } from "./ui/toasts.tsx";
+import { tell, Toasts } from "./ui/toasts.tsx";
 
 export function App() {
   const [problem, setProblem] = useState<Problem>();
   const [attempt, setAttempt] = useState(0);
+  const [refused, setRefused] = useState<Problem>();
   useEffect(() => {
-    get<Me>("v1/me").then(
-      (found) => {
-        me.value = found;
+    async function begin(): Promise<void> {
+      const code = takeLoginCode();
+      try {
+        if (code) await signIn(code).catch((error: unknown) => setRefused(asProblem(error)));
+        enter(await get<Me>("v1/me"));
         setProblem(undefined);
-      },
-      (error: unknown) => {
+      } catch (error) {
         const told = asProblem(error);
         if (told.status !== 401) setProblem(told);
-      },
-    );
+      }
+    }
+    // The link may be opened in a tab that shows this page already.
+    const again = () => void (location.hash.startsWith("#login=") && begin());
+    void begin();
+    addEventListener("hashchange", again);
+    return () => removeEventListener("hashchange", again);
   }, [attempt]);
   useEffect(listenToKeys, []);
   if (problem) {
@@ -56,15 +63,18 @@ export function App() {
         <Skeleton rows={3} />
       </main>
     );
-  if (me.value === null) return <SignIn />;
+  if (me.value === null) return <SignIn before={refused} key={refused?.message} />;
   return (
     <>
-      <a class="skip" href="#main" onClick={skip}>
-        Skip to the content
-      </a>
-      <Frame />
-      <Dialogs />
-      <Toasts />
+      {isOver.value ? <SignIn /> : null}
+      <div class="whole" hidden={isOver.value}>
+        <a class="skip" href="#main" onClick={skip}>
+          Skip to the content
+        </a>
+        <Frame />
+        <Dialogs />
+        <Toasts />
+      </div>
     </>
   );
 }
@@ -192,12 +202,12 @@ function MenuFoot() {
         <span class="pulse-dot" /> {isPaused.value ? "Paused" : "Live"}
       </button>
       <p class="who">
-        {who.token_id ? (
+        {who.name === "anybody" ? (
+          "Open: no token is needed"
+        ) : (
           <>
             Signed in as <b>{who.name}</b>
           </>
-        ) : (
-          "Open: no token is needed"
         )}
         {who.tenant ? (
           <>
@@ -223,7 +233,13 @@ function MenuFoot() {
           onClick={showShortcuts}
         />
         {who.token_id ? (
-          <Button kind="ghost" icon="exit" label="Sign out" title="Sign out" onClick={forget} />
+          <Button
+            kind="ghost"
+            icon="exit"
+            label="Sign out"
+            title="Sign out"
+            onClick={() => signOut().catch((error: unknown) => tell(asProblem(error).message))}
+          />
         ) : null}
         <span class="version">{who.version}</span>
       </div>

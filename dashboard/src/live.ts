@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 
 import { Problem, serverNow } from "./api.ts";
+import { isOver as isSignedOut } from "./session.ts";
 
 /** The server's time, every second; it stands still while the page is hidden. */
 export const now = signal(serverNow());
@@ -77,7 +78,7 @@ export function useLive<T>(load: Load<T>, every: number, dependencies: unknown[]
     }
 
     function tick(): void {
-      if (document.hidden || isPaused.value) return plan();
+      if (document.hidden || isPaused.value || isSignedOut.value) return plan();
       void run();
     }
 
@@ -85,6 +86,10 @@ export function useLive<T>(load: Load<T>, every: number, dependencies: unknown[]
       if (!document.hidden && !isPaused.value) void run();
     }
 
+    // Whoever signs in again sees what is true now.
+    const unsubscribe = isSignedOut.subscribe((isOut) => {
+      if (!isOut && trouble) void run();
+    });
     again.current = () => void run();
     setState((before) => (before.data === undefined ? before : { at: 0 }));
     void run();
@@ -93,6 +98,7 @@ export function useLive<T>(load: Load<T>, every: number, dependencies: unknown[]
       isOver = true;
       clearTimeout(timer);
       flight?.abort();
+      unsubscribe();
       document.removeEventListener("visibilitychange", appear);
     };
   }, dependencies);

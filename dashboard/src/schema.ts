@@ -283,7 +283,7 @@ export interface paths {
         put?: never;
         /**
          * Pause a queue: its jobs are not claimed, and new ones are accepted
-         * @description Scope: `admin`.
+         * @description It spans all tenants, so a token that is bound to a tenant is refused with 403. Scope: `admin`.
          */
         post: operations["pauseQueue"];
         delete?: never;
@@ -303,7 +303,7 @@ export interface paths {
         put?: never;
         /**
          * Resume a paused queue
-         * @description Scope: `admin`.
+         * @description It spans all tenants, so a token that is bound to a tenant is refused with 403. Scope: `admin`.
          */
         post: operations["resumeQueue"];
         delete?: never;
@@ -501,7 +501,7 @@ export interface paths {
         };
         /**
          * The workers, and what they run
-         * @description Scope: `read`.
+         * @description It spans all tenants, so a token that is bound to a tenant is refused with 403. Scope: `read`.
          */
         get: operations["listWorkers"];
         put?: never;
@@ -521,7 +521,7 @@ export interface paths {
         };
         /**
          * Versions, the state of the database, and whether the server is open
-         * @description Scope: `read`.
+         * @description It spans all tenants, so a token that is bound to a tenant is refused with 403. Scope: `read`.
          */
         get: operations["getSystem"];
         put?: never;
@@ -561,7 +561,7 @@ export interface paths {
         };
         /**
          * Outcomes of runs and queue depths over the last minutes, hours or days
-         * @description It is kept for a week. Runs of the last ten seconds may be missing, and so are the last seconds of a worker that was killed. Scope: `read`.
+         * @description It is kept for a week. Runs of the last ten seconds may be missing, and so are the last seconds of a worker that was killed. It spans all tenants, so a token that is bound to a tenant is refused with 403. Scope: `read`.
          */
         get: operations["getHistory"];
         put?: never;
@@ -587,6 +587,30 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign a browser in: exchange a token for a cookie
+         * @description The cookie is `HttpOnly` and `SameSite=Strict`, and valid for 12 hours. With it, a request that changes something must come from a page of this server, and have the content type `application/json` or the header `X-Rowlock-Request`.
+         */
+        post: operations["createSession"];
+        /**
+         * Sign out: end the session of this request's cookie
+         * @description Scope: any.
+         */
+        delete: operations["deleteSession"];
         options?: never;
         head?: never;
         patch?: never;
@@ -699,7 +723,7 @@ export interface paths {
         };
         /**
          * Metrics for Prometheus
-         * @description Values of queues are at most ten seconds old, large counts about a minute. Scope: `read`.
+         * @description Values of queues are at most ten seconds old, large counts about a minute. It spans all tenants, so a token that is bound to a tenant is refused with 403. Scope: `read`.
          */
         get: operations["getMetrics"];
         put?: never;
@@ -737,6 +761,8 @@ export interface components {
         /**
          * NewJob
          * @description A job to enqueue. Options that are left out are those of its task.
+         *
+         *         Give either `delay` or `run_at`, not both.
          */
         NewJob: {
             /** @description The name of the task. */
@@ -986,7 +1012,7 @@ export interface components {
          * @description An action on the jobs that match a filter.
          *
          *         With `preview`, nothing is done: the answer says how many jobs match. Without it, `expected` is
-         *         that number. If more jobs match by then, nothing is done either.
+         *         that number. If more jobs match by then, nothing is done either. A delete must name the state.
          */
         NewBulk: {
             action: components["schemas"]["BulkAction"];
@@ -995,7 +1021,33 @@ export interface components {
             preview?: boolean;
             expected?: number | null;
             per_second?: number | null;
-        };
+        } & (({
+            /** @constant */
+            preview: true;
+        } | {
+            expected: unknown;
+        }) & ({
+            /** @constant */
+            action?: "cancel";
+            filter?: {
+                /** @enum {unknown} */
+                state?: "scheduled" | "ready" | "running" | "retrying" | null;
+            };
+        } | {
+            /** @constant */
+            action?: "retry";
+            filter?: {
+                /** @enum {unknown} */
+                state?: "dead" | "cancelled" | null;
+            };
+        } | {
+            /** @constant */
+            action?: "delete";
+            filter: {
+                /** @enum {unknown} */
+                state: "scheduled" | "ready" | "retrying" | "succeeded" | "dead" | "cancelled";
+            };
+        }));
         /**
          * BulkAction
          * @description What to do to many jobs.
@@ -1082,10 +1134,11 @@ export interface components {
         };
         /**
          * Queues
-         * @description All queues, by name.
+         * @description Queues, by name. `next` is null on the last page.
          */
         Queues: {
             queues: components["schemas"]["Queue"][];
+            next: string | null;
         };
         /**
          * Queue
@@ -1183,7 +1236,7 @@ export interface components {
          * @description A worker's request for jobs.
          */
         LeaseRequest: {
-            /** @description A name that no other process uses. If the token is bound to a tenant, it is prefixed with `tenant:`, the tenant and `/`. At most 200 characters in all. */
+            /** @description A name that no other process uses. If the token is bound to a tenant, it is prefixed with `tenant:`, the tenant and `/`. Parts that are too long are replaced by a digest. */
             worker: string;
             /** @description The kinds that it can run. */
             kinds: string[];
@@ -1381,10 +1434,11 @@ export interface components {
         };
         /**
          * Kinds
-         * @description All kinds that the server or a live worker knows, by name.
+         * @description Kinds that the server or a live worker knows, by name. `next` is null on the last page.
          */
         Kinds: {
             kinds: components["schemas"]["Kind"][];
+            next: string | null;
         };
         /**
          * Kind
@@ -1406,10 +1460,11 @@ export interface components {
         };
         /**
          * Workers
-         * @description All workers, by name.
+         * @description Workers, by name. `next` is null on the last page.
          */
         Workers: {
             workers: components["schemas"]["Worker"][];
+            next: string | null;
         };
         /**
          * Worker
@@ -1524,6 +1579,7 @@ export interface components {
             tenant: string | null;
             scopes: components["schemas"]["Scope"][];
             is_open: boolean;
+            can_create_tokens: boolean;
             version: string;
         };
         /**
@@ -1661,11 +1717,28 @@ export interface components {
             line: string | null;
         };
         /**
+         * NewSession
+         * @description How to sign in.
+         */
+        NewSession: {
+            /** @description A token, or the code of a login link. */
+            token: string;
+        };
+        /**
+         * Session
+         * @description A session that has begun. Its cookie is in the header `Set-Cookie`.
+         */
+        Session: {
+            /** @description Seconds until it ends. */
+            expires_in: number;
+        };
+        /**
          * Tokens
-         * @description All tokens, newest first, including revoked and expired ones.
+         * @description Tokens, newest first, including revoked and expired ones. `next` is null on the last page.
          */
         Tokens: {
             tokens: components["schemas"]["Token"][];
+            next: string | null;
         };
         /**
          * Token
@@ -1679,6 +1752,7 @@ export interface components {
             created_at: string;
             expires_at: string | null;
             revoked_at: string | null;
+            last_used_at: string | null;
         };
         /**
          * NewToken
@@ -1702,6 +1776,7 @@ export interface components {
             created_at: string;
             expires_at: string | null;
             revoked_at: string | null;
+            last_used_at: string | null;
             token: string;
         };
         /**
@@ -1725,6 +1800,7 @@ export interface components {
             tenant: string | null;
             action: string;
             target: string;
+            address: string | null;
             detail: {
                 [key: string]: unknown;
             };
@@ -1739,7 +1815,7 @@ export interface components {
         };
     };
     responses: {
-        /** @description `http_invalid`: The request is not HTTP. `json_invalid`: The body is not JSON. Or it is not UTF-8, or nested too deeply. */
+        /** @description `http_invalid`: The request is not HTTP. `json_invalid`: The body is not JSON. Or it is not UTF-8, is nested too deeply, or has a key twice in one object. */
         Problem400: {
             headers: {
                 [name: string]: unknown;
@@ -1748,16 +1824,18 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `unauthorized`: A token is needed. None was sent, or it is unknown, expired or revoked. */
+        /** @description `unauthorized`: A token is needed. None was sent, or it is unknown, expired or revoked, or the session is over. */
         Problem401: {
             headers: {
+                /** @description How to authenticate: with a bearer token. */
+                "WWW-Authenticate": string;
                 [name: string]: unknown;
             };
             content: {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `forbidden`: The credential does not allow it. Its scope or tenant does not, or a page of another site sent the request. */
+        /** @description `forbidden`: The credential does not allow it. Its scope or tenant does not, or a page of another site sent the request. `forwarded`: An open server takes no forwarded requests. The server runs with `--open`, and the request came through a proxy. Make a token. */
         Problem403: {
             headers: {
                 [name: string]: unknown;
@@ -1778,6 +1856,8 @@ export interface components {
         /** @description `method_not_allowed`: This path has no such method. `Allow` lists its methods. */
         Problem405: {
             headers: {
+                /** @description The methods of this path, separated by commas. */
+                Allow: string;
                 [name: string]: unknown;
             };
             content: {
@@ -1802,7 +1882,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `too_large`: The body is too large. It has more than 8 MiB, or 64 MiB for batches and settlements. */
+        /** @description `too_large`: The body is too large. It has more than 1 MiB, or 8 MiB for one job or heartbeats, or 64 MiB for batches and settlements. An item of these has at most 8 MiB. */
         Problem413: {
             headers: {
                 [name: string]: unknown;
@@ -1811,7 +1891,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `unsupported_media_type`: The body must be JSON. Its `Content-Type` must be `application/json`. */
+        /** @description `unsupported_media_type`: The body must be JSON. Its `Content-Type` must be `application/json`, and it must not be compressed. */
         Problem415: {
             headers: {
                 [name: string]: unknown;
@@ -1829,7 +1909,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `payload_invalid`: The payload is invalid. It does not fit its task, or can't be stored. `errors` names every bad field. `option_invalid`: A value is out of range, or of the wrong type. It is a field or parameter outside the payload. `errors` names it. `store_refused`: The database refused it. A trigger, a constraint or a limit forbids it, and would forbid it again. */
+        /** @description `payload_invalid`: The payload is invalid. It does not fit its task, or can't be stored. `errors` names every bad field. `option_invalid`: A value is out of range, or of the wrong type. It is a field or parameter outside the payload. `errors` names it. `idempotency_key_reused`: The idempotency key belongs to another request. A request with the same `Idempotency-Key` had another body in the last 24 hours. Nothing was enqueued. `store_refused`: The database refused it. A trigger, a constraint or a limit forbids it, and would forbid it again. */
         Problem422: {
             headers: {
                 [name: string]: unknown;
@@ -1838,9 +1918,11 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `too_many_requests`: Too many requests. Too many invalid tokens came from this address. `Retry-After` says when to retry. */
+        /** @description `too_many_requests`: Too many requests. Too many invalid tokens came from this address, or with this id (valid ones are still accepted); or too many lists, counts and other expensive reads of this token wait already; or too many workers of it ask for jobs. `Retry-After` says when to retry. */
         Problem429: {
             headers: {
+                /** @description Seconds to wait before the next try. */
+                "Retry-After": number;
                 [name: string]: unknown;
             };
             content: {
@@ -1856,9 +1938,11 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `store_unavailable`: The database is unavailable. `Retry-After` says when to try again. `migration_needed`: The database has another schema. Run `rowlock migrate`, or upgrade rowlock if the schema is newer. `overloaded`: The server is overloaded. More than 1,000 requests are in progress, 200 clients listen to events, or the server is stopping. `Retry-After` says when to try again. */
+        /** @description `store_unavailable`: The database is unavailable. `Retry-After` says when to try again. `migration_needed`: The database has another schema. Run `rowlock migrate`, or upgrade rowlock if the schema is newer. `overloaded`: The server is overloaded. 1,000 requests are in progress, 200 clients listen to events, or large bodies in progress have more than 160 MiB. One tenant or token gets it earlier, once it holds more places than are free. Or the server is stopping. `Retry-After` says when to try again. */
         Problem503: {
             headers: {
+                /** @description Seconds to wait before the next try. */
+                "Retry-After": number;
                 [name: string]: unknown;
             };
             content: {
@@ -1896,7 +1980,7 @@ export interface operations {
                 /** @description Only jobs that died with this error fingerprint, as groups of dead jobs show it. */
                 fingerprint?: string;
                 limit?: number;
-                /** @description The `next` of the previous page. */
+                /** @description The `next` of the previous page, with the same filters. */
                 cursor?: string;
             };
             header?: never;
@@ -1958,7 +2042,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The same as `key`. */
+                /** @description A name for this request, quoted or not. For 24 hours, the same request with it is answered as the first one was, with `Idempotency-Replayed: true`, and enqueues nothing. */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -1978,8 +2062,6 @@ export interface operations {
                  *       "delay": null,
                  *       "run_at": null,
                  *       "tenant": null,
-                 *       "tags": [],
-                 *       "meta": {},
                  *       "id": null
                  *     }
                  */
@@ -1990,6 +2072,8 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
+                    /** @description The path of what was made. */
+                    Location: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2013,6 +2097,8 @@ export interface operations {
             /** @description The answer */
             201: {
                 headers: {
+                    /** @description The path of what was made. */
+                    Location: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2050,7 +2136,10 @@ export interface operations {
     createJobs: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A name for this request, quoted or not. For 24 hours, the same request with it is answered as the first one was, with `Idempotency-Replayed: true`, and enqueues nothing. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -2070,8 +2159,6 @@ export interface operations {
                  *           "delay": null,
                  *           "run_at": null,
                  *           "tenant": null,
-                 *           "tags": [],
-                 *           "meta": {},
                  *           "id": null
                  *         }
                  *       ]
@@ -2661,6 +2748,8 @@ export interface operations {
             /** @description The answer */
             202: {
                 headers: {
+                    /** @description The path of what was made. */
+                    Location: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2840,6 +2929,9 @@ export interface operations {
         parameters: {
             query?: {
                 queue?: string[];
+                limit?: number;
+                /** @description The `next` of the previous page, with the same filters. */
+                cursor?: string;
             };
             header?: never;
             path?: never;
@@ -2891,7 +2983,8 @@ export interface operations {
                      *             }
                      *           }
                      *         }
-                     *       ]
+                     *       ],
+                     *       "next": null
                      *     }
                      */
                     "application/json": components["schemas"]["Queues"];
@@ -2912,6 +3005,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that. */
                 queue: string;
             };
             cookie?: never;
@@ -2948,6 +3042,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that. */
                 queue: string;
             };
             cookie?: never;
@@ -3050,7 +3145,7 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
-                /** @description The `next` of the previous page. */
+                /** @description The `next` of the previous page, with the same filters. */
                 cursor?: string;
             };
             header?: never;
@@ -3115,6 +3210,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that. */
                 name: string;
             };
             cookie?: never;
@@ -3160,6 +3256,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that. */
                 name: string;
             };
             cookie?: never;
@@ -3218,6 +3315,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that. */
                 name: string;
             };
             cookie?: never;
@@ -3364,8 +3462,7 @@ export interface operations {
                  *           "progress": {
                  *             "fraction": 0.4,
                  *             "text": "halfway"
-                 *           },
-                 *           "log": []
+                 *           }
                  *         }
                  *       ],
                  *       "lease": 30
@@ -3425,8 +3522,7 @@ export interface operations {
                  *           "outcome": "succeeded",
                  *           "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
                  *           "token": 1,
-                 *           "result": "sent",
-                 *           "follow_ups": []
+                 *           "result": "sent"
                  *         }
                  *       ]
                  *     }
@@ -3472,7 +3568,11 @@ export interface operations {
     };
     listKinds: {
         parameters: {
-            query?: never;
+            query?: {
+                limit?: number;
+                /** @description The `next` of the previous page, with the same filters. */
+                cursor?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3515,7 +3615,8 @@ export interface operations {
                      *             "additionalProperties": false
                      *           }
                      *         }
-                     *       ]
+                     *       ],
+                     *       "next": null
                      *     }
                      */
                     "application/json": components["schemas"]["Kinds"];
@@ -3533,7 +3634,11 @@ export interface operations {
     };
     listWorkers: {
         parameters: {
-            query?: never;
+            query?: {
+                limit?: number;
+                /** @description The `next` of the previous page, with the same filters. */
+                cursor?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3576,7 +3681,8 @@ export interface operations {
                      *           "memory_bytes": 80000000,
                      *           "lost": 0
                      *         }
-                     *       ]
+                     *       ],
+                     *       "next": null
                      *     }
                      */
                     "application/json": components["schemas"]["Workers"];
@@ -3680,6 +3786,7 @@ export interface operations {
                      *         "read"
                      *       ],
                      *       "is_open": false,
+                     *       "can_create_tokens": false,
                      *       "version": "0.1.0"
                      *     }
                      */
@@ -3879,9 +3986,83 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
-    listTokens: {
+    createSession: {
         parameters: {
             query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "token": "rwl_abcdefghijkl_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewSession"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "expires_in": 43200
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            405: components["responses"]["Problem405"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    deleteSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            405: components["responses"]["Problem405"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    listTokens: {
+        parameters: {
+            query?: {
+                limit?: number;
+                /** @description The `next` of the previous page, with the same filters. */
+                cursor?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3906,9 +4087,11 @@ export interface operations {
                      *           "tenant": null,
                      *           "created_at": "2030-01-31T12:00:00Z",
                      *           "expires_at": "2030-05-01T12:00:00Z",
-                     *           "revoked_at": null
+                     *           "revoked_at": null,
+                     *           "last_used_at": "2030-01-31T12:00:00Z"
                      *         }
-                     *       ]
+                     *       ],
+                     *       "next": null
                      *     }
                      */
                     "application/json": components["schemas"]["Tokens"];
@@ -3964,6 +4147,7 @@ export interface operations {
                      *       "created_at": "2030-01-31T12:00:00Z",
                      *       "expires_at": "2030-05-01T12:00:00Z",
                      *       "revoked_at": null,
+                     *       "last_used_at": "2030-01-31T12:00:00Z",
                      *       "token": "rwl_abcdefghijkl_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
                      *     }
                      */
@@ -4019,7 +4203,7 @@ export interface operations {
                 /** @description What was changed: the id of a job, the name of a queue, … */
                 target?: string;
                 limit?: number;
-                /** @description The `next` of the previous page. */
+                /** @description The `next` of the previous page, with the same filters. */
                 cursor?: string;
             };
             header?: never;
@@ -4045,6 +4229,7 @@ export interface operations {
                      *           "tenant": null,
                      *           "action": "job.cancel",
                      *           "target": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *           "address": "192.0.2.7",
                      *           "detail": {
                      *             "outcome": "cancelled",
                      *             "state": "cancelled"

@@ -1,34 +1,51 @@
-// Who is signed in. The token is kept in sessionStorage: it ends with the tab, is seen by no other
-// site and no other tab, and is never sent by the browser on its own, as a cookie would be.
+// Who is signed in. The session is a cookie that scripts can't read: no token is kept here, and
+// every tab of the browser shares it.
 
 import { signal } from "@preact/signals";
 
-const PLACE = "rowlock.token";
+import { replace } from "./router.ts";
+import type { components } from "./schema.ts";
 
-export const token = signal<string>(sessionStorage.getItem(PLACE) ?? "");
+export type Me = components["schemas"]["Me"];
 
-export interface Me {
-  name: string;
-  token_id: string | null;
-  tenant: string | null;
-  scopes: string[];
-  is_open: boolean;
-  version: string;
-}
-
-/** Undefined: not known yet; null: a token is needed. */
+/** Undefined: not known yet; null: nobody is signed in. */
 export const me = signal<Me | null | undefined>(undefined);
+/** Whether the session has ended while a page is open. The page is kept until the next sign-in. */
+export const isOver = signal(false);
 
-export function remember(text: string): void {
-  sessionStorage.setItem(PLACE, text);
-  token.value = text;
+/** The server does not accept the session any more. */
+export function lose(): void {
+  if (me.value) isOver.value = true;
+  else me.value = null;
 }
 
-/** The token does not hold any more, or its owner leaves. */
-export function forget(): void {
-  sessionStorage.removeItem(PLACE);
-  token.value = "";
+export function enter(who: Me): void {
+  me.value = who;
+  isOver.value = false;
+}
+
+/** The user has signed out: nothing of theirs stays on the page, nor in other tabs. */
+export function leave(): void {
+  clear();
+  tabs.postMessage("left");
+}
+
+function clear(): void {
   me.value = null;
+  isOver.value = false;
+}
+
+// Of this dashboard: another one may be mounted at the same host.
+const tabs = new BroadcastChannel(`rowlock ${location.pathname}`);
+tabs.onmessage = clear;
+
+const LOGIN = /^#login=([\w-]+)$/;
+
+/** The code of a login link. It works once, and is removed from the address bar at once. */
+export function takeLoginCode(): string | undefined {
+  const found = LOGIN.exec(location.hash);
+  if (found) replace("#/");
+  return found?.[1];
 }
 
 export function may(scope: "read" | "enqueue" | "admin"): boolean {

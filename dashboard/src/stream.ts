@@ -1,10 +1,10 @@
-// Server-sent events, read by fetch: an EventSource can't send a token.
+// Server-sent events, read by fetch, which says why it fails. An EventSource does not.
 
 import { useEffect, useRef } from "preact/hooks";
 
 import { type Query, type Schemas, send } from "./api.ts";
 import { isPaused } from "./live.ts";
-import { me } from "./session.ts";
+import { isOver as isSignedOut, me } from "./session.ts";
 
 export type Event = Schemas["Event"];
 
@@ -58,7 +58,8 @@ export function useEvents(query: Query | undefined, hear: (event: Event) => void
 
     async function connect(): Promise<void> {
       clearTimeout(timer);
-      if (isOver || document.hidden || isPaused.value || !me.value) return again();
+      const isAway = !me.value || isSignedOut.value;
+      if (isOver || document.hidden || isPaused.value || isAway) return again();
       const mine = (flight = new AbortController());
       try {
         await read(

@@ -79,6 +79,7 @@ class JobRow(NamedTuple):
     begun: Annotated[bool, Column("boolean", JobTable.LIVE, absent="false")] = False
     losses: Annotated[int, Column("smallint", JobTable.LIVE, absent="0")] = 0
     interruptions: Annotated[int, Column("smallint", JobTable.LIVE, absent="0")] = 0
+    quarantined: Annotated[bool, Column("boolean", JobTable.LIVE, absent="false")] = False
     state: Annotated[str | None, Column("text", JobTable.FINISHED)] = None
     finished_at: Annotated[int | None, Column("bigint", JobTable.FINISHED)] = None
     result: Annotated[str | None, Column("text", JobTable.FINISHED, is_large=True)] = None
@@ -133,6 +134,7 @@ def macros(*, is_postgres: bool) -> dict[str, str]:
         "held": rows.of(JobTable.LIVE, "job.", large={"errors": "{}"}),
         "ended": rows.of(JobTable.FINISHED, "finished.", large={}),
         "shared": ", ".join(shared),
+        "shared_job": _listed(f"job.{name}" for name in shared),
         "settled": _listed(_settled(name) for name in shared),
         "given": ", ".join(GIVEN),
         "given_values": _listed(f":{name}{casts[name]}" for name in GIVEN),

@@ -75,7 +75,7 @@ INTERRUPTIONS_MAX: Final = 20
 NOT_BEGUN_SECONDS: Final = 1
 """Delay before a job is retried that was given back because its run could not begin."""
 SUSPECT_WAIT_SECONDS: Final = 2.0
-"""Delay of a job to be run in isolation while this machine already runs another such job."""
+"""Average delay of a job to be run in isolation while this machine runs another such job."""
 SLOT_RETRY_SECONDS: Final = 5.0
 """Delay before a job is retried whose process slot could not be started."""
 KEEP_SECONDS_DEFAULT: Final = DAY_SECONDS
@@ -101,6 +101,9 @@ ENQUEUE_MANY_MAX: Final = 10_000_000
 # One statement's rows: large enough to be fast, small enough to hold no lock for long.
 BATCH_ROWS: Final = 1_000
 """Most rows per INSERT statement."""
+# The payloads of one statement are encoded for it, and decoded for its answer, without a pause.
+BATCH_BYTES: Final = 1024 * 1024
+"""Most bytes of payloads per INSERT statement with more than one job."""
 # PostgreSQL's COPY is used for at least this many jobs, and for at most this many at a time.
 COPY_ROWS_MIN: Final = 200
 COPY_ROWS_MAX: Final = 10_000
@@ -203,8 +206,6 @@ POSTGRES_CONNECT_SECONDS: Final = 10
 # A server that does not answer a statement within this time is considered dead. It is longer than
 # any statement of ours takes, and than keepalives need to notice a dead machine.
 POSTGRES_CALL_SECONDS: Final = 30.0
-# Statements are prepared from their third use on, if no pooler stands between us and the server.
-POSTGRES_PREPARE_THRESHOLD: Final = 3
 # A migration waits this long for the lock on a table, and every user of that table waits behind it.
 # Then it pauses to let them through, and tries again, up to this many times.
 MIGRATION_LOCK_SECONDS: Final = 1.0
@@ -362,77 +363,166 @@ RELOAD_SECONDS: Final = 1.0
 RELOAD_FILES_MAX: Final = 10_000
 """Most files that `--reload` checks."""
 
-# The server. Room for one job with the largest payload, every character of it escaped.
-HTTP_BODY_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Largest body of an HTTP request, other than batches and settlements."""
+# The server. Decoding a megabyte takes at most some 20 ms, and that is what one call of a decoder
+# may stop the event loop for.
+HTTP_BODY_BYTES_MAX: Final = 1024 * 1024
+"""Largest body of an HTTP request without jobs, heartbeats or settlements. Per request."""
+# Room for one job with the largest payload, every character of it escaped.
+HTTP_JOB_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Largest body with one job or with heartbeats, and largest item of a batch. Per request."""
 HTTP_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Largest body of an HTTP request with a batch of jobs or with settlements."""
-# In a longer body, list items are counted before the body is decoded.
-HTTP_OUTLINE_BYTES: Final = 1024 * 1024
+"""Largest body of an HTTP request with a batch of jobs or with settlements. Per request."""
+# A megabyte of empty lists takes twenty times its length when it is decoded, and 0.1 s.
+HTTP_CONTAINERS_MAX: Final = 100_000
+"""Most lists and objects in a payload, result or `meta` sent over HTTP. Per value."""
+HTTP_LOG_BYTES_MAX: Final = 1024 * 1024
+"""Most bytes of log lines of one lease in a heartbeat over HTTP. Per lease."""
+# Larger bodies and answers are decoded, checked and encoded in threads, this many at a time.
+HTTP_INLINE_BYTES: Final = 64 * 1024
+HTTP_THREADS: Final = 2
+# What a server holds of all bodies, apart from the first 64 KiB of each. One token may hold half.
+HTTP_BODIES_BYTES_MAX: Final = 160 * 1024 * 1024
+"""Most bytes of large request bodies held at once, half of them of one token. Per server."""
+HTTP_BODIES_WAIT_SECONDS: Final = 2.0
+"""Longest time that a large body waits for room, before the answer is 503. Per request."""
+HTTP_BODY_PAUSE_SECONDS: Final = 5.0
+"""Longest pause while a large body arrives, before it is given up. Per request."""
 HTTP_BATCH_MAX: Final = 10_000
-"""Most jobs, leases or settlements per HTTP request."""
-# A settlement may have a hundred. They are checked and written with it, so together they are
-# limited like a batch.
+"""Most jobs, leases or settlements in one HTTP request. Per request."""
+# A transaction of 4 MiB of tracebacks stopped the event loop for 0.14 s.
+HTTP_SETTLE_BYTES: Final = 1024 * 1024
+"""Most bytes of settlements over HTTP in one transaction, or a single one. Per transaction."""
+HTTP_FOLLOW_UPS_OF_JOB_MAX: Final = 100
+"""Most follow-up jobs of one settlement over HTTP. Per settlement."""
+# They are checked and written with their settlements, so together they are limited like a batch.
 HTTP_FOLLOW_UPS_MAX: Final = 10_000
-"""Most follow-up jobs of all settlements in one HTTP request."""
+"""Most follow-up jobs of all settlements in one HTTP request. Per request."""
 # Real clients send a tenth of this. A parser must not be fed endlessly.
 HTTP_HEADER_BYTES_MAX: Final = 64 * 1024
-"""Largest head (request line and headers) of an HTTP request."""
+"""Largest head (request line and headers) of an HTTP request. Per request."""
 HTTP_HEADER_SECONDS: Final = 10.0
-"""Time allowed for the head of an HTTP request to arrive. A slow one holds a connection."""
+"""Time allowed for the head of an HTTP request to arrive. Per request."""
 HTTP_BODY_SECONDS: Final = 30.0
-"""Time allowed for the body of an HTTP request to arrive."""
-# If a request is refused before its body was read, this much of the body is read and discarded.
+"""Time allowed for the body of an HTTP request to arrive. Per request."""
+# A client that still sends its body would not read the answer.
 HTTP_DRAIN_BYTES_MAX: Final = 256 * 1024
+"""Most bytes of the body of a refused HTTP request that are read and discarded. Per request."""
 HTTP_DRAIN_SECONDS: Final = 1.0
+"""Time in which the body of a refused HTTP request is discarded. Per request."""
+# Further connections are closed with the answer.
+HTTP_DRAINS_MAX: Final = 100
+"""Most connections at once whose refused bodies are discarded. Per server."""
+# One tenant or token may hold half of the places here and below: see `shares`.
 HTTP_REQUESTS_MAX: Final = 1_000
-"""Most HTTP requests handled at once, waiting lease calls included. Further ones get a 503."""
+"""Most HTTP requests at once, half of them of one token. Further ones get a 503. Per server."""
 HTTP_RETRY_SECONDS: Final = 2
+# Answers to expensive reads are compressed from this size on, and beyond the second size in a
+# thread, because it takes milliseconds.
+HTTP_GZIP_BYTES_MIN: Final = 1024
+HTTP_GZIP_THREAD_BYTES: Final = 32 * 1024
+# On PostgreSQL each has a connection of its own, apart from those of enqueues, leases and settles.
+HTTP_READS_MAX: Final = 4
+"""Most lists, counts and other expensive reads at once, half of them of one token. Per server."""
+HTTP_READS_WAITING_MAX: Final = 100
+"""Most expensive reads that wait, half of them of one token. Others get a 429. Per server."""
 # While the database is unavailable, the log says so at this interval.
 HTTP_COMPLAINT_SECONDS: Final = 10.0
 # Proxies cut connections that are silent for a minute.
 HTTP_WAIT_SECONDS_MAX: Final = 55.0
-"""Longest `wait` of a lease call over HTTP."""
+"""Longest `wait` of a lease call over HTTP. Per request."""
 # Longer than clients and proxies keep an idle connection, so that they are the ones to close it.
 HTTP_KEEP_ALIVE_SECONDS: Final = 75
-"""Time after which an idle HTTP connection is closed."""
+"""Time after which an idle HTTP connection is closed. Per connection."""
+HTTP_WRITE_SECONDS: Final = 30.0
+"""Time after which a connection is closed if its client reads no answer. Per connection."""
+# A connection costs some 10 KiB. If all are in use, idle ones are closed, and new ones get a 503 if
+# none is idle.
+HTTP_CONNECTIONS_MAX: Final = 10_000
+"""Most HTTP connections, or fewer if the process may have fewer open files. Per server."""
+# Open files that are kept for the database, for logs and for pages.
+HTTP_FILES_RESERVED: Final = 200
 HTTP_STOP_SECONDS: Final = 25.0
-"""Time that HTTP requests get to finish after the server received a signal."""
+"""Time that HTTP requests get to finish after the server received a signal. Per server."""
 HTTP_WAITERS_MAX: Final = 500
-"""Most lease calls that wait for jobs at once. Further ones return without jobs immediately."""
+"""Most lease calls that wait, half of them of one token. Others return in a second. Per server."""
+# Idle calls must not take the connections that enqueues and settles need.
+HTTP_POLLS_MAX: Final = 4
+"""Most waiting lease calls that ask the database at once, half of them of one token. Per server."""
+# A client whose call can't wait would otherwise ask again at once, and again.
+HTTP_CROWDED_SECONDS: Final = 1.0
 # The bell wakes at most this many of them, and at most this often.
 HTTP_RING_WAKES: Final = 4
 HTTP_RING_SECONDS: Final = 0.02
 HTTP_LEASE_LIMIT_MAX: Final = 500
-"""Most jobs per lease call over HTTP."""
+"""Most jobs per lease call over HTTP. Per request."""
 HTTP_LEASE_BYTES: Final = 8 * 1024 * 1024
-"""Most bytes of payloads per lease call over HTTP. At least one job is returned."""
+"""Most bytes of payloads of a lease call over HTTP, but at least one job. Per request."""
 HTTP_LEASE_SECONDS_MAX: Final = DAY_SECONDS
-"""Longest lease over HTTP."""
-# The server announces HTTP workers on their behalf, and remembers at most this many.
-HTTP_WORKERS_NOTED_MAX: Final = 10_000
+"""Longest lease over HTTP. Per request."""
+# A longer name, escaped as in a URL, is replaced by its digest: the worker's own name needs room.
+WORKER_TENANT_CHARACTERS_MAX: Final = 64
+# The server announces HTTP workers on their behalf. All announcements are read to list kinds, and
+# to say why a job waits, so what one token or tenant announces in ten minutes is bounded.
+HTTP_WORKER_KINDS_MAX: Final = 1_000
+"""Most kinds that a worker names in a lease call over HTTP. Per request."""
+HTTP_WORKER_QUEUES_MAX: Final = 100
+"""Most queues that a worker names in a lease call over HTTP. Per request."""
+HTTP_ANNOUNCED_NAMES_MAX: Final = 2_000
+"""Most different kinds and queues that HTTP workers announce to a server. Per token."""
+HTTP_ANNOUNCED_WORKERS_MAX: Final = 2_000
+"""Most HTTP workers that ask a server for jobs within ten minutes. Per token."""
+HTTP_ANNOUNCED_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Most bytes of kinds and queues that HTTP workers announce to a server. Per token."""
+HTTP_KINDS_LIMIT_MAX: Final = 1_000
+"""Most kinds per page over HTTP. Per request."""
 # Full jobs are large: a page of them over HTTP is smaller than in the library.
 HTTP_LIST_LIMIT_MAX: Final = 200
-"""Most items per page over HTTP."""
+"""Most items per page over HTTP. Per request."""
+# Room for a name of 200 characters in any language, sealed.
+HTTP_CURSOR_CHARACTERS_MAX: Final = 2_000
 HTTP_READY_SECONDS: Final = 5.0
-"""Longest time that `/readyz` waits for the database."""
+"""Longest time that `/readyz` waits for the database. Per request."""
 # Other probes within this time get the same answer.
 HTTP_READY_KNOWN_SECONDS: Final = 1.0
-# Jobs of concurrent requests share a transaction, up to this many jobs and bytes.
 HTTP_GATHER_JOBS: Final = 500
+"""Most jobs of concurrent HTTP requests that share a transaction. Per transaction."""
 HTTP_GATHER_BYTES: Final = 4 * 1024 * 1024
+"""Most bytes of jobs of concurrent HTTP requests that share a transaction. Per transaction."""
+IDEMPOTENCY_KEEP_SECONDS: Final = DAY_SECONDS
+"""Time that the answer to a request with an `Idempotency-Key` is kept: 24 hours."""
 TOKEN_KNOWN_SECONDS: Final = 1.0
-"""Time that a valid token is cached. A revoked one may work this long on other servers."""
+"""Time that a valid token is cached. A revoked one may work this long elsewhere. Per token."""
 TOKENS_KNOWN_MAX: Final = 10_000
+"""Most valid tokens that are cached. Per server."""
+# Lookups of tokens at once: in all, and of those from addresses that sent many invalid ones.
+TOKEN_LOOKUPS_MAX: Final = 16
+"""Most tokens that are looked up at once. Per server."""
+TOKEN_LOOKUPS_SUSPECT_MAX: Final = 1
+"""Most tokens looked up at once from addresses that sent many invalid ones. Per server."""
+TOKEN_USE_SECONDS: Final = 60.0
+"""Interval at which the last use of a token is stored. Per token."""
+SESSION_SECONDS: Final = DAY_SECONDS / 2
+"""Lifetime of a session of the dashboard, and of a login link: 12 hours."""
+# Read before anybody knows who sent it.
+HTTP_SESSION_BYTES_MAX: Final = 4_096
+"""Largest body of a request to sign in. Per request."""
+SESSIONS_PER_TOKEN_MAX: Final = 100
+"""Most sessions. When another one starts, the oldest one ends. Per token."""
 AUTH_FAILURES_MAX: Final = 20
-"""Invalid tokens from one address after which its requests are refused without a lookup."""
+"""Invalid tokens after which further invalid ones are answered with 429. Per address."""
 AUTH_FAILURES_SECONDS: Final = 60.0
-"""Window in which invalid tokens from one address are counted."""
+"""Window in which invalid tokens are counted. Per address."""
 AUTH_ADDRESSES_MAX: Final = 10_000
+"""Most addresses and token ids whose invalid tokens are counted. Per server."""
+# Invalid tokens are logged at most this often.
+AUTH_LOG_SECONDS: Final = 10.0
+# A proxy's list of addresses is read from its end, up to this many.
+FORWARDED_HOPS_MAX: Final = 20
 # The audit log is read weeks later, seldom after a quarter of a year.
 AUDIT_KEEP_SECONDS: Final = 90 * DAY_SECONDS
 """Retention of the audit log: 90 days."""
-AUDIT_TARGET_BYTES_MAX: Final = 800
+# A name of 200 characters, whatever their language.
+AUDIT_NAME_BYTES_MAX: Final = 4 * NAME_CHARACTERS_MAX
 BULK_SCAN_ROWS: Final = 5_000
 """Most rows that one step of a bulk operation reads, however few of them match."""
 BULK_LOOK_SECONDS: Final = 30.0
@@ -444,7 +534,7 @@ BULK_KEEP_SECONDS: Final = 30 * DAY_SECONDS
 
 # History. The limit holds per process and per slot of time.
 TALLY_NAMES_MAX: Final = 200
-"""Most pairs of queue and kind that metrics and history distinguish."""
+"""Most pairs of queue and kind in metrics and history. Those of the app's tasks come first."""
 # In a batch of up to this many runs all are timed. In a larger one every second, third and so on.
 TALLY_TIMED_MAX: Final = 64
 # A process writes its sums at this interval. A killed process loses the sums since the last write.
@@ -465,7 +555,7 @@ HISTORY_SERIES_MAX: Final = 100
 # Events. A process writes its events, and a server with listeners reads them, at most this often.
 EVENTS_SECONDS: Final = 0.5
 EVENTS_KEEP_SECONDS: Final = 600.0
-"""Retention of events: ten minutes."""
+"""Retention of events: ten minutes. Per database."""
 # A row holds at most this many single events. Further ones are only counted.
 EVENTS_SINGLE_MAX: Final = 25
 # At most this many rows are read at once. The last ones are read again, for rows committed late.
@@ -475,9 +565,9 @@ EVENTS_OVERLAP_ROWS: Final = 100
 EVENTS_NEW_SECONDS: Final = 3.0
 EVENTS_NEW_MAX: Final = 200
 EVENTS_BUFFER_MAX: Final = 1_000
-"""Most events buffered per listener. A listener that reads too slowly loses the oldest."""
+"""Most events buffered for a client that reads too slowly. The oldest are lost. Per stream."""
 HTTP_LISTENERS_MAX: Final = 200
-"""Most open event streams per server."""
+"""Most open event streams, half of them of one token. Per server."""
 # Without events, a comment is sent at this interval, so that proxies keep the connection open.
 HTTP_STREAM_BEAT_SECONDS: Final = 15.0
 
@@ -496,6 +586,15 @@ METRICS_COUNT_SECONDS: Final = 60.0
 METRICS_COUNT_SHARE: Final = 0.05
 METRICS_COUNT_OLD_SECONDS: Final = 300.0
 """Age at which a count of all rows is no longer shown."""
+# A worker's own port is asked by a few monitors. The newest connections are kept.
+METRICS_PORT_CONNECTIONS_MAX: Final = 32
+"""Most connections to the metrics port of a worker. Beyond it, the oldest one is closed."""
+METRICS_PORT_SECONDS: Final = 10.0
+"""Longest time that a connection to the metrics port of a worker may last."""
+METRICS_PORT_BYTES_MAX: Final = 16 * 1024
+"""Largest request to the metrics port of a worker."""
 
+# An error has up to 64 KiB, so this many are read and decoded at a time.
+DEAD_SAMPLES_READ: Final = 20
 DEAD_GROUPS_MAX: Final = 500
 """Most groups of dead jobs, by error."""

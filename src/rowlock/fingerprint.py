@@ -23,8 +23,10 @@ _LINES_MAX: Final = 2_000
 def place_of(traceback: str) -> str:
     """Return where an error arose, such as `jobs/mail.py send`. Empty if it is unknown."""
     # The innermost frame comes last in Python, and first in Node.
-    lines = [line.strip() for line in traceback.splitlines()]
-    frames = [*_python_frames(lines[-_LINES_MAX:])][::-1] or [*_node_frames(lines[:_LINES_MAX])]
+    last = traceback.rsplit("\n", _LINES_MAX)[-_LINES_MAX:]
+    frames = [*_python_frames(last)][::-1]
+    if not frames:
+        frames = [*_node_frames(traceback.split("\n", _LINES_MAX)[:_LINES_MAX])]
     if not frames:
         return ""
     own = [frame for frame in frames if not _is_library(frame[0])]
@@ -36,7 +38,7 @@ def place_of(traceback: str) -> str:
 
 def _python_frames(lines: list[str]) -> Iterator[tuple[str, str]]:
     """Files and functions of lines such as `File "/srv/app/jobs.py", line 10, in send`."""
-    for line in lines:
+    for line in map(str.strip, lines):
         if line.startswith('File "'):
             file, _, rest = line.removeprefix('File "').partition('", line ')
             number, _, name = rest.partition(", in ")
@@ -46,7 +48,7 @@ def _python_frames(lines: list[str]) -> Iterator[tuple[str, str]]:
 
 def _node_frames(lines: list[str]) -> Iterator[tuple[str, str]]:
     """Files and functions of lines such as `at async work (/srv/app/worker.js:10:5)`."""
-    for line in lines:
+    for line in map(str.strip, lines):
         if line.startswith("at ") and line.endswith(")"):
             name, _, place = line[3:-1].removeprefix("async ").partition(" (")
             file = _without_number(_without_number(place))

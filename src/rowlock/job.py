@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Final, TypeVar
@@ -263,11 +262,17 @@ def _left_out(field: str) -> AttributeError:
 
 def listed_job_of(row: JobRow, *, now: int) -> ListedJob:
     """Return the user's view of a row of which only the last error was read."""
-    errors = row.errors and row.errors[max(0, row.errors.rfind(_ERROR_BEGINS)) :]
-    last = decode_errors(errors and f"[{errors.lstrip('[')}")
+    last = last_error_of(row)
     shown = job_of(row._replace(payload="{}", errors=None), now=now)
-    line = str(last[-1]) if last else None
+    line = None if last is None else str(last)
     return ListedJob(**msgspec.structs.asdict(shown), last_error_line=line)
+
+
+def last_error_of(row: JobRow) -> JobError | None:
+    """Return the last error of such a row."""
+    errors = row.errors and row.errors[max(0, row.errors.rfind(_ERROR_BEGINS)) :]
+    found = decode_errors(errors and f"[{errors.lstrip('[')}")
+    return found[-1] if found else None
 
 
 def _payload_of(text: str) -> dict[str, Any]:
@@ -400,16 +405,14 @@ class CancelOutcome(StrEnum):
     """It had already ended, and nothing changed. `state` says how it ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cancellation:
+class Cancellation(msgspec.Struct, frozen=True):
     """The result of a cancel: its effect, and the state of the job now."""
 
     outcome: CancelOutcome
     state: JobState
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """One page of a listing. You can iterate over its jobs.
 
     A page reads a bounded number of rows. So it may hold fewer jobs than its limit, even none, and
@@ -427,8 +430,7 @@ class Page:
         return len(self.jobs)
 
 
-@dataclass(frozen=True, slots=True)
-class BulkRetry:
+class BulkRetry(msgspec.Struct, frozen=True):
     """The result of retrying many jobs."""
 
     retried: int
@@ -437,8 +439,7 @@ class BulkRetry:
     """The ids of the jobs that were skipped because another job with their key is in flight."""
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(msgspec.Struct, frozen=True):
     """A number of jobs. Counting stops at 10,000, so an inexact count is a lower bound."""
 
     value: int
@@ -446,8 +447,7 @@ class Count:
     """False if there are at least this many."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStats:
+class QueueStats(msgspec.Struct, frozen=True):
     """One queue at a glance."""
 
     queue: str
@@ -496,8 +496,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     vitals: WorkerVitals = WorkerVitals()
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(msgspec.Struct, frozen=True):
     """One line that a handler wrote with `ctx.log`."""
 
     time: datetime

@@ -13,6 +13,8 @@ fenced by the lease's token.
    as begun before the handler is called, and the loss of that run counts as a crash.
 6. A job never ends dead because another job crashed their process: only the crash of a job that
    ran alone can be its last.
+7. Every job that ran when its process died is quarantined: it next runs alone. A run that ends by
+   itself ends the quarantine, whatever it returns. The crashes stay counted.
 
 | outcome                              | transition                                             |
 |--------------------------------------|--------------------------------------------------------|
@@ -136,6 +138,8 @@ class Held:
     """How often in a row its lease was lost while its run was not known to have begun."""
     interruptions: int = 0
     """How many of its runs ended that weren't counted as attempts."""
+    quarantined: bool = False
+    """Whether its process died, and no run of it has ended by itself since."""
 
     @property
     def is_at_most_once(self) -> bool:
@@ -161,6 +165,7 @@ class Return:
     error: JobError | None = None
     losses: int = 0
     interruptions: int = 0
+    quarantined: bool = False
     is_counted: bool = False
     """Whether the ended run counts as an attempt."""
 
@@ -191,7 +196,7 @@ def decide(held: Held, outcome: Outcome, *, now: int, chance: random.Random) -> 
         case Failed():
             return _fail(held, outcome, now, chance)
         case Released():
-            return _give_back(held, _run_at(held, outcome.delay, now), losses=0)
+            return _cleared(_give_back(held, _run_at(held, outcome.delay, now)))
         case NotBegun():
             return _give_back(held, _run_at(held, outcome.delay, now))
         case Parked():
@@ -212,7 +217,12 @@ def _fail(held: Held, outcome: Failed, now: int, chance: random.Random) -> Trans
     if outcome.permanent or held.attempt >= held.max_attempts:
         return _finish(held, JobState.DEAD, error=error)
     delay = outcome.delay if outcome.delay is not None else _backoff(held, chance)
-    return replace(_counted(held, error), run_at=now + delay, losses=0)
+    return _cleared(replace(_counted(held, error), run_at=now + delay))
+
+
+def _cleared(back: Return) -> Return:
+    """Clear a job of suspicion: its run has ended by itself."""
+    return replace(back, losses=0, quarantined=False)
 
 
 def _backoff(held: Held, chance: random.Random) -> int:
@@ -233,46 +243,39 @@ def _cut_short(held: Held, outcome: Interrupted | Lost | Crashed, now: int) -> T
     if held.is_at_most_once:
         crashes = held.crashes + isinstance(outcome, Crashed)
         return _finish(held, JobState.DEAD, error=error, crashes=crashes)
+    back = replace(_give_back(held, held.run_at), error=error)
     match outcome:
         case Crashed(alone=True):
             return _crash(held, error)
         case Lost() if held.begun:
             return _crash(held, error) if held.is_suspect else _come_back(held, error)
         case Lost():
-            return _uncounted(held, outcome, now, losses=held.losses + 1)
+            return _uncounted(held, replace(back, losses=held.losses + 1))
         case Crashed():
             # Any of the jobs in that process may be the cause, so each of them runs alone next.
-            return _uncounted(held, outcome, now, crashes=held.crashes + 1)
+            crashes = held.crashes + 1
+            return _uncounted(held, replace(back, crashes=crashes, quarantined=True))
         case Interrupted():
-            return _uncounted(held, outcome, now)
+            return _uncounted(held, back)
 
 
-def _give_back(held: Held, run_at: int, *, losses: int | None = None) -> Return:
+def _give_back(held: Held, run_at: int) -> Return:
     """Return the job to its state before the claim."""
     return Return(
         run_at,
         max(0, held.attempt - 1),
         held.crashes,
-        losses=held.losses if losses is None else losses,
+        losses=held.losses,
         interruptions=held.interruptions,
+        quarantined=held.quarantined,
     )
 
 
-def _uncounted(
-    held: Held,
-    outcome: Interrupted | Lost | Crashed,
-    now: int,
-    *,
-    losses: int | None = None,
-    crashes: int | None = None,
-) -> Transition:
+def _uncounted(held: Held, back: Return) -> Transition:
     """Record the run without counting it as an attempt, up to a bound."""
-    count = held.crashes if crashes is None else crashes
-    error = _error_of(held, outcome, now)
     if held.interruptions + 1 >= config.INTERRUPTIONS_MAX:
-        return _finish(held, JobState.DEAD, crashes=count, error=error)
-    back = _give_back(held, held.run_at, losses=losses)
-    return replace(back, crashes=count, error=error, interruptions=held.interruptions + 1)
+        return _finish(held, JobState.DEAD, crashes=back.crashes, error=back.error)
+    return replace(back, interruptions=held.interruptions + 1)
 
 
 def _counted(held: Held, error: JobError | None) -> Return:
@@ -283,6 +286,7 @@ def _counted(held: Held, error: JobError | None) -> Return:
         error,
         losses=held.losses,
         interruptions=held.interruptions,
+        quarantined=held.quarantined,
         is_counted=True,
     )
 
@@ -299,7 +303,7 @@ def _crash(held: Held, error: JobError | None) -> Transition:
     crashes = held.crashes + 1
     if held.attempt >= held.max_attempts or crashes >= held.policy.max_crashes:
         return _finish(held, JobState.DEAD, crashes=crashes, error=error)
-    return replace(_counted(held, error), crashes=crashes)
+    return replace(_counted(held, error), crashes=crashes, quarantined=True)
 
 
 def _finish(

@@ -28,7 +28,10 @@ logger: logging.Logger = logging.getLogger("rowlock.move")
 
 _NEVER = threading.Event()
 # Copied unchanged, and left in the source, because workers there still need them.
-_COPIED = ("queue", "token", "key_hold", "audit")
+_COPIED = ("queue", "token", "key_hold", "first_answer", "audit")
+
+# The columns that can be large, of any table.
+_LARGE = ("payload", "result", "errors", "answer")
 
 
 @dataclass(slots=True)
@@ -48,7 +51,7 @@ class Moved:
 
 
 class BatchRows:
-    """The size of a batch: few jobs at first, then as many as the limits allow."""
+    """The size of a batch: few rows at first, then as many as the limits allow."""
 
     def __init__(self) -> None:
         self.limit: int = max(1, config.MOVE_BATCH_ROWS // 10)
@@ -56,9 +59,7 @@ class BatchRows:
     def note(self, jobs: Sequence[move.Record]) -> None:
         """Learn from a batch that was read."""
         if jobs:
-            parts = (
-                job.get(name) or "" for job in jobs for name in ("payload", "result", "errors")
-            )
+            parts = (job.get(name) or "" for job in jobs for name in _LARGE)
             average = max(1, sum(len(part) for part in parts) // len(jobs))
             most = min(config.MOVE_BATCH_ROWS, config.MOVE_BATCH_BYTES // average)
             self.limit = max(1, min(2 * self.limit, most))
@@ -272,8 +273,10 @@ class Mover:
     @staticmethod
     def _pages(store: Store, table: str) -> Iterator[dict[str, move.Record]]:
         after: str | None = None
-        while rows := store.run(move.page(table, after=after, limit=config.MOVE_BATCH_ROWS)):
+        size = BatchRows()
+        while rows := store.run(move.page(table, after=after, limit=size.limit)):
             yield rows
+            size.note(list(rows.values()))
             after = max(rows)
 
     def _logs_of(self, jobs: list[move.Record]) -> list[move.Record]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, assert_never
@@ -138,8 +137,7 @@ def _decoded(text: str) -> Any:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Fired:
+class Fired(msgspec.Struct, frozen=True):
     """The result of firing due schedules."""
 
     job_ids: list[str]
@@ -148,7 +146,7 @@ class Fired:
     """The time until the next tick is due, None if there is none."""
     unreadable: list[str]
     """The schedules with an expression or a time zone unknown to this installation."""
-    numbers: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    numbers: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter[tuple[str, str]])
     """The number of new jobs per queue and kind."""
 
 

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import sys
@@ -21,8 +20,9 @@ from typing import Any, Final
 
 import msgspec
 
-from rowlock import codec, misfits, roundtrip
+from rowlock import codec, misfits
 from rowlock.errors import FieldError, OptionInvalid, PayloadInvalid
+from rowlock.suggest import nearest
 
 if sys.version_info >= (3, 14):
     import annotationlib
@@ -60,7 +60,8 @@ class PayloadSchema:
             PayloadInvalid: naming every missing, unexpected, ill-typed or unstorable field.
         """
         if not args:
-            return self._encode(kwargs, ())
+            text = self._shape.encoded_flat(kwargs)
+            return self._encode(kwargs, ()) if text is None else text
         fields, errors = self._bind(args, kwargs)
         return self._encode(fields, errors)
 
@@ -218,7 +219,7 @@ class PayloadSchema:
         shape = self._shape
         if name == shape.context_parameter:
             return "unexpected; the worker passes the context, it is not part of the payload"
-        near = difflib.get_close_matches(name[:_NAME_COMPARED], shape.hints, n=1)
+        near = nearest(name, shape.hints)
         return f"unexpected; did you mean {near[0]!r}?" if near else "unexpected"
 
 
@@ -238,6 +239,8 @@ class _Shape:
     open_extra: msgspec.inspect.Type | None
     struct: type[msgspec.Struct]
     decoder: msgspec.json.Decoder[Any]
+    # Whether every parameter is a number, a text or a boolean.
+    is_flat: bool
 
     @classmethod
     def of(
@@ -266,11 +269,30 @@ class _Shape:
             takes_extra=bool(extra),
             extra_hint=extra[0] if extra else None,
             context_parameter=context_parameter,
-            open_types={p.name: roundtrip.open_type(hints[p.name]) for p in named},
-            open_extra=roundtrip.open_type(extra[0]) if extra else None,
+            open_types={p.name: misfits.open_type(hints[p.name]) for p in named},
+            open_extra=misfits.open_type(extra[0]) if extra else None,
             struct=struct,
             decoder=msgspec.json.Decoder(struct, dec_hook=misfits.from_plain),
+            is_flat=not extra and all(hints[p.name] in _FLAT for p in named),
         )
+
+    def encoded_flat(self, fields: dict[str, Any]) -> str | None:
+        """Return the payload text of plain values, encoded and checked in one pass.
+
+        None if a closer look is needed, which most payloads don't: it takes more than twice as
+        long. msgspec writes NaN and infinities as null, and none of these types is ever null.
+        """
+        if not self.is_flat or not _FLAT.issuperset(map(type, fields.values())):
+            return None
+        try:
+            encoded = _encode_flat(fields)
+            if len(encoded) > _FLAT_BYTES_MAX or b"null" in encoded or b"\\u0000" in encoded:
+                return None
+            self.decoder.decode(encoded)
+            return encoded.decode()
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            # The slow path says what is wrong.
+            return None
 
     def check(self, text: str) -> None:
         """Raise anything if the text does not decode to the parameters' types."""
@@ -290,7 +312,7 @@ class _Shape:
         for name, value in fields.items():
             type_info = self.open_types.get(name, self.open_extra)
             if type_info is not None:
-                for change in roundtrip.changes(value, type_info, name):
+                for change in misfits.changes(value, type_info, name):
                     raise ValueError(change.error().message)
 
     def arguments(self, text: str) -> dict[str, Any]:
@@ -314,7 +336,9 @@ class _Shape:
         return typing.cast("dict[str, Any]", converted)
 
 
-_NAME_COMPARED: Final = 200
+_FLAT: Final = frozenset({int, float, str, bool})
+_FLAT_BYTES_MAX: Final = 64 * 1024
+_encode_flat: Final = msgspec.json.Encoder().encode
 _UNNAMED: Final[dict[object, str]] = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but payloads have names; drop the `/`",
     inspect.Parameter.VAR_POSITIONAL: "takes values without names; take one list instead",

@@ -3,16 +3,17 @@
 1. Times are counted in fixed buckets, six per decade from 100 µs to a day. So the sums of any
    processes and minutes can be added, and a percentile is right to about a quarter.
 2. Names are bounded: beyond TALLY_NAMES_MAX pairs of queue and kind, the rest is summed as
-   `…other`.
+   `…other`. Those of declared tasks always have a place.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Set
 from enum import StrEnum
 from typing import Final, NamedTuple
+
+import msgspec
 
 from rowlock import config
 
@@ -62,11 +63,10 @@ def bucket_of(microseconds: int) -> int:
     return bisect_left(BOUNDS_US, microseconds)
 
 
-@dataclass(slots=True)
-class Spread:
+class Spread(msgspec.Struct):
     """A distribution of times: the count per bucket, and the sum in microseconds."""
 
-    buckets: dict[int, int] = field(default_factory=dict[int, int])
+    buckets: dict[int, int] = msgspec.field(default_factory=dict[int, int])
     total_us: int = 0
 
     def add(self, microseconds: int, times: int = 1) -> None:
@@ -106,13 +106,12 @@ def bounds_of(bucket: int) -> tuple[int, int]:
     return low, BOUNDS_US[bucket] if bucket < len(BOUNDS_US) else low
 
 
-@dataclass(slots=True)
-class Sums:
+class Sums(msgspec.Struct):
     """The sums of the runs of one queue and kind."""
 
-    ends: list[int] = field(default_factory=lambda: [0] * len(ENDS))
-    run: Spread = field(default_factory=Spread)
-    wait: Spread = field(default_factory=Spread)
+    ends: list[int] = msgspec.field(default_factory=lambda: [0] * len(ENDS))
+    run: Spread = msgspec.field(default_factory=Spread)
+    wait: Spread = msgspec.field(default_factory=Spread)
 
     def of(self, end: RunEnd) -> int:
         return self.ends[_PLACE[end]]
@@ -140,20 +139,26 @@ def merged(tally: Tally, other: Mapping[Name, Sums]) -> Tally:
     return tally
 
 
-def counted(tally: Tally, name: Name) -> Sums:
-    """Return the sums to count a name in. Names beyond the bound share those of the others."""
+def counted(tally: Tally, name: Name, known: Set[Name] = frozenset()) -> Sums:
+    """Return the sums to count a name in. Names beyond the bound share those of the others.
+
+    Known names always have a place: anyone may invent a name, and must not hide them.
+    """
     sums = tally.get(name)
     if sums is None:
-        known = name if len(tally) < config.TALLY_NAMES_MAX else (OTHER, OTHER)
-        sums = tally.setdefault(known, Sums())
+        is_free = name in known or len(tally.keys() | known) < config.TALLY_NAMES_MAX
+        sums = tally.setdefault(name if is_free else (OTHER, OTHER), Sums())
     return sums
 
 
-def bounded(tally: Tally, most: int = config.TALLY_NAMES_MAX) -> Tally:
-    """Return the sums with at most `most` names, the largest ones."""
+def bounded(
+    tally: Tally, most: int = config.TALLY_NAMES_MAX, *, known: Set[Name] = frozenset()
+) -> Tally:
+    """Return the sums with at most `most` names: known ones first, then the largest."""
     if len(tally) <= most:
         return tally
-    by_size = sorted(tally, key=lambda name: (name != (OTHER, OTHER), tally[name].total))
+    others = (OTHER, OTHER)
+    by_size = sorted(tally, key=lambda name: (name in known, name != others, tally[name].total))
     kept = set(by_size[-(most - 1) :])
     return merged_as(tally.items(), lambda name: name if name in kept else (OTHER, OTHER))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from uuid import UUID
 
 import msgspec
 
-from rowlock import config
+from rowlock import config, suggest
 from rowlock import retry as retries
 from rowlock.clock import duration_us
 from rowlock.context import Context
@@ -445,7 +444,7 @@ class Tasks:
 
     def nearest(self, kind: str) -> str:
         """Return a hint for an unknown kind: the names most like it."""
-        close = difflib.get_close_matches(kind, self._tasks, n=3)
+        close = suggest.nearest(kind, self._tasks, most=3)
         return f"; did you mean {', '.join(map(repr, close))}?" if close else ""
 
     def scheduled(self) -> list[tuple[str, NewJob, Cron]]:

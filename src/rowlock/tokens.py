@@ -19,14 +19,18 @@ from urllib.parse import quote
 
 import msgspec
 
+from rowlock import config
 from rowlock.errors import OptionInvalid
 
 # `rwl_`, the id, which may be shown, and the secret.
 _FORM: Final = re.compile(r"rwl_([a-z2-7]{12})_[A-Za-z0-9_-]{43}")
+_CODE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _ID: Final = re.compile(r"[a-z2-7]{12}")
 _ID_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz234567"
 _ID_LENGTH: Final = 12
-_WORKER_OF: Final = "tenant:"
+WORKER_OF_TENANT: Final = "tenant:"
+# In hexadecimal digits: 128 bits.
+_DIGEST_LENGTH: Final = 32
 
 
 class Scope(StrEnum):
@@ -52,6 +56,8 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    # Accurate to about a minute.
+    last_used_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,7 @@ class Secret:
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        return digest_of(self.text)
 
     def matches(self, digest: str) -> bool:
         """Return whether this is the token of a stored digest, in constant time."""
@@ -73,7 +79,22 @@ class Secret:
 def new_secret() -> Secret:
     """Return a new token: an id and 256 random bits."""
     id = "".join(secrets.choice(_ID_LETTERS) for _ in range(_ID_LENGTH))
-    return Secret(id, f"rwl_{id}_{secrets.token_urlsafe(32)}")
+    return Secret(id, f"rwl_{id}_{new_code()}")
+
+
+def new_code() -> str:
+    """Return 256 random bits as text: the value of a session's cookie, or of a login link."""
+    return secrets.token_urlsafe(32)
+
+
+def is_code(text: str) -> bool:
+    """Return whether a text has the format of such a code."""
+    return _CODE.fullmatch(text) is not None
+
+
+def digest_of(text: str) -> str:
+    """Return what is stored of a secret."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_secret(text: str) -> Secret | None:
@@ -88,15 +109,34 @@ def is_token_id(text: str) -> bool:
 
 
 def worker_of(tenant: str, name: str) -> str:
-    """Return the unique name of a worker whose token is bound to a tenant."""
-    return f"{_WORKER_OF}{quote(tenant, safe='')}/{name}"
+    """Return the unique name of a worker whose token is bound to a tenant.
+
+    It is a valid name, however long the tenant's and the worker's own names are.
+    """
+    prefix = _worker_prefix(tenant)
+    room = config.NAME_CHARACTERS_MAX - len(prefix)
+    if len(name) > room:
+        name = f"{name[: room - _DIGEST_LENGTH - 1]}~{_digest(name)}"
+    return prefix + name
+
+
+def _worker_prefix(tenant: str) -> str:
+    quoted = quote(tenant, safe="")
+    if len(quoted) > config.WORKER_TENANT_CHARACTERS_MAX:
+        # No quoted name has a colon, so this can't be the name of another tenant.
+        quoted = f"sha256:{_digest(tenant)}"
+    return f"{WORKER_OF_TENANT}{quoted}/"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
 def takes_jobs_of(worker: str, tenant: str | None) -> bool:
     """Return whether a worker of that name may run jobs of a tenant."""
-    if not worker.startswith(_WORKER_OF):
+    if not worker.startswith(WORKER_OF_TENANT):
         return True
-    return tenant is not None and worker.startswith(worker_of(tenant, ""))
+    return tenant is not None and worker.startswith(_worker_prefix(tenant))
 
 
 def scopes_of(values: Collection[str]) -> list[Scope]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rowlock.chaos.journal import JournalLine, Word
 from rowlock.chaos.judge import Judge
+from rowlock.chaos.plan import Fault
 from rowlock.chaos.witness import CommittedChange, FinishedRow, What
 
 SECOND_US = 1_000_000
@@ -41,6 +42,9 @@ class History:
         told = {"attempt": token, "actor": OWNER, "kind": "brief", "at": self.tick(), **rest}
         self.events.append(CommittedChange(what=what, job=job, token=token, **told))
 
+    def strike(self, fault: Fault = Fault.KILL_CHILD, pid: int = 1) -> None:
+        self.say(Word.STRIKE, "-", rest=f"{fault}:{pid}", pid=99)
+
     # Parts of a life
 
     def ask(self, job: str = "a", kind: str = "brief", tenant: str = "-", delay: int = 0) -> None:
@@ -66,6 +70,15 @@ class History:
     def give_back(self, job: str = "a", token: int = 1, **rest: Any) -> None:
         held = {"was_token": token, "was_attempt": token, "lease": self.now, "is_noted": True}
         self.note(What.RETURNED, job, token, **{**held, **rest})
+
+    def crash(self, job: str = "a", token: int = 1, **rest: Any) -> None:
+        """Its process was killed: it comes back, by default as if it had run alone."""
+        self.give_back(job, token, **{"is_crash": True, "worker": "w", **rest})
+
+    def lose(self, job: str = "a", token: int = 1, **rest: Any) -> None:
+        """Its lease expired: it comes back, by default uncounted."""
+        lost = {"attempt": token - 1, "is_taken": True, "actor": OTHER, "worker": "w"}
+        self.give_back(job, token, **{**lost, **rest})
 
     def finish(self, job: str = "a", token: int = 1, state: str = "succeeded", **rest: Any) -> None:
         self.note(What.FINISHED, job, token, **{"state": state, **rest})

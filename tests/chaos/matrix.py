@@ -25,6 +25,7 @@ WHERE: dict[str, tuple[str, ...]] = {
     "handler before its mark": BOTH,
     "loss without a trace": BOTH,
     "claim is the beginning": BOTH,
+    "bystanders are blamed": BOTH,
     "claim without lock": POSTGRES,
     "beat without token": POSTGRES,
     "clock of the worker": POSTGRES,

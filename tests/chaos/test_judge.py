@@ -8,11 +8,14 @@ from datetime import datetime
 
 import pytest
 
+from rowlock import config
 from rowlock.chaos.journal import Word
 from rowlock.chaos.judge import TICK_NS_MAX
+from rowlock.chaos.plan import Fault
 from rowlock.chaos.witness import FinishedRow, What
 from tests.chaos.history import OTHER, SECOND_US, History, to_monotonic
 
+CRASHED = json.dumps([{"type": "Crashed", "message": "its process died: killed by SIGKILL"}])
 GOOD: list[Callable[[History], None]] = []
 BAD: list[tuple[int, Callable[[History], None]]] = []
 
@@ -88,17 +91,23 @@ def given_back_before_it_began(history: History) -> None:
 def marked_and_lost_before_its_first_line(history: History) -> None:
     history.make()
     history.claim()
-    history.note(What.MARKED, token=1)
-    history.give_back()
-    history.run(token=2)
-    history.finish(token=2)
+    history.lose()
+    history.claim(token=2, attempt=1)
+    history.lose(token=2, was_attempt=1, attempt=0)
+    history.claim(token=3, attempt=1)
+    history.note(What.MARKED, token=3)
+    history.lose(token=3, was_attempt=1, attempt=1)
+    history.claim(token=4, attempt=2)
+    history.start(token=4)
+    history.end(token=4)
+    history.finish(token=4, attempt=2)
 
 
 @good
 def killed_alone_before_its_first_line(history: History) -> None:
     history.make()
     history.claim()
-    history.give_back(crashed_worker="w")
+    history.crash()
     history.run(token=2)
     history.finish(token=2)
 
@@ -144,7 +153,7 @@ def crashed_and_counted_though_only_one_can_have_begun(history: History) -> None
     for job in ("a", "b"):
         history.make(job=job)
         history.claim(job=job)
-        history.give_back(job=job, crashed_worker="w")
+        history.crash(job)
         history.run(job=job, token=2)
         history.finish(job=job, token=2)
 
@@ -164,9 +173,194 @@ def killed_and_run_again(history: History) -> None:
     history.make()
     history.claim()
     history.start()
+    history.strike()
+    history.crash()
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@good
+def failed_and_run_again(history: History) -> None:
+    history.make(kind="falter")
+    history.claim(kind="falter")
+    history.start(told="falter -")
+    history.end(how="fail")
+    history.give_back(kind="falter")
+    history.run(token=2, kind="falter")
+    history.finish(token=2, kind="falter")
+
+
+@good
+def killed_with_another(history: History) -> None:
+    for job in "ab":
+        history.make(job)
+        history.claim(job)
+        history.start(job)
+    history.strike()
+    for job in "ab":
+        history.crash(job, attempt=0)
+    for job in "ab":
+        history.claim(job, token=2, attempt=1)
+        history.start(job, token=2)
+        history.end(job, token=2)
+        history.finish(job, token=2, attempt=1)
+
+
+@good
+def poison_that_crashes_alone(history: History) -> None:
+    history.make(kind="poison")
+    for token in (1, 2):
+        history.claim(token=token, kind="poison")
+        history.start(token=token, told="poison -")
+        history.crash(token=token, kind="poison", worker=f"w{token}")
+    history.claim(token=3, kind="poison")
+    history.start(token=3, told="poison -")
+    history.finish(token=3, state="dead", kind="poison")
+
+
+@good
+def failed_without_a_word_before_another_crashed(history: History) -> None:
+    history.make("a", kind="book")
+    history.claim("a", kind="book")
+    history.start("a", told="book -")
+    history.give_back("a", kind="book", worker="w")
+    history.make("b")
+    history.claim("b")
+    history.start("b")
+    history.strike()
+    history.crash("b")
+    history.run("b", token=2)
+    history.finish("b", token=2)
+    history.run("a", token=2, kind="book")
+    history.finish("a", token=2, kind="book")
+    history.effects.append(("a", 2))
+
+
+def strike_alone(history: History, times: int) -> None:
+    """Kill the process of a job, each time while nothing else runs in it."""
+    for token in range(1, times + 1):
+        history.claim(token=token, max_attempts=2)
+        history.start(token=token, pid=token)
+        history.strike(pid=token)
+        if token < times:
+            history.crash(token=token, worker=f"w{token}")
+
+
+@good
+def struck_alone_until_its_attempts_are_used_up(history: History) -> None:
+    history.make()
+    strike_alone(history, times=2)
+    history.finish(token=2, state="dead", max_attempts=2, errors=CRASHED)
+
+
+@good
+def used_up_and_not_kept(history: History) -> None:
+    history.make(kind="fleeting")
+    history.claim(kind="fleeting", max_attempts=1)
+    history.start(told="fleeting -")
+    history.strike()
+    # One of the two databases writes it in this order.
+    history.note(What.DELETED, token=1, lease=history.now, kind="fleeting", actor=OTHER)
+    dead = {"state": "dead", "kind": "fleeting", "errors": CRASHED, "max_attempts": 1}
+    history.note(What.FINISHED, token=1, is_taken=False, **dead)
+    history.settled.append(FinishedRow("a", "dead", 1))
+
+
+@good
+def interrupted_until_the_bound(history: History) -> None:
+    history.make()
+    for token in range(1, config.INTERRUPTIONS_MAX + 1):
+        history.claim(token=token, attempt=1, was_attempt=0, max_attempts=5)
+        history.start(token=token)
+        if token < config.INTERRUPTIONS_MAX:
+            history.give_back(token=token, was_attempt=1, attempt=0)
+    history.finish(token=config.INTERRUPTIONS_MAX, attempt=1, state="dead", max_attempts=5)
+
+
+@breaks(6)
+def crashed_and_counted_though_nothing_struck_it(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start()
+    history.crash()
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@breaks(6)
+def crashed_and_counted_though_another_process_was_struck(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start()
+    history.strike(pid=2)
+    history.crash()
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@breaks(6)
+def crashed_and_counted_though_its_process_was_only_stopped(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start()
+    history.strike(Fault.PAUSE_CHILD)
+    history.crash()
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@breaks(6)
+def counted_as_alone_beside_another(history: History) -> None:
+    for job in "ab":
+        history.make(job)
+        history.claim(job)
+        history.start(job)
+    history.strike()
+    history.crash("a")
+    history.crash("b", attempt=0)
+    history.run("a", token=2)
+    history.finish("a", token=2)
+    history.claim("b", token=2, attempt=1)
+    history.start("b", token=2)
+    history.end("b", token=2)
+    history.finish("b", token=2, attempt=1)
+
+
+@breaks(6)
+def lost_once_and_counted(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start()
+    history.lose(attempt=1)
+    history.run(token=2)
+    history.finish(token=2)
+
+
+@breaks(6)
+def failed_though_its_handler_did_not(history: History) -> None:
+    history.make()
+    history.claim()
+    history.start()
     history.give_back()
     history.run(token=2)
     history.finish(token=2)
+
+
+@breaks(6)
+def dead_with_attempts_left(history: History) -> None:
+    history.make()
+    strike_alone(history, times=1)
+    history.finish(state="dead", max_attempts=2, errors=CRASHED)
+
+
+@breaks(6)
+def dead_of_its_last_attempt_though_nothing_struck_it(history: History) -> None:
+    history.make()
+    strike_alone(history, times=1)
+    history.crash()
+    history.claim(token=2, max_attempts=2)
+    history.start(token=2, pid=2)
+    history.finish(token=2, state="dead", max_attempts=2, errors=CRASHED)
 
 
 @good
@@ -174,12 +368,12 @@ def expired_and_taken_and_ended_late(history: History) -> None:
     history.make()
     history.claim()
     history.start()
-    history.give_back(is_taken=True, actor=OTHER)
+    history.lose()
     history.end()
-    history.claim(token=2, actor=OTHER)
+    history.claim(token=2, attempt=1, actor=OTHER)
     history.start(token=2)
     history.end(token=2)
-    history.finish(token=2, actor=OTHER)
+    history.finish(token=2, attempt=1, actor=OTHER)
 
 
 @good

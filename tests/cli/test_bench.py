@@ -10,7 +10,6 @@ import sys
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -23,6 +22,7 @@ from rowlock.cli.bench import report_table
 from rowlock.cli.show import plain_table
 from rowlock.store.scratch import left_behind, scratch
 from tests.cli.conftest import on_terminal
+from tests.support.databases import create_login, with_user
 from tests.worker.waiting import wait_until
 
 # Starts a worker on a scratch, says its process id, and waits to be killed.
@@ -123,10 +123,9 @@ def test_what_a_killed_run_left_is_told(any_url, run):
 def test_without_the_right_to_create_a_schema(postgres_url):
     """It says what is missing and what to do, and has changed nothing."""
     role = f"poor_{uuid.uuid4().hex[:8]}"
-    parts = urlsplit(postgres_url)
-    poor = parts._replace(netloc=f"{role}@{parts.netloc.rpartition('@')[2]}").geturl()
+    poor = with_user(postgres_url, role)
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE ROLE {role} LOGIN".encode())
+        create_login(connection, role)
         try:
             result = CliRunner().invoke(main, ["--database-url", poor, "bench"])
         finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 
 import pytest
 
@@ -104,6 +106,72 @@ def test_export(run, dead, tmp_path, monkeypatch):
         (dead[1], {"n": 1}),
         (dead[0], {"n": 0}),
     ]
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A directory for exports, without the database."""
+    made = tmp_path / "exports"
+    made.mkdir()
+    return made
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_only_the_owner_can_read_an_export(run, dead, place, umask):
+    """Payloads may be private, whatever the umask. A file in the way is replaced, not kept open."""
+    new, old = place / "new.jsonl", place / "old.jsonl"
+    old.write_text("earlier")
+    old.chmod(0o666)
+    before = os.umask(umask)
+    try:
+        run("dead", "export", "--output", str(new))
+        run("dead", "export", "--output", str(old), "--force")
+    finally:
+        os.umask(before)
+
+    for file in (new, old):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert len(file.read_text().splitlines()) == len(dead)
+    assert sorted(place.iterdir()) == [new, old]
+
+
+def test_an_export_overwrites_nothing_by_itself(run, dead, place):
+    """Without --force an existing file stays as it is."""
+    file = place / "dead.jsonl"
+    file.write_text("earlier")
+    done = run("dead", "export", "--output", str(file))
+
+    assert (done.exit_code, file.read_text()) == (1, "earlier")
+    assert "exists; choose another name, or pass --force to replace it" in done.stderr
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+@pytest.mark.parametrize("is_dangling", [True, False])
+def test_an_export_follows_no_link(run, dead, place, force, is_dangling):
+    """Somebody else may have planted it in a shared directory."""
+    victim, planted = place / "victim", place / "dead.jsonl"
+    planted.symlink_to(victim)
+    if not is_dangling:
+        victim.write_text("precious")
+    done = run("dead", "export", "--output", str(planted), *force)
+
+    assert done.exit_code == 1
+    assert planted.is_symlink()
+    assert is_dangling is not victim.exists()
+    assert is_dangling or victim.read_text() == "precious"
+
+
+def test_a_failed_export_leaves_nothing_behind(run, dead, place, monkeypatch):
+    """Half a file would look like a whole one; what was there before is kept."""
+    old = place / "old.jsonl"
+    old.write_text("earlier")
+    monkeypatch.setattr("rowlock.cli.show.job_document", lambda _: 1 / 0)
+    for words in (("new.jsonl",), ("old.jsonl", "--force")):
+        done = run("dead", "export", "--output", str(place / words[0]), *words[1:])
+        assert isinstance(done.exception, ZeroDivisionError)
+
+    assert list(place.iterdir()) == [old]
+    assert old.read_text() == "earlier"
 
 
 def test_export_to_nowhere(run):

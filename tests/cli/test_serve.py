@@ -49,7 +49,7 @@ def address_of(process: subprocess.Popen[str]) -> str:
 
 def test_it_serves_until_it_is_told_to_stop(start):
     """It says where, and that it is open; SIGTERM ends it with exit code 0."""
-    process = start("--port", "0")
+    process = start("--port", "0", "--open")
     address = address_of(process)
     told = process.stdout.readline()
     made = httpx.post(f"{address}/v1/jobs", json={"kind": "x"}, trust_env=False)
@@ -61,6 +61,50 @@ def test_it_serves_until_it_is_told_to_stop(start):
     assert (made.status_code, ready.status_code) == (201, 200)
     assert process.returncode == 0, errors
     assert "stopping: SIGTERM" in errors
+
+
+def test_without_a_token_it_prints_a_login_link(start):
+    """At the terminal only, with the code where no server sees it. It is exchanged for a cookie."""
+    process = start("--port", "0", "--trusted-proxy", "10.0.0.1,10.1.0.0/16")
+    address = address_of(process)
+    link = re.search(r"(http://\S+)/#login=(\S+)", process.stdout.readline())
+    closed = httpx.get(f"{address}/v1/jobs", trust_env=False)
+    with httpx.Client(base_url=address, trust_env=False) as browser:
+        entered = browser.post("/v1/session", json={"token": link[2]})
+        jobs = browser.get("/v1/jobs")
+    process.send_signal(signal.SIGTERM)
+    written, errors = process.communicate(timeout=30)
+
+    assert link[1] == address
+    assert (closed.status_code, entered.status_code, jobs.status_code) == (401, 201, 200)
+    assert link[2] not in written + errors
+
+
+def test_no_login_link_is_logged(start):
+    """With JSON lines, which are kept, it only says how to make a token."""
+    process = start("--port", "0", "--log-format", "json")
+    line = next(line for line in process.stderr if "no valid token exists" in line)
+    process.send_signal(signal.SIGTERM)
+    written, errors = process.communicate(timeout=30)
+
+    assert "rowlock tokens create" in line
+    assert "login=" not in line + written + errors
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--host", "0.0.0.0", "--open"), "--open needs no token"),
+        (("--trusted-proxy", "nginx"), "give an address such as 10.0.0.5"),
+    ],
+)
+def test_options_that_can_not_be(start, words, problem):
+    """Are errors that say what to do."""
+    process = start("--port", "0", *words)
+    written, errors = process.communicate(timeout=30)
+
+    assert (process.returncode, written) == (4, "")
+    assert problem in errors
 
 
 def test_beyond_loopback_it_needs_a_token(start):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+from rowlock import config
 from rowlock.store.ops.audit import list_audit
-from rowlock.store.ops.tokens import find_token
+from rowlock.store.ops.tokens import find_token, new_token, use_tokens
+from rowlock.store.steps import Begin, Steps, writing
 from rowlock.tokens import read_secret
 
 
@@ -42,6 +44,20 @@ def test_all_that_can_be_said(run, app):
     assert {name: value for name, value in made.items() if name != "token"} == listed
 
 
+def test_all_tokens_are_listed(run, app):
+    """Also those beyond the first page of the store."""
+
+    def steps() -> Steps[None]:
+        yield Begin()
+        for _ in range(config.LIST_LIMIT_MAX + 1):
+            yield from new_token(name="n", scopes=["read"]).add().start()
+
+    app.store.run(writing("many", steps))
+    listed = json.loads(run("tokens", "list", "--json").stdout)
+
+    assert len({token["id"] for token in listed}) == config.LIST_LIMIT_MAX + 1
+
+
 def test_a_token_is_revoked(run, app):
     """By its id; what is unknown is exit code 3."""
     text = run("tokens", "create", "shop", "--scope", "admin").stdout.strip()
@@ -68,3 +84,14 @@ def test_a_scope_is_needed(run):
     """And a known one."""
     assert run("tokens", "create", "shop").exit_code == 2
     assert run("tokens", "create", "shop", "--scope", "root").exit_code == 2
+
+
+def test_the_last_use_is_listed(run, app):
+    """As a column, and in the JSON."""
+    text = run("tokens", "create", "shop", "--scope", "read").stdout.strip()
+    app.store.run(use_tokens([text.split("_")[1]]))
+    table = run("tokens", "list").stdout
+    (listed,) = json.loads(run("tokens", "list", "--json").stdout)
+
+    assert "used" in table.splitlines()[0].lower()
+    assert listed["last_used_at"] is not None

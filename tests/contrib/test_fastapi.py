@@ -14,8 +14,16 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 
 import rowlock
-from rowlock import JobState
-from rowlock.contrib.fastapi import Dashboard, Queue, lifespan, queue_of, transaction
+from rowlock import JobState, config
+from rowlock.contrib.fastapi import (
+    Dashboard,
+    Queue,
+    Visitor,
+    lifespan,
+    queue_of,
+    transaction,
+)
+from rowlock.store.ops.tokens import new_token
 from tests.contrib.processes import environment_of, serving
 
 UVICORN = ("-m", "uvicorn", "--fd", "FD", "--log-level", "warning")
@@ -114,6 +122,89 @@ async def test_guards(sqlite_url: str, guard: Any, status: int):
 
 async def answer_later(verdict: bool) -> bool:
     return verdict
+
+
+@asynccontextmanager
+async def mounted(url: str, guard: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a dashboard with that guard."""
+    queue = rowlock.App(url)
+    board = Dashboard(queue, guard=guard)
+    api = FastAPI(lifespan=lifespan(queue, dashboard=board))
+    api.mount("/queue", board)
+    transport = httpx.ASGITransport(api)
+    async with (
+        api.router.lifespan_context(api),
+        httpx.AsyncClient(transport=transport, base_url="http://test/queue") as client,
+    ):
+        yield client
+
+
+@pytest.mark.asyncio
+async def test_a_guard_names_its_visitor(sqlite_url: str):
+    """The name is in the audit log, and the scopes and the tenant hold as those of a token."""
+    who = Visitor(name="ada", scopes=["admin"])
+    async with mounted(sqlite_url, lambda _: who) as client:
+        paused = await client.post("/v1/queues/mail/pause")
+        (entry,) = (await client.get("/v1/audit")).json()["entries"]
+        me = (await client.get("/v1/me")).json()
+        who = Visitor(name="bob", scopes=["read"], tenant="acme")
+        refused = await client.post("/v1/queues/mail/pause")
+        jobs = await client.get("/v1/jobs")
+        workers = await client.get("/v1/workers")
+
+    assert (paused.status_code, entry["actor"], me["name"]) == (200, "ada", "ada")
+    assert (refused.status_code, jobs.status_code, workers.status_code) == (403, 200, 403)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status"),
+    [
+        (True, 403),
+        (Visitor(name="ada", scopes=["admin"]), 403),
+        (Visitor(name="ada", scopes=["read"], can_create_tokens=True), 403),
+        (Visitor(name="ada", scopes=["admin"], can_create_tokens=True), 201),
+    ],
+)
+@pytest.mark.asyncio
+async def test_a_guard_says_who_creates_tokens(sqlite_url: str, verdict: Any, status: int):
+    """A token would outlast the guard's consent."""
+    async with mounted(sqlite_url, lambda _: verdict) as client:
+        made = await client.post("/v1/tokens", json={"name": "t", "scopes": ["read"]})
+        me = (await client.get("/v1/me")).json()
+
+    assert made.status_code == status
+    assert me["can_create_tokens"] is (status == 201)
+
+
+@pytest.mark.asyncio
+async def test_a_cookie_is_for_the_prefix_only(sqlite_url: str):
+    """Without a guard, a token becomes a session, which the rest of the site does not see."""
+    new = new_token(name="ada", scopes=["read"])
+    async with mounted(sqlite_url, None) as client:
+        with rowlock.App(sqlite_url) as app:
+            app.store.run(new.add())
+        made = await client.post("/v1/session", json={"token": new.secret.text})
+        me = await client.get("/v1/me")
+
+    assert "; Path=/queue;" in made.headers["set-cookie"]
+    assert (me.status_code, me.json()["name"]) == (200, "ada")
+
+
+@pytest.mark.asyncio
+async def test_a_stream_ends_when_the_guard_refuses(sqlite_url: str, monkeypatch):
+    """It is asked again while the stream lasts."""
+    monkeypatch.setattr(config, "TOKEN_KNOWN_SECONDS", 0.0)
+    monkeypatch.setattr(config, "HTTP_STREAM_BEAT_SECONDS", 0.01)
+    verdicts = [True, True, True, False]
+
+    def guard(_: Any) -> bool:
+        return verdicts.pop(0)
+
+    async with mounted(sqlite_url, guard) as client:
+        answer = await client.get("/v1/events?seconds=10", timeout=60)
+
+    assert answer.status_code == 200
+    assert verdicts == []
 
 
 @pytest.mark.asyncio

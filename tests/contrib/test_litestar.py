@@ -9,13 +9,14 @@ import httpx
 import pytest
 from litestar import Litestar, get
 from litestar.di import NamedDependency
+from litestar.exceptions import NotAuthorizedException
 from litestar.params import FromPath
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session, sessionmaker
 
 import rowlock
-from rowlock import JobState
-from rowlock.contrib.litestar import RowlockPlugin, queue_of, transaction
+from rowlock import JobState, config
+from rowlock.contrib.litestar import RowlockPlugin, Visitor, queue_of, transaction
 from tests.contrib.processes import environment_of, serving
 
 WORDS = ("-m", "uvicorn", "--fd", "FD", "--log-level", "warning", "examples.web.litestar_shop:app")
@@ -121,6 +122,30 @@ async def test_the_dashboard_is_found_without_its_slash(sqlite_url: str):
 
     assert (without.status_code, without.headers.get("location")) == (307, "/deep/queue/")
     assert with_slash.status_code == 200
+
+
+@pytest.mark.asyncio
+async def test_a_visitor_and_guards_that_change_their_mind(sqlite_url: str, monkeypatch):
+    """The visitor's name and scopes count. A stream ends when a guard refuses."""
+    monkeypatch.setattr(config, "TOKEN_KNOWN_SECONDS", 0.0)
+    monkeypatch.setattr(config, "HTTP_STREAM_BEAT_SECONDS", 0.01)
+    asked: list[str] = []
+
+    async def guard(connection: Any, _: Any) -> None:
+        asked.append(connection.url.path)
+        if len(asked) > 5:
+            raise NotAuthorizedException
+
+    def visitor(_: Any) -> Visitor:
+        return Visitor(name="ada", scopes=["read"])
+
+    queue = rowlock.App(sqlite_url)
+    board = RowlockPlugin(queue, dashboard="/queue", guards=[guard], visitor=visitor)
+    app = Litestar(plugins=[board], **QUIET)
+    me, stream = await ask(app, "/queue/v1/me", "/queue/v1/events?seconds=10")
+
+    assert (me.json()["name"], me.json()["scopes"]) == ("ada", ["read"])
+    assert (stream.status_code, len(asked)) == (200, 6)
 
 
 @pytest.mark.asyncio

@@ -59,8 +59,8 @@ def make_app(url: str) -> rowlock.App:
 
 @pytest.fixture
 def running(app: rowlock.App) -> Iterator[Running]:
-    """A server that is open: no token was made."""
-    with Running(app) as running:
+    """A server that is open: nobody needs a token."""
+    with Running(app, is_open=True) as running:
         yield running
 
 
@@ -87,3 +87,16 @@ def page(browser: Browser) -> Iterator[Page]:
 def dashboard(running: Running, page: Page) -> Dashboard:
     """The dashboard of that server, not yet shown; the page goes before the server does."""
     return Dashboard(page, running.address + "/", running.app)
+
+
+@pytest.fixture
+def locked(app: rowlock.App) -> Iterator[Running]:
+    """A server that wants a token, and has a login link as long as there is none."""
+    with Running(app, has_login=True) as running:
+        yield running
+
+
+@pytest.fixture
+def locked_dashboard(locked: Running, page: Page) -> Dashboard:
+    """The dashboard of that server."""
+    return Dashboard(page, locked.address + "/", locked.app)

@@ -84,7 +84,7 @@ def test_the_pure_parts():
 
 @pytest.fixture
 def address(sqlite_url):
-    with Running(make_app(sqlite_url)) as running:
+    with Running(make_app(sqlite_url), is_open=True) as running:
         yield running.address
 
 

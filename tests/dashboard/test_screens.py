@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import rowlock
-from rowlock.store.ops.tokens import new_token
+from rowlock.store.ops.tokens import list_tokens, new_token, revoke_token
 from tests.dashboard.screens import HOSTILE, Dashboard, enqueue, kill, start
 from tests.house.source import ROOT
 from tests.support.server import Running
@@ -149,13 +149,13 @@ def test_an_empty_system_says_what_to_type(dashboard):
     dashboard.forgive("404")
 
 
-def test_a_token_that_only_reads_is_offered_nothing_else(dashboard, running):
+def test_a_token_that_only_reads_is_offered_nothing_else(locked_dashboard, locked):
     """No button that would be refused, on any screen."""
-    dead = fill(dashboard.app)
-    page = dashboard.page
-    sign_in(dashboard, running.make_token("read"))
+    dead = fill(locked_dashboard.app)
+    page = locked_dashboard.page
+    sign_in(locked_dashboard, locked.make_token("read"))
     for path in (*PATHS, f"jobs/{dead}"):
-        dashboard.show(path, PATHS.get(path, "kind"))
+        locked_dashboard.show(path, PATHS.get(path, "kind"))
         expect(page.locator(".bone")).to_have_count(0)
         names = page.get_by_role("button").all_inner_texts()
         refused = ("Retry", "Cancel", "Delete", "Pause", "Resume", "Run now", "Enqueue", "Revoke")
@@ -164,34 +164,34 @@ def test_a_token_that_only_reads_is_offered_nothing_else(dashboard, running):
     expect(page.get_by_text("read-only")).to_be_visible()
 
 
-def test_a_token_that_only_enqueues_gets_the_forms(dashboard, running):
+def test_a_token_that_only_enqueues_gets_the_forms(locked_dashboard, locked):
     """And nothing that it could not read."""
-    sign_in(dashboard, running.make_token("enqueue"))
-    page = dashboard.page
+    sign_in(locked_dashboard, locked.make_token("enqueue"))
+    page = locked_dashboard.page
     expect(page.get_by_role("heading", level=1)).to_have_text("Kinds")
     page.get_by_role("link", name="report", exact=True).click()
     page.get_by_label("month").fill("May")
-    dashboard.button("Enqueue").click()
+    locked_dashboard.button("Enqueue").click()
     expect(page.get_by_text("report is enqueued")).to_be_visible()
 
     menu = page.get_by_role("navigation", name="Main")
     assert [text.strip() for text in menu.locator("li").all_inner_texts()] == ["Kinds"]
-    assert dashboard.app.list(kind="report", full=True).jobs[0].payload == {"month": "May"}
+    assert locked_dashboard.app.list(kind="report", full=True).jobs[0].payload == {"month": "May"}
 
 
-def test_a_tenant_sees_its_own(dashboard, running):
+def test_a_tenant_sees_its_own(locked_dashboard, locked):
     """Neither jobs of others nor what concerns all."""
-    enqueue(dashboard.app, tenant="acme", kind="own")
-    enqueue(dashboard.app, tenant="zoo", kind="foreign")
-    sign_in(dashboard, running.make_token("admin", tenant="acme"))
-    page = dashboard.show("jobs", "Jobs")
+    enqueue(locked_dashboard.app, tenant="acme", kind="own")
+    enqueue(locked_dashboard.app, tenant="zoo", kind="foreign")
+    sign_in(locked_dashboard, locked.make_token("admin", tenant="acme"))
+    page = locked_dashboard.show("jobs", "Jobs")
     expect(page.locator("tr[data-id]")).to_have_count(1)
     expect(page.get_by_role("link", name="own")).to_be_visible()
     menu = page.get_by_role("navigation", name="Main")
 
     expect(menu.get_by_role("link", name="Workers")).to_have_count(0)
     expect(menu.get_by_role("link", name="System")).to_have_count(0)
-    dashboard.show("", "Overview")
+    locked_dashboard.show("", "Overview")
     expect(page.get_by_text("All is well")).to_be_visible()
     expect(page.locator(".bone")).to_have_count(0)
 
@@ -204,37 +204,62 @@ def sign_in(dashboard: Dashboard, token: str) -> None:
     dashboard.forgive("401")
 
 
-def test_a_token_is_kept_for_the_tab_only(dashboard, running):
-    """Not where another tab, or the next user of this machine, would find it."""
-    sign_in(dashboard, running.make_token("read"))
-    page = dashboard.page
-    assert page.evaluate("Object.keys(localStorage).filter((k) => /token/.test(k)).length") == 0
-    assert page.context.cookies() == []
-    page.reload()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+def test_a_session_is_shared_by_all_tabs(locked_dashboard, locked):
+    """Until one of them signs out. No script can read it, and the token is kept nowhere."""
+    token = locked.make_token("read")
+    sign_in(locked_dashboard, token)
+    page = locked_dashboard.page
+    (cookie,) = page.context.cookies()
+    places = "[{...localStorage}, {...sessionStorage}, document.cookie]"
+    kept = page.evaluate(f"JSON.stringify({places})")
+    assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/")
+    assert token not in kept + cookie["value"] and cookie["value"] not in kept
+
     other = page.context.new_page()
-    other.goto(dashboard.address)
+    other.goto(locked_dashboard.address)
+    expect(other.get_by_role("heading", level=1)).to_have_text("Overview")
+    other.get_by_role("button", name="Sign out", exact=True).click()
     expect(other.get_by_role("heading", level=1)).to_have_text("Sign in to rowlock")
     other.close()
-    dashboard.button("Sign out").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in to rowlock")
 
 
-def test_a_bad_token_is_told(dashboard, running):
+def test_a_login_link_signs_in_and_a_lost_session_loses_no_page(locked_dashboard, locked):
+    """Its code leaves the address bar. What was typed is still there after the next sign-in."""
+    page = locked_dashboard.page
+    page.goto(locked.server.login_link)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    assert "login" not in page.url
+    locked_dashboard.show("kinds/send_email", "send_email")
+    page.get_by_label("to", exact=False).first.fill("ada@example.com")
+    (token,) = locked.app.store.run(list_tokens()).tokens
+    locked.app.store.run(revoke_token(token.id))
+    expect(page.get_by_text("Your session is over")).to_be_visible()
+    check(page)
+    page.get_by_label("Token").fill(locked.make_token("admin"))
+    locked_dashboard.button("Sign in").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("send_email")
+    expect(page.get_by_label("to", exact=False).first).to_have_value("ada@example.com")
+    locked_dashboard.button("Enqueue").click()
+    expect(page.get_by_text("send_email is enqueued")).to_be_visible()
+    locked_dashboard.forgive("401")
+
+
+def test_a_bad_token_is_told(locked_dashboard, locked):
     """And can be typed again."""
-    running.app.store.run(new_token(name="x", scopes=["read"]).add())
-    page = dashboard.show("", "Sign in")
+    locked.app.store.run(new_token(name="x", scopes=["read"]).add())
+    page = locked_dashboard.show("", "Sign in")
     page.get_by_label("Token").fill("rwl_nonsense")
-    dashboard.button("Sign in").click()
+    locked_dashboard.button("Sign in").click()
     expect(page.get_by_role("alert")).to_contain_text("unknown, expired or revoked")
     check(page)
-    dashboard.forgive("401")
+    locked_dashboard.forgive("401")
 
 
 def test_on_postgresql(page, postgres_url):
     """The system tells of what only a server has; and every screen shows."""
     app = rowlock.App(postgres_url)
-    with Running(app) as running:
+    with Running(app, is_open=True) as running:
         dashboard = Dashboard(page, running.address + "/", app)
         dead = fill(app)
         for path, heading in {**PATHS, f"jobs/{dead}": "kind"}.items():

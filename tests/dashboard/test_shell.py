@@ -122,10 +122,10 @@ def test_trouble_is_told_and_tried_again(dashboard):
     enqueue(dashboard.app)
     page = dashboard.show("queues", "Queues")
     expect(page.get_by_role("link", name="mail")).to_be_visible()
-    page.route("**/v1/queues", lambda route: route.abort())
+    page.route("**/v1/queues?*", lambda route: route.abort())
     expect(page.get_by_role("alert")).to_contain_text("The server can't be reached.")
     expect(page.get_by_role("link", name="mail")).to_be_visible()
-    page.unroute("**/v1/queues")
+    page.unroute("**/v1/queues?*")
     dashboard.button("Try again").click()
     expect(page.get_by_role("alert")).to_have_count(0)
     dashboard.forgive("ERR_FAILED")
@@ -151,7 +151,7 @@ def test_nothing_is_asked_while_nobody_looks(dashboard):
     asked.clear()
     page.clock.run_for(120_000)
     assert asked == []
-    with page.expect_request("**/v1/queues"):
+    with page.expect_request("**/v1/queues?*"):
         hide(page, is_hidden=False)
 
     page.keyboard.press("p")

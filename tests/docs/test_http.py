@@ -20,7 +20,7 @@ TRANSCRIPTS = [page for page in read_pages() if page.of("console")]
 @contextmanager
 def served(url: str) -> Iterator[str]:
     """A server as in the pages: without an app of its own."""
-    with rowlock.App(url) as app, HttpServer(app, host="127.0.0.1", port=0) as server:
+    with rowlock.App(url) as app, HttpServer(app, host="127.0.0.1", port=0, is_open=True) as server:
         yield server.address
 
 

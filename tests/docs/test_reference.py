@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 import pytest
 
-from rowlock import Job, Task
+from rowlock import Job, Task, config
 from rowlock.task import Duration
-from tests.docs.reference.docstrings import read_docstring
+from tests.docs.reference.docstrings import attribute_texts, read_docstring
 from tests.docs.reference.markdown import prose, table
 from tests.docs.reference.sections import filled, names_in, read_reference
+from tests.docs.reference.settings import server_limits
 from tests.docs.reference.signatures import signature_text
 from tests.docs.reference.sources import all_sections
 
@@ -108,6 +109,33 @@ def test_a_page_is_filled_between_its_comments():
     )
     with pytest.raises(KeyError):
         filled(text, {})
+
+
+def test_limits_of_the_server_say_what_they_hold_for():
+    """By a last sentence, which becomes a column, or in passing; new ones are found by name."""
+    found = server_limits(
+        {
+            "HTTP_NEW_MAX": "Most new things at once. Per token.",
+            "AUTH_NEW_SECONDS": "Longest time per address.",
+            "TOKENS_NEW_MAX": "Most of them.",
+            "WORKER_NEW_MAX": "Not of the server. Per request.",
+            "HTTP_NEW_BYTES": "Most bytes. Per request.",
+        }
+    )
+
+    assert found == [
+        ("request", "HTTP_NEW_BYTES", "Most bytes."),
+        ("address", "AUTH_NEW_SECONDS", "Longest time per address."),
+        ("token", "HTTP_NEW_MAX", "Most new things at once."),
+        ("", "TOKENS_NEW_MAX", "Most of them."),
+    ]
+
+
+def test_every_limit_of_the_server_says_what_it_holds_for():
+    """Else a reader can't tell how often it may be used at once."""
+    unsaid = [name for scope, name, _ in server_limits(attribute_texts(config)) if not scope]
+
+    assert unsaid == [], "end their texts with what they hold for, such as `Per token.`"
 
 
 def test_tables_are_made_rightly():

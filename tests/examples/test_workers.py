@@ -37,7 +37,7 @@ def node() -> str:
 @pytest.fixture
 def running(any_url: str) -> Iterator[Running]:
     """An open server."""
-    with Running(rowlock.App(any_url)) as running:
+    with Running(rowlock.App(any_url), is_open=True) as running:
         yield running
 
 

@@ -23,7 +23,7 @@ LAYERS = (
     {"version", "errors", "chance", "clock", "ids", "columns", "job", "retry", "lifecycle"}
     | {"codec"}
     | {"signature", "events", "config", "cron", "schedule", "tokens", "tally", "fingerprint"}
-    | {"why", "misfits", "roundtrip", "interrupts", "filters"},
+    | {"suggest", "why", "misfits", "interrupts", "filters"},
     {"store"},
     {"task", "context"},
     {"worker", "scheduler"},

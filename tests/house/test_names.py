@@ -22,7 +22,6 @@ SCHEMAS = {"server"}
 SMALL_LINES = 60
 # Small modules with one importer in rooms that are judged, and why each is a module of its own.
 SEAMS = {
-    "rowlock.bench.processes": "the benchmarks beside the package use it as well",
     "rowlock.contrib.django.models": "Django looks for models in this module",
     "rowlock.contrib.django.tasks_api": "hides which of two packages has the API of tasks",
     "rowlock.contrib.rq.exceptions": "RQ has a module of this name",

@@ -18,6 +18,8 @@ from rowlock.job import JobState
 from rowlock.move import BatchRows, Mover
 from rowlock.store.ops import move
 from rowlock.store.ops.audit import list_audit
+from rowlock.store.ops.idempotency import FirstAnswer, KeyedRequest, enqueue_once
+from rowlock.store.options import new_job
 from rowlock.store.statements import TABLES
 from tests.move.killing import Stopped, stop_at
 
@@ -328,6 +330,20 @@ def test_a_database_that_is_away_is_borne_with(
     old.enqueue("logging", {"n": 1})
     with pytest.raises(StoreUnavailable):
         Mover(old.store, new.store).run()
+
+
+def test_first_answers_are_moved(apps: tuple[rowlock.App, rowlock.App]):
+    """A request that is sent again after the move gets the answer from before it."""
+    old, new = apps
+    request = KeyedRequest.of("k", tenant=None, content=b"")
+    for app in apps:
+        job = new_job(kind="logging", payload="{}")
+        op = enqueue_once([job], request, tenant=None, answer=lambda _: "the first")
+        answered = app.store.run(op)
+        if app is old:
+            Mover(old.store, new.store).run()
+
+    assert answered == FirstAnswer("the first")
 
 
 def test_the_audit_tells_of_every_batch(apps: tuple[rowlock.App, rowlock.App]):

@@ -89,7 +89,7 @@ def run_worker() -> None:
 def serve() -> None:
     """The API and the dashboard."""
     port = 18_765 + os.getpid() % 1_000
-    words = ["--app", "jobs:app", "serve", "--port", str(port)]
+    words = ["--app", "jobs:app", "serve", "--open", "--port", str(port)]
     server = subprocess.Popen(command(*words), stderr=subprocess.DEVNULL)
     try:
         end = time.monotonic() + SERVE_SECONDS

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import httpx
+import msgspec
 import pytest
 
 from rowlock import config
 from rowlock.errors import OptionInvalid
+from rowlock.server import gate
 from rowlock.server.gate import Throttle
 from rowlock.server.serve import HttpServer, is_loopback
 from rowlock.store.ops.tokens import list_tokens, revoke_token
 from tests.support.server import Running, empty, make_app
 
 JOB = {"kind": "big"}
+BAD = f"rwl_{'a' * 12}_{'b' * 43}"
+FORWARDING = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Real-IP", "Via")
 
 
 @pytest.fixture(scope="module")
 def opened(make_url, module_store):
-    """A server without any token, for the tests that make none."""
-    with Running(make_app(make_url(module_store))) as running:
+    """A server that was started with --open."""
+    with Running(make_app(make_url(module_store)), is_open=True) as running:
         yield running
 
 
@@ -39,35 +44,45 @@ def fresh(any_url):
         yield running
 
 
-def test_open_until_a_token_is_made(fresh, monkeypatch):
-    """On loopback nobody needs a token, until the first one is made; then nobody goes without."""
-    monkeypatch.setattr(config, "TOKEN_KNOWN_SECONDS", 0.05)
-    before = fresh.client().post("/v1/jobs", json=JOB)
-    token = fresh.make_token("enqueue")
-    # The server may know for that long that it is open.
-    closed = httpx.Response(0)
-    for _ in range(1_000):
-        closed = fresh.client().post("/v1/jobs", json=JOB)
-        if closed.status_code == 401:
-            break
-    after = fresh.client(token).post("/v1/jobs", json=JOB)
+def test_a_token_is_needed_unless_it_is_open(fresh, open_api):
+    """On loopback, too, even if none was ever made. With --open, nobody needs one."""
+    closed = fresh.client().post("/v1/jobs", json=JOB)
+    after = fresh.client(fresh.make_token("enqueue")).post("/v1/jobs", json=JOB)
+    opened = open_api.client().post("/v1/jobs", json=JOB)
+    wrong = open_api.client(BAD).post("/v1/jobs", json=JOB)
 
-    assert fresh.server.is_open
-    assert (before.status_code, closed.status_code, after.status_code) == (201, 401, 201)
-    assert closed.headers["www-authenticate"] == 'Bearer realm="rowlock"'
+    assert (closed.status_code, after.status_code, opened.status_code) == (401, 201, 201)
+    assert wrong.status_code == 401
+    assert (fresh.server.is_open, open_api.server.is_open) == (False, True)
 
 
-def test_it_does_not_open_again(any_url):
-    """When the last token is revoked, a server on loopback stays closed, also after a restart."""
-    app = make_app(any_url)
-    with Running(app) as running:
-        running.make_token("admin")
-        app.store.run(revoke_token(app.store.run(list_tokens())[0].id))
-    with Running(make_app(any_url)) as running:
-        refused = running.client().post("/v1/jobs", json=JOB)
+def test_a_challenge_says_whether_a_token_was_sent(fresh):
+    """A client can tell a missing token from an invalid one."""
+    missing = fresh.client().get("/v1/jobs")
+    invalid = fresh.client(BAD).get("/v1/jobs")
 
-    assert not running.server.is_open
-    assert refused.status_code == 401
+    assert missing.headers["www-authenticate"] == 'Bearer realm="rowlock"'
+    assert invalid.headers["www-authenticate"] == 'Bearer realm="rowlock", error="invalid_token"'
+
+
+@pytest.mark.parametrize(
+    ("version", "header"),
+    [
+        # What nginx sends by default with `proxy_pass http://127.0.0.1:8765`.
+        ("1.0", ""),
+        *(("1.1", f"{name}: 192.0.2.1\r\n") for name in FORWARDING),
+    ],
+)
+def test_an_open_server_takes_no_forwarded_requests(open_api, version, header):
+    """Whoever can reach the proxy would be an administrator."""
+    host = urlsplit(open_api.address).netloc
+    with socket.create_connection(host.split(":")) as connection:
+        head = f"GET /v1/jobs HTTP/{version}\r\nHost: {host}\r\n{header}Connection: close\r\n\r\n"
+        connection.sendall(head.encode())
+        answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+
+    assert answer.split()[1] == b"403"
+    assert b'"code":"forwarded"' in answer and b"rowlock tokens create" in answer
 
 
 @pytest.mark.parametrize(
@@ -116,17 +131,23 @@ def test_pages_of_other_sites_change_nothing(open_api):
 
 
 def test_beyond_loopback_a_token_is_needed(any_url):
-    """Without one that holds, a server that others can reach does not start."""
+    """Without a valid one, a server that others can reach does not start, and says why."""
     app = make_app(any_url)
     with app:
-        with pytest.raises(OptionInvalid, match="rowlock tokens create"):
+        with pytest.raises(OptionInvalid, match=r"there is no token: .*rowlock tokens create"):
             HttpServer(app, host="0.0.0.0", port=0)
         Running.make_token(_Holder(app), "read")
-        with HttpServer(app, host="0.0.0.0", port=0) as server:
+        app.store.run(revoke_token(app.store.run(list_tokens()).tokens[0].id))
+        with pytest.raises(OptionInvalid, match=r"have expired or were revoked: .*tokens create"):
+            HttpServer(app, host="0.0.0.0", port=0)
+        Running.make_token(_Holder(app), "read")
+        with pytest.raises(OptionInvalid, match="--open needs no token"):
+            HttpServer(app, host="0.0.0.0", port=0, is_open=True)
+        with HttpServer(app, host="0.0.0.0", port=0, has_login=True) as server:
             port = server.address.rpartition(":")[2]
             answer = httpx.get(f"http://127.0.0.1:{port}/v1/jobs/x", trust_env=False)
 
-    assert not server.is_open
+    assert server.login_link is None
     assert answer.status_code == 401
 
 
@@ -211,18 +232,66 @@ def test_a_revoked_token_ends(api, monkeypatch):
 
 
 def test_bad_tokens_are_throttled(fresh):
-    """Beyond a number in a minute they are refused without a look; good ones still come in."""
+    """Beyond a number in a minute they get 429. Valid ones that never came before still enter."""
     good = fresh.make_token("enqueue")
-    bad = fresh.client(f"rwl_{'a' * 12}_{'b' * 43}")
-    fresh.client(good).post("/v1/jobs", json=JOB)
+    bad = fresh.client(BAD)
     statuses = [bad.post("/v1/jobs", json=JOB).status_code for _ in range(25)]
     late = bad.post("/v1/jobs", json=JOB)
+    malformed = fresh.client("nonsense").post("/v1/jobs", json=JOB)
     still = fresh.client(good).post("/v1/jobs", json=JOB)
 
     assert statuses == [401] * config.AUTH_FAILURES_MAX + [429] * 5
     assert 0 < int(late.headers["retry-after"]) <= 60
-    assert late.json()["code"] == "too_many_requests"
+    assert late.json()["code"] == malformed.json()["code"] == "too_many_requests"
     assert still.status_code == 201
+
+
+def test_a_guessed_secret_does_not_lock_its_token_out(fresh):
+    """Invalid secrets with the id of a token are throttled, the token itself is not."""
+    good = fresh.make_token("enqueue")
+    bad = fresh.client(good[:-4] + "AAAA")
+    statuses = {bad.post("/v1/jobs", json=JOB).status_code for _ in range(25)}
+
+    assert statuses == {401, 429}
+    assert fresh.client(good).post("/v1/jobs", json=JOB).status_code == 201
+
+
+def test_invalid_tokens_are_looked_up_seldom(any_url, monkeypatch):
+    """One lookup serves all requests that send the same token at once."""
+    monkeypatch.setattr(config, "TOKEN_KNOWN_SECONDS", 3600.0)
+    app = make_app(any_url)
+    lookups: list[str] = []
+    find = gate.find_token
+
+    def counted(secret):
+        op = find(secret)
+
+        def start():
+            lookups.append(secret.id)
+            return (yield from op.start())
+
+        return msgspec.structs.replace(op, start=start)
+
+    monkeypatch.setattr(gate, "find_token", counted)
+    with Running(app) as running, ThreadPoolExecutor(8) as pool:
+        good = running.make_token("read")
+        for token in (BAD, good):
+            running.client(token)
+            list(pool.map(lambda _: running.client(token).get("/v1/me"), range(40)))  # noqa: B023
+
+    assert sorted(lookups) == sorted(["a" * 12, good.split("_")[1]])
+
+
+def test_invalid_tokens_are_logged_seldom(fresh, caplog):
+    """With the address and the token's id, and never with its secret."""
+    with caplog.at_level("WARNING", logger="rowlock.server"):
+        for _ in range(5):
+            fresh.client(BAD).get("/v1/jobs")
+    lines = [record.getMessage() for record in caplog.records if "invalid tokens" in record.msg]
+
+    assert len(lines) == 1
+    assert "127.0.0.1" in lines[0] and "a" * 12 in lines[0]
+    assert "b" * 43 not in caplog.text
 
 
 def test_the_throttle_forgets():

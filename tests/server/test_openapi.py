@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 from openapi_spec_validator import validate
 
+from rowlock.server.gate import Reach
 from rowlock.server.openapi import document
 from rowlock.server.problems import KINDS
 from rowlock.server.routes import ROUTES
@@ -135,6 +137,96 @@ def test_operations_tell_what_can_go_wrong():
             assert {"401", "403", "421", "429", "503"} <= statuses
         if route.body is not None:
             assert {"400", "408", "413", "415", "422"} <= statuses
+
+
+def answers() -> Iterator[tuple[str, int, dict[str, Any]]]:
+    for name, operation in operations().items():
+        for status, response in operation["responses"].items():
+            if "$ref" not in response:
+                yield name, int(status), response
+
+
+def test_headers_of_answers_are_said():
+    """Where to look next, when to try again, how to log in, and what a path takes."""
+    located = {
+        (name, status) for name, status, each in answers() if "Location" in each.get("headers", {})
+    }
+    problems = {
+        name: set(response["headers"])
+        for name, response in DOCUMENT["components"]["responses"].items()
+        if "headers" in response
+    }
+
+    assert located == {("createJob", 200), ("createJob", 201), ("createBulk", 202)}
+    assert problems == {
+        "Problem401": {"WWW-Authenticate"},
+        "Problem405": {"Allow"},
+        "Problem429": {"Retry-After"},
+        "Problem503": {"Retry-After"},
+    }
+
+
+def test_links_lead_to_calls_with_their_parameters():
+    """What an answer names can be used in the next call."""
+    linked = set()
+    for name, _, response in answers():
+        for link in response.get("links", {}).values():
+            target = operations()[link["operationId"]]
+            known = {each["name"] for each in target["parameters"]}
+            assert link.get("parameters", {}).keys() <= known
+            assert "requestBody" in target or "requestBody" not in link
+            linked.add((name, link["operationId"]))
+
+    jobs = {"getJob", "explainJob", "getRelatedJobs", "getJobLog"}
+    jobs |= {"cancelJob", "retryJob", "deleteJob"}
+    assert {("createJob", each) for each in jobs} <= linked
+    assert {
+        ("createLeases", "settleLeases"),
+        ("createLeases", "extendLeases"),
+        ("createBulk", "getBulk"),
+        ("createToken", "deleteToken"),
+        ("listSchedules", "runSchedule"),
+        ("listSchedules", "pauseSchedule"),
+        ("listSchedules", "resumeSchedule"),
+        ("runSchedule", "getJob"),
+    } <= linked
+
+
+def test_calls_that_span_all_tenants_say_so():
+    """For readers and for programs."""
+    for route in API:
+        operation = operations()[route.operation]
+        spans_all = route.reach is Reach.SYSTEM
+
+        assert operation.get("x-rowlock-reach") == ("system" if spans_all else None)
+        assert spans_all is ("spans all tenants" in operation["description"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "fits"),
+    [
+        ("NewJob", {"kind": "k", "delay": 1}, True),
+        ("NewJob", {"kind": "k", "delay": None, "run_at": "2026-05-01T12:00:00Z"}, True),
+        ("NewJob", {"kind": "k", "delay": 1, "run_at": "2026-05-01T12:00:00Z"}, False),
+        ("NewBulk", {"action": "cancel"}, False),
+        ("NewBulk", {"action": "cancel", "preview": True}, True),
+        ("NewBulk", {"action": "cancel", "expected": 3}, True),
+        ("NewBulk", {"action": "cancel", "expected": None}, False),
+        ("NewBulk", {"action": "delete", "expected": 3}, False),
+        ("NewBulk", {"action": "delete", "filter": {"state": "dead"}, "expected": 3}, True),
+        ("NewBulk", {"action": "delete", "filter": {"state": "running"}, "expected": 3}, False),
+        ("NewBulk", {"action": "retry", "filter": {"state": "ready"}, "expected": 3}, False),
+        ("NewBulk", {"action": "retry", "filter": {"state": None}, "expected": 3}, True),
+    ],
+)
+def test_rules_across_fields_are_in_the_schema(api, kind, value, fits):
+    """A client that checks its bodies finds what the server would refuse."""
+    path = {"NewJob": "/v1/jobs", "NewBulk": "/v1/bulk"}[kind]
+    answer = api("admin").post(path, json=value)
+    schema = resolved({"$ref": f"#/components/schemas/{kind}"})
+
+    assert jsonschema.Draft202012Validator(schema).is_valid(value) is fits
+    assert (answer.status_code != 422) is fits, answer.text
 
 
 def test_the_document_is_served(api):

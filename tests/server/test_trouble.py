@@ -13,6 +13,7 @@ import pytest
 from rowlock.errors import RowlockError, StoreUnavailable
 from rowlock.server import problems
 from rowlock.server.routes import jobs as jobs_module
+from rowlock.store.ops.tokens import new_token
 from tests.cell import CELL
 from tests.support.server import Running, make_app
 from tests.support.workers import crash
@@ -54,7 +55,7 @@ def test_postgres_is_away_and_comes_back():
 
 def test_a_sqlite_file_that_is_gone(sqlite_url):
     """Its path is nobody's business."""
-    with Running(make_app(sqlite_url)) as running:
+    with Running(make_app(sqlite_url), is_open=True) as running:
         running.client().post("/v1/jobs", json=JOB)
         path = Path(sqlite_url.removeprefix("sqlite:///"))
         path.rename(path.with_name("moved"))
@@ -71,20 +72,24 @@ def test_an_unmigrated_database(empty_postgres_url, monkeypatch):
 
 
 def test_a_server_starts_while_its_database_is_away():
-    """Closed, since nobody knows of tokens; it serves once the database is there."""
+    """Without a login link, since nobody knows of tokens; it serves once the database is there."""
     with CELL.server(durable=True) as server:
         app = make_app(f"{server.url}?connect_timeout=2")
         app.migrate()
+        new = new_token(name="shop", scopes=["enqueue"])
+        app.store.run(new.add())
         crash(server)
-        with Running(app) as running:
-            refused = running.client().post("/v1/jobs", json=JOB)
+        with Running(app, has_login=True) as running:
+            client = running.client(new.secret.text)
+            refused = client.post("/v1/jobs", json=JOB)
             server.restart()
             deadline = time.monotonic() + 60
             while running.client().get("/readyz").status_code != 200:
                 assert time.monotonic() < deadline
-            served = running.client().post("/v1/jobs", json=JOB)
+            served = client.post("/v1/jobs", json=JOB)
+            link = running.server.login_link
 
-    assert not running.server.is_open
+    assert link is None
     assert_away(refused, ["127.0.0.1"])
     assert served.status_code == 201
 
@@ -130,7 +135,7 @@ def test_a_stop_finishes_what_is_under_way(any_url):
     """A request that came before the signal is answered after it; none is cut off."""
     answers: list[int] = []
     jobs = {"jobs": [{"kind": "big", "payload": {"text": "x" * 1_000}}] * 5_000}
-    with Running(make_app(any_url)) as running:
+    with Running(make_app(any_url), is_open=True) as running:
         client = running.client()
         thread = threading.Thread(
             target=lambda: answers.append(client.post("/v1/jobs/batch", json=jobs).status_code)

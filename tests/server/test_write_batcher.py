@@ -10,6 +10,7 @@ import pytest
 import rowlock
 from rowlock import config
 from rowlock.errors import StoreUnavailable
+from rowlock.ids import id_of_tenant
 from rowlock.server import write_batcher as module
 from rowlock.server.background import Background
 from rowlock.server.write_batcher import WriteBatcher
@@ -100,7 +101,7 @@ def test_a_database_that_is_away_is_told_to_each():
 def test_over_http(api):
     """Many clients at once, with keys, ids and another tenant's id among them."""
     id = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
-    api.app.enqueue("big", id=id, tenant="zoo")
+    api.app.enqueue("big", id=id_of_tenant(id, "acme"), tenant="zoo")
 
     def post(number: int) -> tuple[int, str]:
         body = {"kind": "big", "payload": {"n": number}}

@@ -73,6 +73,9 @@ class OnlyChild:
     def take(self) -> bool:
         return True
 
+    def is_taken(self) -> bool:
+        return False
+
     def free(self) -> None:
         """Nobody waits for it."""
 

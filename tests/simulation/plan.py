@@ -209,7 +209,7 @@ def _alone(plan: Plan, chance: Random) -> Plan:
         disaster_seconds=20.0,
         aim=Aim("heartbeat", "failing", 0.9),
         acts=ACTS | {"crash": 12},
-        run_seconds=(0.01, 2.0, 4.0),
+        run_seconds=(0.01, 2.0, 9.0),
         bounds=plan.bounds | _SWEPT,
     )
 

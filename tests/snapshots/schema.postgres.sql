@@ -6,6 +6,7 @@ TABLE audit (
     tenant text COLLATE "C"
     action text NOT NULL
     target text COLLATE "C" NOT NULL
+    address text
     detail text
 );
 
@@ -75,6 +76,13 @@ TABLE finished (
     fingerprint text COLLATE "C"
 );
 
+TABLE first_answer (
+    id text COLLATE "C" NOT NULL
+    at bigint NOT NULL
+    request text NOT NULL
+    answer text NOT NULL
+);
+
 TABLE history (
     part uuid NOT NULL
     at bigint NOT NULL
@@ -118,6 +126,7 @@ TABLE job WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold
     begun boolean NOT NULL DEFAULT false
     losses smallint NOT NULL DEFAULT 0
     interruptions smallint NOT NULL DEFAULT 0
+    quarantined boolean NOT NULL DEFAULT false
 );
 
 TABLE key_hold (
@@ -176,12 +185,25 @@ TABLE schedule (
     meta text
 );
 
+TABLE secret (
+    name text COLLATE "C" NOT NULL
+    value text NOT NULL
+);
+
+TABLE session (
+    digest text COLLATE "C" NOT NULL
+    created_at bigint NOT NULL
+    expires_at bigint NOT NULL
+    token_id text COLLATE "C" NOT NULL
+);
+
 TABLE token (
     id text COLLATE "C" NOT NULL
     created_at bigint NOT NULL
     expires_at bigint
     revoked_at bigint
-    digest text NOT NULL
+    last_used_at bigint
+    digest text
     name text NOT NULL
     scopes text NOT NULL
     tenant text COLLATE "C"
@@ -213,6 +235,8 @@ CREATE INDEX finished_fingerprint ON rowlock.finished USING btree (fingerprint, 
 CREATE INDEX finished_key ON rowlock.finished USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key_hold = '-1'::integer);
 CREATE UNIQUE INDEX finished_pkey ON rowlock.finished USING btree (id);
 CREATE INDEX finished_queue ON rowlock.finished USING btree (queue, state, finished_at, id) WHERE (state <> 'succeeded'::text);
+CREATE INDEX first_answer_expiry ON rowlock.first_answer USING btree (at);
+CREATE UNIQUE INDEX first_answer_pkey ON rowlock.first_answer USING btree (id);
 CREATE INDEX history_at ON rowlock.history USING btree (at);
 CREATE UNIQUE INDEX history_pkey ON rowlock.history USING btree (part, queue, kind);
 CREATE INDEX history_width ON rowlock.history USING btree (width, at);
@@ -231,5 +255,10 @@ CREATE UNIQUE INDEX migration_pkey ON rowlock.migration USING btree (number);
 CREATE UNIQUE INDEX queue_pkey ON rowlock.queue USING btree (name);
 CREATE INDEX schedule_due ON rowlock.schedule USING btree (next_at, name) WHERE (NOT is_paused);
 CREATE UNIQUE INDEX schedule_pkey ON rowlock.schedule USING btree (name);
+CREATE UNIQUE INDEX secret_pkey ON rowlock.secret USING btree (name);
+CREATE INDEX session_expiry ON rowlock.session USING btree (expires_at);
+CREATE UNIQUE INDEX session_pkey ON rowlock.session USING btree (digest);
+CREATE INDEX session_token ON rowlock.session USING btree (token_id, created_at);
+CREATE INDEX token_login ON rowlock.token USING btree (expires_at) WHERE (digest IS NULL);
 CREATE UNIQUE INDEX token_pkey ON rowlock.token USING btree (id);
 CREATE UNIQUE INDEX worker_pkey ON rowlock.worker USING btree (id);

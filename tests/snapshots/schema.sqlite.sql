@@ -6,6 +6,7 @@ TABLE rowlock_audit (
     tenant text
     action text NOT NULL
     target text NOT NULL
+    address text
     detail text
 );
 
@@ -75,6 +76,13 @@ TABLE rowlock_finished (
     fingerprint text
 );
 
+TABLE rowlock_first_answer (
+    id text NOT NULL PRIMARY KEY 1
+    at integer NOT NULL
+    request text NOT NULL
+    answer text NOT NULL
+);
+
 TABLE rowlock_history (
     part text NOT NULL PRIMARY KEY 1
     at integer NOT NULL
@@ -118,6 +126,7 @@ TABLE rowlock_job (
     begun integer NOT NULL DEFAULT 0
     losses integer NOT NULL DEFAULT 0
     interruptions integer NOT NULL DEFAULT 0
+    quarantined integer NOT NULL DEFAULT 0
 );
 
 TABLE rowlock_key_hold (
@@ -176,12 +185,25 @@ TABLE rowlock_schedule (
     meta text
 );
 
+TABLE rowlock_secret (
+    name text NOT NULL PRIMARY KEY 1
+    value text NOT NULL
+);
+
+TABLE rowlock_session (
+    digest text NOT NULL PRIMARY KEY 1
+    created_at integer NOT NULL
+    expires_at integer NOT NULL
+    token_id text NOT NULL
+);
+
 TABLE rowlock_token (
     id text NOT NULL PRIMARY KEY 1
     created_at integer NOT NULL
     expires_at integer
     revoked_at integer
-    digest text NOT NULL
+    last_used_at integer
+    digest text
     name text NOT NULL
     scopes text NOT NULL
     tenant text
@@ -208,6 +230,7 @@ CREATE INDEX rowlock_finished_expiry ON rowlock_finished (expires_at) WHERE expi
 CREATE INDEX rowlock_finished_fingerprint ON rowlock_finished (fingerprint, finished_at, id) WHERE state = 'dead' AND fingerprint IS NOT NULL;
 CREATE INDEX rowlock_finished_key ON rowlock_finished (coalesce(tenant, ''), kind, key) WHERE key_hold = -1;
 CREATE INDEX rowlock_finished_queue ON rowlock_finished (queue, state, finished_at, id) WHERE state <> 'succeeded';
+CREATE INDEX rowlock_first_answer_expiry ON rowlock_first_answer (at);
 CREATE INDEX rowlock_history_at ON rowlock_history (at);
 CREATE INDEX rowlock_history_width ON rowlock_history (width, at);
 CREATE UNIQUE INDEX rowlock_job_key ON rowlock_job (coalesce(tenant, ''), kind, key) WHERE key IS NOT NULL;
@@ -218,3 +241,6 @@ CREATE INDEX rowlock_job_tenant_lane ON rowlock_job (tenant, queue, rank, kind, 
 CREATE INDEX rowlock_key_hold_expiry ON rowlock_key_hold (until);
 CREATE INDEX rowlock_key_hold_key ON rowlock_key_hold (coalesce(tenant, ''), kind, key) WHERE key_until IS NOT NULL;
 CREATE INDEX rowlock_schedule_due ON rowlock_schedule (next_at, name) WHERE NOT is_paused;
+CREATE INDEX rowlock_session_expiry ON rowlock_session (expires_at);
+CREATE INDEX rowlock_session_token ON rowlock_session (token_id, created_at);
+CREATE INDEX rowlock_token_login ON rowlock_token (expires_at) WHERE digest IS NULL;

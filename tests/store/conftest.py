@@ -21,7 +21,7 @@ from tests.support.pairs import Combination, pairs
 
 TABLES = [
     *("job", "finished", "key_hold", "queue", "worker", "log", "schedule"),
-    *("token", "audit", "bulk", "history", "depth", "event"),
+    *("token", "session", "first_answer", "audit", "bulk", "history", "depth", "event"),
 ]
 EMPTY = "; ".join(f"DELETE FROM rowlock.{table}" for table in TABLES)
 

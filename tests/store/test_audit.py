@@ -33,6 +33,15 @@ def test_a_deed_leaves_a_line(store):
     assert entry.detail == {"outcome": "cancelled"}
 
 
+def test_long_names_are_whole(store):
+    """A name of 200 characters in any language is not cut."""
+    name = "株" * 200
+    store.run(audited(pause(name), Deed(Actor(name), "queue.pause", name)))
+    (entry,) = store.run(list_audit()).entries
+
+    assert (entry.actor, entry.target) == (name, name)
+
+
 def test_what_failed_leaves_none(store):
     """A refused deed was not done."""
     lease = start(store)

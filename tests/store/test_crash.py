@@ -111,6 +111,40 @@ def test_a_failure_between_crashes_counts_both(store: Store):
     assert (stored(store, lease.id).attempt, stored(store, lease.id).crashes) == (2, 1)
 
 
+@pytest.mark.parametrize("how", ["fail", "release"])
+def test_a_run_that_ends_by_itself_ends_the_quarantine(store: Store, how: str):
+    """A bystander runs alone once, not at every later attempt; its crash stays counted."""
+    enqueue_ids(store, 2)
+    before = claim(store)
+    store.crash(before, "signal 9")
+    alone = claim(store)
+    for lease in alone:
+        if how == "fail":
+            store.fail(lease, "boom", delay=0)
+        else:
+            store.release(lease)
+    after = claim(store)
+
+    rows = [[lease.row for lease in leases] for leases in (before, alone, after)]
+    assert [[(row.quarantined, row.crashes) for row in each if row] for each in rows] == [
+        [(False, 0)] * 2,
+        [(True, 1)] * 2,
+        [(False, 1)] * 2,
+    ]
+
+
+def test_a_run_that_is_cut_short_does_not_end_the_quarantine(store: Store):
+    """Nobody knows how it would have ended, so it runs alone once more."""
+    enqueue_ids(store, 1)
+    store.crash([claim_one(store)], "signal 9")
+    claim_one(store, worker="gone")
+    store.release_worker("gone")
+    row = claim_one(store).row
+
+    assert row is not None
+    assert row.quarantined
+
+
 def test_a_crash_is_fenced(store: Store, clock: ManualClock):
     """A supervisor that comes late for one job settles the others, and is told."""
     lost = lose(store, clock, "running")

@@ -7,6 +7,7 @@ import pytest
 from rowlock import config
 from rowlock.errors import OptionInvalid
 from rowlock.ids import new_id
+from rowlock.job import ListedJob
 from rowlock.lifecycle import Failed
 from rowlock.store import Settlement
 from rowlock.store.ops.audit import Actor
@@ -118,3 +119,19 @@ def test_a_rate_is_kept(store, clock):
 
     assert done == [2, 4, 6, 8, 10, 10, 10, 10]
     assert store.run(get_bulk(bulk.id)).finished_at is not None
+
+
+def test_groups_read_nothing_large(store, monkeypatch):
+    """A list of 500 groups would read a gigabyte of payloads, results and errors."""
+    monkeypatch.setattr(config, "DEAD_SAMPLES_READ", 2)
+    long = "x" * 30_000
+    for number in range(5):
+        trace = f'  File "/srv/shop/jobs{number}.py", line 1, in send\n'
+        lease = start(store, kind=f"kind-{number}", payload='{"large": "payload"}')
+        failed = Failed("OSError", long, long + "\n" + trace, permanent=True)
+        store.settle([Settlement(lease, failed)])
+    found = groups(store)
+
+    assert {group.place for group in found} == {f"shop/jobs{number}.py send" for number in range(5)}
+    assert {type(group.sample) for group in found} == {ListedJob}
+    assert all(len(group.message) <= 4 * 1024 for group in found)

@@ -10,10 +10,11 @@ import pytest
 
 from rowlock import config
 from rowlock.clock import ManualClock, from_us
-from rowlock.errors import OptionInvalid
+from rowlock.errors import OptionInvalid, RowlockError
 from rowlock.ids import new_id
 from rowlock.job import JobState, Policy
-from rowlock.store import Store
+from rowlock.store import Store, options
+from rowlock.store.ops.enqueue import _batches
 from rowlock.store.ops.enqueue import enqueue as enqueue_op
 from rowlock.store.steps import Batch, Op, Steps
 from tests.store.jobs import (
@@ -388,3 +389,30 @@ def test_a_delay_of_many_leases(store: Store, clock: ManualClock):
 
     assert (lease.id, lease.job.attempt, lease.token) == (job.id, 1, 1)
     assert claim(store) == []
+
+
+def test_batches_are_bounded_by_bytes():
+    """What one statement inserts is encoded and decoded without a pause."""
+    half = '{"a": "' + "x" * (config.BATCH_BYTES // 2) + '"}'
+    large = [options.new_job(kind="k", payload=half) for _ in range(3)]
+    small = [options.new_job(kind="k", payload="{}") for _ in range(config.BATCH_ROWS + 1)]
+    found = {
+        "large": [len(batch) for batch in _batches(large)],
+        "small": [len(batch) for batch in _batches(small)],
+        "mixed": [len(batch) for batch in _batches([*small[:5], large[0], *small[5:10]])],
+        "none": list(_batches([])),
+    }
+
+    assert found == {"large": [1, 1, 1], "small": [config.BATCH_ROWS, 1], "mixed": [11], "none": []}
+    assert next(_batches(small[:3])) == small[:3]
+
+
+def test_large_jobs_are_all_or_none(store):
+    """Several statements insert them, in one transaction."""
+    half = '{"a": "' + "x" * (config.BATCH_BYTES // 2) + '"}'
+    first, second = (options.new_job(kind="k", payload=half) for _ in range(2))
+    bad = options.new_job(kind="k", payload=half)._replace(queue=None)  # type: ignore[arg-type]  # refused by the table
+    with pytest.raises(RowlockError):
+        store.enqueue([first, second, bad])
+
+    assert list(store.list(EVERY_JOB)) == []

@@ -14,10 +14,11 @@ import psycopg
 import pytest
 
 from rowlock import config
-from rowlock.errors import StoreUnavailable
+from rowlock.errors import OptionInvalid, StoreUnavailable
 from rowlock.job import JobState
 from rowlock.store import JobFilter, Store, open_store
 from rowlock.store.blocks import Blocks
+from rowlock.store.ops.enqueue import enqueue as enqueue_op
 from rowlock.store.options import new_job
 from rowlock.store.postgres.session import PREPARED
 from rowlock.store.statements import Dialect, ParameterStyle, compiled
@@ -277,8 +278,8 @@ def session_of(store: Store) -> tuple[int, str]:
     ("suffix", "is_prepared", "scans"),
     [
         ("", True, "off"),
-        ("?prepare_threshold=1", True, "on"),
-        ("?prepare_threshold=never", False, "on"),
+        ("?prepare=always", True, "on"),
+        ("?prepare=never", False, "on"),
     ],
 )
 def test_prepared_statements(postgres_url, suffix, is_prepared, scans):
@@ -290,6 +291,37 @@ def test_prepared_statements(postgres_url, suffix, is_prepared, scans):
     store.close()
 
     assert (made > 0, found) == (is_prepared, scans)
+
+
+@pytest.mark.direct("reads a session's setting")
+def test_our_statements_are_not_compiled(postgres_url):
+    """A plan that must scan a table looks expensive enough to compile, which takes far longer."""
+    store = open_store(postgres_url)
+    enqueue(store)
+    connection = store.engine._pool.take()
+    (jit,) = connection.execute("SHOW jit").fetchone()
+    store.engine._pool.give(connection, is_sound=True)
+    store.close()
+
+    assert jit == "off"
+
+
+@pytest.mark.direct("prepares on one process of the server")
+def test_a_prepared_statement_is_called_by_a_name_of_ours(postgres_url):
+    """It is prepared once, at its first call, and not again by the driver."""
+    store = open_store(postgres_url)
+    jobs = [enqueue(store, payload=text) for text in ('{"a":"\u00e4 \\\\ \\" {}"}', "{}", "{}")]
+    connection = store.engine._pool.take()
+    query = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%INSERT%'"
+    names = [name for (name,) in connection.execute(query)]
+    store.engine._pool.give(connection, is_sound=True)
+    payload = store.get(jobs[0].id).payload
+    store.close()
+
+    assert ([name.rpartition("_")[0] for name in names], payload) == (
+        ["rowlock"],
+        {"a": 'ä \\ " {}'},
+    )
 
 
 @pytest.mark.direct("reads a session's setting")
@@ -327,6 +359,54 @@ def test_lost_prepared_statements_are_done_without(postgres_url):
     store.close()
 
     assert (found.state, scans) == (JobState.READY, "on")
+
+
+@pytest.mark.direct("prepares on one process of the server")
+@pytest.mark.parametrize("colour", ["blocking", "async"])
+def test_prepared_statements_outlive_a_rollback(postgres_url, colour):
+    """psycopg drops every statement of a session after a rollback if it prepared one itself."""
+    store = open_store(postgres_url)
+    taken = enqueue(store)
+    theirs = enqueue_op([new_job(kind="a", payload="{}", id=taken.id, tenant="b")], tenant="b")
+
+    async def run_all() -> None:
+        for _ in range(8):
+            with pytest.raises(OptionInvalid):
+                await store.arun(theirs)
+            await store.aenqueue([new_job(kind="a", payload="{}", key="k")])
+        await store.engine.aclose_loop()
+
+    if colour == "async":
+        asyncio.run(run_all())
+    else:
+        for _ in range(8):
+            with pytest.raises(OptionInvalid):
+                store.run(theirs)
+            enqueue(store, key="k")
+    # A connection that is made now shows whether the engine has given up on preparing.
+    store.engine._bell.close()
+    store.engine._pool.close()
+    enqueue(store)
+    made, _ = session_of(store)
+    store.close()
+
+    assert made > 0
+
+
+@pytest.mark.direct("prepares on one process of the server")
+def test_a_handler_that_drops_prepared_statements_costs_one_connection(postgres_url):
+    """The engine goes on preparing: nothing stands between it and the server."""
+    store = open_store(postgres_url)
+    enqueue(store, key="k")
+    store.engine._bell.close()
+    block = Blocks(store, lease_seconds=30).block()
+    block.begin().execute("DEALLOCATE ALL")
+    block.undo()
+    enqueue(store, key="k")
+    made, scans = session_of(store)
+    store.close()
+
+    assert (made > 0, scans) == (True, "off")
 
 
 INDEXES = {
@@ -370,6 +450,12 @@ def test_plans_of_an_empty_table_use_its_indexes(postgres_url, name):
     [
         ("postgresql://me:secret@host/db", "postgresql://me:***@host/db"),
         ("postgresql://me@host/db?password=secret", "postgresql://me@host/db?password=***"),
+        ("postgresql://host/db?sslpassword=secret", "postgresql://host/db?sslpassword=***"),
+        ("postgresql://h/db?ssl%70assword=secret", "postgresql://h/db?sslpassword=***"),
+        ("postgresql://h/d?oauth_client_secret=secret", "postgresql://h/d?oauth_client_secret=***"),
+        ("postgresql://h/db?scram_client_key=secret", "postgresql://h/db?scram_client_key=***"),
+        ("postgresql://h/db?scram_server_key=secret", "postgresql://h/db?scram_server_key=***"),
+        ("postgresql://host/db?passfile=x", "postgresql://host/db?passfile=x"),
         ("postgresql://host/db", "postgresql://host/db"),
         ("postgresql://me:se%40cret@a:1,b:2/db", "postgresql://me:***@a:1,b:2/db"),
         ("sqlite:///jobs.db", "sqlite:///jobs.db"),
@@ -378,7 +464,17 @@ def test_plans_of_an_empty_table_use_its_indexes(postgres_url, name):
 def test_passwords_are_masked(url, shown):
     """A URL is shown without its password, wherever that stands."""
     assert masked(url) == shown
-    assert "secret" not in repr(PostgresUrl.parse(url))
+    assert "=secret" not in repr(PostgresUrl.parse(url))
+    assert "secret@" not in repr(PostgresUrl.parse(url))
+
+
+def test_every_secret_of_a_url_is_masked_in_other_texts():
+    """A library may include any of them in an error. An empty one masks nothing."""
+    url = PostgresUrl.parse(
+        "postgresql://me:one@h/db?password=two&sslpassword=thr%65e&scram_client_key=&passfile=p"
+    )
+
+    assert url.mask("one, two and three of p") == "***, *** and *** of p"
 
 
 @pytest.mark.parametrize("colour", ["blocking", "async"])

@@ -19,6 +19,7 @@ from rowlock.store.ops.tokens import new_token
 from rowlock.store.options import new_job
 from rowlock.store.statements import Dialect
 from tests.conftest import FreshDatabase
+from tests.support.databases import create_login, with_user
 
 pytestmark = pytest.mark.direct("logs in as several roles, and our pooler as one")
 # Enough for a COPY.
@@ -47,16 +48,16 @@ class Realm:
             self.execute(roles(self.schema))
             if is_guarded:
                 self.execute(row_security(self.schema))
-        for role in ROLES:
-            self.execute(f"CREATE ROLE {self.schema}_a_{role} LOGIN IN ROLE {self.schema}_{role}")
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            for role in ROLES:
+                login, group = f"{self.schema}_a_{role}", f"{self.schema}_{role}"
+                create_login(connection, login, group=group)
 
     def url_of(self, role: str, *, tenant: str | None = None) -> str:
-        parts = urlsplit(self.url)
-        _, _, address = parts.netloc.rpartition("@")
-        netloc = f"{self.schema}_a_{role}@{address}"
+        parts = urlsplit(with_user(self.url, f"{self.schema}_a_{role}"))
         options = "" if tenant is None else f"options={quote(f'-c rowlock.tenant={tenant}')}"
         query = "&".join(part for part in (parts.query, options) if part)
-        return parts._replace(netloc=netloc, query=query).geturl()
+        return parts._replace(query=query).geturl()
 
     def app(self, role: str, *, tenant: str | None = None) -> rowlock.App:
         app = rowlock.App(self.url_of(role, tenant=tenant), schema=self.schema)
@@ -118,7 +119,11 @@ def test_the_worker_does_everything_with_jobs(realm: Realm):
     app.store.prune()
     assert len(app.list(limit=1_000).jobs) == MANY + 1
     with psycopg.connect(realm.url_of("worker"), autocommit=True) as connection:
-        for change in ("DELETE FROM {}.migration", "CREATE TABLE {}.own ()"):
+        for change in (
+            "DELETE FROM {}.migration",
+            "UPDATE {}.secret SET value = 'x'",
+            "CREATE TABLE {}.own ()",
+        ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(change.format(realm.schema).encode())
 
@@ -158,11 +163,14 @@ def test_the_reader_looks(realm: Realm):
     for forbidden in (lambda: app.enqueue("task"), lambda: app.delete(job.id)):
         with pytest.raises(rowlock.Forbidden):
             forbidden()
-    with (
-        psycopg.connect(realm.url_of("reader")) as connection,
-        pytest.raises(psycopg.errors.InsufficientPrivilege),
-    ):
-        connection.execute(f"SELECT digest FROM {realm.schema}.token".encode())
+    with psycopg.connect(realm.url_of("reader"), autocommit=True) as connection:
+        for hidden in (
+            "digest FROM {}.token",
+            "answer FROM {}.first_answer",
+            "value FROM {}.secret",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(f"SELECT {hidden.format(realm.schema)}".encode())
 
 
 def test_the_migrator_migrates(fresh_database: FreshDatabase):
@@ -178,7 +186,8 @@ def test_the_migrator_migrates(fresh_database: FreshDatabase):
             ALTER TABLE {realm.schema}.worker DROP COLUMN vitals;
             ALTER TABLE {realm.schema}.migration DROP COLUMN needs;
             ALTER TABLE {realm.schema}.job
-                DROP COLUMN begun, DROP COLUMN losses, DROP COLUMN interruptions
+                DROP COLUMN begun, DROP COLUMN losses, DROP COLUMN interruptions,
+                DROP COLUMN quarantined
         """)
         with closing(realm.app("migrator")) as app:
             applied = app.migrate()

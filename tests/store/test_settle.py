@@ -12,7 +12,7 @@ from rowlock.errors import InvalidTransition, LeaseLost, OptionInvalid
 from rowlock.ids import new_id
 from rowlock.job import JobState, Lease
 from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
-from rowlock.store import Settlement, Store
+from rowlock.store import Settlement, Store, open_store
 from rowlock.store.ops.settle import settle
 from rowlock.store.steps import Op
 from tests.store.fencing import ENDINGS, lose
@@ -293,6 +293,45 @@ def test_many_successes_at_once(store: Store):
     assert ids == [lease.id for lease in leases]
     assert [stored(store, ids[place]).result for place in (0, 700, 1_199)] == [0, 700, 1_199]
     assert store.stats(["default"])[0].counts[JobState.SUCCEEDED].value == 1_200
+
+
+def test_alike_successes_among_others(store: Store, clock: ManualClock):
+    """Each of a batch is ended as it must be: with a result, not kept, under a later token."""
+    lost = lose(store, clock, "recovered", queue="elsewhere")
+    plain = [start(store) for _ in range(4)]
+    again = start(store)
+    store.release(again)
+    others = [claim_one(store), start(store, policy=kept_for(0)), start(store, policy=kept_for(60))]
+    batch = [*plain, *others, lost]
+    with pytest.raises(LeaseLost) as caught:
+        store.succeed(batch, [None, None, None, None, "late", None, None, None])
+
+    found = [store.get(lease.id) for lease in [*plain, *others]]
+    ended = [None if job is None else (job.state, job.token, job.result) for job in found]
+    plainly = (JobState.SUCCEEDED, 1, None)
+    assert [lease.id for lease in caught.value.leases] == [lost.id]
+    assert ended == [plainly] * 4 + [(JobState.SUCCEEDED, 2, "late"), None, plainly]
+
+
+def test_a_row_that_exists_already_holds_up_no_other(postgres_url: str):
+    """A batch that meets one is settled by statements that nothing can conflict with."""
+    store = open_store(postgres_url)
+    leases = [start(store) for _ in range(3)]
+    store.succeed(leases[:2])
+    connection = store.engine._pool.take()
+    ids = [lease.id for lease in leases]
+    connection.execute(
+        "INSERT INTO rowlock.job (id, run_at, created_at, token, rank, kind, queue, payload, "
+        "lease_expires_at) SELECT id, run_at, created_at, token, rank, kind, queue, payload, 1 "
+        "FROM rowlock.finished WHERE id = %s",
+        [ids[0]],
+    )
+    store.engine._pool.give(connection, is_sound=True)
+    store.succeed([leases[0], leases[2]])
+    states = [state_of(store, id) for id in ids]
+    store.close()
+
+    assert states == [JobState.SUCCEEDED] * 3
 
 
 def test_one_job_twice_in_a_batch_is_refused(store: Store):

@@ -31,5 +31,22 @@ def admin(server_url: str) -> psycopg.Connection:
     return psycopg.connect(server_url, autocommit=True)
 
 
+def create_login(connection: psycopg.Connection, name: str, *, group: str | None = None) -> None:
+    """A role that may log in, in a group if one is named, with the password of who makes it."""
+    login = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(
+        sql.Identifier(name), sql.Literal(connection.info.password or None)
+    )
+    member = sql.SQL(" IN ROLE {}").format(sql.Identifier(group)) if group else sql.SQL("")
+    connection.execute(login + member)
+
+
+def with_user(url: str, name: str) -> str:
+    """The URL of another role, with the same password if there is one."""
+    parts = urlsplit(url)
+    user, _, address = parts.netloc.rpartition("@")
+    _, colon, password = user.partition(":")
+    return parts._replace(netloc=f"{name}{colon}{password}@{address}").geturl()
+
+
 def with_database(server_url: str, name: str) -> str:
     return urlsplit(server_url)._replace(path=f"/{name}").geturl()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import sqlite3
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import closing
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -66,14 +69,54 @@ class Running:
         """A client with one of those tokens."""
         return self.client(self.tokens[scope, tenant])
 
-    def client(self, token: str | None = None) -> httpx.Client:
-        """A client with that token, or with none."""
-        if token not in self._clients:
-            headers = {} if token is None else {"authorization": f"Bearer {token}"}
-            self._clients[token] = httpx.Client(
-                base_url=self.address, headers=headers, timeout=60, trust_env=False
+    def client(self, token: str | None = None, **headers: str) -> httpx.Client:
+        """A client with that token, or with none, and with these headers."""
+        if token is not None:
+            headers["authorization"] = f"Bearer {token}"
+        key = frozenset(headers.items())
+        if key not in self._clients:
+            # It keeps no cookies: tests share it.
+            jar = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
+            self._clients[key] = httpx.Client(
+                base_url=self.address, headers=headers, cookies=jar, timeout=60, trust_env=False
             )
-        return self._clients[token]
+        return self._clients[key]
+
+
+class RawClient:
+    """A connection to a server, by a bare socket that sends what it is told to."""
+
+    def __init__(self, running: Running, *, receive_bytes: int | None = None) -> None:
+        parts = urlsplit(running.address)
+        self.socket = socket.socket()
+        if receive_bytes is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.settimeout(60)
+        self.socket.connect((parts.hostname, parts.port))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *rest: object) -> None:
+        self.socket.close()
+
+    def send(self, head: str, *, token: str | None = None, body: bytes = b"") -> None:
+        """Send the head of a request, whose lines end with CRLF, and an empty line after it."""
+        credential = "" if token is None else f"authorization: Bearer {token}\r\n"
+        self.socket.sendall(f"{head}{credential}\r\n".encode() + body)
+
+    def head(self) -> bytes:
+        """The head of the next answer, read by the byte so that nothing after it is lost."""
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            if not (byte := self.socket.recv(1)):
+                break
+            head += byte
+        return head
+
+    def status(self) -> int:
+        """The status of the next answer."""
+        return int(self.head().split()[1])
 
 
 @contextlib.contextmanager
@@ -101,6 +144,8 @@ EMPTIED = (
     "log",
     "schedule",
     "audit",
+    "first_answer",
+    "session",
     "bulk",
     "history",
     "depth",

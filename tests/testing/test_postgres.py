@@ -11,6 +11,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -77,6 +78,39 @@ def test_bundled_version_answers(version):
         number = ask(server.url, "SHOW server_version_num")
 
     assert str(number).startswith(str(version))
+
+
+def test_nobody_is_let_in_without_the_password():
+    """Every user of the machine can reach its port, and a superuser can run programs as us."""
+    with ThrowAwayPostgres() as server:
+        parts = urlsplit(server.url)
+        without = parts._replace(netloc=f"{parts.username}@{parts.hostname}:{parts.port}").geturl()
+        guessed = server.url.replace(str(parts.password), "rowlock")
+        for url in (without, guessed):
+            with pytest.raises(psycopg.OperationalError, match="password"):
+                psycopg.connect(url, passfile="/nowhere")
+
+        assert len(str(parts.password)) >= 32
+        assert ask(server.url, "SELECT 1") == 1
+        assert {"trust"}.isdisjoint((server.directory / "data" / "pg_hba.conf").read_text().split())
+
+
+def test_the_password_is_in_no_arguments():
+    """Every user of the machine can read them."""
+    with ThrowAwayPostgres() as primary, ThrowAwayPostgres(standby_of=primary) as standby:
+        password = str(urlsplit(primary.url).password).encode()
+        pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+        commands = [read_command(pid) for pid in pids]
+
+        assert not any(password in command for command in commands)
+        assert ask(standby.url, "SELECT 1") == 1
+
+
+def read_command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def test_stop_removes_everything():

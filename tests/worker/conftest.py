@@ -5,13 +5,13 @@ from __future__ import annotations
 import socket
 import uuid
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 from psycopg import sql
 
 import rowlock
+from tests.support.databases import create_login, with_user
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def role_url(postgres_url: str, table: str) -> Iterator[str]:
     """Of somebody who may do all that a worker does, but for one table."""
     role = sql.Identifier(name := f"rowlock_test_{uuid.uuid4().hex[:12]}")
     with psycopg.connect(postgres_url, autocommit=True) as connection:
+        create_login(connection, name)
         for statement in (
-            "CREATE ROLE {} LOGIN",
             "GRANT USAGE ON SCHEMA rowlock TO {}",
             "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA rowlock TO {}",
             "GRANT USAGE ON ALL SEQUENCES IN SCHEMA rowlock TO {}",
@@ -50,8 +50,7 @@ def role_url(postgres_url: str, table: str) -> Iterator[str]:
             connection.execute(sql.SQL(statement).format(role))
         revoked = sql.SQL("REVOKE ALL ON {} FROM {}")
         connection.execute(revoked.format(sql.Identifier("rowlock", table), role))
-    parts = urlsplit(postgres_url)
-    yield parts._replace(netloc=f"{name}@{parts.netloc.rpartition('@')[2]}").geturl()
+    yield with_user(postgres_url, name)
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP OWNED BY {}").format(role))
         connection.execute(sql.SQL("DROP ROLE {}").format(role))

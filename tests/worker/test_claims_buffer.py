@@ -17,11 +17,12 @@ TASKS = Tasks()
 def step() -> None: ...
 
 
-def run_of(name: str, *, queue: str = "q", priority: int = 0, crashes: int = 0) -> Run:
+def run_of(name: str, *, queue: str = "q", priority: int = 0, is_alone: bool = False) -> Run:
     """A run that is told by its worker's name."""
     fields = dict.fromkeys(JobRow._fields)
     fields |= {"id": name, "kind": "step", "queue": queue, "rank": -priority, "token": 1}
-    row = JobRow(**fields | {"payload": "{}", "attempt": 1, "crashes": crashes, "losses": 0})  # type: ignore[arg-type]  # columns that nobody reads
+    fields |= {"payload": "{}", "attempt": 1, "losses": 0, "quarantined": is_alone}
+    row = JobRow(**fields)  # type: ignore[arg-type]  # columns that nobody reads
     return Run(Lease.of_row(row, now=0), step)
 
 
@@ -70,22 +71,23 @@ def test_a_queue_without_a_slot_is_passed_over():
 
 def test_what_must_run_alone_waits_apart():
     """Nobody's turn; it is asked for."""
-    buffer = filled(run_of("a"), run_of("x", crashes=1))
+    buffer = filled(run_of("a"), run_of("x", is_alone=True))
 
     assert names(buffer) == "a"
-    alone = buffer.pop_alone()
-    assert alone is not None
-    assert (alone.lease.id, len(buffer), buffer.pop_alone()) == ("x", 0, None)
+    (alone,) = buffer.alone
+    buffer.remove(alone)
+
+    assert (alone.lease.id, len(buffer), buffer.alone) == ("x", 0, [])
 
 
-@pytest.mark.parametrize("crashes", [0, 1])
-def test_one_can_be_taken_out(crashes):
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_one_can_be_taken_out(is_alone):
     """It was cancelled, or has waited for too long."""
-    run = run_of("b", crashes=crashes)
+    run = run_of("b", is_alone=is_alone)
     buffer = filled(run_of("a"), run, run_of("c"))
     buffer.remove(run)
 
     assert [run.lease.id for run in buffer] == ["a", "c"]
-    assert (len(buffer), buffer.waiting("q"), buffer.pop_alone()) == (2, 2, None)
+    assert (len(buffer), buffer.waiting("q"), buffer.alone) == (2, 2, [])
     assert names(buffer) == "ac"
     assert list(buffer) == []

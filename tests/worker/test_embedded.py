@@ -108,6 +108,28 @@ async def test_a_job_whose_lease_is_lost_while_it_waits_is_not_begun(app):
     await app.aclose()
 
 
+async def test_what_has_run_alone_and_failed_runs_beside_others_again(app):
+    """A run that ended by itself crashed nothing: the next one waits for nobody."""
+    together = asyncio.Barrier(3)
+
+    @app.task(retry=rowlock.retry.fixed(0))
+    async def bystander(ctx: rowlock.Context) -> None:
+        if ctx.attempt == 1:
+            raise ValueError("once")
+        await together.wait()
+
+    ids = [(await bystander.aenqueue()).id for _ in range(3)]
+    leases = await app.store.aclaim(worker="dead", queues=None, limit=3)
+    await app.store.acrash(leases, "killed")
+    async with app.worker():
+        found = [await app.await_(id, timeout=20) for id in ids]
+
+    assert [(job.state, job.attempt, job.crashes) for job in found] == [
+        (JobState.SUCCEEDED, 2, 1)
+    ] * 3
+    await app.aclose()
+
+
 async def test_what_must_run_alone_does_not_wait_for_one_process(app):
     """Who has claimed all of them keeps the one that is next; the others take the rest."""
     gate = asyncio.Event()

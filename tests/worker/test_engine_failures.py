@@ -80,7 +80,12 @@ def test_an_engine_that_fails_costs_no_job_an_attempt(app, port, tmp_path):
     assert "MistakeOfOurs: the engine has a bug" in log
 
 
-@pytest.mark.parametrize("code", [EXIT_LEFT_BEHIND, EXIT_UNFIT, EXIT_ENGINE_FAILED])
+# How a process ended has nothing to do with the store: each code is tried on one of them.
+@pytest.mark.parametrize(
+    ("any_url", "code"),
+    [("sqlite", EXIT_LEFT_BEHIND), ("postgres", EXIT_UNFIT), ("sqlite", EXIT_ENGINE_FAILED)],
+    indirect=["any_url"],
+)
 def test_a_handler_can_not_pass_for_the_engine(app, code):
     """One that ends its process with a code of ours is to blame all the same."""
     job = app.enqueue("end_process", {"code": code})

@@ -19,7 +19,12 @@ from tests.support.workers import ROOT, children_of, worker
 from tests.worker.waiting import wait_until
 
 
-@pytest.mark.parametrize("code", [0, 1, 3, 4])
+# How a process ended has nothing to do with the store: each code is tried on one of them.
+@pytest.mark.parametrize(
+    ("any_url", "code"),
+    [("sqlite", 0), ("postgres", 1), ("sqlite", 3), ("postgres", 4)],
+    indirect=["any_url"],
+)
 def test_a_handler_that_ends_its_process_is_a_crash(app, code):
     """Whatever exit code it takes: it runs alone next time, and then it is poison."""
     poison = app.enqueue("end_process", {"code": code})
@@ -33,7 +38,11 @@ def test_a_handler_that_ends_its_process_is_a_crash(app, code):
     assert {app.get(job.id).state for job in others} == {JobState.SUCCEEDED}
 
 
-@pytest.mark.parametrize("how", ["stop", "cancel", "exit"])
+@pytest.mark.parametrize(
+    ("any_url", "how"),
+    [("sqlite", "stop"), ("postgres", "cancel"), ("sqlite", "exit")],
+    indirect=["any_url"],
+)
 def test_a_handler_that_ends_the_loop_is_a_crash(app, how):
     """Also if it has returned by then, and its outcome was not written: it is not run for ever."""
     poison = app.enqueue("end_loop", {"how": how})

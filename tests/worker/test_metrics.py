@@ -41,6 +41,20 @@ def test_a_worker_tells_of_itself(app, port, tmp_path):
         assert asking.number("rowlock_job_duration_seconds_count", **labels) == 100
 
 
+def test_the_port_is_open_to_others_only_when_asked_for(app, port):
+    """A kubelet comes to another address than 127.0.0.1, and so does 127.0.0.2 here."""
+    with worker(app, "--metrics-port", str(port)):
+        wait_until(lambda: Asking(port).status("/healthz") == 200, seconds=60)
+        assert not is_open("127.0.0.2", port)
+    with worker(app, "--metrics-port", str(port), "--metrics-host", "0.0.0.0"):
+        wait_until(lambda: is_open("127.0.0.2", port), seconds=60)
+
+
+def is_open(host: str, port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex((host, port)) == 0
+
+
 def test_what_handlers_enqueue_is_counted(app, port):
     """One by one and by many, from a thread too; not what was there already."""
     asking = Asking(port)

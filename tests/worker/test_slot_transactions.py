@@ -295,7 +295,7 @@ async def test_an_overdue_block(sqlite_app):
 
 async def test_no_password_in_its_arguments(postgres_url, monkeypatch):
     """A slot hears of the database by its socket: arguments can be read by every user."""
-    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}password=canary"
+    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}sslpassword=canary"
     for app in prepared(url, monkeypatch):
         (found,) = await serve(app, enqueue(app, "work", 1))
 

@@ -230,7 +230,7 @@ async def test_a_slot_that_does_not_start(module, home, capfd, caplog):
 async def test_quarantine_is_not_needed_in_a_slot(module):
     """A job that took down its slot before need not keep the others waiting."""
     run = Subject(module, "slot_pid").run
-    row = run.lease.row._replace(crashes=2)
+    row = run.lease.row._replace(crashes=2, quarantined=True)
     run.lease.row = row
 
     assert not run.is_quarantined

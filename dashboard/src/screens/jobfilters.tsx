@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { get, type Query, serverNow, type Schemas } from "../api.ts";
+import { get, getWhole, type Query, serverNow, type Schemas } from "../api.ts";
 import {
   type Filter,
   fromSearch,
@@ -156,7 +156,7 @@ function Choices({ filter }: { filter: Filter }) {
     async (signal) => {
       const [kinds, queues] = await Promise.all([
         get<Schemas["Kinds"]>("v1/kinds", {}, signal),
-        get<Schemas["Queues"]>("v1/queues", {}, signal),
+        getWhole<Schemas["Queues"]>("v1/queues", "queues", signal),
       ]);
       return {
         kinds: kinds.kinds.map((each) => each.kind),

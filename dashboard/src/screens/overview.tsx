@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 
-import { get, type Problem, type Schemas } from "../api.ts";
+import { get, getWhole, type Problem, type Schemas } from "../api.ts";
 import { count, duration, plural, rate } from "../format.ts";
 import { type Finding, findings } from "../health.ts";
 import {
@@ -35,8 +35,8 @@ interface Now {
 
 async function loadNow(signal: AbortSignal): Promise<Now> {
   const [queues, workers, dead] = await Promise.all([
-    get<Schemas["Queues"]>("v1/queues", {}, signal),
-    seesAll() ? get<Schemas["Workers"]>("v1/workers", {}, signal) : undefined,
+    getWhole<Schemas["Queues"]>("v1/queues", "queues", signal),
+    seesAll() ? getWhole<Schemas["Workers"]>("v1/workers", "workers", signal) : undefined,
     get<Schemas["JobPage"]>("v1/jobs", { state: "dead", limit: 5 }, signal),
   ]);
   return { queues: queues.queues, workers: workers?.workers, dead: dead.jobs };

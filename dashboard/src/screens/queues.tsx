@@ -1,4 +1,4 @@
-import { get, part, post, type Schemas } from "../api.ts";
+import { getWhole, part, post, type Schemas } from "../api.ts";
 import { STATES, type State } from "../filters.ts";
 import { duration, rate, share } from "../format.ts";
 import { everyMs, type History, loadHistory, type Series, totalRuns } from "../history.ts";
@@ -13,7 +13,11 @@ type Queue = Schemas["Queue"];
 const EVERY_MS = 4000;
 
 export function Queues() {
-  const live = useLive((signal) => get<Schemas["Queues"]>("v1/queues", {}, signal), EVERY_MS, []);
+  const live = useLive(
+    (signal) => getWhole<Schemas["Queues"]>("v1/queues", "queues", signal),
+    EVERY_MS,
+    [],
+  );
   const queues = live.data?.queues;
   const history = useLive(
     (signal) =>

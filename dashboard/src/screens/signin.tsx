@@ -1,24 +1,25 @@
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
-import { get, type Problem } from "../api.ts";
+import { type Problem, signIn } from "../api.ts";
 import { asProblem } from "../live.ts";
-import { forget, me, type Me, remember } from "../session.ts";
+import { isOver } from "../session.ts";
 import { Button, Command, Trouble } from "../ui/basics.tsx";
 
-export function SignIn() {
+export function SignIn({ before }: { before?: Problem | undefined }) {
   const [text, setText] = useState("");
-  const [problem, setProblem] = useState<Problem>();
+  const [problem, setProblem] = useState(before);
   const [isBusy, setBusy] = useState(false);
+  const box = useRef<HTMLInputElement>(null);
+  // Not by `autofocus`: browsers ignore it where something on the page has had the focus.
+  useEffect(() => box.current?.focus(), []);
 
-  async function enter(event: Event): Promise<void> {
+  async function submit(event: Event): Promise<void> {
     event.preventDefault();
     setBusy(true);
     setProblem(undefined);
-    remember(text.trim());
     try {
-      me.value = await get<Me>("v1/me");
+      await signIn(text.trim());
     } catch (error) {
-      forget();
       setProblem(asProblem(error));
       setBusy(false);
     }
@@ -27,7 +28,10 @@ export function SignIn() {
   return (
     <main class="lonely">
       <h1>Sign in to rowlock</h1>
-      <form class="signin" onSubmit={enter}>
+      {isOver.value ? (
+        <p role="status">Your session is over. Sign in again to continue where you were.</p>
+      ) : null}
+      <form class="signin" onSubmit={submit}>
         <label for="token">Token</label>
         <input
           id="token"
@@ -35,7 +39,7 @@ export function SignIn() {
           autocomplete="off"
           spellcheck={false}
           required
-          autofocus
+          ref={box}
           value={text}
           onInput={(event) => setText(event.currentTarget.value)}
         />
@@ -45,12 +49,13 @@ export function SignIn() {
       </form>
       {problem ? <Trouble problem={problem} /> : null}
       <p class="soft">
-        Make one where rowlock is installed; <code>read</code> looks, <code>admin</code> changes:
+        Create one where rowlock is installed. <code>read</code> can look, <code>admin</code> can
+        also change:
       </p>
       <Command>rowlock tokens create me --scope admin --expires 30d</Command>
       <p class="soft small">
-        It is kept for this tab only, and forgotten when the tab is closed: no cookie that the
-        browser would send by itself, nothing left on a shared machine.
+        You stay signed in for 12 hours, in all tabs of this browser, or until you sign out. The
+        token itself is not kept.
       </p>
     </main>
   );

@@ -1,11 +1,11 @@
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 
-import { get, part, post, type Problem, remove, type Schemas } from "../api.ts";
+import { get, getWhole, part, post, type Problem, remove, type Schemas } from "../api.ts";
 import { bytes, count, duration } from "../format.ts";
 import { type JsonObject, stringify } from "../json.ts";
 import { asProblem, useLive } from "../live.ts";
-import { may, me, type Me, remember } from "../session.ts";
+import { may, me } from "../session.ts";
 import { Button, CopyButton, Facts, Head, Panel, Skeleton, Time, Trouble } from "../ui/basics.tsx";
 import { close, Confirm, Dialog, open } from "../ui/dialog.tsx";
 import { tell } from "../ui/toasts.tsx";
@@ -73,7 +73,7 @@ function Store({ info }: { info: Info }) {
         ["Schema", info.schema],
         ["Its clock", <Time at={info.now} />],
         ["Python", info.python],
-        ["Access", info.is_open ? "open to everybody on this machine" : "by token"],
+        ["Access", info.is_open ? "open: no token is needed" : "by token"],
       ]}
     />
   );
@@ -178,7 +178,7 @@ function Migrations({ info }: { info: Info }) {
 
 function Tokens() {
   const live = useLive(
-    (signal) => get<Schemas["Tokens"]>("v1/tokens", {}, signal),
+    (signal) => getWhole<Schemas["Tokens"]>("v1/tokens", "tokens", signal),
     EVERY_MS * 4,
     [],
   );
@@ -187,16 +187,16 @@ function Tokens() {
       title="Tokens"
       class="below"
       aside={
-        <Button icon="plus" onClick={() => open(<NewToken refresh={live.refresh} />)}>
-          New token
-        </Button>
+        me.value?.can_create_tokens ? (
+          <Button icon="plus" onClick={() => open(<NewToken refresh={live.refresh} />)}>
+            New token
+          </Button>
+        ) : null
       }
     >
       {live.problem ? <Trouble problem={live.problem} retry={live.refresh} /> : null}
       {live.data?.tokens.length === 0 ? (
-        <p class="soft">
-          None was made: on this machine the server is open to everybody. The first one closes it.
-        </p>
+        <p class="soft">There are no tokens yet.</p>
       ) : null}
       {live.data?.tokens.length ? (
         <ul class="lines">
@@ -238,6 +238,15 @@ function TokenLine({ token, refresh }: { token: Token; refresh: () => void }) {
           "does not expire"
         )}
       </span>
+      <span class="soft">
+        {token.last_used_at ? (
+          <>
+            used <Time at={token.last_used_at} />
+          </>
+        ) : (
+          "never used"
+        )}
+      </span>
       {isOver ? null : (
         <Button
           kind="danger"
@@ -271,9 +280,7 @@ function NewToken({ refresh }: { refresh: () => void }) {
   const [made, setMade] = useState<Schemas["MadeToken"]>();
   const [problem, setProblem] = useState<Problem>();
   const [name, setName] = useState("");
-  // The first one closes a server that was open: whoever makes it must not be locked out.
-  const [isFirst] = useState(me.value?.is_open === true);
-  const [scope, setScope] = useState(isFirst ? "admin" : "read");
+  const [scope, setScope] = useState("read");
   const [tenant, setTenant] = useState("");
   const [days, setDays] = useState("30");
   async function make(event: Event): Promise<void> {
@@ -284,10 +291,6 @@ function NewToken({ refresh }: { refresh: () => void }) {
       const body = { name, scopes: [scope], tenant: tenant || null, expires };
       const answer = await post<Schemas["MadeToken"]>("v1/tokens", body);
       setMade(answer);
-      if (isFirst) {
-        remember(answer.token);
-        me.value = await get<Me>("v1/me");
-      }
       deeds.value += 1;
       refresh();
     } catch (error) {
@@ -304,7 +307,7 @@ function NewToken({ refresh }: { refresh: () => void }) {
           </Button>
         }
       >
-        <p>Copy it now: it isn't shown again.{isFirst ? " This tab uses it from now on." : ""}</p>
+        <p>Copy it now: it isn't shown again.</p>
         <span class="command">
           <code>{made.token}</code>
           <CopyButton text={made.token} label="Copy the token" />
@@ -315,7 +318,6 @@ function NewToken({ refresh }: { refresh: () => void }) {
   return (
     <Dialog title="New token">
       <form class="form" onSubmit={make}>
-        {isFirst ? <p class="soft">It is the first: from then on everybody needs one.</p> : null}
         <div class="field">
           <label for="token-name">Name</label>
           <input

@@ -1,4 +1,4 @@
-import { get, type Schemas } from "../api.ts";
+import { get, getWhole, type Schemas } from "../api.ts";
 import { bytes, plural, shortId } from "../format.ts";
 import { now, useLive } from "../live.ts";
 import { to } from "../router.ts";
@@ -17,7 +17,7 @@ interface Found {
 
 async function load(signal: AbortSignal): Promise<Found> {
   const [workers, jobs] = await Promise.all([
-    get<Schemas["Workers"]>("v1/workers", {}, signal),
+    getWhole<Schemas["Workers"]>("v1/workers", "workers", signal),
     get<Schemas["JobPage"]>("v1/jobs", { state: "running", limit: 200 }, signal),
   ]);
   return { workers: workers.workers, running: new Map(jobs.jobs.map((job) => [job.id, job])) };

@@ -2,12 +2,12 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { get, type Schemas } from "../api.ts";
+import { get, getWhole, type Schemas, signOut } from "../api.ts";
 import { fromSearch, ID, inWords, STATES, toQuery } from "../filters.ts";
 import { isPaused } from "../live.ts";
 import { visible } from "../places.ts";
 import { go, to } from "../router.ts";
-import { forget, may, me } from "../session.ts";
+import { may, me } from "../session.ts";
 import { isDark, turn } from "../theme.ts";
 import { close, open } from "./dialog.tsx";
 import { Icon, type IconName } from "./icons.tsx";
@@ -144,7 +144,7 @@ function fixed(): Entry[] {
     },
   );
   if (me.value?.token_id)
-    entries.push({ text: "Sign out", group: "Do", icon: "exit", act: forget });
+    entries.push({ text: "Sign out", group: "Do", icon: "exit", act: () => void signOut() });
   return entries;
 }
 
@@ -155,7 +155,7 @@ async function loadNames(): Promise<Entry[]> {
     () => [],
   );
   const queues = may("read")
-    ? get<Schemas["Queues"]>("v1/queues").then(
+    ? getWhole<Schemas["Queues"]>("v1/queues", "queues").then(
         (found) =>
           found.queues.map((each) =>
             entry(each.queue, "Queue", "queues", to(["jobs"], { queue: each.queue })),

@@ -16,10 +16,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from rowlock.app import DATABASE_URL_VARIABLE
-from rowlock.bench.processes import cpu_seconds
 from rowlock.bench.tasks import SCHEMA_VARIABLE, SPEC
 from rowlock.errors import StoreUnavailable
 from rowlock.store.scratch import Scratch
+from rowlock.testing.processes import cpu_seconds
 
 # Slots per child: enough that no-op jobs never wait for one.
 SLOTS: Final = 100

@@ -9,6 +9,7 @@ from typing import Final
 
 from rowlock.chaos.journal import JournalLine, Word
 from rowlock.chaos.plan import Fault
+from rowlock.chaos.witness import CommittedChange
 
 FLEETING: Final = "fleeting"
 
@@ -51,6 +52,10 @@ class JobRecord:
     runs: dict[int, HandlerRun] = field(default_factory=dict[int, HandlerRun])
     # The tokens of runs that were marked as begun.
     marked: set[int] = field(default_factory=set[int])
+    # Its runs that left a trace and did not count as attempts, and the lost leases among them, in
+    # a row.
+    interruptions: int = 0
+    losses: int = 0
     # As it was committed: how often it was inserted, except inserts that were withdrawn at once.
     inserted: int = 0
     token: int = 0
@@ -62,8 +67,9 @@ class JobRecord:
     is_again: bool = False
     # It was deleted while no worker ran it. Unless that finished it, it was withdrawn.
     is_withdrawn: bool = False
-    # It left the live table from a run.
+    # It left the live table from a run, and how, if it may have left nothing else.
     ends: int = 0
+    left: CommittedChange | None = None
     # The terminal states that were written, and the last one.
     settles: int = 0
     state: str | None = None

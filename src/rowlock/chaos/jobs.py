@@ -1,7 +1,7 @@
 """The tasks of a run, and the app that workers and producers load.
 
-Every handler records its begin before it does anything, and its end before it returns. No kill may
-use up the attempts or crashes of a job that did not cause it.
+Every handler records its begin before it does anything, and its end before it returns. A kill may
+use up an attempt only of a job that ran alone (`attempts`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ JOURNALS: Final = "journals"
 EFFECTS: Final = "chaos_effect"
 
 PATIENT: Final = 1_000
-# A job that does not fail by itself may use no more attempts than this, whatever is killed.
+# The attempts of a job that does not fail by itself. They are few, so that one that is counted
+# without need matters.
 INNOCENT: Final = 5
 DOOMED_ATTEMPTS: Final = 2
 LINGER_SECONDS: Final = 4.0

@@ -8,8 +8,8 @@ The numbers are those of the invariants in the simulation:
 3.  An id is one job, however often it is enqueued.
 4.  A run is settled once, and a job ends once. It succeeds only by a run that recorded success.
 5.  A job is changed only under its current lease.
-6.  Attempts and tokens rise by one with each claim, attempts up to their limit. A job ends dead for
-    its own failures only.
+6.  Attempts and tokens rise by one with each claim, attempts up to their limit. An attempt is used
+    up by the job's own failure, or by a strike that hit it while it ran alone (`attempts`).
 7.  A lease is granted only after the previous one was ended, or expired by the database's clock.
 8.  A key is held by one live job.
 12. No job is claimed or started before its time.
@@ -40,15 +40,15 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
-from rowlock.chaos.job_record import FLEETING, Acknowledged, HandlerRun, JobRecord
+from rowlock.chaos.attempts import POISON, SLACK_NS, AttemptRules
+from rowlock.chaos.job_record import FLEETING, Acknowledged, HandlerRun, JobRecord, Strikes
 from rowlock.chaos.journal import JournalLine, Word
 from rowlock.chaos.witness import CommittedChange, FinishedRow, What
 
 # The tolerance between two clocks of one machine, of which one counts milliseconds.
 SLACK_US: Final = 5_000
-SLACK_NS: Final = 50_000_000
 ONCE: Final = "once"
-MORTAL: Final = ("doom", "poison", ONCE)
+MORTAL: Final = ("doom", POISON, ONCE)
 TICK: Final = "tick"
 # A scheduler may be late, because all of them may be killed at once.
 TICK_NS_MAX: Final = 60_000_000_000
@@ -71,6 +71,8 @@ class Judge:
         self.ended_at: list[int] = []
         self._follows: dict[str, tuple[str, int]] = {}
         self._keys: dict[tuple[str, str, str], str] = {}
+        self.strikes: Strikes = Strikes()
+        self._attempts = AttemptRules(self.strikes)
         self._crashed_workers: set[str] = set()
         self._ticks: dict[str, set[int]] = {}
 
@@ -103,7 +105,9 @@ class Judge:
             case Word.FOLLOW:
                 self._follows[line.job] = (line.rest, line.token)
                 self._ask_for(line.job, "brief", None)
-            case Word.CANCEL | Word.STRIKE | Word.OVER:
+            case Word.STRIKE:
+                self.strikes.hear(line)
+            case Word.CANCEL | Word.OVER:
                 pass
 
     def _asked(self, line: JournalLine) -> None:
@@ -235,6 +239,10 @@ class Judge:
             self.findings.add(21, f"{job} never began with token {event.token}, but was counted")
         if run is not None and event.attempt < was:
             self.counts["interrupted"] += 1
+        self._attempts.cut_short(record, event)
+        problem = self._attempts.returned(record, event, self._to_monotonic(event.at))
+        if problem is not None:
+            self.findings.add(6, f"run {event.token} of {job} ({record.kind}) {problem}")
         if event.is_cancelled:
             self.findings.add(14, f"{job} had a cancel request, but came back")
         if not is_lost:
@@ -251,8 +259,8 @@ class Judge:
         have. Only a run that was alone in its process is counted after a crash: so that is true of
         one job for each worker that died.
         """
-        worker = event.crashed_worker
-        if worker is None or worker in self._crashed_workers:
+        worker = event.worker
+        if not event.is_crash or worker is None or worker in self._crashed_workers:
             return False
         self._crashed_workers.add(worker)
         return True
@@ -289,8 +297,8 @@ class Judge:
         if record.is_held or record.state is None:
             self._check_held(record, event, "ended")
         if record.kind == FLEETING and not event.is_cancelled:
-            self._check_actor(record, event, "ended")
-            self._check_success(record, event)
+            # A success, unless it is written as dead: which of the two comes first is not known.
+            record.left = event
         if record.kind == FLEETING or record.state is not None:
             record.is_held = False
 
@@ -306,12 +314,21 @@ class Judge:
         if event.state == "succeeded":
             self._check_success(record, event)
         elif event.state == "dead":
-            self.counts["dead"] += 1
-            if record.kind not in MORTAL:
-                self.findings.add(6, f"{event.job} ({record.kind}) ended dead: {event.errors}")
-            self.counts["poisoned"] += record.kind == "poison"
+            self._died(record, event)
         if record.ends:
             record.is_held = False
+
+    def _died(self, record: JobRecord, event: CommittedChange) -> None:
+        self.counts["dead"] += 1
+        self.counts["poisoned"] += record.kind == POISON
+        self._attempts.cut_short(record, event)
+        if record.kind in MORTAL:
+            return
+        problem = self._attempts.dead(record, event, self._to_monotonic(event.at))
+        self.counts["used up by strikes"] += problem is None
+        if problem is not None:
+            text = f"{event.job} ({record.kind}) ended dead, but {problem}: {event.errors}"
+            self.findings.add(6, text)
 
     def _check_success(self, record: JobRecord, event: CommittedChange) -> None:
         job, token, run = event.job, event.token, record.runs.get(event.token)
@@ -355,6 +372,9 @@ class Judge:
             self.findings.add(16, f"{job} ({self._record(job).kind}) has not ended")
         for job, record in self.records.items():
             self._check_end(job, record)
+        for job, beside in self._attempts.not_alone():
+            others = ", ".join(sorted(beside))
+            self.findings.add(6, f"a crash of {job} was counted, but beside it ran {others}")
         for job, (parent, token) in self._follows.items():
             self._check_follow(job, parent, token)
         self._check_effects(effects)
@@ -375,6 +395,8 @@ class Judge:
     def _check_end(self, job: str, record: JobRecord) -> None:
         if record.kind == ONCE:
             self._check_once(job, record)
+        if record.left is not None and record.state is None:
+            self._check_gone(record, record.left)
         if record.is_again:
             self.findings.add(3, f"{job} exists twice")
         if record.acknowledged is Acknowledged.OWN and not record.inserted:
@@ -392,6 +414,12 @@ class Judge:
             if record.delay and run.start < record.asked_at + record.delay * 1_000_000:
                 early = record.asked_at + record.delay * 1_000_000 - run.start
                 self.findings.add(12, f"{job} started {early / 1e6:.0f} ms too early ({token})")
+
+    def _check_gone(self, record: JobRecord, event: CommittedChange) -> None:
+        """Check a job that is not kept, which left no row."""
+        if event.actor is not None and event.actor != record.holder:
+            self.findings.add(5, f"{event.actor} ended {event.job}, which {record.holder} holds")
+        self._check_success(record, event)
 
     def _check_once(self, job: str, record: JobRecord) -> None:
         if len(record.runs) > 1:

@@ -219,8 +219,7 @@ class _Link:
             if len(self._pending) < size:
                 return
             message, self._pending = self._pending[:size], self._pending[size:]
-            self._asked += message
-            self._talk.hear(kind, message[_HEADER.size :])
+            self._asked += self._talk.hear(kind, message[_HEADER.size :])
             if kind in _ASKING:
                 asked, self._asked = self._asked, b""
                 takes = self._proxy.takes_bait(asked, commits=self._talk.commits())
@@ -231,22 +230,27 @@ class _Talk:
     """Tracks whether a client's queries commit something."""
 
     def __init__(self) -> None:
-        # Whether prepared statements change rows, by name.
-        self._writes: dict[bytes, bool] = {}
+        # Prepared statements by name.
+        self._texts: dict[bytes, bytes] = {}
         self._is_begun = False
         self._is_commit = False
 
-    def hear(self, kind: bytes, body: bytes) -> None:
+    def hear(self, kind: bytes, body: bytes) -> bytes:
+        """Hear a message, and return what is asked by it, with the text of a prepared statement.
+
+        To prepare a statement asks for nothing yet.
+        """
         if kind == _PARSE:
             name, _, text = body.partition(b"\0")
-            self._writes[name] = bool(_WRITES.search(text))
-            self._hear_text(text)
-        elif kind == _BIND:
+            self._texts[name] = text
+            return b""
+        if kind == _BIND:
             name = body.partition(b"\0")[2].partition(b"\0")[0]
-            self._is_commit |= self._writes.get(name, False) and not self._is_begun
-        elif kind == _QUERY:
+            body = self._texts.get(name, b"") + body
+        if kind in (_BIND, _QUERY):
             self._hear_text(body)
             self._is_commit |= bool(_WRITES.search(body)) and not self._is_begun
+        return body
 
     def _hear_text(self, text: bytes) -> None:
         if text.startswith(b"BEGIN"):

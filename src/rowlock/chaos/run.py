@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 from rowlock.app import App
 from rowlock.chaos import journal, witness
 from rowlock.chaos.database import ChaosDatabase, DatabaseClock, integrity_problems
-from rowlock.chaos.job_record import Strikes, recoveries
+from rowlock.chaos.job_record import recoveries
 from rowlock.chaos.jobs import JOURNALS, chaos_app
 from rowlock.chaos.journal import Journal, Word
 from rowlock.chaos.judge import Judge
@@ -262,11 +262,10 @@ class Chaos:
         self, nemesis: Nemesis, *, version: str, start: float, seconds: float, drain_seconds: float
     ) -> ChaosReport:
         began = time.monotonic()
-        database, judge, strikes = self._database, Judge(self._clock.to_monotonic), Strikes()
+        database, judge = self._database, Judge(self._clock.to_monotonic)
         where = {"url": database.url, "schema": database.schema}
         for line in journal.read(self._directory / JOURNALS):
             judge.hear(line)
-            strikes.hear(line)
         for event in witness.read(**where):
             judge.see(event)
         judge.close(
@@ -282,7 +281,7 @@ class Chaos:
             "struck": sum(nemesis.dealt[fault] for fault in PROCESS_FAULTS),
             "swallowed": sum(line.swallowed for line in database.lines),
         }
-        recovered = recoveries(judge.records.values(), strikes.struck)
+        recovered = recoveries(judge.records.values(), judge.strikes.struck)
         for fault, each in recovered.items():
             for took in each.returned:
                 if took > RETURN_SECONDS_MAX:
@@ -306,5 +305,5 @@ class Chaos:
             violations=dict(sorted(judge.findings.counts.items())),
             texts=judge.findings.lines(),
             ended=[at / 1e9 - start for at in judge.ended_at],
-            struck=[(at / 1e9 - start, fault) for at, fault in strikes.all],
+            struck=[(at / 1e9 - start, fault) for at, fault in judge.strikes.all],
         )

@@ -57,8 +57,10 @@ class CommittedChange(NamedTuple):
     is_taken: bool = False
     # Whether the errors of a job that came back have changed.
     is_noted: bool = False
-    # The worker whose process died while it ran this job.
-    crashed_worker: str | None = None
+    # Whether the job's number of crashes has grown.
+    is_crash: bool = False
+    # The worker that holds it or held it last: one life of one process.
+    worker: str | None = None
     is_cancelled: bool = False
     state: str | None = None
     # Of a finished job: what went wrong with it, as it is stored.
@@ -81,7 +83,7 @@ _COLUMNS: Final = CommittedChange._fields
 _NOTED: Final = ", ".join(_COLUMNS)
 _NULL: Final = "NULL"
 _FALSE: Final = "false"
-_CRASHED_WORKER: Final = "CASE WHEN NEW.crashes > OLD.crashes THEN OLD.worker END"
+_IS_CRASH: Final = "NEW.crashes > OLD.crashes"
 _IS_NOTED: Final = "coalesce(NEW.errors, '') <> coalesce(OLD.errors, '')"
 
 # For each change: its table, event and condition, then the row to record, and its old values.
@@ -142,7 +144,7 @@ def _postgres(schema: str) -> Iterator[str]:
         f"CREATE TABLE {schema}.chaos_witness (number bigserial PRIMARY KEY, at bigint, "
         "actor text, what text, job uuid, token bigint, attempt integer, was_token bigint, "
         "was_attempt integer, max_attempts integer, run_at bigint, lease bigint, "
-        "is_taken boolean, is_noted boolean, crashed_worker text, "
+        "is_taken boolean, is_noted boolean, is_crash boolean, worker text, "
         "is_cancelled boolean, state text, errors text, kind text, tenant text, key text, "
         "meta text)"
     )
@@ -182,7 +184,8 @@ def _insert(table: str, watch: _Watch, *, now: str, actor: str) -> str:
         "lease": lease if is_live else _NULL,
         "is_taken": f"{row}.lease_taken",
         "is_noted": _IS_NOTED if has_old else _FALSE,
-        "crashed_worker": _CRASHED_WORKER if has_old else _NULL,
+        "is_crash": _IS_CRASH if has_old else _FALSE,
+        "worker": "OLD.worker" if watch.what is What.RETURNED else f"{row}.worker",
         "is_cancelled": f"{row}.cancel_requested",
         "state": _NULL if is_live else f"{row}.state",
         "errors": _NULL if is_live else f"{row}.errors",

@@ -1,7 +1,7 @@
 """The `rowlock` command: finds the subcommand and turns errors into exit codes.
 
-Each command lives in a module of its own, which `COMMANDS` names. At its top, such a module imports
-only click, this module and `options`. Everything else is imported when the command runs.
+Commands live in modules that `COMMANDS` names. At its top, such a module imports only click, this
+module and `options`. Everything else is imported when the command runs.
 """
 
 from __future__ import annotations
@@ -28,19 +28,18 @@ if TYPE_CHECKING:
 COMMANDS: Final[Mapping[str, str]] = {
     "bench": "rowlock.cli.bench:bench",
     "chaos": "rowlock.cli.chaos:chaos",
-    "completion": "rowlock.cli.completion:completion",
     "cron": "rowlock.cli.cron:cron",
     "dead": "rowlock.cli.dead:dead",
     "dev": "rowlock.cli.dev:dev",
     "doctor": "rowlock.cli.doctor:doctor",
     "enqueue": "rowlock.cli.enqueue:enqueue",
     "jobs": "rowlock.cli.jobs:jobs",
-    "migrate": "rowlock.cli.migrate:migrate",
-    "move": "rowlock.cli.move:move",
-    "prune": "rowlock.cli.prune:prune",
+    "migrate": "rowlock.cli.database:migrate",
+    "move": "rowlock.cli.database:move",
+    "prune": "rowlock.cli.database:prune",
     "queues": "rowlock.cli.queues:queues",
     "serve": "rowlock.cli.serve:serve",
-    "stats": "rowlock.cli.stats:stats",
+    "stats": "rowlock.cli.queues:stats",
     "tokens": "rowlock.cli.tokens:tokens",
     "top": "rowlock.cli.top:top",
     "workers": "rowlock.cli.workers:workers",
@@ -258,3 +257,16 @@ def main(ctx: click.Context, app: str | None, database_url: str | None) -> None:
     worker can't work on its database.
     """
     ctx.obj = Target(app_spec=app, database_url=database_url)
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script for a shell. Source it in that shell's startup file."""
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None, f"click completes {shell}"
+    root = ctx.find_root().command
+    click.echo(found(root, {}, "rowlock", "_ROWLOCK_COMPLETE").source())

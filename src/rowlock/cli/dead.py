@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Literal, Unpack
 
 import click
@@ -14,7 +18,7 @@ from rowlock.cli.options import filters, json_option
 from rowlock.cli.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from rowlock.app import App
@@ -235,18 +239,57 @@ def _walk(
 @filters
 @click.option(
     "--output",
-    type=click.Path(dir_okay=False, writable=True),
+    type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Write to this file instead of stdout.",
+    help="Write to this file instead of stdout. Only you can read it.",
 )
+@click.option("--force", is_flag=True, help="Replace the file of --output if it exists.")
 @click.pass_obj
-def export(target: Target, *, output: str | None, **chosen: Unpack[FilterOptions]) -> None:
+def export(
+    target: Target, *, output: str | None, force: bool, **chosen: Unpack[FilterOptions]
+) -> None:
     """Write dead jobs as JSON lines, newest failure first, with the fields of `jobs show`."""
-    opened = click.open_file(output or "-", "w", encoding="utf-8", lazy=True)
+    is_file = output not in {None, "-"}
+    to_stdout = click.open_file("-", "w", encoding="utf-8")
+    opened = _private_file(Path(str(output)), force=force) if is_file else to_stdout
     with target.open_app() as app, opened as file:
         count = _export(app, file, chosen)
-    if output is not None:
+    if is_file:
         click.echo(f"exported {show.plural(count, 'job')}", err=True)
+
+
+@contextmanager
+def _private_file(path: Path, *, force: bool) -> Iterator[IO[str]]:
+    """Write a file that only its owner can read. It appears when the block has ended well.
+
+    It is written beside its place and moved there. So no link is followed that somebody planted,
+    and whoever has an older file of that name open does not see this one.
+    """
+    try:
+        _check_place(path, force=force)
+        descriptor, unfinished = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise click.FileError(str(path), hint=error.strerror) from error
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            os.fchmod(descriptor, 0o600)
+            yield file
+        _check_place(path, force=force)
+        Path(unfinished).replace(path)
+    except BaseException:
+        Path(unfinished).unlink()
+        raise
+
+
+def _check_place(path: Path, *, force: bool) -> None:
+    if not os.path.lexists(path):
+        return
+    if path.is_symlink() or not path.is_file():
+        raise click.ClickException(f"{path} is not a regular file; choose another name")
+    if not force:
+        raise click.ClickException(
+            f"{path} exists; choose another name, or pass --force to replace it"
+        )
 
 
 def _export(app: App, file: IO[str], chosen: FilterOptions) -> int:

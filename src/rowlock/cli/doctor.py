@@ -117,9 +117,7 @@ def _postgres(store: Store, shown_url: str) -> Iterator[Finding]:
     after = clock.now_us()
     yield Finding("store", Level.OK, f"PostgreSQL {server.version}, {shown_url}")
     yield findings.clock_skew(there=server.now, before=before, after=after)
-    yield findings.pooler(
-        find_pooler(engine.url), is_preparing=isinstance(engine.url.prepare_threshold, int)
-    )
+    yield findings.pooler(find_pooler(engine.url), is_preparing=engine.url.prepare == "always")
     yield findings.connections(store.run(health.connections()))
     yield findings.dead_tuples(store.run(health.dead_tuples()))
     yield findings.oldest_transaction(store.run(health.oldest_transaction()))

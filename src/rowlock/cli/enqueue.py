@@ -24,7 +24,7 @@ BATCH_LINES: Final = config.BATCH_ROWS
 # Bounds memory where payloads are large.
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
 # Room for the largest payload with every character escaped, and for its options.
-LINE_BYTES_MAX: Final = config.HTTP_BODY_BYTES_MAX
+LINE_BYTES_MAX: Final = config.HTTP_JOB_BYTES_MAX
 _NOT_FOR_LINES: Final = frozenset({"conn"})
 
 

@@ -135,7 +135,7 @@ def pooler(found: Pooler, *, is_preparing: bool) -> Finding:
         return Finding("pooler", Level.OK, "none in front of the server")
     text = f"one in front of the server, in {found} mode"
     if found == "transaction" and is_preparing:
-        hint = "remove prepare_threshold from the URL, unless the pooler tracks statements"
+        hint = "remove prepare=always from the URL, unless the pooler tracks statements"
         text += ", and the URL asks for prepared statements"
         return Finding("pooler", Level.WARN, text, hint)
     return Finding("pooler", Level.OK, text)

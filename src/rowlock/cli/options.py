@@ -115,7 +115,7 @@ def log_options(command: Command) -> Command:
 
 
 def address_options(command: Command) -> Command:
-    """Add `--host` and `--port`, to commands that serve."""
+    """Add `--host`, `--port`, `--open` and `--trusted-proxy`, to commands that serve."""
     host = click.option(
         "--host",
         metavar="HOST",
@@ -134,7 +134,33 @@ def address_options(command: Command) -> Command:
         show_envvar=True,
         help="Port to listen on. 0 picks a free one.",
     )
-    return host(port(command))
+    is_open = click.option(
+        "--open",
+        "is_open",
+        is_flag=True,
+        envvar="ROWLOCK_OPEN",
+        show_envvar=True,
+        help="Serve everyone on this machine without a token. Only on loopback, and not behind a "
+        "proxy.",
+    )
+    proxies = click.option(
+        "--trusted-proxy",
+        "trusted_proxies",
+        multiple=True,
+        callback=_listed,
+        metavar="ADDRESS",
+        envvar="ROWLOCK_TRUSTED_PROXY",
+        show_envvar=True,
+        help="Address or network of a proxy whose X-Forwarded-For or Forwarded names the client. "
+        "Can be repeated, or a list with commas.",
+    )
+    return host(port(is_open(proxies(command))))
+
+
+def _listed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> list[str]:
+    """Split values at commas, as they are in an environment variable."""
+    parts = [part.strip() for value in values for part in value.split(",")]
+    return [part for part in parts if part]
 
 
 def json_object(text: str, *, option: str) -> dict[str, object]:

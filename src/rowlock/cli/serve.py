@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
     from rowlock.server.serve import HttpServer
 
 
-OPEN: Final = (
-    "no token exists, so everyone on this machine has access; create one: `rowlock tokens create`"
-)
+OPEN: Final = "open: everyone on this machine has access, without a token"
+CLOSED: Final = "no valid token exists; create one with `rowlock tokens create`"
+
+logger: logging.Logger = logging.getLogger("rowlock.server")
 
 
 @click.command()
@@ -35,6 +37,8 @@ def serve(
     *,
     host: str,
     port: int,
+    is_open: bool,
+    trusted_proxies: list[str],
     no_dashboard: bool,
     log_level: Level,
     log_format: Format,
@@ -43,8 +47,8 @@ def serve(
 
     SIGTERM or Ctrl-C gives running requests 25 seconds to finish. A second signal stops it at once.
 
-    With --app, payloads are checked against the tasks. Without it, every kind is accepted. On
-    loopback no token is needed as long as none exists. Needs rowlock[server].
+    With --app, payloads are checked against the tasks. Without it, every kind is accepted. If no
+    valid token exists, it prints a link that signs one browser in. Needs rowlock[server].
     """
     from rowlock.observe import log
 
@@ -54,15 +58,30 @@ def serve(
         raise click.UsageError(str(error)) from error
     log.configure(log_level, log_format)
     with target.open_app() as app:
-        server = HttpServer(app, host=host, port=port, has_dashboard=not no_dashboard)
+        server = HttpServer(
+            app,
+            host=host,
+            port=port,
+            is_open=is_open,
+            # The link must not be in a log, so it is printed only for people.
+            has_login=log_format == "console" and not no_dashboard,
+            trusted_proxies=trusted_proxies,
+            has_dashboard=not no_dashboard,
+        )
         if log_format == "console":
-            click.echo(greeting(server))
+            address = server.address
+            click.echo(f"rowlock is serving at {address}/ (API reference: {address}/docs)")
+            for line in access_lines(server):
+                click.echo(line)
+        elif server.has_token is False and not server.is_open:
+            logger.warning("%s", CLOSED)
         server.run()
 
 
-def greeting(server: HttpServer) -> str:
-    """Return the lines to print at startup: the address, and whether it is open."""
-    lines = [f"rowlock is serving at {server.address}/ (API reference: {server.address}/docs)"]
+def access_lines(server: HttpServer) -> list[str]:
+    """Return how to get in, as lines to print at startup."""
     if server.is_open:
-        lines.append(OPEN)
-    return "\n".join(lines)
+        return [OPEN]
+    if server.login_link is not None:
+        return [f"sign in: {server.login_link} (works once)"]
+    return [CLOSED] if server.has_token is False else []

@@ -75,7 +75,11 @@ def list_tokens(target: Target, *, as_json: bool) -> None:
     from rowlock.store.ops.tokens import list_tokens as listed
 
     with target.open_app() as app:
-        found = app.store.run(listed())
+        page = app.store.run(listed())
+        found = page.tokens
+        while page.next is not None:
+            page = app.store.run(listed(cursor=page.next))
+            found += page.tokens
     if as_json:
         show.print_json([document(token) for token in found])
     else:
@@ -111,7 +115,7 @@ def document(token: Token) -> dict[str, object]:
 
 
 def _table(found: list[Token]) -> show.TextTable:
-    names = ("id", "name", "scopes", "tenant", "created", "expires", "revoked")
+    names = ("id", "name", "scopes", "tenant", "created", "used", "expires", "revoked")
     table = show.TextTable(show.columns(*names, flexible=["name", "tenant"]), empty="no tokens yet")
     for token in found:
         table.add(
@@ -120,6 +124,7 @@ def _table(found: list[Token]) -> show.TextTable:
             ",".join(token.scopes),
             token.tenant or "-",
             _shown(token.created_at),
+            _shown(token.last_used_at),
             _shown(token.expires_at),
             _shown(token.revoked_at),
         )

@@ -151,7 +151,7 @@ def _rate(per_second: float) -> str:
 def tables(frame: Frame) -> tuple[show.TextTable, ...]:
     """Return the tables of queues, workers and running jobs."""
     from rowlock.cli.jobs import jobs_table
-    from rowlock.cli.stats import stats_table
+    from rowlock.cli.queues import stats_table
     from rowlock.cli.workers import workers_table
 
     workers = frame.workers[:WORKERS_MAX]
@@ -165,7 +165,7 @@ def tables(frame: Frame) -> tuple[show.TextTable, ...]:
 
 def document(frame: Frame) -> dict[str, object]:
     """Return a frame as JSON."""
-    from rowlock.cli import stats, workers
+    from rowlock.cli import queues, workers
 
     return {
         "at": frame.at,
@@ -173,7 +173,7 @@ def document(frame: Frame) -> dict[str, object]:
         "enqueued_per_second": frame.flow.enqueued,
         "finished_per_second": frame.flow.finished,
         "succeeded_per_second": frame.flow.succeeded,
-        "queues": [stats.document(queue) for queue in frame.queues],
+        "queues": [queues.document(queue) for queue in frame.queues],
         "workers": [workers.document(worker) for worker in frame.workers],
         "running": [show.job_document(job) for job in frame.running],
     }

@@ -47,13 +47,15 @@ def up(
     drain: bool,
     host: str,
     port: int,
+    is_open: bool,
+    trusted_proxies: list[str],
     log_level: Level,
     log_format: Format,
 ) -> None:
     """Run a server, a worker and the scheduler until interrupted.
 
-    Prints the server's address. Needs --app. If the app's state has a method `on_up`, it is called
-    once, for example to enqueue some jobs.
+    Prints the server's address, and a link that signs one browser in. Needs --app. If the app's
+    state has a method `on_up`, it is called once, for example to enqueue some jobs.
     """
     from rowlock.cli.worker import prepare_children
     from rowlock.worker.settings import worker_settings
@@ -70,7 +72,16 @@ def up(
         processes=processes,
         settings=worker_settings(drain=drain),
     )
-    server = None if drain else _server(app, host=host, port=port)
+    server = None
+    if not drain:
+        server = _server(
+            app,
+            host=host,
+            port=port,
+            is_open=is_open,
+            has_login=log_format == "console",
+            trusted_proxies=trusted_proxies,
+        )
     # With --log-format json, a program reads the output: print nothing but log lines.
     if log_format == "console":
         click.echo(_greeting(app, target, server))
@@ -79,20 +90,35 @@ def up(
     ctx.exit(code)
 
 
-def _server(app: App, *, host: str, port: int) -> HttpServer | None:
+def _server(
+    app: App,
+    *,
+    host: str,
+    port: int,
+    is_open: bool,
+    has_login: bool,
+    trusted_proxies: list[str],
+) -> HttpServer | None:
     """Return the server, or None if it is not installed."""
     try:
         from rowlock.server.serve import HttpServer
     except ModuleNotFoundError as error:
         click.echo(f"running without a server: {error}", err=True)
         return None
-    return HttpServer(app, host=host, port=port)
+    return HttpServer(
+        app,
+        host=host,
+        port=port,
+        is_open=is_open,
+        has_login=has_login,
+        trusted_proxies=trusted_proxies,
+    )
 
 
 def _greeting(app: App, target: Target, server: HttpServer | None) -> str:
     """Return what runs here, and what to type next."""
     from rowlock.app import DATABASE_URL_VARIABLE
-    from rowlock.cli.serve import OPEN
+    from rowlock.cli.serve import access_lines
     from rowlock.store.url import masked
 
     rowlock = "rowlock"
@@ -114,8 +140,8 @@ def _greeting(app: App, target: Target, server: HttpServer | None) -> str:
     if DATABASE_URL_VARIABLE in os.environ:
         lines.insert(5, f"  export {DATABASE_URL_VARIABLE}={shlex.quote(url)}")
     if server is not None:
-        addresses = [f"dashboard: {server.address}/  API: {server.address}/docs"]
-        lines[2:2] = [*addresses, OPEN] if server.is_open else addresses
+        address = f"dashboard: {server.address}/  API: {server.address}/docs"
+        lines[2:2] = [address, *access_lines(server)]
     return "\n".join(lines)
 
 

@@ -3,6 +3,7 @@
 1. The queue's connections, and its worker if it has one, end with the server's lifespan.
 2. An open dashboard is a request that does not end. A server waits for its requests before it ends
    the lifespan, so these requests are ended when the signal comes.
+3. A guard is asked before every request, and again while a stream lasts.
 """
 
 from __future__ import annotations
@@ -11,9 +12,20 @@ import asyncio
 import inspect
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeAlias
 
 from starlette.requests import Request
@@ -22,9 +34,40 @@ from starlette.types import Receive, Scope, Send
 
 from rowlock import config
 from rowlock.app import App
+from rowlock.errors import Forbidden
 from rowlock.server import Api, asgi
+from rowlock.server.gate import GUARD, GUARDED, Caller
+from rowlock.store.ops.audit import Actor
+from rowlock.tokens import scopes_of
 
-Verdict: TypeAlias = bool | Response
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visitor:
+    """Who a guard admits, and what they may do.
+
+    Args:
+        name: Their name in the audit log.
+        scopes: Some of `read`, `enqueue`, `work` and `admin`, as for a token.
+        tenant: The only tenant whose jobs they see. None for all.
+        can_create_tokens: Whether, with `admin`, they may create tokens. A token stays valid when
+            the guard no longer admits whoever created it.
+    """
+
+    name: str
+    scopes: Collection[str]
+    tenant: str | None = None
+    can_create_tokens: bool = False
+
+    def caller(self) -> Caller:
+        """Return them as the server knows callers. Raises `OptionInvalid` for unknown scopes."""
+        return Caller(
+            Actor(self.name, tenant=self.tenant),
+            frozenset(scopes_of([*self.scopes])),
+            can_create_tokens=self.can_create_tokens,
+        )
+
+
+Verdict: TypeAlias = bool | Visitor | Response
 Guard: TypeAlias = Callable[[Request], Verdict | Awaitable[Verdict]]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -35,9 +78,11 @@ class Dashboard:
 
     Args:
         queue: The app. Its tasks are read at the first request, so they may be defined later.
-        guard: Called before every request with Starlette's `Request`. True allows it, False is a
-            403, and a response is sent as the answer. Without a guard, every request needs a token
-            from `rowlock tokens create`.
+        guard: Called before every request with Starlette's `Request`, and again while a stream of
+            events lasts, which ends when it refuses. True allows everything but to create tokens,
+            False is a 403, and a response is sent as the answer. A `Visitor` allows what its scopes
+            say, and its name is in the audit log. Without a guard, every request needs a token from
+            `rowlock tokens create`.
         hosts: With a guard, the host names of this server. Requests for others are refused.
 
     Example:
@@ -56,12 +101,19 @@ class Dashboard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._guard is not None and scope["type"] == "http":
-            verdict = self._guard(Request(scope, receive))
-            refusal = _refusal(await verdict if inspect.isawaitable(verdict) else verdict)
-            if refusal is not None:
-                await refusal(scope, receive, send)
+            verdict = await self._ask(scope, receive)
+            check = GuardCheck(partial(self._ask, scope), verdict)
+            if check.refusal is not None:
+                await check.refusal(scope, receive, send)
                 return
+            scope = {**scope, GUARD: check}
         await self._opened()(scope, receive, send)
+
+    async def _ask(self, scope: Scope, receive: Receive | None = None) -> Verdict:
+        assert self._guard is not None
+        request = Request(scope) if receive is None else Request(scope, receive)
+        verdict = self._guard(request)
+        return await verdict if inspect.isawaitable(verdict) else verdict
 
     def _opened(self) -> Api:
         if self._api is None:
@@ -86,13 +138,31 @@ class Dashboard:
             self._api.service.stop()
 
 
-def _refusal(verdict: object) -> Response | None:
-    """Return the refusal, if any. Only True allows a request, so a forgotten return does not."""
-    if verdict is True:
-        return None
-    if isinstance(verdict, Response):
-        return verdict
-    return PlainTextResponse("forbidden", 403)
+class GuardCheck:
+    """What a guard said about one request. It is asked again, at most once a second."""
+
+    def __init__(self, ask: Callable[[], Awaitable[Verdict]], first: Verdict) -> None:
+        self._ask = ask
+        self._note(first)
+
+    def _note(self, verdict: object) -> None:
+        self._until = time.monotonic() + config.TOKEN_KNOWN_SECONDS
+        self.refusal: Response | None = None
+        self._caller = GUARDED
+        if isinstance(verdict, Visitor):
+            self._caller = verdict.caller()
+        # Only a plain True allows a request, so a forgotten return does not.
+        elif verdict is not True:
+            refused = PlainTextResponse("forbidden", 403)
+            self.refusal = verdict if isinstance(verdict, Response) else refused
+
+    async def __call__(self) -> Caller:
+        """Return the caller. Raises `Forbidden` once the guard refuses."""
+        if time.monotonic() >= self._until:
+            self._note(await self._ask())
+        if self.refusal is not None:
+            raise Forbidden("the guard of this application no longer admits you")
+        return self._caller
 
 
 @contextmanager

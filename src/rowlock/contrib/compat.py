@@ -18,6 +18,7 @@ from rowlock.errors import RowlockError
 
 # The parameter by which a handler gets its context. No user's parameter has this name.
 _CONTEXT = "rowlock_context"
+_KEY_CHARACTERS_MAX = 1_000
 
 CallOf = Callable[[Context, Mapping[str, Any]], Any]
 
@@ -81,10 +82,14 @@ def error_again(
 
 
 def _key_of(message: str) -> object:
-    """Return the key of a KeyError, whose text is the key's `repr`."""
+    """Return the key of a KeyError, whose text is the key's `repr`, or the text if it is long."""
+    # The parser recurses, and takes a hundred bytes for each of the text. Anyone who may settle a
+    # job chooses the text.
+    if len(message) > _KEY_CHARACTERS_MAX:
+        return message
     try:
         return ast.literal_eval(message)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return message
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from fastapi import Depends, Request
 
 from rowlock.app import App
-from rowlock.contrib.asgi import Dashboard, Guard, serving
+from rowlock.contrib.asgi import Dashboard, Guard, Visitor, serving
 from rowlock.contrib.starlette import lifespan, queue_of
 
 if TYPE_CHECKING:
@@ -66,4 +66,13 @@ def transaction(sessions: async_sessionmaker[AsyncSession] | sessionmaker[Sessio
     return Depends(begin, scope="function")
 
 
-__all__ = ["Dashboard", "Guard", "Queue", "lifespan", "queue_of", "serving", "transaction"]
+__all__ = [
+    "Dashboard",
+    "Guard",
+    "Queue",
+    "Visitor",
+    "lifespan",
+    "queue_of",
+    "serving",
+    "transaction",
+]

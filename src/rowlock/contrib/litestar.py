@@ -11,6 +11,7 @@ app = Litestar(
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -20,14 +21,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 from litestar import Litestar, asgi
 from litestar.config.app import AppConfig
+from litestar.connection import ASGIConnection
 from litestar.di import Provide
+from litestar.exceptions import HTTPException
 from litestar.plugins import CLIPlugin, InitPlugin
 from litestar.types import Receive, Scope, Send
+from starlette.requests import Request
 
 from rowlock import config
 from rowlock.app import App
 from rowlock.cli import LazyGroup, Target, load_object
-from rowlock.contrib.asgi import Dashboard, serving
+from rowlock.contrib.asgi import Dashboard, Visitor, serving
 from rowlock.errors import OptionInvalid
 
 if TYPE_CHECKING:
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
 # Other processes find the queue of the application in LITESTAR_APP by this.
 SPEC = f"{__name__}:queue"
 LITESTAR_APP_VARIABLE = "LITESTAR_APP"
+# Marks a request whose guards Litestar has asked.
+_ASKED = "rowlock.asked"
 
 # Litestar calls them with the connection and the handler. They raise to refuse.
 Guard: TypeAlias = Callable[[Any, Any], Any]
@@ -53,8 +59,12 @@ class RowlockPlugin(InitPlugin, CLIPlugin):
         grace: Seconds that running jobs get to finish at the end.
         migrate: Bring PostgreSQL's schema up to date first. A SQLite file always is.
         dashboard: The path of the dashboard and the HTTP API. None for neither.
-        guards: The guards of that path. Without any, every request needs a token from
+        guards: The guards of that path. They are asked again while a stream of events lasts, which
+            ends when one refuses. Without any, every request needs a token from
             `rowlock tokens create`.
+        visitor: With guards, called with the connection once they have agreed. Returns a `Visitor`:
+            a name for the audit log, and scopes. By default, whoever enters may do everything but
+            create tokens.
         dependency: The name by which handlers get the queue.
     """
 
@@ -69,6 +79,7 @@ class RowlockPlugin(InitPlugin, CLIPlugin):
         migrate: bool = False,
         dashboard: str | None = None,
         guards: Sequence[Guard] = (),
+        visitor: Callable[[Any], Visitor | bool] | None = None,
         dependency: str = "queue",
     ) -> None:
         self.queue = queue
@@ -80,8 +91,9 @@ class RowlockPlugin(InitPlugin, CLIPlugin):
         self._path = dashboard
         self._guards = guards
         self._dependency = dependency
-        # Litestar's guards decide first. Without guards, a token is needed.
-        self._board = Dashboard(queue, guard=(lambda _: True) if guards else None)
+        self._visitor = visitor
+        # Without guards, a token is needed.
+        self._board = Dashboard(queue, guard=self._ask if guards else None)
 
     def on_app_init(self, app_config: AppConfig) -> AppConfig:
         """Add the dependency, the lifespan and the dashboard."""
@@ -109,13 +121,28 @@ class RowlockPlugin(InitPlugin, CLIPlugin):
             dashboard=self._board,
         )
 
+    async def _ask(self, request: Request) -> Visitor | bool:
+        """Ask the guards, unless Litestar has just done so for the same request."""
+        scope: Any = request.scope
+        connection: Any = ASGIConnection(scope)
+        if not scope.pop(_ASKED, False):
+            try:
+                for guard in self._guards:
+                    answer = guard(connection, connection.route_handler)
+                    if inspect.isawaitable(answer):
+                        await answer
+            except HTTPException:
+                return False
+        return True if self._visitor is None else self._visitor(connection)
+
     def _mounted(self, path: str) -> asgi:
         board, prefix = self._board, path.rstrip("/")
 
         @asgi(path, is_mount=True, guards=self._guards, copy_scope=True)
         async def rowlock_dashboard(scope: Scope, receive: Receive, send: Send) -> None:
             # Litestar removes the prefix from the path, but not from the raw path.
-            inner: Any = {**scope, "root_path": scope.get("root_path", "") + prefix}
+            root = scope.get("root_path", "") + prefix
+            inner: Any = {**scope, "root_path": root, _ASKED: True}
             await board(inner, receive, send)  # type: ignore[arg-type]  # the same protocol
 
         return rowlock_dashboard
@@ -173,4 +200,4 @@ def transaction(sessions: async_sessionmaker[AsyncSession] | sessionmaker[Sessio
     return Provide(begin)
 
 
-__all__ = ["RowlockPlugin", "queue_of", "transaction"]
+__all__ = ["RowlockPlugin", "Visitor", "queue_of", "transaction"]

@@ -18,7 +18,7 @@ from starlette.requests import HTTPConnection
 
 from rowlock import config
 from rowlock.app import App
-from rowlock.contrib.asgi import Dashboard, Guard, serving
+from rowlock.contrib.asgi import Dashboard, Guard, Visitor, serving
 from rowlock.errors import OptionInvalid
 
 Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any]]]
@@ -86,4 +86,4 @@ def queue_of(connection: HTTPConnection) -> App:
     return found
 
 
-__all__ = ["Dashboard", "Guard", "lifespan", "queue_of", "serving"]
+__all__ = ["Dashboard", "Guard", "Visitor", "lifespan", "queue_of", "serving"]

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, TextIO, get_args
 
 from rowlock import config
 from rowlock.codec import escaped
+from rowlock.store.url import SECRET_PARAMETERS
 from rowlock.worker.report import FIELDS, running_fields
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -34,9 +35,12 @@ FORMAT_DEFAULT: Final[Format] = "console"
 # The fields of a job that a person looks for. The others are long.
 _SHOWN: Final = ("job_id", "kind", "attempt")
 _COLOURS: Final = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
-# `://user:password@`, up to the last @ before a slash, and `password=...` of a query or a DSN.
+# `://user:password@`, up to the last @ before a slash, and `password=...` of a query or a DSN, also
+# as the end of another word.
 _URL_PASSWORD: Final = re.compile(r"(://[^\s:/@]*):[^\s/]+@")
-_NAMED_PASSWORD: Final = re.compile(r"(password\s?=\s?)('[^']*'|[^\s&'\"]+)", re.IGNORECASE)
+_NAMED_SECRET: Final = re.compile(
+    rf"((?:{'|'.join(SECRET_PARAMETERS)})\s?=\s?)('[^']*'|[^\s&'\"]+)", re.IGNORECASE
+)
 
 
 def configure(level: Level, format: Format, *, stream: TextIO | None = None) -> None:
@@ -69,10 +73,10 @@ def add_job_fields(record: logging.LogRecord) -> bool:
 
 
 def masked(text: str) -> str:
-    """Return the text without anything that looks like a database's password."""
+    """Return the text without anything that looks like a database's password or other secret."""
     if "://" in text:
         text = _URL_PASSWORD.sub(r"\1:***@", text)
-    return _NAMED_PASSWORD.sub(r"\1***", text) if "assword" in text or "ASSWORD" in text else text
+    return _NAMED_SECRET.sub(r"\1***", text) if "=" in text else text
 
 
 class ConsoleFormatter(logging.Formatter):

@@ -1,24 +1,32 @@
 """A worker's own port for `/metrics`, `/healthz` and `/readyz`, served by its supervisor.
 
-A thread of the supervisor's process answers. That process runs no user code, so no handler can hold
-it up.
+Threads of the supervisor's process answer. That process runs no user code, so no handler can hold
+them up. Connections are bounded in number, time and bytes, because the supervisor must go on to
+extend leases whatever is sent to this port. Errors of clients are not logged.
 """
 
 from __future__ import annotations
 
+import logging
+import socket
+import sys
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, BinaryIO, Self
 
 import msgspec
 
+from rowlock import config
 from rowlock.errors import OptionInvalid
 from rowlock.observe.metrics import CONTENT_TYPE, exposition, of_counts, of_slots
 from rowlock.worker.shared_memory import Snapshot
 
-_REQUEST_SECONDS: Final = 10.0
+logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 Ask = Callable[[], Snapshot]
 
@@ -64,12 +72,75 @@ class WorkerPort:
 class _PortServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    # Beyond it, the kernel lets clients wait for seconds.
+    request_queue_size = 128
     ask: Ask
+
+    def __init__(self, *args: Any) -> None:
+        self._guard = threading.Lock()
+        # With the time at which each has to end, the oldest first.
+        self._open: dict[Any, float] = {}
+        self._quiet_until = 0.0
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._guard:
+            if len(self._open) >= config.METRICS_PORT_CONNECTIONS_MAX:
+                self._cut(next(iter(self._open)))
+            self._open[request] = time.monotonic() + config.METRICS_PORT_SECONDS
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """Called twice a second: end connections whose time is over."""
+        with self._guard:
+            now = time.monotonic()
+            for request in [each for each, end in self._open.items() if end <= now]:
+                self._cut(request)
+
+    def _cut(self, request: Any) -> None:
+        """End a connection. Its thread, which may be reading, then closes it."""
+        del self._open[request]
+        with suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._guard:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log an error of ours, at most once per interval, and none of a client's."""
+        error, now = sys.exception(), time.monotonic()
+        if isinstance(error, OSError | LineTooLong) or now < self._quiet_until:
+            return
+        self._quiet_until = now + config.HTTP_COMPLAINT_SECONDS
+        logger.error("the metrics port could not answer", exc_info=error)
+
+
+class _BoundedReader:
+    """Reads the lines of a request, up to a number of bytes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._left = config.METRICS_PORT_BYTES_MAX
+
+    def readline(self, limit: int) -> bytes:
+        line = self._file.readline(min(limit, self._left + 1))
+        self._left -= len(line)
+        if self._left < 0:
+            raise LineTooLong("request")
+        return line
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = _REQUEST_SECONDS
     server: _PortServer
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile: Any = _BoundedReader(self.rfile)
 
     def do_GET(self) -> None:
         snapshot = self.server.ask()

@@ -6,7 +6,10 @@ id of its log entry.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -19,9 +22,10 @@ from starlette.types import Receive, Scope, Send
 from rowlock import config
 from rowlock.app import App
 from rowlock.errors import RowlockError
-from rowlock.server.gate import Caller, Openness
+from rowlock.server.gate import Access, Caller, Openness
 from rowlock.server.problems import Complaints, Refusal, refusal_of, unexpected
 from rowlock.server.request import (
+    BodyShare,
     Headers,
     Inbox,
     check_media_type,
@@ -30,10 +34,12 @@ from rowlock.server.request import (
     has_body,
     headers_of,
     read_body,
+    takes_gzip,
 )
 from rowlock.server.routes import ROUTES
 from rowlock.server.routing import AnyRoute, Call, Reply, Router, segments_of
 from rowlock.server.service import Service
+from rowlock.server.shares import Shares
 
 # Headers of every answer. Pages that run scripts set their own policy.
 SECURITY: Final[Mapping[str, str]] = {
@@ -45,6 +51,8 @@ SECURITY: Final[Mapping[str, str]] = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
+# Lists become a tenth as long by it. Higher levels take twice the time for a tenth less.
+_GZIP_LEVEL: Final = 4
 _RAW_SECURITY: Final = [(name.encode(), value.encode()) for name, value in SECURITY.items()]
 
 
@@ -67,9 +75,9 @@ def asgi(
         api = FastAPI()
         api.mount("/queue", asgi(app))
     """
-    openness = Openness.OPEN if is_open else Openness.CLOSED
     names = None if hosts is None else frozenset(name.lower() for name in hosts)
-    return Api(Service(app, openness=openness, hosts=names, has_dashboard=has_dashboard))
+    access = Access(Openness.GUARDED if is_open else Openness.CLOSED, hosts=names)
+    return Api(Service(app, access=access, has_dashboard=has_dashboard))
 
 
 class Api:
@@ -79,8 +87,9 @@ class Api:
         self.service = service
         self._router = Router(ROUTES)
         self._complaints = Complaints()
+        self._drains = 0
         # Requests in progress.
-        self.requests: int = 0
+        self.requests: Shares = Shares()
 
     async def aclose(self) -> None:
         """End background work. Call it from the lifespan of the application that mounts this."""
@@ -108,26 +117,34 @@ class Api:
                 return
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.requests += 1
         inbox = Inbox(receive)
-        try:
-            response = await self._respond(scope, inbox)
-            is_read = await inbox.drained(scope)
-        except ClientDisconnect:
-            # The client is gone, so there is nobody to answer.
-            return
-        finally:
-            self.requests -= 1
-        response.raw_headers += _missing(response)
-        if not is_read:
-            response.headers["connection"] = "close"
-        if scope["method"] == "HEAD":
-            response.body = b""
-        await response(scope, receive, send)
+        with ExitStack() as held:
+            try:
+                response = await self._respond(scope, inbox, held)
+                is_read = inbox.is_read(scope) or await self._drain(inbox)
+            except ClientDisconnect:
+                # The client is gone, so there is nobody to answer.
+                return
+            response.raw_headers += _missing(response)
+            if not is_read:
+                response.headers["connection"] = "close"
+            if scope["method"] == "HEAD":
+                response.body = b""
+            await response(scope, receive, send)
 
-    async def _respond(self, scope: Scope, receive: Receive) -> Response:
+    async def _drain(self, inbox: Inbox) -> bool:
+        """Read the rest of a request, on a few connections at a time."""
+        if self._drains >= config.HTTP_DRAINS_MAX:
+            return False
+        self._drains += 1
         try:
-            return await self._answer(scope, receive)
+            return await inbox.drain()
+        finally:
+            self._drains -= 1
+
+    async def _respond(self, scope: Scope, receive: Receive, held: ExitStack) -> Response:
+        try:
+            return await self._answer(scope, receive, held)
         except Refusal as refusal:
             return refusal.response()
         except RowlockError as error:
@@ -138,7 +155,7 @@ class Api:
         except Exception as error:  # noqa: BLE001  # a bug of ours must not be shown
             return unexpected(error).response()
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+    async def _answer(self, scope: Scope, receive: Receive, held: ExitStack) -> Response:
         headers = headers_of(scope)
         method: str = scope["method"]
         match = self._router.find(method, segments_of(scope))
@@ -150,32 +167,60 @@ class Api:
                 "method_not_allowed", f"this path takes {allowed}", headers={"allow": allowed}
             )
         route = match.route
-        # Probes are answered even then: a busy server is alive.
-        if self.requests > config.HTTP_REQUESTS_MAX and route.scopes is not None:
-            raise Refusal("overloaded", "too many requests at once; try again later")
         admit = partial(self._admit, route, scope, headers)
-        call: Call[Any, Any] = Call(
-            service=self.service,
-            caller=await admit(),
-            path=match.values,
-            query=_query_of(route, scope),
-            body=await _body_of(route, headers, receive),
-            request=Request(scope, receive),
-            admit=admit,
-        )
-        reply = await route.handler(call)
-        return _encoded(reply) if isinstance(reply, Reply) else reply
+        # Before a place is taken: only those who may call take places from one another.
+        caller = await admit()
+        with self._place(route, caller), self.service.bodies.share(caller.holder) as share:
+            call: Call[Any, Any] = Call(
+                service=self.service,
+                store=self.service.reads if route.is_expensive else self.service.store,
+                caller=caller,
+                path=match.values,
+                query=_query_of(route, scope),
+                body=await self._body_of(route, headers, receive, share),
+                request=Request(scope, receive),
+                admit=admit,
+                held=held,
+            )
+            reply = await (_in_turn(route, call) if route.is_expensive else route.handler(call))
+            response = _encoded(reply) if isinstance(reply, Reply) else reply
+            return await _compressed(response, headers) if route.is_expensive else response
+
+    @contextmanager
+    def _place(self, route: AnyRoute, caller: Caller) -> Iterator[None]:
+        """Hold a place among the requests in progress."""
+        if route.scopes is None and route.body is None:
+            # Probes are answered without: a busy server is alive.
+            yield
+            return
+        with self.requests.holding(caller.holder, most=config.HTTP_REQUESTS_MAX) as is_held:
+            if not is_held:
+                raise Refusal("overloaded", "too many requests at once; try again later")
+            yield
+
+    async def _body_of(
+        self, route: AnyRoute, headers: Headers, receive: Receive, share: BodyShare
+    ) -> Any:
+        if route.body is None:
+            return None
+        if route.is_optional and "content-type" not in headers and not has_body(headers):
+            return route.body()
+        check_media_type(headers)
+        body = await read_body(receive, headers, bytes_max=route.bytes_max, share=share)
+        return await self.service.compute(len(body), decode_body, body, route.body)
 
     async def _admit(self, route: AnyRoute, scope: Scope, headers: Headers) -> Caller:
-        client = scope.get("client")
-        caller = await self.service.gate.admit(
-            headers,
-            method=scope["method"],
-            address=client[0] if client else "",
-            scopes=route.scopes,
-        )
+        caller = await self.service.gate.admit(scope, headers, scopes=route.scopes)
         caller.check(route.scopes or frozenset(), route.reach)
         return caller
+
+
+async def _in_turn(route: AnyRoute, call: Call[Any, Any]) -> Reply | Response:
+    """Answer when it is the caller's turn for an expensive read."""
+    async with call.service.turns.turn(call.caller.holder):
+        if await call.request.is_disconnected():
+            raise ClientDisconnect
+        return await route.handler(call)
 
 
 def _query_of(route: AnyRoute, scope: Scope) -> Any:
@@ -189,16 +234,6 @@ class _NoQuery(msgspec.Struct, forbid_unknown_fields=True):
     """The query of a route without parameters."""
 
 
-async def _body_of(route: AnyRoute, headers: Headers, receive: Receive) -> Any:
-    if route.body is None:
-        return None
-    if route.is_optional and "content-type" not in headers and not has_body(headers):
-        return route.body()
-    check_media_type(headers)
-    body = await read_body(receive, headers, bytes_max=route.bytes_max)
-    return decode_body(body, route.body)
-
-
 def _encoded(answer: Reply) -> Response:
     if answer.value is None:
         return Response(status_code=answer.status, headers=answer.headers)
@@ -208,6 +243,25 @@ def _encoded(answer: Reply) -> Response:
         headers=answer.headers,
         media_type="application/json",
     )
+
+
+async def _compressed(response: Response, headers: Headers) -> Response:
+    """The answer, compressed if that is worth it and the client takes it.
+
+    Only answers to expensive reads are: they are long, and none has a secret of this server, whose
+    length after compression could give it away.
+    """
+    response.headers["vary"] = "Accept-Encoding"
+    if len(response.body) < config.HTTP_GZIP_BYTES_MIN or not takes_gzip(headers):
+        return response
+    if len(response.body) < config.HTTP_GZIP_THREAD_BYTES:
+        body = gzip.compress(response.body, _GZIP_LEVEL, mtime=0)
+    else:
+        body = await asyncio.to_thread(gzip.compress, response.body, _GZIP_LEVEL, mtime=0)
+    response.body = body
+    response.headers["content-encoding"] = "gzip"
+    response.headers["content-length"] = str(len(body))
+    return response
 
 
 def _missing(response: Response) -> list[tuple[bytes, bytes]]:

@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rowlock import config
 from rowlock.events import Event, EventName, EventType
@@ -110,10 +111,8 @@ class Feed:
             listener.news.set()
 
     async def after(self, place: str) -> list[FeedItem]:
-        """The events after a place, as far as they are kept. An unknown place has none."""
+        """The events after the place of an item, as far as they are kept."""
         row, _, index = place.partition(".")
-        if not (row.isdecimal() and index.isdecimal() and len(row) < 19 and len(index) < 9):
-            return []
         rows = await self._store.arun(read_events(int(row) - 1))
         return [
             item
@@ -185,19 +184,35 @@ def _items_of(row: EventRow) -> list[FeedItem]:
     return [FeedItem(event, row.at, f"{row.id}.{index}") for index, event in enumerate(row.events)]
 
 
-class Doorbell:
-    """Wakes calls that wait for jobs of a queue. It only saves time: they poll anyway.
+class Interest(NamedTuple):
+    """Which jobs a call waits for. Calls with the same interest are served by any of them polling.
 
-    A notification wakes a few waiting calls, not all: each polls with a query of its own, and on
-    SQLite every write notifies. A call that finds a job wakes the next one, and the others poll
-    within a second. So a job is found soon, and a notification costs the same however many wait.
+    `queues` None is all queues, `kinds` empty all kinds.
+    """
+
+    queues: tuple[str, ...] | None
+    kinds: tuple[str, ...]
+    tenant: str | None
+
+
+class Doorbell:
+    """Wakes calls that wait for jobs: by a notification, or to poll.
+
+    1. A notification wakes a few waiting calls, not all: each polls with a query of its own, and on
+       SQLite every write notifies. They are of different interests if possible.
+    2. A call that finds a job wakes the next one of its interest, since there may be more.
+    3. Of the calls with one interest, one is the scout: only it polls once a second. When it
+       leaves, the next one becomes the scout.
+
+    So a job is found soon, and waiting costs the same however many calls wait for the same jobs.
     """
 
     def __init__(self, store: Store, background: Background) -> None:
         self._store = store
         self._background = background
         # In the order of arrival.
-        self._waiting: dict[asyncio.Event, Collection[str] | None] = {}
+        self._waiting: dict[asyncio.Event, Interest] = {}
+        self._scouts: dict[Interest, asyncio.Event] = {}
         self._is_working = False
         self._rung: set[str] = set()
         self._next_at = 0.0
@@ -207,25 +222,44 @@ class Doorbell:
         """How many calls wait now."""
         return len(self._waiting)
 
-    async def wait(self, queues: Collection[str] | None, seconds: float) -> None:
-        """Wait until one of these queues (None: any) is notified, or for at most that long.
+    async def wait(self, interest: Interest, seconds: float) -> bool:
+        """Wait until it is time to poll, or for at most that long. Return whether it is time.
 
-        It returns earlier if it is time to poll.
+        It returns False about once a second, so that a client that has left is noticed.
         """
         self._background.ensure("doorbell", self._listen)
-        poll = config.POLL_SECONDS_WITH_BELL if self._is_working else config.POLL_SECONDS
         rung = asyncio.Event()
-        self._waiting[rung] = queues
+        self._waiting[rung] = interest
+        if interest not in self._scouts:
+            self._make_scout(interest, rung)
         try:
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(seconds, poll)):
+                async with asyncio.timeout(min(seconds, 2 * config.POLL_SECONDS_WITH_BELL)):
                     await rung.wait()
+            return rung.is_set()
         finally:
             del self._waiting[rung]
+            if self._scouts.get(interest) is rung:
+                del self._scouts[interest]
+                self._replace_scout(interest)
 
-    def pass_on(self) -> None:
-        """Wake another call, since one that was woken found a job and there may be more."""
-        self._wake("", most=1)
+    def _make_scout(self, interest: Interest, rung: asyncio.Event) -> None:
+        poll = config.POLL_SECONDS_WITH_BELL if self._is_working else config.POLL_SECONDS
+        self._scouts[interest] = rung
+        asyncio.get_running_loop().call_later(poll, rung.set)
+
+    def _replace_scout(self, interest: Interest) -> None:
+        for rung, other in self._waiting.items():
+            if other == interest and not rung.is_set():
+                self._make_scout(interest, rung)
+                return
+
+    def pass_on(self, interest: Interest) -> None:
+        """Wake another call of this interest: the one that was woken has left with a job."""
+        for rung, other in self._waiting.items():
+            if other == interest and not rung.is_set():
+                rung.set()
+                return
 
     def wake_all(self) -> None:
         """Wake all calls."""
@@ -249,12 +283,16 @@ class Doorbell:
             self._wake(queue, most=config.HTTP_RING_WAKES)
 
     def _wake(self, queue: str, *, most: int) -> None:
-        fitting = [
-            rung
-            for rung, queues in self._waiting.items()
-            if not rung.is_set() and (not queue or queues is None or queue in queues)
-        ]
-        for rung in fitting[:most]:
+        fitting = {
+            rung: interest
+            for rung, interest in self._waiting.items()
+            if not rung.is_set()
+            and (not queue or interest.queues is None or queue in interest.queues)
+        }
+        # The longest waiting call of each interest, then others.
+        firsts = {interest: rung for rung, interest in reversed(fitting.items())}
+        chosen = dict.fromkeys([*reversed(firsts.values()), *fitting])
+        for rung in list(chosen)[:most]:
             rung.set()
 
     def _on_state(self, is_working: bool) -> None:

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
 import msgspec
 
 from rowlock import config
+from rowlock.server.gate import Reach
 from rowlock.server.problems import KINDS, MEDIA_TYPE, Problem, Refusal
-from rowlock.server.routing import AnyRoute
+from rowlock.server.routing import AnyRoute, Link
 from rowlock.tokens import Scope
 from rowlock.version import __version__
 
@@ -34,9 +35,18 @@ Durable background jobs on SQLite or PostgreSQL: enqueue, inspect, manage and ru
 Times are RFC 3339 in UTC. Durations are in seconds.
 Errors are `application/problem+json`. Match on `code`.
 """
+_SPANS_ALL: Final = (
+    "It spans all tenants, so a token that is bound to a tenant is refused with 403."
+)
 # The codes that any call may answer, any call that needs a token, and any with a body.
 ALWAYS: Final = ("option_invalid", "method_not_allowed", "store_unavailable", "internal_error")
-WITH_TOKEN: Final = ("unauthorized", "forbidden", "misdirected", "too_many_requests")
+WITH_TOKEN: Final = (
+    "unauthorized",
+    "forbidden",
+    "forwarded",
+    "misdirected",
+    "too_many_requests",
+)
 WITH_BODY: Final = ("json_invalid", "request_timeout", "too_large", "unsupported_media_type")
 _TAGS: Final = {
     "jobs": "Enqueue, inspect and change jobs.",
@@ -52,9 +62,42 @@ _TAGS: Final = {
     "events": "A stream of what happens now.",
     "system": "This installation.",
     "me": "The caller's own credential.",
+    "session": "The session of a browser, kept in a cookie.",
     "tokens": "Credentials for this API.",
     "audit": "A log of who changed what.",
     "health": "Health checks, which need no token, and metrics.",
+}
+_LOCATION: Final = {
+    "Location": {
+        "description": "The path of what was made.",
+        "required": True,
+        "schema": {"type": "string"},
+    }
+}
+_RETRY_AFTER: Final = {
+    "Retry-After": {
+        "description": "Seconds to wait before the next try.",
+        "required": True,
+        "schema": {"type": "integer", "minimum": 0},
+    }
+}
+_PROBLEM_HEADERS: Final[dict[int, Document]] = {
+    401: {
+        "WWW-Authenticate": {
+            "description": "How to authenticate: with a bearer token.",
+            "required": True,
+            "schema": {"type": "string"},
+        }
+    },
+    405: {
+        "Allow": {
+            "description": "The methods of this path, separated by commas.",
+            "required": True,
+            "schema": {"type": "string"},
+        }
+    },
+    429: _RETRY_AFTER,
+    503: _RETRY_AFTER,
 }
 _PARAMETERS: Final[dict[str, Document]] = {
     "id": {"type": "string", "format": "uuid"},
@@ -62,6 +105,12 @@ _PARAMETERS: Final[dict[str, Document]] = {
 _NAME_SCHEMA: Final = {
     "type": "string", "minLength": 1, "maxLength": config.NAME_CHARACTERS_MAX,
 }  # fmt: skip
+# Escaped, it can be longer than it is.
+_ANY_NAME: Final = {"type": "string", "minLength": 1}
+_NAME_IN_PATH: Final = (
+    "If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front "
+    "of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that."
+)
 
 
 def document(routes: Iterable[AnyRoute], *, prefix: str = "", needs_token: bool = True) -> Document:
@@ -122,10 +171,30 @@ class _Types:
         self.queries: dict[str, Document] = {name: components[name] for name in queries}
         others = {name: each for name, each in components.items() if name not in queries}
         sent = [self._schemas[route.body] for route in routes if route.body is not None]
-        self.components: dict[str, Document] = readable(others, sent=sent)
+        described = readable(others, sent=sent)
+        self.components: dict[str, Document] = {
+            name: {**schema, **rules_of(name)} for name, schema in described.items()
+        }
 
     def schema(self, kind: Any) -> Document:
         return self._schemas[kind]
+
+
+def rules_of(name: str) -> Document:
+    """The rules across fields of a component, which its type declares as `RULES`."""
+    for kind in _subclasses(msgspec.Struct):
+        if _public_name(kind.__name__) == name and "RULES" in vars(kind):
+            rules: Document = vars(kind)["RULES"]
+            return rules
+    return {}
+
+
+def _subclasses(kind: type) -> Iterator[type]:
+    below: list[type] = kind.__subclasses__()
+    for each in below:
+        if each.__module__.startswith("rowlock."):
+            yield each
+        yield from _subclasses(each)
 
 
 def _with_public_names(schema: Any) -> Any:
@@ -163,6 +232,8 @@ def _operation(route: AnyRoute, types: _Types) -> Document:
         "responses": _responses(route, types),
         "security": [] if route.scopes is None else [{"bearer": sorted(route.scopes)}],
     }
+    if route.reach is Reach.SYSTEM:
+        operation["x-rowlock-reach"] = "system"
     if route.body is not None:
         operation["requestBody"] = _request_body(route, types)
     return operation
@@ -172,7 +243,8 @@ def _described(route: AnyRoute) -> str:
     if route.scopes is None:
         return route.description
     needed = " or ".join(f"`{scope}`" for scope in Scope if scope in route.scopes) or "any"
-    return f"{route.description} Scope: {needed}.".strip()
+    reach = _SPANS_ALL if route.reach is Reach.SYSTEM else ""
+    return " ".join(part for part in (route.description, reach, f"Scope: {needed}.") if part)
 
 
 def _path_parameters(route: AnyRoute) -> list[Document]:
@@ -181,7 +253,8 @@ def _path_parameters(route: AnyRoute) -> list[Document]:
             "name": name,
             "in": "path",
             "required": True,
-            "schema": route.parameters.get(name) or _PARAMETERS.get(name, _NAME_SCHEMA),
+            "schema": route.parameters.get(name) or _PARAMETERS.get(name, _ANY_NAME),
+            **({} if name in _PARAMETERS else {"description": _NAME_IN_PATH}),
         }
         for name in re.findall(r"\{(\w+)\}", route.path)
     ]
@@ -241,6 +314,10 @@ def _responses(route: AnyRoute, types: _Types) -> Document:
 
 def _response(route: AnyRoute, kind: Any, types: _Types) -> Document:
     described: Document = {"description": "Done" if kind is None else "The answer"}
+    if kind is not None and route.located is kind:
+        described["headers"] = _LOCATION
+    if kind is not None and kind in route.links:
+        described["links"] = {link.operation: _link(link) for link in route.links[kind]}
     if route.item is not None:
         described["description"] = (
             f"A stream: the data of each is of type {_public_name(route.item.__name__)}"
@@ -253,6 +330,13 @@ def _response(route: AnyRoute, kind: Any, types: _Types) -> Document:
         if type(example) is kind:
             content["example"] = msgspec.json.decode(msgspec.json.encode(example))
     return {**described, "content": {route.media_type: content}}
+
+
+def _link(link: Link) -> Document:
+    made: Document = {"operationId": link.operation}
+    if link.parameters:
+        made["parameters"] = dict(link.parameters)
+    return made if link.body is None else {**made, "requestBody": link.body}
 
 
 def _codes_of(route: AnyRoute) -> list[str]:
@@ -274,12 +358,13 @@ def _problem(status: int) -> Document:
         for code, kind in kinds.items()
     }
     schema = {"$ref": _REFERENCE.format(name="Problem")}
-    return {
+    made: Document = {
         "description": " ".join(
             f"`{code}`: {kind.title}. {kind.when}".strip() for code, kind in kinds.items()
         ),
         "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}},
     }
+    return {**made, "headers": _PROBLEM_HEADERS[status]} if status in _PROBLEM_HEADERS else made
 
 
 Schema = dict[str, Any]

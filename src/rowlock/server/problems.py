@@ -62,6 +62,12 @@ KINDS: Final[Mapping[str, ProblemKind]] = {
         "A value is out of range, or of the wrong type",
         when="It is a field or parameter outside the payload. `errors` names it.",
     ),
+    "idempotency_key_reused": ProblemKind(
+        422,
+        "The idempotency key belongs to another request",
+        when="A request with the same `Idempotency-Key` had another body in the last 24 hours. "
+        "Nothing was enqueued.",
+    ),
     "not_found": ProblemKind(
         404,
         "Not found",
@@ -103,10 +109,14 @@ KINDS: Final[Mapping[str, ProblemKind]] = {
     # Errors of HTTP.
     "http_invalid": ProblemKind(400, "The request is not HTTP"),
     "json_invalid": ProblemKind(
-        400, "The body is not JSON", when="Or it is not UTF-8, or nested too deeply."
+        400,
+        "The body is not JSON",
+        when="Or it is not UTF-8, is nested too deeply, or has a key twice in one object.",
     ),
     "unauthorized": ProblemKind(
-        401, "A token is needed", when="None was sent, or it is unknown, expired or revoked."
+        401,
+        "A token is needed",
+        when="None was sent, or it is unknown, expired or revoked, or the session is over.",
     ),
     "method_not_allowed": ProblemKind(
         405, "This path has no such method", when="`Allow` lists its methods."
@@ -122,10 +132,19 @@ KINDS: Final[Mapping[str, ProblemKind]] = {
         413,
         "The body is too large",
         when=f"It has more than {_mebibytes(config.HTTP_BODY_BYTES_MAX)}, or "
-        f"{_mebibytes(config.HTTP_BATCH_BYTES_MAX)} for batches and settlements.",
+        f"{_mebibytes(config.HTTP_JOB_BYTES_MAX)} for one job or heartbeats, or "
+        f"{_mebibytes(config.HTTP_BATCH_BYTES_MAX)} for batches and settlements. An item of these "
+        f"has at most {_mebibytes(config.HTTP_JOB_BYTES_MAX)}.",
     ),
     "unsupported_media_type": ProblemKind(
-        415, "The body must be JSON", when="Its `Content-Type` must be `application/json`."
+        415,
+        "The body must be JSON",
+        when="Its `Content-Type` must be `application/json`, and it must not be compressed.",
+    ),
+    "forwarded": ProblemKind(
+        403,
+        "An open server takes no forwarded requests",
+        when="The server runs with `--open`, and the request came through a proxy. Make a token.",
     ),
     "misdirected": ProblemKind(
         421, "The host is not this server", when="A request to an open server names a foreign host."
@@ -133,7 +152,10 @@ KINDS: Final[Mapping[str, ProblemKind]] = {
     "too_many_requests": ProblemKind(
         429,
         "Too many requests",
-        when="Too many invalid tokens came from this address. `Retry-After` says when to retry.",
+        when="Too many invalid tokens came from this address, or with this id (valid ones are "
+        "still accepted); or too many lists, counts and other expensive reads of this token wait "
+        "already; or too many workers of it ask for jobs. "
+        "`Retry-After` says when to retry.",
     ),
     "head_too_large": ProblemKind(
         431,
@@ -148,8 +170,10 @@ KINDS: Final[Mapping[str, ProblemKind]] = {
     "overloaded": ProblemKind(
         503,
         "The server is overloaded",
-        when=f"More than {config.HTTP_REQUESTS_MAX:,} requests are in progress, "
-        f"{config.HTTP_LISTENERS_MAX} clients listen to events, or the server is stopping. "
+        when=f"{config.HTTP_REQUESTS_MAX:,} requests are in progress, "
+        f"{config.HTTP_LISTENERS_MAX} clients listen to events, or large bodies in progress have "
+        f"more than {_mebibytes(config.HTTP_BODIES_BYTES_MAX)}. One tenant or token gets it "
+        "earlier, once it holds more places than are free. Or the server is stopping. "
         "`Retry-After` says when to try again.",
     ),
 }

@@ -27,6 +27,14 @@ Seconds = Annotated[float, Meta(ge=0, le=config.DURATION_SECONDS_MAX)]
 Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 # Not decoded with the rest of the body, so that integers of any length stay exact.
 JsonObject = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
+PageLimit = Annotated[int, Meta(ge=1, le=config.HTTP_LIST_LIMIT_MAX)]
+PageCursor = Annotated[
+    str,
+    Meta(
+        max_length=config.HTTP_CURSOR_CHARACTERS_MAX,
+        description="The `next` of the previous page, with the same filters.",
+    ),
+]
 
 
 def about(filter: str) -> Meta:
@@ -103,6 +111,10 @@ class JobSchema(JobSummary, frozen=True, kw_only=True):
     retry: list[str | float] | None
     keep: float | None
     max_crashes: int
+
+
+# For rules across fields: a field that is there and is not null.
+GIVEN: Final = {"not": {"type": "null"}}
 
 
 def copied(record: object, kind: type[S], **others: Any) -> S:

@@ -2,9 +2,13 @@
 
 uvicorn reads the head of a request before our code is called, so its protocol gets bounds here:
 
-1. A head that doesn't end within some seconds, or some kilobytes, ends its connection.
+1. A head that doesn't end within some seconds, or some kilobytes, ends its connection. So do
+   trailers and the frames of chunks, in kilobytes.
 2. Bytes that aren't HTTP are answered by a problem document, too.
 3. The head of an answer leaves with the first part of its body.
+4. A client that reads nothing of an answer for some seconds loses its connection.
+5. Trailers are ignored. A proxy checks headers, not trailers, and they come after the decision who
+   is admitted.
 """
 
 from __future__ import annotations
@@ -15,10 +19,11 @@ import logging
 import signal
 import socket
 import threading
+from collections.abc import Sequence
+from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, Final, Self, cast
 
-import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -26,15 +31,24 @@ from rowlock import config
 from rowlock.app import App
 from rowlock.errors import OptionInvalid, StoreUnavailable
 from rowlock.server.app import Api
-from rowlock.server.gate import Openness
-from rowlock.server.problems import MEDIA_TYPE, Refusal
+from rowlock.server.connections import (
+    Connections,
+    ListeningSocket,
+    raise_file_limit,
+    raw_answer,
+)
+from rowlock.server.gate import Access, Openness
+from rowlock.server.problems import Refusal
+from rowlock.server.proxies import Proxies, networks_of
 from rowlock.server.service import Service
 from rowlock.store.ops.tokens import TokenState, token_state
+from rowlock.tokens import digest_of, new_code
 from rowlock.worker.signals import Wish, Wishes
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
 
-_BACKLOG: Final = 2_048
+# Connections accepted in one turn of the loop.
+_ACCEPTED_MAX: Final = 128
 _ANSWER: Final = b"HTTP/1.1 "
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -52,33 +66,48 @@ def is_loopback(host: str) -> bool:
 class HttpServer:
     """A server that listens as soon as it is constructed, and serves once it is run.
 
-    Until the first token is made, it is open on loopback, and refuses any other address.
+    Args:
+        is_open: Serve requests without a token. Only on loopback.
+        has_login: Make a login link if there is no valid token. Only on loopback.
+        trusted_proxies: Addresses and networks of proxies whose headers name the client.
 
     Raises:
-        OptionInvalid: The address can't be bound, or is not loopback and there is no valid token.
+        OptionInvalid: The address can't be bound, or is not loopback and there is no valid token,
+            or the server would be open.
         MigrationNeeded: The database lacks the schema of this version.
     """
 
-    def __init__(self, app: App, *, host: str, port: int, has_dashboard: bool = True) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        host: str,
+        port: int,
+        is_open: bool = False,
+        has_login: bool = False,
+        trusted_proxies: Sequence[str] = (),
+        has_dashboard: bool = True,
+    ) -> None:
+        proxies = Proxies(networks_of(trusted_proxies))
         state = _token_state(app)
         is_local = is_loopback(host)
-        if not is_local and state is not None and not state.any_live:
-            raise OptionInvalid(
-                "host",
-                f"{host} can be reached from other machines, and there is no valid token: make one "
-                "with `rowlock tokens create`, or listen on 127.0.0.1",
-            )
-        self.is_open: bool = is_local and state is not None and not state.any_made
-        self._socket = _listening(host, port)
-        self._api = Api(
-            Service(
-                app,
-                openness=Openness.UNTIL_TOKENS if is_local else Openness.CLOSED,
-                hosts=_LOOPBACK_NAMES | {host.strip("[]").lower()},
-                has_dashboard=has_dashboard,
-            )
+        if not is_local:
+            _check_reachable(host, state, is_open=is_open)
+        # Whether there was a valid token at the start, or None if the database was away.
+        self.has_token: bool | None = None if state is None else state.any_live
+        self.is_open: bool = is_open
+        is_locked_out = is_local and not is_open and self.has_token is False
+        self._login = new_code() if has_login and is_locked_out else None
+        self._connections = Connections(raise_file_limit())
+        self._socket = listening(host, port, self._connections)
+        access = Access(
+            Openness.OPEN if is_open else Openness.CLOSED,
+            hosts=_LOOPBACK_NAMES | {host.strip("[]").lower()},
+            proxies=proxies,
+            login=None if self._login is None else digest_of(self._login),
         )
-        self._server = _UvicornServer(self._api)
+        self._api = Api(Service(app, access=access, has_dashboard=has_dashboard))
+        self._server = _UvicornServer(self._api, self._connections)
         self._thread: threading.Thread | None = None
 
     @property
@@ -88,6 +117,14 @@ class HttpServer:
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     @property
+    def login_link(self) -> str | None:
+        """A link that signs one browser in, once, or None.
+
+        The code is in the fragment, which no browser sends and no server logs.
+        """
+        return None if self._login is None else f"{self.address}/#login={self._login}"
+
+    @property
     def waiting(self) -> int:
         """How many calls wait for jobs now."""
         return self._api.service.doorbell.waiting
@@ -95,7 +132,12 @@ class HttpServer:
     @property
     def requests(self) -> int:
         """How many requests are in progress."""
-        return self._api.requests
+        return len(self._api.requests)
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
 
     def stop(self) -> None:
         """Stop gracefully. It may be called from another thread."""
@@ -123,19 +165,20 @@ class HttpServer:
 
 
 class _UvicornServer(uvicorn.Server):
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, connections: Connections) -> None:
         # We log the start and the stop ourselves.
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         super().__init__(
             uvicorn.Config(
                 api,
-                http=BoundedProtocol,
+                http=cast("Any", partial(BoundedProtocol, connections=connections)),
                 ws="none",
                 lifespan="on",
                 log_config=None,
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
+                backlog=_ACCEPTED_MAX,
                 timeout_keep_alive=config.HTTP_KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=int(config.HTTP_STOP_SECONDS),
             )
@@ -157,6 +200,23 @@ class _UvicornServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def _check_reachable(host: str, state: TokenState | None, *, is_open: bool) -> None:
+    """Raise `OptionInvalid` if a server that others can reach would let everybody in, or nobody."""
+    if is_open:
+        raise OptionInvalid(
+            "open",
+            f"{host} can be reached from other machines, and --open needs no token: listen on "
+            "127.0.0.1, or leave out --open and make a token with `rowlock tokens create`",
+        )
+    if state is not None and not state.any_live:
+        what = "all tokens have expired or were revoked" if state.any_made else "there is no token"
+        raise OptionInvalid(
+            "host",
+            f"{host} can be reached from other machines, and {what}: make one with "
+            "`rowlock tokens create`, or listen on 127.0.0.1",
+        )
+
+
 def _token_state(app: App) -> TokenState | None:
     """Whether there are tokens, or None if the database can't be reached.
 
@@ -169,20 +229,20 @@ def _token_state(app: App) -> TokenState | None:
         return None
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+def listening(host: str, port: int, connections: Connections) -> socket.socket:
+    """A socket that listens, and accepts connections while there is room for them."""
+    opened = ListeningSocket(socket.AF_INET6 if ":" in host else socket.AF_INET, connections)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Set here, with the protocol named above, because asyncio doesn't set it on a socket that
-        # it is given. Without it, the second part of each answer waits 40 ms for the client.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listening.bind((host.strip("[]"), port))
-        listening.listen(_BACKLOG)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Set here because asyncio doesn't set it on a socket that it is given. Without it, the
+        # second part of each answer waits 40 ms for the client.
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opened.bind((host.strip("[]"), port))
+        opened.listen()
     except (OSError, UnicodeError) as error:
-        listening.close()
+        opened.close()
         raise OptionInvalid("port", f"can't listen on {host}:{port}: {error}") from error
-    return listening
+    return opened
 
 
 class _Joined:
@@ -219,31 +279,44 @@ class _Joined:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection, with bounds on the head of a request."""
+    """One connection, with bounds on the head of a request and on the time to read an answer."""
 
     transport: asyncio.Transport
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, connections: Connections, **options: Any) -> None:
         super().__init__(*args, **options)
+        self._registry = connections
         self._head_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self._unsent = 0
+        # Bytes of the head, or since the last byte of the body: chunks' frames and trailers.
         self._head_bytes = 0
         self._is_in_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
         self.transport: asyncio.Transport = cast("asyncio.Transport", _Joined(transport, self.loop))
+        # Writing counts as paused while anything is unsent, so that the time for it is bounded.
+        transport.set_write_buffer_limits(high=0)
+        self._registry.note_silent(self)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_head()
+        self._forget_write()
+        self._registry.note_closed(self)
         super().connection_lost(exc)
+
+    def abort(self) -> None:
+        """Close the connection at once. What is unsent is lost."""
+        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if not self._is_in_body:
             self._expect_head()
-            self._head_bytes += len(data)
+        self._head_bytes += len(data)
         super().data_received(data)
-        if not self._is_in_body and self._head_bytes > config.HTTP_HEADER_BYTES_MAX:
+        if self._head_bytes > config.HTTP_HEADER_BYTES_MAX:
             self._refuse(
                 Refusal(
                     "head_too_large",
@@ -251,15 +324,60 @@ class BoundedProtocol(HttpToolsProtocol):
                 )
             )
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_in_body:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self._is_in_body = True
+        self._head_bytes = 0
         self._forget_head()
+        self._registry.note_busy(self)
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._is_in_body = False
         self._head_bytes = 0
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._note_if_kept()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unsent = self.transport.get_write_buffer_size()
+        self._expect_progress()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._forget_write()
+        self._note_if_kept()
+
+    def _note_if_kept(self) -> None:
+        """Note that the connection waits for another request, and nothing is unsent."""
+        if self.timeout_keep_alive_task is not None and not self.flow.write_paused:
+            self._registry.note_kept(self)
+
+    def _expect_progress(self) -> None:
+        self._write_timer = self.loop.call_later(config.HTTP_WRITE_SECONDS, self._check_progress)
+
+    def _check_progress(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if unsent >= self._unsent:
+            self.abort()
+            return
+        self._unsent = unsent
+        self._expect_progress()
+
+    def _forget_write(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(Refusal("http_invalid", "the request is not HTTP/1.1"))
@@ -282,12 +400,5 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self.cycle is None or self.cycle.response_complete:
-            problem = refusal.problem()
-            body = msgspec.json.encode(problem)
-            head = (
-                f"HTTP/1.1 {problem.status} {problem.title}\r\n"
-                f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n"
-                "connection: close\r\n\r\n"
-            )
-            self.transport.write(head.encode() + body)
+            self.transport.write(raw_answer(refusal))
         self.transport.close()

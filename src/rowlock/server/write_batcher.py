@@ -76,7 +76,7 @@ class WriteBatcher:
 
     async def _write_together(self, batch: list[_Waiting]) -> None:
         try:
-            made = await self._store.arun(enqueue([each.job for each in batch]))
+            made = await self._store.arun(enqueue([each.job for each in batch], is_lean=True))
         except asyncio.CancelledError:
             for each in (*batch, *self._waiting):
                 each.answer.cancel()

@@ -16,8 +16,9 @@ import threading
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import msgspec
 
 from rowlock import config
 from rowlock.job import Lease
@@ -32,12 +33,11 @@ if TYPE_CHECKING:
     from rowlock.store.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Conclusion:
+class Conclusion(msgspec.Struct, frozen=True):
     """What a block writes last: the run's progress and log lines, then its success."""
 
     settlement: Settlement
-    notes: Sequence[Op[Settled]] = field(default_factory=list[Op[Settled]])
+    notes: Sequence[Op[Settled]] = msgspec.field(default_factory=list[Op[Settled]])
 
     @property
     def lease(self) -> Lease:

@@ -6,7 +6,6 @@ This is also the one place that binds a step for a driver. It knows no database 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -43,8 +42,7 @@ async def arun(steps: Steps[T], perform: Callable[[Step], Awaitable[Rows]]) -> T
         steps.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Binder:
+class Binder(msgspec.Struct, frozen=True):
     """Turns a step into SQL and parameters, in a driver's style."""
 
     dialect: Dialect

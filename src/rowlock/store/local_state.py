@@ -6,8 +6,9 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from rowlock import config
 from rowlock.chance import CHANCE
@@ -117,12 +118,11 @@ class SetAside:
         return is_new
 
 
-@dataclass(frozen=True, slots=True)
-class LocalState:
+class LocalState(msgspec.Struct, frozen=True):
     """What one store of a process remembers. Verbs that need it take it as first argument."""
 
-    clock_watch: ClockWatch = field(default_factory=ClockWatch)
-    set_aside: SetAside = field(default_factory=SetAside)
+    clock_watch: ClockWatch = msgspec.field(default_factory=ClockWatch)
+    set_aside: SetAside = msgspec.field(default_factory=SetAside)
     # For the jitter of backoffs.
     chance: random.Random = CHANCE
 

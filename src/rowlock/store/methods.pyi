@@ -359,7 +359,8 @@ class StoreVerbs(QueueVerbs):
     def prune(self, *, batch_rows: int = 500) -> int:
         """Remove finished jobs whose retention is over, in bounded batches. Returns their number.
 
-        Expired keys, audit entries and records of bulk operations are removed too.
+        Expired keys, first answers, sessions, audit entries and records of bulk operations are removed,
+        too.
         """
 
     async def aprune(self, *, batch_rows: int = 500) -> int:

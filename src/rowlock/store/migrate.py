@@ -17,9 +17,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import msgspec
 
 from rowlock.errors import MigrationNeeded, UnsupportedStore
 from rowlock.store.statements import Dialect, in_schema
@@ -41,8 +42,7 @@ Applied = dict[int, str]
 LOCK = 0x726F776C6F636B
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(msgspec.Struct, frozen=True):
     """One step of the schema's history."""
 
     number: int

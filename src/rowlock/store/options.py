@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -14,6 +13,7 @@ from rowlock.clock import duration_us, to_us
 from rowlock.errors import OptionInvalid, shown
 from rowlock.ids import new_id, parse_id
 from rowlock.job import KEY_HELD_WHILE_KEPT, Policy
+from rowlock.suggest import nearest
 
 KeyHold = Literal["in_flight", "kept"] | float | timedelta
 
@@ -91,8 +91,11 @@ class NewJob(NamedTuple):
 
     def again(self, payload: str) -> NewJob:
         """A similar job with another payload. It gets a new id, unless the user chose one."""
-        id = self.id if self.is_resend else new_id()
-        return NewJob._make((id, *self[1:_PAYLOAD], payload, *self[_PAYLOAD + 1 : -1], FirstSend()))
+        values: list[Any] = list(self)
+        if not self.is_resend:
+            values[0] = new_id()
+        values[_PAYLOAD], values[-1] = payload, FirstSend()
+        return tuple.__new__(NewJob, values)
 
 
 NEW_JOB_COLUMNS = NewJob._fields[: NewJob._fields.index("is_resend")]
@@ -167,7 +170,7 @@ def refuse_unknown(chosen: Mapping[str, object], known: Collection[str]) -> None
     for option in chosen:
         if option not in known:
             spelt = option if isinstance(option, str) else shown(option)
-            close = difflib.get_close_matches(spelt, known, n=1)
+            close = nearest(spelt, known)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise OptionInvalid(spelt, f"there is no such option{hint}")
 

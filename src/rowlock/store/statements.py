@@ -29,11 +29,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from rowlock import columns
 from rowlock.columns import macros
@@ -77,8 +78,7 @@ _NOW = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(msgspec.Struct, frozen=True):
     """A statement in one driver's parameter style. `parameters` are its names, in order.
 
     `columns` are those of `{rows}`, if it takes all rows of a batch at once, as JSON.
@@ -208,8 +208,7 @@ def _styled(sql: str, style: ParameterStyle, names: tuple[str, ...]) -> str:
     return _PARAMETER.sub(placeholder, doubled)
 
 
-@dataclass(frozen=True, slots=True)
-class MovedTable:
+class MovedTable(msgspec.Struct, frozen=True):
     """A table that `rowlock move` copies: all of its columns, in any order, and its key.
 
     The key is one value, of a type that PostgreSQL knows. `first` is below any key.
@@ -261,11 +260,14 @@ TABLES: Final[Mapping[str, MovedTable]] = {
     ),
     "queue": MovedTable(_names("name is_paused by_age"), "moved.name", "text"),
     "token": MovedTable(
-        _names("id created_at expires_at revoked_at digest name scopes tenant"),
+        _names("id created_at expires_at revoked_at last_used_at digest name scopes tenant"),
         "moved.id",
         "text",
     ),
-    "audit": MovedTable(_names("id at token_id actor tenant action target detail"), "moved.id"),
+    "first_answer": MovedTable(_names("id at request answer"), "moved.id", "text"),
+    "audit": MovedTable(
+        _names("id at token_id actor tenant action target address detail"), "moved.id"
+    ),
     "history": MovedTable(
         _names("part at width queue kind sums"),
         "moved.part || '/' || moved.queue || '/' || moved.kind",

@@ -7,8 +7,9 @@ or async. If a verb yields no `Begin`, each of its statements is committed on it
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
+
+import msgspec
 
 from rowlock.errors import StoreRefused
 
@@ -18,20 +19,18 @@ Row = tuple[Any, ...]
 Rows = list[Row]
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(msgspec.Struct, frozen=True):
     """The statement `name` of the SQL files. A list among the values is bound as an array."""
 
     name: str
-    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    values: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
     @property
     def statement(self) -> str:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """One statement for many rows: arrays on PostgreSQL, one run per row on SQLite.
 
     `alone` is a cheaper statement for PostgreSQL that does the same for a single row.
@@ -40,7 +39,7 @@ class Batch:
     name: str
     columns: tuple[str, ...]
     rows: Sequence[Row]
-    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    values: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     alone: str | None = None
 
     @property
@@ -53,8 +52,7 @@ class Batch:
 COPIED: Final[Rows] = [()]
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(msgspec.Struct, frozen=True):
     """New rows of a table, by PostgreSQL's COPY or in one call on SQLite. The answer is `COPIED`.
 
     On callers' connections, and if one of the rows exists already, `instead` is run. The columns of
@@ -66,8 +64,7 @@ class Copy:
     instead: Batch
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """Begin a transaction: from here on, all or nothing.
 
     `is_look`: nothing is changed, and all statements see the database as it is now. On SQLite that
@@ -77,13 +74,11 @@ class Begin:
     is_look: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """Commit the work so far. Long work continues in a new transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ring:
+class Ring(msgspec.Struct, frozen=True):
     """Wake the workers of these queues once the work is committed."""
 
     queues: frozenset[str]
@@ -93,8 +88,7 @@ Step = Statement | Batch | Copy | Begin | Commit | Ring
 Steps = Generator[Step, Rows, T]
 
 
-@dataclass(frozen=True, slots=True)
-class Op(Generic[T]):
+class Op(msgspec.Struct, Generic[T], frozen=True):
     """One call of a verb, not yet run.
 
     `start` starts it from the beginning each time, so that a transaction that lost a race can be

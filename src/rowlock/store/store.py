@@ -51,6 +51,10 @@ class Store(StoreVerbs):
 
     _run, _arun = run, arun
 
+    def apart(self) -> Store:
+        """A store on the same database with connections of its own, for work that may take long."""
+        return Store(self.engine.apart())
+
     def migrate(self) -> list[int]:
         """Apply missing migrations and return their numbers. Many processes may call it at once."""
         return self.engine.migrate()

@@ -5,13 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from rowlock import config
 from rowlock.errors import OptionInvalid, UnsupportedStore
 
 POSTGRES_SCHEMES = ("postgresql", "postgres")
+# Parameters of libpq that hold a secret themselves, not the name of a file with one.
+SECRET_PARAMETERS: Final = (
+    "password",
+    "sslpassword",
+    "oauth_client_secret",
+    "scram_client_key",
+    "scram_server_key",
+)
 _MASK = "***"
 
 # Client-side only, so that a pooler in between has nothing to refuse. A dead peer is noticed within
@@ -41,13 +49,13 @@ def scheme_of(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PostgresUrl:
-    """A parsed PostgreSQL URL. Its repr shows no password."""
+    """A parsed PostgreSQL URL. Its repr shows no secret."""
 
     conninfo: str = field(repr=False)
     shown: str
-    password: str | None = field(repr=False)
+    secrets: tuple[str, ...] = field(repr=False)
     # None: statements are prepared if no pooler stands between us and the server.
-    prepare_threshold: int | Literal["never"] | None
+    prepare: Literal["always", "never"] | None
     # How long an answer may take, and how long a new connection may take.
     call_seconds: float
     defaults: dict[str, Any] = field(repr=False)
@@ -59,14 +67,14 @@ class PostgresUrl:
         except ValueError as error:
             raise UnsupportedStore(f"the URL of the database can't be read: {error}") from None
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        threshold = query.pop("prepare_threshold", None)
+        prepare = query.pop("prepare", None)
         call_timeout = query.pop("call_timeout", None)
-        password = query.get("password") or (unquote(parts.password) if parts.password else None)
+        secrets = [unquote(parts.password or ""), *(query.get(key) for key in SECRET_PARAMETERS)]
         return cls(
             conninfo=_with_query(url, query),
             shown=masked(url),
-            password=password,
-            prepare_threshold=None if threshold is None else _threshold(threshold),
+            secrets=tuple(each for each in secrets if each),
+            prepare=None if prepare is None else _prepare(prepare),
             call_seconds=config.POSTGRES_CALL_SECONDS
             if call_timeout is None
             else _seconds(call_timeout),
@@ -74,8 +82,10 @@ class PostgresUrl:
         )
 
     def mask(self, text: str) -> str:
-        """The text without the password, in case a library included it."""
-        return text.replace(self.password, _MASK) if self.password else text
+        """The text without the secrets of this URL, in case a library included one."""
+        for secret in self.secrets:
+            text = text.replace(secret, _MASK)
+        return text
 
 
 def hurried(url: str, seconds: float) -> str:
@@ -104,12 +114,12 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _threshold(text: str) -> int | Literal["never"]:
-    if text == "never":
-        return "never"
-    if not text.isdecimal():
-        raise OptionInvalid("prepare_threshold", f"must be a whole number or never, not {text!r}")
-    return int(text)
+def _prepare(text: str) -> Literal["always", "never"]:
+    match text:
+        case "always" | "never":
+            return text
+        case _:
+            raise OptionInvalid("prepare", f"must be always or never, not {text!r}")
 
 
 def masked(url: str) -> str:
@@ -121,7 +131,7 @@ def masked(url: str) -> str:
     name, colon, _ = user.partition(":")
     netloc = f"{name}{colon and ':' + _MASK}{at}{host}"
     query = [
-        (key, _MASK if key == "password" else value)
+        (key, _MASK if key in SECRET_PARAMETERS else value)
         for key, value in parse_qsl(parts.query, keep_blank_values=True)
     ]
     shown = f"{parts.scheme}://{netloc}{parts.path}"

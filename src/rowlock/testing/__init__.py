@@ -9,9 +9,8 @@ from __future__ import annotations
 # The form that type checkers know, without importing `typing`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from rowlock.testing.app import AppUnderTest, use_test_database
+    from rowlock.testing.app import AppUnderTest, rowlock_crash, use_test_database
     from rowlock.testing.clock import VirtualClock
-    from rowlock.testing.crash import rowlock_crash
     from rowlock.testing.expect import assert_enqueued, enqueued, refute_enqueued
     from rowlock.testing.postgres import ThrowAwayPostgres
 
@@ -33,7 +32,7 @@ _HOMES = {
     "assert_enqueued": "expect",
     "enqueued": "expect",
     "refute_enqueued": "expect",
-    "rowlock_crash": "crash",
+    "rowlock_crash": "app",
     "use_test_database": "app",
 }
 

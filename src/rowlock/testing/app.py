@@ -5,6 +5,9 @@
    database, whatever URL the program names meanwhile.
 2. Inline, a job is run before its enqueue returns. Jobs that handlers enqueue meanwhile are run by
    the same drain, after them.
+3. A crash of a run's process is simulated, to test that handlers can run twice. As after SIGKILL,
+   nothing is given back and nothing more is written. The job stays leased until its lease expires,
+   and then runs again.
 """
 
 from __future__ import annotations
@@ -18,13 +21,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, get_args
 
 from rowlock.app import App
 from rowlock.clock import Clock
 from rowlock.job import Job, Lease
 from rowlock.store import NewJob
-from rowlock.worker.drain import Drain
+from rowlock.task import Task
+from rowlock.worker.drain import Drain, ProcessDied
 
 # Files here are never written to a disk, which would take half of the time of most tests.
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a new directory in it is made by `tempfile`
@@ -33,6 +37,7 @@ _NOWHERE: Final = "sqlite:///rowlock-not-used-in-tests.db"
 APP_VARIABLE: Final = "ROWLOCK_APP"
 
 OnReached = Callable[[str, Lease], None]
+Point = Literal["after-claim", "after-handler", "before-settle", "after-settle"]
 
 
 @dataclass(slots=True)
@@ -154,6 +159,49 @@ def current() -> AppUnderTest:
     if not _under_test:
         raise RuntimeError("no app is under test; use the fixture `rowlock_app` in the test")
     return _under_test[-1]
+
+
+@contextmanager
+def rowlock_crash(point: Point, task: Task[..., Any] | str | None = None) -> Iterator[None]:
+    """Crash the process of the first run that reaches a point. The drain ends there, too.
+
+    Args:
+        point: "after-claim": the job is leased, and its handler was not called. "after-handler":
+            the handler has ended. "before-settle": its last progress and log lines are written,
+            too. "after-settle": its outcome is written, but the worker got no answer.
+        task: Only runs of this task, or of the kind of this name.
+
+    Raises:
+        AssertionError: No run reached the point.
+
+    Example:
+        with rowlock_crash("after-handler"):
+            rowlock_app.drain()
+        rowlock_clock.advance(60)  # its lease expires
+        rowlock_app.drain()  # it runs again
+    """
+    if point not in get_args(Point):
+        raise ValueError(f"point must be one of {', '.join(get_args(Point))}, not {point!r}")
+    kind = task.name if isinstance(task, Task) else task
+    test_state = current().test_state
+    reached: list[str] = []
+
+    def die(where: str, lease: Lease) -> None:
+        if where == point and kind in (None, lease.job.kind) and not reached:
+            reached.append(lease.id)
+            raise ProcessDied
+
+    before, test_state.on_reached = test_state.on_reached, die
+    try:
+        yield
+    except ProcessDied:
+        # What the test does next counts as a new process.
+        pass
+    finally:
+        test_state.on_reached = before
+    if not reached:
+        whose = "no job" if kind is None else f"no job of {kind!r}"
+        raise AssertionError(f"{whose} reached {point!r}; call drain() within the block")
 
 
 class TempPathFactory(Protocol):

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
     from rowlock.app import App
     from rowlock.task import Task
-    from rowlock.testing.app import AppUnderTest
+    from rowlock.testing.app import AppUnderTest, Point
     from rowlock.testing.clock import VirtualClock
-    from rowlock.testing.crash import Point
 
     Crash = Callable[[Point, Task[..., Any] | str | None], AbstractContextManager[None]]
 
@@ -86,7 +85,7 @@ def rowlock_app(
 @pytest.fixture
 def rowlock_crash(rowlock_app: AppUnderTest) -> Crash:
     """`rowlock.testing.rowlock_crash` as a fixture, so that tests need not import it."""
-    from rowlock.testing.crash import rowlock_crash
+    from rowlock.testing.app import rowlock_crash
 
     return rowlock_crash
 

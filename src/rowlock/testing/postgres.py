@@ -6,15 +6,19 @@ It needs only pip: the binaries come from a package, of which nothing else is us
    holds the other end of a pipe, and end-of-file on it means that we are gone.
 2. PostgreSQL refuses to run as root. As root, everything runs as `nobody`, from a copy of the
    binaries if `nobody` can't reach them.
-3. It listens on 127.0.0.1 only, without a password. Don't store secrets in it.
+3. It listens on 127.0.0.1 only, and wants the random password in its URL. Every user of the machine
+   can reach the port, and a superuser of PostgreSQL can run programs as the server's user.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
 import importlib.util
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION_DEFAULT: Final = 16
+USER: Final = "rowlock"
 START_SECONDS_MAX: Final = 30.0
 STOP_SECONDS_MAX: Final = 30.0
 # PostgreSQL itself kills processes that have not ended after five seconds. But for a connection
@@ -111,6 +116,8 @@ class ThrowAwayPostgres:
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             self._user, self._group, self._extra_groups = nobody.pw_uid, nobody.pw_gid, []
+        # A standby has the roles of its primary.
+        self._password: str = standby_of._password if standby_of else secrets.token_hex(16)
         self._directory: Path | None = None
         self._port: int | None = None
         self._guard: subprocess.Popen[bytes] | None = None
@@ -124,8 +131,8 @@ class ThrowAwayPostgres:
 
     @property
     def url(self) -> str:
-        """The `postgresql://` URL of a superuser that needs no password."""
-        return f"postgresql://rowlock@127.0.0.1:{self.port}/postgres"
+        """The `postgresql://` URL of a superuser, with a password that is new for every server."""
+        return f"postgresql://{USER}:{self._password}@127.0.0.1:{self.port}/postgres"
 
     @property
     def port(self) -> int:
@@ -201,11 +208,14 @@ class ThrowAwayPostgres:
     def _initialise(self) -> None:
         data = f"--pgdata={self.directory}/data"
         if self._primary is None:
-            who = ("--username=rowlock", "--auth=trust")
+            verifier = self.directory / "verifier"
+            verifier.write_text(scram_verifier(self._password))
+            who = (f"--username={USER}", "--auth=scram-sha-256", f"--pwfile={verifier}")
             self._run("initdb", data, "--no-sync", *who, "--encoding=UTF8", "--locale=C")
+            verifier.unlink()
         else:
             # -R: the copy follows its source, from the copy's end on.
-            source = f"--dbname={self._primary.url}"
+            source = f"--dbname=postgresql://{USER}@127.0.0.1:{self._primary.port}/postgres"
             self._run("pg_basebackup", data, "--no-sync", "--checkpoint=fast", "-R", source)
         with (self.directory / "data" / "postgresql.conf").open("a") as file:
             file.writelines(f"{name} = {quote(value)}\n" for name, value in self._settings.items())
@@ -214,7 +224,8 @@ class ThrowAwayPostgres:
         done = subprocess.run(
             [f"{self.binaries}/{program}", *arguments],
             cwd=self.directory,
-            env=clean_environment(),
+            # Everyone can see the arguments of a process, but not its environment.
+            env=clean_environment() | {"PGPASSWORD": self._password},
             user=self._user,
             group=self._group,
             extra_groups=self._extra_groups,
@@ -373,6 +384,20 @@ def clean_environment() -> dict[str, str]:
     """Return our environment without a locale and without the PG* variables of these programs."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     return kept | {"LC_ALL": "C"}
+
+
+def scram_verifier(password: str) -> str:
+    """Return what PostgreSQL stores of a password, for `CREATE ROLE ... PASSWORD`.
+
+    With a single iteration instead of 4,096, which take milliseconds per connection. More are to
+    slow down guessing, but a random password of 128 bits can't be guessed.
+    """
+    salt = secrets.token_bytes(16)
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, 1)
+    stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+    server = hmac.digest(salted, b"Server Key", "sha256")
+    told = (base64.b64encode(part).decode() for part in (salt, stored, server))
+    return "SCRAM-SHA-256$1:{}${}:{}".format(*told)
 
 
 def find_free_port() -> int:

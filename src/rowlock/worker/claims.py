@@ -441,16 +441,9 @@ class Buffer:
         return run
 
     @property
-    def next_alone(self) -> Run | None:
-        """The next run that must run alone."""
-        return self._alone[0] if self._alone else None
-
-    def pop_alone(self) -> Run | None:
-        """Take it."""
-        run = self.next_alone
-        if run is not None:
-            self.remove(run)
-        return run
+    def alone(self) -> list[Run]:
+        """The runs that must run alone, the next one first."""
+        return list(self._alone)
 
     def remove(self, run: Run) -> None:
         """Take a run out, wherever it stands."""

@@ -63,6 +63,7 @@ class ProcessCounts:
 
     def __init__(self, known: Iterable[Name] = ()) -> None:
         self._known = tuple(islice(dict.fromkeys(known), config.TALLY_NAMES_MAX))
+        self._names = frozenset(self._known)
         self._fresh: Tally = {}
         self._written: Tally = {}
         self._part: _Part | None = None
@@ -96,7 +97,7 @@ class ProcessCounts:
         """Count runs whose ends the store has decided one by one."""
         for run in runs:
             self._box.put(event_of(run))
-            sums = counted(self._fresh, (run.queue, run.kind))
+            sums = self._sums((run.queue, run.kind))
             sums.add(run.end)
             if run.error is not None and (run.end is RunEnd.RELEASED or run.error == INTERRUPTED):
                 self._interrupted[self._label(self._interrupted, run.queue)] += 1
@@ -149,6 +150,9 @@ class ProcessCounts:
         parents = (each for each in settlements if each.follow_ups and each.lease.id in done)
         self.enqueued(job for each in parents for job in each.follow_ups)
 
+    def _sums(self, name: Name) -> Sums:
+        return counted(self._fresh, name, self._names)
+
     @staticmethod
     def _label(counts: Counter[str], queue: str) -> str:
         """The queue's name, or the one name for all queues beyond the bound."""
@@ -169,7 +173,7 @@ class ProcessCounts:
         if parents := [each for each in swift if each.follow_ups]:
             self.enqueued(job for each in parents for job in each.follow_ups)
         for (queue, kind, _), number in names.items():
-            counted(self._fresh, (queue, kind)).add(RunEnd.SUCCEEDED, number)
+            self._sums((queue, kind)).add(RunEnd.SUCCEEDED, number)
         if len(swift) <= self._box.room:
             for each in swift:
                 self._box.put(_success_of(each))
@@ -185,7 +189,7 @@ class ProcessCounts:
             row, seconds = each.lease.row, _seconds_of(each)
             assert row is not None
             if seconds is not None:
-                sums = counted(self._fresh, (row.queue, row.kind))
+                sums = self._sums((row.queue, row.kind))
                 sums.run.add(round(seconds * config.SECOND_US), weight)
                 sums.wait.add((row.started_at or row.run_at) - row.run_at, weight)
             weight = stride
@@ -209,7 +213,7 @@ class ProcessCounts:
         with self._guard:
             enqueued = Counter(self._enqueued)
         return Totals(
-            bounded(totals),
+            bounded(totals, known=self._names),
             self._lost,
             enqueued,
             self._interrupted,
@@ -276,7 +280,7 @@ class ProcessCounts:
 
     def _done(self) -> None:
         assert self._part is not None
-        self._written = bounded(merged(self._written, self._part.tally))
+        self._written = bounded(merged(self._written, self._part.tally), known=self._names)
         self._part = None
 
 

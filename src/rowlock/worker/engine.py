@@ -5,7 +5,8 @@
 2. A job starts only in a free slot, of the child and of its queue, and is leased only for one, or
    ahead of short jobs (`claims`). A job that waits too long in the buffer is given back, which
    isn't counted as an attempt. All are given back if this process was stopped for a lease.
-3. A quarantined job (its process died before) runs alone: nothing starts until it has ended.
+3. A quarantined job (its process died before) runs alone: nothing starts until it has ended. Of
+   several, a process keeps the first and gives the others back at once, for other processes.
 4. The cause of a cancellation decides what the run is: released, cancelled, failed, or lost.
 """
 
@@ -88,8 +89,8 @@ class WorkerEngine:
         self._running: dict[tuple[str, int], Run] = {}
         self._capacity = Capacity(settings, running=self._running, buffer=self._buffer)
         self._quarantined: set[tuple[str, int]] = set()
-        # Whether one of those runs now.
-        self._is_alone = False
+        # Whether one of those runs now, and whether the last claim brought any.
+        self._is_alone = self._has_met_quarantined = False
         self._marker = Marker(store)
         self._suspect_lock = SuspectLock(store) if suspect_lock is None else suspect_lock
         # Our leases, until their outcomes are written. No others under our name are ours.
@@ -268,6 +269,9 @@ class WorkerEngine:
             unwritten = self.settler.backlog + self.settler.refused
             most -= self._finished + unwritten + len(self._running) + len(self._buffer)
         room = self._capacity.room(is_mixed=self._claimer.is_mixed, most=most)
+        if self._has_met_quarantined:
+            # More of them are likely to be next, and only one could be kept.
+            room = room._replace(free=min(1, room.free), total=min(1, room.total))
         return room if room.total > 0 else None
 
     async def _claim(self, room: Room) -> int:
@@ -290,6 +294,9 @@ class WorkerEngine:
         self._capacity.lease(leases)
         for lease in leases:
             self._take(lease)
+        self._has_met_quarantined = bool(self._quarantined)
+        if self._quarantined:
+            self._return_quarantined()
         if self._notifications.came_at >= asked_at:
             # It may have been about one of these, before it was known here.
             self._notifications.came.set()
@@ -304,6 +311,21 @@ class WorkerEngine:
         for run in [each for each in self._buffer if each.is_at_most_once]:
             self._claimer.lease_for_slots_only(run.task.name)
             self._give_back(run)
+
+    def _return_quarantined(self) -> None:
+        """Give back the jobs that must run alone, except the next one: others can run them."""
+        if any(run.is_suspect for run in self._buffer.alone) and self._suspect_lock.is_taken():
+            for run in [run for run in self._buffer.alone if run.is_suspect]:
+                self._return_suspect(run)
+        for run in self._buffer.alone[1:]:
+            self._give_back(run)
+
+    def _return_suspect(self, run: Run) -> None:
+        """Give a suspect back: another process of this machine runs one. It is tried again later.
+
+        Suspects that were given back together come back one by one, or each turn would be one's.
+        """
+        self._give_back(run, delay=config.SUSPECT_WAIT_SECONDS * self._chance.uniform(0.5, 1.5))
 
     async def _still_held(self, leases: list[Lease]) -> list[Lease]:
         """Of leases whose claim was answered so late that they may be over, those still ours."""
@@ -353,12 +375,11 @@ class WorkerEngine:
             self._start_alone()
 
     def _start_alone(self) -> None:
-        run = self._buffer.next_alone
+        run = next(iter(self._buffer.alone), None)
         if run is None:
             return
         if run.is_suspect and not self._suspect_lock.take():
-            # Another process of this machine runs a suspect. This child is free for other jobs.
-            self._give_back(run, delay=config.SUSPECT_WAIT_SECONDS)
+            self._return_suspect(run)
             return
         self._buffer.remove(run)
         self._is_alone = True
@@ -499,10 +520,9 @@ class WorkerEngine:
         is_doubtful = self._has_stood_still()
         self._tidied_at = time.monotonic()
         stale = self._tidied_at - config.PREFETCH_STALE_SECONDS
-        # Of the runs that must run alone, only the next is kept: other workers can run the rest.
-        kept = None if self._is_alone else self._buffer.next_alone
+        # The one that must run alone waits until nothing else runs.
         for run in list(self._buffer):
-            if is_doubtful or (run.claimed_at < stale and run is not kept):
+            if is_doubtful or (run.claimed_at < stale and not run.is_quarantined):
                 self._capacity.distrust(run.queue)
                 self._give_back(run)
 

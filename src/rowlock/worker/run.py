@@ -103,9 +103,9 @@ class Run:
         self.limit: float | None = timeout_of(row)
         # Whether it lost its lease repeatedly, and must run with no other suspect beside it.
         self.is_suspect: bool = row.losses >= config.SUSPECT_LOSSES
-        # Whether it must run alone: it was running when a process died (in a process slot it is
-        # alone anyway), or is a suspect.
-        self.is_quarantined: bool = (row.crashes > 0 and not in_slot) or self.is_suspect
+        # Whether it must run alone: it was running when a process died, and has not ended by itself
+        # since (in a process slot it is alone anyway), or it is a suspect.
+        self.is_quarantined: bool = (row.quarantined and not in_slot) or self.is_suspect
         # Whether a committed write must say that it has begun before its handler is called.
         self.is_at_most_once: bool = row.max_attempts == 1
         self.must_be_marked: bool = self.is_suspect or self.is_at_most_once

@@ -378,6 +378,10 @@ class RunLock(Protocol):
         """Whether it is ours now."""
         ...
 
+    def is_taken(self) -> bool:
+        """Whether another process holds it."""
+        ...
+
     def free(self) -> None:
         """Let another have it."""
         ...
@@ -410,6 +414,14 @@ class SuspectLock:
             raise
         self._socket = bound
         return True
+
+    def is_taken(self) -> bool:
+        """Whether another process holds it."""
+        is_ours = self._socket is not None
+        is_free = self.take()
+        if not is_ours:
+            self.free()
+        return not is_free
 
     def free(self) -> None:
         """Let another have it."""

@@ -17,7 +17,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rowlock import config
@@ -361,9 +361,20 @@ def size_of(settlement: Settlement) -> int:
     size = 0 if row is None else len(row.payload)
     if isinstance(outcome, Succeeded) and outcome.result is not None:
         size += len(outcome.result)
+    if isinstance(outcome, Failed):
+        size += len(outcome.message) + len(outcome.traceback)
     if settlement.follow_ups:
         size += sum(len(job.payload) for job in settlement.follow_ups)
     return size
+
+
+def batches(settlements: Sequence[Settlement], *, bytes_max: int) -> Iterator[Sequence[Settlement]]:
+    """Parts that are each written in one transaction, bounded by rows and by bytes."""
+    while settlements:
+        sizes = [size_of(each) for each in settlements[: config.SETTLE_BATCH]]
+        rows = max(1, rows_within(sizes, bytes_max))
+        yield settlements[:rows]
+        settlements = settlements[rows:]
 
 
 def rows_within(sizes: Sequence[int], bytes_max: int) -> int:

@@ -8,6 +8,7 @@ from django.db import connection
 from django.test import SimpleTestCase, TestCase, TransactionTestCase, override_settings
 
 from rowlock.contrib.django import app
+from rowlock.contrib.django.asgi import visitor_of
 from rowlock.contrib.django.management.commands.rowlock import without_djangos
 from rowlock.contrib.django.project import chosen_settings
 from rowlock.contrib.django.settings import check_settings, postgres_url, sqlite_url
@@ -141,6 +142,19 @@ class Admin(TestCase):
             self.assertNotContains(self.client.get("/admin/"), "/admin/rowlock/dashboard/")
             self.assertEqual(404, self.client.get("/admin/rowlock/dashboard/").status_code)
         self.assertEqual(404, self.client.get("/admin/rowlock/dashboard/1/change/").status_code)
+
+    def test_permissions(self):
+        """One to look, and one of its own to act. The audit log has the user's name."""
+        self.assertIs(False, visitor_of(self.user))
+        for codename, scope in (("view_dashboard", "read"), ("change_dashboard", "admin")):
+            self.user.user_permissions.add(Permission.objects.get(codename=codename))
+            # Django remembers the permissions of a user object.
+            found = visitor_of(User.objects.get(pk=self.user.pk))
+
+            self.assertEqual(("ada", [scope]), (found.name, found.scopes))
+            self.assertIs(False, found.can_create_tokens)
+        self.user.is_active = False
+        self.assertIs(False, visitor_of(self.user))
 
 
 class Migrations(TransactionTestCase):

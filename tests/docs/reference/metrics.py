@@ -80,7 +80,7 @@ def _told_by_server() -> set[str]:
     with (
         tempfile.TemporaryDirectory() as place,
         rowlock.App(f"sqlite:///{Path(place) / 'jobs.db'}") as app,
-        HttpServer(app, host="127.0.0.1", port=0) as server,
+        HttpServer(app, host="127.0.0.1", port=0, is_open=True) as server,
     ):
         return _scraped(server.address)
 

@@ -12,7 +12,8 @@ from typing import Any, get_overloads
 
 from rowlock import app, task
 from rowlock.store import options
-from rowlock.testing import crash, expect
+from rowlock.testing import app as app_under_test
+from rowlock.testing import expect
 
 _LINE = 96
 # Modules that types are named by in our code, and what users call them.
@@ -25,7 +26,7 @@ _ALIASES = {
     app: {"Answers"},
     task: {"Duration", "Executor", "RetryOption", "Wrap"},
     expect: {"_Wanted"},
-    crash: {"Point"},
+    app_under_test: {"Point"},
 }
 
 

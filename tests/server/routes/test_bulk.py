@@ -113,7 +113,7 @@ def test_work_of_a_server_that_died_is_gone_on_with(any_url, monkeypatch):
     wanted = selection(BulkAction.CANCEL, None, job_filter())
     op = start_bulk(wanted, id=new_id(), expected=25, actor=Actor("gone"))
     begun = app.store.run(op)
-    with Running(app) as running:
+    with Running(app, is_open=True) as running:
         bulk = ended(running.client(), f"/v1/bulk/{begun.id}")
 
     assert (bulk["state"], bulk["done"]) == ("done", 25)
@@ -125,7 +125,7 @@ def test_a_step_that_fails_is_told(any_url, monkeypatch):
     def broken(id: str):
         raise ZeroDivisionError("a mistake of ours")
 
-    with Running(make_app(any_url)) as running:
+    with Running(make_app(any_url), is_open=True) as running:
         running.app.enqueue("big")
         monkeypatch.setattr(service, "advance_bulk", broken)
         begun = running.client().post("/v1/bulk", json={"action": "cancel", "expected": 1})

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import rowlock
+from rowlock.ids import id_of_tenant
 from tests.support.server import Running, make_app
 
 BIG = 10**400 + 7
@@ -79,15 +80,12 @@ def test_integers_are_exact(api):
 
 
 def test_a_key_answers_with_the_job_in_flight(api):
-    """200 and the same id; the header and the field are the same thing, and must agree."""
-    body = {"kind": "send_email", "payload": {"to": "a@b.c"}}
-    first = api().post("/v1/jobs", json={**body, "key": "k"})
-    again = api().post("/v1/jobs", json=body, headers={"Idempotency-Key": "k"})
-    other = api().post("/v1/jobs", json={**body, "key": "k"}, headers={"Idempotency-Key": "x"})
+    """200 and the same id."""
+    body = {"kind": "send_email", "payload": {"to": "a@b.c"}, "key": "k"}
+    first, again = (api().post("/v1/jobs", json=body) for _ in range(2))
 
     assert (first.status_code, again.status_code) == (201, 200)
     assert (again.json()["id"], again.json()["created"]) == (first.json()["id"], False)
-    assert (other.status_code, other.json()["code"]) == (422, "option_invalid")
 
 
 def test_who_may_only_enqueue_reads_nothing(api):
@@ -144,16 +142,52 @@ def test_bad_values_are_named(api, body, code, field):
     assert api.app.list().jobs == []
 
 
-def test_an_id_of_another_tenant_can_not_be_had(api):
-    """Neither is its job told of, nor a second one made; one's own id is found again."""
-    body = {"kind": "big", "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a", "payload": {"a": 1}}
-    first = api("enqueue", tenant="acme").post("/v1/jobs", json=body)
-    again = api("enqueue", tenant="acme").post("/v1/jobs", json=body)
-    foreign = api("enqueue", tenant="zoo").post("/v1/jobs", json=body)
+OWN_ID = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
 
-    assert (first.status_code, again.status_code, foreign.status_code) == (201, 200, 422)
-    assert "acme" not in foreign.text
-    assert [job.tenant for job in api.app.list()] == ["acme"]
+
+def test_an_id_is_a_tenants_own(api):
+    """Each tenant can use the same id, finds its own job by it, and can't tell of another's."""
+    body = {"kind": "big", "id": OWN_ID}
+    api.app.enqueue("big", id=OWN_ID)
+    first, again = (api("enqueue", tenant="acme").post("/v1/jobs", json=body) for _ in range(2))
+    other = api("enqueue", tenant="zoo").post("/v1/jobs", json=body)
+
+    assert [each.status_code for each in (first, again, other)] == [201, 200, 201]
+    assert first.json()["id"] == again.json()["id"]
+    assert len({OWN_ID, first.json()["id"], other.json()["id"]}) == 3
+    assert {job.tenant for job in api.app.list()} == {None, "acme", "zoo"}
+
+
+def test_an_id_of_a_tenant_is_in_the_answer(api):
+    """The job is read by the id of the answer. The id that was sent is nobody's."""
+    made = api(tenant="acme").post("/v1/jobs", json={"kind": "big", "id": OWN_ID})
+    read = api(tenant="acme").get(made.headers["location"])
+    by_own = api(tenant="acme").get(f"/v1/jobs/{OWN_ID}")
+
+    assert (read.status_code, read.json()["id"]) == (200, made.json()["id"])
+    assert by_own.status_code == 404
+
+
+def test_ids_in_a_batch_are_a_tenants_own(api):
+    """As in a single call: the same id, sent either way, is the same job."""
+    body = {"kind": "big", "id": OWN_ID}
+    batches = [
+        api("enqueue", tenant=tenant).post("/v1/jobs/batch", json={"jobs": [body]}).json()
+        for tenant in ("acme", "zoo", "acme")
+    ]
+    single = api("enqueue", tenant="acme").post("/v1/jobs", json=body).json()
+
+    assert [each["created"] for each in batches] == [1, 1, 0]
+    assert single["id"] == batches[0]["jobs"][0]["id"] == batches[2]["jobs"][0]["id"]
+
+
+def test_an_id_of_a_token_without_a_tenant_is_kept(api):
+    """Such a token acts for all tenants. The same id finds the same job."""
+    body = {"kind": "big", "id": OWN_ID, "tenant": "acme"}
+    made = [api("enqueue").post("/v1/jobs", json=body) for _ in range(2)]
+
+    assert [each.status_code for each in made] == [201, 200]
+    assert {each.json()["id"] for each in made} == {OWN_ID}
 
 
 def test_unknown_ids_are_not_found(api):
@@ -209,14 +243,15 @@ def test_a_batch_is_bounded(api):
     assert more.json()["errors"][0]["field"] == "jobs"
 
 
-def test_an_id_of_another_tenant_undoes_a_batch(api):
-    """All or none holds for what can't be had, too."""
-    id = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
-    api("enqueue", tenant="acme").post("/v1/jobs", json={"kind": "big", "id": id})
-    jobs = [{"kind": "big"}, {"kind": "big", "id": id}]
-    foreign = api("enqueue", tenant="zoo").post("/v1/jobs/batch", json={"jobs": jobs})
+def test_a_taken_id_undoes_a_batch(api):
+    """If trusted code gave the very id of a tenant to another, nothing is enqueued or revealed."""
+    api.app.enqueue("big", tenant="acme", id=id_of_tenant(OWN_ID, "zoo"))
+    jobs = [{"kind": "big"}, {"kind": "big", "id": OWN_ID}]
+    batch = api("enqueue", tenant="zoo").post("/v1/jobs/batch", json={"jobs": jobs})
+    single = api("enqueue", tenant="zoo").post("/v1/jobs", json=jobs[1])
 
-    assert foreign.status_code == 422
+    assert (batch.status_code, single.status_code) == (422, 422)
+    assert "acme" not in batch.text + single.text
     assert [job.tenant for job in api.app.list()] == ["acme"]
 
 
@@ -231,7 +266,7 @@ def test_a_strict_app_takes_its_own_kinds_only(any_url):
     """Others are refused by name, with the one that was meant."""
     app = make_app(any_url)
     app.is_strict = True
-    with Running(app) as running:
+    with Running(app, is_open=True) as running:
         refused = running.client().post("/v1/jobs", json={"kind": "send_emial"})
         taken = running.client().post(
             "/v1/jobs", json={"kind": "send_email", "payload": {"to": "a@b.c"}}

@@ -147,14 +147,14 @@ def test_a_failed_write_is_kept_for_the_next(api: Running):
 def test_the_server_writes_by_itself(module_url: str):
     """At its end at the latest."""
 
-    with Running(make_app(module_url)) as running:
+    with Running(make_app(module_url), is_open=True) as running:
         # Makes the tables, too, where this test comes first.
         running.make_tokens()
         empty(module_url)
         running.app.enqueue("ping")
         settle(running, lease(running), outcome="succeeded")
     app = make_app(module_url)
-    with Running(app) as again:
+    with Running(app, is_open=True) as again:
         again.make_tokens()
         deadline = time.monotonic() + 30
         while not history(again)["series"][0]["total"]["succeeded"]:

@@ -263,9 +263,42 @@ def test_a_tenants_worker_is_its_own(api):
     assert workers == {"node-1": ["big"], "tenant:acme/node-1": ["acme_only"]}
     assert {"acme_only"} == kinds("acme") - kinds("zoo") == kinds(None) - kinds("zoo")
     assert "acme_only" not in why.text
-    long = {"worker": "w" * 190, "kinds": ["x"]}
-    refused = api("work", tenant="acme").post("/v1/leases", json=long)
-    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "worker")
+
+
+@pytest.mark.parametrize("tenant", ["t" * 200, "Общество потребителей", "株" * 200])
+def test_a_tenant_with_any_name_leases(api, tenant):
+    """Its worker has a valid name, is its own, and runs the jobs of that tenant."""
+    job = api.app.enqueue("big", tenant=tenant)
+    (held,) = lease(api.client(api.make_token("work", tenant=tenant)), worker="w" * 200)
+    (shown,) = (each.id for each in api.app.workers())
+    waiting = api.app.enqueue("big", tenant=tenant)
+
+    assert held["id"] == job.id
+    assert len(shown) <= 200
+    assert "no live worker" not in api.app.why(waiting.id).text
+
+
+def test_ids_of_follow_ups_are_a_tenants_own(api):
+    """Two tenants use the same id, and each gets its job."""
+    follow_up = {"kind": "after", "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"}
+    for tenant in ("acme", "zoo"):
+        api.app.enqueue("big", tenant=tenant)
+        work = api("work", tenant=tenant)
+        (held,) = lease(work)
+        ends = settle(work, named(held, outcome="succeeded", follow_ups=[follow_up]))
+        assert ends == ["settled"]
+
+    assert sorted(job.tenant for job in api.app.list(kind="after")) == ["acme", "zoo"]
+
+
+def test_workers_with_long_names_stay_apart(api):
+    """Two workers whose names differ only at the end are two, and so are those of two tenants."""
+    for tenant in ("株" * 199 + "会", "株" * 200):
+        work = api.client(api.make_token("work", tenant=tenant))
+        for end in "ab":
+            lease(work, worker="w" * 199 + end)
+
+    assert len(api.app.workers()) == 4
 
 
 def test_a_call_waits_for_a_job(api):
@@ -322,7 +355,7 @@ def test_beyond_so_many_nobody_waits(api, monkeypatch):
 
 def test_nobody_waits_for_the_answer(any_url):
     """A client that went away while it waited gets no job; the next one does."""
-    with Running(make_app(any_url)) as running:
+    with Running(make_app(any_url), is_open=True) as running:
         with pytest.raises(httpx.ReadTimeout):
             running.client().post(
                 "/v1/leases",
@@ -338,7 +371,7 @@ def test_nobody_waits_for_the_answer(any_url):
 def test_a_stop_lets_those_who_wait_answer(any_url):
     """At once, with nothing, and the server ends well before their time is over."""
     answers: list[list[dict]] = []
-    with Running(make_app(any_url)) as running:
+    with Running(make_app(any_url), is_open=True) as running:
         client = running.client()
         thread = threading.Thread(target=lambda: answers.append(lease(client, wait=50)))
         thread.start()
@@ -527,3 +560,49 @@ def test_a_settlement_that_is_refused_fails_no_other(api):
     assert (refusals(api) - before[0], successes(api) - before[1]) == (2, 5)
     again = settle(api("work"), *settlements[4:5])
     assert again == ["settled"]
+
+
+def announcing(api, tenant: str):
+    """Asks for jobs as a worker of a new tenant, of which the server has seen no worker."""
+    client = api.client(api.make_token("work", tenant=tenant))
+
+    def announce(worker: str, kinds: list[str]) -> httpx.Response:
+        return client.post("/v1/leases", json={"worker": worker, "kinds": kinds})
+
+    return announce
+
+
+def test_one_tenant_announces_a_bounded_number_of_names(api, monkeypatch):
+    """All announcements are read by others, so one token must not make them long."""
+    monkeypatch.setattr(config, "HTTP_ANNOUNCED_NAMES_MAX", 10)
+    first, second = announcing(api, "names-1"), announcing(api, "names-2")
+    answers = [
+        first("a", [f"a{number}" for number in range(6)]),
+        first("b", [f"b{number}" for number in range(6)]),
+        first("b", [f"a{number}" for number in range(6)]),
+        first("a", [f"a{number}" for number in range(8)]),
+        second("b", [f"b{number}" for number in range(6)]),
+    ]
+    kinds = {each["kind"] for each in api("read").get("/v1/kinds").json()["kinds"]}
+
+    assert [answer.status_code for answer in answers] == [200, 422, 200, 200, 200]
+    assert answers[1].json()["errors"][0]["field"] == "kinds"
+    assert len(kinds - {"order", "send_email"}) == 8 + 6
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("HTTP_ANNOUNCED_WORKERS_MAX", 2), ("HTTP_ANNOUNCED_BYTES_MAX", 400)]
+)
+def test_one_tenant_announces_a_bounded_number_of_workers(api, monkeypatch, name, most):
+    """A worker that is known goes on, and says what it serves."""
+    monkeypatch.setattr(config, name, most)
+    announce = announcing(api, name)
+    kinds = ["k" * 150]
+    statuses = [announce(worker, kinds).status_code for worker in ("c", "d", "e", "d")]
+    refused = announce("e", kinds)
+    seen = {each["id"] for each in api("admin").get("/v1/workers").json()["workers"]}
+
+    assert statuses == [200, 200, 429, 200]
+    assert refused.json()["code"] == "too_many_requests"
+    assert refused.headers["retry-after"] == "600"
+    assert seen == {f"tenant:{name}/c", f"tenant:{name}/d"}

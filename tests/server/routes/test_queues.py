@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -57,6 +60,50 @@ def test_pause_and_resume(api, name):
     assert (paused.status_code, paused.json()) == (200, {"queue": name, "is_paused": True})
     assert stats == {name: True}
     assert resumed.json() == {"queue": name, "is_paused": False}
+
+
+def by_curl(api, path: str) -> dict[str, Any]:
+    """What a client gets that normalises paths, as browsers do too."""
+    token = api.tokens["admin", None]
+    command = ["curl", "-s", "-X", "POST", "-H", f"Authorization: Bearer {token}"]
+    done = subprocess.run([*command, f"{api.address}{path}"], capture_output=True, check=True)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("name", "escaped"),
+    [
+        (".", "~."),
+        ("..", "~.."),
+        ("a/../b", "~a~2F..~2Fb"),
+        ("~", "~~7E"),
+        ("~2F", "~~7E2F"),
+        ("a~b", "a~b"),
+        ("株/%", "~~e6~A0~AA~2F~25"),
+    ],
+)
+def test_names_that_are_like_paths(api, name, escaped):
+    """Written with a tilde, nobody on the way resolves or decodes them."""
+    api.app.schedule(name, "big", cron="@daily")
+    paused = by_curl(api, f"/v1/queues/{escaped}/pause")
+    stats = {each.queue: each.is_paused for each in api.app.stats()}
+    resumed = by_curl(api, f"/v1/queues/{escaped}/resume")
+    schedule = by_curl(api, f"/v1/schedules/{escaped}/pause")
+
+    assert paused == {"queue": name, "is_paused": True}
+    assert stats[name] is True
+    assert resumed == {"queue": name, "is_paused": False}
+    assert (schedule["name"], schedule["is_paused"]) == (name, True)
+
+
+@pytest.mark.parametrize("segment", ["~a~", "~~2", "~~zz", "~~FF", "~~00", "~"])
+def test_a_wrong_escape_is_refused(api, segment):
+    """It is not guessed what was meant."""
+    refused = api().post(f"/v1/queues/{segment}/pause")
+
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "queue")
+    assert api.app.stats() == []
 
 
 def test_a_name_too_long_is_refused(api):

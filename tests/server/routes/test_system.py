@@ -11,6 +11,39 @@ from rowlock.job import QueueSlots, WorkerVitals
 from rowlock.store.ops.hold import announce
 
 
+def test_kinds_are_paged(api):
+    """In the order of their names, with those of the app among them, each counted once."""
+    names = [f"k{number}" for number in range(20)] + ["é", "Z", "z"]
+    for worker in ("a", "b"):
+        api.app.store.announce(worker=worker, queues=[], kinds=names, host="h", pid=1)
+    found: list[tuple[str, int]] = []
+    cursor: str | None = None
+    pages = 0
+    while pages == 0 or cursor is not None:
+        query = {"limit": 7} if cursor is None else {"limit": 7, "cursor": cursor}
+        page = api("enqueue").get("/v1/kinds", params=query).json()
+        found += [(each["kind"], each["workers"]) for each in page["kinds"]]
+        cursor, pages = page["next"], pages + 1
+
+    assert found == sorted([*((name, 2) for name in names), ("order", 0), ("send_email", 0)])
+    assert pages == 4
+
+
+def test_kinds_are_those_of_workers_that_a_tenant_may_use(api):
+    """What another tenant's workers announce is theirs."""
+    for worker, kind in (("w", "all"), ("tenant:acme/w", "ours"), ("tenant:zoo/w", "theirs")):
+        api.app.store.announce(worker=worker, queues=[], kinds=[kind], host="h", pid=1)
+    seen = {
+        tenant: {
+            each["kind"] for each in api("read", tenant=tenant).get("/v1/kinds").json()["kinds"]
+        }
+        - {"order", "send_email"}
+        for tenant in (None, "acme")
+    }
+
+    assert seen == {None: {"all", "ours", "theirs"}, "acme": {"all", "ours"}}
+
+
 def test_kinds_have_schemas(api):
     """Of the server's own tasks; workers tell the names of others."""
     api.app.store.announce(

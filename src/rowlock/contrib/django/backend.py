@@ -23,7 +23,7 @@ from django.core.checks import CheckMessage, Error
 from django.utils import timezone
 from msgspec.inspect import AnyType
 
-from rowlock import roundtrip
+from rowlock import misfits
 from rowlock.context import Context
 from rowlock.contrib.django import task_policy
 from rowlock.contrib.django.project import declare, discover, project_app
@@ -170,7 +170,7 @@ def _check_unchanged(task: Any, payload: dict[str, Any]) -> None:
         normalize_json(payload)
     except (TypeError, ValueError) as error:
         problem = error
-    for change in roundtrip.changes(payload, AnyType(), ""):
+    for change in misfits.changes(payload, AnyType(), ""):
         raise TypeError(
             f"{task.module_path}: {change.path}: {change.what} would come back from JSON as "
             f"another type; pass {change.instead}"

@@ -102,6 +102,10 @@ class DjangoEngine:
             "a worker needs connections of its own; run manage.py rowlock worker"
         )
 
+    def apart(self) -> DjangoEngine:
+        """This engine: there are no connections besides Django's."""
+        return self
+
     def close(self) -> None:
         """Do nothing: Django closes its connections."""
 

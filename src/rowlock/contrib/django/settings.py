@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,6 +21,7 @@ from rowlock import config
 from rowlock.errors import OptionInvalid
 from rowlock.store import options
 from rowlock.store.statements import check_schema
+from rowlock.suggest import nearest
 
 # OPTIONS that Django and psycopg handle themselves. All others are libpq parameters.
 _NOT_LIBPQ = frozenset(
@@ -84,7 +84,7 @@ def problems_of(raw: object) -> Iterator[SettingsProblem]:
     for name, value in raw.items():
         check = _CHECKS.get(name)
         if check is None:
-            close = difflib.get_close_matches(str(name), _CHECKS, n=1)
+            close = nearest(str(name), _CHECKS)
             hint = (
                 f"Did you mean {close[0]!r}?" if close else f"The options are {', '.join(_CHECKS)}."
             )

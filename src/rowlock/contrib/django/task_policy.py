@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
 from rowlock import config
 from rowlock.errors import OptionInvalid
+from rowlock.suggest import nearest
 from rowlock.task import Executor, RetryOption, TaskOptions, task_options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -87,7 +87,7 @@ def problem_of(options: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return a problem of a backend's `OPTIONS` with a hint, or None."""
     for name in options:
         if name not in OPTIONS:
-            close = difflib.get_close_matches(str(name), OPTIONS, n=1)
+            close = nearest(str(name), OPTIONS)
             hint = (
                 f"Did you mean {close[0]!r}?" if close else f"The options are {', '.join(OPTIONS)}."
             )

@@ -16,6 +16,7 @@ from rowlock.server.routes import (
     pages,
     queues,
     schedules,
+    session,
     system,
     tokens,
 )
@@ -32,6 +33,7 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     *system.ROUTES,
     *history.ROUTES,
     *events.ROUTES,
+    *session.ROUTES,
     *tokens.ROUTES,
     *audit.ROUTES,
     *system.MONITORING,

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from rowlock import config
 from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, Name, Uuid, copied
+from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, Name, PageCursor, PageLimit, Uuid, copied
 from rowlock.store.ops.audit import list_audit
 from rowlock.tokens import Scope
 
@@ -25,6 +24,7 @@ class AuditEntrySchema(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None
     action: str
     target: str
+    address: Annotated[str, Meta(description="The address of the client.")] | None
     detail: dict[str, Any]
 
 
@@ -44,19 +44,20 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         ]
         | None
     ) = None
-    limit: Annotated[int, Meta(ge=1, le=config.HTTP_LIST_LIMIT_MAX)] = 50
-    cursor: Annotated[Uuid, Meta(description="The `next` of the previous page.")] | None = None
+    limit: PageLimit = 50
+    cursor: PageCursor | None = None
 
 
 async def list_page(call: Call[None, AuditQuery]) -> Reply:
     query = call.query
     op = list_audit(
-        tenant=call.caller.tenant, target=query.target, limit=query.limit, cursor=query.cursor
+        tenant=call.caller.tenant, target=query.target, limit=query.limit, cursor=await call.after()
     )
-    page = await call.service.store.arun(op)
+    page = await call.store.arun(op)
     return Reply(
         AuditPageSchema(
-            entries=[copied(each, AuditEntrySchema) for each in page.entries], next=page.next
+            entries=[copied(each, AuditEntrySchema) for each in page.entries],
+            next=await call.next(page.next),
         )
     )
 
@@ -68,6 +69,7 @@ ROUTES: list[AnyRoute] = [
         operation="listAudit",
         summary="Changes over HTTP in the last 90 days, and who made them",
         handler=list_page,
+        is_expensive=True,
         scopes=scopes(Scope.ADMIN),
         query=AuditQuery,
         answers={200: AuditPageSchema},
@@ -82,6 +84,7 @@ ROUTES: list[AnyRoute] = [
                         tenant=None,
                         action="job.cancel",
                         target=EXAMPLE_ID,
+                        address="192.0.2.7",
                         detail={"outcome": "cancelled", "state": "cancelled"},
                     )
                 ],

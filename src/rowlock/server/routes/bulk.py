@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -19,10 +19,11 @@ from rowlock.ids import new_id
 from rowlock.job import Count, JobState
 from rowlock.server.problems import Refusal
 from rowlock.server.routes.jobs import filter_of, job_id
-from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, JobChoice, Uuid, copied
+from rowlock.server.routing import AnyRoute, Call, Example, Link, Reply, Route, scopes
+from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, GIVEN, JobChoice, Uuid, copied
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.bulk import (
+    ALLOWED,
     Bulk,
     BulkAction,
     Selection,
@@ -39,12 +40,35 @@ class BulkFilter(JobChoice, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Which jobs: in one state, and matching every filter that is given."""
 
 
+def _rule_of(action: BulkAction) -> dict[str, Any]:
+    """The schema of the filter that an action takes."""
+    states: list[str | None] = [state.value for state in JobState if state in ALLOWED[action]]
+    chosen = {"action": {"const": action.value}}
+    if action is BulkAction.DELETE:
+        named = {"required": ["state"], "properties": {"state": {"enum": states}}}
+        return {"required": ["filter"], "properties": {**chosen, "filter": named}}
+    optional = {"properties": {"state": {"enum": [*states, None]}}}
+    return {"properties": {**chosen, "filter": optional}}
+
+
 class NewBulk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An action on the jobs that match a filter.
 
     With `preview`, nothing is done: the answer says how many jobs match. Without it, `expected` is
-    that number. If more jobs match by then, nothing is done either.
+    that number. If more jobs match by then, nothing is done either. A delete must name the state.
     """
+
+    RULES: ClassVar[Mapping[str, Any]] = {
+        "allOf": [
+            {
+                "anyOf": [
+                    {"required": ["preview"], "properties": {"preview": {"const": True}}},
+                    {"required": ["expected"], "properties": {"expected": GIVEN}},
+                ]
+            },
+            {"anyOf": [_rule_of(action) for action in BulkAction]},
+        ]
+    }
 
     action: BulkAction
     filter: BulkFilter = BulkFilter()
@@ -125,7 +149,7 @@ async def create_bulk(call: Call[NewBulk, None]) -> Reply:
 
 
 async def _preview(call: Call[NewBulk, None], wanted: Selection) -> Reply:
-    count = await call.service.store.arun(count_bulk(wanted))
+    count = await call.store.arun(count_bulk(wanted))
     return Reply(
         BulkPreview(
             action=wanted.action,
@@ -145,7 +169,7 @@ def _audit_detail(begun: Bulk | TooMany) -> Mapping[str, object] | None:
 
 async def get_progress(call: Call[None, None]) -> Reply:
     id = job_id(call)
-    found = await call.service.store.arun(get_bulk(id, tenant=call.caller.tenant))
+    found = await call.store.arun(get_bulk(id, tenant=call.caller.tenant))
     if found is None:
         raise NotFound(f"there is no bulk work {id}, or it was removed")
     if found.finished_at is None:
@@ -199,9 +223,12 @@ ROUTES: list[AnyRoute] = [
         "`cancel` applies to jobs that have not ended, `retry` to dead jobs, or to cancelled ones "
         "if `state` says so. `delete` needs a `state`.",
         handler=create_bulk,
+        is_expensive=True,
         scopes=scopes(Scope.ADMIN),
         body=NewBulk,
         answers={202: BulkSchema, 200: BulkPreview},
+        located=BulkSchema,
+        links={BulkSchema: [Link("getBulk", {"id": "$response.body#/id"})]},
         refusals=["count_changed"],
         example=Example(
             BulkPreview(

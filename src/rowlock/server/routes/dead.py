@@ -62,7 +62,7 @@ async def list_groups(call: Call[None, DeadGroupQuery]) -> Reply:
         tenant=call.caller.tenant_of(query.tenant),
         limit=query.limit,
     )
-    found = await call.service.store.arun(op)
+    found = await call.store.arun(op)
     return Reply(DeadGroupsSchema(groups=[_group_of(e) for e in found.groups], is_cut=found.is_cut))
 
 
@@ -84,6 +84,7 @@ ROUTES: list[AnyRoute] = [
         description="Each group is counted up to 10,000. With a filter, or a token that is bound "
         "to a tenant, only the newest 50,000 failures are read.",
         handler=list_groups,
+        is_expensive=True,
         scopes=scopes(Scope.READ),
         query=DeadGroupQuery,
         answers={200: DeadGroupsSchema},

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from starlette.requests import Request
 
-from rowlock import codec, config, job
+from rowlock import config, job
 from rowlock.errors import FieldError, OptionInvalid, PayloadInvalid
+from rowlock.ids import id_of_tenant, parse_id
 from rowlock.job import JobState
 from rowlock.server.gate import Caller
+from rowlock.server.json_text import excess
 from rowlock.server.problems import FieldProblem, Refusal, field_problems
-from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
+from rowlock.server.request import decode_value
+from rowlock.server.routing import AnyRoute, Call, Example, Link, Reply, Route, job_links, scopes
 from rowlock.server.schemas import (
     EXAMPLE_AT,
     EXAMPLE_ID,
+    GIVEN,
+    NAME_PATTERN,
     JsonObject,
     Name,
     Seconds,
@@ -27,13 +33,47 @@ from rowlock.server.schemas import (
     copied,
 )
 from rowlock.server.service import Service
-from rowlock.store import NewJob
-from rowlock.store.ops.enqueue import enqueue, id_taken
+from rowlock.store import NewJob, options
+from rowlock.store.ops.enqueue import Copied, enqueue, id_taken
+from rowlock.store.ops.idempotency import FirstAnswer, KeyedRequest, KeyReused, enqueue_once
 from rowlock.tokens import Scope
+
+_KEY_HEADER: Final = "Idempotency-Key"
+_REPLAYED: Final = {"idempotency-replayed": "true"}
+_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
+_ESCAPED: Final = re.compile(r"\\(.)")
+# About as much as a receipt takes, as JSON.
+_RECEIPT_BYTES: Final = 300
+# Checked for their size before they are decoded.
+RawTags = Annotated[
+    msgspec.Raw,
+    Meta(
+        extra_json_schema={
+            "type": "array",
+            "maxItems": config.TAGS_MAX,
+            "items": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": config.NAME_CHARACTERS_MAX,
+                "pattern": NAME_PATTERN,
+            },
+        }
+    ),
+]
 
 
 class NewJobSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job to enqueue. Options that are left out are those of its task."""
+    """A job to enqueue. Options that are left out are those of its task.
+
+    Give either `delay` or `run_at`, not both.
+    """
+
+    RULES: ClassVar[Mapping[str, Any]] = {
+        "not": {
+            "required": ["delay", "run_at"],
+            "properties": {"delay": GIVEN, "run_at": GIVEN},
+        }
+    }
 
     kind: Annotated[Name, Meta(description="The name of the task.")]
     payload: (
@@ -54,11 +94,18 @@ class NewJobSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     keep: (
         Annotated[Seconds, Meta(description="Seconds to keep it once it ended.")] | UnsetType | None
     ) = UNSET
-    tags: Annotated[list[Name], Meta(max_length=config.TAGS_MAX)] = []
-    meta: dict[str, Any] = {}
-    id: Annotated[Uuid, Meta(description="An enqueue with the same id finds this job.")] | None = (
-        None
-    )
+    tags: RawTags | UnsetType = UNSET
+    meta: JsonObject | UnsetType = UNSET
+    id: (
+        Annotated[
+            Uuid,
+            Meta(
+                description="An enqueue with the same id finds this job. If the token is bound to "
+                "a tenant, the job's own id is derived from both: it is the `id` of the answer."
+            ),
+        ]
+        | None
+    ) = None
 
 
 class NewJobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,8 +151,18 @@ def prepare(service: Service, caller: Caller, new: NewJobSchema) -> NewJob:
     }
     given["payload"] = payload_of(new.kind, new.payload)
     given["tenant"] = caller.tenant_of(new.tenant)
+    if new.id is not None and caller.tenant is not None:
+        # Ids are unique among all tenants: as it is, it could be taken, or tell of another's job.
+        given["id"] = id_of_tenant(parse_id(new.id), caller.tenant)
+    given["tags"] = tags = _decoded(new.tags, [], option="tags")
+    if not isinstance(tags, list):
+        raise OptionInvalid("tags", "must be a list of names")
+    meta = _decoded(new.meta, {}, option="meta")
+    if not isinstance(meta, dict):
+        raise OptionInvalid("meta", "must be a JSON object")
     if caller.actor.token_id is not None:
-        given["meta"] = {**new.meta, "origin": f"token:{caller.actor.token_id}"}
+        meta["origin"] = f"token:{caller.actor.token_id}"
+    given["meta"] = meta
     return service.app.prepare(given)
 
 
@@ -113,8 +170,11 @@ def payload_of(kind: str, raw: msgspec.Raw | UnsetType) -> dict[str, Any]:
     """The payload of a request. Integers of any length are exact."""
     if raw is UNSET:
         return {}
+    problem = excess(raw, bytes_max=config.PAYLOAD_BYTES_MAX)
+    if problem is not None:
+        raise PayloadInvalid(kind, [FieldError("payload", problem)])
     try:
-        payload = codec.decode(bytes(raw).decode())
+        payload = decode_value(raw)
     except ValueError as error:
         raise PayloadInvalid(kind, [FieldError("payload", str(error))]) from None
     if not isinstance(payload, dict):
@@ -122,44 +182,146 @@ def payload_of(kind: str, raw: msgspec.Raw | UnsetType) -> dict[str, Any]:
     return payload
 
 
+def _decoded(raw: msgspec.Raw | UnsetType, default: Any, *, option: str) -> Any:
+    """The value of `meta` or `tags`."""
+    if raw is UNSET:
+        return default
+    problem = excess(raw, bytes_max=config.META_BYTES_MAX)
+    if problem is not None:
+        raise OptionInvalid(option, problem)
+    try:
+        return decode_value(raw)
+    except ValueError as error:
+        raise OptionInvalid(option, str(error)) from None
+
+
 async def create_job(call: Call[NewJobSchema, None]) -> Reply:
-    checked = prepare(call.service, call.caller, _with_key(call))
+    key, asked = idempotency_key(call.request), call.body
+    size = 0 if asked.payload is UNSET else len(bytes(asked.payload))
+    checked = await call.service.compute(size, prepare, call.service, call.caller, asked)
+    if key is not None:
+        receipts, headers = await _enqueue_once(call, [checked], key)
+        return _created(call, receipts.jobs[0], headers)
     made = await call.service.write_batcher.enqueue(checked)
     if call.caller.tenant not in (None, made.tenant):
         # Nothing was written: the job with that id belongs to another tenant.
         raise id_taken()
     if made.created:
         call.service.ledger.enqueued([made])
+    return _created(call, receipt_of(made), {})
+
+
+def _created(call: Call[Any, Any], made: JobReceipt, headers: Mapping[str, str]) -> Reply:
+    location = f"{call.request.scope.get('root_path', '')}/v1/jobs/{made.id}"
     return Reply(
-        receipt_of(made),
-        status=201 if made.created else 200,
-        headers={"location": f"{call.request.scope.get('root_path', '')}/v1/jobs/{made.id}"},
+        made, status=201 if made.created else 200, headers={"location": location, **headers}
     )
 
 
-def _with_key(call: Call[NewJobSchema, None]) -> NewJobSchema:
-    """The new job, with the header `Idempotency-Key` as its `key` if it is sent."""
-    header = call.request.headers.get("idempotency-key")
-    if header is None:
-        return call.body
-    if call.body.key not in (None, header):
-        raise OptionInvalid("key", "differs from the header Idempotency-Key")
-    return msgspec.structs.replace(call.body, key=header)
-
-
 async def create_jobs(call: Call[NewJobs, None]) -> Reply:
+    key = idempotency_key(call.request)
     # Checking thousands of payloads takes a while, and would block the loop.
-    checked = await asyncio.to_thread(prepare_all, call.service, call.caller, call.body.jobs)
-    op = enqueue(checked, tenant=call.caller.tenant)
-    jobs = await call.service.store.arun(op)
-    receipts = await asyncio.to_thread(receipts_of, jobs)
+    service = call.service
+    checked = await service.compute(
+        config.HTTP_BATCH_BYTES_MAX, prepare_all, service, call.caller, call.body.jobs
+    )
+    headers: Mapping[str, str] = {}
+    if key is not None:
+        receipts, headers = await _enqueue_once(call, checked, key)
+    else:
+        jobs = await service.store.arun(enqueue(checked, tenant=call.caller.tenant, is_lean=True))
+        receipts = await service.compute(config.HTTP_BATCH_BYTES_MAX, receipts_of, jobs)
+        _count(call, checked, receipts)
+    return Reply(receipts, status=201 if receipts.created else 200, headers=headers)
+
+
+def _count(call: Call[Any, Any], checked: Sequence[NewJob], receipts: JobReceipts) -> None:
     pairs = zip(checked, receipts.jobs, strict=True)
     call.service.ledger.enqueued(new for new, receipt in pairs if receipt.created)
-    return Reply(receipts, status=201 if receipts.created else 200)
+
+
+def idempotency_key(request: Request) -> str | None:
+    """The header `Idempotency-Key`, with or without quotes. None if it was not sent."""
+    sent = request.headers.getlist(_KEY_HEADER)
+    if not sent:
+        return None
+    try:
+        key = sent[0].encode("latin-1").decode().strip()
+    except UnicodeDecodeError:
+        raise OptionInvalid(_KEY_HEADER, "must be UTF-8") from None
+    if len(sent) > 1:
+        raise OptionInvalid(_KEY_HEADER, "is given more than once")
+    if key.startswith('"'):
+        quoted = _QUOTED.fullmatch(key)
+        if quoted is None:
+            raise OptionInvalid(
+                _KEY_HEADER, "begins with a quote, but does not end with one, or has a wrong escape"
+            )
+        key = _ESCAPED.sub(r"\1", quoted[1])
+    return options.name(key, option=_KEY_HEADER)
+
+
+async def _enqueue_once(
+    call: Call[Any, Any], checked: Sequence[NewJob], key: str
+) -> tuple[JobReceipts, Mapping[str, str]]:
+    """Enqueue jobs, or find what was answered when they were: the receipts, and extra headers."""
+    tenant, service = call.caller.tenant, call.service
+    size = sum(len(each.payload) + _RECEIPT_BYTES for each in checked)
+    # As decoded, so that spaces between fields, and their order, do not matter.
+    content = await service.compute(size, _content_of, call.body)
+    request = KeyedRequest.of(key, tenant=tenant, content=content)
+    found = await service.store.arun(enqueue_once(checked, request, tenant=tenant, answer=packed))
+    match found:
+        case KeyReused():
+            raise Refusal(
+                "idempotency_key_reused",
+                "this Idempotency-Key was used for a request with another body; use a new one",
+                errors=[FieldProblem(_KEY_HEADER, "was used for a request with another body")],
+            )
+        case FirstAnswer():
+            receipts = await service.compute(size, unpacked, found.text)
+        case _:
+            receipts = await service.compute(size, receipts_of, found)
+    # An answer of our own is found if only the reply to its commit was lost.
+    is_own = not checked[0].is_resend and receipts.jobs[0].id == checked[0].id
+    if isinstance(found, FirstAnswer) and not is_own:
+        return receipts, _REPLAYED
+    _count(call, checked, receipts)
+    return receipts, {}
+
+
+def _content_of(body: NewJobSchema | NewJobs) -> bytes:
+    return type(body).__name__.encode() + msgspec.json.encode(body)
+
+
+def packed(jobs: Sequence[job.Job]) -> str:
+    """The receipts of jobs as columns. A column with the same value in every row has it once."""
+    columns = [_column(jobs, name) for name in JobReceipt.__struct_fields__]
+    short = [values[:1] if values.count(values[0]) == len(values) else values for values in columns]
+    return msgspec.json.encode(short).decode()
+
+
+def _column(jobs: Sequence[job.Job], name: str) -> list[Any]:
+    if isinstance(jobs, Copied):
+        return jobs.column(name)
+    return [getattr(each, name) for each in jobs]
+
+
+def unpacked(text: str) -> JobReceipts:
+    """The receipts that `packed` stored."""
+    columns: list[list[Any]] = msgspec.json.decode(text)
+    rows = max(map(len, columns))
+    full = [values * rows if len(values) == 1 else values for values in columns]
+    names = JobReceipt.__struct_fields__
+    made = [dict(zip(names, row, strict=True)) for row in zip(*full, strict=True)]
+    return _summed(msgspec.convert(made, list[JobReceipt]))
 
 
 def receipts_of(jobs: Sequence[job.Job]) -> JobReceipts:
-    made = [receipt_of(each) for each in jobs]
+    return _summed([receipt_of(each) for each in jobs])
+
+
+def _summed(made: list[JobReceipt]) -> JobReceipts:
     created = sum(receipt.created for receipt in made)
     return JobReceipts(created=created, existing=len(made) - created, jobs=made)
 
@@ -188,6 +350,10 @@ def prepare_all(
     return checked
 
 
+_KEY_TEXT: Final = (
+    "A name for this request, quoted or not. For 24 hours, the same request with it is answered as "
+    "the first one was, with `Idempotency-Replayed: true`, and enqueues nothing."
+)
 _RECEIPT = JobReceipt(
     id=EXAMPLE_ID,
     created=True,
@@ -216,9 +382,17 @@ ROUTES: list[AnyRoute] = [
         handler=create_job,
         scopes=scopes(Scope.ENQUEUE),
         body=NewJobSchema,
-        headers={"Idempotency-Key": "The same as `key`."},
+        bytes_max=config.HTTP_JOB_BYTES_MAX,
+        headers={_KEY_HEADER: _KEY_TEXT},
         answers={201: JobReceipt, 200: JobReceipt},
-        refusals=["payload_invalid"],
+        located=JobReceipt,
+        links={
+            JobReceipt: [
+                *job_links("$response.body#/id"),
+                Link("createLeases", body={"worker": "node-1", "kinds": ["$response.body#/kind"]}),
+            ]
+        },
+        refusals=["payload_invalid", "idempotency_key_reused"],
         example=Example(_RECEIPT, _NEW),
     ),
     Route(
@@ -231,8 +405,10 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.ENQUEUE),
         body=NewJobs,
         bytes_max=config.HTTP_BATCH_BYTES_MAX,
+        headers={_KEY_HEADER: _KEY_TEXT},
         answers={201: JobReceipts, 200: JobReceipts},
-        refusals=["payload_invalid"],
+        links={JobReceipts: job_links("$response.body#/jobs/0/id")},
+        refusals=["payload_invalid", "idempotency_key_reused"],
         example=Example(JobReceipts(created=1, existing=0, jobs=[_RECEIPT]), NewJobs(jobs=[_NEW])),
     ),
 ]

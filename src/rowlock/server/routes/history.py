@@ -173,7 +173,7 @@ async def get_history(call: Call[None, HistoryFilter]) -> Reply:
         by_queue=query.by in (HistoryGrouping.QUEUE, HistoryGrouping.BOTH),
         by_kind=query.by in (HistoryGrouping.KIND, HistoryGrouping.BOTH),
     )
-    found = await call.service.store.arun(read_history(asked))
+    found = await call.store.arun(read_history(asked))
     points = len(found.times)
     return Reply(
         HistorySchema(
@@ -274,6 +274,7 @@ ROUTES: list[AnyRoute] = [
         description="It is kept for a week. Runs of the last ten seconds may be missing, and so "
         "are the last seconds of a worker that was killed.",
         handler=get_history,
+        is_expensive=True,
         scopes=scopes(Scope.READ),
         reach=Reach.SYSTEM,
         query=HistoryFilter,

@@ -9,13 +9,14 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from rowlock import codec, config
+from rowlock.app import App
 from rowlock.errors import NotFound, OptionInvalid
 from rowlock.filters import FILTERS, JobFilter
 from rowlock.ids import parse_id
 from rowlock.job import Cancellation, CancelOutcome, Count, Job, JobState, LogLine
 from rowlock.server.problems import Refusal
 from rowlock.server.routes.enqueue import payload_of
-from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
+from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, job_links, scopes
 from rowlock.server.schemas import (
     EXAMPLE_AT,
     EXAMPLE_JOB,
@@ -23,6 +24,8 @@ from rowlock.server.schemas import (
     JobSchema,
     JobSummary,
     JsonObject,
+    PageCursor,
+    PageLimit,
     Uuid,
     copied,
     job_of,
@@ -41,8 +44,8 @@ from rowlock.why import WhyCode
 class JobQuery(JobChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which jobs, and which page of them."""
 
-    limit: Annotated[int, Meta(ge=1, le=config.HTTP_LIST_LIMIT_MAX)] = 50
-    cursor: Annotated[str, Meta(description="The `next` of the previous page.")] | None = None
+    limit: PageLimit = 50
+    cursor: PageCursor | None = None
 
 
 class JobPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,9 +104,9 @@ class RetrySchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 async def list_page(call: Call[None, JobQuery]) -> Reply:
     query = call.query
     chosen = filter_of(call, query)
-    op = list_jobs(chosen, state=query.state, limit=query.limit, cursor=query.cursor)
-    page = await call.service.store.arun(op)
-    return Reply(JobPage(jobs=[summary_of(each) for each in page], next=page.next))
+    op = list_jobs(chosen, state=query.state, limit=query.limit, cursor=await call.after())
+    page = await call.store.arun(op)
+    return Reply(JobPage(jobs=[summary_of(each) for each in page], next=await call.next(page.next)))
 
 
 def filter_of(call: Call[Any, Any], asked: JobChoice) -> JobFilter:
@@ -115,7 +118,7 @@ def filter_of(call: Call[Any, Any], asked: JobChoice) -> JobFilter:
 
 async def count_page(call: Call[None, JobChoice]) -> Reply:
     op = count_jobs(filter_of(call, call.query), state=call.query.state)
-    found = await call.service.store.arun(op)
+    found = await call.store.arun(op)
     return Reply(found)
 
 
@@ -126,7 +129,7 @@ async def get_job(call: Call[None, None]) -> Reply:
 async def find_job(call: Call[Any, Any]) -> Job:
     """The job that the path names, if the caller may see it."""
     id = job_id(call)
-    found = await call.service.store.arun(get(id, tenant=call.caller.tenant))
+    found = await call.store.arun(get(id, tenant=call.caller.tenant))
     if found is None:
         raise NotFound(f"there is no job {id}, or it was removed")
     return found
@@ -141,13 +144,13 @@ def job_id(call: Call[Any, Any]) -> str:
 
 
 async def explain_job(call: Call[None, None]) -> Reply:
-    reason = await call.service.store.arun(why(job_id(call), tenant=call.caller.tenant))
+    reason = await call.store.arun(why(job_id(call), tenant=call.caller.tenant))
     return Reply(copied(reason, Reason))
 
 
 async def get_related(call: Call[None, None]) -> Reply:
     op = related(await find_job(call), tenant=call.caller.tenant)
-    found = await call.service.store.arun(op)
+    found = await call.store.arun(op)
     return Reply(
         RelatedJobs(
             parent=None if found.parent is None else summary_of(found.parent),
@@ -158,7 +161,7 @@ async def get_related(call: Call[None, None]) -> Reply:
 
 async def get_log(call: Call[None, None]) -> Reply:
     found = await find_job(call)
-    lines = await call.service.store.arun(read_log(found.id))
+    lines = await call.store.arun(read_log(found.id))
     return Reply(JobLog(lines=lines))
 
 
@@ -169,7 +172,7 @@ async def cancel_job(call: Call[None, None]) -> Reply:
         call.deed("job.cancel", id),
         detail=lambda answer: {"outcome": answer.outcome, "state": answer.state},
     )
-    answer = await call.service.store.arun(op)
+    answer = await call.store.arun(op)
     return Reply(answer)
 
 
@@ -181,21 +184,27 @@ async def retry_job(call: Call[RetrySchema, None]) -> Reply:
         call.deed("job.retry", id),
         detail=lambda _: {"new_payload": payload is not None},
     )
-    return Reply(job_of(await call.service.store.arun(op)))
+    return Reply(job_of(await call.store.arun(op)))
 
 
 async def _new_payload(call: Call[RetrySchema, None]) -> str:
     """The encoded payload, checked against the job's task if this server knows it."""
     kind = (await find_job(call)).kind
-    payload = payload_of(kind, call.body.payload)
-    task = call.service.app.find(kind)
+    given = call.body.payload
+    size = 0 if given is UNSET else len(bytes(given))
+    return await call.service.compute(size, _checked_payload, call.service.app, kind, given)
+
+
+def _checked_payload(app: App, kind: str, given: msgspec.Raw | UnsetType) -> str:
+    payload = payload_of(kind, given)
+    task = app.find(kind)
     return task.schema.validate(payload) if task else codec.encode_payload(kind, payload)
 
 
 async def delete_job(call: Call[None, None]) -> Reply:
     id = job_id(call)
     op = audited(delete(id, tenant=call.caller.tenant), call.deed("job.delete", id))
-    await call.service.store.arun(op)
+    await call.store.arun(op)
     return Reply(status=204)
 
 
@@ -208,9 +217,11 @@ ROUTES: list[AnyRoute] = [
         description="Dead jobs are sorted by failure, others by creation, newest first. Payloads, "
         "results and tracebacks are left out.",
         handler=list_page,
+        is_expensive=True,
         scopes=scopes(Scope.READ),
         query=JobQuery,
         answers={200: JobPage},
+        links={JobPage: job_links("$response.body#/jobs/0/id")},
         example=Example(JobPage(jobs=[copied(EXAMPLE_JOB, JobSummary)], next=None)),
     ),
     Route(
@@ -221,6 +232,7 @@ ROUTES: list[AnyRoute] = [
         description="Exact up to 10,000. Above that, or among more than 50,000 rows, it is a lower "
         "bound.",
         handler=count_page,
+        is_expensive=True,
         scopes=scopes(Scope.READ),
         query=JobChoice,
         answers={200: Count},
@@ -245,6 +257,7 @@ ROUTES: list[AnyRoute] = [
         description="With a token that is bound to a tenant, only that tenant's jobs are counted "
         "among those that come first.",
         handler=explain_job,
+        is_expensive=True,
         scopes=scopes(Scope.READ),
         answers={200: Reason},
         refusals=["not_found"],
@@ -273,6 +286,7 @@ ROUTES: list[AnyRoute] = [
         operation="getRelatedJobs",
         summary="The job that enqueued it, and the jobs that it enqueued",
         handler=get_related,
+        is_expensive=True,
         scopes=scopes(Scope.READ),
         answers={200: RelatedJobs},
         refusals=["not_found"],
@@ -321,6 +335,7 @@ ROUTES: list[AnyRoute] = [
         handler=retry_job,
         scopes=scopes(Scope.ADMIN),
         body=RetrySchema,
+        bytes_max=config.HTTP_JOB_BYTES_MAX,
         is_optional=True,
         answers={200: JobSchema},
         refusals=["not_found", "invalid_transition", "payload_invalid"],

@@ -10,8 +10,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from itertools import islice
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -22,17 +24,23 @@ from rowlock.clock import duration_us
 from rowlock.errors import OptionInvalid, RowlockError, StoreRefused
 from rowlock.job import Beat, Lease, Progress
 from rowlock.lifecycle import CancelSeen, Failed, NotBegun, Outcome, Released, Succeeded
-from rowlock.server.problems import FieldProblem, Refusal
-from rowlock.server.request import decode_body
+from rowlock.server.json_text import Reader, excess
+from rowlock.server.live import Interest
+from rowlock.server.problems import FieldProblem
+from rowlock.server.request import bad_field, decode_body, decode_value, refusing
 from rowlock.server.routes.enqueue import NewJobSchema, prepare_all
-from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
+from rowlock.server.routing import AnyRoute, Call, Example, Link, Reply, Route, scopes
 from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, Name, Seconds, Uuid, copied
-from rowlock.store import NewJob, Settlement, options
+from rowlock.store import NewJob, Settlement
 from rowlock.store.ops.hold import Report, report
 from rowlock.store.ops.settle import Settled, settle
+from rowlock.store.steps import Op
 from rowlock.tokens import Scope, worker_of
 from rowlock.worker.report import report_less
-from rowlock.worker.settler import fallback, rows_within
+from rowlock.worker.settler import batches, fallback, rows_within
+
+# A settlement or heartbeat takes about as long as decoding this much text.
+_ITEM_BYTES: Final = 512
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
 
@@ -41,7 +49,27 @@ LeaseToken = Annotated[int, Meta(ge=0, le=2**53, description="The token of the l
 ErrorText = Annotated[str, Meta(max_length=config.ERROR_BYTES_MAX)]
 JsonValue = Annotated[msgspec.Raw, Meta(extra_json_schema={})]
 # Not decoded with the rest of the body, which has room for a million: they are counted first.
-RawJob = Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/NewJob"})]
+RawJobs = Annotated[
+    msgspec.Raw,
+    Meta(
+        extra_json_schema={
+            "type": "array",
+            "items": {"$ref": "#/components/schemas/NewJob"},
+            "maxItems": config.HTTP_FOLLOW_UPS_OF_JOB_MAX,
+        }
+    ),
+]
+RawLines = Annotated[
+    msgspec.Raw,
+    Meta(
+        extra_json_schema={
+            "type": "array",
+            "items": {"type": "string"},
+            "maxItems": config.LOG_LINES_MAX,
+        }
+    ),
+]
+_LINES: Final = msgspec.json.Decoder(Annotated[list[str], Meta(max_length=config.LOG_LINES_MAX)])
 
 
 class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,16 +79,26 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Name,
         Meta(
             description="A name that no other process uses. If the token is bound to a tenant, it "
-            "is prefixed with `tenant:`, the tenant and `/`. At most 200 characters in all."
+            "is prefixed with `tenant:`, the tenant and `/`. Parts that are too long are replaced "
+            "by a digest."
         ),
     ]
     kinds: Annotated[
-        list[Name], Meta(min_length=1, max_length=1_000, description="The kinds that it can run.")
+        list[Name],
+        Meta(
+            min_length=1,
+            max_length=config.HTTP_WORKER_KINDS_MAX,
+            description="The kinds that it can run.",
+        ),
     ]
     queues: (
         Annotated[
             list[Name],
-            Meta(min_length=1, max_length=100, description="By preference. Null for all."),
+            Meta(
+                min_length=1,
+                max_length=config.HTTP_WORKER_QUEUES_MAX,
+                description="By preference. Null for all.",
+            ),
         ]
         | None
     ) = None
@@ -114,7 +152,7 @@ class HeldLease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     id: Uuid
     token: LeaseToken
     progress: Reached | None = None
-    log: Annotated[list[str], Meta(max_length=config.LOG_LINES_MAX)] = []
+    log: RawLines | UnsetType = UNSET
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -154,7 +192,7 @@ class Success(
     id: Uuid
     token: LeaseToken
     result: JsonValue | UnsetType = UNSET
-    follow_ups: Annotated[list[RawJob], Meta(max_length=100)] = []
+    follow_ups: RawJobs | UnsetType = UNSET
 
 
 class RunError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -249,31 +287,74 @@ class SettledSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 async def create_leases(call: Call[LeaseRequest, None]) -> Reply:
     asked, service = call.body, call.service
-    client = call.request.client
+    actor = call.caller.actor
     await service.roster.note(
         _worker(call),
+        owner=(actor.tenant, None) if actor.tenant is not None else (None, actor.token_id),
         queues=asked.queues or [],
         kinds=asked.kinds,
-        host="" if client is None else client.host,
+        host=service.gate.proxies.client(call.request.scope),
     )
-    end = time.monotonic() + asked.wait
-    while not (leases := await _claim(call)):
-        left = end - time.monotonic()
-        is_full = service.doorbell.waiting >= config.HTTP_WAITERS_MAX
-        if left <= 0 or is_full or service.stopping.is_set():
-            break
-        await service.doorbell.wait(asked.queues, left)
-        if await call.request.is_disconnected():
-            raise ClientDisconnect
+    leases = await _claim(call)
+    if not leases and asked.wait:
+        leases = await _wait_for_jobs(call)
     if leases:
-        service.doorbell.pass_on()
+        service.doorbell.pass_on(_interest(call))
         if await call.request.is_disconnected():
             await _give_back(call, leases)
             raise ClientDisconnect
-    return Reply(
-        Leases(
-            leases=[copied(each.job, LeaseSchema, expires_at=each.expires_at) for each in leases]
-        )
+    size = len(leases) * _ITEM_BYTES + sum(_stored_bytes(each) for each in leases)
+    return Reply(await service.compute(size, _leases_of, leases))
+
+
+def _leases_of(leases: Sequence[Lease]) -> Leases:
+    found = [copied(each.job, LeaseSchema, expires_at=each.expires_at) for each in leases]
+    return Leases(leases=found)
+
+
+def _stored_bytes(lease: Lease) -> int:
+    """About as much text as is decoded to show its job."""
+    assert lease.row is not None
+    return len(lease.row.payload) + len(lease.row.errors or "")
+
+
+async def _wait_for_jobs(call: Call[LeaseRequest, None]) -> list[Lease]:
+    """Lease jobs as soon as there are some. Empty if the time is over, or the server stops.
+
+    If too many calls wait, this one only pauses: a client whose call returned at once would ask
+    again at once. Such calls are bounded as requests in progress.
+    """
+    service, asked = call.service, call.body
+    end = time.monotonic() + asked.wait
+    leases: list[Lease] = []
+    interest, most = _interest(call), config.HTTP_WAITERS_MAX
+    with service.waiters.holding(call.caller.holder, most=most) as is_held:
+        if not is_held:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(asked.wait, config.HTTP_CROWDED_SECONDS)):
+                    await service.stopping.wait()
+            return []
+        while not leases:
+            left = end - time.monotonic()
+            if left <= 0 or service.stopping.is_set():
+                break
+            is_time = await service.doorbell.wait(interest, left)
+            if await call.request.is_disconnected():
+                if is_time:
+                    service.doorbell.pass_on(interest)
+                raise ClientDisconnect
+            if is_time or time.monotonic() >= end:
+                async with service.polls.turn(call.caller.holder):
+                    leases = await _claim(call)
+    return leases
+
+
+def _interest(call: Call[LeaseRequest, None]) -> Interest:
+    queues, kinds = call.body.queues, call.body.kinds
+    return Interest(
+        None if queues is None else tuple(sorted(queues)),
+        tuple(sorted(kinds)),
+        call.caller.tenant,
     )
 
 
@@ -335,7 +416,7 @@ def _worker(call: Call[LeaseRequest, None]) -> str:
     asked, tenant = call.body.worker, call.caller.tenant
     if tenant is None:
         return asked
-    return options.name(worker_of(tenant, asked), option="worker")
+    return worker_of(tenant, asked)
 
 
 async def _give_back(call: Call[LeaseRequest, None], leases: Sequence[Lease]) -> None:
@@ -350,19 +431,43 @@ async def _give_back(call: Call[LeaseRequest, None], leases: Sequence[Lease]) ->
 
 
 async def extend_leases(call: Call[Heartbeat, None]) -> Reply:
+    service, size = call.service, _size_of(call.body.leases)
+    reports, op = await service.compute(size, _reports, call)
+    beats = await service.store.arun(op)
+    return Reply(await service.compute(size, _heard, reports, beats))
+
+
+def _size_of(items: Sequence[Any]) -> int:
+    """About as many bytes as the items of a request take."""
+    logs = (each.log for each in items if isinstance(each, HeldLease) and each.log is not UNSET)
+    return len(items) * _ITEM_BYTES + sum(len(bytes(log)) for log in logs)
+
+
+def _reports(call: Call[Heartbeat, None]) -> tuple[list[Report], Op[list[Beat]]]:
     reports = [
-        Report(lease, _progress_of(each), each.log)
-        for each, lease in _held(call.body.leases, within="leases")
+        Report(lease, _progress_of(each), _lines_of(each.log, place))
+        for place, (each, lease) in enumerate(_held(call.body.leases, within="leases"))
     ]
-    op = report(reports, lease=call.body.lease, tenant=call.caller.tenant)
-    beats = await call.service.store.arun(op)
-    return Reply(
-        Heard(
-            leases=[
-                LeaseBeat(id=each.lease.id, token=each.lease.token, status=beat)
-                for each, beat in zip(reports, beats, strict=True)
-            ]
-        )
+    return reports, report(reports, lease=call.body.lease, tenant=call.caller.tenant)
+
+
+def _lines_of(raw: msgspec.Raw | UnsetType, place: int) -> list[str]:
+    if raw is UNSET:
+        return []
+    within = f"leases[{place}].log"
+    if problem := excess(raw, bytes_max=config.HTTP_LOG_BYTES_MAX):
+        raise bad_field(FieldProblem(within, problem))
+    with refusing(within):
+        lines: list[str] = _LINES.decode(raw)
+    return lines
+
+
+def _heard(reports: Sequence[Report], beats: Sequence[Beat]) -> Heard:
+    return Heard(
+        leases=[
+            LeaseBeat(id=each.lease.id, token=each.lease.token, status=beat)
+            for each, beat in zip(reports, beats, strict=True)
+        ]
     )
 
 
@@ -377,13 +482,12 @@ def _held(items: Sequence[Any], *, within: str) -> Iterator[tuple[Any, Lease]]:
         try:
             yield each, Lease(id=each.id, token=each.token)
         except OptionInvalid:
-            bad = FieldProblem(f"{within}[{place}].id", "must be a UUID")
-            raise Refusal("option_invalid", f"{bad.field}: {bad.message}", errors=[bad]) from None
+            raise bad_field(FieldProblem(f"{within}[{place}].id", "must be a UUID")) from None
 
 
 async def settle_leases(call: Call[Settlements, None]) -> Reply:
     # Checking thousands of results and jobs takes a while, and would block the loop.
-    settlements = await asyncio.to_thread(_settlements, call)
+    settlements = await call.service.compute(config.HTTP_BATCH_BYTES_MAX, _settlements, call)
     settled = await _settle(call, settlements)
     lost = {lease.id for lease in settled.lost}
     repeated = {lease.id for lease in settled.repeated}
@@ -395,6 +499,20 @@ async def settle_leases(call: Call[Settlements, None]) -> Reply:
 
 
 async def _settle(call: Call[Settlements, None], settlements: Sequence[Settlement]) -> Settled:
+    """Settle all, in parts whose decisions don't stop the loop for long. See `_settle_part`."""
+    refused: StoreRefused | None = None
+    parts: list[Settled] = []
+    for part in batches(settlements, bytes_max=config.HTTP_SETTLE_BYTES):
+        try:
+            parts.append(await _settle_part(call, part))
+        except StoreRefused as error:
+            refused = error
+    if refused is not None:
+        raise refused
+    return _all_of(parts)
+
+
+async def _settle_part(call: Call[Settlements, None], settlements: Sequence[Settlement]) -> Settled:
     """Settle and count all settlements that the database accepts.
 
     If it refuses one, that one is settled with less data.
@@ -413,11 +531,15 @@ async def _settle(call: Call[Settlements, None], settlements: Sequence[Settlemen
     parts: list[Settled] = []
     for half in (settlements[:middle], settlements[middle:]):
         try:
-            parts.append(await _settle(call, half))
+            parts.append(await _settle_part(call, half))
         except StoreRefused as error:
             refused = error
     if refused is not None:
         raise refused
+    return _all_of(parts)
+
+
+def _all_of(parts: Sequence[Settled]) -> Settled:
     return Settled(
         [run for part in parts for run in part.ended],
         lost=[lease for part in parts for lease in part.lost],
@@ -452,15 +574,29 @@ async def _settle_less(
 
 def _settlements(call: Call[Settlements, None]) -> list[Settlement]:
     asked = call.body.settlements
-    following = sum(len(each.follow_ups) for each in asked if isinstance(each, Success))
-    if following > config.HTTP_FOLLOW_UPS_MAX:
+    following = [_following(each, place) for place, each in enumerate(asked)]
+    if sum(map(len, following)) > config.HTTP_FOLLOW_UPS_MAX:
         problem = f"must have at most {config.HTTP_FOLLOW_UPS_MAX:,} follow_ups in total"
-        bad = FieldProblem("settlements", problem)
-        raise Refusal("option_invalid", f"{bad.field}: {bad.message}", errors=[bad])
+        raise bad_field(FieldProblem("settlements", problem))
     return [
-        Settlement(lease, _outcome_of(each), _follow_ups(call, each, place))
+        Settlement(lease, _outcome_of(each), _follow_ups(call, following[place], place))
         for place, (each, lease) in enumerate(_held(asked, within="settlements"))
     ]
+
+
+def _following(asked: AnySettlement, place: int) -> list[memoryview]:
+    """The follow-ups of a settlement, each as its text."""
+    if not isinstance(asked, Success) or asked.follow_ups is UNSET:
+        return []
+    within, most = f"settlements[{place}].follow_ups", config.HTTP_FOLLOW_UPS_OF_JOB_MAX
+    reader = Reader(memoryview(asked.follow_ups))
+    if reader.peek() != "[":
+        raise bad_field(FieldProblem(within, "must be a list of jobs"))
+    with refusing(within):
+        found = list(islice(reader.items(within), most + 1))
+    if len(found) > most:
+        raise bad_field(FieldProblem(within, f"must have at most {most:,} items"))
+    return found
 
 
 def _status(
@@ -494,19 +630,23 @@ def _result_of(raw: msgspec.Raw | UnsetType) -> tuple[str | None, str | None]:
     """The stored form of a result, or why it can't be stored. The job has succeeded either way."""
     if raw is UNSET:
         return None, None
+    if problem := excess(raw, bytes_max=config.PAYLOAD_BYTES_MAX):
+        return None, f"result: {problem}"
     try:
-        return codec.encode_result(codec.decode(bytes(raw).decode()))
+        return codec.encode_result(decode_value(raw))
     except ValueError as error:
         return None, str(error)
 
 
-def _follow_ups(call: Call[Settlements, None], asked: AnySettlement, place: int) -> list[NewJob]:
-    if not isinstance(asked, Success) or not asked.follow_ups:
+def _follow_ups(
+    call: Call[Settlements, None], asked: Sequence[memoryview], place: int
+) -> list[NewJob]:
+    if not asked:
         return []
     within = f"settlements[{place}].follow_ups"
     jobs = [
         decode_body(each, NewJobSchema, within=f"{within}[{number}]")
-        for number, each in enumerate(asked.follow_ups)
+        for number, each in enumerate(asked)
     ]
     return prepare_all(call.service, call.caller, jobs, within=within)
 
@@ -530,6 +670,9 @@ _LEASE = LeaseSchema(
     meta={},
 )
 
+# The first lease of an answer, in links.
+_FIRST = {"id": "$response.body#/leases/0/id", "token": "$response.body#/leases/0/token"}
+
 ROUTES: list[AnyRoute] = [
     Route(
         method="POST",
@@ -543,6 +686,13 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.WORK),
         body=LeaseRequest,
         answers={200: Leases},
+        links={
+            Leases: [
+                Link("extendLeases", body={"leases": [_FIRST]}),
+                Link("settleLeases", body={"settlements": [{"outcome": "succeeded", **_FIRST}]}),
+                Link("getJob", {"id": _FIRST["id"]}),
+            ]
+        },
         example=Example(
             Leases(leases=[_LEASE]),
             LeaseRequest(worker="node-1", kinds=["send_email"], limit=10, wait=30),
@@ -556,6 +706,7 @@ ROUTES: list[AnyRoute] = [
         handler=extend_leases,
         scopes=scopes(Scope.WORK),
         body=Heartbeat,
+        bytes_max=config.HTTP_JOB_BYTES_MAX,
         answers={200: Heard},
         example=Example(
             Heard(leases=[LeaseBeat(id=EXAMPLE_ID, token=1, status=Beat.KEPT)]),

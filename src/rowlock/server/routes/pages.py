@@ -48,7 +48,7 @@ async def get_document(call: Call[None, None]) -> Response:
     made = document(
         EVERY,
         prefix=call.request.scope.get("root_path", ""),
-        needs_token=not await call.service.gate.is_open(),
+        needs_token=not call.service.gate.is_open,
     )
     return Response(msgspec.json.encode(made), media_type="application/json")
 

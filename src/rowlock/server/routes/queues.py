@@ -11,10 +11,10 @@ from msgspec import Meta
 from rowlock.job import Count, JobState, QueueStats
 from rowlock.server.gate import Reach
 from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import Name, copied
+from rowlock.server.schemas import Name, PageCursor, PageLimit, copied
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.manage import pause, resume
-from rowlock.store.ops.stats import stats, tenant_stats
+from rowlock.store.ops.stats import NamePage, queue_page, stats, tenant_stats
 from rowlock.tokens import Scope
 
 
@@ -40,9 +40,10 @@ class QueueSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queues(msgspec.Struct, frozen=True, kw_only=True):
-    """All queues, by name."""
+    """Queues, by name. `next` is null on the last page."""
 
     queues: list[QueueSchema]
+    next: str | None
 
 
 class QueuePause(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,8 +68,23 @@ class QueueQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     queue: Annotated[list[Name], Meta(max_length=100)] = []
 
 
-async def list_queues(call: Call[None, QueueQuery]) -> Reply:
-    return Reply(Queues(queues=[_queue_of(each) for each in await _found(call)]))
+class QueuePageQuery(QueueQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which queues, and which page of them."""
+
+    limit: PageLimit = 100
+    cursor: PageCursor | None = None
+
+
+async def list_queues(call: Call[None, QueuePageQuery]) -> Reply:
+    query, tenant = call.query, call.caller.tenant
+    page = NamePage(await call.after() or "", query.limit)
+    names = query.queue or None
+    op = queue_page(names, page=page) if tenant is None else tenant_stats(tenant, names, page=page)
+    found = await call.service.store.arun(op)
+    following = found[-1].queue if len(found) == query.limit else None
+    return Reply(
+        Queues(queues=[_queue_of(each) for each in found], next=await call.next(following))
+    )
 
 
 async def get_stats(call: Call[None, QueueQuery]) -> Reply:
@@ -88,7 +104,7 @@ async def _found(call: Call[None, QueueQuery]) -> list[QueueStats]:
     names = call.query.queue or None
     tenant = call.caller.tenant
     op = stats(names) if tenant is None else tenant_stats(tenant, names)
-    return await call.service.store.arun(op)
+    return await call.store.arun(op)
 
 
 def _queue_of(found: QueueStats) -> QueueSchema:
@@ -120,7 +136,7 @@ async def _set_pause(call: Call[None, None], *, is_paused: bool) -> Reply:
     queue = call.path["queue"]
     deed = call.deed("queue.pause" if is_paused else "queue.resume", queue)
     op = pause(queue) if is_paused else resume(queue)
-    await call.service.store.arun(audited(op, deed))
+    await call.store.arun(audited(op, deed))
     return Reply(QueuePause(queue=queue, is_paused=is_paused))
 
 
@@ -140,10 +156,11 @@ ROUTES: list[AnyRoute] = [
         description="Queues that are named are listed even if they are empty. A token that is "
         "bound to a tenant gets counts of that tenant's jobs.",
         handler=list_queues,
+        is_expensive=True,
         scopes=scopes(Scope.READ),
-        query=QueueQuery,
+        query=QueuePageQuery,
         answers={200: Queues},
-        example=Example(Queues(queues=[_QUEUE])),
+        example=Example(Queues(queues=[_QUEUE], next=None)),
     ),
     Route(
         method="POST",
@@ -173,6 +190,7 @@ ROUTES: list[AnyRoute] = [
         operation="getStats",
         summary="Counts of all queues together",
         handler=get_stats,
+        is_expensive=True,
         scopes=scopes(Scope.READ),
         query=QueueQuery,
         answers={200: Stats},

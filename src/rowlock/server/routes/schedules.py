@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
-from msgspec import Meta
 
-from rowlock import config
 from rowlock.clock import from_us, to_us
 from rowlock.cron import parse_cron
 from rowlock.errors import OptionInvalid
 from rowlock.job import JobState
 from rowlock.schedule import MissedTicks, Schedule, ScheduleSource
 from rowlock.server.routes.enqueue import JobReceipt, receipt_of
-from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, Name, copied
+from rowlock.server.routing import AnyRoute, Call, Example, Link, Reply, Route, job_links, scopes
+from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, PageCursor, PageLimit, copied
 from rowlock.store.ops import schedule as schedules
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.look import states
@@ -65,23 +63,25 @@ class SchedulePage(msgspec.Struct, frozen=True, kw_only=True):
 class ScheduleQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which page."""
 
-    limit: Annotated[int, Meta(ge=1, le=config.HTTP_LIST_LIMIT_MAX)] = 50
-    cursor: Annotated[Name, Meta(description="The `next` of the previous page.")] | None = None
+    limit: PageLimit = 50
+    cursor: PageCursor | None = None
 
 
 async def list_page(call: Call[None, ScheduleQuery]) -> Reply:
     query = call.query
-    found = await call.service.store.arun(
-        list_schedules(after=query.cursor or "", limit=query.limit, tenant=call.caller.tenant)
+    found = await call.store.arun(
+        list_schedules(after=await call.after() or "", limit=query.limit, tenant=call.caller.tenant)
     )
     following = found[-1].name if len(found) == query.limit else None
-    return Reply(SchedulePage(schedules=await _schedules_of(call, found), next=following))
+    return Reply(
+        SchedulePage(schedules=await _schedules_of(call, found), next=await call.next(following))
+    )
 
 
 async def _schedules_of(call: Call[Any, Any], found: Sequence[Schedule]) -> list[ScheduleSchema]:
     """The schedules as answers, with the states of their last jobs."""
     ids = [each.last_job_id for each in found if each.last_job_id is not None]
-    known = await call.service.store.arun(states(ids))
+    known = await call.store.arun(states(ids))
     return [
         copied(
             each,
@@ -111,7 +111,7 @@ async def run_schedule(call: Call[None, None]) -> Reply:
         call.deed("schedule.run", name),
         detail=lambda made: {"job": made.id, "created": made.created},
     )
-    made = await call.service.store.arun(op)
+    made = await call.store.arun(op)
     if made.created:
         call.service.ledger.enqueued([made])
     return Reply(receipt_of(made))
@@ -130,7 +130,7 @@ async def _set_pause(call: Call[None, None], *, is_paused: bool) -> Reply:
     deed = call.deed("schedule.pause" if is_paused else "schedule.resume", name)
     verb = schedules.pause_schedule if is_paused else schedules.resume_schedule
     op = verb(name, tenant=call.caller.tenant)
-    changed = await call.service.store.arun(audited(op, deed))
+    changed = await call.store.arun(audited(op, deed))
     return Reply((await _schedules_of(call, [changed]))[0])
 
 
@@ -175,9 +175,16 @@ ROUTES: list[AnyRoute] = [
         operation="listSchedules",
         summary="A page of schedules",
         handler=list_page,
+        is_expensive=True,
         scopes=scopes(Scope.READ),
         query=ScheduleQuery,
         answers={200: SchedulePage},
+        links={
+            SchedulePage: [
+                Link(operation, {"name": "$response.body#/schedules/0/name"})
+                for operation in ("runSchedule", "pauseSchedule", "resumeSchedule")
+            ]
+        },
         example=Example(SchedulePage(schedules=[_SCHEDULE], next=None)),
     ),
     Route(
@@ -188,6 +195,7 @@ ROUTES: list[AnyRoute] = [
         handler=run_schedule,
         scopes=scopes(Scope.ADMIN),
         answers={200: JobReceipt},
+        links={JobReceipt: job_links("$response.body#/id")},
         refusals=["not_found"],
         example=Example(_RECEIPT),
     ),

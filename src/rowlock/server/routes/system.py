@@ -10,9 +10,10 @@ import asyncio
 import platform
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
 from rowlock import config
@@ -22,16 +23,16 @@ from rowlock.observe.metrics import CONTENT_TYPE, exposition, of_counts
 from rowlock.server.gate import Reach
 from rowlock.server.problems import Refusal
 from rowlock.server.routing import ANY_TOKEN, PUBLIC, AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, copied
+from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, PageCursor, PageLimit, copied
 from rowlock.server.service import Service
 from rowlock.store import migrate as migrations
 from rowlock.store.engine import Engine
 from rowlock.store.ops import health
-from rowlock.store.ops.look import workers
+from rowlock.store.ops.look import kinds, worker_page
 from rowlock.store.sqlite.engine import SqliteEngine
 from rowlock.store.statements import Dialect
 from rowlock.task import Task
-from rowlock.tokens import Scope, takes_jobs_of
+from rowlock.tokens import Scope
 from rowlock.version import __version__
 
 
@@ -52,9 +53,17 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kinds(msgspec.Struct, frozen=True, kw_only=True):
-    """All kinds that the server or a live worker knows, by name."""
+    """Kinds that the server or a live worker knows, by name. `next` is null on the last page."""
 
     kinds: list[Kind]
+    next: str | None
+
+
+class KindQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which page."""
+
+    limit: Annotated[int, Meta(ge=1, le=config.HTTP_KINDS_LIMIT_MAX)] = config.HTTP_KINDS_LIMIT_MAX
+    cursor: PageCursor | None = None
 
 
 class WorkerSchema(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,9 +89,17 @@ class WorkerSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workers(msgspec.Struct, frozen=True, kw_only=True):
-    """All workers, by name."""
+    """Workers, by name. `next` is null on the last page."""
 
     workers: list[WorkerSchema]
+    next: str | None
+
+
+class WorkerQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which page."""
+
+    limit: PageLimit = 100
+    cursor: PageCursor | None = None
 
 
 class MigrationSchema(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +147,7 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None
     scopes: list[Scope]
     is_open: bool
+    can_create_tokens: bool
     version: str
 
 
@@ -139,18 +157,20 @@ class Health(msgspec.Struct, frozen=True):
     status: Literal["ok"] = "ok"
 
 
-async def list_kinds(call: Call[None, None]) -> Reply:
-    service = call.service
-    found = await service.store.arun(workers())
-    tenant = call.caller.tenant
-    seen = [each for each in found if tenant is None or takes_jobs_of(each.id, tenant)]
-    announced = [kind for worker in seen for kind in set(worker.kinds)]
-    known = {task.name: task for task in service.app}
+async def list_kinds(call: Call[None, KindQuery]) -> Reply:
+    service, query = call.service, call.query
+    after, most = await call.after() or "", query.limit
+    op = kinds(after=after, limit=most + 1, tenant=call.caller.tenant)
+    found = await call.store.arun(op)
+    announced = dict(found)
+    known = {task.name: task for task in service.app if task.name > after}
+    names = sorted({*announced, *known})
+    page = names[:most]
     listed = [
-        _kind(service, kind, known.get(kind), workers=announced.count(kind))
-        for kind in sorted({*announced, *known})
+        _kind(service, name, known.get(name), workers=announced.get(name, 0)) for name in page
     ]
-    return Reply(Kinds(kinds=listed))
+    following = page[-1] if len(names) > most else None
+    return Reply(Kinds(kinds=listed, next=await call.next(following)))
 
 
 def _kind(service: Service, kind: str, task: Task[..., Any] | None, *, workers: int) -> Kind:
@@ -175,9 +195,11 @@ def _seconds(microseconds: int | None) -> float | None:
     return None if microseconds is None else microseconds / config.SECOND_US
 
 
-async def list_workers(call: Call[None, None]) -> Reply:
-    found = await call.service.store.arun(workers())
-    return Reply(Workers(workers=[_worker_of(each) for each in found]))
+async def list_workers(call: Call[None, WorkerQuery]) -> Reply:
+    op = worker_page(after=await call.after() or "", limit=call.query.limit)
+    page = await call.store.arun(op)
+    listed = [_worker_of(each) for each in page.workers]
+    return Reply(Workers(workers=listed, next=await call.next(page.next)))
 
 
 def _worker_of(found: WorkerInfo) -> WorkerSchema:
@@ -191,7 +213,7 @@ def _worker_of(found: WorkerInfo) -> WorkerSchema:
 
 async def get_system(call: Call[None, None]) -> Reply:
     service = call.service
-    store, engine = service.store, service.store.engine
+    store, engine = call.store, call.store.engine
     server = await store.arun(health.server())
     connections, dead_tuples, oldest = None, None, None
     if engine.dialect is Dialect.POSTGRES:
@@ -207,7 +229,7 @@ async def get_system(call: Call[None, None]) -> Reply:
             schema=engine.schema,
             migration=migrations.migrations(engine.dialect)[-1].number,
             now=from_us(server.now),
-            is_open=await service.gate.is_open(),
+            is_open=service.gate.is_open,
             has_dashboard=service.has_dashboard,
             size_bytes=await store.arun(health.size()),
             wal_bytes=await asyncio.to_thread(_wal_bytes, engine),
@@ -247,7 +269,8 @@ async def get_me(call: Call[None, None]) -> Reply:
             token_id=caller.actor.token_id,
             tenant=caller.tenant,
             scopes=[scope for scope in Scope if scope in held],
-            is_open=await call.service.gate.is_open(),
+            is_open=call.service.gate.is_open,
+            can_create_tokens=Scope.ADMIN in held and caller.can_create_tokens,
             version=__version__,
         )
     )
@@ -327,9 +350,11 @@ ROUTES: list[AnyRoute] = [
         operation="listKinds",
         summary="The kinds of jobs, with the JSON Schemas of their payloads",
         handler=list_kinds,
+        is_expensive=True,
         scopes=scopes(Scope.READ, Scope.ENQUEUE),
         answers={200: Kinds},
-        example=Example(Kinds(kinds=[_KIND])),
+        query=KindQuery,
+        example=Example(Kinds(kinds=[_KIND], next=None)),
     ),
     Route(
         method="GET",
@@ -337,10 +362,12 @@ ROUTES: list[AnyRoute] = [
         operation="listWorkers",
         summary="The workers, and what they run",
         handler=list_workers,
+        is_expensive=True,
         scopes=scopes(Scope.READ),
         reach=Reach.SYSTEM,
+        query=WorkerQuery,
         answers={200: Workers},
-        example=Example(Workers(workers=[_WORKER])),
+        example=Example(Workers(workers=[_WORKER], next=None)),
     ),
     Route(
         method="GET",
@@ -348,6 +375,7 @@ ROUTES: list[AnyRoute] = [
         operation="getSystem",
         summary="Versions, the state of the database, and whether the server is open",
         handler=get_system,
+        is_expensive=True,
         scopes=scopes(Scope.READ),
         reach=Reach.SYSTEM,
         answers={200: System},
@@ -368,6 +396,7 @@ ROUTES: list[AnyRoute] = [
                 tenant=None,
                 scopes=[Scope.READ],
                 is_open=False,
+                can_create_tokens=False,
                 version=__version__,
             )
         ),

@@ -12,17 +12,26 @@ import msgspec
 from msgspec import Meta
 
 from rowlock import config
-from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, scopes
-from rowlock.server.schemas import EXAMPLE_AT, Name, copied
+from rowlock.errors import Forbidden
+from rowlock.server.routing import AnyRoute, Call, Example, Link, Reply, Route, scopes
+from rowlock.server.schemas import EXAMPLE_AT, Name, PageCursor, PageLimit, copied
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.tokens import list_tokens, new_token, revoke_token
 from rowlock.tokens import Scope, Token
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
-    """All tokens, newest first, including revoked and expired ones."""
+    """Tokens, newest first, including revoked and expired ones. `next` is null on the last page."""
 
     tokens: list[Token]
+    next: str | None
+
+
+class TokenQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which page."""
+
+    limit: PageLimit = 100
+    cursor: PageCursor | None = None
 
 
 class NewTokenSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,13 +59,19 @@ class MadeToken(Token, frozen=True, kw_only=True):
     token: str
 
 
-async def list_all(call: Call[None, None]) -> Reply:
-    found = await call.service.store.arun(list_tokens(tenant=call.caller.tenant))
-    return Reply(Tokens(tokens=found))
+async def list_page(call: Call[None, TokenQuery]) -> Reply:
+    op = list_tokens(tenant=call.caller.tenant, limit=call.query.limit, cursor=await call.after())
+    page = await call.service.store.arun(op)
+    return Reply(Tokens(tokens=page.tokens, next=await call.next(page.next)))
 
 
 async def create_token(call: Call[NewTokenSchema, None]) -> Reply:
     asked = call.body
+    if not call.caller.can_create_tokens:
+        raise Forbidden(
+            "your application's guard does not let you create tokens, which would outlast its "
+            "consent; create them with `rowlock tokens create`"
+        )
     tenant = call.caller.tenant_of(asked.tenant)
     new = new_token(name=asked.name, scopes=asked.scopes, tenant=tenant, expires=asked.expires)
     op = audited(
@@ -85,6 +100,7 @@ _TOKEN = Token(
     created_at=EXAMPLE_AT,
     expires_at=datetime.fromisoformat("2030-05-01T12:00:00Z"),
     revoked_at=None,
+    last_used_at=EXAMPLE_AT,
 )
 
 ROUTES: list[AnyRoute] = [
@@ -93,10 +109,11 @@ ROUTES: list[AnyRoute] = [
         path="/v1/tokens",
         operation="listTokens",
         summary="The tokens, without their secrets",
-        handler=list_all,
+        handler=list_page,
         scopes=scopes(Scope.ADMIN),
+        query=TokenQuery,
         answers={200: Tokens},
-        example=Example(Tokens(tokens=[_TOKEN])),
+        example=Example(Tokens(tokens=[_TOKEN], next=None)),
     ),
     Route(
         method="POST",
@@ -107,6 +124,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.ADMIN),
         body=NewTokenSchema,
         answers={201: MadeToken},
+        links={MadeToken: [Link("deleteToken", {"id": "$response.body#/id"})]},
         example=Example(
             copied(_TOKEN, MadeToken, token=f"rwl_{_TOKEN.id}_{'x' * 43}"),
             NewTokenSchema(name="shop", scopes=[Scope.ENQUEUE], expires=7_776_000),

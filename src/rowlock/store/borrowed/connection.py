@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from rowlock.store.statements import Dialect, ParameterStyle
 
@@ -29,8 +30,7 @@ def never_rings(ring: RingNow, queues: frozenset[str]) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Borrowed(Generic[A_co]):
+class Borrowed(msgspec.Struct, Generic[A_co], frozen=True):
     """A connection of the user's, for the duration of one verb.
 
     `driver` is the connection at the bottom, below any framework. `ring_later` rings after the

@@ -12,9 +12,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Awaitable, Generator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
 
 from rowlock.errors import OptionInvalid
 from rowlock.store.borrowed.connection import Borrowed, TransactionStatus
@@ -34,8 +35,7 @@ Call = tuple[str, Any]
 Calls = Generator[Call, Rows, T]
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
+class _Bounds(msgspec.Struct, frozen=True):
     """The statements that begin, end and undo a verb's work."""
 
     begin: tuple[str, ...] = ()

@@ -36,10 +36,12 @@ REVOKE ALL ON ALL TABLES IN SCHEMA {schema}
 FROM {schema}_worker, {schema}_producer, {schema}_reader;
 GRANT USAGE ON SCHEMA {schema} TO {schema}_worker, {schema}_producer, {schema}_reader;
 
--- The worker, and the server, change every row. They only read migration and instance.
+-- The worker, and the server, change every row. They only read migration, instance and secret.
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {schema}_worker;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {schema}_worker;
-REVOKE INSERT, UPDATE, DELETE ON {schema}.migration, {schema}.instance FROM {schema}_worker;
+REVOKE INSERT, UPDATE, DELETE
+ON {schema}.migration, {schema}.instance, {schema}.secret
+FROM {schema}_worker;
 
 -- The producer enqueues: it adds jobs, reads those that hold a key or an id, and withdraws jobs
 -- that it added in vain. It changes none.
@@ -48,8 +50,9 @@ ON {schema}.job, {schema}.finished, {schema}.key_hold, {schema}.migration, {sche
 TO {schema}_producer;
 GRANT INSERT, DELETE ON {schema}.job TO {schema}_producer;
 
--- The reader reads everything except the digests of tokens.
+-- The reader reads everything except sessions, the digests of tokens, and what is the server's own.
 GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {schema}_reader;
-REVOKE SELECT ON {schema}.token FROM {schema}_reader;
-GRANT SELECT (id, created_at, expires_at, revoked_at, name, scopes, tenant)
+REVOKE SELECT ON {schema}.token, {schema}.session, {schema}.first_answer, {schema}.secret
+FROM {schema}_reader;
+GRANT SELECT (id, created_at, expires_at, revoked_at, last_used_at, name, scopes, tenant)
 ON {schema}.token TO {schema}_reader;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -18,8 +17,7 @@ from rowlock.store.steps import Begin, Op, Row, Statement, Steps, reading, writi
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(msgspec.Struct, frozen=True):
     """Who makes a request, by a token or by name only. `tenant` None: not bound to a tenant."""
 
     name: str
@@ -27,13 +25,13 @@ class Actor:
     tenant: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Deed:
-    """An action of an actor, such as `job.cancel`, and its target."""
+class Deed(msgspec.Struct, frozen=True):
+    """An action of an actor, such as `job.cancel`, its target, and where the request came from."""
 
     actor: Actor
     action: str
     target: str
+    address: str | None = None
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,11 +44,11 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None
     action: str
     target: str
+    address: str | None
     detail: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class AuditPage:
+class AuditPage(msgspec.Struct, frozen=True):
     """A page of the audit, newest first. `next` is None on the last page."""
 
     entries: list[AuditEntry]
@@ -69,10 +67,11 @@ def audited(
     values = {
         "id": new_id(),
         "token_id": deed.actor.token_id,
-        "actor": codec.clean_text(deed.actor.name, bytes_max=config.NAME_CHARACTERS_MAX),
+        "actor": codec.clean_text(deed.actor.name, bytes_max=config.AUDIT_NAME_BYTES_MAX),
         "tenant": deed.actor.tenant,
         "action": deed.action,
-        "target": codec.clean_text(deed.target, bytes_max=config.AUDIT_TARGET_BYTES_MAX),
+        "target": codec.clean_text(deed.target, bytes_max=config.AUDIT_NAME_BYTES_MAX),
+        "address": deed.address or None,
     }
 
     def noted(start: Callable[[], Steps[T]]) -> Callable[[], Steps[T]]:
@@ -119,7 +118,7 @@ def list_audit(
 
 
 def _entry(row: Row) -> AuditEntry:
-    id, at, token_id, actor, tenant, action, target, detail = row
+    id, at, token_id, actor, tenant, action, target, address, detail = row
     return AuditEntry(
         id=id,
         at=from_us(at),
@@ -128,5 +127,6 @@ def _entry(row: Row) -> AuditEntry:
         tenant=tenant,
         action=action,
         target=target,
+        address=address,
         detail={} if detail is None else codec.decode(detail),
     )

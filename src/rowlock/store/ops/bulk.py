@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -70,8 +69,7 @@ ALLOWED: Final[Mapping[BulkAction, frozenset[JobState]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """Which jobs, and what to do to them. `state` None: every job that a cancel can reach."""
 
     action: BulkAction
@@ -110,8 +108,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     after_id: str = _FIRST_ID
 
 
-@dataclass(frozen=True, slots=True)
-class BulkStep:
+class BulkStep(msgspec.Struct, frozen=True):
     """The result of one step. `next` is None at the end. `skipped` are ids whose key is in use."""
 
     done: int
@@ -194,8 +191,7 @@ def _start() -> Steps[Place]:
     return Place((yield Statement("clock"))[0][0])
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(msgspec.Struct, frozen=True):
     """The matching ids among the rows that were read, their places, and where to continue."""
 
     ids: list[str]
@@ -336,8 +332,7 @@ class _StoredSelection(msgspec.Struct, frozen=True, omit_defaults=True):
     per_second: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TooMany:
+class TooMany(msgspec.Struct, frozen=True):
     """The operation was not begun: more jobs match than were expected."""
 
     count: Count
@@ -423,8 +418,7 @@ def running_bulks() -> Op[list[str]]:
     return reading("running_bulks", steps)
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(msgspec.Struct, frozen=True):
     """Whether more is to be done, and after how many seconds, at the requested rate."""
 
     is_more: bool

@@ -18,10 +18,11 @@ at the very beginning.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import groupby
 from typing import NamedTuple
+
+import msgspec
 
 from rowlock import config
 from rowlock.clock import duration_us
@@ -49,16 +50,14 @@ Floor = tuple[int, str]
 BOTTOM: Floor = (-(2**63), "00000000-0000-0000-0000-000000000000")
 
 
-@dataclass(frozen=True, slots=True)
-class KnownPolicy:
+class KnownPolicy(msgspec.Struct, frozen=True):
     """What a worker knows about a kind, for jobs that were enqueued by name elsewhere."""
 
     policy: str
     max_attempts: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRequest:
+class ClaimRequest(msgspec.Struct, frozen=True):
     """How many jobs of which queues a worker wants. `queues` None: every queue, by name."""
 
     worker: str
@@ -68,7 +67,7 @@ class ClaimRequest:
     limit: int
     lease: int
     include_expired: bool = True
-    policies: Mapping[str, KnownPolicy] = field(default_factory=dict[str, KnownPolicy])
+    policies: Mapping[str, KnownPolicy] = msgspec.field(default_factory=dict[str, KnownPolicy])
     begun: bool = False
 
 
@@ -157,8 +156,7 @@ def _lease_us(lease: float | timedelta) -> int:
     return microseconds
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(msgspec.Struct, frozen=True):
     """The waiting jobs of one kind in one queue with one rank, from `floor` on: (run_at, id)."""
 
     queue: str
@@ -169,8 +167,7 @@ class Lane:
     tenant: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """The result of a look: lanes with due jobs, and in how many seconds another will be due.
 
     `spent` is how many seconds the look took in the database.
@@ -212,7 +209,7 @@ def claim_seen(request: ClaimRequest, view: View) -> Op[Claimed]:
         spent: set[tuple[str, int]] = set()
         leases = yield from _claim_lanes(request, lanes, dict(limits), spent)
         left = [lane for lane in view.lanes if (lane.queue, lane.rank) not in spent]
-        return Claimed(leases, replace(view, lanes=_behind(left, leases)))
+        return Claimed(leases, msgspec.structs.replace(view, lanes=_behind(left, leases)))
 
     return writing("claim", steps)
 
@@ -226,7 +223,7 @@ def _behind(lanes: Sequence[Lane], leases: Sequence[Lease]) -> list[Lane]:
     }
     floors = [last.get((lane.queue, lane.rank, lane.kind)) for lane in lanes]
     return [
-        lane if floor is None or lane.by_age else replace(lane, floor=floor)
+        lane if floor is None or lane.by_age else msgspec.structs.replace(lane, floor=floor)
         for lane, floor in zip(lanes, floors, strict=True)
     ]
 

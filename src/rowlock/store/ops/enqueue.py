@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Final, overload
+from typing import Any, Final, overload
 
 import msgspec
 
 from rowlock import config
+from rowlock.clock import from_us
 from rowlock.columns import JobRow, given_of
 from rowlock.errors import OptionInvalid, StoreUnavailable
 from rowlock.job import Job, JobState, job_of
@@ -48,15 +49,38 @@ _ASKED_COLUMNS = ("id", "tenant", "kind", "key")
 
 _FRESH, _GIVEN = {"is_given": False}, {"is_given": True}
 
-Answers = dict[str, Job]
+
+class Answers(dict[str, Job]):
+    """The jobs of an enqueue by the ids that were asked for."""
+
+    def __init__(self, *, is_lean: bool = False) -> None:
+        super().__init__()
+        self._is_lean = is_lean
+
+    def view(self, row: JobRow, *, now: int, created: bool = False) -> Job:
+        """A row as a job. A lean one is made without reading what can be large."""
+        if self._is_lean:
+            row = row._replace(payload="{}", result=None, meta=None, errors=None)
+        return job_of(row, now=now, created=created)
+
+    def new(self, job: NewJob, run_at: int, created_at: int, *, is_given: bool = False) -> Job:
+        """A job that was inserted."""
+        row = _row_of(job, run_at=run_at, created_at=created_at)
+        if is_given:
+            row = row._replace(token=created_at)
+        return self.view(row, now=created_at, created=True)
 
 
-def enqueue(jobs: Sequence[NewJob], *, tenant: str | None = None) -> Op[Sequence[Job]]:
+def enqueue(
+    jobs: Sequence[NewJob], *, tenant: str | None = None, is_lean: bool = False
+) -> Op[Sequence[Job]]:
     """Insert jobs, all or none, and return them in order. Each says whether it is new.
 
     Args:
         tenant: The only tenant that the caller may act for. If an id belongs to another tenant,
             nothing is inserted or revealed.
+        is_lean: The caller reads no payload, result, meta or error of the answers. Decoding sixty
+            payloads of a megabyte took 0.4 s and 800 MiB.
     """
     if len(jobs) > config.ENQUEUE_MANY_MAX:
         raise OptionInvalid("jobs", f"must be {config.ENQUEUE_MANY_MAX} at most in one call")
@@ -66,38 +90,50 @@ def enqueue(jobs: Sequence[NewJob], *, tenant: str | None = None) -> Op[Sequence
     return writing(
         "enqueue",
         # A copy that meets a job that is there already (enqueued before) is undone.
-        lambda: _enqueue(jobs, tenant, is_resend=False, may_copy=next(tries) == 0),
-        repeat=lambda: _enqueue(jobs, tenant, is_resend=True),
+        lambda: _enqueue(
+            jobs, Answers(is_lean=is_lean), tenant, is_resend=False, may_copy=next(tries) == 0
+        ),
+        repeat=lambda: _enqueue(jobs, Answers(is_lean=is_lean), tenant, is_resend=True),
     )
 
 
 def _enqueue(
-    jobs: Sequence[NewJob], tenant: str | None, *, is_resend: bool, may_copy: bool = False
+    jobs: Sequence[NewJob],
+    answers: Answers,
+    tenant: str | None,
+    *,
+    is_resend: bool,
+    may_copy: bool = False,
 ) -> Steps[Sequence[Job]]:
     if len(jobs) == 1 and not is_resend and not _needs_care(jobs[0]):
-        return (yield from _enqueue_one(jobs[0]))
+        return (yield from _enqueue_one(jobs[0], answers))
     if may_copy and _can_be_copied(jobs):
         yield Begin()
-        return _of_tenant((yield from _copy(jobs)), tenant)
-    if len(jobs) > config.BATCH_ROWS or any(map(_needs_care, jobs)) or is_resend:
+        return _of_tenant((yield from _copy(jobs, answers)), tenant)
+    is_one_batch = next(_batches(jobs), jobs) is jobs
+    if not is_one_batch or any(map(_needs_care, jobs)) or is_resend:
         yield Begin()
-    return _of_tenant((yield from enqueue_within(jobs, is_resend=is_resend)), tenant)
+    listed = yield from enqueue_within(jobs, is_resend=is_resend, answers=answers)
+    return _of_tenant(listed, tenant)
 
 
 def _of_tenant(answers: Sequence[Job], tenant: str | None) -> Sequence[Job]:
-    if tenant is not None and any(answer.tenant != tenant for answer in answers):
+    # Copied jobs are all new, and so the caller's own.
+    if tenant is None or isinstance(answers, Copied):
+        return answers
+    if any(answer.tenant != tenant for answer in answers):
         raise id_taken()
     return answers
 
 
-def _enqueue_one(job: NewJob) -> Steps[list[Job]]:
+def _enqueue_one(job: NewJob, answers: Answers) -> Steps[list[Job]]:
     """Insert the most common case: a fresh id without a key."""
     inserted = yield _insert([job], is_given=False)
     if not inserted:
         # The id is not fresh after all: the same item was sent before.
-        return (yield from enqueue_within([job], is_resend=False))
+        return (yield from enqueue_within([job], is_resend=False, answers=answers))
     yield Ring(frozenset((job.queue,)))
-    return [_new(job, *inserted[0][1:])]
+    return [answers.new(job, *inserted[0][1:])]
 
 
 def _insert(jobs: Sequence[NewJob], *, is_given: bool) -> Batch:
@@ -112,7 +148,7 @@ def _can_be_copied(jobs: Sequence[NewJob]) -> bool:
     return len({job.id for job in jobs}) == len(jobs)
 
 
-def _copy(jobs: Sequence[NewJob]) -> Steps[Sequence[Job]]:
+def _copy(jobs: Sequence[NewJob], answers: Answers) -> Steps[Sequence[Job]]:
     now: int = (yield Statement("clock"))[0][0]
     times: list[tuple[int, int]] = []
     for start in range(0, len(jobs), config.COPY_ROWS_MAX):
@@ -128,18 +164,21 @@ def _copy(jobs: Sequence[NewJob]) -> Steps[Sequence[Job]]:
             # It left out a job that was enqueued before.
             copied = [job.id for job in jobs[:start]] + list(known)
             yield Statement("withdraw", {"ids": copied})
-            return (yield from enqueue_within(jobs, is_resend=False))
+            return (yield from enqueue_within(jobs, is_resend=False, answers=answers))
         times += [known.get(job.id, (at, now)) for job, at in zip(batch, due, strict=True)]
     yield Ring(frozenset(job.queue for job in jobs))
-    return Copied(jobs, times)
+    return Copied(jobs, times, answers)
 
 
 class Copied(Sequence[Job]):
     """The jobs of a large enqueue, each made when it is read."""
 
-    def __init__(self, jobs: Sequence[NewJob], times: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, jobs: Sequence[NewJob], times: Sequence[tuple[int, int]], answers: Answers
+    ) -> None:
         self._jobs = jobs
         self._times = times
+        self._answers = answers
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -150,8 +189,25 @@ class Copied(Sequence[Job]):
     def __getitem__(self, place: slice) -> Copied: ...
     def __getitem__(self, place: int | slice) -> Job | Copied:
         if isinstance(place, slice):
-            return Copied(self._jobs[place], self._times[place])
-        return _new(self._jobs[place], *self._times[place])
+            return Copied(self._jobs[place], self._times[place], self._answers)
+        return self._answers.new(self._jobs[place], *self._times[place])
+
+    def column(self, name: str) -> list[Any]:
+        """A field of every job, without making the jobs: of 10,000, that took 0.5 s."""
+        match name:
+            case "created":
+                return [True] * len(self)
+            case "priority":
+                return [-job.rank for job in self._jobs]
+            case "state":
+                waits = {False: JobState.READY, True: JobState.SCHEDULED}
+                return [waits[run_at > now] for run_at, now in self._times]
+            case "run_at" | "created_at":
+                stored = [time[name == "created_at"] for time in self._times]
+                times = {each: from_us(each) for each in set(stored)}
+                return [times[each] for each in stored]
+            case _:
+                return [getattr(job, name) for job in self._jobs]
 
 
 def id_taken() -> OptionInvalid:
@@ -159,9 +215,11 @@ def id_taken() -> OptionInvalid:
     return OptionInvalid("id", "is not available; choose another id or omit it")
 
 
-def enqueue_within(jobs: Sequence[NewJob], *, is_resend: bool) -> Steps[list[Job]]:
+def enqueue_within(
+    jobs: Sequence[NewJob], *, is_resend: bool, answers: Answers | None = None
+) -> Steps[list[Job]]:
     """As `enqueue`, within another verb's transaction."""
-    answers: Answers = {}
+    answers = Answers() if answers is None else answers
     # If two jobs of one call have the same id, the first is the job and the second its resend.
     firsts = {job.id: job for job in reversed(jobs)}.values()
     # Bulk inserts touch keys in one order, so that two of them can't wait for each other.
@@ -184,8 +242,16 @@ def _needs_care(job: NewJob) -> bool:
 
 
 def _batches(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
-    for start in range(0, len(jobs), config.BATCH_ROWS):
-        yield jobs[start : start + config.BATCH_ROWS]
+    """Parts that one statement inserts, bounded by rows and by bytes. One part is `jobs` itself."""
+    start = size = 0
+    for place, job in enumerate(jobs):
+        size += len(job.payload)
+        rows = place - start
+        if rows and (rows == config.BATCH_ROWS or size > config.BATCH_BYTES):
+            yield jobs[start:place]
+            start, size = place, len(job.payload)
+    if jobs:
+        yield jobs[start:] if start else jobs
 
 
 def _enqueue_batch(batch: Sequence[NewJob], answers: Answers, *, is_resend: bool) -> Steps[None]:
@@ -195,7 +261,7 @@ def _enqueue_batch(batch: Sequence[NewJob], answers: Answers, *, is_resend: bool
     for _ in range(_ROUNDS_MAX):
         inserted = yield _insert(list(waiting.values()), is_given=is_given)
         for id, run_at, created_at in inserted:
-            answers[id] = _new(waiting[id], run_at, created_at, is_given=is_given)
+            answers[id] = answers.new(waiting[id], run_at, created_at, is_given=is_given)
         careful = [waiting[row[0]] for row in inserted if is_resend or _needs_care(waiting[row[0]])]
         if careful:
             yield from _yield_to_settled(careful, answers)
@@ -221,31 +287,30 @@ def _yield_to_settled(inserted: Sequence[NewJob], answers: Answers) -> Steps[Non
     found = yield Batch("find_settled", _ASKED_COLUMNS, _asked(inserted))
     if found:
         yield Statement("withdraw", {"ids": sorted({row[0] for row in found})})
-        answers.update((yield from _answers_of(found, inserted)))
+        yield from _answer_by(found, inserted, answers)
 
 
 def _answer_from_settled(waiting: Sequence[NewJob], answers: Answers) -> Steps[None]:
     found = yield Batch("find_settled", _ASKED_COLUMNS, _asked(waiting))
     if found:
-        answers.update((yield from _answers_of(found, waiting)))
+        yield from _answer_by(found, waiting, answers)
 
 
-def _answers_of(found: Rows, jobs: Sequence[NewJob]) -> Steps[Answers]:
-    """The jobs that `find_settled` found. If it found several for one job, the first counts."""
+def _answer_by(found: Rows, jobs: Sequence[NewJob], answers: Answers) -> Steps[None]:
+    """Answer with what `find_settled` found. If it found several for one job, the first counts."""
     holders = {row[0]: row for row in reversed(found)}
     rows = yield Statement("get", {"ids": [row[1] for row in holders.values()]})
-    known = {row[0]: job_of(JobRow._make(row[:-1]), now=row[-1]) for row in rows}
+    known = {row[0]: answers.view(JobRow._make(row[:-1]), now=row[-1]) for row in rows}
     by_id = {job.id: job for job in jobs}
-    return {
-        asked: known.get(row[1]) or _remembered(by_id[asked], row) for asked, row in holders.items()
-    }
+    for asked, row in holders.items():
+        answers[asked] = known.get(row[1]) or _remembered(by_id[asked], row, answers)
 
 
 def _answer_from_live(
     waiting: dict[str, NewJob], answers: Answers, *, is_resend: bool
 ) -> Steps[None]:
     for row in (yield Batch("find_live", _ASKED_COLUMNS, _asked(list(waiting.values())))):
-        answers.setdefault(row[0], job_of(JobRow._make(row[1:-1]), now=row[-1]))
+        answers.setdefault(row[0], answers.view(JobRow._make(row[1:-1]), now=row[-1]))
     # A resend is the same job, even if it has ended and another job holds its key by now.
     by_key = [
         job
@@ -256,7 +321,7 @@ def _answer_from_live(
         by_id_alone = [(job.id, None, job.kind, None) for job in by_key]
         found = yield Batch("find_settled", _ASKED_COLUMNS, by_id_alone)
         if found:
-            answers.update((yield from _answers_of(found, by_key)))
+            yield from _answer_by(found, by_key, answers)
 
 
 def _asked(jobs: Sequence[NewJob]) -> list[Row]:
@@ -275,14 +340,7 @@ def _in_order(jobs: Sequence[NewJob], answers: Answers) -> list[Job]:
     return listed
 
 
-def _new(job: NewJob, run_at: int, created_at: int, *, is_given: bool = False) -> Job:
-    row = _row_of(job, run_at=run_at, created_at=created_at)
-    if is_given:
-        row = row._replace(token=created_at)
-    return job_of(row, now=created_at, created=True)
-
-
-def _remembered(asked: NewJob, row: Row) -> Job:
+def _remembered(asked: NewJob, row: Row, answers: Answers) -> Job:
     """A job whose row is gone (keep=0): only its id, names and state are known.
 
     A resend by id gets its own payload back. For a key, the first job's payload is unknown.
@@ -293,7 +351,7 @@ def _remembered(asked: NewJob, row: Row) -> Job:
     gone = base._replace(
         id=holder, kind=kind, queue=queue, tenant=tenant, key=key, token=token, payload=payload
     )
-    return job_of(gone._replace(state=JobState(state).value), now=now)
+    return answers.view(gone._replace(state=JobState(state).value), now=now)
 
 
 # A new job has none of the other columns yet.
@@ -304,4 +362,4 @@ def _row_of(job: NewJob, *, run_at: int, created_at: int) -> JobRow:
     return JobRow._make((*given_of(job), run_at, created_at, *_UNSET))
 
 
-__all__ = ["enqueue", "enqueue_within", "id_taken"]
+__all__ = ["Copied", "enqueue", "enqueue_within", "id_taken"]

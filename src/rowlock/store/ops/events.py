@@ -7,7 +7,6 @@ read again, and the reader remembers which ones it has seen.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -27,8 +26,7 @@ _AHEAD_MS: Final = 60_000
 _decode = msgspec.json.Decoder(list[Event]).decode
 
 
-@dataclass(frozen=True, slots=True)
-class EventRow:
+class EventRow(msgspec.Struct, frozen=True):
     """The events that one process wrote at one time."""
 
     id: int
@@ -36,8 +34,7 @@ class EventRow:
     events: list[Event]
 
 
-@dataclass(frozen=True, slots=True)
-class NewestJob:
+class NewestJob(msgspec.Struct, frozen=True):
     """A job that was enqueued a moment ago."""
 
     id: str
@@ -103,8 +100,7 @@ def prune_events() -> Op[None]:
     return writing("prune_events", steps, repeat=steps)
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
+class Watched(msgspec.Struct, frozen=True):
     """The current state of a job, and the log lines that are new to its watcher."""
 
     job: Job

@@ -6,8 +6,9 @@ The owner of a query may be shown, but not its text: statements hold people's da
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from rowlock import config
 from rowlock.store import migrate
@@ -17,24 +18,21 @@ from rowlock.store.steps import Op, Row, Statement, Steps, reading
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(msgspec.Struct, frozen=True):
     """The database's version, as it names it, and its clock in microseconds."""
 
     version: str
     now: int
 
 
-@dataclass(frozen=True, slots=True)
-class Connections:
+class Connections(msgspec.Struct, frozen=True):
     """How many connections the server has, and how many are allowed for ordinary users."""
 
     used: int
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeadTuples:
+class DeadTuples(msgspec.Struct, frozen=True):
     """The live table's rows, those that wait for vacuum, and the seconds since the last vacuum."""
 
     live: int
@@ -42,8 +40,7 @@ class DeadTuples:
     vacuum_seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class OldestTransaction:
+class OldestTransaction(msgspec.Struct, frozen=True):
     """The session with the oldest transaction of the server. A prepared one has no `pid`."""
 
     pid: int | None
@@ -54,16 +51,14 @@ class OldestTransaction:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class ExpiredLeases:
+class ExpiredLeases(msgspec.Struct, frozen=True):
     """Leases that expired and that nobody has taken over, counted up to a bound."""
 
     count: int
     oldest_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class DueLane:
+class DueLane(msgspec.Struct, frozen=True):
     """Jobs of one kind in a queue, and for how many seconds the oldest has been due."""
 
     queue: str
@@ -163,3 +158,13 @@ def instance() -> Op[str]:
         return str(rows[0][0])
 
     return reading("instance", steps)
+
+
+def cursor_key() -> Op[bytes]:
+    """The key by which servers seal cursors, the same for all of them."""
+
+    def steps() -> Steps[bytes]:
+        ((value,),) = yield Statement("secret", {"name": "cursor"})
+        return bytes.fromhex(value)
+
+    return reading("cursor_key", steps)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -181,8 +180,7 @@ def _sampled(queues: list[QueueStats], exact: Exact) -> list[Row]:
     return [(name, *depth.counts, depth.oldest_us) for name, depth in rows]
 
 
-@dataclass(frozen=True, slots=True)
-class Depth:
+class Depth(msgspec.Struct, frozen=True):
     """How many jobs were ready, scheduled, running, retrying, and the age of the oldest ready."""
 
     counts: tuple[int, int, int, int]
@@ -219,8 +217,7 @@ def _combined(depths: list[Depth], combine: Callable[[tuple[int, ...]], int]) ->
     return Depth((ready, scheduled, running, retrying), max(ages, default=None))
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryQuery:
+class HistoryQuery(msgspec.Struct, frozen=True):
     """The time range and step in microseconds, the queue or kind, and the grouping."""
 
     since: int | None
@@ -233,13 +230,12 @@ class HistoryQuery:
     by_kind: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(msgspec.Struct, frozen=True):
     """The sums of each step, by its place. Has a queue and kind if grouped by them."""
 
     queue: str | None
     kind: str | None
-    steps: dict[int, Sums] = field(default_factory=dict[int, Sums])
+    steps: dict[int, Sums] = msgspec.field(default_factory=dict[int, Sums])
 
     @property
     def total(self) -> Sums:
@@ -249,8 +245,7 @@ class Series:
         return total
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(msgspec.Struct, frozen=True):
     """The answer to a query. `is_cut`: there was more than one answer may read.
 
     Then the oldest steps or the smallest series are missing.
@@ -295,8 +290,7 @@ def read_history(asked: HistoryQuery) -> Op[History]:
     return reading("read_history", steps)
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(msgspec.Struct, frozen=True):
     """How many jobs are enqueued and end per second, over the last complete half minute."""
 
     enqueued: float
@@ -342,8 +336,7 @@ _FLOW_US: Final = 3 * _WRITE_US
 _FINAL: Final = (RunEnd.SUCCEEDED, RunEnd.DEAD, RunEnd.CANCELLED)
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
+class _Window(msgspec.Struct, frozen=True):
     since: int
     until: int
     step: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
@@ -49,8 +48,7 @@ def begin(leases: Sequence[Lease]) -> Op[set[tuple[str, int]]]:
     return writing("begin", steps, repeat=steps)
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """What the holder of a lease reports with its heartbeat."""
 
     lease: Lease

@@ -33,6 +33,7 @@ from rowlock.store import options
 from rowlock.store.ops.manage import is_visible_to
 from rowlock.store.options import PARENT, parent_mark
 from rowlock.store.steps import Op, Rows, Statement, Steps, reading
+from rowlock.tokens import WORKER_OF_TENANT, worker_of
 
 # Later than any stored time.
 _END_OF_TIME = 2**62
@@ -232,6 +233,48 @@ def workers() -> Op[list[WorkerInfo]]:
         return _workers(known, running)
 
     return reading("workers", steps)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPage:
+    """A page of workers, by id. `next` is the id to continue after, None on the last page."""
+
+    workers: list[WorkerInfo]
+    next: str | None
+
+
+def worker_page(*, after: str = "", limit: int) -> Op[WorkerPage]:
+    """A page of the workers, and the jobs they run."""
+    scan = config.LIST_SCAN_ROWS_MAX
+
+    def steps() -> Steps[WorkerPage]:
+        known = yield Statement("workers/page", {"after": after, "limit": limit})
+        running = yield Statement("running/page", {"after": after, "limit": scan})
+        found = _workers(known, running)
+        if len(running) == scan:
+            # Beyond the last worker that was read, nobody's jobs are known.
+            found = [each for each in found if each.id <= running[-1][0]]
+        page = found[:limit]
+        is_more = len(page) == limit or len(running) == scan
+        return WorkerPage(page, page[-1].id if is_more else None)
+
+    return reading("worker_page", steps)
+
+
+def kinds(*, after: str, limit: int, tenant: str | None = None) -> Op[list[tuple[str, int]]]:
+    """A page of the kinds that workers announced, by name, and how many workers know each.
+
+    Args:
+        tenant: Only of workers that may run jobs of this tenant.
+    """
+    own = None if tenant is None else worker_of(tenant, "")
+    values = {"after": after, "limit": limit, "bound": WORKER_OF_TENANT, "own": own}
+
+    def steps() -> Steps[list[tuple[str, int]]]:
+        rows = yield Statement("kinds", values)
+        return [(kind, number) for kind, number in rows]
+
+    return reading("kinds", steps)
 
 
 def _workers(known: Rows, running: Rows) -> list[WorkerInfo]:

@@ -30,7 +30,16 @@ _LOOKS = 3
 _PRUNED: Final = {
     "audit_kept": int(config.AUDIT_KEEP_SECONDS) * config.SECOND_US,
     "bulk_kept": int(config.BULK_KEEP_SECONDS) * config.SECOND_US,
+    "answers_kept": int(config.IDEMPOTENCY_KEEP_SECONDS) * config.SECOND_US,
 }
+_PRUNES: Final = (
+    "drop_holds",
+    "drop_answers",
+    "drop_audit",
+    "drop_bulk",
+    "drop_sessions",
+    "drop_logins",
+)
 
 
 def job_filter(**chosen: Unpack[FilterOptions]) -> JobFilter:
@@ -210,7 +219,8 @@ def set_order(queue: str, order: Literal["run_at", "created"]) -> Op[None]:
 def prune(*, batch_rows: int = config.MAINTENANCE_BATCH_ROWS) -> Op[int]:
     """Remove finished jobs whose retention is over, in bounded batches. Returns their number.
 
-    Expired keys, audit entries and records of bulk operations are removed too.
+    Expired keys, first answers, sessions, audit entries and records of bulk operations are removed,
+    too.
     """
     values = {**_PRUNED, "limit": batch_rows}
 
@@ -222,7 +232,7 @@ def prune(*, batch_rows: int = config.MAINTENANCE_BATCH_ROWS) -> Op[int]:
             yield Begin()
             rows = yield Statement("expired", values)
             others = 0
-            for statement in ("drop_holds", "drop_audit", "drop_bulk"):
+            for statement in _PRUNES:
                 others = max(others, len((yield Statement(statement, values))))
             if rows:
                 yield from _drop(rows)

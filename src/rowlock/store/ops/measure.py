@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from rowlock import config
 from rowlock.store.steps import Begin, Op, Statement, Steps, reading, writing
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedCount:
+class FinishedCount(msgspec.Struct, frozen=True):
     """How many jobs have ended, and how long that took by the database's clock."""
 
     count: int

@@ -17,7 +17,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -57,8 +56,7 @@ Record = dict[str, Any]
 _decode = msgspec.json.Decoder(Record).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(msgspec.Struct, frozen=True):
     """The result of a batch: jobs that now wait in the target, and jobs that it already had.
 
     `stopped` are jobs whose key another job holds there: they are kept, as cancelled. Of a batch
@@ -71,8 +69,7 @@ class Put:
     is_refused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(msgspec.Struct, frozen=True):
     """A batch of jobs that the source holds for one target, identified by that database's id."""
 
     batch: str

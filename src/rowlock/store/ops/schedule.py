@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -63,8 +62,7 @@ _RING = Ring(frozenset({""}))
 _LOOKS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class NewSchedule:
+class NewSchedule(msgspec.Struct, frozen=True):
     """A checked schedule to write. `job` is what each tick enqueues, under an id of its own."""
 
     name: str
@@ -73,8 +71,7 @@ class NewSchedule:
     missed: MissedTicks
 
 
-@dataclass(frozen=True, slots=True)
-class _Claim:
+class _Claim(msgspec.Struct, frozen=True):
     """The ticks of one schedule to fire, and when it is due again."""
 
     row: ScheduleRow

@@ -12,9 +12,11 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import count
 from typing import Any, NamedTuple
 
 from rowlock import codec, config
@@ -71,6 +73,7 @@ GIVE_BACK_COLUMNS = (
     "crashes",
     "losses",
     "interruptions",
+    "quarantined",
     "errors",
 )
 _REMEMBER_US = int(config.ID_REMEMBERED_SECONDS) * config.SECOND_US
@@ -125,29 +128,33 @@ def settle(
     if len(set(ids)) != len(ids):
         raise OptionInvalid("leases", "each job may be settled only once per call")
     ordered = sorted(settlements, key=lambda settlement: settlement.lease.id)
+    tries = count()
     return writing(
         "settle",
-        lambda: _settle_own(ordered, chance, tenant, is_resend=False),
-        repeat=lambda: _settle_own(ordered, chance, tenant, is_resend=True),
+        # A try that lost a race is repeated by the statements that nothing can conflict with.
+        lambda: _settle_own(ordered, _Manner(chance, may_be_bare=next(tries) == 0), tenant),
+        repeat=lambda: _settle_own(ordered, _Manner(chance, is_resend=True), tenant),
     )
 
 
+class _Manner(NamedTuple):
+    """How to settle. `chance` is for the jitter of backoffs."""
+
+    chance: random.Random
+    is_resend: bool = False
+    may_be_bare: bool = False
+
+
 def _settle_own(
-    settlements: Sequence[Settlement],
-    chance: random.Random,
-    tenant: str | None,
-    *,
-    is_resend: bool,
+    settlements: Sequence[Settlement], manner: _Manner, tenant: str | None
 ) -> Steps[Settled]:
     if not settlements:
         return Settled()
     if tenant is None:
-        return (yield from _settle(settlements, chance, is_resend=is_resend))
+        return (yield from _settle(settlements, manner))
     yield Begin()
     own = yield from owned([settlement.lease.id for settlement in settlements], tenant)
-    settled = yield from _settle(
-        [each for each in settlements if each.lease.id in own], chance, is_resend=is_resend
-    )
+    settled = yield from _settle([each for each in settlements if each.lease.id in own], manner)
     foreign = [each.lease for each in settlements if each.lease.id not in own]
     return replace(settled, lost=[*foreign, *settled.lost])
 
@@ -158,20 +165,21 @@ def owned(ids: Sequence[str], tenant: str) -> Steps[set[str]]:
     return {id for id, owner in rows if owner == tenant}
 
 
-def _settle(
-    settlements: Sequence[Settlement], chance: random.Random, *, is_resend: bool
-) -> Steps[Settled]:
-    swift = [_success(settlement) for settlement in settlements if _is_swift(settlement)]
+def _settle(settlements: Sequence[Settlement], manner: _Manner) -> Steps[Settled]:
+    swift = [settlement for settlement in settlements if _is_swift(settlement)]
     slow = [settlement for settlement in settlements if not _is_swift(settlement)]
-    is_one_statement = not slow and len({ending.is_held for ending in swift}) == 1
-    if not is_one_statement or any(settlement.follow_ups for settlement in settlements):
+    bare, others = _without_bare(swift) if manner.may_be_bare else (None, swift)
+    endings = [_success(settlement) for settlement in others]
+    finishes = len({ending.is_held for ending in endings}) + (bare is not None)
+    if slow or finishes != 1 or any(settlement.follow_ups for settlement in settlements):
         yield Begin()
-    done = yield from _finish(swift)
-    ended = (yield from _settle_slowly(slow, chance)) if slow else []
+    done = set[str]() if bare is None else (yield from _finish_bare(bare))
+    done |= yield from _finish(endings)
+    ended = (yield from _settle_slowly(slow, manner.chance)) if slow else []
     done |= {each.id for each in ended}
     yield from _enqueue_follow_ups(settlements, done)
     missed = [settlement.lease for settlement in settlements if settlement.lease.id not in done]
-    explained = yield from explain_missed(missed, is_resend=is_resend)
+    explained = yield from explain_missed(missed, is_resend=manner.is_resend)
     return replace(explained, ended=ended) if ended else explained
 
 
@@ -199,6 +207,45 @@ def _success(settlement: Settlement) -> _Ending:
     kept = _kept(decode_policy(job.policy).keep)
     row = (job.id, job.token, True, False, "succeeded", outcome.result, None, None, kept, None)
     return _Ending(row, _is_held(job, kept))
+
+
+class _Bare(NamedTuple):
+    """Successes without a result, all under one token and kept for the same time."""
+
+    token: int
+    keep: int
+    ids: list[str]
+
+
+def _without_bare(swift: Sequence[Settlement]) -> tuple[_Bare | None, Sequence[Settlement]]:
+    """The largest group of bare successes, nearly always all of a batch, and the others.
+
+    None if it would be a single job. That may be settled in a user's transaction, which a conflict
+    would undo.
+    """
+    kinds = [_bare_kind(settlement) for settlement in swift]
+    groups = Counter(kinds)
+    del groups[None]
+    ((kind, number),) = groups.most_common(1) or [(None, 0)]
+    if kind is None or number < 2:
+        return None, swift
+    pairs = list(zip(swift, kinds, strict=True))
+    ids = [settlement.lease.id for settlement, its in pairs if its == kind]
+    return _Bare(*kind, ids), [settlement for settlement, its in pairs if its != kind]
+
+
+def _bare_kind(settlement: Settlement) -> tuple[int, int] | None:
+    """The token of a bare success, and how long it is kept. None if it is another."""
+    job, outcome = settlement.lease.row, settlement.outcome
+    assert job is not None and isinstance(outcome, Succeeded)
+    kept = _kept(decode_policy(job.policy).keep)
+    if outcome.result is not None or _is_held(job, kept):
+        return None
+    return job.token, kept
+
+
+def _finish_bare(bare: _Bare) -> Steps[set[str]]:
+    return {row[0] for row in (yield Statement("finish_bare", bare._asdict()))}
 
 
 def _kept(keep: int | None) -> int:
@@ -270,6 +317,7 @@ def held_of(job: JobRow) -> Held:
         begun=bool(job.begun),
         losses=job.losses,
         interruptions=job.interruptions,
+        quarantined=bool(job.quarantined),
     )
 
 
@@ -320,7 +368,7 @@ def _ending(job: JobRow, step: Finish, *, taken: bool, leased: bool = True) -> _
 def _give_back_row(job: JobRow, step: Return, *, taken: bool) -> Row:
     errors = _errors_of(job, step)
     counts = (step.attempt, step.crashes, step.losses, step.interruptions)
-    return (job.id, job.token, taken, step.run_at, *counts, errors)
+    return (job.id, job.token, taken, step.run_at, *counts, step.quarantined, errors)
 
 
 def _errors_of(job: JobRow, step: Transition) -> str | None:

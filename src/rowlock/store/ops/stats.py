@@ -12,8 +12,9 @@ between is counted once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from rowlock import config
 from rowlock.job import TERMINAL_STATES, Count, JobState, QueueStats
@@ -34,7 +35,28 @@ def stats(queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
     return reading("stats", lambda: _seen_at_once(asked))
 
 
-def tenant_stats(tenant: str, queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
+class NamePage(msgspec.Struct, frozen=True):
+    """A part of all names, in their order: as many as `limit`, after a name."""
+
+    after: str = ""
+    limit: int | None = None
+
+    def of(self, names: Iterable[str]) -> list[str]:
+        return [name for name in sorted(names) if name > self.after][: self.limit]
+
+
+_EVERY_NAME: Final = NamePage()
+
+
+def queue_page(queues: Sequence[str] | None = None, *, page: NamePage) -> Op[list[QueueStats]]:
+    """As `stats`, for a page of the queues. Only the jobs of that page are counted."""
+    asked = options.names(queues, option="queues")
+    return reading("queue_page", lambda: _seen_at_once(asked, page))
+
+
+def tenant_stats(
+    tenant: str, queues: Sequence[str] | None = None, *, page: NamePage = _EVERY_NAME
+) -> Op[list[QueueStats]]:
     """As `stats`, for one tenant's jobs, counted among a bounded number of rows of each table.
 
     Ended jobs are counted among the newest. If there are more rows than the bound, the counts are
@@ -50,7 +72,7 @@ def tenant_stats(tenant: str, queues: Sequence[str] | None = None) -> Op[list[Qu
         is_beyond = bool((yield Statement("finished_beyond", scan))[0][0])
         cut = _cut_states(rows) | (TERMINAL_STATES if is_beyond else frozenset())
         paused = {row[0] for row in (yield Statement("paused_queues"))}
-        names = sorted({row[0] for row in rows}) if asked is None else sorted(asked)
+        names = page.of({row[0] for row in rows} if asked is None else asked)
         return [
             _tenant_queue(name, rows, now=now, is_paused=name in paused, cut=cut) for name in names
         ]
@@ -132,18 +154,19 @@ def all_stats() -> Steps[list[QueueStats]]:
     return (yield from _stats(None))
 
 
-def _seen_at_once(asked: list[str] | None) -> Steps[list[QueueStats]]:
+def _seen_at_once(asked: list[str] | None, page: NamePage = _EVERY_NAME) -> Steps[list[QueueStats]]:
     yield Begin(is_look=True)
-    return (yield from _stats(asked))
+    return (yield from _stats(asked, page))
 
 
-def _stats(asked: list[str] | None) -> Steps[list[QueueStats]]:
+def _stats(asked: list[str] | None, page: NamePage = _EVERY_NAME) -> Steps[list[QueueStats]]:
     now: int = (yield Statement("clock"))[0][0]
     succeeded = yield Statement("count_succeeded", {"scan": config.COUNT_EXACT_MAX + 1})
-    names = asked
-    if names is None:
+    if asked is None:
         found = yield Statement("queue_names")
-        names = sorted({row[0] for row in found} | {row[0] for row in succeeded if row[1]})
+        names = page.of({row[0] for row in found} | {row[0] for row in succeeded if row[1]})
+    else:
+        names = page.of(asked)
     if not names:
         return []
     lanes, counted = yield from _lanes(names, now)
@@ -180,8 +203,7 @@ def _oldest(lanes: Rows, now: int) -> dict[str, float]:
     return ages
 
 
-@dataclass(frozen=True, slots=True)
-class _Succeeded:
+class _Succeeded(msgspec.Struct, frozen=True):
     """Succeeded jobs by queue, among the rows that were read. `exact`: those are all rows."""
 
     found: dict[str, int]

@@ -1,10 +1,15 @@
-"""Tokens: created, looked up, listed, revoked. Only the digest of a secret is ever stored."""
+"""Tokens, and the sessions of browsers. Only the digest of a secret is ever stored.
+
+A session belongs to a token, and is valid only as long as that token is. The token of a login link
+has no digest: it exists so that its sessions can be listed and revoked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Final
 
 import msgspec
 
@@ -12,8 +17,26 @@ from rowlock import config
 from rowlock.clock import duration_us, from_us, maybe_from_us
 from rowlock.errors import NotFound, OptionInvalid
 from rowlock.store import options
-from rowlock.store.steps import Op, Row, Statement, Steps, reading, writing
-from rowlock.tokens import Scope, Secret, Token, is_token_id, new_secret, scopes_of
+from rowlock.store.steps import Begin, Op, Row, Statement, Steps, reading, writing
+from rowlock.tokens import (
+    Scope,
+    Secret,
+    Token,
+    digest_of,
+    is_token_id,
+    new_code,
+    new_secret,
+    scopes_of,
+)
+
+LOGIN_NAME: Final = "login link"
+_SESSION_US: Final = int(config.SESSION_SECONDS) * config.SECOND_US
+_TRIM: Final = {"kept": config.SESSIONS_PER_TOKEN_MAX - 1, "limit": config.MAINTENANCE_BATCH_ROWS}
+
+# Later than any stored time.
+_END_OF_TIME = 2**62
+# The place of `created_at` in a row.
+_CREATED_AT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +95,38 @@ def find_token(secret: Secret) -> Op[Token | None]:
         rows = yield Statement("token_find", {"id": secret.id})
         if not rows:
             return None
-        *_, expires_at, revoked_at, digest, now = rows[0]
-        is_over = revoked_at is not None or (expires_at is not None and expires_at <= now)
-        return _token(rows[0]) if secret.matches(digest) and not is_over else None
+        *_, digest, now = rows[0]
+        is_right = digest is not None and secret.matches(digest)
+        return _token(rows[0]) if is_right and _is_live(rows[0], now) else None
 
     return reading("find_token", steps)
 
 
-def list_tokens(*, tenant: str | None = None) -> Op[list[Token]]:
-    """All tokens, or those of a tenant, newest first, including revoked and expired ones."""
-    values = {"tenant": tenant, "limit": config.LIST_LIMIT_MAX}
+@dataclass(frozen=True, slots=True)
+class TokenPage:
+    """A page of tokens, newest first. `next` is None on the last page."""
 
-    def steps() -> Steps[list[Token]]:
-        return [_token(row) for row in (yield Statement("token_list", values))]
+    tokens: list[Token]
+    next: str | None
+
+
+def list_tokens(
+    *,
+    tenant: str | None = None,
+    limit: int = config.LIST_LIMIT_MAX,
+    cursor: str | None = None,
+) -> Op[TokenPage]:
+    """A page of tokens, of a tenant if one is given, including revoked and expired ones."""
+    after, _, after_id = (cursor or f"{_END_OF_TIME} ").partition(" ")
+    values = {"tenant": tenant, "limit": limit, "after": int(after), "after_id": after_id}
+
+    def steps() -> Steps[TokenPage]:
+        rows = yield Statement("token_list", values)
+        is_full = len(rows) == limit
+        return TokenPage(
+            [_token(row) for row in rows],
+            f"{rows[-1][_CREATED_AT]} {rows[-1][0]}" if is_full else None,
+        )
 
     return reading("list_tokens", steps)
 
@@ -115,7 +157,10 @@ class TokenState:
 
 
 def token_state() -> Op[TokenState]:
-    """Decides whether a server on loopback is open, and whether one elsewhere may start."""
+    """Decides whether a server prints a login link, and whether it may start beyond loopback.
+
+    Tokens of login links don't count.
+    """
 
     def steps() -> Steps[TokenState]:
         ((made, live),) = yield Statement("token_state")
@@ -124,8 +169,90 @@ def token_state() -> Op[TokenState]:
     return reading("token_state", steps)
 
 
+def use_tokens(ids: Sequence[str]) -> Op[None]:
+    """Note that tokens were used now. Each is written at most once a minute."""
+    pause = int(config.TOKEN_USE_SECONDS * config.SECOND_US)
+
+    def steps() -> Steps[None]:
+        yield Statement("token_use", {"ids": sorted(ids), "pause": pause})
+
+    return writing("use_tokens", steps, repeat=steps)
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session to start. `code` is the value of its cookie, and only its digest is stored."""
+
+    code: str = field(repr=False, default_factory=new_code)
+
+    def of_token(self, token_id: str) -> Op[timedelta]:
+        """Start a session of a token. Returns how long it is valid.
+
+        If the token has too many sessions, the oldest one ends.
+        """
+
+        def steps() -> Steps[timedelta]:
+            yield Begin()
+            return (yield from self._start(token_id))
+
+        return writing("start_session", steps, repeat=steps)
+
+    def of_login(self, token_id: str) -> Op[timedelta]:
+        """Make the token of a login link, and start its session. Returns how long it is valid."""
+        token = {
+            "id": token_id,
+            "digest": None,
+            "name": LOGIN_NAME,
+            "scopes_json": msgspec.json.encode([Scope.ADMIN]).decode(),
+            "tenant": None,
+            "lifetime": _SESSION_US,
+        }
+
+        def steps() -> Steps[timedelta]:
+            yield Begin()
+            yield Statement("token_add", token)
+            return (yield from self._start(token_id))
+
+        return writing("start_login", steps, repeat=steps)
+
+    def _start(self, token_id: str) -> Steps[timedelta]:
+        digest = digest_of(self.code)
+        values = {"digest": digest, "token_id": token_id, "lifetime": _SESSION_US}
+        yield Statement("session_add", values)
+        yield Statement("session_trim", {"digest": digest, "token_id": token_id, **_TRIM})
+        *_, expires_at, now = (yield Statement("session_find", {"digest": digest}))[0]
+        return timedelta(microseconds=expires_at - now)
+
+
+def find_session(digest: str) -> Op[Token | None]:
+    """The token of a session, if both are valid."""
+
+    def steps() -> Steps[Token | None]:
+        rows = yield Statement("session_find", {"digest": digest})
+        if not rows:
+            return None
+        *_, expires_at, now = rows[0]
+        return _token(rows[0]) if expires_at > now and _is_live(rows[0], now) else None
+
+    return reading("find_session", steps)
+
+
+def end_session(digest: str) -> Op[bool]:
+    """End a session. Returns whether there was one."""
+
+    def steps() -> Steps[bool]:
+        return bool((yield Statement("session_end", {"digest": digest})))
+
+    return writing("end_session", steps, repeat=steps)
+
+
+def _is_live(row: Row, now: int) -> bool:
+    expires_at, revoked_at = row[5:7]
+    return revoked_at is None and (expires_at is None or expires_at > now)
+
+
 def _token(row: Row) -> Token:
-    id, name, scopes, tenant, created_at, expires_at, revoked_at = row[:7]
+    id, name, scopes, tenant, created_at, expires_at, revoked_at, last_used_at = row[:8]
     return Token(
         id=id,
         name=name,
@@ -134,4 +261,5 @@ def _token(row: Row) -> Token:
         created_at=from_us(created_at),
         expires_at=maybe_from_us(expires_at),
         revoked_at=maybe_from_us(revoked_at),
+        last_used_at=maybe_from_us(last_used_at),
     )

@@ -7,7 +7,6 @@ jobs that no worker takes delay nothing. A caller bound to a tenant is shown onl
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from rowlock.store.ops.look import vitals_of
 from rowlock.store.ops.manage import is_visible_to, unknown_job
 from rowlock.store.ops.settle import held_of
 from rowlock.store.steps import Batch, Op, Row, Rows, Statement, Steps, reading
+from rowlock.suggest import nearest
 from rowlock.tokens import takes_jobs_of
 from rowlock.why import Why, WhyCode
 
@@ -145,8 +145,8 @@ class _Server(NamedTuple):
     """What a worker takes. Without kinds, or without queues, it takes all."""
 
     id: str
-    kinds: list[str]
-    queues: list[str]
+    kinds: frozenset[str]
+    queues: frozenset[str]
     vitals: WorkerVitals
 
     def knows(self, kind: str) -> bool:
@@ -183,7 +183,7 @@ def _waiting(job: Job, row: JobRow, tenant: str | None) -> Steps[Why]:
     if not serving:
         return _unserved(job, alive, knowing)
     lanes = yield Statement("all_lanes", {"queues": [job.queue]})
-    run = [lane for lane in lanes if any(server.knows(lane[2]) for server in serving)]
+    run = _run_by(serving, lanes)
     higher = yield from _count(
         [(*lane[:3], now + 1, _FIRST_ID) for lane in run if lane[1] < row.rank], tenant=tenant
     )
@@ -193,6 +193,14 @@ def _waiting(job: Job, row: JobRow, tenant: str | None) -> Steps[Why]:
     answer = _in_line(job, higher, earlier, is_bound=tenant is not None)
     full = _full(serving, job.queue, leased)
     return answer if full is None else _without_slot(answer, full, is_bound=tenant is not None)
+
+
+def _run_by(serving: list[_Server], lanes: Rows) -> list[Row]:
+    """The lanes of kinds that one of these workers knows."""
+    if not all(server.kinds for server in serving):
+        return list(lanes)
+    known = frozenset[str]().union(*(server.kinds for server in serving))
+    return [lane for lane in lanes if lane[2] in known]
 
 
 def _full(serving: list[_Server], queue: str, leased: Rows) -> _Full | None:
@@ -221,7 +229,7 @@ def _without_slot(answer: Why, full: _Full, *, is_bound: bool) -> Why:
 
 
 def _alive(workers: Rows, *, now: int) -> Iterable[_Server]:
-    decode = msgspec.json.Decoder(list[str]).decode
+    decode = msgspec.json.Decoder(frozenset[str]).decode
     silent = now - int(config.WORKER_SILENT_SECONDS) * config.SECOND_US
     return (
         _Server(row[0], decode(row[6]), decode(row[5]), vitals_of(row[7]))
@@ -243,9 +251,9 @@ def _unserved(job: Job, alive: list[_Server], knowing: list[_Server]) -> Why:
 
 
 def _with_nearest(answer: Why, name: str, known: Iterable[str]) -> Why:
-    nearest = difflib.get_close_matches(name, sorted(known), n=3)
-    hint = f"; the nearest they have: {', '.join(map(repr, nearest))}" if nearest else ""
-    return msgspec.structs.replace(answer, text=answer.text + hint, nearest=nearest)
+    close = nearest(name, known, most=3)
+    hint = f"; the nearest they have: {', '.join(map(repr, close))}" if close else ""
+    return msgspec.structs.replace(answer, text=answer.text + hint, nearest=close)
 
 
 def _count(places: list[Row], *, tenant: str | None) -> Steps[Count]:

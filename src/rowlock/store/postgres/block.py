@@ -76,9 +76,9 @@ class PostgresBlock:
                 self._engine.pool.give(connection, is_sound=False)
                 raise
             else:
-                # The handler's own statements may take any time, and their plans are not ours.
+                # The handler's own statements may take any time.
                 connection.call_seconds = None
-                connection.prepare_threshold = None
+                connection.was_lent = True
                 return connection
         raise AssertionError("the last try raises")
 
@@ -133,7 +133,7 @@ class PostgresBlock:
             if is_sound:
                 connection.row_factory = tuple_row
                 connection.cursor_factory = Cursor
-                connection.prepare_threshold = connection.setup.prepare_threshold
+                connection.prepare_threshold = None
                 connection.execute(_clean(connection.setup), prepare=False)
         except psycopg.Error:
             # Its work is done. Another connection is made for the next block.
@@ -187,7 +187,7 @@ class AsyncPostgresBlock:
                 raise
             else:
                 connection.call_seconds = None
-                connection.prepare_threshold = None
+                connection.was_lent = True
                 return connection
         raise AssertionError("the last try raises")
 
@@ -243,7 +243,7 @@ class AsyncPostgresBlock:
             if is_sound:
                 connection.row_factory = tuple_row
                 connection.cursor_factory = AsyncCursor
-                connection.prepare_threshold = connection.setup.prepare_threshold
+                connection.prepare_threshold = None
                 await connection.execute(_clean(connection.setup), prepare=False)
         except psycopg.Error:
             is_sound = False

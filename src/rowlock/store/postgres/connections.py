@@ -19,28 +19,40 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from rowlock import config
 from rowlock.errors import StoreUnavailable
+from rowlock.store.postgres.prepared import PreparedCalls
 
 RV = TypeVar("RV")
 Call = Generator[Any, Any, RV]
+
+
+def set_up(connection: BoundedConnection | BoundedAsyncConnection, setup: SessionSetup) -> None:
+    """Note how a new connection is set up.
+
+    psycopg itself never prepares on it. Once it has prepared a single BEGIN, it drops every
+    statement of the session after the next rollback, ours as well.
+    """
+    connection.setup = setup
+    # Texts of prepared calls are UTF-8.
+    if setup.is_preparing and connection.info.encoding == "utf-8":
+        connection.prepared = PreparedCalls(connection.pgconn)
 
 
 class CallTimeout(psycopg.OperationalError):
     """The server did not answer in time. It may or may not have done the work."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionSetup:
-    """After how many uses statements are prepared (None: never), and what the session sets."""
+class SessionSetup(msgspec.Struct, frozen=True):
+    """Whether a connection prepares our statements, and what its session sets."""
 
-    prepare_threshold: int | None = None
+    is_preparing: bool = False
     settings: str = ""
 
 
@@ -66,11 +78,15 @@ def connecting(conninfo: str, seconds: float) -> Iterator[None]:
 class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection whose calls end. `call_seconds` None is for work that may take any time.
 
-    `setup` is how it was set up, to be restored after a block has used it.
+    `setup` is how it was set up, to be restored after a block has used it. `prepared` calls
+    statements that it has prepared. None: it must not prepare any. `was_lent`: a handler has used
+    it, and may have dropped them.
     """
 
     call_seconds: float | None = None
     setup: SessionSetup = SessionSetup()
+    prepared: PreparedCalls | None = None
+    was_lent: bool = False
 
     @classmethod
     def _connect_gen(cls, *rest: Any, **named: Any) -> Call[Any]:
@@ -85,6 +101,8 @@ class BoundedAsyncConnection(psycopg.AsyncConnection[tuple[Any, ...]]):
 
     call_seconds: float | None = None
     setup: SessionSetup = SessionSetup()
+    prepared: PreparedCalls | None = None
+    was_lent: bool = False
 
     @classmethod
     def _connect_gen(cls, *rest: Any, **named: Any) -> Call[Any]:

@@ -17,7 +17,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, TypeVar
 
 import psycopg
@@ -39,12 +39,13 @@ from rowlock.store.postgres.connections import (
     SessionSetup,
     connecting,
     is_alive,
+    set_up,
 )
 from rowlock.store.postgres.errors import Meaning, is_login_refused, mapped, meaning_of
 from rowlock.store.postgres.migrate import apply_missing, migrate_patiently
 from rowlock.store.postgres.session import AsyncPostgresSession, PostgresSession
 from rowlock.store.statements import Dialect, ParameterStyle
-from rowlock.store.steps import Op, Statement, Steps, writing
+from rowlock.store.steps import Batch, Op, Statement, Steps, writing
 from rowlock.store.url import PostgresUrl
 
 T = TypeVar("T")
@@ -52,8 +53,11 @@ Connection = BoundedConnection
 AsyncConnection = BoundedAsyncConnection
 
 # A statement on its own is a transaction too: with a stricter default, one of eight claimers that
-# worked at once failed to serialize five times in a row.
-_ON_OUR_OWN = "SET enable_seqscan = off; SET default_transaction_isolation = 'read committed'"
+# worked at once failed to serialize five times in a row. None of our plans is worth compiling, and
+# one that must scan a table after all looks so expensive that it was: that took 30 to 400 ms.
+_ON_OUR_OWN = (
+    "SET enable_seqscan = off; SET jit = off; SET default_transaction_isolation = 'read committed'"
+)
 # This connection can't be used again, and the others of the pool are probably dead too.
 _CONNECTION_LOST = (Meaning.AWAY, Meaning.SILENT, Meaning.UNPREPARED)
 
@@ -69,6 +73,7 @@ class PostgresEngine:
         self.schema = schema
         self.clock = clock
         self.binder: drive.Binder = drive.Binder(Dialect.POSTGRES, schema, ParameterStyle.PYFORMAT)
+        self._numbered = drive.Binder(Dialect.POSTGRES, schema, ParameterStyle.NUMERIC)
         self._is_checked = False
         self._may_prepare = True
         # Until a table with row-level security refuses a copy.
@@ -99,6 +104,10 @@ class PostgresEngine:
     def now(self) -> int | None:
         """Always None: the server's clock decides."""
         return None if self.clock is None else self.clock.now_us()
+
+    def bind_prepared(self, step: Statement | Batch) -> tuple[str, Sequence[Any]]:
+        """The SQL and the values of a prepared call."""
+        return self._numbered.bind(step, now=self.now())
 
     # Blocking
 
@@ -146,8 +155,7 @@ class PostgresEngine:
                 if not self._is_checked:
                     self._check(session.run(_applied(self.schema)))
                 setup = session.run(self._session_setup(connection.info.backend_pid))
-                connection.setup = setup
-                connection.prepare_threshold = setup.prepare_threshold
+                set_up(connection, setup)
                 if setup.settings:
                     connection.execute(setup.settings.encode())
             except BaseException:
@@ -168,15 +176,14 @@ class PostgresEngine:
 
     def _session_setup(self, process: int) -> Steps[SessionSetup]:
         """How to set up a connection that was answered with this process id."""
-        asked = self.url.prepare_threshold
-        if asked == "never" or not self._may_prepare:
+        if self.url.prepare == "never" or not self._may_prepare:
             return SessionSetup()
-        if asked is not None:
-            return SessionSetup(asked)
+        if self.url.prepare == "always":
+            return SessionSetup(is_preparing=True)
         # A pooler answers with an id that it made up.
         if (yield Statement("health_backend"))[0][0] != process:
             return SessionSetup()
-        return SessionSetup(config.POSTGRES_PREPARE_THRESHOLD, _ON_OUR_OWN)
+        return SessionSetup(is_preparing=True, settings=_ON_OUR_OWN)
 
     def _check(self, applied: migrations.Applied) -> None:
         """Check the schema once per process: PostgreSQL is migrated only on request."""
@@ -203,7 +210,7 @@ class PostgresEngine:
         tries: int,
     ) -> Any:
         """The steps of another try, or our error for the last one."""
-        if meaning is Meaning.UNPREPARED:
+        if meaning is Meaning.UNPREPARED and not session.was_lent:
             self._may_prepare = False
         if meaning is Meaning.UNCOPIED:
             self.may_copy = False
@@ -250,6 +257,9 @@ class PostgresEngine:
 
     def _notify(self, queues: list[str]) -> None:
         self.run(_ring(self.schema, queues))
+
+    def apart(self) -> PostgresEngine:
+        return PostgresEngine(self.address, schema=self.schema, clock=self.clock)
 
     def close(self) -> None:
         self._bell.close()
@@ -332,8 +342,7 @@ class PostgresEngine:
                 if not self._is_checked:
                     self._check(await session.run(_applied(self.schema)))
                 setup = await session.run(self._session_setup(connection.info.backend_pid))
-                connection.setup = setup
-                connection.prepare_threshold = setup.prepare_threshold
+                set_up(connection, setup)
                 if setup.settings:
                     await connection.execute(setup.settings.encode())
             except BaseException:

@@ -60,6 +60,12 @@ SELECT marks.fingerprint,
 FROM marks
 WHERE marks.fingerprint IS NOT NULL
 
+-- name: dead_samples
+-- Dead jobs by id, without their large columns but with their last error. Uses finished_pkey.
+SELECT {listed_finished}, {now}
+FROM rowlock.finished AS finished
+WHERE finished.id = ANY (:ids::uuid[])
+
 -- name: dead_groups_of
 -- As dead_groups, for the jobs that match among the newest failures. Uses finished_dead.
 SELECT newest.fingerprint, count(*), min(newest.finished_at), max(newest.finished_at),

@@ -245,17 +245,51 @@ FROM (
 )
 
 -- name: workers
--- Workers that announced themselves.
+-- Workers that announced themselves, or a page of them. Uses worker_pkey.
 SELECT worker.id, worker.started_at, worker.beat_at, worker.pid, worker.host, worker.queues,
     worker.kinds, worker.vitals
 FROM rowlock.worker AS worker
+{page? WHERE worker.id > :after::text}
 ORDER BY worker.id
+{page? LIMIT :limit}
+
+-- name: kinds (postgres)
+-- A page of the kinds that workers announced, in the order of their code points, and how many
+-- workers know each. Reads all workers, whose announcements are bounded.
+SELECT announced.kind, count(*)
+FROM rowlock.worker AS worker
+CROSS JOIN LATERAL jsonb_array_elements_text(worker.kinds::jsonb) AS announced (kind)
+WHERE announced.kind COLLATE "C" > :after::text
+    AND (
+        :own::text IS NULL
+        OR left(worker.id, length(:bound::text)) <> :bound::text
+        OR left(worker.id, length(:own::text)) = :own::text
+    )
+GROUP BY announced.kind
+ORDER BY announced.kind COLLATE "C"
+LIMIT :limit
+
+-- name: kinds (sqlite)
+-- A page of the kinds that workers announced, in the order of their code points, and how many
+-- workers know each. Reads all workers, whose announcements are bounded.
+SELECT announced.value, count(*)
+FROM rowlock_worker AS worker JOIN json_each(worker.kinds) AS announced
+WHERE announced.value > :after
+    AND (
+        :own IS NULL
+        OR substr(worker.id, 1, length(:bound)) <> :bound
+        OR substr(worker.id, 1, length(:own)) = :own
+    )
+GROUP BY announced.value
+ORDER BY announced.value
+LIMIT :limit
 
 -- name: running
--- The running jobs and their workers. Walks job_lease: the running.
+-- The running jobs and their workers, or those of a page. Walks job_lease: the running.
 SELECT job.worker, job.id::text, job.beat_at
 FROM rowlock.job AS job
 WHERE job.lease_expires_at IS NOT NULL
+    {page? AND job.worker > :after::text}
 ORDER BY job.worker, job.id
 LIMIT :limit
 

@@ -138,3 +138,29 @@ WHERE id IN (
     FOR UPDATE SKIP LOCKED
 )
 RETURNING id::text
+
+-- name: drop_sessions
+-- Remove sessions that have expired. Uses session_expiry.
+DELETE FROM rowlock.session
+WHERE digest IN (
+    SELECT digest
+    FROM rowlock.session
+    WHERE expires_at <= (SELECT {now})
+    ORDER BY expires_at
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING token_id
+
+-- name: drop_logins
+-- Remove tokens of login links that have expired. Uses token_login.
+DELETE FROM rowlock.token
+WHERE id IN (
+    SELECT id
+    FROM rowlock.token
+    WHERE digest IS NULL AND expires_at <= (SELECT {now})
+    ORDER BY expires_at
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING id

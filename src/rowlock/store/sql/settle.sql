@@ -80,6 +80,47 @@ WHERE rowid IN (
 )
 RETURNING id
 
+-- name: finish_bare (postgres)
+-- As finish, for successes without a result, all under one token and kept for the same time. Uses
+-- job_pkey. Without ON CONFLICT, which took 1.3 µs per row: a row that exists already fails the
+-- statement, and the caller then uses finish.
+-- Not `lease_expires_at IS NOT NULL`: the planner would use job_lease, which it believes is empty.
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now
+),
+gone AS (
+    DELETE FROM rowlock.job AS job
+    WHERE job.id = ANY (:ids::uuid[])
+        AND job.token = :token::bigint
+        AND coalesce(job.lease_expires_at, 0) <> 0
+    RETURNING {shared_job}
+),
+kept AS (
+    INSERT INTO rowlock.finished ({shared}, state, finished_at, expires_at)
+    SELECT {shared}, 'succeeded', clock.now,
+        CASE WHEN :keep::bigint >= 0 THEN clock.now + :keep::bigint END
+    FROM gone, clock
+)
+SELECT id::text
+FROM gone
+
+-- name: finish_bare (sqlite)
+-- As finish, for successes without a result, all under one token and kept for the same time. Uses
+-- the primary key.
+INSERT INTO rowlock_finished ({shared}, state, finished_at, expires_at)
+SELECT {shared_job}, 'succeeded', {now}, CASE WHEN :keep >= 0 THEN {now} + :keep END
+FROM json_each(:ids) AS ending CROSS JOIN rowlock_job AS job ON job.id = ending.value
+WHERE job.token = :token AND job.lease_expires_at IS NOT NULL
+ON CONFLICT (id) DO NOTHING;
+
+DELETE FROM rowlock_job
+WHERE rowid IN (
+    SELECT job.rowid
+    FROM json_each(:ids) AS ending CROSS JOIN rowlock_job AS job ON job.id = ending.value
+    WHERE job.token = :token AND job.lease_expires_at IS NOT NULL
+)
+RETURNING id
+
 -- name: finish_held (postgres)
 -- As finish, for jobs whose id or key must be remembered beside or after their row. Uses job_pkey.
 -- NULL errors or crashes keep the stored ones; keep: -1 forever, 0 not at all.
@@ -188,6 +229,7 @@ SET run_at = back.run_at,
     crashes = back.crashes,
     losses = back.losses,
     interruptions = back.interruptions,
+    quarantined = back.quarantined,
     errors = coalesce(back.errors, job.errors),
     lease_taken = back.taken,
     lease_expires_at = NULL,
@@ -196,8 +238,9 @@ SET run_at = back.run_at,
     begun = false
 FROM unnest(
     :id::uuid[], :token::bigint[], :taken::boolean[], :run_at::bigint[], :attempt::integer[],
-    :crashes::integer[], :losses::smallint[], :interruptions::smallint[], :errors::text[]
-) AS back (id, token, taken, run_at, attempt, crashes, losses, interruptions, errors)
+    :crashes::integer[], :losses::smallint[], :interruptions::smallint[], :quarantined::boolean[],
+    :errors::text[]
+) AS back (id, token, taken, run_at, attempt, crashes, losses, interruptions, quarantined, errors)
 WHERE job.id = back.id
     AND job.id = ANY(:id::uuid[])
     AND job.token = back.token
@@ -212,6 +255,7 @@ SET run_at = :run_at,
     crashes = :crashes,
     losses = :losses,
     interruptions = :interruptions,
+    quarantined = :quarantined,
     errors = coalesce(:errors, errors),
     lease_taken = :taken,
     lease_expires_at = NULL,

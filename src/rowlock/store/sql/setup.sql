@@ -13,6 +13,12 @@ FROM rowlock.instance AS instance
 SELECT instance.id
 FROM rowlock_instance AS instance
 
+-- name: secret
+-- A key of this installation. Uses secret_pkey.
+SELECT secret.value
+FROM rowlock.secret AS secret
+WHERE secret.name = :name
+
 -- name: ring (postgres)
 -- Notify listeners, once per queue. The commit does not wait for the disk: a notification that a
 -- crash loses costs time, never a job, and this way a job starts one sync sooner.

@@ -137,6 +137,11 @@ class SqliteEngine:
             with session.busy:
                 session.dispose()
 
+    def apart(self) -> SqliteEngine:
+        """Its async calls have a thread of their own, so that long reads delay no write."""
+        busy = self.file.busy_seconds
+        return SqliteEngine(self.address, schema=self.schema, clock=self.clock, busy_seconds=busy)
+
     def close(self) -> None:
         """Close every connection of this process. The next call opens new ones."""
         self._group.close()

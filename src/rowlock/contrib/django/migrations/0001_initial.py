@@ -1,4 +1,4 @@
-"""rowlock's tables, up to its migration 10, and the permission to see the dashboard."""
+"""rowlock's tables, up to its migration 10, and the permissions for the dashboard."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "dashboard",
                 "verbose_name_plural": "dashboard",
-                "default_permissions": ("view",),
+                "default_permissions": ("view", "change"),
                 "managed": False,
             },
         ),

@@ -31,10 +31,12 @@ CREATE TABLE rowlock.job (
     errors text,
     -- Of a run that nobody has settled. `begun`: a committed write says that its handler was
     -- called, or was about to be. `losses`: leases lost in a row. `interruptions`: runs that left
-    -- a trace but were not counted as attempts.
+    -- a trace but were not counted as attempts. `quarantined`: its process died, and no run has
+    -- ended by itself since, so that it runs alone next.
     begun boolean NOT NULL DEFAULT false,
     losses smallint NOT NULL DEFAULT 0,
-    interruptions smallint NOT NULL DEFAULT 0
+    interruptions smallint NOT NULL DEFAULT 0,
+    quarantined boolean NOT NULL DEFAULT false
 ) WITH (
     -- Small and busy: vacuum by what changed, not by a share of what is there.
     autovacuum_vacuum_scale_factor = 0.02,
@@ -153,6 +155,14 @@ CREATE TABLE rowlock.instance (
 );
 INSERT INTO rowlock.instance (id) VALUES (gen_random_uuid());
 
+-- The server's key, by which it seals cursors. Made once, so that all servers have the same.
+CREATE TABLE rowlock.secret (
+    name text COLLATE "C" PRIMARY KEY,
+    value text NOT NULL
+);
+INSERT INTO rowlock.secret (name, value)
+VALUES ('cursor', replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''));
+
 -- Schedules: what is enqueued at which times, and when next.
 -- A tick is claimed by moving next_at on from its old value, in the transaction that enqueues its
 -- job: so one row a schedule is enough, and a tick needs no row of its own to be unique.
@@ -185,18 +195,44 @@ CREATE INDEX schedule_due ON rowlock.schedule (next_at, name)
 
 -- What the HTTP server keeps: tokens, who did what, and work on many jobs at once.
 
--- Rows stay when they are revoked: a server that is open as long as no token was ever made must not
--- open again when the last one goes.
+-- Rows stay when they are revoked, so that the audit's ids can be looked up. The token of a login
+-- link has no digest: nobody can send it, and only sessions use it.
 CREATE TABLE rowlock.token (
     id text COLLATE "C" PRIMARY KEY,
     created_at bigint NOT NULL,
     expires_at bigint,
     revoked_at bigint,
-    digest text NOT NULL,
+    last_used_at bigint,
+    digest text,
     name text NOT NULL,
     scopes text NOT NULL,
     tenant text COLLATE "C"
 );
+
+-- What requests with an idempotency key were answered with: by the digest of tenant and key, with
+-- the digest of what was sent. Written in the transaction that enqueues the jobs.
+CREATE TABLE rowlock.first_answer (
+    id text COLLATE "C" PRIMARY KEY,
+    at bigint NOT NULL,
+    request text NOT NULL,
+    answer text NOT NULL
+);
+
+CREATE INDEX first_answer_expiry ON rowlock.first_answer (at);
+
+CREATE INDEX token_login ON rowlock.token (expires_at)
+    WHERE digest IS NULL;
+
+-- Sessions of browsers. A session is valid as long as its token is.
+CREATE TABLE rowlock.session (
+    digest text COLLATE "C" PRIMARY KEY,
+    created_at bigint NOT NULL,
+    expires_at bigint NOT NULL,
+    token_id text COLLATE "C" NOT NULL
+);
+
+CREATE INDEX session_expiry ON rowlock.session (expires_at);
+CREATE INDEX session_token ON rowlock.session (token_id, created_at);
 
 CREATE TABLE rowlock.audit (
     id uuid PRIMARY KEY,
@@ -206,6 +242,7 @@ CREATE TABLE rowlock.audit (
     tenant text COLLATE "C",
     action text NOT NULL,
     target text COLLATE "C" NOT NULL,
+    address text,
     detail text
 );
 

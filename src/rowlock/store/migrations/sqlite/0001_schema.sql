@@ -30,10 +30,12 @@ CREATE TABLE rowlock_job (
     errors text,
     -- Of a run that nobody has settled. `begun`: a committed write says that its handler was
     -- called, or was about to be. `losses`: leases lost in a row. `interruptions`: runs that left
-    -- a trace but were not counted as attempts.
+    -- a trace but were not counted as attempts. `quarantined`: its process died, and no run has
+    -- ended by itself since, so that it runs alone next.
     begun integer NOT NULL DEFAULT 0,
     losses integer NOT NULL DEFAULT 0,
-    interruptions integer NOT NULL DEFAULT 0
+    interruptions integer NOT NULL DEFAULT 0,
+    quarantined integer NOT NULL DEFAULT 0
 );
 
 -- A lane is (queue, rank, kind); a claim reads the head of a lane.
@@ -145,6 +147,13 @@ CREATE TABLE rowlock_instance (
 );
 INSERT INTO rowlock_instance (id) VALUES (lower(hex(randomblob(16))));
 
+-- The server's key, by which it seals cursors. Made once, so that all servers have the same.
+CREATE TABLE rowlock_secret (
+    name text NOT NULL PRIMARY KEY,
+    value text NOT NULL
+);
+INSERT INTO rowlock_secret (name, value) VALUES ('cursor', lower(hex(randomblob(32))));
+
 -- Schedules: what is enqueued at which times, and when next.
 -- A tick is claimed by moving next_at on from its old value, in the transaction that enqueues its
 -- job: so one row a schedule is enough, and a tick needs no row of its own to be unique.
@@ -177,18 +186,44 @@ CREATE INDEX rowlock_schedule_due ON rowlock_schedule (next_at, name)
 
 -- What the HTTP server keeps: tokens, who did what, and work on many jobs at once.
 
--- Rows stay when they are revoked: a server that is open as long as no token was ever made must not
--- open again when the last one goes.
+-- Rows stay when they are revoked, so that the audit's ids can be looked up. The token of a login
+-- link has no digest: nobody can send it, and only sessions use it.
 CREATE TABLE rowlock_token (
     id text NOT NULL PRIMARY KEY,
     created_at integer NOT NULL,
     expires_at integer,
     revoked_at integer,
-    digest text NOT NULL,
+    last_used_at integer,
+    digest text,
     name text NOT NULL,
     scopes text NOT NULL,
     tenant text
 );
+
+-- What requests with an idempotency key were answered with: by the digest of tenant and key, with
+-- the digest of what was sent. Written in the transaction that enqueues the jobs.
+CREATE TABLE rowlock_first_answer (
+    id text NOT NULL PRIMARY KEY,
+    at integer NOT NULL,
+    request text NOT NULL,
+    answer text NOT NULL
+);
+
+CREATE INDEX rowlock_first_answer_expiry ON rowlock_first_answer (at);
+
+CREATE INDEX rowlock_token_login ON rowlock_token (expires_at)
+    WHERE digest IS NULL;
+
+-- Sessions of browsers. A session is valid as long as its token is.
+CREATE TABLE rowlock_session (
+    digest text NOT NULL PRIMARY KEY,
+    created_at integer NOT NULL,
+    expires_at integer NOT NULL,
+    token_id text NOT NULL
+);
+
+CREATE INDEX rowlock_session_expiry ON rowlock_session (expires_at);
+CREATE INDEX rowlock_session_token ON rowlock_session (token_id, created_at);
 
 CREATE TABLE rowlock_audit (
     id text NOT NULL PRIMARY KEY,
@@ -198,6 +233,7 @@ CREATE TABLE rowlock_audit (
     tenant text,
     action text NOT NULL,
     target text NOT NULL,
+    address text,
     detail text
 );
 

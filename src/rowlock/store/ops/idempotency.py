@@ -1,0 +1,82 @@
+"""First answers: a request that is sent again with its key gets the answer of the first one.
+
+1. The note of a request, its jobs and its answer are written in one transaction. So a request that
+   is answered has enqueued its jobs, and one that failed, or whose process died, has left nothing.
+2. The note comes first: a second request with the same key waits for the end of the first one
+   before it enqueues anything. (A note that is committed earlier would outlive a process that dies,
+   and somebody would have to decide when to give it up.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rowlock import config
+from rowlock.job import Job
+from rowlock.store.ops.enqueue import enqueue
+from rowlock.store.options import NewJob
+from rowlock.store.steps import Begin, Op, Statement, Steps, writing
+
+_KEPT: Final = {"kept": int(config.IDEMPOTENCY_KEEP_SECONDS) * config.SECOND_US}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRequest:
+    """A request with an idempotency key: the digests of its tenant and key, and of its content."""
+
+    id: str
+    content: str
+
+    @classmethod
+    def of(cls, key: str, *, tenant: str | None, content: bytes) -> KeyedRequest:
+        """Two tenants may use the same key."""
+        return cls(_digest(f"{tenant or ''}\0{key}".encode()), _digest(content))
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class FirstAnswer:
+    """What was stored as the answer to an earlier request with the same key and content."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReused:
+    """Nothing was enqueued: the key was used before, with another content."""
+
+
+def enqueue_once(
+    jobs: Sequence[NewJob],
+    request: KeyedRequest,
+    *,
+    tenant: str | None,
+    answer: Callable[[Sequence[Job]], str],
+) -> Op[Sequence[Job] | FirstAnswer | KeyReused]:
+    """As `enqueue`, unless the same request was answered within `config.IDEMPOTENCY_KEEP_SECONDS`.
+
+    Args:
+        tenant: As in `enqueue`.
+        answer: Encodes what a repeated request is answered with.
+    """
+    inner = enqueue(jobs, tenant=tenant, is_lean=True)
+    values = {"id": request.id, "request": request.content}
+
+    def steps() -> Steps[Sequence[Job] | FirstAnswer | KeyReused]:
+        yield Begin()
+        if not (yield Statement("answer_claim", {**values, **_KEPT})):
+            # It is there: the claim has locked it.
+            ((content, text),) = yield Statement("answer_find", {"id": request.id})
+            return FirstAnswer(text) if content == request.content else KeyReused()
+        made = yield from inner.start()
+        yield Statement("answer_write", {"id": request.id, "answer": answer(made)})
+        return made
+
+    # Safe to repeat: if the first try was committed, its own answer is found.
+    return writing("enqueue_once", steps, repeat=steps)

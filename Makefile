@@ -31,7 +31,7 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test django6 check format fuzz simulate chaos mutants bench dashboard types reference \
+.PHONY: help up test browser django6 check format fuzz simulate chaos mutants bench dashboard types reference \
 	docs lint-deploy package requirements clean crashes soak matrix
 
 help: ## Show this list
@@ -41,7 +41,7 @@ up: $(VENV)/run.stamp ## Install, and run everything on SQLite with the example 
 	@$(MAKE) --no-print-directory dashboard || echo 'going on without it: the page says how to build it'
 	$(BIN)/rowlock --app examples.quickstart:app up
 
-test: $(VENV)/dev.stamp dashboard ## Install, and run every test on SQLite and a throw-away PostgreSQL
+test: $(VENV)/dev.stamp dashboard browser ## Install, and run every test on SQLite and a throw-away PostgreSQL
 	@echo "1/4 environment: $$($(BIN)/python -V) in $(VENV), and the dashboard, are ready"
 	@server=$$($(BIN)/python -m tests.cell) && echo "2/4 PostgreSQL: $$server"
 	@echo '3/4 checks: lint and format (`make check` looks at the types, too)'
@@ -49,6 +49,17 @@ test: $(VENV)/dev.stamp dashboard ## Install, and run every test on SQLite and a
 	@$(BIN)/ruff format --check --quiet
 	@echo '4/4 tests: in $(TEST_PROCESSES) processes; each line ends with the percentage that is done'
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# The tests of the dashboard need a browser. Debian's is installed where that is possible.
+BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
+browser:
+	@for name in $(BROWSERS); do command -v $$name >/dev/null 2>&1 && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+		echo 'installing Chromium, in which the dashboard is tested' && apt-get update -qq \
+		&& DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+	else \
+		echo 'the dashboard is tested in Chromium, and there is none: apt-get install chromium' >&2; exit 1; \
+	fi
 
 # The other tests run on Django 5.2, which is the newest for Python 3.11.
 django6: $(VENV)/dev.stamp $(if $(PYTHON_DJANGO6),$(DJANGO6_VENV)/django6.stamp) ## Try Django 6 as well, where there is a Python >= 3.12

@@ -123,6 +123,9 @@ def test_trouble_is_told_and_tried_again(dashboard):
     page = dashboard.show("queues", "Queues")
     expect(page.get_by_role("link", name="mail")).to_be_visible()
     page.route("**/v1/queues?*", lambda route: route.abort())
+    # Seen again, it asks at once.
+    hide(page, is_hidden=True)
+    hide(page, is_hidden=False)
     expect(page.get_by_role("alert")).to_contain_text("The server can't be reached.")
     expect(page.get_by_role("link", name="mail")).to_be_visible()
     page.unroute("**/v1/queues?*")

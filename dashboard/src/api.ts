@@ -1,7 +1,9 @@
 // Calls of the HTTP API, and what goes wrong with them. Nothing else talks to the server.
 
+import { effect } from "@preact/signals";
+
 import { type Json, parse, stringify } from "./json.ts";
-import { enter, leave, lose, type Me } from "./session.ts";
+import { enter, leave, lose, me, type Me } from "./session.ts";
 import type { components } from "./schema.ts";
 
 export type Schemas = components["schemas"];
@@ -45,6 +47,8 @@ interface Options {
   /** A body that is JSON text already, with its big integers. */
   text?: string;
   signal?: AbortSignal | undefined;
+  /** The tag of the answer that is here already. */
+  tag?: string | undefined;
 }
 
 const KEEPALIVE_MAX = 16_000;
@@ -54,14 +58,20 @@ export function requestCount(): number {
   return requests;
 }
 
-export async function send(method: string, path: string, options: Options = {}): Promise<Response> {
+function addressOf(path: string, query: Query = {}): URL {
   const url = new URL(path, BASE);
-  for (const [name, value] of Object.entries(options.query ?? {})) {
+  for (const [name, value] of Object.entries(query)) {
     for (const each of Array.isArray(value) ? value : [value]) {
       if (each !== undefined) url.searchParams.append(name, String(each));
     }
   }
+  return url;
+}
+
+export async function send(method: string, path: string, options: Options = {}): Promise<Response> {
+  const url = addressOf(path, options.query);
   const headers = new Headers();
+  if (options.tag) headers.set("if-none-match", options.tag);
   // No form of another page can send it, so the server knows that a script of ours asks.
   if (method !== "GET") headers.set("x-rowlock-request", "1");
   const body =
@@ -84,7 +94,7 @@ export async function send(method: string, path: string, options: Options = {}):
     throw new Problem(0, "unreachable", "the server can't be reached");
   }
   noteClock(answer);
-  if (!answer.ok) throw await problemOf(answer);
+  if (!answer.ok && !(options.tag && answer.status === 304)) throw await problemOf(answer);
   return answer;
 }
 
@@ -100,9 +110,28 @@ async function problemOf(answer: Response): Promise<Problem> {
   return new Problem(answer.status, told.code ?? "unknown", detail, told.errors ?? []);
 }
 
+/** The last answers that had a tag: if one has not changed, the server doesn't send it again. */
+const known = new Map<string, { tag: string; text: string }>();
+const KNOWN_MAX = 20;
+// Nothing stays of a user who has signed out.
+effect(() => {
+  if (me.value === null) known.clear();
+});
+
 export async function get<T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> {
-  const answer = await send("GET", path, { query: query ?? {}, signal });
-  return (await answer.json()) as T;
+  const address = addressOf(path, query).href;
+  const before = known.get(address);
+  const answer = await send("GET", path, { query: query ?? {}, signal, tag: before?.tag });
+  if (before && answer.status === 304) return JSON.parse(before.text) as T;
+  const text = await answer.text();
+  known.delete(address);
+  const tag = answer.headers.get("etag");
+  if (tag) known.set(address, { tag, text });
+  for (const oldest of known.keys()) {
+    if (known.size <= KNOWN_MAX) break;
+    known.delete(oldest);
+  }
+  return JSON.parse(text) as T;
 }
 
 const PAGE_ITEMS = 200;

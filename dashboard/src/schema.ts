@@ -1992,6 +1992,8 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2027,6 +2029,13 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["JobPage"];
                 };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
@@ -2272,6 +2281,8 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2283,6 +2294,13 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["Count"];
                 };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
@@ -2413,6 +2431,8 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2440,6 +2460,13 @@ export interface operations {
                     "application/json": components["schemas"]["Reason"];
                 };
             };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
@@ -2465,6 +2492,8 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2500,6 +2529,13 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["RelatedJobs"];
                 };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
@@ -2887,6 +2923,8 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2915,6 +2953,13 @@ export interface operations {
                     "application/json": components["schemas"]["DeadGroups"];
                 };
             };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
             405: components["responses"]["Problem405"];
@@ -2942,6 +2987,8 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2989,6 +3036,13 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["Queues"];
                 };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
@@ -3088,6 +3142,8 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3131,6 +3187,13 @@ export interface operations {
                     "application/json": components["schemas"]["Stats"];
                 };
             };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
             405: components["responses"]["Problem405"];
@@ -3157,6 +3220,8 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3194,6 +3259,13 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["SchedulePage"];
                 };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
@@ -3582,6 +3654,8 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3622,6 +3696,13 @@ export interface operations {
                     "application/json": components["schemas"]["Kinds"];
                 };
             };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
             405: components["responses"]["Problem405"];
@@ -3648,6 +3729,8 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3688,6 +3771,13 @@ export interface operations {
                     "application/json": components["schemas"]["Workers"];
                 };
             };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
             405: components["responses"]["Problem405"];
@@ -3710,6 +3800,8 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3751,6 +3843,13 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["System"];
                 };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
@@ -3826,6 +3925,8 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3933,6 +4034,13 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["History"];
                 };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
@@ -4215,6 +4323,8 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4241,6 +4351,13 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["AuditPage"];
                 };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];

@@ -508,3 +508,23 @@ def test_long_lists_are_compressed(api, count):
         "Accept-Encoding",
         None,
     ]
+
+
+def test_a_list_that_has_not_changed_is_not_sent_again(api):
+    """The tag of an answer stands for it, compressed or not, until a job changes."""
+    jobs = api.app.enqueue_many([{"kind": "x"}] * 20)
+    first = api().get("/v1/jobs", headers={"accept-encoding": "gzip"})
+    tag = first.headers["etag"]
+
+    def ask(tags: str) -> httpx.Response:
+        return api().get("/v1/jobs", headers={"if-none-match": tags})
+
+    same, other = ask(f'"x", {tag}'), ask('"x"')
+    api.app.cancel(jobs[0].id)
+    changed = ask(tag)
+
+    assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
+    assert same.headers["cache-control"] == "no-store"
+    assert (other.status_code, other.json()) == (200, first.json())
+    assert changed.status_code == 200
+    assert changed.headers["etag"] != tag

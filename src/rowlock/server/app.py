@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +34,7 @@ from rowlock.server.request import (
     decode_body,
     decode_query,
     has_body,
+    has_it,
     headers_of,
     read_body,
     takes_gzip,
@@ -184,7 +187,7 @@ class Api:
             )
             reply = await (_in_turn(route, call) if route.is_expensive else route.handler(call))
             response = _encoded(reply) if isinstance(reply, Reply) else reply
-            return await _compressed(response, headers) if route.is_expensive else response
+            return await _shortened(response, headers) if route.is_long else response
 
     @contextmanager
     def _place(self, route: AnyRoute, caller: Caller) -> Iterator[None]:
@@ -245,22 +248,31 @@ def _encoded(answer: Reply) -> Response:
     )
 
 
-async def _compressed(response: Response, headers: Headers) -> Response:
-    """The answer, compressed if that is worth it and the client takes it.
+async def _shortened(response: Response, headers: Headers) -> Response:
+    """The answer, without its body if the client has it already, or compressed if it takes that.
 
-    Only answers to expensive reads are: they are long, and none has a secret of this server, whose
-    length after compression could give it away.
+    Only answers to expensive reads are: they are long and often asked for again, and none has a
+    secret of this server, whose length after compression could give it away.
     """
     response.headers["vary"] = "Accept-Encoding"
-    if len(response.body) < config.HTTP_GZIP_BYTES_MIN or not takes_gzip(headers):
+    if len(response.body) < config.HTTP_GZIP_BYTES_MIN:
         return response
     if len(response.body) < config.HTTP_GZIP_THREAD_BYTES:
-        body = gzip.compress(response.body, _GZIP_LEVEL, mtime=0)
-    else:
-        body = await asyncio.to_thread(gzip.compress, response.body, _GZIP_LEVEL, mtime=0)
-    response.body = body
-    response.headers["content-encoding"] = "gzip"
-    response.headers["content-length"] = str(len(body))
+        return _tagged(response, headers)
+    return await asyncio.to_thread(_tagged, response, headers)
+
+
+def _tagged(response: Response, headers: Headers) -> Response:
+    # Weak, because the compressed answer has the same.
+    tag = f'W/"{hashlib.blake2b(response.body, digest_size=16).hexdigest()}"'
+    response.headers["etag"] = tag
+    if has_it(headers, tag) and response.status_code == HTTPStatus.OK:
+        kept = {name: response.headers[name] for name in ("etag", "vary")}
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=kept)
+    if takes_gzip(headers):
+        response.body = gzip.compress(response.body, _GZIP_LEVEL, mtime=0)
+        response.headers["content-encoding"] = "gzip"
+        response.headers["content-length"] = str(len(response.body))
     return response
 
 

@@ -74,6 +74,13 @@ _LOCATION: Final = {
         "schema": {"type": "string"},
     }
 }
+_TAG: Final = {
+    "ETag": {
+        "description": "Of answers of 1 KiB and more. Send it as `If-None-Match` with the same "
+        "request, and the answer is 304 while nothing has changed.",
+        "schema": {"type": "string"},
+    }
+}
 _RETRY_AFTER: Final = {
     "Retry-After": {
         "description": "Seconds to wait before the next try.",
@@ -305,6 +312,8 @@ def _responses(route: AnyRoute, types: _Types) -> Document:
     responses: dict[str, Document] = {}
     for status, kind in route.answers.items():
         responses[str(status)] = _response(route, kind, types)
+    if route.is_long:
+        responses["304"] = {"description": "As the answer that `If-None-Match` names"}
     for code in _codes_of(route):
         status = KINDS[code].status
         reference = {"$ref": f"#/components/responses/Problem{status}"}
@@ -316,6 +325,8 @@ def _response(route: AnyRoute, kind: Any, types: _Types) -> Document:
     described: Document = {"description": "Done" if kind is None else "The answer"}
     if kind is not None and route.located is kind:
         described["headers"] = _LOCATION
+    if route.is_long:
+        described["headers"] = _TAG
     if kind is not None and kind in route.links:
         described["links"] = {link.operation: _link(link) for link in route.links[kind]}
     if route.item is not None:

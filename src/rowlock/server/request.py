@@ -33,6 +33,8 @@ _HALF: Final = (
     "send both halves, or the character itself"
 )
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+# Most tags of earlier answers that are compared.
+_TAGS_MAX: Final = 20
 _ZERO: Final = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*")
 _WHERE: Final = re.compile(r" - at (?:`key` in )?`\$([^`]*)`\Z")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
@@ -60,6 +62,12 @@ def takes_gzip(headers: Headers) -> bool:
         if name.strip() == "gzip":
             return not _ZERO.fullmatch(weight)
     return False
+
+
+def has_it(headers: Headers, tag: str) -> bool:
+    """Whether the client has the answer with this tag from an earlier request."""
+    known = headers.get("if-none-match", "").split(",", _TAGS_MAX)[:_TAGS_MAX]
+    return tag in [each.strip() for each in known]
 
 
 class Inbox:

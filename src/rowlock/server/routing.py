@@ -171,6 +171,11 @@ class Route(Generic[B, Q]):
     is_page: bool = False
 
     @property
+    def is_long(self) -> bool:
+        """Whether its answers may be long and asked for again: they are compressed and tagged."""
+        return self.is_expensive and self.method == "GET"
+
+    @property
     def segments(self) -> list[str]:
         return self.path.strip("/").split("/") if self.path != "/" else []
 

@@ -192,6 +192,86 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{id}/run-again": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Enqueue an ended job again, as a new job
+         * @description The new job has the payload and the options of the old one, and names it in `meta.run_again_of`. Scope: `admin`.
+         */
+        post: operations["runJobAgain"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{id}/run-now": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a scheduled or retrying job due now
+         * @description Scope: `admin`.
+         */
+        post: operations["runJobNow"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{id}/reschedule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change when a job that waits is due
+         * @description Scope: `admin`.
+         */
+        post: operations["rescheduleJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{id}/reroute": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Move a job that waits to another queue
+         * @description Scope: `admin`.
+         */
+        post: operations["rerouteJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/bulk": {
         parameters: {
             query?: never;
@@ -202,8 +282,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cancel, retry or delete the jobs that match a filter
-         * @description Send it with `preview` first, then with the `expected` count of the preview. `cancel` applies to jobs that have not ended, `retry` to dead jobs, or to cancelled ones if `state` says so. `delete` needs a `state`. Scope: `admin`.
+         * Cancel, retry, move, run again or delete the jobs that match a filter
+         * @description Send it with `preview` first, then with the `expected` count of the preview. `cancel` applies to jobs that have not ended, `retry` to dead jobs, or to cancelled ones if `state` says so. The others need a `state`. `reroute` needs `to`, the new queue, and `reschedule` needs `run_at`. Scope: `admin`.
          */
         post: operations["createBulk"];
         delete?: never;
@@ -1008,15 +1088,47 @@ export interface components {
             };
         };
         /**
+         * RunAgain
+         * @description How to run an ended job again.
+         */
+        RunAgain: {
+            /** @description Instead of the payload of the ended job. */
+            payload?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * Reschedule
+         * @description When a job is due: `run_at` or `delay`.
+         */
+        Reschedule: {
+            run_at?: string | null;
+            delay?: number | null;
+        } & ({
+            run_at: unknown;
+        } | {
+            delay: unknown;
+        });
+        /**
+         * Reroute
+         * @description Where a job goes.
+         */
+        Reroute: {
+            queue: string;
+        };
+        /**
          * NewBulk
          * @description An action on the jobs that match a filter.
          *
          *         With `preview`, nothing is done: the answer says how many jobs match. Without it, `expected` is
-         *         that number. If more jobs match by then, nothing is done either. A delete must name the state.
+         *         that number. If more jobs match by then, nothing is done either. All actions but `cancel` and
+         *         `retry` must name the state.
          */
         NewBulk: {
             action: components["schemas"]["BulkAction"];
             filter?: components["schemas"]["BulkFilter"];
+            to?: string | null;
+            run_at?: string | null;
             /** @description By default false. */
             preview?: boolean;
             expected?: number | null;
@@ -1029,6 +1141,8 @@ export interface components {
         }) & ({
             /** @constant */
             action?: "cancel";
+            to?: null;
+            run_at?: null;
             filter?: {
                 /** @enum {unknown} */
                 state?: "scheduled" | "ready" | "running" | "retrying" | null;
@@ -1036,6 +1150,8 @@ export interface components {
         } | {
             /** @constant */
             action?: "retry";
+            to?: null;
+            run_at?: null;
             filter?: {
                 /** @enum {unknown} */
                 state?: "dead" | "cancelled" | null;
@@ -1043,9 +1159,47 @@ export interface components {
         } | {
             /** @constant */
             action?: "delete";
+            to?: null;
+            run_at?: null;
             filter: {
                 /** @enum {unknown} */
                 state: "scheduled" | "ready" | "retrying" | "succeeded" | "dead" | "cancelled";
+            };
+        } | {
+            /** @constant */
+            action?: "run_now";
+            to?: null;
+            run_at?: null;
+            filter: {
+                /** @enum {unknown} */
+                state: "scheduled" | "retrying";
+            };
+        } | {
+            /** @constant */
+            action?: "reschedule";
+            to?: null;
+            run_at: unknown;
+            filter: {
+                /** @enum {unknown} */
+                state: "scheduled" | "ready" | "retrying";
+            };
+        } | {
+            /** @constant */
+            action?: "reroute";
+            to: unknown;
+            run_at?: null;
+            filter: {
+                /** @enum {unknown} */
+                state: "scheduled" | "ready" | "retrying";
+            };
+        } | {
+            /** @constant */
+            action?: "run_again";
+            to?: null;
+            run_at?: null;
+            filter: {
+                /** @enum {unknown} */
+                state: "succeeded" | "dead" | "cancelled";
             };
         }));
         /**
@@ -1053,7 +1207,7 @@ export interface components {
          * @description What to do to many jobs.
          * @enum {unknown}
          */
-        BulkAction: "cancel" | "delete" | "retry";
+        BulkAction: "cancel" | "delete" | "reroute" | "reschedule" | "retry" | "run_again" | "run_now";
         /**
          * BulkFilter
          * @description Which jobs: in one state, and matching every filter that is given.
@@ -1082,6 +1236,8 @@ export interface components {
             id: string;
             action: components["schemas"]["BulkAction"];
             filter: components["schemas"]["BulkFilter"];
+            to: string | null;
+            run_at: string | null;
             per_second: number | null;
             /** @enum {unknown} */
             state: "done" | "failed" | "running";
@@ -2718,6 +2874,348 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    runJobAgain: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["RunAgain"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            201: {
+                headers: {
+                    /** @description The path of what was made. */
+                    Location: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *       "kind": "send_email",
+                     *       "queue": "mail",
+                     *       "state": "ready",
+                     *       "priority": 0,
+                     *       "tenant": null,
+                     *       "key": "welcome-42",
+                     *       "attempt": 0,
+                     *       "max_attempts": 5,
+                     *       "run_at": "2030-01-31T12:00:00Z",
+                     *       "created_at": "2030-01-31T12:00:00Z",
+                     *       "started_at": "2030-01-31T12:00:00Z",
+                     *       "finished_at": null,
+                     *       "lease_expires_at": null,
+                     *       "worker": null,
+                     *       "token": 1,
+                     *       "crashes": 0,
+                     *       "cancel_requested": false,
+                     *       "last_error": "ConnectionError: refused",
+                     *       "progress": null,
+                     *       "tags": [],
+                     *       "payload": {
+                     *         "to": "ada@example.com",
+                     *         "subject": "Welcome"
+                     *       },
+                     *       "result": null,
+                     *       "errors": [
+                     *         {
+                     *           "attempt": 1,
+                     *           "time": "2030-01-31T12:00:00Z",
+                     *           "type": "ConnectionError",
+                     *           "message": "refused",
+                     *           "traceback": ""
+                     *         }
+                     *       ],
+                     *       "meta": {},
+                     *       "timeout": null,
+                     *       "retry": null,
+                     *       "keep": 86400,
+                     *       "max_crashes": 3
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    runJobNow: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *       "kind": "send_email",
+                     *       "queue": "mail",
+                     *       "state": "ready",
+                     *       "priority": 0,
+                     *       "tenant": null,
+                     *       "key": "welcome-42",
+                     *       "attempt": 0,
+                     *       "max_attempts": 5,
+                     *       "run_at": "2030-01-31T12:00:00Z",
+                     *       "created_at": "2030-01-31T12:00:00Z",
+                     *       "started_at": "2030-01-31T12:00:00Z",
+                     *       "finished_at": null,
+                     *       "lease_expires_at": null,
+                     *       "worker": null,
+                     *       "token": 1,
+                     *       "crashes": 0,
+                     *       "cancel_requested": false,
+                     *       "last_error": "ConnectionError: refused",
+                     *       "progress": null,
+                     *       "tags": [],
+                     *       "payload": {
+                     *         "to": "ada@example.com",
+                     *         "subject": "Welcome"
+                     *       },
+                     *       "result": null,
+                     *       "errors": [
+                     *         {
+                     *           "attempt": 1,
+                     *           "time": "2030-01-31T12:00:00Z",
+                     *           "type": "ConnectionError",
+                     *           "message": "refused",
+                     *           "traceback": ""
+                     *         }
+                     *       ],
+                     *       "meta": {},
+                     *       "timeout": null,
+                     *       "retry": null,
+                     *       "keep": 86400,
+                     *       "max_crashes": 3
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            409: components["responses"]["Problem409"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    rescheduleJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "run_at": "2030-01-31T12:00:00Z",
+                 *       "delay": null
+                 *     }
+                 */
+                "application/json": components["schemas"]["Reschedule"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *       "kind": "send_email",
+                     *       "queue": "mail",
+                     *       "state": "scheduled",
+                     *       "priority": 0,
+                     *       "tenant": null,
+                     *       "key": "welcome-42",
+                     *       "attempt": 0,
+                     *       "max_attempts": 5,
+                     *       "run_at": "2030-01-31T12:00:00Z",
+                     *       "created_at": "2030-01-31T12:00:00Z",
+                     *       "started_at": "2030-01-31T12:00:00Z",
+                     *       "finished_at": null,
+                     *       "lease_expires_at": null,
+                     *       "worker": null,
+                     *       "token": 1,
+                     *       "crashes": 0,
+                     *       "cancel_requested": false,
+                     *       "last_error": "ConnectionError: refused",
+                     *       "progress": null,
+                     *       "tags": [],
+                     *       "payload": {
+                     *         "to": "ada@example.com",
+                     *         "subject": "Welcome"
+                     *       },
+                     *       "result": null,
+                     *       "errors": [
+                     *         {
+                     *           "attempt": 1,
+                     *           "time": "2030-01-31T12:00:00Z",
+                     *           "type": "ConnectionError",
+                     *           "message": "refused",
+                     *           "traceback": ""
+                     *         }
+                     *       ],
+                     *       "meta": {},
+                     *       "timeout": null,
+                     *       "retry": null,
+                     *       "keep": 86400,
+                     *       "max_crashes": 3
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    rerouteJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "queue": "mail"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Reroute"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *       "kind": "send_email",
+                     *       "queue": "mail",
+                     *       "state": "ready",
+                     *       "priority": 0,
+                     *       "tenant": null,
+                     *       "key": "welcome-42",
+                     *       "attempt": 0,
+                     *       "max_attempts": 5,
+                     *       "run_at": "2030-01-31T12:00:00Z",
+                     *       "created_at": "2030-01-31T12:00:00Z",
+                     *       "started_at": "2030-01-31T12:00:00Z",
+                     *       "finished_at": null,
+                     *       "lease_expires_at": null,
+                     *       "worker": null,
+                     *       "token": 1,
+                     *       "crashes": 0,
+                     *       "cancel_requested": false,
+                     *       "last_error": "ConnectionError: refused",
+                     *       "progress": null,
+                     *       "tags": [],
+                     *       "payload": {
+                     *         "to": "ada@example.com",
+                     *         "subject": "Welcome"
+                     *       },
+                     *       "result": null,
+                     *       "errors": [
+                     *         {
+                     *           "attempt": 1,
+                     *           "time": "2030-01-31T12:00:00Z",
+                     *           "type": "ConnectionError",
+                     *           "message": "refused",
+                     *           "traceback": ""
+                     *         }
+                     *       ],
+                     *       "meta": {},
+                     *       "timeout": null,
+                     *       "retry": null,
+                     *       "keep": 86400,
+                     *       "max_crashes": 3
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     createBulk: {
         parameters: {
             query?: never;
@@ -2742,6 +3240,8 @@ export interface operations {
                  *         "until": null,
                  *         "fingerprint": null
                  *       },
+                 *       "to": null,
+                 *       "run_at": null,
                  *       "preview": true,
                  *       "expected": null,
                  *       "per_second": null
@@ -2805,6 +3305,8 @@ export interface operations {
                      *         "until": null,
                      *         "fingerprint": null
                      *       },
+                     *       "to": null,
+                     *       "run_at": null,
                      *       "per_second": null,
                      *       "state": "running",
                      *       "total": {
@@ -2874,6 +3376,8 @@ export interface operations {
                      *         "until": null,
                      *         "fingerprint": null
                      *       },
+                     *       "to": null,
+                     *       "run_at": null,
                      *       "per_second": null,
                      *       "state": "running",
                      *       "total": {

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from rowlock.job import (
         Beat,
+        BulkResult,
         BulkRetry,
         Cancellation,
         CancelOutcome,
@@ -79,6 +80,7 @@ _HOMES = {
     ),
     "rowlock.job": (
         "Beat",
+        "BulkResult",
         "BulkRetry",
         "CancelOutcome",
         "Cancellation",
@@ -103,6 +105,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "App",
     "Beat",
+    "BulkResult",
     "BulkRetry",
     "Cancel",
     "CancelOutcome",

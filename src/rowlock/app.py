@@ -7,7 +7,7 @@ import builtins
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, cast
 from uuid import UUID
@@ -16,9 +16,10 @@ from rowlock import codec, config
 from rowlock.clock import Clock, pauses
 from rowlock.errors import OptionInvalid
 from rowlock.filters import FilterOptions
-from rowlock.job import BulkRetry, Job, JobState, Page, Policy
+from rowlock.job import BulkResult, BulkRetry, Job, JobState, Page, Policy
 from rowlock.store import NewJob, Store, open_store, options
 from rowlock.store.methods import QueueVerbs
+from rowlock.store.ops.bulk import BulkAction, Selection, bulk, selection
 from rowlock.store.ops.manage import job_filter, unknown_job
 from rowlock.store.steps import Op
 from rowlock.store.url import masked
@@ -357,6 +358,56 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
         task = self.find(kind)
         return task.schema.validate(payload) if task else codec.encode_payload(kind, payload)
 
+    def run_again(self, id: str | UUID, payload: Mapping[str, object] | None = None) -> Job:
+        """Enqueue an ended job again, as a new job, optionally with another payload.
+
+        The new job has the options of the old one, and names it in its `meta`, as `run_again_of`.
+        It raises `InvalidTransition` if the job has not ended, or a live job has its key.
+        """
+        text = None if payload is None else self._new_payload(self.get(id), id, payload)
+        return self.store.run_again(id, text)
+
+    async def arun_again(self, id: str | UUID, payload: Mapping[str, object] | None = None) -> Job:
+        """As `run_again`."""
+        text = None if payload is None else self._new_payload(await self.aget(id), id, payload)
+        return await self.store.arun_again(id, text)
+
+    def bulk(
+        self,
+        action: str | BulkAction,
+        state: str | JobState | None = None,
+        *,
+        to: str | None = None,
+        run_at: datetime | None = None,
+        **chosen: Unpack[FilterOptions],
+    ) -> BulkResult:
+        """Act on all jobs that match, in transactions of up to 500 jobs.
+
+        Args:
+            action: `cancel`, `retry`, `delete`, `run_now`, `reschedule`, `reroute` or `run_again`.
+            state: Only jobs in this state. Only `cancel` and `retry` work without it.
+            to: The queue of a `reroute`.
+            run_at: The time of a `reschedule`.
+            chosen: Which jobs: the fields of `FilterOptions`.
+
+        Example:
+            app.bulk("reroute", "ready", queue="mial", to="mail")
+        """
+        return self.store.run(bulk(_selection(action, state, chosen, to=to, run_at=run_at)))
+
+    async def abulk(
+        self,
+        action: str | BulkAction,
+        state: str | JobState | None = None,
+        *,
+        to: str | None = None,
+        run_at: datetime | None = None,
+        **chosen: Unpack[FilterOptions],
+    ) -> BulkResult:
+        """As `bulk`."""
+        wanted = _selection(action, state, chosen, to=to, run_at=run_at)
+        return await self.store.arun(bulk(wanted))
+
     def retry_dead(self, **chosen: Unpack[FilterOptions]) -> BulkRetry:
         """Take all dead jobs that match back to ready. Jobs whose key is in use are skipped."""
         return self.store.retry_dead(job_filter(**chosen))
@@ -370,3 +421,20 @@ def _found(job: Job | None, id: str | UUID) -> Job:
     if job is None:
         raise unknown_job(str(id))
     return job
+
+
+def _selection(
+    action: str | BulkAction,
+    state: str | JobState | None,
+    chosen: FilterOptions,
+    *,
+    to: str | None,
+    run_at: datetime | None,
+) -> Selection:
+    return selection(
+        options.choice(BulkAction, action, option="action"),
+        None if state is None else options.choice(JobState, state, option="state"),
+        job_filter(**chosen),
+        to=to,
+        run_at=run_at,
+    )

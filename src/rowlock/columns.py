@@ -119,6 +119,8 @@ def macros(*, is_postgres: bool) -> dict[str, str]:
     kept = [name for name in shared if COLUMNS[name].is_kept or COLUMNS[name].is_given]
     # A retry may bring another payload.
     kept.remove("payload")
+    # A job that is run again gets these from the first one, and an id, payload and meta of its own.
+    again = [name for name in GIVEN if name not in ("id", "payload", "meta")]
     casts = {name: f"::{COLUMNS[name].type}" if is_postgres else "" for name in COLUMNS}
     rows = _Rows(is_postgres=is_postgres)
     # The last error is at the end.
@@ -140,6 +142,8 @@ def macros(*, is_postgres: bool) -> dict[str, str]:
         "given_values": _listed(f":{name}{casts[name]}" for name in GIVEN),
         "given_arrays": _listed(f":{name}{casts[name]}[]" for name in GIVEN),
         "fresh": _listed(f"fresh.{name}" for name in GIVEN),
+        "again": ", ".join(again),
+        "again_of": _listed(f"finished.{name}" for name in again),
         "kept": ", ".join(kept),
         "kept_of": _listed(f"finished.{name}" for name in kept),
     }

@@ -435,7 +435,16 @@ class BulkRetry(msgspec.Struct, frozen=True):
 
     retried: int
     """Number of jobs moved back to ready."""
-    skipped: list[str]
+    skipped: Sequence[str]
+    """The ids of the jobs that were skipped because another job with their key is in flight."""
+
+
+class BulkResult(msgspec.Struct, frozen=True):
+    """The result of acting on many jobs."""
+
+    done: int
+    """Number of jobs that were acted on."""
+    skipped: Sequence[str]
     """The ids of the jobs that were skipped because another job with their key is in flight."""
 
 

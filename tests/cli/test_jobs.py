@@ -280,12 +280,12 @@ def test_json_on_a_terminal_is_indented(sqlite_url):
 
 
 def test_why(app, run):
-    """One line a job, and one with what helps; a state or a wait that nothing helps has none."""
+    """Per job its state, what blocks it, and what helps."""
     paused = app.enqueue("work", queue="m ail")
     app.pause("m ail")
     later = app.enqueue("work", delay=3600)
     done = run("jobs", "why", paused.id, later.id)
-    *first, second, reason = done.stdout.splitlines()
+    *first, second, reason, advice = done.stdout.splitlines()
 
     assert first == [
         f"{paused.id} ready",
@@ -294,6 +294,7 @@ def test_why(app, run):
     ]
     assert second == f"{later.id} scheduled"
     assert reason.startswith("  it is not due until ")
+    assert advice == f"  → make it due with: rowlock jobs run-now {later.id}"
 
 
 def test_why_as_json(app, run):
@@ -314,3 +315,49 @@ def test_why_is_escaped(app, run):
     app.pause(HOSTILE)
 
     assert not {"\x1b", "\x9b", "\r"} & set(unknown + run("jobs", "why", job.id).stdout)
+
+
+def test_jobs_are_moved(app, run):
+    """Made due, put off, moved to another queue, and run again once they have ended."""
+    job = app.enqueue("send", delay=600)
+    due = run("jobs", "run-now", job.id)
+    later = run("jobs", "reschedule", job.id, "--delay", "1h")
+    moved = run("jobs", "reroute", job.id, "--to", "mail", "--json")
+    early = run("jobs", "run-again", job.id)
+    app.cancel(job.id)
+    again = run("jobs", "run-again", job.id, "--payload", '{"to": "y"}')
+    (ready,) = app.list(state="ready", full=True)
+
+    assert due.stdout == f"{job.id} ready\n"
+    assert later.stdout == f"{job.id} scheduled\n"
+    assert documents(moved)[0]["queue"] == "mail"
+    assert (early.exit_code, early.stdout) == (4, "")
+    assert again.stdout == f"{ready.id} ready\n"
+    assert (ready.payload, ready.meta) == ({"to": "y"}, {"run_again_of": job.id})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("reschedule", "ID"),
+        ("reschedule", "ID", "--delay", "1h", "--run-at", "2035-01-31T12:00Z"),
+        ("reroute", "ID"),
+        ("bulk", "explode"),
+        ("bulk", "cancel"),
+    ],
+)
+def test_words_that_do_not_fit(run, words):
+    """What is missing is said, and nothing is asked of a pipe."""
+    assert run("jobs", *words).exit_code == 2
+
+
+def test_many_jobs_at_once(app, run):
+    """Counted first, then done; what could not be is named."""
+    app.enqueue_many([{"kind": "send", "queue": "mial"}] * 3)
+    words = ("jobs", "bulk", "reroute", "--state", "ready", "--queue", "mial", "--to", "mail")
+    counted = run(*words, "--dry-run")
+    done = run(*words, "--yes", "--json")
+
+    assert counted.stdout == "3 jobs match\n"
+    assert documents(done) == [{"done": 3, "skipped": []}]
+    assert [job.queue for job in app.list()] == ["mail"] * 3

@@ -123,6 +123,10 @@ REQUESTS: dict[str, Callable[[World, AnyRoute], Request]] = {
     "deleteJob": of_job,
     "cancelJob": of_job,
     "retryJob": lambda world, route: of_job(world, route, is_dead=True),
+    "runJobAgain": lambda world, route: of_job(world, route, is_dead=True),
+    "runJobNow": of_job,
+    "rescheduleJob": lambda world, route: (of_job(world, route)[0], {"delay": 60}),
+    "rerouteJob": lambda world, route: (of_job(world, route)[0], {"queue": "other"}),
     "createBulk": with_job({"action": "cancel", "expected": 10_000}),
     "getBulk": lambda world, route: (route.path.replace("{id}", world.make_bulk()), None),
     "streamEvents": lambda world, route: (

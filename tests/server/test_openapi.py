@@ -157,7 +157,12 @@ def test_headers_of_answers_are_said():
         if "headers" in response
     }
 
-    assert located == {("createJob", 200), ("createJob", 201), ("createBulk", 202)}
+    assert located == {
+        ("createJob", 200),
+        ("createJob", 201),
+        ("createBulk", 202),
+        ("runJobAgain", 201),
+    }
     assert problems == {
         "Problem401": {"WWW-Authenticate"},
         "Problem405": {"Allow"},

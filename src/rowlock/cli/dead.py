@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 
 from rowlock import config
 from rowlock.cli import Target, show
-from rowlock.cli.jobs import page_options, print_page
+from rowlock.cli.jobs import check_terminal, confirm, page_options, print_page, walk
 from rowlock.cli.options import filters, json_option
 from rowlock.cli.progress import progress
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from rowlock.app import App
     from rowlock.filters import FilterOptions
     from rowlock.store import JobFilter
+    from rowlock.store.ops.bulk import Selection
     from rowlock.store.ops.dead import DeadGroup
 
 # Before a purge, at most this many jobs are counted, a page at a time. Beyond it says "more than".
@@ -148,7 +148,7 @@ def retry(target: Target, *, as_json: bool, **chosen: Unpack[FilterOptions]) -> 
 
     wanted = job_filter(**chosen)
     with target.open_app() as app:
-        retried, skipped = _walk(app, wanted, "retry", label="retrying")
+        retried, skipped = walk(app, _dead("retry", wanted), label="retrying")
     if as_json:
         show.print_json({"retried": retried, "skipped": skipped})
         return
@@ -187,21 +187,27 @@ def purge(
     with target.open_app() as app:
         if not yes:
             _confirm(app, chosen)
-        removed, _ = _walk(app, wanted, "delete", label="removing")
+        removed, _ = walk(app, _dead("delete", wanted), label="removing")
     if as_json:
         show.print_json({"removed": removed})
     else:
         click.echo(f"removed {show.plural(removed, 'job')}")
 
 
+def _dead(action: Literal["retry", "delete"], wanted: JobFilter) -> Selection:
+    from rowlock.job import JobState
+    from rowlock.store.ops.bulk import BulkAction, Selection
+
+    return Selection(BulkAction(action), JobState.DEAD, wanted)
+
+
 def _confirm(app: App, chosen: FilterOptions) -> None:
-    if not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to ask for confirmation: add --yes")
+    check_terminal()
     count = _count(app, chosen)
     shown = f"more than {COUNT_MAX:,} dead jobs"
     if count <= COUNT_MAX:
         shown = show.plural(count, "dead job")
-    click.confirm(f"Remove {shown} permanently?", abort=True, err=True)
+    confirm(f"Remove {shown} permanently?")
 
 
 def _count(app: App, chosen: FilterOptions) -> int:
@@ -212,27 +218,6 @@ def _count(app: App, chosen: FilterOptions) -> int:
         count, cursor = count + len(page), page.next
         if cursor is None or count > COUNT_MAX:
             return count
-
-
-def _walk(
-    app: App, wanted: JobFilter, action: Literal["retry", "delete"], *, label: str
-) -> tuple[int, list[str]]:
-    """Go through all matching jobs, one transaction per step. Return the count and ids skipped."""
-    from rowlock.job import JobState
-    from rowlock.store.ops.bulk import BulkAction, Selection, bulk_step
-
-    selected = Selection(BulkAction(action), JobState.DEAD, wanted)
-    done, skipped = 0, list[str]()
-    with progress(label, noun="job") as moved:
-        place = None
-        while True:
-            answer = app.store.run(bulk_step(selected, place))
-            done += answer.done
-            skipped += answer.skipped
-            if answer.next is None:
-                return done, skipped
-            place = answer.next
-            moved(done)
 
 
 @dead.command()

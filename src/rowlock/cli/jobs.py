@@ -1,8 +1,9 @@
-"""`rowlock jobs`: list, show, explain, cancel, retry, delete and wait for jobs."""
+"""`rowlock jobs`: list, show, explain, cancel, retry, move, delete and wait for jobs."""
 
 from __future__ import annotations
 
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -12,7 +13,8 @@ import click
 
 from rowlock import config
 from rowlock.cli import EXIT_FAILED, Target, exit_code, show
-from rowlock.cli.options import filters, json_object, json_option, seconds
+from rowlock.cli.options import filters, json_object, json_option, seconds, time_to_come
+from rowlock.cli.progress import progress
 from rowlock.errors import NotFound, RowlockError
 
 if TYPE_CHECKING:
@@ -21,16 +23,18 @@ if TYPE_CHECKING:
     from rowlock.app import App
     from rowlock.filters import FilterOptions
     from rowlock.job import Job, Page
+    from rowlock.store.ops.bulk import Selection
     from rowlock.why import Why
 
 STATES = ("scheduled", "ready", "running", "retrying", "succeeded", "dead", "cancelled")
+BULK_ACTIONS = ("cancel", "retry", "run-now", "reschedule", "reroute", "run-again", "delete")
 LIMIT_DEFAULT = 50
 LIMIT_MAX = config.LIST_LIMIT_MAX
 
 
 @click.group()
 def jobs() -> None:
-    """List, show, cancel, retry, delete and wait for jobs."""
+    """List, show, cancel, retry, move, run again, delete and wait for jobs."""
 
 
 def page_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -197,6 +201,8 @@ def what_to_do(why: Why) -> str | None:
             return f"resume it with: rowlock queues resume {shlex.quote(why.queue)}"
         case "finished" if why.state != "succeeded":
             return f"run it again with: rowlock jobs retry {why.id}"
+        case "not_due" | "backoff":
+            return f"make it due with: rowlock jobs run-now {why.id}"
         case "no_worker":
             return "start one with: rowlock --app MODULE:APP worker"
         case "unknown_kind" | "unserved_queue":
@@ -251,6 +257,163 @@ def _print_state(job: Job, *, as_json: bool) -> None:
         click.echo(show.as_json(show.job_document(job)))
     else:
         click.echo(f"{job.id} {job.state}")
+
+
+@jobs.command("run-now")
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@json_option("one line per job")
+@click.pass_obj
+def run_now(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
+    """Make scheduled or retrying jobs due now."""
+    with target.open_app() as app:
+        each(ids, lambda each_id: _print_state(app.run_now(each_id), as_json=as_json))
+
+
+@jobs.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option(
+    "--run-at", type=time_to_come, metavar="TIME", help="Run them no earlier than this time."
+)
+@click.option(
+    "--delay", type=seconds, metavar="DURATION", help="Run them no earlier than this long from now."
+)
+@json_option("one line per job")
+@click.pass_obj
+def reschedule(
+    target: Target,
+    *,
+    ids: tuple[str, ...],
+    run_at: datetime | None,
+    delay: float | None,
+    as_json: bool,
+) -> None:
+    """Change when jobs that wait are due. Give --run-at or --delay."""
+    if (run_at is None) == (delay is None):
+        raise click.UsageError("give either --run-at or --delay")
+    with target.open_app() as app:
+
+        def act(id: str) -> None:
+            _print_state(app.reschedule(id, run_at, delay=delay), as_json=as_json)
+
+        each(ids, act)
+
+
+@jobs.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--to", required=True, metavar="QUEUE", help="The queue that they move to.")
+@json_option("one line per job")
+@click.pass_obj
+def reroute(target: Target, *, ids: tuple[str, ...], to: str, as_json: bool) -> None:
+    """Move jobs that wait to another queue."""
+    with target.open_app() as app:
+        each(ids, lambda each_id: _print_state(app.reroute(each_id, to), as_json=as_json))
+
+
+@jobs.command("run-again")
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option(
+    "--payload", metavar="JSON", help="Run it with this payload instead. Takes a single job."
+)
+@json_option("one line per new job")
+@click.pass_obj
+def run_again(target: Target, *, ids: tuple[str, ...], payload: str | None, as_json: bool) -> None:
+    """Enqueue ended jobs again, as new jobs with the same payloads. Prints the new ids."""
+    if payload is not None and len(ids) > 1:
+        raise click.UsageError("--payload takes a single job")
+    changed = None if payload is None else json_object(payload, option="payload")
+    with target.open_app() as app:
+        each(ids, lambda each_id: _print_state(app.run_again(each_id, changed), as_json=as_json))
+
+
+@jobs.command()
+@click.argument("action", type=click.Choice(BULK_ACTIONS), metavar="ACTION")
+@click.option("--state", type=click.Choice(STATES), help="Only jobs in this state.")
+@filters
+@click.option("--to", metavar="QUEUE", help="With reroute: the queue that they move to.")
+@click.option(
+    "--run-at", type=time_to_come, metavar="TIME", help="With reschedule: when they are due."
+)
+@click.option("--dry-run", is_flag=True, help="Only count the jobs that match.")
+@click.option(
+    "--yes", is_flag=True, help="Don't ask for confirmation. Required without a terminal."
+)
+@json_option("how many jobs were `done`, and the ids of those `skipped`")
+@click.pass_obj
+def bulk(
+    target: Target,
+    *,
+    action: str,
+    state: str | None,
+    to: str | None,
+    run_at: datetime | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **chosen: Unpack[FilterOptions],
+) -> None:
+    """Act on all jobs that match: cancel, retry, run-now, reschedule, reroute, run-again, delete.
+
+    All actions but cancel and retry need --state. On a terminal it shows how many jobs match and
+    asks for confirmation. Each transaction changes up to 500 jobs.
+    """
+    from rowlock.job import JobState
+    from rowlock.store.ops.bulk import BulkAction, count_bulk, selection
+    from rowlock.store.ops.manage import job_filter
+
+    wanted = selection(
+        BulkAction(action.replace("-", "_")),
+        None if state is None else JobState(state),
+        job_filter(**chosen),
+        to=to,
+        run_at=run_at,
+    )
+    if not dry_run and not yes:
+        check_terminal()
+    with target.open_app() as app:
+        if dry_run or not yes:
+            found = app.store.run(count_bulk(wanted))
+            count = f"{show.number(found.value, exact=found.exact)} jobs match"
+            if dry_run:
+                shown = {"matching": found.value, "exact": found.exact}
+                click.echo(show.as_json(shown) if as_json else count)
+                return
+            confirm(f"{count}. Continue with {action}?")
+        done, skipped = walk(app, wanted, label=action)
+    if as_json:
+        show.print_json({"done": done, "skipped": skipped})
+        return
+    for id in skipped:
+        click.echo(f"skipped {id}: another job with its key is in flight", err=True)
+    click.echo(f"{action}: {show.plural(done, 'job')}, skipped {len(skipped):,}")
+
+
+def check_terminal() -> None:
+    """Refuse to go on if nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask for confirmation: add --yes")
+
+
+def confirm(question: str) -> None:
+    """Ask on the terminal, and abort unless the answer is yes."""
+    check_terminal()
+    click.confirm(question, abort=True, err=True)
+
+
+def walk(app: App, wanted: Selection, *, label: str) -> tuple[int, list[str]]:
+    """Go through all matching jobs, one transaction per step. Return the count and ids skipped."""
+    from rowlock.store.ops.bulk import bulk_step
+
+    done, skipped = 0, list[str]()
+    with progress(label, noun="job") as moved:
+        place = None
+        while True:
+            answer = app.store.run(bulk_step(wanted, place))
+            done += answer.done
+            skipped += answer.skipped
+            if answer.next is None:
+                return done, skipped
+            place = answer.next
+            moved(done)
 
 
 @jobs.command()

@@ -100,7 +100,10 @@ class QueueVerbs:
     delete, adelete = verbs(_manage.delete)
     get, aget = verbs(_look.get)
     pause, apause = verbs(_manage.pause)
+    reroute, areroute = verbs(_manage.reroute)
+    reschedule, areschedule = verbs(_manage.reschedule)
     resume, aresume = verbs(_manage.resume)
+    run_now, arun_now = verbs(_manage.run_now)
     set_order, aset_order = verbs(_manage.set_order)
     stats, astats = verbs(_stats.stats)
     why, awhy = verbs(_why.why)
@@ -129,6 +132,7 @@ class StoreVerbs(QueueVerbs):
     release_worker, arelease_worker = verbs(_recover.release_worker)
 
     retry, aretry = verbs(_manage.retry)
+    run_again, arun_again = verbs(_manage.run_again)
     retry_dead, aretry_dead = verbs(_bulk.retry_dead)
     prune, aprune = verbs(_manage.prune)
     list, alist = verbs(_look.list_jobs)

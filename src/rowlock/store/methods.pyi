@@ -2,7 +2,7 @@
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
@@ -76,11 +76,57 @@ class QueueVerbs:
     async def apause(self, queue: str) -> None:
         """As `pause`."""
 
+    def reroute(self, id: str | UUID, queue: str, *, tenant: str | None = None) -> Job:
+        """Move a job that waits to another queue.
+
+        Args:
+            tenant: Only a job of this tenant; another tenant's is not found.
+        """
+
+    async def areroute(self, id: str | UUID, queue: str, *, tenant: str | None = None) -> Job:
+        """As `reroute`."""
+
+    def reschedule(
+        self,
+        id: str | UUID,
+        run_at: datetime | None = None,
+        *,
+        delay: float | timedelta | None = None,
+        tenant: str | None = None,
+    ) -> Job:
+        """Change when a job that waits is due. Its attempts stay as they are.
+
+        Args:
+            run_at: The new time, with a time zone. A time in the past means now.
+            delay: Instead of `run_at`: from now on, in seconds or as a timedelta.
+            tenant: Only a job of this tenant; another tenant's is not found.
+        """
+
+    async def areschedule(
+        self,
+        id: str | UUID,
+        run_at: datetime | None = None,
+        *,
+        delay: float | timedelta | None = None,
+        tenant: str | None = None,
+    ) -> Job:
+        """As `reschedule`."""
+
     def resume(self, queue: str) -> None:
         """Claim from a paused queue again."""
 
     async def aresume(self, queue: str) -> None:
         """As `resume`."""
+
+    def run_now(self, id: str | UUID, *, tenant: str | None = None) -> Job:
+        """Make a scheduled or retrying job due now. A job that is ready stays as it is.
+
+        Args:
+            tenant: Only a job of this tenant; another tenant's is not found.
+        """
+
+    async def arun_now(self, id: str | UUID, *, tenant: str | None = None) -> Job:
+        """As `run_now`."""
 
     def set_order(self, queue: str, order: Literal["run_at", "created"]) -> None:
         """Set the order of retries in a queue: by the time they are due (default), or by their age."""
@@ -349,6 +395,25 @@ class StoreVerbs(QueueVerbs):
         self, id: str | UUID, payload: str | None = None, *, tenant: str | None = None
     ) -> Job:
         """As `retry`."""
+
+    def run_again(
+        self, id: str | UUID, payload: str | None = None, *, tenant: str | None = None
+    ) -> Job:
+        """Enqueue an ended job again, as a new job with its payload and options.
+
+        The new job names the old one in its `meta`, as `run_again_of`. It has the key of the old one
+        too, even if that key is still held by a job that has ended. If a live job has the key, this
+        raises `InvalidTransition`.
+
+        Args:
+            payload: Another payload, as JSON text.
+            tenant: Only a job of this tenant; another tenant's is not found.
+        """
+
+    async def arun_again(
+        self, id: str | UUID, payload: str | None = None, *, tenant: str | None = None
+    ) -> Job:
+        """As `run_again`."""
 
     def retry_dead(self, chosen: JobFilter) -> BulkRetry:
         """Take all dead jobs that match back to ready. Jobs whose key is in use again are skipped."""

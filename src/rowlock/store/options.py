@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal, NamedTuple, SupportsFloat
+from enum import StrEnum
+from typing import Any, Final, Literal, NamedTuple, SupportsFloat, TypeVar
 from uuid import UUID
 
 from rowlock import codec, config
@@ -15,6 +16,7 @@ from rowlock.ids import new_id, parse_id
 from rowlock.job import KEY_HELD_WHILE_KEPT, Policy
 from rowlock.suggest import nearest
 
+E = TypeVar("E", bound=StrEnum)
 KeyHold = Literal["in_flight", "kept"] | float | timedelta
 
 
@@ -173,6 +175,15 @@ def refuse_unknown(chosen: Mapping[str, object], known: Collection[str]) -> None
             close = nearest(spelt, known)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise OptionInvalid(spelt, f"there is no such option{hint}")
+
+
+def choice(kind: type[E], value: str, *, option: str) -> E:
+    """One of the values of an enumeration."""
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(kind)
+        raise OptionInvalid(option, f"must be one of {known}, not {shown(value)}") from None
 
 
 def names(values: Sequence[str] | None, *, option: str) -> list[str] | None:

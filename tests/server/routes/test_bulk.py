@@ -132,3 +132,40 @@ def test_a_step_that_fails_is_told(any_url, monkeypatch):
         bulk = ended(running.client(), begun.headers["location"])
 
     assert (bulk["state"], bulk["problem"]) == ("failed", "given up: ZeroDivisionError")
+
+
+def test_jobs_of_a_misspelt_queue_are_moved(api):
+    """The preview and the work say where to; the audit, too."""
+    api.app.enqueue_many([{"kind": "big", "queue": "mial"}] * 3)
+    asked = {"action": "reroute", "filter": {"state": "ready", "queue": "mial"}, "to": "mail"}
+    preview = api().post("/v1/bulk", json={**asked, "preview": True}).json()
+    begun = api().post("/v1/bulk", json={**asked, "expected": preview["count"]["value"]})
+    bulk = ended(api("read"), begun.headers["location"])
+    (entry,) = api().get("/v1/audit").json()["entries"]
+
+    assert (bulk["state"], bulk["done"], bulk["to"]) == ("done", 3, "mail")
+    assert [job.queue for job in api.app.list()] == ["mail"] * 3
+    assert entry["detail"]["to"] == "mail"
+
+
+@pytest.mark.parametrize(
+    ("field", "asked"),
+    [
+        ("to", {"action": "reroute", "filter": {"state": "ready"}}),
+        ("to", {"action": "cancel", "to": "mail"}),
+        ("run_at", {"action": "reschedule", "filter": {"state": "ready"}}),
+        (
+            "run_at",
+            {"action": "run_now", "filter": {"state": "retrying"}, "run_at": "2035-01-31T12:00Z"},
+        ),
+        ("state", {"action": "run_now", "filter": {"state": "ready"}}),
+        ("state", {"action": "reroute", "to": "mail"}),
+        ("state", {"action": "run_again", "filter": {"state": "running"}}),
+    ],
+)
+def test_options_that_do_not_fit_the_action(api, field, asked):
+    """Each is refused by the name of its field, also for a preview."""
+    refused = api().post("/v1/bulk", json={**asked, "preview": True})
+
+    assert refused.status_code == 422
+    assert field in refused.json()["detail"]

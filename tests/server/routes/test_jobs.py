@@ -1,4 +1,4 @@
-"""`/v1/jobs`: look at jobs, cancel, retry and delete them."""
+"""`/v1/jobs`: look at jobs, cancel, retry, move, run again and delete them."""
 
 from __future__ import annotations
 
@@ -246,3 +246,53 @@ def test_parents_and_those_that_follow(api):
     assert child["meta"] == {"parent": parent.id, "trace": "t"}
     assert (back["parent"]["id"], back["follow_ups"]) == (parent.id, [])
     assert own == {"parent": None, "follow_ups": []}
+
+
+def test_run_now(api):
+    """A scheduled job is due; one that has ended is not, and the answer says what to do."""
+    job = api.app.enqueue("big", delay=600)
+    answer = api().post(f"/v1/jobs/{job.id}/run-now")
+    api.app.cancel(job.id)
+    refused = api().post(f"/v1/jobs/{job.id}/run-now")
+
+    assert (answer.status_code, answer.json()["state"]) == (200, "ready")
+    assert (refused.status_code, refused.json()["code"]) == (409, "invalid_transition")
+    assert "run_again" in refused.json()["detail"]
+
+
+def test_reschedule(api):
+    """To a time or by a delay, not both and not neither."""
+    job = api.app.enqueue("big")
+    path = f"/v1/jobs/{job.id}/reschedule"
+    at = api().post(path, json={"run_at": "2035-01-31T12:00:00Z"})
+    later = api().post(path, json={"delay": 600})
+    bad = [
+        api().post(path, json=body) for body in ({}, {"delay": 1, "run_at": "2035-01-31T12:00Z"})
+    ]
+
+    assert (at.json()["state"], at.json()["run_at"]) == ("scheduled", "2035-01-31T12:00:00Z")
+    assert later.json()["state"] == "scheduled"
+    assert later.json()["run_at"] < at.json()["run_at"]
+    assert [answer.status_code for answer in bad] == [422, 422]
+
+
+def test_reroute(api):
+    """A job that waits goes to another queue, and the audit has it."""
+    job = api.app.enqueue("big", queue="mial")
+    answer = api().post(f"/v1/jobs/{job.id}/reroute", json={"queue": "mail"})
+    (entry,) = api().get("/v1/audit").json()["entries"]
+
+    assert (answer.status_code, answer.json()["queue"]) == (200, "mail")
+    assert (entry["action"], entry["detail"]) == ("job.reroute", {"queue": "mail"})
+
+
+def test_run_again(api):
+    """An ended job is enqueued as a new one, which the answer names and shows."""
+    dead = killed(api)
+    answer = api().post(f"/v1/jobs/{dead}/run-again")
+    made = api().get(answer.headers["location"]).json()
+    early = api().post(f"/v1/jobs/{made['id']}/run-again")
+
+    assert (answer.status_code, made) == (201, answer.json())
+    assert (made["state"], made["meta"]["run_again_of"]) == ("ready", dead)
+    assert (early.status_code, early.json()["code"]) == (409, "invalid_transition")

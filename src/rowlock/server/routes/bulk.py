@@ -1,4 +1,4 @@
-"""`/v1/bulk`: cancel, retry or delete the jobs that match a filter, with a preview and progress.
+"""`/v1/bulk`: cancel, retry, move or delete the jobs that match, with a preview and progress.
 
 The work is done in the background, by any server. If a server ends, the next one continues.
 """
@@ -20,10 +20,21 @@ from rowlock.job import Count, JobState
 from rowlock.server.problems import Refusal
 from rowlock.server.routes.jobs import filter_of, job_id
 from rowlock.server.routing import AnyRoute, Call, Example, Link, Reply, Route, scopes
-from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, GIVEN, JobChoice, Uuid, copied
+from rowlock.server.schemas import (
+    EXAMPLE_AT,
+    EXAMPLE_ID,
+    GIVEN,
+    JobChoice,
+    Name,
+    Time,
+    Uuid,
+    copied,
+)
 from rowlock.store.ops.audit import audited
 from rowlock.store.ops.bulk import (
     ALLOWED,
+    NEEDS_STATE,
+    OPTIONS,
     Bulk,
     BulkAction,
     Selection,
@@ -43,10 +54,14 @@ class BulkFilter(JobChoice, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def _rule_of(action: BulkAction) -> dict[str, Any]:
     """The schema of the filter that an action takes."""
     states: list[str | None] = [state.value for state in JobState if state in ALLOWED[action]]
-    chosen = {"action": {"const": action.value}}
-    if action is BulkAction.DELETE:
+    chosen: dict[str, Any] = {"action": {"const": action.value}}
+    required: list[str] = []
+    for option, user in OPTIONS.items():
+        chosen[option] = GIVEN if action is user else {"type": "null"}
+        required += [option] if action is user else []
+    if action in NEEDS_STATE:
         named = {"required": ["state"], "properties": {"state": {"enum": states}}}
-        return {"required": ["filter"], "properties": {**chosen, "filter": named}}
+        return {"required": ["filter", *required], "properties": {**chosen, "filter": named}}
     optional = {"properties": {"state": {"enum": [*states, None]}}}
     return {"properties": {**chosen, "filter": optional}}
 
@@ -55,7 +70,8 @@ class NewBulk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """An action on the jobs that match a filter.
 
     With `preview`, nothing is done: the answer says how many jobs match. Without it, `expected` is
-    that number. If more jobs match by then, nothing is done either. A delete must name the state.
+    that number. If more jobs match by then, nothing is done either. All actions but `cancel` and
+    `retry` must name the state.
     """
 
     RULES: ClassVar[Mapping[str, Any]] = {
@@ -72,6 +88,8 @@ class NewBulk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     action: BulkAction
     filter: BulkFilter = BulkFilter()
+    to: Annotated[Name, Meta(description="The queue of a `reroute`.")] | None = None
+    run_at: Annotated[Time, Meta(description="The time of a `reschedule`.")] | None = None
     preview: bool = False
     expected: Annotated[int, Meta(ge=0, le=2**53)] | None = None
     per_second: (
@@ -105,6 +123,8 @@ class BulkSchema(msgspec.Struct, frozen=True, kw_only=True):
     id: Uuid
     action: BulkAction
     filter: BulkFilter
+    to: str | None
+    run_at: datetime | None
     per_second: int | None
     state: Literal["running", "done", "failed"]
     total: Count
@@ -120,7 +140,8 @@ class BulkSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 async def create_bulk(call: Call[NewBulk, None]) -> Reply:
     asked = call.body
-    wanted = selection(asked.action, asked.filter.state, filter_of(call, asked.filter))
+    chosen, state = filter_of(call, asked.filter), asked.filter.state
+    wanted = selection(asked.action, state, chosen, to=asked.to, run_at=asked.run_at)
     if asked.preview:
         return await _preview(call, wanted)
     if asked.expected is None:
@@ -164,7 +185,9 @@ def _audit_detail(begun: Bulk | TooMany) -> Mapping[str, object] | None:
     if isinstance(begun, TooMany):
         return None
     shown = _filter_of(begun.state, begun.chosen)
-    return {"total": begun.total.value, "filter": shown}
+    options = {"to": begun.to, "run_at": begun.run_at}
+    given = {name: value for name, value in options.items() if value is not None}
+    return {"total": begun.total.value, "filter": shown, **given}
 
 
 async def get_progress(call: Call[None, None]) -> Reply:
@@ -200,6 +223,8 @@ _BULK = BulkSchema(
     id="018f3c5e-7c1a-7000-8000-3f6c1d2e4b5c",
     action=BulkAction.RETRY,
     filter=BulkFilter(state=JobState.DEAD, queue="mail"),
+    to=None,
+    run_at=None,
     per_second=None,
     state="running",
     total=Count(value=37, exact=True),
@@ -218,10 +243,11 @@ ROUTES: list[AnyRoute] = [
         method="POST",
         path="/v1/bulk",
         operation="createBulk",
-        summary="Cancel, retry or delete the jobs that match a filter",
+        summary="Cancel, retry, move, run again or delete the jobs that match a filter",
         description="Send it with `preview` first, then with the `expected` count of the preview. "
         "`cancel` applies to jobs that have not ended, `retry` to dead jobs, or to cancelled ones "
-        "if `state` says so. `delete` needs a `state`.",
+        "if `state` says so. The others need a `state`. `reroute` needs `to`, the new queue, and "
+        "`reschedule` needs `run_at`.",
         handler=create_bulk,
         is_expensive=True,
         scopes=scopes(Scope.ADMIN),

@@ -1,9 +1,10 @@
-"""`/v1/jobs`: list, inspect, cancel, retry and delete jobs."""
+"""`/v1/jobs`: list, inspect, cancel, retry, move, run again and delete jobs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -20,12 +21,16 @@ from rowlock.server.routing import AnyRoute, Call, Example, Reply, Route, job_li
 from rowlock.server.schemas import (
     EXAMPLE_AT,
     EXAMPLE_JOB,
+    GIVEN,
     JobChoice,
     JobSchema,
     JobSummary,
     JsonObject,
+    Name,
     PageCursor,
     PageLimit,
+    Seconds,
+    Time,
     Uuid,
     copied,
     job_of,
@@ -35,7 +40,16 @@ from rowlock.store.ops.audit import audited
 from rowlock.store.ops.bulk import count_jobs
 from rowlock.store.ops.hold import read_log
 from rowlock.store.ops.look import get, list_jobs, related
-from rowlock.store.ops.manage import cancel, delete, job_filter, retry
+from rowlock.store.ops.manage import (
+    cancel,
+    delete,
+    job_filter,
+    reroute,
+    reschedule,
+    retry,
+    run_again,
+    run_now,
+)
 from rowlock.store.ops.why import why
 from rowlock.tokens import Scope
 from rowlock.why import WhyCode
@@ -99,6 +113,35 @@ class RetrySchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     payload: (
         Annotated[JsonObject, Meta(description="Replaces the payload of the job.")] | UnsetType
     ) = UNSET
+
+
+class RunAgainSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to run an ended job again."""
+
+    payload: (
+        Annotated[JsonObject, Meta(description="Instead of the payload of the ended job.")]
+        | UnsetType
+    ) = UNSET
+
+
+class RescheduleSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a job is due: `run_at` or `delay`."""
+
+    RULES: ClassVar[Mapping[str, Any]] = {
+        "oneOf": [
+            {"required": ["run_at"], "properties": {"run_at": GIVEN}},
+            {"required": ["delay"], "properties": {"delay": GIVEN}},
+        ]
+    }
+
+    run_at: Annotated[Time, Meta(description="A time in the past means now.")] | None = None
+    delay: Annotated[Seconds, Meta(description="Seconds from now.")] | None = None
+
+
+class RerouteSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a job goes."""
+
+    queue: Name
 
 
 async def list_page(call: Call[None, JobQuery]) -> Reply:
@@ -187,7 +230,46 @@ async def retry_job(call: Call[RetrySchema, None]) -> Reply:
     return Reply(job_of(await call.store.arun(op)))
 
 
-async def _new_payload(call: Call[RetrySchema, None]) -> str:
+async def run_job_again(call: Call[RunAgainSchema, None]) -> Reply:
+    id = job_id(call)
+    payload = None if call.body.payload is UNSET else await _new_payload(call)
+    op = audited(
+        run_again(id, payload=payload, tenant=call.caller.tenant),
+        call.deed("job.run_again", id),
+        detail=lambda job: {"new_id": job.id, "new_payload": payload is not None},
+    )
+    job = await call.store.arun(op)
+    place = f"{call.request.scope.get('root_path', '')}/v1/jobs/{job.id}"
+    return Reply(job_of(job), status=201, headers={"location": place})
+
+
+async def run_job_now(call: Call[None, None]) -> Reply:
+    id = job_id(call)
+    op = audited(run_now(id, tenant=call.caller.tenant), call.deed("job.run_now", id))
+    return Reply(job_of(await call.store.arun(op)))
+
+
+async def reschedule_job(call: Call[RescheduleSchema, None]) -> Reply:
+    id = job_id(call)
+    op = audited(
+        reschedule(id, call.body.run_at, delay=call.body.delay, tenant=call.caller.tenant),
+        call.deed("job.reschedule", id),
+        detail=lambda job: {"run_at": job.run_at},
+    )
+    return Reply(job_of(await call.store.arun(op)))
+
+
+async def reroute_job(call: Call[RerouteSchema, None]) -> Reply:
+    id = job_id(call)
+    op = audited(
+        reroute(id, call.body.queue, tenant=call.caller.tenant),
+        call.deed("job.reroute", id),
+        detail=lambda job: {"queue": job.queue},
+    )
+    return Reply(job_of(await call.store.arun(op)))
+
+
+async def _new_payload(call: Call[RetrySchema, None] | Call[RunAgainSchema, None]) -> str:
     """The encoded payload, checked against the job's task if this server knows it."""
     kind = (await find_job(call)).kind
     given = call.body.payload
@@ -342,6 +424,67 @@ ROUTES: list[AnyRoute] = [
         example=Example(
             msgspec.structs.replace(EXAMPLE_JOB, state=JobState.READY, attempt=0),
             RetrySchema(payload=msgspec.Raw(b'{"to": "grace@example.com", "subject": "Welcome"}')),
+        ),
+    ),
+    Route(
+        method="POST",
+        path="/v1/jobs/{id}/run-again",
+        operation="runJobAgain",
+        summary="Enqueue an ended job again, as a new job",
+        description="The new job has the payload and the options of the old one, and names it in "
+        "`meta.run_again_of`.",
+        handler=run_job_again,
+        scopes=scopes(Scope.ADMIN),
+        body=RunAgainSchema,
+        bytes_max=config.HTTP_JOB_BYTES_MAX,
+        is_optional=True,
+        answers={201: JobSchema},
+        located=JobSchema,
+        links={JobSchema: job_links("$response.body#/id")},
+        refusals=["not_found", "invalid_transition", "payload_invalid"],
+        example=Example(
+            msgspec.structs.replace(EXAMPLE_JOB, state=JobState.READY, attempt=0), RunAgainSchema()
+        ),
+    ),
+    Route(
+        method="POST",
+        path="/v1/jobs/{id}/run-now",
+        operation="runJobNow",
+        summary="Make a scheduled or retrying job due now",
+        handler=run_job_now,
+        scopes=scopes(Scope.ADMIN),
+        answers={200: JobSchema},
+        refusals=["not_found", "invalid_transition"],
+        example=Example(msgspec.structs.replace(EXAMPLE_JOB, state=JobState.READY, attempt=0)),
+    ),
+    Route(
+        method="POST",
+        path="/v1/jobs/{id}/reschedule",
+        operation="rescheduleJob",
+        summary="Change when a job that waits is due",
+        handler=reschedule_job,
+        scopes=scopes(Scope.ADMIN),
+        body=RescheduleSchema,
+        answers={200: JobSchema},
+        refusals=["not_found", "invalid_transition"],
+        example=Example(
+            msgspec.structs.replace(EXAMPLE_JOB, state=JobState.SCHEDULED, attempt=0),
+            RescheduleSchema(run_at=EXAMPLE_AT),
+        ),
+    ),
+    Route(
+        method="POST",
+        path="/v1/jobs/{id}/reroute",
+        operation="rerouteJob",
+        summary="Move a job that waits to another queue",
+        handler=reroute_job,
+        scopes=scopes(Scope.ADMIN),
+        body=RerouteSchema,
+        answers={200: JobSchema},
+        refusals=["not_found", "invalid_transition"],
+        example=Example(
+            msgspec.structs.replace(EXAMPLE_JOB, state=JobState.READY, attempt=0, queue="mail"),
+            RerouteSchema(queue="mail"),
         ),
     ),
 ]

@@ -1,4 +1,4 @@
-"""Bulk: cancel, retry or delete many jobs that match a filter, in bounded steps.
+"""Bulk: cancel, retry, move, run again or delete many jobs that match, in bounded steps.
 
 1. A walk reads ids without locks, in one order, a bounded number of rows per step. Then it locks
    the jobs that match, in that order, and checks each again against its current row.
@@ -10,10 +10,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -22,11 +22,20 @@ from rowlock.clock import from_us, maybe_from_us, to_us
 from rowlock.columns import JobRow
 from rowlock.errors import OptionInvalid
 from rowlock.filters import JobFilter
-from rowlock.ids import parse_id
-from rowlock.job import TERMINAL_STATES, BulkRetry, Count, JobState, decode_policy, state_of
+from rowlock.ids import new_id, parse_id
+from rowlock.job import (
+    TERMINAL_STATES,
+    BulkResult,
+    BulkRetry,
+    Count,
+    JobState,
+    decode_policy,
+    state_of,
+)
 from rowlock.lifecycle import Finish
+from rowlock.store import options
 from rowlock.store.ops.audit import Actor
-from rowlock.store.ops.manage import is_visible_to
+from rowlock.store.ops.manage import RUN_AGAIN_COLUMNS, is_visible_to
 from rowlock.store.ops.settle import Waiting, finish_waiting
 from rowlock.store.steps import (
     Batch,
@@ -43,6 +52,7 @@ from rowlock.store.steps import (
 
 _FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
 _LIVE_STATES: Final = frozenset(JobState) - TERMINAL_STATES
+_WAITING_STATES: Final = _LIVE_STATES - {JobState.RUNNING}
 
 
 class BulkAction(StrEnum):
@@ -51,6 +61,10 @@ class BulkAction(StrEnum):
     CANCEL = "cancel"
     RETRY = "retry"
     DELETE = "delete"
+    RUN_NOW = "run_now"
+    RESCHEDULE = "reschedule"
+    REROUTE = "reroute"
+    RUN_AGAIN = "run_again"
 
 
 class Source(StrEnum):
@@ -66,15 +80,31 @@ ALLOWED: Final[Mapping[BulkAction, frozenset[JobState]]] = {
     BulkAction.CANCEL: _LIVE_STATES,
     BulkAction.RETRY: frozenset({JobState.DEAD, JobState.CANCELLED}),
     BulkAction.DELETE: frozenset(JobState) - {JobState.RUNNING},
+    BulkAction.RUN_NOW: frozenset({JobState.SCHEDULED, JobState.RETRYING}),
+    BulkAction.RESCHEDULE: _WAITING_STATES,
+    BulkAction.REROUTE: _WAITING_STATES,
+    BulkAction.RUN_AGAIN: TERMINAL_STATES,
 }
+# Options of the request, and the one action that needs each.
+OPTIONS: Final[Mapping[str, BulkAction]] = {
+    "to": BulkAction.REROUTE,
+    "run_at": BulkAction.RESCHEDULE,
+}
+# The others have a state that everybody means.
+NEEDS_STATE: Final = frozenset(BulkAction) - {BulkAction.CANCEL, BulkAction.RETRY}
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which jobs, and what to do to them. `state` None: every job that a cancel can reach."""
+    """Which jobs, and what to do to them. `state` None: every job that a cancel can reach.
+
+    `to` is the queue of a reroute, `run_at` the time of a reschedule.
+    """
 
     action: BulkAction
     state: JobState | None
     chosen: JobFilter
+    to: str | None = None
+    run_at: int | None = None
 
     @property
     def source(self) -> Source:
@@ -87,17 +117,35 @@ class Selection(msgspec.Struct, frozen=True):
         return self.state is None or state_of(job, now=now) is self.state
 
 
-def selection(action: BulkAction, state: JobState | None, chosen: JobFilter) -> Selection:
+def selection(
+    action: BulkAction,
+    state: JobState | None,
+    chosen: JobFilter,
+    *,
+    to: str | None = None,
+    run_at: datetime | None = None,
+) -> Selection:
     """Check what a user wants to do to many jobs. A retry without a state is of dead jobs."""
     if state is None and action is BulkAction.RETRY:
         state = JobState.DEAD
-    if state is None and action is BulkAction.DELETE:
-        raise OptionInvalid("state", "must be named for a delete")
+    if state is None and action in NEEDS_STATE:
+        raise OptionInvalid("state", f"must be named for a {action}")
     if state is not None and state not in ALLOWED[action]:
         known = ", ".join(each for each in JobState if each in ALLOWED[action])
         raise OptionInvalid("state", f"must be one of {known} for a {action}, not {state}")
+    for option, value in {"to": to, "run_at": run_at}.items():
+        is_needed = OPTIONS[option] is action
+        if (value is not None) != is_needed:
+            problem = "is required" if is_needed else "is not used"
+            raise OptionInvalid(option, f"{problem} for a {action}")
     chosen.check_state(state)
-    return Selection(action, state, chosen)
+    return Selection(
+        action,
+        state,
+        chosen,
+        to=None if to is None else options.name(to, option="to"),
+        run_at=None if run_at is None else to_us(run_at, option="run_at"),
+    )
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
@@ -112,40 +160,62 @@ class BulkStep(msgspec.Struct, frozen=True):
     """The result of one step. `next` is None at the end. `skipped` are ids whose key is in use."""
 
     done: int
-    skipped: list[str]
+    skipped: Sequence[str]
     next: Place | None
 
 
 def bulk_step(wanted: Selection, place: Place | None = None) -> Op[BulkStep]:
     """Take the next step of a walk whose place the caller keeps."""
+    fresh = FreshIds()
 
     def steps() -> Steps[BulkStep]:
         yield Begin()
-        return (yield from step(wanted, place))
+        return (yield from step(wanted, place, fresh))
 
     # Repeated from the same place: jobs that were already changed no longer match.
     return writing("bulk_step", steps, repeat=steps)
 
 
-def retry_dead(chosen: JobFilter) -> Op[BulkRetry]:
-    """Take all dead jobs that match back to ready. Jobs whose key is in use again are skipped."""
-    wanted = Selection(BulkAction.RETRY, JobState.DEAD, chosen)
-
+def bulk(wanted: Selection) -> Op[BulkResult]:
+    """Act on all jobs that match, one transaction per step."""
     place: Place | None = None
-    answer = BulkRetry(0, [])
+    answer = BulkResult(0, [])
+    fresh = FreshIds()
 
-    def steps() -> Steps[BulkRetry]:
+    def steps() -> Steps[BulkResult]:
         nonlocal place, answer
         while True:
             yield Begin()
-            taken = yield from step(wanted, place)
-            so_far = BulkRetry(answer.retried + taken.done, answer.skipped + taken.skipped)
+            taken = yield from step(wanted, place, fresh)
+            so_far = BulkResult(answer.done + taken.done, [*answer.skipped, *taken.skipped])
             if taken.next is None:
                 return so_far
             yield Commit()
             place, answer = taken.next, so_far
 
+    return writing("bulk", steps, repeat=steps)
+
+
+def retry_dead(chosen: JobFilter) -> Op[BulkRetry]:
+    """Take all dead jobs that match back to ready. Jobs whose key is in use again are skipped."""
+    every = bulk(Selection(BulkAction.RETRY, JobState.DEAD, chosen))
+
+    def steps() -> Steps[BulkRetry]:
+        answer = yield from every.start()
+        return BulkRetry(answer.done, answer.skipped)
+
     return writing("retry_dead", steps, repeat=steps)
+
+
+class FreshIds(dict[str, str]):
+    """The ids of new jobs, by those of the jobs that are run again.
+
+    They outlast a try: if its COMMIT was not answered, the next one finds the jobs that it made.
+    """
+
+    def __missing__(self, id: str) -> str:
+        self[id] = made = new_id()
+        return made
 
 
 def count_jobs(chosen: JobFilter, *, state: JobState | None = None) -> Op[Count]:
@@ -177,14 +247,20 @@ def count_selected(wanted: Selection, source: Source | None = None) -> Steps[Cou
     return Count(total)
 
 
-def step(wanted: Selection, place: Place | None, *, limit: int | None = None) -> Steps[BulkStep]:
+def step(
+    wanted: Selection, place: Place | None, fresh: FreshIds, *, limit: int | None = None
+) -> Steps[BulkStep]:
     """One step within the caller's transaction, of at most `limit` jobs."""
     here = place or (yield from _start())
     seen = yield from _look(wanted, here, limit or config.MAINTENANCE_BATCH_ROWS)
-    if wanted.action is not BulkAction.DELETE:
+    if wanted.action in _COPYING:
         seen = yield from _within_bytes(seen, here)
-    done, skipped = (yield from _act(wanted, seen.ids)) if seen.ids else (0, [])
+    done, skipped = (yield from _act(wanted, seen.ids, fresh)) if seen.ids else (0, [])
     return BulkStep(done, skipped, seen.next)
+
+
+# These copy whole rows, with their payloads.
+_COPYING: Final = frozenset({BulkAction.CANCEL, BulkAction.RETRY, BulkAction.RUN_AGAIN})
 
 
 def _start() -> Steps[Place]:
@@ -239,17 +315,26 @@ def _within_bytes(seen: _Seen, place: Place) -> Steps[_Seen]:
     return seen
 
 
-def _act(wanted: Selection, ids: list[str]) -> Steps[tuple[int, list[str]]]:
+def _act(wanted: Selection, ids: list[str], fresh: FreshIds) -> Steps[tuple[int, Sequence[str]]]:
     """Lock jobs and act on those that still match. Return how many, and which were skipped."""
-    acts: dict[BulkAction, Callable[[list[JobRow], list[bool]], Steps[set[str]]]] = {
-        BulkAction.CANCEL: _cancel,
-        BulkAction.RETRY: _retry,
-        BulkAction.DELETE: _delete,
-    }
     jobs, taken = yield from _lock(wanted, ids)
     if not jobs:
         return 0, []
-    done = yield from acts[wanted.action](jobs, taken)
+    match wanted.action:
+        case BulkAction.CANCEL:
+            done = yield from _cancel(jobs, taken)
+        case BulkAction.RETRY:
+            done = yield from _retry(jobs)
+        case BulkAction.DELETE:
+            done = yield from _delete(jobs)
+        case BulkAction.RUN_NOW | BulkAction.RESCHEDULE:
+            done = yield from _set("set_run_at", jobs, {"run_at": wanted.run_at})
+        case BulkAction.REROUTE:
+            done = yield from _set("set_queue", jobs, {"queue": wanted.to})
+        case BulkAction.RUN_AGAIN:
+            done = yield from _run_again(jobs, fresh)
+        case _:
+            assert_never(wanted.action)
     return len(done), [job.id for job in jobs if job.id not in done]
 
 
@@ -284,7 +369,27 @@ def _ended(job: JobRow) -> Finish:
     return Finish(JobState.CANCELLED, keep, job.crashes)
 
 
-def _retry(jobs: list[JobRow], _: list[bool]) -> Steps[set[str]]:
+def _set(statement: str, jobs: list[JobRow], values: Mapping[str, object]) -> Steps[set[str]]:
+    """Change jobs that wait."""
+    rows = yield Statement(statement, {"ids": [job.id for job in jobs], **values})
+    yield Ring(frozenset(row[1] for row in rows))
+    return {row[0] for row in rows}
+
+
+def _run_again(jobs: list[JobRow], fresh: FreshIds) -> Steps[set[str]]:
+    rows = [(job.id, fresh[job.id], None) for job in jobs]
+    made = yield Batch("run_again", RUN_AGAIN_COLUMNS, rows)
+    if made:
+        yield Ring(frozenset(row[1] for row in made))
+    known = {row[0] for row in made}
+    if len(known) < len(rows):
+        # Made by an earlier try of ours, or a live job has the key.
+        left = [new for _, new, _ in rows if new not in known]
+        known |= {row[0] for row in (yield Statement("owners", {"ids": left}))}
+    return {id for id, new, _ in rows if new in known}
+
+
+def _retry(jobs: list[JobRow]) -> Steps[set[str]]:
     revived = yield Batch("revive", ("id", "payload"), [(job.id, None) for job in jobs])
     done = {row[0] for row in revived}
     if done:
@@ -293,7 +398,7 @@ def _retry(jobs: list[JobRow], _: list[bool]) -> Steps[set[str]]:
     return done
 
 
-def _delete(jobs: list[JobRow], _: list[bool]) -> Steps[set[str]]:
+def _delete(jobs: list[JobRow]) -> Steps[set[str]]:
     ids = [job.id for job in jobs if job.lease_expires_at is None]
     is_live = jobs[0].state is None
     gone = yield Statement("delete_live" if is_live else "forget", {"ids": ids})
@@ -311,6 +416,8 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     action: BulkAction
     state: JobState | None
     chosen: JobFilter
+    to: str | None
+    run_at: datetime | None
     per_second: int | None
     actor: str
     tenant: str | None
@@ -330,6 +437,8 @@ class _StoredSelection(msgspec.Struct, frozen=True, omit_defaults=True):
     state: JobState | None
     chosen: dict[str, Any]
     per_second: int | None = None
+    to: str | None = None
+    run_at: int | None = None
 
 
 class TooMany(msgspec.Struct, frozen=True):
@@ -379,7 +488,8 @@ def _values(
     now: int,
     per_second: int | None,
 ) -> dict[str, object]:
-    stored = _StoredSelection(wanted.state, _given(wanted.chosen), per_second)
+    given = _given(wanted.chosen)
+    stored = _StoredSelection(wanted.state, given, per_second, wanted.to, wanted.run_at)
     return {
         "id": id,
         "total": count.value,
@@ -441,12 +551,16 @@ def advance_bulk(id: str) -> Op[Advance]:
         left = pause - (now - to_us(bulk.updated_at, option="now")) / config.SECOND_US
         if left > 0 and not is_first:
             return Advance(is_more=True, wait_seconds=left)
-        wanted = Selection(bulk.action, bulk.state, bulk.chosen)
-        taken = yield from step(wanted, place, limit=limit)
+        taken = yield from step(_selection_of(bulk), place, FreshIds(), limit=limit)
         yield Statement("bulk_move", _moved(bulk, taken, place))
         return Advance(taken.next is not None, pause)
 
     return writing("advance_bulk", steps, repeat=steps)
+
+
+def _selection_of(bulk: Bulk) -> Selection:
+    at = None if bulk.run_at is None else to_us(bulk.run_at, option="run_at")
+    return Selection(bulk.action, bulk.state, bulk.chosen, to=bulk.to, run_at=at)
 
 
 def _step_limit(bulk: Bulk) -> int:
@@ -488,6 +602,8 @@ def _bulk(row: Row) -> Bulk:
         action=BulkAction(row[4]),
         state=stored.state,
         chosen=JobFilter(**stored.chosen),
+        to=stored.to,
+        run_at=maybe_from_us(stored.run_at),
         per_second=stored.per_second,
         actor=row[6],
         tenant=row[7],

@@ -142,7 +142,7 @@ def list_jobs(
 
     Unless `full`, payloads, results, meta and errors are not read.
     """
-    asked = _state_of(state)
+    asked = None if state is None else options.choice(JobState, state, option="state")
     chosen.check_state(asked)
     listing = Listing(
         state=asked,
@@ -153,16 +153,6 @@ def list_jobs(
         full=full,
     )
     return reading("list", lambda: _list(listing))
-
-
-def _state_of(state: str | JobState | None) -> JobState | None:
-    if state is None:
-        return None
-    try:
-        return JobState(state)
-    except ValueError:
-        known = ", ".join(JobState)
-        raise OptionInvalid("state", f"must be one of {known}, not {state!r}") from None
 
 
 def _list(listing: Listing) -> Steps[Page]:

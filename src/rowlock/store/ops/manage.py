@@ -1,17 +1,20 @@
-"""Manage jobs and queues: cancel, retry, delete, pause, resume, and retention."""
+"""Manage jobs and queues: cancel, retry, move in time or to a queue, delete, pause, retention."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal, Unpack
 from uuid import UUID
 
+import msgspec
+
 from rowlock import config
-from rowlock.clock import to_us
+from rowlock.clock import duration_us, to_us
 from rowlock.columns import JobRow
 from rowlock.errors import InvalidTransition, NotFound, OptionInvalid
 from rowlock.filters import FILTERS, FilterOptions, JobFilter
-from rowlock.ids import parse_id
+from rowlock.ids import new_id, parse_id
 from rowlock.job import (
     Cancellation,
     CancelOutcome,
@@ -25,6 +28,7 @@ from rowlock.store import options
 from rowlock.store.ops.settle import Waiting, finish_waiting
 from rowlock.store.steps import Batch, Begin, Commit, Op, Ring, Rows, Statement, Steps, writing
 
+RUN_AGAIN_COLUMNS: Final = ("id", "new_id", "payload")
 # A job that moves between the tables while we look is found on the next look.
 _LOOKS = 3
 _PRUNED: Final = {
@@ -143,14 +147,138 @@ def _revive(job: JobRow, payload: str | None) -> Steps[Job]:
         raise InvalidTransition(job.id, "its key is in flight again, held by another job")
     yield Statement("forget", {"ids": [job.id]})
     yield Ring(frozenset({revived[0][1]}))
-    row = (yield Statement("get", {"ids": [job.id]}))[0]
-    return job_of(JobRow._make(row[:-1]), now=row[-1])
+    return (yield from _read(job.id))
 
 
 def _refuse_live(id: str, tenant: str | None) -> Steps[None]:
     for row in (yield Statement("lock_leases", {"ids": [id]})):
         _check_visible(JobRow._make(row[:-2]), tenant)
         raise InvalidTransition(id, "is not finished; only dead and cancelled jobs can be retried")
+
+
+def run_now(id: str | UUID, *, tenant: str | None = None) -> Op[Job]:
+    """Make a scheduled or retrying job due now. A job that is ready stays as it is.
+
+    Args:
+        tenant: Only a job of this tenant; another tenant's is not found.
+    """
+    id = parse_id(id)
+
+    def steps() -> Steps[Job]:
+        job, now = yield from _lock_waiting(id, tenant)
+        if job.run_at > now:
+            yield Statement("set_run_at", {"ids": [id], "run_at": None})
+            yield Ring(frozenset({job.queue}))
+        return (yield from _read(id))
+
+    return writing("run_now", steps, repeat=steps)
+
+
+def reschedule(
+    id: str | UUID,
+    run_at: datetime | None = None,
+    *,
+    delay: float | timedelta | None = None,
+    tenant: str | None = None,
+) -> Op[Job]:
+    """Change when a job that waits is due. Its attempts stay as they are.
+
+    Args:
+        run_at: The new time, with a time zone. A time in the past means now.
+        delay: Instead of `run_at`: from now on, in seconds or as a timedelta.
+        tenant: Only a job of this tenant; another tenant's is not found.
+    """
+    id = parse_id(id)
+    if (run_at is None) == (delay is None):
+        raise OptionInvalid("run_at", "give either run_at or delay")
+    at = None if run_at is None else to_us(run_at, option="run_at")
+    wait = 0 if delay is None else duration_us(delay, option="delay")
+
+    def steps() -> Steps[Job]:
+        job, now = yield from _lock_waiting(id, tenant)
+        yield Statement("set_run_at", {"ids": [id], "run_at": now + wait if at is None else at})
+        yield Ring(frozenset({job.queue}))
+        return (yield from _read(id))
+
+    return writing("reschedule", steps, repeat=steps)
+
+
+def reroute(id: str | UUID, queue: str, *, tenant: str | None = None) -> Op[Job]:
+    """Move a job that waits to another queue.
+
+    Args:
+        tenant: Only a job of this tenant; another tenant's is not found.
+    """
+    id, queue = parse_id(id), options.name(queue, option="queue")
+
+    def steps() -> Steps[Job]:
+        yield from _lock_waiting(id, tenant)
+        yield Statement("set_queue", {"ids": [id], "queue": queue})
+        yield Ring(frozenset({queue}))
+        return (yield from _read(id))
+
+    return writing("reroute", steps, repeat=steps)
+
+
+def _lock_waiting(id: str, tenant: str | None) -> Steps[tuple[JobRow, int]]:
+    """Lock a job that waits to be run. Return it, and the time."""
+    yield Begin()
+    for _ in range(_LOOKS):
+        for row in (yield Statement("lock_leases", {"ids": [id]})):
+            job = JobRow._make(row[:-2])
+            _check_visible(job, tenant)
+            if job.lease_expires_at is not None:
+                raise InvalidTransition(id, "is running; only a job that waits can be moved")
+            return job, row[-1]
+        for row in (yield Statement("lock_finished", {"ids": [id]})):
+            job = JobRow._make(row[:-1])
+            _check_visible(job, tenant)
+            raise InvalidTransition(id, f"is {job.state}; to run its payload again, use run_again")
+    raise unknown_job(id)
+
+
+def _read(id: str) -> Steps[Job]:
+    row = (yield Statement("get", {"ids": [id]}))[0]
+    return job_of(JobRow._make(row[:-1]), now=row[-1])
+
+
+def run_again(id: str | UUID, payload: str | None = None, *, tenant: str | None = None) -> Op[Job]:
+    """Enqueue an ended job again, as a new job with its payload and options.
+
+    The new job names the old one in its `meta`, as `run_again_of`. It has the key of the old one
+    too, even if that key is still held by a job that has ended. If a live job has the key, this
+    raises `InvalidTransition`.
+
+    Args:
+        payload: Another payload, as JSON text.
+        tenant: Only a job of this tenant; another tenant's is not found.
+    """
+    id, fresh = parse_id(id), new_id()
+
+    def again() -> Steps[Job]:
+        yield Begin()
+        ended = yield Statement("lock_finished", {"ids": [id]})
+        if not ended:
+            for row in (yield Statement("lock_leases", {"ids": [id]})):
+                _check_visible(JobRow._make(row[:-2]), tenant)
+                raise InvalidTransition(id, "has not ended; only an ended job can be run again")
+            raise unknown_job(id)
+        _check_visible(JobRow._make(ended[0][:-1]), tenant)
+        made = yield Batch("run_again", RUN_AGAIN_COLUMNS, [(id, fresh, payload)])
+        if not made:
+            raise InvalidTransition(id, "its key is in flight, held by another job")
+        yield Ring(frozenset({made[0][1]}))
+        return msgspec.structs.replace((yield from _read(fresh)), created=True)
+
+    def repeat() -> Steps[Job]:
+        """The first try may have been committed."""
+        found = yield Statement("get", {"ids": [fresh]})
+        if not found:
+            return (yield from again())
+        row = found[0]
+        return job_of(JobRow._make(row[:-1]), now=row[-1], created=True)
+
+    return writing("run_again", again, repeat=repeat)
 
 
 def delete(id: str | UUID, *, tenant: str | None = None) -> Op[None]:

@@ -30,6 +30,20 @@ SET cancel_requested = 1
 WHERE id IN (SELECT value FROM json_each(:ids)) AND lease_expires_at IS NOT NULL
 RETURNING id
 
+-- name: set_run_at
+-- Change when jobs that are not running are due. NULL and the past mean now. Uses job_pkey.
+UPDATE rowlock.job
+SET run_at = CASE WHEN :run_at::bigint > {now} THEN :run_at::bigint ELSE {now} END
+WHERE id = ANY (:ids::uuid[]) AND lease_expires_at IS NULL
+RETURNING id::text, queue
+
+-- name: set_queue
+-- Move jobs that are not running to another queue. Uses job_pkey.
+UPDATE rowlock.job
+SET queue = :queue
+WHERE id = ANY (:ids::uuid[]) AND lease_expires_at IS NULL
+RETURNING id::text, queue
+
 -- name: lock_finished
 -- Lock finished jobs by id, in one order. Uses finished_pkey.
 SELECT {ended}, {now}
@@ -56,6 +70,42 @@ RETURNING id::text, queue
 -- Uses the primary keys, job_key.
 INSERT INTO rowlock_job ({kept}, run_at, payload)
 SELECT {kept_of}, {now}, coalesce(:payload, finished.payload)
+FROM rowlock_finished AS finished
+WHERE finished.id = :id
+ON CONFLICT DO NOTHING
+RETURNING id, queue
+
+-- name: run_again (postgres)
+-- Enqueue finished jobs again, as new jobs, except those whose key is in flight. Keys that ended
+-- jobs hold don't matter. `meta` names the first job of all. Uses finished_pkey, job_pkey, job_key.
+WITH clock AS MATERIALIZED (
+    SELECT pg_current_xact_id() AS xid, {now} AS now
+)
+INSERT INTO rowlock.job (id, {again}, payload, meta, run_at, created_at)
+SELECT again.new_id, {again_of}, coalesce(again.payload, finished.payload),
+    CASE
+        WHEN finished.meta IS NULL THEN '{"run_again_of":"' || finished.id::text || '"}'
+        WHEN strpos(finished.meta, '"run_again_of":') > 0 THEN finished.meta
+        ELSE '{"run_again_of":"' || finished.id::text || '",' || substr(finished.meta, 2)
+    END,
+    clock.now, clock.now
+FROM clock, unnest(:id::uuid[], :new_id::uuid[], :payload::text[]) AS again (id, new_id, payload)
+    JOIN rowlock.finished AS finished ON finished.id = again.id
+WHERE finished.id = ANY (:id::uuid[])
+ON CONFLICT DO NOTHING
+RETURNING id::text, queue
+
+-- name: run_again (sqlite)
+-- Enqueue a finished job again, as a new job, unless its key is in flight. Keys that ended jobs
+-- hold don't matter. `meta` names the first job of all. Uses the primary keys, job_key.
+INSERT INTO rowlock_job (id, {again}, payload, meta, run_at, created_at)
+SELECT :new_id, {again_of}, coalesce(:payload, finished.payload),
+    CASE
+        WHEN finished.meta IS NULL THEN '{"run_again_of":"' || finished.id || '"}'
+        WHEN instr(finished.meta, '"run_again_of":') > 0 THEN finished.meta
+        ELSE '{"run_again_of":"' || finished.id || '",' || substr(finished.meta, 2)
+    END,
+    {now}, {now}
 FROM rowlock_finished AS finished
 WHERE finished.id = :id
 ON CONFLICT DO NOTHING

@@ -599,6 +599,27 @@ class Model:
                 self._revive(entry)
         return len(dead) - len(skipped), skipped
 
+    def run_now(self, number: int) -> View:
+        entry = self._must_wait(number)
+        entry.run_at = min(entry.run_at, self.now)
+        return self.view(entry)
+
+    def reschedule(self, number: int, delay: int) -> View:
+        entry = self._must_wait(number)
+        entry.run_at = self.now + delay
+        return self.view(entry)
+
+    def reroute(self, number: int, queue: str) -> View:
+        entry = self._must_wait(number)
+        entry.asked = replace(entry.asked, queue=queue)
+        return self.view(entry)
+
+    def _must_wait(self, number: int) -> Entry:
+        entry = self._must_find(number)
+        if entry.is_running or entry.state is not None:
+            raise InvalidTransition(id_of(number), "does not wait")
+        return entry
+
     def delete(self, number: int) -> None:
         if self._must_find(number).is_running:
             raise InvalidTransition(id_of(number), "is running")

@@ -123,6 +123,23 @@ class RetryDead:
 
 
 @dataclass(frozen=True)
+class RunNow:
+    job: int
+
+
+@dataclass(frozen=True)
+class Reschedule:
+    job: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Reroute:
+    job: int
+    queue: str
+
+
+@dataclass(frozen=True)
 class Delete:
     job: int
 
@@ -177,7 +194,7 @@ class Stats:
 Operation = (
     Nothing | Advance | Reopen | Enqueue | Claim | Beat | Begin | Tell | Settle | Cancel | Retry
     | RetryDead | Delete | SetPause | SetOrder | Recover | Adopt | ReleaseWorker | Prune | List
-    | Stats
+    | Stats | RunNow | Reschedule | Reroute
 )  # fmt: skip
 Program = Sequence[Operation]
 
@@ -201,6 +218,9 @@ class Subject(Protocol):
     def cancel(self, number: int) -> Any: ...
     def retry(self, number: int, payload: int | None) -> View: ...
     def retry_dead(self, chosen: Chosen) -> Any: ...
+    def run_now(self, number: int) -> View: ...
+    def reschedule(self, number: int, delay: int) -> View: ...
+    def reroute(self, number: int, queue: str) -> View: ...
     def delete(self, number: int) -> None: ...
     def pause(self, queue: str) -> None: ...
     def resume(self, queue: str) -> None: ...
@@ -263,6 +283,12 @@ class Runner:
                 return subject.retry(self._job(operation.job), operation.payload)
             case RetryDead():
                 return subject.retry_dead(operation.chosen)
+            case RunNow():
+                return subject.run_now(self._job(operation.job))
+            case Reschedule():
+                return subject.reschedule(self._job(operation.job), _us(operation.seconds))
+            case Reroute():
+                return subject.reroute(self._job(operation.job), operation.queue)
             case Delete():
                 return subject.delete(self._job(operation.job))
             case SetPause():
@@ -513,6 +539,9 @@ _weighted: list[tuple[int, SearchStrategy[Operation]]] = [
     (3, st.builds(Cancel, _references)),
     (3, st.builds(Retry, _references, _maybe(st.integers(4, 5)))),
     (1, st.builds(RetryDead, st.one_of(st.just(Chosen()), _chosen))),
+    (1, st.builds(RunNow, _references)),
+    (1, st.builds(Reschedule, _references, st.sampled_from([0, 5, 60]))),
+    (1, st.builds(Reroute, _references, st.sampled_from(QUEUES))),
     (1, st.builds(Delete, _references)),
     (1, st.builds(SetPause, st.sampled_from(QUEUES), st.booleans())),
     (1, st.builds(SetOrder, st.sampled_from(QUEUES), st.sampled_from(["created", "run_at"]))),

@@ -197,6 +197,16 @@ class StoreSubject:
         answer = self._call("retry_dead", _filter(chosen))
         return answer.retried, [self._numbers[id] for id in answer.skipped]
 
+    def run_now(self, number: int) -> View:
+        return self._view(self._call("run_now", self._id(number)))
+
+    def reschedule(self, number: int, delay: int) -> View:
+        wait = timedelta(microseconds=delay)
+        return self._view(self._call("reschedule", self._id(number), delay=wait))
+
+    def reroute(self, number: int, queue: str) -> View:
+        return self._view(self._call("reroute", self._id(number), queue))
+
     def delete(self, number: int) -> None:
         self._call("delete", self._id(number))
 

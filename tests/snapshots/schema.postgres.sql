@@ -115,16 +115,16 @@ TABLE job WITH (fillfactor=42, autovacuum_vacuum_scale_factor=0.02, autovacuum_v
     created_at bigint NOT NULL
     key_hold bigint
     indexed_lease bigint
-    token bigint NOT NULL DEFAULT 0
-    started_at bigint
-    lease_expires_at bigint
-    beat_at bigint
-    attempt integer NOT NULL DEFAULT 0
     max_attempts integer
     crashes integer NOT NULL DEFAULT 0
     log_lines integer NOT NULL DEFAULT 0
     rank smallint NOT NULL
     losses smallint NOT NULL DEFAULT 0
+    token bigint NOT NULL DEFAULT 0
+    started_at bigint
+    lease_expires_at bigint
+    beat_at bigint
+    attempt integer NOT NULL DEFAULT 0
     interruptions smallint NOT NULL DEFAULT 0
     quarantined boolean NOT NULL DEFAULT false
     begun boolean NOT NULL DEFAULT false

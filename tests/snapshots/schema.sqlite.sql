@@ -101,16 +101,16 @@ TABLE rowlock_job (
     run_at integer NOT NULL
     created_at integer NOT NULL
     key_hold integer
-    token integer NOT NULL DEFAULT 0
-    started_at integer
-    lease_expires_at integer
-    beat_at integer
-    attempt integer NOT NULL DEFAULT 0
     max_attempts integer
     crashes integer NOT NULL DEFAULT 0
     log_lines integer NOT NULL DEFAULT 0
     rank integer NOT NULL
     losses integer NOT NULL DEFAULT 0
+    token integer NOT NULL DEFAULT 0
+    started_at integer
+    lease_expires_at integer
+    beat_at integer
+    attempt integer NOT NULL DEFAULT 0
     interruptions integer NOT NULL DEFAULT 0
     quarantined integer NOT NULL DEFAULT 0
     begun integer NOT NULL DEFAULT 0

@@ -414,6 +414,7 @@ INDEXES = {
     "enqueue": set(),
     "enqueue_one": set(),
     "find_settled": {"finished_pkey", "finished_key", "key_hold_pkey", "key_hold_key"},
+    "finish_bare": {"job_pkey", "claim_pkey"},
     "lanes": {"job_lane", "job_lease", "claim_until", "queue_pkey"},
     "lanes_anywhere": {"job_lane", "queue_pkey"},
     "look_expired": {"job_lease", "job_lane", "claim_pkey", "claim_until"},

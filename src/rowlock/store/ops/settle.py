@@ -254,7 +254,8 @@ def _bare_kind(settlement: Settlement) -> tuple[int, int] | None:
 
 def _finish_bare(bare: _Bare, claims: Sequence[str]) -> Steps[set[str]]:
     values = {**bare._asdict(), "claims": list(claims)}
-    return {row[0] for row in (yield Statement("finish_bare", values))}
+    done = {row[0] for row in (yield Statement("finish_bare", values))}
+    return set(bare.ids) if None in done else done
 
 
 def _kept(keep: int | None) -> int:

@@ -1,8 +1,8 @@
 -- fragment: is_certain
 -- After a clock step, leases last extended before it wait for one heartbeat: `ClockWatch`.
 (
-    {of}.beat_at > :stepped_at::bigint
-    OR {of}.lease_expires_at - {of}.beat_at <= 3 * :waited::bigint
+    coalesce({of}.beat_at, {of}.started_at) > :stepped_at::bigint
+    OR {of}.lease_expires_at - coalesce({of}.beat_at, {of}.started_at) <= 3 * :waited::bigint
 )
 
 -- fragment: over (postgres)
@@ -126,7 +126,7 @@ WITH indexed AS MATERIALIZED (
     SELECT {held}, job.lease_taken, {now}
     FROM rowlock.job AS job
     WHERE job.indexed_lease IS NOT NULL
-        AND job.beat_at <= (SELECT {now}) - :older_than::bigint
+        AND coalesce(job.beat_at, job.started_at) <= (SELECT {now}) - :older_than::bigint
         AND job.queue = ANY (:queues::text[])
     ORDER BY job.indexed_lease, job.id
     LIMIT :limit
@@ -144,7 +144,7 @@ noted AS MATERIALIZED (
         SELECT *
         FROM rowlock.job AS job
         WHERE {noted_in claim}
-            AND job.beat_at <= (SELECT {now}) - :older_than::bigint
+            AND job.started_at <= (SELECT {now}) - :older_than::bigint
         ORDER BY job.run_at, job.id
         FOR UPDATE OF job SKIP LOCKED
     ) AS job

@@ -84,6 +84,7 @@ RETURNING id
 -- As finish, for successes without a result, all under one token and kept for the same time. Uses
 -- job_pkey. Without ON CONFLICT, which took 1.3 µs per row: a row that exists already fails the
 -- statement, and the caller then uses finish.
+-- One row with NULL if all were still held, as nearly always: their ids would cost 0.5 µs each.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ),
@@ -100,9 +101,18 @@ kept AS (
         CASE WHEN :keep::bigint >= 0 THEN clock.now + :keep::bigint END
     FROM gone, clock
 ),
-{over_claims over}
-SELECT id::text
-FROM gone
+{over_claims over},
+missed AS MATERIALIZED (
+    SELECT cardinality(:ids::uuid[]) - count(*) AS jobs
+    FROM gone
+)
+SELECT NULL::text
+FROM missed
+WHERE missed.jobs = 0
+UNION ALL
+SELECT gone.id::text
+FROM gone, missed
+WHERE missed.jobs > 0
 
 -- name: finish_bare (sqlite)
 -- As finish, for successes without a result, all under one token and kept for the same time. Uses

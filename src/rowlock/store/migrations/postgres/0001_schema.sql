@@ -2,9 +2,10 @@
 -- Times and durations are microseconds; rank is the negated priority, so that every index ascends.
 -- Names sort by bytes: an upgrade of the system's locales can't break the indexes.
 
--- A claim changes the columns from `token` to `worker`, and no index has one of them: so PostgreSQL
--- writes the new version of the row beside the old one, and no index entry. What comes after
--- `worker` is the same in both versions, and only once in the WAL.
+-- A claim changes columns from `token` to `worker`, and no index has one of them: so PostgreSQL
+-- writes the new version of the row beside the old one, and no index entry. What comes before and
+-- after is the same in both versions, and not in the WAL. (As they were ordered before: 16 bytes
+-- more per job.)
 CREATE TABLE rowlock.job (
     id uuid PRIMARY KEY,
     run_at bigint NOT NULL,
@@ -13,11 +14,6 @@ CREATE TABLE rowlock.job (
     -- The same as `lease_expires_at`, if the lease is found by job_lease. NULL if nobody runs the
     -- job, and if its lease is found by a row of `claim`.
     indexed_lease bigint,
-    token bigint NOT NULL DEFAULT 0,
-    started_at bigint,
-    lease_expires_at bigint,
-    beat_at bigint,
-    attempt integer NOT NULL DEFAULT 0,
     max_attempts integer,
     crashes integer NOT NULL DEFAULT 0,
     log_lines integer NOT NULL DEFAULT 0,
@@ -27,6 +23,12 @@ CREATE TABLE rowlock.job (
     -- a trace but were not counted as attempts. `quarantined`: its process died, and no run has
     -- ended by itself since, so that it runs alone next.
     losses smallint NOT NULL DEFAULT 0,
+    token bigint NOT NULL DEFAULT 0,
+    started_at bigint,
+    lease_expires_at bigint,
+    -- NULL until the first heartbeat: then the start stands for it.
+    beat_at bigint,
+    attempt integer NOT NULL DEFAULT 0,
     interruptions smallint NOT NULL DEFAULT 0,
     quarantined boolean NOT NULL DEFAULT false,
     begun boolean NOT NULL DEFAULT false,

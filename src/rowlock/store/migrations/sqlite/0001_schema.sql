@@ -6,11 +6,6 @@ CREATE TABLE rowlock_job (
     run_at integer NOT NULL,
     created_at integer NOT NULL,
     key_hold integer,
-    token integer NOT NULL DEFAULT 0,
-    started_at integer,
-    lease_expires_at integer,
-    beat_at integer,
-    attempt integer NOT NULL DEFAULT 0,
     max_attempts integer,
     crashes integer NOT NULL DEFAULT 0,
     log_lines integer NOT NULL DEFAULT 0,
@@ -20,6 +15,11 @@ CREATE TABLE rowlock_job (
     -- a trace but were not counted as attempts. `quarantined`: its process died, and no run has
     -- ended by itself since, so that it runs alone next.
     losses integer NOT NULL DEFAULT 0,
+    token integer NOT NULL DEFAULT 0,
+    started_at integer,
+    lease_expires_at integer,
+    beat_at integer,
+    attempt integer NOT NULL DEFAULT 0,
     interruptions integer NOT NULL DEFAULT 0,
     quarantined integer NOT NULL DEFAULT 0,
     begun integer NOT NULL DEFAULT 0,

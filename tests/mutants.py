@@ -76,19 +76,37 @@ def settle_without_token() -> AbstractContextManager[None]:
 def sweep_ignores_expiry() -> AbstractContextManager[None]:
     """The sweep takes whatever is leased."""
     leased = "job.lease_expires_at IS NOT NULL"
+    indexed = "job.indexed_lease IS NOT NULL"
     return _with_sql(
         {
             "look_expired": ("job.lease_expires_at <= {now}", leased),
             "lock_expired": ("job.lease_expires_at <= {now} - :older_than", leased),
         },
         {
-            "look_expired": ("job.lease_expires_at <= (SELECT {now})", leased),
+            "look_expired": ("job.indexed_lease <= (SELECT {now})", indexed),
             "lock_expired": (
-                "job.lease_expires_at <= (SELECT {now}) - :older_than::bigint",
-                leased,
+                "job.indexed_lease <= (SELECT {now}) - :older_than::bigint",
+                indexed,
             ),
         },
     )
+
+
+def recovery_misses_claims() -> AbstractContextManager[None]:
+    """Recovery looks at leases in the index only, not at those that claims have noted."""
+    stretch = ("        ORDER BY claim.until\n        OFFSET 0", "        LIMIT 0")
+    return _with_sql(None, {"look_expired": stretch, "lock_expired": stretch})
+
+
+@contextmanager
+def claim_forgotten_early() -> Iterator[None]:
+    """The first of a claim's jobs that succeeds removes its note."""
+
+    def forget(leases: Sequence[Lease]) -> list[str]:
+        return sorted({lease.claim.id for lease in leases if lease.claim is not None})
+
+    with mock.patch.object(settle, "claims_over", forget):
+        yield
 
 
 def claim_ignores_run_at() -> AbstractContextManager[None]:
@@ -404,6 +422,8 @@ SIMULATED: dict[str, Mutant] = {
 }
 MUTANTS: dict[str, Mutant] = {
     **SIMULATED,
+    "recovery misses claims": recovery_misses_claims,
+    "claim forgotten early": claim_forgotten_early,
     "claim without lock": claim_without_lock,
     "claim not counted": claim_not_counted,
     "tick fired by all": tick_fired_by_all,

@@ -101,6 +101,12 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "fingerprint": Column("text", JobTable.FINISHED),
 }
 
+POSTGRES_COLUMNS: Final[Mapping[str, Column]] = {
+    "indexed_lease": Column("bigint", JobTable.LIVE),
+    "is_retry": Column("boolean", JobTable.LIVE),
+}
+"""Columns that only the indexes of PostgreSQL need. A move derives them from others."""
+
 GIVEN: Final = tuple(name for name, column in COLUMNS.items() if column.is_given)
 """The columns that a `NewJob` sets, besides its time."""
 

@@ -96,6 +96,8 @@ LEASE_SECONDS_DEFAULT: Final = 30.0
 """Length of a lease, by default."""
 CLAIM_LIMIT_MAX: Final = 10_000
 """Most jobs per claim."""
+CLAIM_NOTED_MIN: Final = 8
+"""Fewest jobs that PostgreSQL notes as one claim. The leases of fewer jobs are indexed at once."""
 ENQUEUE_MANY_MAX: Final = 10_000_000
 """Most jobs per `enqueue_many`."""
 # One statement's rows: large enough to be fast, small enough to hold no lock for long.

@@ -327,6 +327,21 @@ def _seconds(microseconds: int | None) -> float | None:
     return None if microseconds is None else microseconds / config.SECOND_US
 
 
+class ClaimNote:
+    """One row of the table `claim`, and which leases may still be found by it alone.
+
+    Whoever settles the last of them removes the row. `open` are the ids of jobs whose end is not
+    known to be committed: a row that is removed while one of them runs would hide its lease from
+    recovery. A row that nobody removes is removed by a sweep.
+    """
+
+    __slots__ = ("id", "open")
+
+    def __init__(self, id: str, open: set[str]) -> None:
+        self.id = id
+        self.open = open
+
+
 class Lease:
     """The right to run a job: its id and a token that no other run of it has had.
 
@@ -334,7 +349,7 @@ class Lease:
     can settle and heartbeat like any other.
     """
 
-    __slots__ = ("_job", "_now", "id", "row", "token", "worker")
+    __slots__ = ("_job", "_now", "claim", "id", "row", "token", "worker")
 
     id: str
     """The job's id."""
@@ -352,14 +367,15 @@ class Lease:
         self.token = token
         self.worker = worker
         self.row: JobRow | None = None
+        self.claim: ClaimNote | None = None
         self._now = 0
         self._job: Job | None = None
 
     @classmethod
-    def of_row(cls, row: JobRow, *, now: int) -> Lease:
+    def of_row(cls, row: JobRow, *, now: int, claim: ClaimNote | None = None) -> Lease:
         lease = cls.__new__(cls)  # Stored values need no check.
         lease.id, lease.token, lease.worker = row.id, row.token, row.worker or ""
-        lease.row, lease._now, lease._job = row, now, None
+        lease.row, lease.claim, lease._now, lease._job = row, claim, now, None
         return lease
 
     @property

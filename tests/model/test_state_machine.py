@@ -13,18 +13,25 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.model.conftest import Bench
-from tests.model.model import Model
+from tests.model.model import Model, New
 from tests.model.program import (
     Advance,
+    Ask,
+    Claim,
+    End,
+    Enqueue,
     Nothing,
     Program,
+    Recover,
     Runner,
+    Settle,
     differences,
     programs,
     text_of,
 )
 from tests.model.regressions import REGRESSIONS
 from tests.model.subject import StoreSubject
+from tests.mutants import MUTANTS
 
 PROGRAMS = int(os.environ.get("ROWLOCK_MODEL_PROGRAMS", "60"))
 STEPS = int(os.environ.get("ROWLOCK_MODEL_STEPS", "40"))
@@ -127,3 +134,17 @@ def test_programs_do_the_same_everywhere(bench: Bench, record_property: Any) -> 
 def test_what_went_wrong_stays_right(bench: Bench, program: Program, is_async: bool) -> None:
     """A program that once found a difference finds none."""
     compare(program, bench, Tally(), is_async=dict.fromkeys(bench.stores, is_async))
+
+
+CLAIM_THREE = [Enqueue((Ask(New()),) * 3), Claim("w1", ("q",), limit=3)]
+
+
+@pytest.mark.parametrize("mutant", ["recovery misses claims", "claim forgotten early"])
+def test_a_hidden_lease_is_found(bench: Bench, mutant: str) -> None:
+    """A planted bug that hides leases from recovery makes PostgreSQL differ from the model."""
+    program = [*CLAIM_THREE, Settle((End(0, "succeed"),)), Advance(31), Recover()]
+    is_async = dict.fromkeys(bench.stores, False)
+    compare(program, bench, Tally(), is_async=is_async)
+
+    with MUTANTS[mutant](), pytest.raises(DifferenceFound, match="postgres"):
+        compare(program, bench, Tally(), is_async=is_async)

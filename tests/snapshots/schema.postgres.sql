@@ -28,6 +28,19 @@ TABLE bulk (
     problem text
 );
 
+TABLE claim WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, autovacuum_vacuum_cost_delay=0) (
+    id uuid NOT NULL
+    until bigint NOT NULL
+    first_at bigint NOT NULL
+    first_id uuid NOT NULL
+    last_at bigint NOT NULL
+    last_id uuid NOT NULL
+    rank smallint NOT NULL
+    queue text COLLATE "C" NOT NULL
+    kind text COLLATE "C" NOT NULL
+    worker text COLLATE "C" NOT NULL
+);
+
 TABLE depth (
     at bigint NOT NULL
     queue text COLLATE "C" NOT NULL
@@ -96,37 +109,39 @@ TABLE instance (
     id uuid NOT NULL
 );
 
-TABLE job WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=5000, autovacuum_vacuum_insert_scale_factor=0.1, autovacuum_analyze_scale_factor=0.05, autovacuum_vacuum_cost_delay=0) (
+TABLE job WITH (fillfactor=42, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=5000, autovacuum_vacuum_insert_scale_factor=0.1, autovacuum_analyze_scale_factor=0.05, autovacuum_vacuum_cost_delay=0) (
     id uuid NOT NULL
     run_at bigint NOT NULL
     created_at bigint NOT NULL
-    started_at bigint
-    lease_expires_at bigint
-    beat_at bigint
-    token bigint NOT NULL DEFAULT 0
     key_hold bigint
-    attempt integer NOT NULL DEFAULT 0
+    indexed_lease bigint
     max_attempts integer
     crashes integer NOT NULL DEFAULT 0
     log_lines integer NOT NULL DEFAULT 0
     rank smallint NOT NULL
+    losses smallint NOT NULL DEFAULT 0
+    token bigint NOT NULL DEFAULT 0
+    started_at bigint
+    lease_expires_at bigint
+    beat_at bigint
+    attempt integer NOT NULL DEFAULT 0
+    interruptions smallint NOT NULL DEFAULT 0
+    quarantined boolean NOT NULL DEFAULT false
+    begun boolean NOT NULL DEFAULT false
     cancel_requested boolean NOT NULL DEFAULT false
     lease_taken boolean NOT NULL DEFAULT false
+    is_retry boolean NOT NULL DEFAULT false
+    worker text COLLATE "C"
     kind text COLLATE "C" NOT NULL
     queue text COLLATE "C" NOT NULL
     tenant text COLLATE "C"
     key text COLLATE "C"
-    worker text COLLATE "C"
     payload text NOT NULL
     policy text
     tags text
     meta text
     progress text
     errors text
-    begun boolean NOT NULL DEFAULT false
-    losses smallint NOT NULL DEFAULT 0
-    interruptions smallint NOT NULL DEFAULT 0
-    quarantined boolean NOT NULL DEFAULT false
 );
 
 TABLE key_hold (
@@ -226,6 +241,8 @@ CREATE INDEX audit_target ON rowlock.audit USING btree (target, id);
 CREATE INDEX audit_tenant ON rowlock.audit USING btree (tenant, id) WHERE (tenant IS NOT NULL);
 CREATE UNIQUE INDEX bulk_pkey ON rowlock.bulk USING btree (id);
 CREATE INDEX bulk_running ON rowlock.bulk USING btree (id) WHERE (finished_at IS NULL);
+CREATE UNIQUE INDEX claim_pkey ON rowlock.claim USING btree (id);
+CREATE INDEX claim_until ON rowlock.claim USING btree (until);
 CREATE UNIQUE INDEX depth_pkey ON rowlock.depth USING btree (at, queue);
 CREATE INDEX event_at ON rowlock.event USING btree (at);
 CREATE UNIQUE INDEX event_pkey ON rowlock.event USING btree (id);
@@ -242,11 +259,11 @@ CREATE UNIQUE INDEX history_pkey ON rowlock.history USING btree (part, queue, ki
 CREATE INDEX history_width ON rowlock.history USING btree (width, at);
 CREATE UNIQUE INDEX instance_pkey ON rowlock.instance USING btree (id);
 CREATE UNIQUE INDEX job_key ON rowlock.job USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key IS NOT NULL);
-CREATE INDEX job_lane ON rowlock.job USING btree (queue, rank, kind, run_at, id) WHERE (lease_expires_at IS NULL);
-CREATE INDEX job_lease ON rowlock.job USING btree (lease_expires_at) WHERE (lease_expires_at IS NOT NULL);
+CREATE INDEX job_lane ON rowlock.job USING btree (queue, rank, kind, run_at, id) WHERE (indexed_lease IS NULL);
+CREATE INDEX job_lease ON rowlock.job USING btree (indexed_lease) WHERE (indexed_lease IS NOT NULL);
 CREATE UNIQUE INDEX job_pkey ON rowlock.job USING btree (id);
-CREATE INDEX job_retried ON rowlock.job USING btree (queue, run_at) WHERE ((lease_expires_at IS NULL) AND (attempt > 0) AND (run_at > created_at));
-CREATE INDEX job_tenant_lane ON rowlock.job USING btree (tenant, queue, rank, kind, run_at, id) WHERE ((lease_expires_at IS NULL) AND (tenant IS NOT NULL));
+CREATE INDEX job_retried ON rowlock.job USING btree (queue, run_at) WHERE ((indexed_lease IS NULL) AND is_retry AND (run_at > created_at));
+CREATE INDEX job_tenant_lane ON rowlock.job USING btree (tenant, queue, rank, kind, run_at, id) WHERE ((indexed_lease IS NULL) AND (tenant IS NOT NULL));
 CREATE INDEX key_hold_expiry ON rowlock.key_hold USING btree (until);
 CREATE INDEX key_hold_key ON rowlock.key_hold USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key_until IS NOT NULL);
 CREATE UNIQUE INDEX key_hold_pkey ON rowlock.key_hold USING btree (holder);

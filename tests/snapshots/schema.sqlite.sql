@@ -100,33 +100,33 @@ TABLE rowlock_job (
     id text NOT NULL PRIMARY KEY 1
     run_at integer NOT NULL
     created_at integer NOT NULL
-    started_at integer
-    lease_expires_at integer
-    beat_at integer
-    token integer NOT NULL DEFAULT 0
     key_hold integer
-    attempt integer NOT NULL DEFAULT 0
     max_attempts integer
     crashes integer NOT NULL DEFAULT 0
     log_lines integer NOT NULL DEFAULT 0
     rank integer NOT NULL
+    losses integer NOT NULL DEFAULT 0
+    token integer NOT NULL DEFAULT 0
+    started_at integer
+    lease_expires_at integer
+    beat_at integer
+    attempt integer NOT NULL DEFAULT 0
+    interruptions integer NOT NULL DEFAULT 0
+    quarantined integer NOT NULL DEFAULT 0
+    begun integer NOT NULL DEFAULT 0
     cancel_requested integer NOT NULL DEFAULT 0
     lease_taken integer NOT NULL DEFAULT 0
+    worker text
     kind text NOT NULL
     queue text NOT NULL
     tenant text
     key text
-    worker text
     payload text NOT NULL
     policy text
     tags text
     meta text
     progress text
     errors text
-    begun integer NOT NULL DEFAULT 0
-    losses integer NOT NULL DEFAULT 0
-    interruptions integer NOT NULL DEFAULT 0
-    quarantined integer NOT NULL DEFAULT 0
 );
 
 TABLE rowlock_key_hold (

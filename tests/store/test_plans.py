@@ -61,11 +61,38 @@ def test_many_jobs_are_found_by_their_ids(backlog: psycopg.Connection[Any], name
     scans = re.findall(r"Scan (?:using job_\w+ on job|on job_\w+|on job)\b.*\n(.*\n?.*)", plan)
     assert scans, plan
     for below in scans:
-        # Of those that somebody runs there are few: these may be looked through.
-        is_among_the_leased = "Index Cond: (lease_expires_at IS NOT NULL)" in below
-        assert re.search(r"Cond: \(?\(?id = ", below) or (
-            is_among_the_leased and "Filter: (id = ANY" in below
-        ), plan
+        assert re.search(r"Cond: \(?\(?id = ", below), plan
+
+
+@pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("look_expired", "lock_expired", "lock_orphans", "lock_worker"),
+        *("running", "leased", "health_leases", "count_queues"),
+    ],
+)
+def test_running_jobs_are_found_by_their_leases(
+    backlog: psycopg.Connection[Any], name: str, plans: str
+):
+    """In the index of leases, or in the stretches of lanes that claims have noted."""
+    statement = compiled(name, Dialect.POSTGRES, "rowlock", ParameterStyle.NUMERIC)
+    text = statement.parts[0]
+    values = [
+        "ARRAY['default']" if re.search(rf"\${number}::text\[\]", text) else "'1'"
+        for number in range(1, len(statement.parameters) + 1)
+    ]
+    backlog.execute(f"SET plan_cache_mode = {plans}".encode())
+    backlog.execute(f"PREPARE asked AS {text}".encode())
+    rows = backlog.execute(f"EXPLAIN EXECUTE asked ({', '.join(values)})".encode()).fetchall()
+    backlog.execute("DEALLOCATE asked")
+
+    plan = "\n".join(row[0] for row in rows)
+    lanes = re.findall(r"Scan (?:using|on) job_lane\b.*\n(.*)", plan)
+    assert "Seq Scan on job" not in plan, plan
+    assert lanes, plan
+    for below in lanes:
+        assert re.search(r"Index Cond: .*queue = .*ROW\(run_at, id\) >= ", below), plan
 
 
 def _array(number: int, *, text: str, parameter: str) -> str:

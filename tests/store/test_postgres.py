@@ -414,9 +414,10 @@ INDEXES = {
     "enqueue": set(),
     "enqueue_one": set(),
     "find_settled": {"finished_pkey", "finished_key", "key_hold_pkey", "key_hold_key"},
-    "lanes": {"job_lane", "job_lease", "queue_pkey"},
+    "finish_bare": {"job_pkey", "claim_pkey"},
+    "lanes": {"job_lane", "job_lease", "claim_until", "queue_pkey"},
     "lanes_anywhere": {"job_lane", "queue_pkey"},
-    "look_expired": {"job_lease"},
+    "look_expired": {"job_lease", "job_lane", "claim_pkey", "claim_until"},
     "ring": set(),
 }
 

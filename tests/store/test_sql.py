@@ -32,6 +32,8 @@ POSTGRES_ONLY = {
     "scratch_rights",
     "scratch_schemas",
 }
+# SQLite notes no claims.
+POSTGRES_VALUES = {"claim", "claims", "noted_min"}
 # How a caller's connection is recognised as one to our file; and only a file has a journal mode.
 SQLITE_ONLY = {"attached", "recognise", "health_journal"}
 
@@ -55,7 +57,7 @@ PAIRS = sorted(POSTGRES & SQLITE)
 def parameters(name: str, dialect: Dialect) -> set[str]:
     """The values that a statement takes; the clock is given to each."""
     statement = compiled(name, dialect, "rowlock", ParameterStyle.NAMED)
-    return {*statement.parameters, *(statement.columns or ())} - {"now", "rows"}
+    return {*statement.parameters, *(statement.columns or ())} - {"now", "rows"} - POSTGRES_VALUES
 
 
 def used_names() -> set[str]:

@@ -182,7 +182,7 @@ def empty(url: str, *, tables: Collection[str] = EMPTIED) -> None:
                 connection.execute(f"DELETE FROM rowlock_{table}")
         return
     with psycopg.connect(url, autocommit=True) as connection:
-        for table in tables:
+        for table in (*tables, "claim"):
             connection.execute(f"DELETE FROM rowlock.{table}".encode())
 
 

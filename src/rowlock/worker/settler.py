@@ -188,6 +188,10 @@ class Settler:
 
     async def _settle(self, batch: Sequence[Settlement], *, is_again: bool) -> None:
         settled = await self._store.arun(settle(batch, chance=self._chance))
+        for settlement in batch:
+            lease = settlement.lease
+            if lease.claim is not None:
+                lease.claim.open.discard(lease.id)
         by_block = await self._settled_by_block(batch, settled)
         self._counts.settled(batch, settled)
         known = self._report_missed(batch, settled, by_block, is_again=is_again)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,7 +28,8 @@ from rowlock import config
 from rowlock.clock import duration_us
 from rowlock.columns import JobRow
 from rowlock.errors import OptionInvalid
-from rowlock.job import Lease, resolve_policy
+from rowlock.ids import new_id
+from rowlock.job import ClaimNote, Lease, resolve_policy
 from rowlock.store import options
 from rowlock.store.local_state import LocalState
 from rowlock.store.ops.recover import Recovery, recover_once
@@ -339,11 +340,12 @@ def _claim_groups(
         limit = min(left[queue], request.limit - len(leases))
         if limit <= 0:
             continue
-        rows = yield _claim_statement(request, lanes, limit)
+        statement = _claim_statement(request, lanes, limit)
+        rows = yield statement
         left[queue] -= len(rows)
         if len(rows) < limit:
             spent.add((queue, lanes[0].rank))
-        leases += _leases(rows)
+        leases += _leases(rows, claim=statement.values.get("claim"))
     if request.policies:
         yield from _resolve(leases, request.policies)
     return leases
@@ -351,7 +353,7 @@ def _claim_groups(
 
 def _claim_statement(request: ClaimRequest, lanes: Sequence[Lane], limit: int) -> Statement:
     first = lanes[0]
-    values = {
+    values: dict[str, Any] = {
         "queue": first.queue,
         "rank": first.rank,
         "limit": limit,
@@ -365,7 +367,10 @@ def _claim_statement(request: ClaimRequest, lanes: Sequence[Lane], limit: int) -
         return Statement("claim_tenants", {**values, "kinds": kinds, "tenants": tenants})
     if len(lanes) == 1:
         at, id = first.floor
-        return Statement("claim", {**values, "kind": first.kind, "floor_at": at, "floor_id": id})
+        values |= {"kind": first.kind, "floor_at": at, "floor_id": id}
+        # SQLite changes rows in place, and notes nothing.
+        values |= {"claim": new_id(), "noted_min": config.CLAIM_NOTED_MIN}
+        return Statement("claim", values)
     floors = {
         "floors_at": [lane.floor[0] for lane in lanes],
         "floors_id": [lane.floor[1] for lane in lanes],
@@ -373,11 +378,14 @@ def _claim_statement(request: ClaimRequest, lanes: Sequence[Lane], limit: int) -
     return Statement("claim_mixed", {**values, "kinds": kinds, **floors})
 
 
-def _leases(rows: Rows) -> list[Lease]:
+def _leases(rows: Rows, *, claim: str | None) -> list[Lease]:
+    """The leases of a claim's rows. `claim` is the id under which many of them are noted."""
     # An UPDATE does not promise any order of the rows that it returns.
     made = [(JobRow._make(row[:-1]), row[-1]) for row in rows]
     made.sort(key=lambda pair: (pair[0].run_at, pair[0].id))
-    return [Lease.of_row(row, now=now) for row, now in made]
+    is_noted = claim is not None and len(made) >= config.CLAIM_NOTED_MIN
+    note = ClaimNote(claim, {row.id for row, _ in made}) if claim and is_noted else None
+    return [Lease.of_row(row, now=now, claim=note) for row, now in made]
 
 
 def _resolve(leases: list[Lease], policies: Mapping[str, KnownPolicy]) -> Steps[None]:

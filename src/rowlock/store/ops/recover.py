@@ -123,12 +123,14 @@ class Recovery:
         # Enough that leases that are left alone never fill a batch.
         limit = self._rows + len(left_out) + others
         rows = yield Statement(statement, {**values, "limit": limit})
-        mine: list[tuple[JobRow, int]] = []
+        # By id: two claims that ended at the same time may both have noted a lease.
+        found: dict[str, tuple[JobRow, int]] = {}
         for row in rows:
             job, now = JobRow._make(row[:-2]), row[-1]
             lease = (job.id, job.token)
             if lease not in left_out and (wanted is None or wanted(lease)):
-                mine.append((job, now))
+                found[job.id] = (job, now)
+        mine = list(found.values())
         is_last = len(rows) < limit and len(mine) <= self._rows
         del mine[self._rows :]
         self._trying = [(job.id, job.token) for job, _ in mine]

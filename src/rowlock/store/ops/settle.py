@@ -173,14 +173,22 @@ def _settle(settlements: Sequence[Settlement], manner: _Manner) -> Steps[Settled
     finishes = len({ending.is_held for ending in endings}) + (bare is not None)
     if slow or finishes != 1 or any(settlement.follow_ups for settlement in settlements):
         yield Begin()
-    done = set[str]() if bare is None else (yield from _finish_bare(bare))
-    done |= yield from _finish(endings)
+    claims = claims_over([settlement.lease for settlement in settlements])
+    done = set[str]() if bare is None else (yield from _finish_bare(bare, claims))
+    done |= yield from _finish(endings, claims)
     ended = (yield from _settle_slowly(slow, manner.chance)) if slow else []
     done |= {each.id for each in ended}
     yield from _enqueue_follow_ups(settlements, done)
     missed = [settlement.lease for settlement in settlements if settlement.lease.id not in done]
     explained = yield from explain_missed(missed, is_resend=manner.is_resend)
     return replace(explained, ended=ended) if ended else explained
+
+
+def claims_over(leases: Sequence[Lease]) -> list[str]:
+    """The ids of noted claims whose last leases are among these, to be removed with their end."""
+    counts = Counter(lease.claim for lease in leases)
+    ids = {lease.id for lease in leases} if len(counts) > (None in counts) else set[str]()
+    return [note.id for note in counts if note is not None and note.open <= ids]
 
 
 def _is_swift(settlement: Settlement) -> bool:
@@ -244,8 +252,10 @@ def _bare_kind(settlement: Settlement) -> tuple[int, int] | None:
     return job.token, kept
 
 
-def _finish_bare(bare: _Bare) -> Steps[set[str]]:
-    return {row[0] for row in (yield Statement("finish_bare", bare._asdict()))}
+def _finish_bare(bare: _Bare, claims: Sequence[str]) -> Steps[set[str]]:
+    values = {**bare._asdict(), "claims": list(claims)}
+    done = {row[0] for row in (yield Statement("finish_bare", values))}
+    return set(bare.ids) if None in done else done
 
 
 def _kept(keep: int | None) -> int:
@@ -256,15 +266,19 @@ def _is_held(job: JobRow, kept: int) -> bool:
     return 0 <= kept < _REMEMBER_US or (job.key_hold is not None and job.key_hold > 0)
 
 
-def _finish(endings: Sequence[_Ending]) -> Steps[set[str]]:
-    """Move jobs out of the live table. Return the ids of those that were still held."""
+def _finish(endings: Sequence[_Ending], claims: Sequence[str] = ()) -> Steps[set[str]]:
+    """Move jobs out of the live table. Return the ids of those that were still held.
+
+    `claims` are removed with them, if there are any.
+    """
     plain = [ending.row for ending in endings if not ending.is_held]
     held = [ending.row for ending in endings if ending.is_held]
     done: set[str] = set()
     if plain:
-        done |= {row[0] for row in (yield Batch("finish", FINISH_COLUMNS, plain))}
+        over = {"claims": list(claims)}
+        done |= {row[0] for row in (yield Batch("finish", FINISH_COLUMNS, plain, over))}
     if held:
-        remember = {"remember": _REMEMBER_US}
+        remember = {"remember": _REMEMBER_US, "claims": list(claims)}
         done |= {row[0] for row in (yield Batch("finish_held", FINISH_COLUMNS, held, remember))}
     return done
 

@@ -26,6 +26,7 @@ PREPARED: frozenset[str] = frozenset(
         "enqueue",
         "enqueue_one",
         "find_settled",
+        "finish_bare",
         "lanes",
         "lanes_anywhere",
         "look_expired",

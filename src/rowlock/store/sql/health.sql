@@ -70,13 +70,25 @@ WHERE stat.relid = 'rowlock.job'::regclass
 SELECT journal_mode
 FROM pragma_journal_mode
 
--- name: health_leases
+-- name: health_leases (postgres)
+-- The number of expired leases, up to a cap, and when the oldest expired. Uses job_lease, and walks
+-- the claims.
+SELECT count(*), min(late.lease_expires_at), {now}
+FROM (
+    SELECT job.lease_expires_at
+    FROM ({running job}) AS job
+    WHERE job.lease_expires_at <= (SELECT {now})
+    ORDER BY job.lease_expires_at
+    LIMIT :cap
+) AS late
+
+-- name: health_leases (sqlite)
 -- The number of expired leases, up to a cap, and when the oldest expired. Uses job_lease.
 SELECT count(*), min(late.lease_expires_at), {now}
 FROM (
     SELECT job.lease_expires_at
-    FROM rowlock.job AS job
-    WHERE job.lease_expires_at <= (SELECT {now})
+    FROM rowlock_job AS job
+    WHERE job.lease_expires_at <= {now}
     ORDER BY job.lease_expires_at
     LIMIT :cap
 ) AS late

@@ -1,10 +1,11 @@
 -- name: heartbeat (postgres)
--- Extend leases; fenced by token. Uses job_pkey.
+-- Extend leases; fenced by token. From the first time on, job_lease has them. Uses job_pkey.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 )
 UPDATE rowlock.job AS job
 SET lease_expires_at = clock.now + :lease::bigint,
+    indexed_lease = clock.now + :lease::bigint,
     beat_at = clock.now
 FROM clock, unnest(:id::uuid[], :token::bigint[]) AS held (id, token)
 WHERE job.id = held.id

@@ -285,11 +285,10 @@ ORDER BY announced.value
 LIMIT :limit
 
 -- name: running
--- The running jobs and their workers, or those of a page. Walks job_lease: the running.
+-- The running jobs and their workers, or those of a page. Walks job_lease and the claims.
 SELECT job.worker, job.id::text, job.beat_at
-FROM rowlock.job AS job
-WHERE job.lease_expires_at IS NOT NULL
-    {page? AND job.worker > :after::text}
+FROM ({running job}) AS job
+{page? WHERE job.worker > :after::text}
 ORDER BY job.worker, job.id
 LIMIT :limit
 

@@ -17,6 +17,7 @@ UPDATE rowlock.{table} AS moved
 SET token = moved.token + 1,
     worker = :worker,
     lease_expires_at = :for_ever::bigint,
+    indexed_lease = :for_ever::bigint,
     beat_at = :for_ever::bigint
 WHERE moved.ctid = ANY (ARRAY(SELECT picked.ctid FROM picked))
 RETURNING to_json(moved)::text
@@ -42,7 +43,7 @@ RETURNING {own_object}
 -- The jobs of one batch, as JSON. Uses job_lease.
 SELECT to_json(moved)::text
 FROM rowlock.{table} AS moved
-WHERE moved.lease_expires_at = :for_ever::bigint AND moved.worker = :worker
+WHERE moved.indexed_lease = :for_ever::bigint AND moved.worker = :worker
 
 -- name: move_batch (sqlite)
 -- The jobs of one batch, as JSON. Uses job_lease.
@@ -50,11 +51,18 @@ SELECT {object}
 FROM rowlock_{table} AS moved
 WHERE moved.lease_expires_at = :for_ever AND moved.worker = :worker
 
--- name: move_batches
+-- name: move_batches (postgres)
 -- The batches of moves that were not completed. Uses job_lease.
 SELECT DISTINCT job.worker
 FROM rowlock.job AS job
-WHERE job.lease_expires_at = :for_ever::bigint
+WHERE job.indexed_lease = :for_ever::bigint
+ORDER BY 1
+
+-- name: move_batches (sqlite)
+-- The batches of moves that were not completed. Uses job_lease.
+SELECT DISTINCT job.worker
+FROM rowlock_job AS job
+WHERE job.lease_expires_at = :for_ever
 ORDER BY 1
 
 -- name: move_log (postgres)
@@ -99,7 +107,7 @@ INSERT INTO rowlock.key_hold (holder, until, token, lease_taken, state, kind, qu
 SELECT job.id, clock.now + :remember::bigint, job.token, job.lease_taken, 'ready', job.kind,
     job.queue, job.tenant, job.key
 FROM rowlock.job AS job CROSS JOIN (SELECT {now} AS now) AS clock
-WHERE job.lease_expires_at = :for_ever::bigint AND job.worker = :worker
+WHERE job.indexed_lease = :for_ever::bigint AND job.worker = :worker
     AND job.created_at > clock.now - :remember::bigint
 ON CONFLICT (holder) DO NOTHING
 
@@ -118,7 +126,7 @@ ON CONFLICT (holder) DO NOTHING
 -- Remove the jobs of a batch that is in the other database. A job that was asked to cancel is
 -- removed only if the other database knows of that. Uses job_lease.
 DELETE FROM rowlock.job AS job
-WHERE job.lease_expires_at = :for_ever::bigint AND job.worker = :worker
+WHERE job.indexed_lease = :for_ever::bigint AND job.worker = :worker
     AND (NOT job.cancel_requested OR job.id = ANY (:cancelled::uuid[]))
 RETURNING job.id::text
 
@@ -133,8 +141,8 @@ RETURNING id
 -- name: move_release (postgres)
 -- Let the jobs of a batch wait here again: it will never be in the other database. Uses job_lease.
 UPDATE rowlock.job AS job
-SET worker = NULL, lease_expires_at = NULL, beat_at = NULL
-WHERE job.lease_expires_at = :for_ever::bigint AND job.worker = :worker
+SET worker = NULL, lease_expires_at = NULL, indexed_lease = NULL, beat_at = NULL
+WHERE job.indexed_lease = :for_ever::bigint AND job.worker = :worker
 RETURNING job.id::text, job.queue, job.cancel_requested
 
 -- name: move_release (sqlite)
@@ -227,8 +235,8 @@ RETURNING id
 
 -- name: move_put (postgres)
 -- Insert rows that another database has given as JSON, except those that are there already.
-INSERT INTO rowlock.{table} AS moved ({columns})
-SELECT {columns}
+INSERT INTO rowlock.{table} AS moved ({columns}{job? , is_retry})
+SELECT {columns}{job? , attempt > 0}
 FROM json_populate_recordset(NULL::rowlock.{table}, :moved::json)
 ON CONFLICT DO NOTHING
 RETURNING {key}::text

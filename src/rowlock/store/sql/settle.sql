@@ -1,10 +1,9 @@
 -- name: leased
--- How many jobs of each queue each worker holds. Walks job_lease: the running.
+-- How many jobs of each queue each worker holds. Walks job_lease and the claims: the running.
 SELECT held.worker, held.queue, count(*)
 FROM (
     SELECT job.worker, job.queue
-    FROM rowlock.job AS job
-    WHERE job.lease_expires_at IS NOT NULL
+    FROM ({running job}) AS job
     LIMIT :limit
 ) AS held
 GROUP BY held.worker, held.queue
@@ -51,7 +50,8 @@ kept AS (
         CASE WHEN keep >= 0 THEN clock.now + keep END, fingerprint
     FROM gone, clock
     ON CONFLICT (id) DO NOTHING
-)
+),
+{over_claims over}
 SELECT id::text
 FROM gone
 
@@ -84,7 +84,7 @@ RETURNING id
 -- As finish, for successes without a result, all under one token and kept for the same time. Uses
 -- job_pkey. Without ON CONFLICT, which took 1.3 µs per row: a row that exists already fails the
 -- statement, and the caller then uses finish.
--- Not `lease_expires_at IS NOT NULL`: the planner would use job_lease, which it believes is empty.
+-- One row with NULL if all were still held, as nearly always: their ids would cost 0.5 µs each.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ),
@@ -92,7 +92,7 @@ gone AS (
     DELETE FROM rowlock.job AS job
     WHERE job.id = ANY (:ids::uuid[])
         AND job.token = :token::bigint
-        AND coalesce(job.lease_expires_at, 0) <> 0
+        AND job.lease_expires_at IS NOT NULL
     RETURNING {shared_job}
 ),
 kept AS (
@@ -100,9 +100,19 @@ kept AS (
     SELECT {shared}, 'succeeded', clock.now,
         CASE WHEN :keep::bigint >= 0 THEN clock.now + :keep::bigint END
     FROM gone, clock
+),
+{over_claims over},
+missed AS MATERIALIZED (
+    SELECT cardinality(:ids::uuid[]) - count(*) AS jobs
+    FROM gone
 )
-SELECT id::text
-FROM gone
+SELECT NULL::text
+FROM missed
+WHERE missed.jobs = 0
+UNION ALL
+SELECT gone.id::text
+FROM gone, missed
+WHERE missed.jobs > 0
 
 -- name: finish_bare (sqlite)
 -- As finish, for successes without a result, all under one token and kept for the same time. Uses
@@ -158,7 +168,8 @@ unlogged AS (
     DELETE FROM rowlock.log AS log
     USING gone
     WHERE gone.keep = 0 AND gone.log_lines > 0 AND log.job_id = gone.id
-)
+),
+{over_claims over}
 SELECT id::text
 FROM gone
 
@@ -233,6 +244,8 @@ SET run_at = back.run_at,
     errors = coalesce(back.errors, job.errors),
     lease_taken = back.taken,
     lease_expires_at = NULL,
+    indexed_lease = NULL,
+    is_retry = back.attempt > 0,
     beat_at = NULL,
     worker = NULL,
     begun = false

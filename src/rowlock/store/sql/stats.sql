@@ -1,12 +1,12 @@
 -- name: queue_names (postgres)
 -- The names of all queues in use, each by one probe. Uses job_lane, job_lease, finished_queue.
 WITH RECURSIVE waiting AS (
-    (SELECT min(job.queue) AS queue FROM rowlock.job AS job WHERE job.lease_expires_at IS NULL)
+    (SELECT min(job.queue) AS queue FROM rowlock.job AS job WHERE job.indexed_lease IS NULL)
     UNION ALL
     SELECT (
         SELECT min(job.queue)
         FROM rowlock.job AS job
-        WHERE job.lease_expires_at IS NULL AND job.queue > waiting.queue
+        WHERE job.indexed_lease IS NULL AND job.queue > waiting.queue
     )
     FROM waiting
     WHERE waiting.queue IS NOT NULL
@@ -28,7 +28,7 @@ ended AS (
 )
 SELECT queue FROM waiting WHERE queue IS NOT NULL
 UNION
-SELECT job.queue FROM rowlock.job AS job WHERE job.lease_expires_at IS NOT NULL
+SELECT job.queue FROM rowlock.job AS job WHERE job.indexed_lease IS NOT NULL
 UNION
 SELECT queue FROM ended WHERE queue IS NOT NULL
 UNION
@@ -83,7 +83,7 @@ WITH RECURSIVE lane AS (
     FROM unnest(:queues::text[]) AS asked (queue) CROSS JOIN LATERAL (
         SELECT job.queue, job.rank, job.kind, job.run_at
         FROM rowlock.job AS job
-        WHERE job.queue = asked.queue AND job.lease_expires_at IS NULL
+        WHERE job.queue = asked.queue AND {waiting job}
         ORDER BY job.rank, job.kind, job.run_at
         LIMIT 1
     ) AS head
@@ -92,7 +92,7 @@ WITH RECURSIVE lane AS (
     FROM lane CROSS JOIN LATERAL (
         SELECT job.queue, job.rank, job.kind, job.run_at
         FROM rowlock.job AS job
-        WHERE job.queue = lane.queue AND job.lease_expires_at IS NULL
+        WHERE job.queue = lane.queue AND {waiting job}
             AND (job.rank, job.kind) > (lane.rank, lane.kind)
         ORDER BY job.rank, job.kind, job.run_at
         LIMIT 1
@@ -146,7 +146,7 @@ FROM unnest(:queue::text[], :rank::smallint[], :kind::text[]) AS lane (queue, ra
             SELECT
             FROM rowlock.job AS job
             WHERE job.queue = lane.queue AND job.rank = lane.rank AND job.kind = lane.kind
-                AND job.lease_expires_at IS NULL AND job.run_at <= (SELECT {now})
+                AND {waiting job} AND job.run_at <= (SELECT {now})
             LIMIT :cap
         ) AS capped
     ) AS due,
@@ -156,7 +156,7 @@ FROM unnest(:queue::text[], :rank::smallint[], :kind::text[]) AS lane (queue, ra
             SELECT
             FROM rowlock.job AS job
             WHERE job.queue = lane.queue AND job.rank = lane.rank AND job.kind = lane.kind
-                AND job.lease_expires_at IS NULL AND job.run_at > (SELECT {now})
+                AND {waiting job} AND job.run_at > (SELECT {now})
             LIMIT :cap
         ) AS capped
     ) AS later
@@ -189,14 +189,14 @@ SELECT
 
 -- name: count_queues (postgres)
 -- The other counts of each queue, up to a cap: (queue, retrying, running, dead, cancelled, paused).
--- Uses job_retried, job_lease, finished_queue.
+-- Uses job_retried, finished_queue, and walks job_lease and the claims: the running.
 SELECT asked.queue,
     (
         SELECT count(*)
         FROM (
             SELECT
             FROM rowlock.job AS job
-            WHERE job.queue = asked.queue AND job.lease_expires_at IS NULL AND job.attempt > 0
+            WHERE job.queue = asked.queue AND {waiting job} AND job.is_retry
                 AND job.run_at > job.created_at
                 AND job.run_at > (SELECT {now})
             LIMIT :cap
@@ -206,8 +206,8 @@ SELECT asked.queue,
         SELECT count(*)
         FROM (
             SELECT
-            FROM rowlock.job AS job
-            WHERE job.lease_expires_at IS NOT NULL AND job.queue = asked.queue
+            FROM ({running job}) AS job
+            WHERE job.queue = asked.queue
             LIMIT :cap
         ) AS capped
     ),
@@ -285,24 +285,34 @@ SELECT :queue,
 
 -- name: count_live (postgres)
 -- All live jobs by queue: (queue, ready, due later, retrying, running). Reads job_lane, job_retried
--- and job_lease to their ends: exact, and for occasional use.
+-- and job_lease to their ends: exact, and for occasional use. The first two have jobs whose leases
+-- are noted in claims: these are counted there and taken off, so that no row of the table is read.
 SELECT counted.queue, sum(counted.due), sum(counted.later), sum(counted.back), sum(counted.running)
 FROM (
     SELECT job.queue, count(*) FILTER (WHERE job.run_at <= (SELECT {now})) AS due,
         count(*) FILTER (WHERE job.run_at > (SELECT {now})) AS later, 0 AS back, 0 AS running
     FROM rowlock.job AS job
-    WHERE job.lease_expires_at IS NULL
+    WHERE job.indexed_lease IS NULL
     GROUP BY job.queue
     UNION ALL
     SELECT job.queue, 0, 0, count(*), 0
     FROM rowlock.job AS job
-    WHERE job.lease_expires_at IS NULL AND job.attempt > 0 AND job.run_at > job.created_at
+    WHERE job.indexed_lease IS NULL AND job.is_retry AND job.run_at > job.created_at
         AND job.run_at > (SELECT {now})
     GROUP BY job.queue
     UNION ALL
     SELECT job.queue, 0, 0, 0, count(*)
     FROM rowlock.job AS job
-    WHERE job.lease_expires_at IS NOT NULL
+    WHERE job.indexed_lease IS NOT NULL
+    GROUP BY job.queue
+    UNION ALL
+    SELECT job.queue, -count(*) FILTER (WHERE job.run_at <= (SELECT {now})),
+        -count(*) FILTER (WHERE job.run_at > (SELECT {now})),
+        -count(*) FILTER (
+            WHERE job.is_retry AND job.run_at > job.created_at AND job.run_at > (SELECT {now})
+        ),
+        count(*)
+    FROM ({noted claim}) AS job
     GROUP BY job.queue
 ) AS counted
 GROUP BY counted.queue
@@ -354,7 +364,8 @@ GROUP BY newest.queue
 
 -- name: count_tenant (postgres)
 -- Jobs of a tenant by queue and state, and the oldest of each. Reads at most :scan rows per table.
--- Uses job_tenant_lane for waiting jobs, job_lease for running ones, finished_pkey for ended ones.
+-- Uses job_tenant_lane for waiting jobs, job_lease and the claims for running ones, finished_pkey
+-- for ended ones.
 SELECT counted.queue, counted.state, count(*), min(counted.run_at)
 FROM (
     SELECT waiting.queue, waiting.run_at,
@@ -366,15 +377,15 @@ FROM (
     FROM (
         SELECT job.queue, job.run_at, job.attempt
         FROM rowlock.job AS job
-        WHERE job.tenant = :tenant AND job.lease_expires_at IS NULL
+        WHERE job.tenant = :tenant AND {waiting job}
         LIMIT :scan
     ) AS waiting
     UNION ALL
     SELECT running.queue, running.run_at, 'running'
     FROM (
         SELECT job.queue, job.run_at
-        FROM rowlock.job AS job
-        WHERE job.tenant = :tenant AND job.lease_expires_at IS NOT NULL
+        FROM ({running job}) AS job
+        WHERE job.tenant = :tenant
         LIMIT :scan
     ) AS running
     UNION ALL

@@ -11,7 +11,7 @@ FROM unnest(
             SELECT
             FROM rowlock.job AS job
             WHERE {tenant? job.tenant = :tenant AND} job.queue = lane.queue
-                AND job.rank = lane.rank AND job.kind = lane.kind AND job.lease_expires_at IS NULL
+                AND job.rank = lane.rank AND job.kind = lane.kind AND {waiting job}
                 AND (job.run_at, job.id) < (lane.run_at, lane.id)
             LIMIT :cap
         ) AS capped

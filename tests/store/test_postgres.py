@@ -411,8 +411,10 @@ def test_a_handler_that_drops_prepared_statements_costs_one_connection(postgres_
 
 INDEXES = {
     "claim": {"job_lane"},
+    **{f"claim_block/{size}": {"job_lane"} for size in config.CLAIM_BLOCK_SIZES},
     "enqueue": set(),
     "enqueue_one": set(),
+    "finish_bare": {"job_pkey"},
     "find_settled": {"finished_pkey", "finished_key", "key_hold_pkey", "key_hold_key"},
     "lanes": {"job_lane", "job_lease", "queue_pkey"},
     "lanes_anywhere": {"job_lane", "queue_pkey"},

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rowlock import config
 from rowlock.store import statements
 from rowlock.store.statements import TABLES, Dialect, ParameterStyle, compiled, source
 from tests.house.source import PACKAGE
@@ -41,8 +42,10 @@ def names_of(dialect: Dialect) -> set[str]:
     names: set[str] = set()
     for name, text in statements._texts(dialect).items():
         variants = {*TABLES} if "{table}" in text else {*re.findall(r"\{(\w+)\?", text)}
+        if "{number}" in text:
+            variants = {str(number) for number in config.CLAIM_BLOCK_SIZES}
         names |= {f"{name}/{variant}" for variant in variants}
-        if "{table}" not in text:
+        if "{table}" not in text and "{number}" not in text:
             names.add(name)
     return names
 

@@ -22,7 +22,7 @@ name as many of them as they need, beginning with the first.
 
 A statement can have variants, which are named with a slash. `lanes/tenant` keeps the first part of
 `{tenant? this | that}`, plain `lanes` the second. `move_put/finished` is the variant for one of the
-tables in `TABLES`.
+tables in `TABLES`. `claim_block/500` is the variant in which `{number}` is 500.
 """
 
 from __future__ import annotations
@@ -158,6 +158,8 @@ def source(name: str, dialect: Dialect, schema: str) -> str:
     known = _macros(dialect)
     if variant in TABLES:
         known = {**known, **TABLES[variant].macros(variant)}
+    elif variant.isdecimal():
+        known = {**known, "number": variant}
     expanded = _MACRO.sub(lambda match: known[match.group(1)], body)
     return in_schema(expanded, dialect=dialect, schema=schema)
 

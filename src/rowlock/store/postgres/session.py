@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from rowlock import config
 from rowlock.store import drive
 from rowlock.store.postgres.connections import BoundedAsyncConnection, BoundedConnection
 from rowlock.store.steps import COPIED, Begin, Commit, Copy, Ring, Rows, Step, Steps
@@ -23,9 +24,11 @@ T = TypeVar("T")
 PREPARED: frozenset[str] = frozenset(
     {
         "claim",
+        *(f"claim_block/{size}" for size in config.CLAIM_BLOCK_SIZES),
         "enqueue",
         "enqueue_one",
         "find_settled",
+        "finish_bare",
         "lanes",
         "lanes_anywhere",
         "look_expired",

@@ -24,12 +24,14 @@ from rowlock.store.postgres.engine import PostgresEngine
 from rowlock.store.statements import Dialect
 from rowlock.store.steps import Op, Steps, writing
 from rowlock.worker import runner
-from rowlock.worker.claims import Claimer
+from rowlock.worker.claims import Buffer, Claimer, Leased
 from rowlock.worker.engine import WorkerEngine
+from rowlock.worker.job_blocks import JobBlock
 from rowlock.worker.progress import AsyncProgressWriter, BlockingProgressWriter
 from rowlock.worker.report import RunSettlement
 from rowlock.worker.run import Run
 from rowlock.worker.settler import Settler
+from rowlock.worker.shared_memory import HeldBlock
 
 # Old text and new.
 Change = tuple[str, str]
@@ -73,6 +75,57 @@ def settle_without_token() -> AbstractContextManager[None]:
     )
 
 
+def block_settled_without_token() -> AbstractContextManager[None]:
+    """The successes of a block are written whoever holds the jobs now."""
+    return _with_sql(
+        {"finish_bare": ("job.token = :token AND ", "")},
+        {"finish_bare": ("        AND job.token = :token::bigint\n", "")},
+    )
+
+
+class _Unseen:
+    """A block's slots, which say that a run has begun when it is over."""
+
+    def __init__(self, held: HeldBlock) -> None:
+        self._held = held
+        self.is_revoked = held.is_revoked
+        self.drop = held.drop
+
+    def start(self, number: int) -> bool:
+        return not self.is_revoked()
+
+    def end(self, number: int) -> None:
+        self._held.start(number)
+        self._held.end(number)
+
+    def part(self, number: int, lease: Lease) -> None:
+        self._held.start(number)
+        self._held.part(number, lease)
+
+
+@contextmanager
+def block_starts_unseen() -> Iterator[None]:
+    """A job of a block is called before its slot says so."""
+    make = JobBlock.__init__
+
+    def make_unseen(block: JobBlock, claimed: Any, task: Any, held: HeldBlock) -> None:
+        make(block, claimed, task, _Unseen(held))
+
+    with mock.patch.object(JobBlock, "__init__", make_unseen):
+        yield
+
+
+@contextmanager
+def block_runs_on_after_a_cancel() -> Iterator[None]:
+    """A worker looks for a job that it has lost or shall cancel among runs only."""
+
+    def among_runs(buffer: Buffer, id: str, token: int | None = None) -> list[Run]:
+        return [run for run in buffer if run.lease.id == id and token in (None, run.lease.token)]
+
+    with mock.patch.object(Buffer, "of", among_runs):
+        yield
+
+
 def sweep_ignores_expiry() -> AbstractContextManager[None]:
     """The sweep takes whatever is leased."""
     leased = "job.lease_expires_at IS NOT NULL"
@@ -113,7 +166,8 @@ def claim_ignores_run_at() -> AbstractContextManager[None]:
     """What waits for its time is claimed with its neighbours."""
     early = ("due.run_at <= {now}", "due.run_at <= {now} + 30000000")
     soon = ("run_at <= (SELECT now FROM clock)", "run_at <= (SELECT now FROM clock) + 30000000")
-    return _with_sql({"claim": early, "claim_mixed": early}, {"claim": soon, "claim_mixed": soon})
+    claims = ("claim", "claim_block", "claim_mixed")
+    return _with_sql(dict.fromkeys(claims, early), dict.fromkeys(claims, soon))
 
 
 def beat_without_token() -> AbstractContextManager[None]:
@@ -132,9 +186,10 @@ def given_ids_start_afresh() -> AbstractContextManager[None]:
 def claim_keeps_token() -> AbstractContextManager[None]:
     """The token does not grow: a run can't be told from the one before it."""
     first = ("token = job.token + 1,", "token = greatest(job.token, 1),")
+    same = ("token = token + 1,", "token = max(token, 1),")
     return _with_sql(
-        {"claim": ("token = token + 1,", "token = max(token, 1),")},
-        {"claim": first, "claim_mixed": first},
+        {"claim": same, "claim_block": same},
+        dict.fromkeys(("claim", "claim_block", "claim_mixed"), first),
     )
 
 
@@ -144,6 +199,7 @@ def claim_without_lock() -> AbstractContextManager[None]:
         None,
         {
             "claim": ("    FOR UPDATE SKIP LOCKED\n", ""),
+            "claim_block": ("    FOR UPDATE SKIP LOCKED\n", ""),
             "claim_mixed": ("    FOR UPDATE OF job SKIP LOCKED\n", ""),
         },
     )
@@ -153,9 +209,8 @@ def claim_not_counted() -> AbstractContextManager[None]:
     """A claim is no attempt."""
     counted = ("attempt = job.attempt + 1,", "attempt = greatest(job.attempt, 1),")
     once = ("attempt = attempt + 1,", "attempt = max(attempt, 1),")
-    return _with_sql(
-        {"claim": once, "claim_mixed": once}, {"claim": counted, "claim_mixed": counted}
-    )
+    claims = ("claim", "claim_block", "claim_mixed")
+    return _with_sql(dict.fromkeys(claims, once), dict.fromkeys(claims, counted))
 
 
 def tick_fired_by_all() -> AbstractContextManager[None]:
@@ -282,13 +337,13 @@ def cursor_never_looks_below() -> Iterator[None]:
         lanes = [_raised(lane, cursor) for lane in claimer._view.lanes]
         claimer._view = msgspec.structs.replace(claimer._view, lanes=lanes)
 
-    async def claim_above(claimer: Claimer, *words: Any) -> list[Lease]:
-        leases = await claim(claimer, *words)
+    async def claim_above(claimer: Claimer, *words: Any) -> Leased:
+        leased = await claim(claimer, *words)
         cursor = cursors.setdefault(claimer, {})
-        for row in (lease.row for lease in leases if lease.row is not None):
+        for row in (lease.row for lease in leased.one_by_one() if lease.row is not None):
             lane = (row.queue, row.rank, row.kind)
             cursor[lane] = max(cursor.get(lane, (0, "")), (row.run_at, row.id))
-        return leases
+        return leased
 
     with (
         mock.patch.object(Claimer, "_look", look_above),
@@ -397,8 +452,9 @@ def bystanders_are_blamed() -> Iterator[None]:
 
 def claim_is_the_beginning() -> AbstractContextManager[None]:
     """What a worker claims counts as begun, also if it never was."""
-    changes = dict.fromkeys(("claim", "claim_mixed"), ("begun = :begun", "begun = 1"))
-    first = dict.fromkeys(("claim", "claim_mixed"), ("begun = :begun::boolean", "begun = true"))
+    claims = ("claim", "claim_block", "claim_mixed")
+    changes = dict.fromkeys(claims, ("begun = :begun", "begun = 1"))
+    first = dict.fromkeys(claims, ("begun = :begun::boolean", "begun = true"))
     return _with_sql(changes, first)
 
 
@@ -419,6 +475,9 @@ SIMULATED: dict[str, Mutant] = {
     "handler before its mark": handler_before_its_mark,
     "loss without a trace": loss_without_a_trace,
     "claim is the beginning": claim_is_the_beginning,
+    "block settled without token": block_settled_without_token,
+    "block starts unseen": block_starts_unseen,
+    "block runs on after a cancel": block_runs_on_after_a_cancel,
 }
 MUTANTS: dict[str, Mutant] = {
     **SIMULATED,

@@ -107,6 +107,25 @@ POSTGRES_COLUMNS: Final[Mapping[str, Column]] = {
 }
 """Columns that only the indexes of PostgreSQL need. A move derives them from others."""
 
+# Of a block of one lane: the columns that every job has, and those that its lane and its claim say.
+BLOCK: Final = (
+    "id",
+    "payload",
+    "max_attempts",
+    "policy",
+    "run_at",
+    "created_at",
+    "attempt",
+    "token",
+)
+_OF_CLAIM: Final = ("kind", "queue", "rank", "started_at", "lease_expires_at", "worker", "begun")
+RARE: Final = tuple(
+    name
+    for name, column in _OF_ROWS.items()
+    if column.table is not JobTable.FINISHED and name not in (*BLOCK, *_OF_CLAIM)
+)
+"""The columns that have a value in few jobs. A block has them as one JSON text, mostly NULL."""
+
 GIVEN: Final = tuple(name for name, column in COLUMNS.items() if column.is_given)
 """The columns that a `NewJob` sets, besides its time."""
 
@@ -136,6 +155,7 @@ def macros(*, is_postgres: bool) -> dict[str, str]:
         "job": rows.of(JobTable.LIVE, "job."),
         "row": rows.of(JobTable.LIVE, ""),
         "finished": rows.of(JobTable.FINISHED, "finished."),
+        "block": rows.of_block("job." if is_postgres else ""),
         "listed_job": rows.of(JobTable.LIVE, "job.", large=listed),
         "listed_finished": rows.of(JobTable.FINISHED, "finished.", large=listed),
         # Hundreds of jobs are locked at a time.
@@ -176,6 +196,29 @@ class _Rows(NamedTuple):
         return _listed(
             self._one(name, column, table, prefix, large) for name, column in _OF_ROWS.items()
         )
+
+    def of_block(self, prefix: str) -> str:
+        """Return the columns of a block: `BLOCK`, and a JSON text of `RARE`, if there are any.
+
+        In a RETURNING of SQLite 3.40, `IS NOT NULL` is always true, so it is not used.
+        """
+        own = [self._one(name, _OF_ROWS[name], JobTable.LIVE, prefix, None) for name in BLOCK]
+        rare = [f"{prefix}{name}" for name in RARE]
+        plain = JobRow._field_defaults
+        texts = _listed(
+            f"{prefix}{name}{'::text' if self.is_postgres else ''}"
+            for name in RARE
+            if plain.get(name) is None
+        )
+        numbers = [
+            f"{prefix}{name}{'::integer' if self.is_postgres else ''} <> 0"
+            for name in RARE
+            if plain.get(name) is not None
+        ]
+        has_rare = " OR ".join([f"coalesce({texts}, '') <> ''", *numbers])
+        array = "json_build_array" if self.is_postgres else "json_array"
+        cast = "::text" if self.is_postgres else ""
+        return _listed([*own, f"CASE WHEN {has_rare} THEN {array}({_listed(rare)}){cast} END"])
 
     def _one(
         self,

@@ -291,6 +291,14 @@ SETTLE_BYTES: Final = 4 * 1024 * 1024
 SETTLE_BACKLOG_MAX: Final = 1_500
 SETTLE_BACKLOG_BYTES: Final = 32 * 1024 * 1024
 """A child process with this many bytes of unwritten results and payloads claims nothing."""
+# Fewer jobs than this are not claimed as a block, which would gain nothing.
+CLAIM_BLOCK_MIN: Final = 4
+# Bare successes of blocks are settled by their ids alone, so more of them fit into a statement.
+SETTLE_BLOCK_ROWS: Final = 1_000
+TURN_SECONDS: Final = 0.001
+"""Runs that don't suspend follow one another for this long, before others on the loop continue."""
+# A kind of which most runs suspend gains nothing from blocks. After this time it is tried again.
+BLOCK_RETRY_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 0.01
 """Shortest time between two checks for due jobs while there is work."""
 LOOK_SECONDS_MAX: Final = 2.0

@@ -8,6 +8,7 @@ another one. An embedded worker beats for itself, and nobody gives anything back
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """The leases of a child, where its supervisor can read them."""
+    """The leases of a child, where its supervisor can read them. A dead child writes no more."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: Host) -> None:
+        self._host = host
         self.leases: dict[tuple[str, int], Lease] = {}
         self.started: set[tuple[str, int]] = set()
         # Runs that are over, and whose outcome is not written yet.
@@ -42,15 +44,23 @@ class Table:
         self.leases[lease.id, lease.token] = lease
 
     def start(self, lease: Lease, *, deadline: float | None = None) -> bool:
-        self.started.add((lease.id, lease.token))
+        if not self._host.is_dead:
+            self.started.add((lease.id, lease.token))
         return True
+
+    def hold_block(self, ids: Sequence[str], token: int) -> TableBlock:
+        held = [Lease(id=id, token=token) for id in ids]
+        for lease in held:
+            self.hold(lease)
+        return TableBlock(self, held)
 
     def is_revoked(self, lease: Lease) -> bool:
         return False
 
     def end(self, lease: Lease) -> None:
-        self.started.discard((lease.id, lease.token))
-        self.ended.add((lease.id, lease.token))
+        if not self._host.is_dead:
+            self.started.discard((lease.id, lease.token))
+            self.ended.add((lease.id, lease.token))
 
     def must_end_by(self, lease: Lease, deadline: float) -> None:
         """No handler here refuses to end."""
@@ -59,12 +69,37 @@ class Table:
         self.drop(lease)
 
     def drop(self, lease: Lease) -> None:
-        self.leases.pop((lease.id, lease.token), None)
-        self.started.discard((lease.id, lease.token))
-        self.ended.discard((lease.id, lease.token))
+        if not self._host.is_dead:
+            self.leases.pop((lease.id, lease.token), None)
+            self.started.discard((lease.id, lease.token))
+            self.ended.discard((lease.id, lease.token))
 
     def count_finished(self, jobs: int) -> None:
         """Nobody asks."""
+
+
+class TableBlock:
+    """Leases that were claimed together, in the same table."""
+
+    def __init__(self, table: Table, held: Sequence[Lease]) -> None:
+        self._table = table
+        self._held = held
+
+    def start(self, number: int) -> bool:
+        return self._table.start(self._held[number])
+
+    def end(self, number: int) -> None:
+        self._table.end(self._held[number])
+
+    def is_revoked(self) -> bool:
+        return False
+
+    def part(self, number: int, lease: Lease) -> None:
+        """It is found by its lease anyway."""
+
+    def drop(self, first: int, count: int) -> None:
+        for lease in self._held[first : first + count]:
+            self._table.drop(lease)
 
 
 class OnlyChild:
@@ -86,7 +121,7 @@ class Child:
     def __init__(self, host: Host, worker: str) -> None:
         self.host = host
         self.worker = worker
-        self.table = Table()
+        self.table = Table(host)
         self.engine: WorkerEngine | None = None
         # Whether its supervisor can see that it stands still.
         self.is_seen_stopped = False

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 from rowlock import config
 
@@ -86,13 +86,13 @@ class Plan:
     aim: Aim | None = None
     acts: Mapping[str, int] = field(default_factory=lambda: ACTS)
     actions: Mapping[str, int] = field(default_factory=lambda: ACTIONS)
-    # Whether all jobs are of one kind, queue and priority.
-    is_one_lane: bool = False
+    # All jobs are of this kind, of one queue and one priority.
+    lane_kind: str | None = None
     # Whether workers are told to stop, and started anew, once nothing goes wrong any more.
     has_restarts: bool = True
     # How long handlers take.
     run_seconds: tuple[float, ...] = (0.0, 0.0, 0.01, 0.3, 2.0, 8.0)
-    bounds: dict[str, float] = field(default_factory=dict)
+    bounds: dict[str, Any] = field(default_factory=dict)
 
     def rest_seconds(self, now: float) -> float:
         """How long nobody has anything to do from now on."""
@@ -239,9 +239,30 @@ def _back_in_line(plan: Plan, chance: Random) -> Plan:
         disaster_seconds=60.0,
         disasters=("clock back", "block child"),
         acts=ACTS | {"crash": 0},
-        is_one_lane=True,
+        lane_kind="work",
         has_restarts=False,
         bounds=plan.bounds | {"PREFETCH_SECONDS": 5.0, "PREFETCH_MAX": 5},
+    )
+
+
+def _blocks(plan: Plan, chance: Random) -> Plan:
+    """Jobs that do not wait are run as blocks, whose workers die, stand still or settle late."""
+    aim = chance.choice((Aim("settle", "slow", 0.3), Aim("settle", "losing", 0.3), None))
+    return replace(
+        plan,
+        fault_seconds=90.0,
+        lease_seconds=3.0,
+        workers=3,
+        producers=1,
+        pause_seconds=2.0,
+        disaster_seconds=chance.choice((4.0, 8.0)),
+        disasters=("kill child", "stop child", "stop machine", "block child", "restart"),
+        disaster_leases=(0.3, 1.5, 3.0),
+        aim=aim,
+        acts=ACTS | {"ok": 40, "crash": 2},
+        actions=ACTIONS | {"enqueue many": 20, "cancel": 6},
+        lane_kind="bare",
+        bounds=plan.bounds | _SWEPT | {"CLAIM_BLOCK_MIN": 1, "CLAIM_LIMIT_MAX": 10_000},
     )
 
 
@@ -271,6 +292,7 @@ _THEMED: dict[str, Callable[[Plan, Random], Plan]] = {
     "again": _again,
     "back in line": _back_in_line,
     "days": _days,
+    "blocks": _blocks,
 }
 THEMES = tuple(_THEMED)
 

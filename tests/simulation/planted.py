@@ -28,6 +28,9 @@ THEME = {
     "handler before its mark": "zombies",
     "loss without a trace": "zombies",
     "claim is the beginning": "alone",
+    "block settled without token": "blocks",
+    "block starts unseen": "blocks",
+    "block runs on after a cancel": "blocks",
 }
 SEEDS_MAX = 20
 

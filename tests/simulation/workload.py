@@ -17,7 +17,7 @@ from rowlock.store import NewJob, Store
 from rowlock.store.ops.schedule import new_schedule
 from rowlock.store.options import new_job
 from rowlock.task import Tasks
-from rowlock.worker.report import _running
+from rowlock.worker.report import running_lease
 from tests.simulation.database import Engine
 from tests.simulation.loop import HOST, Host
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.simulation.run import Simulation
 
 QUEUES = ("default", "mail", "slow")
-_KINDS = ("work", "work", "plain", "brief", "once", "timed", "threaded")
+_KINDS = ("work", "work", "plain", "brief", "once", "timed", "threaded", "bare")
 # A schedule of which no tick is left out.
 CONTIGUOUS = "contiguous"
 # Expressions for the seconds between two ticks.
@@ -61,6 +61,11 @@ def tasks_of(simulation: Simulation) -> Tasks:
     @tasks.task(name="plain", max_attempts=4, retry=exponential(cap=16))
     async def plain(seconds: float, script: list[str]) -> str:
         return await acting.run(None, seconds, script)
+
+    @tasks.task(name="bare", max_attempts=4, retry=fixed(1))
+    async def bare(seconds: float, script: list[str]) -> None:
+        # Most of them do not suspend, so that they are run as blocks.
+        await acting.run(None, seconds if seconds > 1 else 0.0, script)
 
     @tasks.task(name="brief", keep=0, max_attempts=3, retry=fixed(1))
     async def brief(ctx: rowlock.Context, seconds: float, script: list[str]) -> str:
@@ -126,7 +131,7 @@ class Acting:
         return script[self._runs[id] - 1] if self._runs[id] <= len(script) else "ok"
 
     def _begin(self) -> tuple[str, int]:
-        lease = _running.get()
+        lease = running_lease()
         assert lease is not None
         self._checker.started(lease.id, lease.token, HOST.get())
         return lease.id, lease.token
@@ -248,16 +253,16 @@ class Producer:
     def _new(self) -> NewJob:
         chance, tasks = self._chance, self._simulation.tasks
         plan = self._simulation.plan
-        kind = "work" if plan.is_one_lane else chance.choice(_KINDS)
+        kind = plan.lane_kind or chance.choice(_KINDS)
         names, weights = list(plan.acts), list(plan.acts.values())
         script = chance.choices(names, weights, k=chance.randint(1, 4))
         seconds = chance.choice(plan.run_seconds)
         task = tasks.find(kind)
         assert task is not None
         options: dict[str, Any] = {}
-        if not plan.is_one_lane:
+        if plan.lane_kind is None:
             options["queue"] = chance.choice(QUEUES)
-        if chance.random() < 0.3 and not plan.is_one_lane:
+        if chance.random() < 0.3 and plan.lane_kind is None:
             options["priority"] = chance.choice((-5, 5, 100))
         if chance.random() < 0.2:
             options["delay"] = chance.choice((0.5, 5.0, 60.0))

@@ -411,6 +411,7 @@ def test_a_handler_that_drops_prepared_statements_costs_one_connection(postgres_
 
 INDEXES = {
     "claim": {"job_lane"},
+    "claim_block": {"job_lane"},
     "enqueue": set(),
     "enqueue_one": set(),
     "find_settled": {"finished_pkey", "finished_key", "key_hold_pkey", "key_hold_key"},

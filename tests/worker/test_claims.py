@@ -41,7 +41,8 @@ def claimer_of(app: rowlock.App, **options) -> Claimer:
 
 async def claim(claimer: Claimer, room: int = 10) -> list[Lease]:
     every = Room(room, room, lambda _: QueueRoom(room, room))
-    return await claimer.claim(every, known=set(), sleep=asyncio.sleep)
+    leased = await claimer.claim(every, known=set(), sleep=asyncio.sleep)
+    return leased.one_by_one()
 
 
 async def claim_until(claimer: Claimer, ids: set[str]) -> list[str]:

@@ -14,7 +14,7 @@ from rowlock import JobState, config
 from rowlock.columns import JobRow
 from rowlock.job import Lease
 from rowlock.task import Tasks
-from rowlock.worker.claims import Buffer, Capacity, QueueRoom, Room
+from rowlock.worker.claims import Buffer, Capacity, Leased, QueueRoom, Room
 from rowlock.worker.run import Run
 from rowlock.worker.settings import worker_settings
 
@@ -42,7 +42,7 @@ class Child:
         """Lease jobs with payloads of this size."""
         rows = [self._run("mail").lease.row for _ in range(times)]
         large = [row._replace(payload="x" * payload_bytes) for row in rows if row is not None]
-        self.capacity.lease([Lease.of_row(row, now=0) for row in large])
+        self.capacity.lease(Leased([Lease.of_row(row, now=0) for row in large]))
 
     def _run(self, queue: str) -> Run:
         fields: dict[str, object] = dict.fromkeys(JobRow._fields)

@@ -11,9 +11,9 @@ import pytest
 
 import rowlock
 from rowlock import JobState, config
-from rowlock.job import Lease, WorkerVitals
+from rowlock.job import WorkerVitals
 from rowlock.worker import engine
-from rowlock.worker.claims import Claimer
+from rowlock.worker.claims import Claimer, Leased
 from rowlock.worker.engine import WorkerEngine
 from rowlock.worker.progress import AsyncProgressWriter, Unwritten
 from rowlock.worker.run import Run
@@ -291,13 +291,13 @@ async def test_a_cancel_is_heard_before_its_job_is_known(app, monkeypatch):
     """It comes between the claim and its answer: nobody here runs that job when the bell rings."""
     claim = Claimer.claim
 
-    async def cancelled(self: Claimer, *words: Any, **options: Any) -> list[Lease]:
-        leases = await claim(self, *words, **options)
-        for lease in leases:
+    async def cancelled(self: Claimer, *words: Any, **options: Any) -> Leased:
+        leased = await claim(self, *words, **options)
+        for lease in leased.one_by_one():
             await asyncio.to_thread(app.cancel, lease.id)
         # Until the bell was heard.
         await asyncio.sleep(1)
-        return leases
+        return leased
 
     monkeypatch.setattr(Claimer, "claim", cancelled)
 
@@ -578,7 +578,7 @@ async def test_a_claim_that_is_answered_after_its_leases_are_over(app, monkeypat
 
     async def answer_late(op):
         answer = await arun(op)
-        if op.name == "claim" and answer.leases:
+        if op.name == "claim" and (answer.leases or answer.blocks):
             monkeypatch.setattr(app.store, "arun", arun)
             await until(are_given_back)
             (first,) = await app.store.aclaim(worker="other", queues=None, limit=1)

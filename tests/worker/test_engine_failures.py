@@ -139,21 +139,24 @@ def test_an_embedded_worker_goes_on_after_an_odd_error(app, caplog):
 
 
 @pytest.mark.asyncio
-async def test_an_embedded_worker_outlives_a_mistake_of_ours(app, caplog, monkeypatch):
-    """What runs goes on, and the next jobs run."""
-    real, mistakes = WorkerEngine._take, iter(range(3))
+@pytest.mark.parametrize(("name", "options"), [("_take", {"tags": ["a"]}), ("_take_block", {})])
+async def test_an_embedded_worker_outlives_a_mistake_of_ours(
+    app, caplog, monkeypatch, name, options
+):
+    """What runs goes on, and the next jobs run, alone or in a block."""
+    real, mistakes = getattr(WorkerEngine, name), iter(range(3))
 
-    def take(self: WorkerEngine, lease: rowlock.Lease) -> None:
+    def take(self: WorkerEngine, leased: object) -> None:
         if next(mistakes, None) is not None:
             raise ZeroDivisionError
-        real(self, lease)
+        real(self, leased)
 
     @app.task
     async def noop() -> None: ...
 
-    monkeypatch.setattr(WorkerEngine, "_take", take)
+    monkeypatch.setattr(WorkerEngine, name, take)
     async with app.worker():
-        job = await app.aenqueue("noop")
+        job = await app.aenqueue("noop", **options)
         found = await app.await_(job.id, timeout=60)
 
     assert (found.state, found.attempt) == (JobState.SUCCEEDED, 1)

@@ -135,9 +135,37 @@ class Interrupted:
 ACCESSES = 12
 
 
-@pytest.mark.parametrize("deadline", [None, 5.0])
+def start_lease(child: SharedLeases, lease: Lease) -> Callable[[], bool]:
+    child.hold(lease)
+    return lambda: child.start(lease)
+
+
+def start_limited(child: SharedLeases, lease: Lease) -> Callable[[], bool]:
+    child.hold(lease)
+    return lambda: child.start(lease, deadline=5.0)
+
+
+def start_in_block(child: SharedLeases, lease: Lease) -> Callable[[], bool]:
+    before, after = new_id(), new_id()
+    block = child.hold_block([before, lease.id, after], lease.token)
+    assert block is not None
+    for number, id in ((0, before), (2, after)):
+        other = Lease(id=id, token=lease.token)
+        block.part(number, other)
+        child.drop(other)
+    block.part(1, lease)
+
+    def start() -> bool:
+        block._map = child._map
+        return block.start(1)
+
+    return start
+
+
+@pytest.mark.parametrize("held", [start_lease, start_limited, start_in_block])
 def test_no_revoked_lease_is_begun_whatever_comes_first(
-    sides: tuple[SharedLeases, SharedLeases], deadline: float | None
+    sides: tuple[SharedLeases, SharedLeases],
+    held: Callable[[SharedLeases, Lease], Callable[[], bool]],
 ) -> None:
     """The supervisor marks and reads, the child starts: in every order of their steps, a job that
     the supervisor gives back is not begun, and one that began before the mark is not given back.
@@ -148,7 +176,7 @@ def test_no_revoked_lease_is_begun_whatever_comes_first(
     for marked in range(ACCESSES):
         for read in range(marked, ACCESSES):
             (lease,) = leases(1)
-            child.hold(lease)
+            start = held(child, lease)
             given_back: set[str] = set()
 
             def give_back(given_back: set[str] = given_back) -> None:
@@ -158,7 +186,7 @@ def test_no_revoked_lease_is_begun_whatever_comes_first(
             interruptions.setdefault(marked, []).append(supervisor.revoke)
             interruptions.setdefault(read, []).append(give_back)
             child._map = interrupted = Interrupted(memory, interruptions)  # type: ignore[assignment]  # it does what a map does
-            is_begun = child.start(lease, deadline=deadline)
+            is_begun = start()
             child._map = memory
             for place in range(interrupted.accesses, ACCESSES):
                 for act in interruptions.get(place, []):
@@ -222,3 +250,74 @@ def test_a_cancelled_run_that_has_not_begun_gets_no_deadline(
     child.must_end_by(lease, 5.0)
 
     assert [slot.state for slot in supervisor.slots()] == [SlotState.HELD]
+
+
+def test_a_block_is_seen_as_its_leases(sides: tuple[SharedLeases, SharedLeases]) -> None:
+    """Each with its id, the common token, and its own state."""
+    child, supervisor = sides
+    ids = [new_id() for _ in range(SLOTS)]
+    block = child.hold_block(ids, 2**40)
+    assert block is not None
+    block.start(0)
+    block.start(1)
+    block.end(1)
+
+    seen = {slot.id: slot for slot in supervisor.slots()}
+    states = [seen[id].state for id in ids]
+    assert {slot.token for slot in seen.values()} == {2**40}
+    assert {slot.deadline_kind for slot in seen.values()} == {DeadlineKind.NONE}
+    assert states == [SlotState.STARTED, SlotState.ENDED, *[SlotState.HELD] * (SLOTS - 2)]
+
+
+def test_parts_of_a_block_are_dropped_apart(sides: tuple[SharedLeases, SharedLeases]) -> None:
+    """What has left a block is dropped by its lease, the rest by the numbers."""
+    child, supervisor = sides
+    ids = [new_id() for _ in range(10)]
+    block = child.hold_block(ids, 3)
+    assert block is not None
+    lease = Lease(id=ids[4], token=3)
+    block.part(4, lease)
+    block.start(4)
+    block.drop(0, 4)
+    block.drop(5, 3)
+
+    assert [slot.id for slot in supervisor.slots()] == [ids[4], *ids[8:]]
+    child.end(lease)
+    child.drop(lease)
+    block.drop(8, 2)
+    assert list(supervisor.slots()) == []
+
+
+def test_places_are_used_again(sides: tuple[SharedLeases, SharedLeases]) -> None:
+    """However they were given back, all of them make room for one block."""
+    child, supervisor = sides
+    for _ in range(5):
+        block = child.hold_block([new_id() for _ in range(SLOTS - 60)], 1)
+        assert block is not None
+        single = leases(60)
+        for lease in single:
+            child.hold(lease)
+        block.drop(100, 7)
+        block.drop(107, SLOTS - 167)
+        for lease in single:
+            child.drop(lease)
+        block.drop(0, 100)
+
+    ids = [new_id() for _ in range(SLOTS)]
+    assert child.hold_block(ids, 1) is not None
+    assert [slot.id for slot in supervisor.slots()] == ids
+
+
+def test_a_block_without_room_side_by_side_is_not_held(
+    sides: tuple[SharedLeases, SharedLeases],
+) -> None:
+    """Its leases are held one by one then."""
+    child, supervisor = sides
+    held = leases(SLOTS)
+    for lease in held:
+        child.hold(lease)
+    for lease in held[::2]:
+        child.drop(lease)
+
+    assert child.hold_block([new_id(), new_id()], 1) is None
+    assert len(list(supervisor.slots())) == SLOTS // 2

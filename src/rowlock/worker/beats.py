@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rowlock import config
 from rowlock.chance import CHANCE
@@ -92,6 +92,12 @@ class Beats:
         with self._guard:
             self._leases[lease.id, lease.token] = lease
 
+    def hold_block(self, ids: Sequence[str], token: int) -> BeatenBlock:
+        """Beat for leases that were claimed together from now on."""
+        with self._guard:
+            self._leases.update(((id, token), Lease.bare(id, token)) for id in ids)
+        return BeatenBlock(self, ids, token)
+
     def start(self, lease: Lease, *, deadline: float | None = None) -> bool:
         """Its run begins. Here only its own time limit ends it."""
         return True
@@ -116,8 +122,13 @@ class Beats:
 
     def drop(self, lease: Lease) -> None:
         """Stop beating for it."""
+        self.drop_all([(lease.id, lease.token)])
+
+    def drop_all(self, keys: Iterable[tuple[str, int]]) -> None:
+        """Stop beating for these."""
         with self._guard:
-            self._leases.pop((lease.id, lease.token), None)
+            for key in keys:
+                self._leases.pop(key, None)
             if self._outlives and not self._leases:
                 self._over.set()
 
@@ -150,3 +161,30 @@ class Beats:
         for lease, beat in zip(leases, beats, strict=True):
             if beat is not Beat.KEPT and (lease.id, lease.token) in self._leases:
                 self._on_beat(lease, beat)
+
+
+class BeatenBlock:
+    """Leases that were claimed together. It is the `HeldBlock` of an embedded engine."""
+
+    def __init__(self, beats: Beats, ids: Sequence[str], token: int) -> None:
+        self._beats = beats
+        self._ids = ids
+        self._token = token
+
+    def start(self, number: int) -> bool:
+        """Its run begins."""
+        return True
+
+    def end(self, number: int) -> None:
+        """Its run is over. The lease is held until the outcome is written."""
+
+    def is_revoked(self) -> bool:
+        """Always False: there is no supervisor to revoke it."""
+        return False
+
+    def part(self, number: int, lease: Lease) -> None:
+        """Have it held by its lease alone, by which it is found anyway."""
+
+    def drop(self, first: int, count: int) -> None:
+        """Stop beating for these."""
+        self._beats.drop_all((id, self._token) for id in self._ids[first : first + count])

@@ -27,6 +27,7 @@ Which is next (`Buffer`), of the jobs that are leased and not started:
 10. Between queues in turns, so that a burst on one does not hold up another; or, if the order is
     strict, as the queues were named.
 11. One that must run alone (its process died before) waits apart, until nothing else runs.
+12. A block stands where its jobs would. It stays there until its last job has begun.
 """
 
 from __future__ import annotations
@@ -35,20 +36,48 @@ import math
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rowlock import config
 from rowlock.job import Lease, QueueSlots
 from rowlock.store import Store
-from rowlock.store.ops.claim import ClaimRequest, KnownPolicy, View, claim_seen, look
+from rowlock.store.ops.claim import (
+    PAYLOAD,
+    ClaimedBlock,
+    ClaimRequest,
+    KnownPolicy,
+    View,
+    claim_seen,
+    look,
+)
 from rowlock.store.ops.recover import release_unknown
 from rowlock.task import Tasks
+from rowlock.worker.job_blocks import JobBlock
 from rowlock.worker.run import Run
 from rowlock.worker.settings import WorkerSettings
 
 Sleep = Callable[[float], Awaitable[None]]
 Known = set[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """What a claim has leased: jobs one by one, and blocks of plain ones."""
+
+    leases: list[Lease]
+    blocks: Sequence[ClaimedBlock] = ()
+
+    def __len__(self) -> int:
+        """How many jobs."""
+        return len(self.leases) + sum(len(block.rows) for block in self.blocks)
+
+    def one_by_one(self) -> list[Lease]:
+        """A lease per job."""
+        of_blocks = [block.lease_of(row) for block in self.blocks for row in block.rows]
+        return [*self.leases, *of_blocks]
+
 
 # As much as one run counts among all.
 _LONG_SECONDS: Final = 2 * config.PREFETCH_SECONDS
@@ -58,9 +87,16 @@ class Claimer:
     """Leases jobs for one worker."""
 
     def __init__(
-        self, store: Store, tasks: Tasks, *, worker: str, settings: WorkerSettings
+        self,
+        store: Store,
+        tasks: Tasks,
+        *,
+        worker: str,
+        settings: WorkerSettings,
+        block_kinds: Container[str] = (),
     ) -> None:
         self._store = store
+        self._block_kinds = block_kinds
         self._worker = worker
         self._settings = settings
         self._kinds = settings.kinds_of(tasks.kinds)
@@ -85,7 +121,7 @@ class Claimer:
         """Whether jobs of several queues or priorities were waiting a moment ago."""
         return time.monotonic() < self._mixed_until
 
-    async def claim(self, room: Room, *, known: Known, sleep: Sleep) -> list[Lease]:
+    async def claim(self, room: Room, *, known: Known, sleep: Sleep) -> Leased:
         """Lease jobs for this room.
 
         Args:
@@ -98,9 +134,9 @@ class Claimer:
             # The answer to the last claim was lost, so no process knows what it has leased.
             self._view, self._looked_at = View(), -math.inf
             await self._store.arun(release_unknown(self._worker, known=known))
-        leases = await self._claim(room, sleep)
+        leased = await self._claim(room, sleep)
         self._is_unsure = False
-        return leases
+        return leased
 
     def doubt(self) -> None:
         """Have the next claim first give back leases that no process knows of."""
@@ -110,11 +146,11 @@ class Claimer:
         """Jobs of this kind run at most once, though its task does not say so."""
         self._once.add(kind)
 
-    async def _claim(self, room: Room, sleep: Sleep) -> list[Lease]:
+    async def _claim(self, room: Room, sleep: Sleep) -> Leased:
         if self._view.lanes and self._next_look() > time.monotonic():
-            leases = await self._claim_seen(room)
-            if leases:
-                return leases
+            leased = await self._claim_seen(room)
+            if leased:
+                return leased
         wait = self._next_look() - time.monotonic()
         if wait > 0:
             await sleep(wait)
@@ -142,10 +178,10 @@ class Claimer:
         if len({(lane.queue, lane.rank) for lane in self._view.lanes}) > 1:
             self._mixed_until = self._looked_at + config.MIXED_SECONDS
 
-    async def _claim_seen(self, room: Room) -> list[Lease]:
+    async def _claim_seen(self, room: Room) -> Leased:
         total, limits = self._limits(room)
         if not limits:
-            return []
+            return Leased([])
         request = ClaimRequest(
             worker=self._worker,
             queues=limits,
@@ -154,10 +190,11 @@ class Claimer:
             limit=min(total, config.CLAIM_LIMIT_MAX),
             lease=self._lease_us,
             policies=self._policies,
+            block_kinds=self._block_kinds,
         )
         claimed = await self._store.arun(claim_seen(request, self._view))
         self._view = claimed.view
-        return claimed.leases
+        return Leased(claimed.leases, claimed.blocks)
 
     def _limits(self, room: Room) -> tuple[int, dict[str, int]]:
         """How many jobs to take in all, and at most of each queue, in the order of preference.
@@ -259,10 +296,13 @@ class Capacity:
         self.hungry_below: int = 0
         self._payload_size = PayloadSize()
 
-    def lease(self, leases: Sequence[Lease]) -> None:
+    def lease(self, leased: Leased) -> None:
         """These jobs were leased."""
-        rows = [lease.row for lease in leases if lease.row is not None]
-        self._payload_size.note([len(row.payload) for row in rows])
+        rows = [lease.row for lease in leased.leases if lease.row is not None]
+        sizes = [len(row.payload) for row in rows]
+        for block in leased.blocks:
+            sizes += [len(row[PAYLOAD]) for row in block.rows]
+        self._payload_size.note(sizes)
 
     def start(self, run: Run) -> None:
         """A run takes a slot."""
@@ -274,17 +314,21 @@ class Capacity:
         queue = run.queue
         if queue in self._used:
             self._used[queue] -= 1
-        if seconds is None:
-            return
+        if seconds is not None:
+            self.note(queue, seconds)
+
+    def note(self, queue: str, seconds: float, runs: int = 1) -> None:
+        """Runs of a queue have taken this many seconds each."""
         average = self._seconds.get(queue)
         if average is None:
             if len(self._seconds) >= config.PREFETCH_QUEUES_MAX:
                 del self._seconds[next(iter(self._seconds))]
             # A few short runs prove nothing yet: the first may have failed immediately.
             average = _LONG_SECONDS
-        self._seconds[queue] = average + 0.1 * (seconds - average)
+        weight = 0.1 if runs == 1 else 1 - 0.9**runs
+        self._seconds[queue] = average + weight * (seconds - average)
         bounded = min(_LONG_SECONDS, seconds)
-        self._mixed_seconds += 0.1 * (bounded - self._mixed_seconds)
+        self._mixed_seconds += weight * (bounded - self._mixed_seconds)
 
     def distrust(self, queue: str) -> None:
         """A job of this queue was leased ahead and waited too long for a slot."""
@@ -371,74 +415,127 @@ def _ahead(seconds: float, slots: int, most: int) -> int:
 
 
 class Buffer:
-    """Runs that wait for a slot."""
+    """Runs that wait for a slot, and blocks of jobs that do."""
 
     def __init__(self, *, strict: Sequence[str] | None = None) -> None:
-        # Of each queue its ranks, of each rank its runs; the queue whose turn is next comes first.
-        self._queues: dict[str, dict[int, deque[Run]]] = {}
+        # Of each queue its ranks, of each rank what waits; the queue whose turn is next comes
+        # first.
+        self._queues: dict[str, dict[int, deque[Run | JobBlock]]] = {}
         self._counts: dict[str, int] = {}
         self._alone: deque[Run] = deque()
         self._strict = None if strict is None else {name: at for at, name in enumerate(strict)}
         self._length = 0
 
     def __len__(self) -> int:
+        """How many jobs wait."""
         return self._length
 
     def __iter__(self) -> Iterator[Run]:
+        """The runs that wait, without those of blocks."""
         yield from self._alone
-        for ranks in self._queues.values():
-            for runs in ranks.values():
-                yield from runs
+        yield from (each for each in self._entries() if isinstance(each, Run))
+
+    def _entries(self) -> Iterator[Run | JobBlock]:
+        return (
+            each for ranks in self._queues.values() for those in ranks.values() for each in those
+        )
+
+    def ids(self) -> Iterator[str]:
+        """The jobs that wait and were not asked to stop."""
+        yield from (run.lease.id for run in self if run.cause is None)
+        for each in self._entries():
+            if isinstance(each, JobBlock):
+                yield from each.waiting_ids()
 
     def waiting(self, queue: str) -> int:
-        """How many runs of a queue wait."""
+        """How many jobs of a queue wait."""
         return self._counts.get(queue, 0)
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether jobs of several queues wait."""
+        return len(self._queues) > 1
+
     def of(self, id: str, token: int | None = None) -> list[Run]:
-        """The waiting runs of a job, each with its own lease, or only the one with this token."""
+        """The waiting runs of a job, each with its own lease, or only the one with this token.
+
+        A block that has such a job is taken apart.
+        """
+        self.take_apart(lambda block: id in block.waiting_ids())
         return [run for run in self if run.lease.id == id and token in (None, run.lease.token)]
 
-    def put(self, run: Run) -> None:
-        """Have a run wait for its turn."""
-        self._length += 1
-        self._counts[run.queue] = self._counts.get(run.queue, 0) + 1
-        if run.is_quarantined:
-            self._alone.append(run)
+    def put(self, waiting: Run | JobBlock) -> None:
+        """Have a run, or the runs of a block, wait for their turn."""
+        queue, count = waiting.queue, 1 if isinstance(waiting, Run) else len(waiting)
+        self._length += count
+        self._counts[queue] = self._counts.get(queue, 0) + count
+        if isinstance(waiting, Run) and waiting.is_quarantined:
+            self._alone.append(waiting)
             return
-        ranks = self._queues.get(run.queue)
+        ranks = self._queues.get(queue)
         if ranks is None:
-            ranks = self._queues[run.queue] = {}
+            ranks = self._queues[queue] = {}
             self._sort()
-        runs = ranks.get(run.rank)
-        if runs is None:
-            ranks[run.rank] = runs = deque()
+        those = ranks.get(waiting.rank)
+        if those is None:
+            ranks[waiting.rank] = those = deque()
             if len(ranks) > 1:
-                self._queues[run.queue] = dict(sorted(ranks.items()))
-        runs.append(run)
+                self._queues[queue] = dict(sorted(ranks.items()))
+        those.append(waiting)
 
     def _sort(self) -> None:
         if self._strict is not None:
             places = self._strict
             self._queues = dict(sorted(self._queues.items(), key=lambda item: places[item[0]]))
 
-    def pop(self, has_slot: Callable[[str], bool] | None = None) -> Run | None:
-        """Take the next run of a queue that has a free slot. None if there is none."""
+    def pop(self, has_slot: Callable[[str], bool] | None = None) -> Run | JobBlock | None:
+        """Take the next run of a queue that has a free slot. None if there is none.
+
+        If a job of a block is next, the block is returned and stays. Call `began` then.
+        """
         queues = self._queues if has_slot is None else filter(has_slot, self._queues)
         queue = next(iter(queues), None)
         if queue is None:
             return None
+        those = next(iter(self._queues[queue].values()))
+        first = those[0]
+        if isinstance(first, Run):
+            self._pass_turn(queue, is_first_gone=True)
+            self._forget(queue, 1)
+        return first
+
+    def began(self, block: JobBlock, jobs: int) -> None:
+        """This many jobs of a block that is next have begun or left it."""
+        self._pass_turn(block.queue, is_first_gone=not len(block))
+        self._forget(block.queue, jobs)
+
+    def _pass_turn(self, queue: str, *, is_first_gone: bool) -> None:
+        """Let the next turn of a queue come after those of all others."""
         ranks = self._queues[queue]
-        rank, runs = next(iter(ranks.items()))
-        run = runs.popleft()
-        if not runs:
-            del ranks[rank]
+        if is_first_gone:
+            rank, those = next(iter(ranks.items()))
+            those.popleft()
+            if not those:
+                del ranks[rank]
         if not ranks:
             del self._queues[queue]
         elif self._strict is None and len(self._queues) > 1:
-            # Its next turn comes after all others'.
             self._queues[queue] = self._queues.pop(queue)
-        self._forget(run)
-        return run
+
+    def take_apart(self, is_wanted: Callable[[JobBlock], bool]) -> list[Run]:
+        """Replace blocks by the runs of their jobs, and return these."""
+        found: list[Run] = []
+        for ranks in self._queues.values():
+            for those in ranks.values():
+                blocks = [each for each in those if isinstance(each, JobBlock) and is_wanted(each)]
+                for block in blocks:
+                    place = those.index(block)
+                    del those[place]
+                    runs = block.waiting_runs()
+                    for run in reversed(runs):
+                        those.insert(place, run)
+                    found += runs
+        return found
 
     @property
     def alone(self) -> list[Run]:
@@ -456,15 +553,15 @@ class Buffer:
                 del ranks[run.rank]
             if not ranks:
                 del self._queues[run.queue]
-        self._forget(run)
+        self._forget(run.queue, 1)
 
-    def _forget(self, run: Run) -> None:
-        self._length -= 1
-        left = self._counts[run.queue] - 1
+    def _forget(self, queue: str, jobs: int) -> None:
+        self._length -= jobs
+        left = self._counts[queue] - jobs
         if left:
-            self._counts[run.queue] = left
+            self._counts[queue] = left
         else:
-            del self._counts[run.queue]
+            del self._counts[queue]
 
 
 # Of which queues: pure

@@ -23,6 +23,7 @@ from rowlock.ids import new_id
 from rowlock.job import Job, Lease
 from rowlock.lifecycle import INTERRUPTED, Succeeded
 from rowlock.store import NewJob, Settlement, Store
+from rowlock.store.ops.claim import ATTEMPT, ID, NOW, RUN_AT
 from rowlock.store.ops.enqueue import Copied
 from rowlock.store.ops.events import write_events
 from rowlock.store.ops.history import write_history
@@ -30,6 +31,7 @@ from rowlock.store.ops.settle import Settled
 from rowlock.store.steps import Op
 from rowlock.tally import OTHER, Ended, Name, RunEnd, Sums, Tally, bounded, counted, merged
 from rowlock.task import Task
+from rowlock.worker.job_blocks import BareSuccesses
 from rowlock.worker.report import RunSettlement
 from rowlock.worker.shared_memory import Totals
 from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble, jittered
@@ -92,6 +94,24 @@ class ProcessCounts:
             self._count_swift(swift)
         if settled.ended:
             self._count_slow(settlements, settled.ended)
+
+    def succeeded(self, done: BareSuccesses) -> None:
+        """Count plain successes of a block that were written."""
+        lane, rows, seconds = done.block.claimed.lane, done.rows, done.seconds
+        name = (lane.queue, lane.kind)
+        sums = self._sums(name)
+        sums.add(RunEnd.SUCCEEDED, len(rows))
+        if len(rows) <= self._box.room:
+            for row, took in zip(rows, seconds, strict=True):
+                event = Event(EventType.SUCCEEDED, *name, None, row[ID], row[ATTEMPT], took)
+                self._box.put(event)
+        else:
+            self._box.add(EventType.SUCCEEDED, {(*name, None): len(rows)})
+        self._news.set()
+        for number, weight in self._timed(len(rows)):
+            row = rows[number]
+            sums.run.add(round(seconds[number] * config.SECOND_US), weight)
+            sums.wait.add(row[NOW] - row[RUN_AT], weight)
 
     def ended(self, runs: Iterable[Ended]) -> None:
         """Count runs whose ends the store has decided one by one."""
@@ -180,18 +200,24 @@ class ProcessCounts:
         else:
             self._box.add(EventType.SUCCEEDED, names)
         self._news.set()
-        stride = (len(swift) - 1) // config.TALLY_TIMED_MAX + 1
-        self._turn += 1
-        timed = swift[self._turn % stride :: stride]
-        # The first also stands for the remainder, so that together they stand for all.
-        weight = len(swift) - stride * (len(timed) - 1)
-        for each in timed:
+        for number, weight in self._timed(len(swift)):
+            each = swift[number]
             row, seconds = each.lease.row, _seconds_of(each)
             assert row is not None
             if seconds is not None:
                 sums = self._sums((row.queue, row.kind))
                 sums.run.add(round(seconds * config.SECOND_US), weight)
                 sums.wait.add((row.started_at or row.run_at) - row.run_at, weight)
+
+    def _timed(self, runs: int) -> Iterator[tuple[int, int]]:
+        """The numbers of the runs to time, and how many runs each of them stands for."""
+        stride = (runs - 1) // config.TALLY_TIMED_MAX + 1
+        self._turn += 1
+        timed = range(self._turn % stride, runs, stride)
+        # The first also stands for the remainder, so that together they stand for all.
+        weight = runs - stride * (len(timed) - 1)
+        for number in timed:
+            yield number, weight
             weight = stride
 
     def _count_slow(self, settlements: Sequence[Settlement], ended: Sequence[Ended]) -> None:

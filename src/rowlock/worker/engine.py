@@ -8,6 +8,8 @@
 3. A quarantined job (its process died before) runs alone: nothing starts until it has ended. Of
    several, a process keeps the first and gives the others back at once, for other processes.
 4. The cause of a cancellation decides what the run is: released, cancelled, failed, or lost.
+5. Jobs of blocks run in short turns of a task, each in a free slot, in the same order as all
+   others. Only one turn is planned or under way at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import asyncio
 import contextvars
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -27,11 +29,13 @@ from rowlock.errors import Forbidden, RowlockError
 from rowlock.job import Beat, Lease
 from rowlock.lifecycle import Interrupted, NotBegun, Outcome, Released
 from rowlock.store import Settlement, Store
+from rowlock.store.ops.claim import ID, ClaimedBlock
 from rowlock.store.ops.recover import release_unknown
 from rowlock.task import Tasks
 from rowlock.worker import wire
-from rowlock.worker.claims import Buffer, Capacity, Claimer, Load, Room
+from rowlock.worker.claims import Buffer, Capacity, Claimer, Leased, Load, Room
 from rowlock.worker.counts import ProcessCounts
+from rowlock.worker.job_blocks import BareSuccesses, BlockKinds, JobBlock, Suspended, run_block
 from rowlock.worker.report import (
     RevokedSettlement,
     RunSettlement,
@@ -40,7 +44,7 @@ from rowlock.worker.report import (
     report_settled,
 )
 from rowlock.worker.run import Cause, Run
-from rowlock.worker.runner import Marker, Prepare, RunLock, Runner, SuspectLock
+from rowlock.worker.runner import Marker, Prepare, RunLock, Runner, SuspectLock, await_rest
 from rowlock.worker.services import Notifications
 from rowlock.worker.settings import WorkerSettings
 from rowlock.worker.settler import Settler
@@ -64,6 +68,14 @@ class WorkerEngine:
     is_drained: bool = False
     # Why it has left, if it can't work on its database.
     unfit: RowlockError | None = None
+    # Runs jobs of blocks. None: no turn is planned.
+    _turn: asyncio.Task[None] | None = None
+    # Whether a quarantined job runs now, and whether the last claim brought any.
+    _is_alone: bool = False
+    _has_met_quarantined: bool = False
+    # When it has last claimed, and when it has asked for what is not answered yet.
+    _claimed_at: float = 0.0
+    _asked_at: float | None = None
 
     def __init__(
         self,
@@ -89,13 +101,14 @@ class WorkerEngine:
         self._running: dict[tuple[str, int], Run] = {}
         self._capacity = Capacity(settings, running=self._running, buffer=self._buffer)
         self._quarantined: set[tuple[str, int]] = set()
-        # Whether one of those runs now, and whether the last claim brought any.
-        self._is_alone = self._has_met_quarantined = False
         self._marker = Marker(store)
         self._suspect_lock = SuspectLock(store) if suspect_lock is None else suspect_lock
         # Our leases, until their outcomes are written. No others under our name are ours.
         self._known: set[tuple[str, int]] = set()
-        self._claimer = Claimer(store, tasks, worker=worker, settings=settings)
+        self._block_kinds = BlockKinds(tasks)
+        self._claimer = Claimer(
+            store, tasks, worker=worker, settings=settings, block_kinds=self._block_kinds
+        )
         self._context = contextvars.copy_context()
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._notifications = Notifications(
@@ -116,7 +129,11 @@ class WorkerEngine:
         self._leftovers = leftovers
         self._counts = counts
         self.settler: Settler = Settler(
-            store, counts=counts, lease=settings.lease_seconds, on_settled=self._on_settled
+            store,
+            counts=counts,
+            lease=settings.lease_seconds,
+            on_settled=self._on_settled,
+            on_settled_bare=self._on_settled_bare,
         )
         self._runner = Runner(
             store,
@@ -129,8 +146,6 @@ class WorkerEngine:
         )
         self._trouble = Trouble("jobs can't be claimed", ServiceName.CLAIM, counts.errors)
         self._failing = Trouble("the engine has failed", ServiceName.ENGINE, counts.errors)
-        self._claimed_at = 0.0
-        self._asked_at: float | None = None
 
     # Calls from outside, all of them on the loop.
 
@@ -277,11 +292,11 @@ class WorkerEngine:
     async def _claim(self, room: Room) -> int:
         asked_at = self._asked_at = time.monotonic()
         try:
-            leases = await self._claimer.claim(
+            leased = await self._claimer.claim(
                 room, known=self._known, sleep=partial(pause_for, self.stopping)
             )
-            if leases and time.monotonic() - asked_at > self._settings.lease_seconds:
-                leases = await self._still_held(leases)
+            if leased and time.monotonic() - asked_at > self._settings.lease_seconds:
+                leased = await self._still_held(leased)
         except Exception as error:  # noqa: BLE001  # whatever the database or a driver says
             self._claimer.doubt()
             await pause_for(self.stopping, self._trouble.pause(error))
@@ -291,9 +306,11 @@ class WorkerEngine:
             self._asked_at = None
         self._claimed_at = time.monotonic()
         self._trouble.over()
-        self._capacity.lease(leases)
-        for lease in leases:
+        self._capacity.lease(leased)
+        for lease in leased.leases:
             self._take(lease)
+        for block in leased.blocks:
+            self._take_block(block)
         self._has_met_quarantined = bool(self._quarantined)
         if self._quarantined:
             self._return_quarantined()
@@ -302,9 +319,10 @@ class WorkerEngine:
             self._notifications.came.set()
         self._dispatch()
         self._failing.over()
-        if any(lease.row is not None and lease.row.max_attempts == 1 for lease in leases):
+        rows = [lease.row for lease in leased.leases]
+        if any(row is not None and row.max_attempts == 1 for row in rows):
             self._return_leased_ahead()
-        return len(leases)
+        return len(leased)
 
     def _return_leased_ahead(self) -> None:
         """Give back at-most-once jobs that have no free slot: they are not leased ahead."""
@@ -327,10 +345,12 @@ class WorkerEngine:
         """
         self._give_back(run, delay=config.SUSPECT_WAIT_SECONDS * self._chance.uniform(0.5, 1.5))
 
-    async def _still_held(self, leases: list[Lease]) -> list[Lease]:
+    async def _still_held(self, leased: Leased) -> Leased:
         """Of leases whose claim was answered so late that they may be over, those still ours."""
+        leases = leased.one_by_one()
         beats = await self._store.aheartbeat(leases, lease=self._settings.lease_seconds)
-        return [lease for lease, beat in zip(leases, beats, strict=True) if beat is not Beat.LOST]
+        held = [lease for lease, beat in zip(leases, beats, strict=True) if beat is not Beat.LOST]
+        return Leased(held)
 
     def _take(self, lease: Lease) -> None:
         assert lease.row is not None
@@ -342,6 +362,18 @@ class WorkerEngine:
         if run.is_quarantined:
             self._quarantined.add(run.key)
         self._buffer.put(run)
+
+    def _take_block(self, claimed: ClaimedBlock) -> None:
+        task = self._tasks.find(claimed.lane.kind)
+        assert task is not None, "only kinds that are known are claimed"
+        held = self._leases.hold_block([row[ID] for row in claimed.rows], claimed.token)
+        if held is None:
+            for row in claimed.rows:
+                self._take(claimed.lease_of(row))
+            return
+        block = JobBlock(claimed, task, held)
+        self._known.update(block.keys)
+        self._buffer.put(block)
 
     def _is_empty(self) -> bool:
         return not self._running and not self._buffer and not self.settler.backlog
@@ -360,19 +392,92 @@ class WorkerEngine:
             self.leave(error)
 
     def _dispatch(self) -> None:
-        """Start what has a slot."""
-        if self.stopping.is_set() or not self._buffer or self._is_alone:
+        """Start what has a slot. If a block comes next, its turn is planned and starts the rest."""
+        if self._turn is not None or not self._may_start():
             return
-        if self._has_stood_still():
-            self._tidy()
-        free = self._settings.concurrency - len(self._running)
-        has_slot = self._capacity.has_slot if self._capacity.is_per_queue else None
-        while free > 0 and (run := self._buffer.pop(has_slot)) is not None:
-            self._start(run)
-            free -= 1
+        while (coming := self._next()) is not None:
+            if isinstance(coming, JobBlock):
+                # A task of its own: that of the caller may belong to another job.
+                context = self._context.copy()
+                self._turn = self._loop.create_task(self._take_turn(), context=context)
+                return
+            self._start(coming)
         # Alone also in shared memory: any other lease there would be a suspect.
         if not self._running and not self.settler.backlog:
             self._start_alone()
+
+    def _may_start(self) -> bool:
+        """Whether anything may start. What is stale by now is given back."""
+        if self.stopping.is_set() or not self._buffer or self._is_alone:
+            return False
+        if self._has_stood_still():
+            self._tidy()
+        return True
+
+    def _next(self) -> Run | JobBlock | None:
+        """What has a slot and is next: a run, which leaves the buffer, or a block, which stays."""
+        if len(self._running) >= self._settings.concurrency:
+            return None
+        has_slot = self._capacity.has_slot if self._capacity.is_per_queue else None
+        coming = self._buffer.pop(has_slot)
+        if isinstance(coming, JobBlock) and coming.claimed.lane.kind not in self._block_kinds:
+            self._buffer.take_apart(lambda block: block is coming)
+            coming = self._buffer.pop(has_slot)
+        return coming
+
+    async def _take_turn(self) -> None:
+        """Start what is next, and run jobs of blocks, for a moment.
+
+        A handler that suspends keeps this task, and another turn is planned for the rest.
+        """
+        task, until = asyncio.current_task(), time.monotonic() + config.TURN_SECONDS
+        assert task is not None
+        suspended: Suspended | None = None
+        try:
+            while self._may_start() and (coming := self._next()) is not None:
+                if isinstance(coming, JobBlock):
+                    suspended = self._run_block(coming, until)
+                    if suspended is not None or task.cancelling():
+                        break
+                else:
+                    self._start(coming)
+                if time.monotonic() >= until:
+                    break
+        finally:
+            self._turn = None
+            if suspended is not None:
+                self._enter(suspended.run)
+                suspended.run.handle = task
+            self._look_around()
+        if suspended is not None:
+            await self._attend(suspended.run, suspended.rest)
+
+    def _run_block(self, block: JobBlock, until: float) -> Suspended | None:
+        """Run jobs of a block that is next, one if jobs of other queues wait as well."""
+        first = block.next
+        suspended: Suspended | None = None
+        try:
+            most = 1 if self._buffer.is_mixed else len(block)
+            suspended = run_block(block, self, until=until, most=most)
+        finally:
+            if runs := block.next - first:
+                self._buffer.began(block, runs)
+                kind = block.claimed.lane.kind
+                self._block_kinds.note(kind, runs=runs, has_suspended=suspended is not None)
+        if suspended is None and block.held.is_revoked():
+            self.give_back_revoked()
+        return suspended
+
+    def succeeded(self, done: BareSuccesses) -> None:
+        """Have plain successes of a block written."""
+        runs = len(done.seconds)
+        self._capacity.note(done.block.queue, sum(done.seconds) / runs, runs)
+        self.settler.put_bare(done)
+
+    def ended(self, run: Run, outcome: Outcome | None) -> None:
+        """Have the outcome of a job of a block written that is not a plain success."""
+        self._enter(run)
+        self._on_ended(run, outcome)
 
     def _start_alone(self) -> None:
         run = next(iter(self._buffer.alone), None)
@@ -387,14 +492,18 @@ class WorkerEngine:
 
     def _start(self, run: Run) -> None:
         run.started_at = time.monotonic()
+        self._enter(run)
+        run.mark = self._mark if run.must_be_marked else None
+        # The task that starts it may belong to another job, whose context it must not inherit.
+        run.handle = self._loop.create_task(self._attend(run), context=self._context.copy())
+
+    def _enter(self, run: Run) -> None:
+        """Have a run take a slot."""
         self._running[run.key] = run
         if self._capacity.is_per_queue:
             self._capacity.start(run)
         run.stopping = self.stopping.is_set()
         run.on_settled = self._note_settled
-        run.mark = self._mark if run.must_be_marked else None
-        # The task that starts it may belong to another job, whose context it must not inherit.
-        run.handle = self._loop.create_task(self._attend(run), context=self._context.copy())
 
     def _note_settled(self, lease: Lease) -> None:
         """Note that its own block has settled a run. Called in the handler's thread."""
@@ -402,14 +511,17 @@ class WorkerEngine:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._leases.settle, lease)
 
-    async def _attend(self, run: Run) -> None:
-        """Run one job to its end, and have its outcome written."""
+    async def _attend(self, run: Run, rest: Awaitable[Any] | None = None) -> None:
+        """Run one job, or the rest of it, to its end, and have its outcome written."""
         outcome: Outcome | None = None
         run.has_begun = True
         try:
+            if rest is not None:
+                outcome = await await_rest(run, rest)
             # A run that was ended before its first line has nothing to end.
-            is_free = run.cause is None and self._begin(run)
-            if is_free and (run.mark is None or run.in_slot or await run.begin()):
+            elif (run.cause is None and self._begin(run)) and (
+                run.mark is None or run.in_slot or await run.begin()
+            ):
                 outcome = await self._runner.run(run)
             else:
                 outcome = run.outcome_before_start()
@@ -487,26 +599,41 @@ class WorkerEngine:
         else:
             self._leases.end(lease)
             self.settler.put(run.settlement(outcome))
+        self._look_around()
+
+    def _look_around(self) -> None:
+        """Some runs have ended: start others, and claim if there are few."""
         self._dispatch()
         if not self._running:
             self._idle.set()
         if len(self._running) + len(self._buffer) <= self._capacity.hungry_below:
             self._wake.set()
 
+    def _on_settled_bare(self, done: BareSuccesses) -> None:
+        done.drop()
+        token = done.block.claimed.token
+        self._known.difference_update([(row[ID], token) for row in done.rows])
+        self._count_settled(len(done.seconds))
+
     def _on_settled(self, settlements: list[Settlement]) -> None:
         for lease in [settlement.lease for settlement in settlements]:
             self._leases.drop(lease)
             self._known.discard((lease.id, lease.token))
+        finished = sum(not isinstance(each.outcome, _RETURNED) for each in settlements)
+        self._count_settled(finished)
+
+    def _count_settled(self, finished: int) -> None:
         # A success may have brought jobs that a claim before it did not see.
         self._settles += 1
-        self._finished += sum(not isinstance(each.outcome, _RETURNED) for each in settlements)
+        self._finished += finished
         self._leases.count_finished(self._finished)
         self._dispatch()
         self._wake.set()
 
     def _cancellable(self) -> list[str]:
         """The jobs that may have a request to cancel."""
-        return [run.key[0] for run in (*self._running.values(), *self._buffer) if not run.cause]
+        running = [run.lease.id for run in self._running.values() if not run.cause]
+        return [*running, *self._buffer.ids()]
 
     async def _repeat(self, act: Act, what: str, service: ServiceName) -> None:
         await repeat(act, Trouble(what, service, self._counts.errors))
@@ -520,6 +647,7 @@ class WorkerEngine:
         is_doubtful = self._has_stood_still()
         self._tidied_at = time.monotonic()
         stale = self._tidied_at - config.PREFETCH_STALE_SECONDS
+        self._buffer.take_apart(lambda block: is_doubtful or block.claimed_at < stale)
         # The one that must run alone waits until nothing else runs.
         for run in list(self._buffer):
             if is_doubtful or (run.claimed_at < stale and not run.is_quarantined):
@@ -543,6 +671,7 @@ class WorkerEngine:
 
     def give_back_revoked(self) -> None:
         """Drop the runs that the supervisor has given back while the loop was blocked."""
+        self._buffer.take_apart(lambda block: block.held.is_revoked())
         for run in list(self._buffer):
             if self._leases.is_revoked(run.lease):
                 self._give_back(run)
@@ -555,6 +684,7 @@ class WorkerEngine:
 
     async def _wind_down(self) -> None:
         """Give back what has not started, let the rest finish within the grace, then end it."""
+        self._buffer.take_apart(lambda _: True)
         for run in list(self._buffer):
             self._give_back(run)
         self._winding_since = time.monotonic()

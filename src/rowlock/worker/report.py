@@ -27,12 +27,17 @@ from rowlock.lifecycle import (
     Succeeded,
 )
 from rowlock.store import Settlement
+from rowlock.store.ops.claim import ClaimedBlock
+from rowlock.store.steps import Row
 from rowlock.tally import Ended, RunEnd
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
-# The lease of the job whose handler runs in this context, for its log records.
-_running: ContextVar[Lease | None] = ContextVar("rowlock_running", default=None)
+# The lease of the job whose handler runs in this context, for its log records. Of a job of a block,
+# what it is made of when somebody asks.
+_running: ContextVar[Lease | tuple[ClaimedBlock, Row] | None] = ContextVar(
+    "rowlock_running", default=None
+)
 # Its time limit, if it is a coroutine that has one.
 _limit: ContextVar[asyncio.Timeout | None] = ContextVar("rowlock_limit", default=None)
 
@@ -59,6 +64,11 @@ def note_running(lease: Lease) -> None:
     _running.set(lease)
 
 
+def note_running_row(block: ClaimedBlock, row: Row) -> None:
+    """As `note_running`, for a job of a block."""
+    _running.set((block, row))
+
+
 @contextmanager
 def running(lease: Lease, limit: asyncio.Timeout | None = None) -> Iterator[None]:
     """Records made in the block, in its tasks and its copied contexts, are of this job.
@@ -75,7 +85,12 @@ def running(lease: Lease, limit: asyncio.Timeout | None = None) -> Iterator[None
 
 def running_lease() -> Lease | None:
     """The lease of the job whose handler calls this. None outside of a handler."""
-    return _running.get()
+    found = _running.get()
+    if isinstance(found, tuple):
+        block, row = found
+        found = block.lease_of(row)
+        _running.set(found)
+    return found
 
 
 def note_limit(limit: asyncio.Timeout) -> None:
@@ -91,7 +106,7 @@ def is_overdue() -> bool:
 
 def running_fields() -> dict[str, Any]:
     """The fields of the job whose handler calls this. Empty outside of a handler."""
-    lease = _running.get()
+    lease = running_lease()
     return {} if lease is None else fields_of(lease)
 
 

@@ -215,7 +215,18 @@ async def await_handler(run: Run, context: Context | None) -> Outcome | None:
     try:
         return await _await_handler(run, context)
     finally:
-        _end_if_forked(home, run)
+        end_if_forked(home, run.lease.id)
+
+
+async def await_rest(run: Run, rest: Awaitable[Any]) -> Outcome | None:
+    """As `await_handler`, for a coroutine without a time limit whose first step was made."""
+    home = os.getpid()
+    try:
+        return success(await rest)
+    except (asyncio.CancelledError, *RAISED) as error:
+        return outcome_of_error(error, run)
+    finally:
+        end_if_forked(home, run.lease.id)
 
 
 async def _await_handler(run: Run, context: Context | None) -> Outcome | None:
@@ -223,10 +234,8 @@ async def _await_handler(run: Run, context: Context | None) -> Outcome | None:
         return await _await_within(run.limit, run, context)
     try:
         return success(await run.task.function(**arguments_of(run.task, run.lease, context)))
-    except asyncio.CancelledError:
-        return _cancelled(run)
-    except RAISED as error:
-        return _raised(error, run)
+    except (asyncio.CancelledError, *RAISED) as error:
+        return outcome_of_error(error, run)
 
 
 async def _await_within(seconds: float, run: Run, context: Context | None) -> Outcome | None:
@@ -245,6 +254,11 @@ async def _await_within(seconds: float, run: Run, context: Context | None) -> Ou
         return _cancelled(run)
     except RAISED as error:
         return _raised(error, run)
+
+
+def outcome_of_error(error: BaseException, run: Run) -> Outcome | None:
+    """The outcome of a coroutine that ended by this. None if its lease was lost."""
+    return _cancelled(run) if isinstance(error, asyncio.CancelledError) else _raised(error, run)
 
 
 def _cancelled(run: Run) -> Outcome | None:
@@ -277,7 +291,7 @@ def call_handler(run: Run, context: Context | None) -> Outcome | None:
     except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its outcome
         return _raised(error, run)
     finally:
-        _end_if_forked(home, run)
+        end_if_forked(home, run.lease.id)
         _abandon_block(run)
 
 
@@ -306,7 +320,7 @@ def _limit_passed(error: TimedOut, run: Run) -> BaseException:
     return limit
 
 
-def _end_if_forked(home: int, run: Run) -> None:
+def end_if_forked(home: int, id: str) -> None:
     """End a process that the handler forked and that returned from it.
 
     It would live on beside this worker, with its name and its connections.
@@ -315,7 +329,7 @@ def _end_if_forked(home: int, run: Run) -> None:
         logger.error(
             "job %s: a process that its handler forked returned from the handler, and is ended: "
             "end such a process with os._exit()",
-            run.lease.id,
+            id,
         )
         os._exit(1)
 

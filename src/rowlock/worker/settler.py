@@ -9,6 +9,8 @@
    and it holds up no other.
 4. A run that is settled already stays as it is: by a try of ours whose answer was lost, or by its
    own block of `ctx.transaction()`, whose COMMIT had no answer.
+5. Plain successes of blocks are written by their ids, in batches of their own. If that fails for
+   any reason, they become ordinary outcomes, and rules 1 to 4 hold for each.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rowlock import config
@@ -25,8 +27,10 @@ from rowlock.errors import Forbidden, MigrationNeeded, StoreRefused
 from rowlock.job import JobState, Lease
 from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
 from rowlock.store import Settlement, Store
-from rowlock.store.ops.settle import Settled, settle
+from rowlock.store.ops.claim import ID
+from rowlock.store.ops.settle import Bare, Settled, settle, settle_bare
 from rowlock.worker.counts import ProcessCounts
+from rowlock.worker.job_blocks import BareSuccesses
 from rowlock.worker.report import (
     RevokedSettlement,
     fields_of,
@@ -67,16 +71,21 @@ class Settler:
         counts: ProcessCounts,
         lease: float,
         on_settled: Callable[[list[Settlement]], None],
+        on_settled_bare: Callable[[BareSuccesses], None],
     ) -> None:
         self._store = store
         self._counts = counts
         self._lease_seconds = lease
         self._on_settled = on_settled
+        self._on_settled_bare = on_settled_bare
         self._chance = random.Random()
         self._waiting: list[Settlement] = []
         # The approximate bytes of each that waits, and their sum.
         self._sizes: list[int] = []
         self._bytes = 0
+        # Those of blocks that wait, and how many jobs they are, with those being written.
+        self._bare: list[BareSuccesses] = []
+        self._bare_jobs = 0
         self._writing = 0
         self._rows_max = config.SETTLE_BATCH
         self._aside: list[_Aside] = []
@@ -98,10 +107,22 @@ class Settler:
         self._bytes += size
         self._news.set()
 
+    def put_bare(self, done: BareSuccesses) -> None:
+        """Have plain successes of a block written soon. Those of two turns are joined."""
+        last = self._bare[-1] if self._bare else None
+        if last is None or not last.join(done):
+            self._bare.append(done)
+        self._bare_jobs += len(done.seconds)
+        self._news.set()
+
     @property
     def backlog(self) -> int:
         """How many outcomes are not written yet, without those that are refused."""
-        return len(self._waiting) + self._writing + len(self._aside) - self.refused
+        return self._unwritten - self.refused
+
+    @property
+    def _unwritten(self) -> int:
+        return len(self._waiting) + self._bare_jobs + self._writing + len(self._aside)
 
     @property
     def refused(self) -> int:
@@ -111,8 +132,8 @@ class Settler:
     @property
     def is_behind(self) -> bool:
         """Whether too much is unwritten to run more jobs."""
-        rows = len(self._waiting) + self._writing + len(self._aside)
-        return rows > config.SETTLE_BACKLOG_MAX or self._bytes > config.SETTLE_BACKLOG_BYTES
+        is_long = self._unwritten > config.SETTLE_BACKLOG_MAX
+        return is_long or self._bytes > config.SETTLE_BACKLOG_BYTES
 
     def close(self, patience_seconds: float = 0.0) -> None:
         """Write the rest, then end `run`. Refused rows are tried for `patience_seconds`."""
@@ -138,17 +159,20 @@ class Settler:
     async def _write_waiting(self) -> None:
         while True:
             await self._news.wait()
-            if not self._is_closing and len(self._waiting) < config.SETTLE_BATCH:
+            waiting = len(self._waiting) + self._bare_jobs
+            if not self._is_closing and waiting < config.SETTLE_BATCH:
                 # The longer the batch, the fewer the commits; the shorter, the sooner it is seen.
                 await asyncio.sleep(config.SETTLE_SECONDS)
-            batch = self._next()
-            if not self._waiting:
+            batch, bare = self._next(), self._next_bare()
+            if not self._waiting and not self._bare:
                 self._news.clear()
             self._writing = len(batch)
+            for those in bare:
+                await self._write_bare(those)
             if batch:
                 await self._write(batch)
                 self._rows_max = min(config.SETTLE_BATCH, 2 * self._rows_max)
-            if self._is_closing and not self._waiting:
+            if self._is_closing and not self._waiting and not self._bare:
                 return
 
     def _next(self) -> list[Settlement]:
@@ -161,6 +185,67 @@ class Settler:
         del self._waiting[:count]
         del self._sizes[:count]
         return batch
+
+    def _next_bare(self) -> Collection[list[BareSuccesses]]:
+        """The next successes of blocks, in groups that can be written by one statement."""
+        groups: dict[tuple[int, int], list[BareSuccesses]] = {}
+        jobs = count = 0
+        for done in self._bare:
+            jobs += len(done.seconds)
+            if count and jobs > config.SETTLE_BLOCK_ROWS:
+                break
+            count += 1
+            claimed = done.block.claimed
+            groups.setdefault((claimed.token, claimed.keep), []).append(done)
+        del self._bare[:count]
+        return groups.values()
+
+    async def _write_bare(self, group: list[BareSuccesses]) -> None:
+        claimed = group[0].block.claimed
+        ids = [row[ID] for done in group for row in done.rows]
+        noted = {done.block.claimed.claim for done in group}
+        notes = [note for note in noted if note is not None]
+        try:
+            bare = Bare(claimed.token, claimed.keep, ids)
+            settled = await self._store.arun(settle_bare(bare, notes))
+        except Exception as error:  # noqa: BLE001  # whatever it is, outcomes are not lost
+            logger.debug("plain successes are written one by one: %s", error)
+            await self._write_parted(group)
+            return
+        self._trouble.over()
+        for note in notes:
+            note.open.difference_update(ids)
+        self._count_bare(group, settled)
+        self._bare_jobs -= len(ids)
+        for done in group:
+            self._on_settled_bare(done)
+
+    async def _write_parted(self, group: list[BareSuccesses]) -> None:
+        """Write successes of blocks as ordinary outcomes. A try that failed may have written some.
+
+        The next batches are as large as any: the rows are seldom to blame.
+        """
+        for done in group:
+            settlements = done.settlements()
+            done.part(each.lease for each in settlements)
+            self._bare_jobs -= len(settlements)
+            self._writing += len(settlements)
+            await self._write([*settlements], tries=1)
+
+    def _count_bare(self, group: list[BareSuccesses], settled: Settled) -> None:
+        """Count and log plain successes, and those whose leases were lost."""
+        if not settled.lost and not settled.repeated and not logger.isEnabledFor(logging.DEBUG):
+            for done in group:
+                self._counts.succeeded(done)
+            return
+        batch = [each for done in group for each in done.settlements()]
+        whole = {each.lease.id: each.lease for each in batch}
+        settled = Settled(
+            lost=[whole[lease.id] for lease in settled.lost],
+            repeated=[whole[lease.id] for lease in settled.repeated],
+        )
+        self._counts.settled(batch, settled)
+        report(self._report_missed(batch, settled, set(), is_again=False))
 
     async def _write(self, batch: list[Settlement], *, tries: int = 0) -> None:
         """Write a batch. `tries` counts those before, alone or within a larger batch."""

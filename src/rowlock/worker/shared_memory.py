@@ -26,9 +26,16 @@ there before the child's `STARTED`, and the child sees the mark. If the child sa
 lease's token lets only one of them. That the child asks the database whether a revoked lease is
 still its own would not do: the supervisor's settle may be on its way.
 
+Jobs that were claimed together have their slots side by side (`SharedBlock`). The rules are the
+same, only many slots are written and dropped at once:
+
+7. All slots of a block carry one mark, and the states of all are written after all slots are.
+8. A slot of a block belongs to the block until `part`; from then on to the lease that it is given.
+   Whoever it belongs to drops it, so no place is given back twice.
+
 Counts (`SharedCounts`):
 
-7. There are two halves. The child writes the one that is not shown, then shows it: one byte. So a
+9. There are two halves. The child writes the one that is not shown, then shows it: one byte. So a
    reader sees whole sums, unless two writes come while it reads; then it reads again.
 """
 
@@ -40,7 +47,7 @@ import re
 import struct
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
@@ -53,6 +60,8 @@ from rowlock.tally import Spread, Sums, Tally, merged
 
 _SLOT = struct.Struct("=B B B 5x 16s q d 24x")
 _SLOT_MARK = 2
+_SLOT_ID = struct.calcsize("=B B B 5x")
+_ID_BYTES = 16
 # Before the slots: how many jobs have ended, a byte for whether the child has left, and why, and
 # one for whether it is about to.
 _FINISHED = struct.Struct("=Q")
@@ -83,6 +92,10 @@ class SlotState(IntEnum):
     STARTED = 2
     ENDED = 3
     LOST = 4
+
+
+# Plain numbers: they are written for every job.
+_STARTED, _ENDED = int(SlotState.STARTED), int(SlotState.ENDED)
 
 
 class DeadlineKind(IntEnum):
@@ -118,12 +131,63 @@ class LeaseSlot:
         return Lease(id=self.id, token=self.token, worker=worker)
 
 
+class _FreePlaces:
+    """The places of slots that nobody uses."""
+
+    def __init__(self, count: int) -> None:
+        # The starts and lengths of places side by side, and single ones. Neighbours are joined when
+        # there is no room for a block otherwise.
+        self._stretches = [(0, count)]
+        self._single: list[int] = []
+
+    def pop(self) -> int:
+        """Take one place."""
+        if not self._single:
+            start, length = self._stretches.pop()
+            if length > 1:
+                self._stretches.append((start, length - 1))
+            return start + length - 1
+        return self._single.pop()
+
+    def take(self, count: int) -> int | None:
+        """Take places side by side, and return the first. None if there is no room."""
+        place = self._take(count)
+        if place is None:
+            self._join()
+            place = self._take(count)
+        return place
+
+    def _take(self, count: int) -> int | None:
+        for at, (start, length) in enumerate(self._stretches):
+            if length >= count:
+                self._stretches[at : at + 1] = [(start + count, length - count)] * (length > count)
+                return start
+        return None
+
+    def give(self, place: int, count: int = 1) -> None:
+        """Give places side by side back."""
+        if count == 1:
+            self._single.append(place)
+        elif count:
+            self._stretches.append((place, count))
+
+    def _join(self) -> None:
+        stretches = sorted([*self._stretches, *((place, 1) for place in self._single)])
+        self._single, self._stretches = [], []
+        for start, length in stretches:
+            if self._stretches and sum(self._stretches[-1]) == start:
+                before, its = self._stretches[-1]
+                self._stretches[-1] = (before, its + length)
+            else:
+                self._stretches.append((start, length))
+
+
 class SharedLeases:
     """The slots of one child, how many jobs it has finished, and whether it has left."""
 
     def __init__(self, descriptor: int, slots: int) -> None:
         self._map = mmap.mmap(descriptor, _HEADER_BYTES + slots * _SLOT.size)
-        self._free = list(range(slots - 1, -1, -1))
+        self._free = _FreePlaces(slots)
         # By id and token: a lost run may still go on when its job is claimed again.
         self._places: dict[tuple[str, int], int] = {}
 
@@ -142,6 +206,24 @@ class SharedLeases:
         self._places[lease.id, lease.token] = place
         self._map[self._offset(place) + _SLOT_MARK] = self._map[_MARK]
         self._write(place, SlotState.HELD, lease, DeadlineKind.NONE, 0.0)
+
+    def hold_block(self, ids: Sequence[str], token: int) -> SharedBlock | None:
+        """Note leases that were claimed together. None if there is no room for them side by side.
+
+        Written as a whole: 0.3 µs per lease instead of 1.4.
+        """
+        place = self._free.take(len(ids))
+        if place is None:
+            return None
+        mark = self._map[_MARK]
+        empty = _SLOT.pack(SlotState.EMPTY, DeadlineKind.NONE, mark, bytes(_ID_BYTES), token, 0.0)
+        head, tail = empty[:_SLOT_ID], empty[_SLOT_ID + _ID_BYTES :]
+        raw = bytes.fromhex("".join(ids).replace("-", ""))
+        each = [raw[at : at + _ID_BYTES] for at in range(0, len(raw), _ID_BYTES)]
+        start, end = self._offset(place), self._offset(place + len(ids))
+        self._map[start:end] = head + (tail + head).join(each) + tail
+        self._map[start : end : _SLOT.size] = bytes([SlotState.HELD]) * len(ids)
+        return SharedBlock(self, place, mark)
 
     def start(self, lease: Lease, *, deadline: float | None = None) -> bool:
         """Note that a run begins. Past its deadline the process may be ended.
@@ -213,7 +295,17 @@ class SharedLeases:
         place = self._places.pop((lease.id, lease.token), None)
         if place is not None:
             self._map[self._offset(place)] = SlotState.EMPTY
-            self._free.append(place)
+            self._free.give(place)
+
+    def drop_block(self, place: int, count: int) -> None:
+        """Note that leases side by side are settled."""
+        start, end = self._offset(place), self._offset(place + count)
+        self._map[start : end : _SLOT.size] = bytes(count)
+        self._free.give(place, count)
+
+    def adopt(self, lease: Lease, place: int) -> None:
+        """Find the slot at this place by its lease from now on."""
+        self._places[lease.id, lease.token] = place
 
     def count_finished(self, jobs: int) -> None:
         """Say how many jobs this child has finished since its start."""
@@ -299,6 +391,43 @@ class SharedLeases:
 
     def close(self) -> None:
         self._map.close()
+
+
+class SharedBlock:
+    """The slots of leases that were claimed together, by their numbers in the block."""
+
+    def __init__(self, leases: SharedLeases, place: int, mark: int) -> None:
+        self._leases = leases
+        self._place = place
+        self._mark = mark
+        # Called twice per job: these save looking them up.
+        self._map = leases._map
+        self._offset = leases._offset(place)
+
+    def start(self, number: int) -> bool:
+        """As `SharedLeases.start`."""
+        memory, offset = self._map, self._offset + number * _SLOT.size
+        memory[offset] = _STARTED
+        if memory[_MARK] == self._mark:
+            return True
+        memory[offset] = SlotState.HELD
+        return False
+
+    def end(self, number: int) -> None:
+        """Note that a run is over, and its outcome not yet written."""
+        self._map[self._offset + number * _SLOT.size] = _ENDED
+
+    def is_revoked(self) -> bool:
+        """Whether the supervisor gives back the leases that had not begun, or has done so."""
+        return self._map[_MARK] != self._mark
+
+    def part(self, number: int, lease: Lease) -> None:
+        """Have a slot belong to its lease alone from now on."""
+        self._leases.adopt(lease, self._place + number)
+
+    def drop(self, first: int, count: int) -> None:
+        """Note that leases side by side are settled."""
+        self._leases.drop_block(self._place + first, count)
 
 
 # Counts
@@ -447,10 +576,21 @@ class Snapshot:
     ready: int
 
 
+class HeldBlock(Protocol):
+    """Where a process notes leases that were claimed together, by their numbers."""
+
+    def start(self, number: int) -> bool: ...
+    def end(self, number: int) -> None: ...
+    def is_revoked(self) -> bool: ...
+    def part(self, number: int, lease: Lease) -> None: ...
+    def drop(self, first: int, count: int) -> None: ...
+
+
 class HeldLeases(Protocol):
     """Where a process notes its leases, for the thread or supervisor that beats for them."""
 
     def hold(self, lease: Lease) -> None: ...
+    def hold_block(self, ids: Sequence[str], token: int) -> HeldBlock | None: ...
     def start(self, lease: Lease, *, deadline: float | None = None) -> bool: ...
     def is_revoked(self, lease: Lease) -> bool: ...
     def settle(self, lease: Lease) -> None: ...

@@ -13,26 +13,32 @@ reason: while any transaction is open, claimed jobs leave dead index entries, an
 again and again is what makes queues in databases collapse. Jobs below that start (given back,
 committed late, locked by a claim that was undone) are found by the next look, which always starts
 at the very beginning.
+
+A worker can have the jobs of one lane as a block (`ClaimedBlock`): rows as they came, with the few
+columns that a plain run needs. Jobs that have more than these come as leases beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
 from rowlock import config
 from rowlock.clock import duration_us
-from rowlock.columns import JobRow
+from rowlock.columns import BLOCK, RARE, JobRow
 from rowlock.errors import OptionInvalid
 from rowlock.ids import new_id
-from rowlock.job import ClaimNote, Lease, resolve_policy
+from rowlock.job import ClaimNote, Lease, decode_policy, resolve_policy
 from rowlock.store import options
 from rowlock.store.local_state import LocalState
 from rowlock.store.ops.recover import Recovery, recover_once
+from rowlock.store.ops.settle import kept_of
 from rowlock.store.steps import (
     Batch,
     Begin,
@@ -70,6 +76,8 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     include_expired: bool = True
     policies: Mapping[str, KnownPolicy] = msgspec.field(default_factory=dict[str, KnownPolicy])
     begun: bool = False
+    # Kinds whose jobs may come as blocks.
+    block_kinds: Container[str] = ()
 
 
 def claim(
@@ -179,10 +187,75 @@ class View(msgspec.Struct, frozen=True):
     spent: float = 0.0
 
 
+# The places of some columns in a row of a block. The last two are the rare ones, and the time.
+ID, PAYLOAD, ATTEMPT, RUN_AT, TOKEN = map(
+    BLOCK.index, ("id", "payload", "attempt", "run_at", "token")
+)
+_POLICY, _MAX_ATTEMPTS = BLOCK.index("policy"), BLOCK.index("max_attempts")
+_RARE, NOW = len(BLOCK), len(BLOCK) + 1
+_by_time = itemgetter(RUN_AT, ID)
+_sort_of = itemgetter(_POLICY, TOKEN, _MAX_ATTEMPTS, _RARE)
+_decode_rare = msgspec.json.Decoder(list[str | int | bool | None]).decode
+
+
+class ClaimedBlock(NamedTuple):
+    """Plain jobs of one lane, in its order, all under one token and with the same policy.
+
+    Plain: they have no rare column (a tenant, a key, tags, errors and so on), more than one
+    attempt, no time limit, and are kept long enough that no id must be remembered after the row.
+    """
+
+    lane: Lane
+    worker: str
+    lease_us: int
+    token: int
+    # How long they are kept, as `finish_bare` takes it.
+    keep: int
+    rows: Sequence[Row]
+    claim: ClaimNote | None = None
+
+    def lease_of(self, row: Row) -> Lease:
+        """The lease of one of the jobs, with its whole row."""
+        worker, lease_us = self.worker, self.lease_us
+        return _lease_of(row, self.lane, worker=worker, lease_us=lease_us, claim=self.claim)
+
+
+def _lease_of(
+    row: Row, lane: Lane, *, worker: str, lease_us: int, claim: ClaimNote | None
+) -> Lease:
+    id, payload, max_attempts, policy, run_at, created_at, attempt, token, rare, now = row
+    whole = JobRow(
+        id=id,
+        kind=lane.kind,
+        queue=lane.queue,
+        rank=lane.rank,
+        tenant=None,
+        key=None,
+        key_hold=None,
+        payload=payload,
+        max_attempts=max_attempts,
+        tags=None,
+        meta=None,
+        policy=policy,
+        run_at=run_at,
+        created_at=created_at,
+        attempt=attempt,
+        started_at=now,
+        lease_expires_at=now + lease_us,
+        worker=worker,
+        token=token,
+    )
+    if rare is not None:
+        found: dict[str, Any] = dict(zip(RARE, _decode_rare(rare), strict=True))
+        whole = whole._replace(**found)
+    return Lease.of_row(whole, now=now, claim=claim)
+
+
 class Claimed(NamedTuple):
-    """Leases, and what is left of the view to claim."""
+    """Leases and blocks, and what is left of the view to claim."""
 
     leases: list[Lease]
+    blocks: list[ClaimedBlock]
     view: View
 
 
@@ -207,21 +280,38 @@ def claim_seen(request: ClaimRequest, view: View) -> Op[Claimed]:
 
     def steps() -> Steps[Claimed]:
         lanes = [lane for lane in view.lanes if limits.get(lane.queue, 0) > 0]
-        spent: set[tuple[str, int]] = set()
-        leases = yield from _claim_lanes(request, lanes, dict(limits), spent)
-        left = [lane for lane in view.lanes if (lane.queue, lane.rank) not in spent]
-        return Claimed(leases, msgspec.structs.replace(view, lanes=_behind(left, leases)))
+        taken = _Taken()
+        yield from _claim_lanes(request, lanes, dict(limits), taken)
+        left = [lane for lane in view.lanes if (lane.queue, lane.rank) not in taken.spent]
+        behind = msgspec.structs.replace(view, lanes=_behind(left, taken))
+        return Claimed(taken.leases, taken.blocks, behind)
 
     return writing("claim", steps)
 
 
-def _behind(lanes: Sequence[Lane], leases: Sequence[Lease]) -> list[Lane]:
+class _Taken(msgspec.Struct):
+    """What a claim has brought so far. `spent`: each queue and rank with fewer jobs than requested.
+
+    `last` is the last job of a lane that came as a block, and maybe as leases beside it.
+    """
+
+    leases: list[Lease] = msgspec.field(default_factory=list[Lease])
+    blocks: list[ClaimedBlock] = msgspec.field(default_factory=list[ClaimedBlock])
+    spent: set[tuple[str, int]] = msgspec.field(default_factory=set[tuple[str, int]])
+    last: dict[tuple[str, int, str], Floor] = msgspec.field(
+        default_factory=dict[tuple[str, int, str], Floor]
+    )
+    count: int = 0
+
+
+def _behind(lanes: Sequence[Lane], taken: _Taken) -> list[Lane]:
     """The lanes, each from behind the jobs that were claimed from it."""
     last = {
         (lease.row.queue, lease.row.rank, lease.row.kind): (lease.row.run_at, lease.row.id)
-        for lease in leases
+        for lease in taken.leases
         if lease.row is not None
     }
+    last |= taken.last
     floors = [last.get((lane.queue, lane.rank, lane.kind)) for lane in lanes]
     return [
         lane if floor is None or lane.by_age else msgspec.structs.replace(lane, floor=floor)
@@ -244,7 +334,9 @@ def _claim(
             yield from recover_once(queues=list(queues), doubt=doubted, recovery=recovery)
             rows = yield from _lanes(request, list(queues))
     lanes = _view(rows).lanes if rows else ()
-    return (yield from _claim_lanes(request, lanes, dict(queues), set()))
+    taken = _Taken()
+    yield from _claim_lanes(request, lanes, dict(queues), taken)
+    return taken.leases
 
 
 def _lanes(request: ClaimRequest, queues: list[str]) -> Steps[Rows]:
@@ -294,16 +386,23 @@ def _view(rows: Rows) -> View:
 
 
 def _claim_lanes(
-    request: ClaimRequest, lanes: Sequence[Lane], left: dict[str, int], spent: set[tuple[str, int]]
-) -> Steps[list[Lease]]:
-    """Claim from lanes. `spent` receives each queue and rank with fewer jobs than requested."""
+    request: ClaimRequest, lanes: Sequence[Lane], left: dict[str, int], taken: _Taken
+) -> Steps[None]:
+    """Claim from lanes, at most `left` of each queue."""
     aged = sorted({lane.queue for lane in lanes if lane.by_age})
     groups = _groups(lanes, list(left))
     if aged:
         yield from _promote(aged)
     elif len(groups) > 1:
         yield Begin()
-    return (yield from _claim_groups(request, groups, left, spent))
+    for group in groups:
+        limit = min(left[group[0].queue], request.limit - taken.count)
+        if limit > 0:
+            before = taken.count
+            yield from _claim_group(request, group, limit, taken)
+            left[group[0].queue] -= taken.count - before
+    if request.policies:
+        yield from _resolve(taken.leases, request.policies)
 
 
 def _promote(queues: Sequence[str]) -> Steps[None]:
@@ -328,49 +427,78 @@ def _groups(lanes: Sequence[Lane], queues: list[str]) -> list[list[Lane]]:
     return [list(group) for _, group in groupby(ordered, key=lambda lane: (lane.queue, lane.rank))]
 
 
-def _claim_groups(
-    request: ClaimRequest,
-    groups: list[list[Lane]],
-    left: dict[str, int],
-    spent: set[tuple[str, int]],
-) -> Steps[list[Lease]]:
-    leases: list[Lease] = []
-    for lanes in groups:
-        queue = lanes[0].queue
-        limit = min(left[queue], request.limit - len(leases))
-        if limit <= 0:
-            continue
+def _claim_group(
+    request: ClaimRequest, lanes: Sequence[Lane], limit: int, taken: _Taken
+) -> Steps[None]:
+    """Claim from lanes of one queue and rank."""
+    first = lanes[0]
+    can_be_block = len(lanes) == 1 and request.tenants is None
+    if can_be_block and first.kind in request.block_kinds and limit >= config.CLAIM_BLOCK_MIN:
+        statement = Statement("claim_block", _lane_values(request, first, limit))
+        rows = sorted((yield statement), key=_by_time)
+        note = _note_of(statement, [row[ID] for row in rows])
+        _take_block(request, first, rows, note, taken)
+    else:
         statement = _claim_statement(request, lanes, limit)
         rows = yield statement
-        left[queue] -= len(rows)
-        if len(rows) < limit:
-            spent.add((queue, lanes[0].rank))
-        leases += _leases(rows, claim=statement.values.get("claim"))
-    if request.policies:
-        yield from _resolve(leases, request.policies)
-    return leases
+        taken.leases += _leases(rows, statement)
+    taken.count += len(rows)
+    if len(rows) < limit:
+        taken.spent.add((first.queue, first.rank))
+
+
+def _take_block(
+    request: ClaimRequest,
+    lane: Lane,
+    rows: Sequence[Row],
+    note: ClaimNote | None,
+    taken: _Taken,
+) -> None:
+    """Take the largest group of plain jobs, nearly always all, as a block, the others as leases."""
+    if not rows:
+        return
+    taken.last[lane.queue, lane.rank, lane.kind] = (rows[-1][RUN_AT], rows[-1][ID])
+    sorts = Counter(map(_sort_of, rows))
+    plain = [sort for sort in sorts if _is_plain(*sort)]
+    most = max(plain, key=sorts.__getitem__) if plain else None
+    others = rows if most is None else ()
+    if most is not None:
+        if len(sorts) > 1:
+            others = [row for row in rows if _sort_of(row) != most]
+            rows = [row for row in rows if _sort_of(row) == most]
+        policy, token = most[:2]
+        keep = kept_of(decode_policy(policy))
+        assert keep is not None
+        block = ClaimedBlock(lane, request.worker, request.lease, token, keep, rows, note)
+        taken.blocks.append(block)
+    taken.leases += [
+        _lease_of(row, lane, worker=request.worker, lease_us=request.lease, claim=note)
+        for row in others
+    ]
+
+
+def _is_plain(policy: str | None, token: int, max_attempts: int | None, rare: str | None) -> bool:
+    """Whether jobs with these values may be run and settled as a block."""
+    if policy is None or max_attempts is None or rare is not None:
+        return False
+    return is_plain(KnownPolicy(policy, max_attempts))
+
+
+def is_plain(known: KnownPolicy) -> bool:
+    """Whether jobs with this policy may be run and settled as a block."""
+    policy = decode_policy(known.policy)
+    is_bare = not policy.is_partial and policy.timeout is None and kept_of(policy) is not None
+    return is_bare and known.max_attempts != 1
 
 
 def _claim_statement(request: ClaimRequest, lanes: Sequence[Lane], limit: int) -> Statement:
-    first = lanes[0]
-    values: dict[str, Any] = {
-        "queue": first.queue,
-        "rank": first.rank,
-        "limit": limit,
-        "worker": request.worker,
-        "lease": request.lease,
-        "begun": request.begun,
-    }
+    if len(lanes) == 1 and request.tenants is None:
+        return Statement("claim", _lane_values(request, lanes[0], limit))
+    values: dict[str, Any] = {**_values(request, lanes[0], limit)}
     kinds = [lane.kind for lane in lanes]
     if request.tenants is not None:
         tenants = [lane.tenant for lane in lanes]
         return Statement("claim_tenants", {**values, "kinds": kinds, "tenants": tenants})
-    if len(lanes) == 1:
-        at, id = first.floor
-        values |= {"kind": first.kind, "floor_at": at, "floor_id": id}
-        # SQLite changes rows in place, and notes nothing.
-        values |= {"claim": new_id(), "noted_min": config.CLAIM_NOTED_MIN}
-        return Statement("claim", values)
     floors = {
         "floors_at": [lane.floor[0] for lane in lanes],
         "floors_id": [lane.floor[1] for lane in lanes],
@@ -378,13 +506,38 @@ def _claim_statement(request: ClaimRequest, lanes: Sequence[Lane], limit: int) -
     return Statement("claim_mixed", {**values, "kinds": kinds, **floors})
 
 
-def _leases(rows: Rows, *, claim: str | None) -> list[Lease]:
-    """The leases of a claim's rows. `claim` is the id under which many of them are noted."""
+def _values(request: ClaimRequest, lane: Lane, limit: int) -> dict[str, Any]:
+    return {
+        "queue": lane.queue,
+        "rank": lane.rank,
+        "limit": limit,
+        "worker": request.worker,
+        "lease": request.lease,
+        "begun": request.begun,
+    }
+
+
+def _lane_values(request: ClaimRequest, lane: Lane, limit: int) -> dict[str, Any]:
+    """What a claim of a single lane needs. SQLite changes rows in place, and notes nothing."""
+    at, id = lane.floor
+    floor = {"kind": lane.kind, "floor_at": at, "floor_id": id}
+    note = {"claim": new_id(), "noted_min": config.CLAIM_NOTED_MIN}
+    return {**_values(request, lane, limit), **floor, **note}
+
+
+def _note_of(statement: Statement, ids: Sequence[str]) -> ClaimNote | None:
+    """The row under which the leases of many jobs are noted. None: each is in job_lease."""
+    claim: str | None = statement.values.get("claim")
+    if claim is None or len(ids) < config.CLAIM_NOTED_MIN:
+        return None
+    return ClaimNote(claim, set(ids))
+
+
+def _leases(rows: Rows, statement: Statement) -> list[Lease]:
     # An UPDATE does not promise any order of the rows that it returns.
     made = [(JobRow._make(row[:-1]), row[-1]) for row in rows]
     made.sort(key=lambda pair: (pair[0].run_at, pair[0].id))
-    is_noted = claim is not None and len(made) >= config.CLAIM_NOTED_MIN
-    note = ClaimNote(claim, {row.id for row, _ in made}) if claim and is_noted else None
+    note = _note_of(statement, [row.id for row, _ in made])
     return [Lease.of_row(row, now=now, claim=note) for row, now in made]
 
 

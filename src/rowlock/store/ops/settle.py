@@ -26,9 +26,11 @@ from rowlock.columns import JobRow
 from rowlock.errors import InvalidTransition, LeaseLost, OptionInvalid
 from rowlock.fingerprint import fingerprint
 from rowlock.job import (
+    ClaimNote,
     Job,
     JobState,
     Lease,
+    Policy,
     decode_errors,
     decode_policy,
     encode_errors,
@@ -137,6 +139,52 @@ def settle(
     )
 
 
+class Bare(NamedTuple):
+    """Successes without a result, all under one token and kept for the same time."""
+
+    token: int
+    keep: int
+    ids: list[str]
+
+
+def settle_bare(bare: Bare, claims: Sequence[ClaimNote] = ()) -> Op[Settled]:
+    """Record plain successes of claimed jobs of which no id or key must be remembered.
+
+    As `settle`, without an object per job. It returns the leases that could not be settled.
+
+    Args:
+        claims: Notes that have these jobs. Those that have no others are removed.
+    """
+    bare = bare._replace(ids=sorted(bare.ids))
+    ids = set(bare.ids) if claims else set[str]()
+    over = [note.id for note in claims if note.open <= ids]
+    tries = count()
+
+    def steps(*, is_resend: bool) -> Steps[Settled]:
+        # A try that lost a race is repeated by the statement that nothing can conflict with.
+        if next(tries) == 0:
+            done = yield from _finish_bare(bare, over)
+        else:
+            rows = [_success_row(id, bare.token, bare.keep, None) for id in bare.ids]
+            done = yield from _finish([_Ending(row, False) for row in rows], over)
+        if len(done) == len(bare.ids):
+            return Settled()
+        missed = [Lease.bare(id, bare.token) for id in bare.ids if id not in done]
+        return (yield from explain_missed(missed, is_resend=is_resend))
+
+    return writing(
+        "settle",
+        lambda: steps(is_resend=False),
+        repeat=lambda: steps(is_resend=True),
+    )
+
+
+def kept_of(policy: Policy) -> int | None:
+    """How long a bare success with this policy is kept. None if its id must be remembered after."""
+    kept = _kept(policy.keep)
+    return None if 0 <= kept < _REMEMBER_US else kept
+
+
 class _Manner(NamedTuple):
     """How to settle. `chance` is for the jitter of backoffs."""
 
@@ -213,19 +261,15 @@ def _success(settlement: Settlement) -> _Ending:
     job = lease.row
     assert job is not None and isinstance(outcome, Succeeded)
     kept = _kept(decode_policy(job.policy).keep)
-    row = (job.id, job.token, True, False, "succeeded", outcome.result, None, None, kept, None)
+    row = _success_row(job.id, job.token, kept, outcome.result)
     return _Ending(row, _is_held(job, kept))
 
 
-class _Bare(NamedTuple):
-    """Successes without a result, all under one token and kept for the same time."""
-
-    token: int
-    keep: int
-    ids: list[str]
+def _success_row(id: str, token: int, kept: int, result: str | None) -> Row:
+    return (id, token, True, False, "succeeded", result, None, None, kept, None)
 
 
-def _without_bare(swift: Sequence[Settlement]) -> tuple[_Bare | None, Sequence[Settlement]]:
+def _without_bare(swift: Sequence[Settlement]) -> tuple[Bare | None, Sequence[Settlement]]:
     """The largest group of bare successes, nearly always all of a batch, and the others.
 
     None if it would be a single job. That may be settled in a user's transaction, which a conflict
@@ -239,7 +283,7 @@ def _without_bare(swift: Sequence[Settlement]) -> tuple[_Bare | None, Sequence[S
         return None, swift
     pairs = list(zip(swift, kinds, strict=True))
     ids = [settlement.lease.id for settlement, its in pairs if its == kind]
-    return _Bare(*kind, ids), [settlement for settlement, its in pairs if its != kind]
+    return Bare(*kind, ids), [settlement for settlement, its in pairs if its != kind]
 
 
 def _bare_kind(settlement: Settlement) -> tuple[int, int] | None:
@@ -252,7 +296,7 @@ def _bare_kind(settlement: Settlement) -> tuple[int, int] | None:
     return job.token, kept
 
 
-def _finish_bare(bare: _Bare, claims: Sequence[str]) -> Steps[set[str]]:
+def _finish_bare(bare: Bare, claims: Sequence[str]) -> Steps[set[str]]:
     values = {**bare._asdict(), "claims": list(claims)}
     done = {row[0] for row in (yield Statement("finish_bare", values))}
     return set(bare.ids) if None in done else done

@@ -23,6 +23,7 @@ T = TypeVar("T")
 PREPARED: frozenset[str] = frozenset(
     {
         "claim",
+        "claim_block",
         "enqueue",
         "enqueue_one",
         "find_settled",

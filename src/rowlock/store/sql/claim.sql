@@ -363,6 +363,29 @@ WHERE rowid IN (
 )
 RETURNING {row}, {now}
 
+-- name: claim_block (postgres)
+-- As claim, with few columns: {block} has the values of most jobs, and one text for all others.
+-- Uses job_lane.
+{claimed_from lane}
+RETURNING {block}, clock.now
+
+-- name: claim_block (sqlite)
+-- As claim, with few columns: {block} has the values of most jobs, and one text for all others.
+-- Uses job_lane.
+UPDATE rowlock_job
+{leased job}
+WHERE rowid IN (
+    SELECT due.rowid
+    FROM rowlock_job AS due
+    WHERE due.queue = :queue AND due.rank = :rank AND due.kind = :kind
+        AND due.lease_expires_at IS NULL
+        AND due.run_at <= {now}
+        AND (due.run_at, due.id) >= (:floor_at, :floor_id)
+    ORDER BY due.run_at, due.id
+    LIMIT :limit
+)
+RETURNING {block}, {now}
+
 -- name: claim_mixed (postgres)
 -- Lease the first due jobs of several kinds of one queue and rank, in their common order.
 -- Uses job_lane once per kind. Candidates are read without a lock, eight times as many as

@@ -127,9 +127,7 @@ def bench(
     admin_url = with_database(postgres_server, name)
     url = CELL.client_url(admin_url, pooler=pooler, is_migrated=True)
     made = Bench(path, url, admin_url=admin_url)
-    # Programs claim few jobs, and the leases that claims note are the subtle ones.
-    with mock.patch.object(config, "CLAIM_NOTED_MIN", 1):
-        yield made
+    yield made
     made.close()
     drop_database(postgres_server, name)
 
@@ -141,3 +139,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             for name, value in report.user_properties:
                 if name == "model" and report.when == "call":
                     terminalreporter.write_line(f"model: {value}")
+
+
+@pytest.fixture(autouse=True)
+def note_every_claim() -> Iterator[None]:
+    """Programs claim few jobs, and the leases that claims note are the subtle ones."""
+    with mock.patch.object(config, "CLAIM_NOTED_MIN", 1):
+        yield

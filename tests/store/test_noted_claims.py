@@ -268,3 +268,18 @@ def test_nothing_is_claimed_twice_from_one_view(noting: Store):
 
     taken = [lease.id for lease in [*other, *first.leases, *second.leases]]
     assert taken == ids
+
+
+def test_a_sweep_removes_notes_without_leases(
+    noting: Store, module_connection: psycopg.Connection[Any]
+):
+    """Long before they are over: a settle by id and token alone does not name its claim."""
+    enqueue_ids(noting, 3 * MANY)
+    failed, extended, _ = (claim(noting, limit=MANY, lease=3600) for _ in range(3))
+    for lease in failed:
+        noting.fail(lease, "no", delay=60)
+    noting.heartbeat(extended, lease=3600)
+    before = notes(module_connection)
+    noting.run(sweep(LocalState(), {}))
+
+    assert (before, notes(module_connection)) == (3, 1)

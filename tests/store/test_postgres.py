@@ -441,9 +441,10 @@ def test_plans_of_an_empty_table_use_its_indexes(postgres_url, name):
     plan = "\n".join(row[0] for row in rows)
     assert None is re.search("Seq Scan|Bitmap", plan)
     assert INDEXES[name] == set(re.findall(r"Index (?:Only )?Scan using (\w+)", plan))
-    # The table of queues is small, and the very first lane is found without a condition.
+    # The table of queues is small, the very first lane is found without a condition, and a sweep
+    # reads all claims.
     bounded = [line for line in plan.splitlines() if "Scan using" in line and "_pkey" not in line]
-    unbounded = 1 if name == "lanes_anywhere" else 0
+    unbounded = 1 if name in ("lanes_anywhere", "look_expired") else 0
     assert len(bounded) - unbounded <= plan.count("Index Cond")
 
 

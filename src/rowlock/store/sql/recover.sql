@@ -6,14 +6,14 @@
 )
 
 -- fragment: over (postgres)
--- Remove claims that are over and of which no lease is left. None can come back: a job that is
--- claimed again is in another claim.
+-- Remove claims of which no lease is left. None can come back: a job that is claimed again is in
+-- another claim. All claims are read: a heartbeat takes leases out of them, so they are few.
 {of} AS (
     DELETE FROM rowlock.claim AS claim
     WHERE claim.id = ANY (ARRAY(
         SELECT claim.id
         FROM rowlock.claim AS claim
-        WHERE claim.until <= (SELECT {now}) AND NOT EXISTS (
+        WHERE NOT EXISTS (
             SELECT FROM (
                 SELECT
                 FROM rowlock.job AS job
@@ -30,7 +30,7 @@
 
 -- name: look_expired (postgres)
 -- Leases that have expired, oldest first. Uses job_lease, claim_until and job_lane.
--- Claims that are over and hold none are removed.
+-- Claims that hold none any more are removed.
 WITH {over empty},
 indexed AS MATERIALIZED (
     SELECT job.id::text, job.token
@@ -74,7 +74,7 @@ LIMIT :limit
 -- name: lock_expired (postgres)
 -- Running jobs whose lease expired at least :older_than ago: those in job_lease, then those noted
 -- in claims, each oldest first. Uses job_lease, claim_until and job_lane.
--- Claims that are over and hold none are removed.
+-- Claims that hold none any more are removed.
 WITH {over empty},
 indexed AS MATERIALIZED (
     SELECT {held}, job.lease_taken, {now}

@@ -49,7 +49,8 @@ CREATE TABLE rowlock.job (
     progress text,
     errors text
 ) WITH (
-    -- Room for a second version of each row in its page.
+    -- Room for a second version of each row in its page, which has its worker and times too. With
+    -- 60, many claims touched the indexes again: 1179 bytes of WAL per job instead of 997.
     fillfactor = 42,
     -- Small and busy: vacuum by what changed, not by a share of what is there.
     autovacuum_vacuum_scale_factor = 0.02,
@@ -75,7 +76,7 @@ CREATE UNIQUE INDEX job_key ON rowlock.job (coalesce(tenant, ''), kind, key)
 
 -- Where to look for leases that are not in job_lease: the stretch of a lane from which a claim took
 -- jobs, and until when. Written with the claim, in one statement. Removed with the end of the last
--- of its jobs, or when it is over and none of its leases is left.
+-- of its jobs, or by a sweep when none of its leases is left.
 CREATE TABLE rowlock.claim (
     id uuid PRIMARY KEY,
     until bigint NOT NULL,
@@ -128,6 +129,7 @@ CREATE TABLE rowlock.finished (
     fingerprint text COLLATE "C"
 );
 
+-- Retention needs it. It costs 67 bytes of WAL and a tenth of a settle's CPU time per job.
 CREATE INDEX finished_expiry ON rowlock.finished (expires_at)
     WHERE expires_at IS NOT NULL;
 -- Not for succeeded jobs: they are the many, and nobody looks for them by queue.

@@ -216,6 +216,8 @@ STORE_TRIES_MAX: Final = 5
 STORE_RETRY_SECONDS: Final = 0.02
 # A process rings the bell of a queue at most once in this time.
 BELL_SECONDS: Final = 0.005
+# A process remembers of this many queues when it has rung for them. With more, it rings more often.
+BELL_QUEUES_MAX: Final = 1_000
 BELL_QUEUE_BYTES_MAX: Final = 200
 # A listener notifies itself at this interval, and must hear it within the time below. A connection
 # may be half dead, and behind a pooler LISTEN succeeds and stays silent.

@@ -103,3 +103,39 @@ def test_a_bell_that_is_rung_inside_a_ring():
     bell.close()
 
     assert sorted(rung) == ["inner", "outer"]
+
+
+def test_the_first_of_a_moment_rings_by_itself():
+    """The second only reports its news, of which the bell's thread takes care."""
+    rung: list[str] = []
+    bell = Bell(rung.extend)
+
+    first, second = bell.takes_turn("mail"), bell.takes_turn("mail")
+    bell.ring(["mail"])
+    bell.close()
+
+    assert (first, second, rung) == (True, False, ["mail"])
+
+
+def test_queues_have_turns_of_their_own():
+    """A ring for one of them leaves the others their turn."""
+    bell = Bell(lambda queues: None)
+
+    turns = [bell.takes_turn(queue) for queue in ("mail", "images", "mail")]
+
+    assert turns == [True, True, False]
+
+
+def test_a_turn_takes_pending_news_with_it(monkeypatch):
+    """An enqueue that rings by itself rings for those before it, too."""
+    monkeypatch.setattr("rowlock.store.postgres.bell._THREAD_SECONDS", 0.5)
+    rung: list[str] = []
+    bell = Bell(rung.extend)
+    bell.takes_turn("mail")
+    bell.ring(["mail"])
+    bell._rung_at["mail"] -= 0.1
+
+    is_turn = bell.takes_turn("mail")
+    bell.close()
+
+    assert (is_turn, rung) == (True, [])

@@ -33,7 +33,9 @@ class Statement(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct, frozen=True):
     """One statement for many rows: arrays on PostgreSQL, one run per row on SQLite.
 
-    `alone` is a cheaper statement for PostgreSQL that does the same for a single row.
+    `alone` is a cheaper statement for PostgreSQL that does the same for a single row. `rings` is the
+    queue of a `Ring` that follows if the rows are new. A connection may notify along with the
+    statement, if that is a transaction of its own.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Batch(msgspec.Struct, frozen=True):
     rows: Sequence[Row]
     values: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     alone: str | None = None
+    rings: str | None = None
 
     @property
     def statement(self) -> str:

@@ -30,7 +30,7 @@ from rowlock.ids import new_id
 from rowlock.interrupts import shielded
 from rowlock.store import drive
 from rowlock.store import migrate as migrations
-from rowlock.store.postgres.bell import Bell
+from rowlock.store.postgres.bell import Bell, bell_text
 from rowlock.store.postgres.connections import (
     AsyncPool,
     BoundedAsyncConnection,
@@ -255,6 +255,14 @@ class PostgresEngine:
     def ring(self, queues: frozenset[str]) -> None:
         self._bell.ring(queues)
 
+    def takes_turn(self, queue: str) -> bool:
+        """Whether the caller notifies for this queue itself, because nobody did a moment ago."""
+        return self._bell.takes_turn(queue)
+
+    def ring_statement(self, queues: list[str]) -> Statement:
+        """The statement that notifies the listeners of these queues."""
+        return _ring_statement(self.schema, [bell_text(queue) for queue in queues])
+
     def _notify(self, queues: list[str]) -> None:
         self.run(_ring(self.schema, queues))
 
@@ -429,10 +437,14 @@ def _pause(tries: int) -> float:
 
 def _ring(channel: str, queues: list[str]) -> Op[None]:
     def steps() -> Steps[None]:
-        yield Statement("ring", {"channel": channel, "queues": queues})
+        yield _ring_statement(channel, queues)
 
     # Ringing twice does no harm.
     return writing("ring", steps, repeat=steps)
+
+
+def _ring_statement(channel: str, queues: list[str]) -> Statement:
+    return Statement("ring", {"channel": channel, "queues": queues})
 
 
 def _applied(schema: str) -> Steps[migrations.Applied]:

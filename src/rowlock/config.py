@@ -219,6 +219,7 @@ BELL_SECONDS: Final = 0.005
 # A process remembers of this many queues when it has rung for them. With more, it rings more often.
 BELL_QUEUES_MAX: Final = 1_000
 BELL_QUEUE_BYTES_MAX: Final = 200
+BELL_LANE_BYTES_MAX: Final = 500
 # A listener notifies itself at this interval, and must hear it within the time below. A connection
 # may be half dead, and behind a pooler LISTEN succeeds and stays silent.
 BELL_PING_SECONDS: Final = 30.0

@@ -7,7 +7,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rowlock.store.postgres.bell import Bell
+import pytest
+
+from rowlock.store.postgres.bell import Bell, news_text, read_news
+from rowlock.store.steps import News
 
 WAIT_SECONDS = 60.0
 
@@ -139,3 +142,20 @@ def test_a_turn_takes_pending_news_with_it(monkeypatch):
     bell.close()
 
     assert (is_turn, rung) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("news", "read"),
+    [
+        (News("mail"), News("mail")),
+        (News("mail", -3, "send"), News("mail", -3, "send")),
+        (News("mail", 0, "a\x1fb"), News("mail", 0, "a\x1fb")),
+        (News("m\x1fail", 0, "send"), News("m\x1fail")),
+        (News("\x1fmail", 0, "send"), News("")),
+        (News("\N{ROWBOAT}" * 200, 0, "send"), News("")),
+        (News("mail", 0, "\N{ROWBOAT}" * 200), News("mail")),
+    ],
+)
+def test_news_survive_their_notification(news: News, read: News):
+    """What can't be sent is left out: a lane, or the name of a queue."""
+    assert read_news(news_text(news)) == read

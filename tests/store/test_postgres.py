@@ -20,6 +20,7 @@ from rowlock.store import JobFilter, Store, open_store
 from rowlock.store.blocks import Blocks
 from rowlock.store.ops.enqueue import enqueue as enqueue_op
 from rowlock.store.options import new_job
+from rowlock.store.postgres.bell import read_news
 from rowlock.store.postgres.session import PREPARED
 from rowlock.store.statements import Dialect, ParameterStyle, compiled
 from rowlock.store.steps import Begin, Statement, writing
@@ -158,7 +159,7 @@ def heard(url: str, action, *, seconds: float = 5.0) -> list[str]:
         for note in listener.notifies(timeout=seconds):
             if note.payload == "end of test":
                 return found
-            found.append(note.payload)
+            found.append(read_news(note.payload).queue)
     raise AssertionError("the listener heard no end")
 
 
@@ -479,6 +480,7 @@ def test_a_handler_that_drops_prepared_statements_costs_one_connection(postgres_
 
 INDEXES = {
     "claim": {"job_lane"},
+    "claim/hinted": {"job_lane", "queue_pkey"},
     "enqueue": set(),
     "enqueue_one": set(),
     "find_settled": {"finished_pkey", "finished_key", "key_hold_pkey", "key_hold_key"},

@@ -10,6 +10,7 @@ import pytest
 
 from rowlock.store import open_store
 from rowlock.store.sqlite.watch import watch
+from rowlock.store.steps import News
 from tests.store.jobs import made
 from tests.store.sqlite_processes import url_of
 
@@ -34,7 +35,7 @@ async def test_it_rings_when_the_version_has_changed(tmp_path: Path):
             assert not ring.done()
             version = number
 
-            assert await ring == ""
+            assert await ring == News("")
 
 
 @pytest.mark.asyncio
@@ -50,6 +51,6 @@ async def test_what_was_rung_for_can_be_read(tmp_path: Path):
             for _ in range(ROUNDS):
                 job = made()
                 sending = asyncio.create_task(asyncio.to_thread(producer.enqueue, [job]))
-                assert await anext(rings) == ""
+                assert await anext(rings) == News("")
                 assert worker.get(job.id) is not None
                 await sending

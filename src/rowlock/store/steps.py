@@ -7,7 +7,7 @@ or async. If a verb yields no `Begin`, each of its statements is committed on it
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,6 +17,14 @@ T = TypeVar("T")
 
 Row = tuple[Any, ...]
 Rows = list[Row]
+
+
+class News(NamedTuple):
+    """A job may be due in this queue. Empty: in any. With a kind: it is of this rank and kind."""
+
+    queue: str
+    rank: int = 0
+    kind: str | None = None
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -33,8 +41,8 @@ class Statement(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct, frozen=True):
     """One statement for many rows: arrays on PostgreSQL, one run per row on SQLite.
 
-    `alone` is a cheaper statement for PostgreSQL that does the same for a single row. `rings` is the
-    queue of a `Ring` that follows if the rows are new. A connection may notify along with the
+    `alone` is a cheaper statement for PostgreSQL that does the same for a single row. `rings`: a
+    `Ring` for this queue follows if the rows are new. A connection may notify along with the
     statement, if that is a transaction of its own.
     """
 
@@ -43,7 +51,7 @@ class Batch(msgspec.Struct, frozen=True):
     rows: Sequence[Row]
     values: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     alone: str | None = None
-    rings: str | None = None
+    rings: News | None = None
 
     @property
     def statement(self) -> str:

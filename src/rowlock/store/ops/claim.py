@@ -13,6 +13,9 @@ reason: while any transaction is open, claimed jobs leave dead index entries, an
 again and again is what makes queues in databases collapse. Jobs below that start (given back,
 committed late, locked by a claim that was undone) are found by the next look, which always starts
 at the very beginning.
+
+An idle worker claims without a look from a lane that a notification names. The same statement sees
+to it that the queue is not paused, not ordered by age, and has no job of a higher priority.
 """
 
 from __future__ import annotations
@@ -157,7 +160,10 @@ def _lease_us(lease: float | timedelta) -> int:
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """The waiting jobs of one kind in one queue with one rank, from `floor` on: (run_at, id)."""
+    """The waiting jobs of one kind in one queue with one rank, from `floor` on: (run_at, id).
+
+    `is_hinted`: a notification named it, and nobody has looked at it.
+    """
 
     queue: str
     rank: int
@@ -165,6 +171,7 @@ class Lane(msgspec.Struct, frozen=True):
     floor: Floor
     by_age: bool = False
     tenant: str | None = None
+    is_hinted: bool = False
 
 
 class View(msgspec.Struct, frozen=True):
@@ -365,7 +372,8 @@ def _claim_statement(request: ClaimRequest, lanes: Sequence[Lane], limit: int) -
         return Statement("claim_tenants", {**values, "kinds": kinds, "tenants": tenants})
     if len(lanes) == 1:
         at, id = first.floor
-        return Statement("claim", {**values, "kind": first.kind, "floor_at": at, "floor_id": id})
+        name = "claim/hinted" if first.is_hinted else "claim"
+        return Statement(name, {**values, "kind": first.kind, "floor_at": at, "floor_id": id})
     floors = {
         "floors_at": [lane.floor[0] for lane in lanes],
         "floors_id": [lane.floor[1] for lane in lanes],

@@ -33,6 +33,7 @@ from rowlock.store.steps import (
     Batch,
     Begin,
     Copy,
+    News,
     Op,
     Ring,
     Row,
@@ -128,7 +129,7 @@ def _of_tenant(answers: Sequence[Job], tenant: str | None) -> Sequence[Job]:
 
 def _enqueue_one(job: NewJob, answers: Answers) -> Steps[list[Job]]:
     """Insert the most common case: a fresh id without a key."""
-    inserted = yield _insert([job], is_given=False, rings=job.queue)
+    inserted = yield _insert([job], is_given=False, rings=_news_of(job))
     if not inserted:
         # The id is not fresh after all: the same item was sent before.
         return (yield from enqueue_within([job], is_resend=False, answers=answers))
@@ -136,10 +137,16 @@ def _enqueue_one(job: NewJob, answers: Answers) -> Steps[list[Job]]:
     return [answers.new(job, *inserted[0][1:])]
 
 
-def _insert(jobs: Sequence[NewJob], *, is_given: bool, rings: str | None = None) -> Batch:
+def _insert(jobs: Sequence[NewJob], *, is_given: bool, rings: News | None = None) -> Batch:
     rows = [job.row() for job in jobs]
     given = _GIVEN if is_given else _FRESH
     return Batch("enqueue", NEW_JOB_COLUMNS, rows, given, alone="enqueue_one", rings=rings)
+
+
+def _news_of(job: NewJob) -> News:
+    """What a notification says of a job: its lane, unless it is not due yet."""
+    is_due = job.run_at is None and not job.delay
+    return News(job.queue, job.rank, job.kind) if is_due else News(job.queue)
 
 
 def _can_be_copied(jobs: Sequence[NewJob]) -> bool:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from rowlock import config
+from rowlock.store.steps import News
 
 logger: logging.Logger = logging.getLogger("rowlock.bell")
 
@@ -31,12 +32,34 @@ _THREAD_SECONDS = 1.5 * config.BELL_SECONDS
 
 Notify = Callable[[list[str]], None]
 # A bell is in it for as long as it has news to ring. None: the bell is gone.
-News: TypeAlias = "queue.SimpleQueue[Bell | None]"
+Rings: TypeAlias = "queue.SimpleQueue[Bell | None]"
+
+
+# Separates the names of a lane, and comes before them.
+_LANE = "\x1f"
 
 
 def bell_text(queue: str) -> str:
-    """The payload for a queue. Empty, for a name that is too long, means any queue."""
-    return queue if len(queue.encode()) <= config.BELL_QUEUE_BYTES_MAX else ""
+    """The payload for a queue. Empty, for a name that can't be sent, means any queue."""
+    can_be_sent = len(queue.encode()) <= config.BELL_QUEUE_BYTES_MAX
+    return queue if can_be_sent and not queue.startswith(_LANE) else ""
+
+
+def news_text(news: News) -> str:
+    """The payload for news: the lane, if it is short enough, or else the queue."""
+    text = bell_text(news.queue)
+    if not text or news.kind is None or _LANE in text:
+        return text
+    lane = _LANE.join(("", str(news.rank), text, news.kind))
+    return lane if len(lane.encode()) <= config.BELL_LANE_BYTES_MAX else text
+
+
+def read_news(text: str) -> News:
+    """The news of a payload."""
+    if not text.startswith(_LANE):
+        return News(text)
+    _, rank, queue, kind = text.split(_LANE, 3)
+    return News(queue, int(rank), kind)
 
 
 class Bell:
@@ -49,7 +72,7 @@ class Bell:
         # Each thread has its own: a thread that must end has to learn of it, even if another thread
         # reads the news. Not an event, which is written in Python: an interrupt inside it could
         # leave its lock taken forever.
-        self._news: News = queue.SimpleQueue()
+        self._news: Rings = queue.SimpleQueue()
         self._pending: set[str] = set()
         # When each queue was last rung for.
         self._rung_at: dict[str, float] = {}
@@ -101,7 +124,7 @@ class Bell:
         if thread is not None:
             thread.join()
 
-    def ring_pending(self, news: News) -> bool:
+    def ring_pending(self, news: Rings) -> bool:
         """Ring for pending news, in a bell's thread. Return whether that thread continues."""
         with self._guard:
             while not news.empty():
@@ -126,7 +149,7 @@ class Bell:
             _say(error)
 
 
-def _serve(news: News) -> None:
+def _serve(news: Rings) -> None:
     """Ring when there is news. In between, nothing here references the bell."""
     pause = threading.Event()
     while (bell := news.get()) is not None:

@@ -6,7 +6,7 @@ it was two thirds of the client's work of an enqueue. Waiting, deadlines and err
 
 1. A statement is prepared at its first call on a connection, under a name of ours.
 2. Values go as text without a type. The casts in our SQL say what they are.
-3. Two calls may be sent at once, in one round trip. Each is a transaction of its own, and the second
+3. Two calls may be sent at once, in one round trip. Each is a transaction of its own. The second
    begins when the first has ended.
 4. If the server has lost a statement (a pooler, DISCARD ALL), the call fails with a state that
    `errors` takes for UNPREPARED: nothing was done, and this engine prepares nothing any more.

@@ -17,6 +17,7 @@ from rowlock.store.steps import (
     Begin,
     Commit,
     Copy,
+    News,
     Ring,
     Rows,
     Statement,
@@ -35,6 +36,7 @@ T = TypeVar("T")
 PREPARED: frozenset[str] = frozenset(
     {
         "claim",
+        "claim/hinted",
         "enqueue",
         "enqueue_one",
         "find_settled",
@@ -91,17 +93,17 @@ class _SessionState:
         A second round trip for it, on another connection, made an enqueue take a third longer.
         """
         bound = self._engine.bind_prepared(step)
-        queue = step.rings if isinstance(step, Batch) and not self._is_begun else None
-        if queue is None or not self._engine.takes_turn(queue):
+        news = step.rings if isinstance(step, Batch) and not self._is_begun else None
+        if news is None or not self._engine.takes_turn(news.queue):
             return prepared.call(*bound)
-        return self._call_and_ring(prepared, bound, queue)
+        return self._call_and_ring(prepared, bound, news)
 
-    def _call_and_ring(self, prepared: PreparedCalls, bound: Bound, queue: str) -> Call[Rows]:
-        ring = self._engine.bind_prepared(self._engine.ring_statement([queue]))
+    def _call_and_ring(self, prepared: PreparedCalls, bound: Bound, news: News) -> Call[Rows]:
+        ring = self._engine.bind_prepared(self._engine.ring_statement(news))
         rows, is_rung = yield from prepared.call_both(bound, ring)
         # Otherwise it is rung for once more, and trouble with that is logged.
         if is_rung:
-            self._rung_along = frozenset((queue,))
+            self._rung_along = frozenset((news.queue,))
         return rows
 
 

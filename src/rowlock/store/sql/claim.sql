@@ -230,6 +230,9 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, {now}, 0, 10 * (SELECT count(*)
 -- Lease the first due jobs of one lane. Uses job_lane; takes locks one by one, skips locked rows.
 -- Below the floor there was nothing at the claimer's last look, but maybe many dead entries.
 -- By ctid, of locked rows: no join, whose plan might be one for an empty table.
+-- The variant for a lane that a notification named, and nobody has looked at: nothing of a queue
+-- that is paused or ordered by age (uses queue_pkey), or that has a job of a higher priority,
+-- whether due or not: to read times would be to read all that are not due.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ),
@@ -240,6 +243,15 @@ picked AS MATERIALIZED (
         AND job.lease_expires_at IS NULL
         AND job.run_at <= (SELECT now FROM clock)
         AND (job.run_at, job.id) >= (:floor_at::bigint, :floor_id::uuid)
+        {hinted? AND NOT EXISTS (
+            SELECT FROM rowlock.queue AS queue
+            WHERE queue.name = :queue AND (queue.is_paused OR queue.by_age)
+        )
+        AND NOT EXISTS (
+            SELECT FROM rowlock.job AS urgent
+            WHERE urgent.queue = :queue AND urgent.rank < :rank::smallint
+                AND urgent.lease_expires_at IS NULL
+        )}
     ORDER BY job.run_at, job.id
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
@@ -252,6 +264,9 @@ RETURNING {job}, clock.now
 
 -- name: claim (sqlite)
 -- Lease the first due jobs of one lane. Uses job_lane.
+-- The variant for a lane that a notification named, and nobody has looked at: nothing of a queue
+-- that is paused or ordered by age (uses its key), or that has a job of a higher priority,
+-- whether due or not.
 UPDATE rowlock_job
 {leased job}
 WHERE rowid IN (
@@ -261,6 +276,15 @@ WHERE rowid IN (
         AND due.lease_expires_at IS NULL
         AND due.run_at <= {now}
         AND (due.run_at, due.id) >= (:floor_at, :floor_id)
+        {hinted? AND NOT EXISTS (
+            SELECT 1 FROM rowlock_queue AS queue
+            WHERE queue.name = :queue AND (queue.is_paused OR queue.by_age)
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM rowlock_job AS urgent
+            WHERE urgent.queue = :queue AND urgent.rank < :rank
+                AND urgent.lease_expires_at IS NULL
+        )}
     ORDER BY due.run_at, due.id
     LIMIT :limit
 )

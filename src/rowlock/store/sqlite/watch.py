@@ -14,6 +14,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 
+from rowlock.store.steps import News
+
+_ANY = News("")
 _IN_MODIFY = 0x2
 _IN_CREATE = 0x100
 _IN_MOVED_TO = 0x80
@@ -22,8 +25,8 @@ _EVENTS_BYTES = 64 * 1024
 _PAUSES_SECONDS = (0.0005, 0.0005, 0.001, 0.002, *(15 * [0.004]))
 
 
-async def watch(path: Path, version: Callable[[], int]) -> AsyncIterator[str | None]:
-    """Yield None once it watches, then an empty text (any queue) after commits of other processes.
+async def watch(path: Path, version: Callable[[], int]) -> AsyncIterator[News | None]:
+    """Yield None once it watches, then news of any queue after commits of other processes.
 
     Commits that happen between two reads count as one.
 
@@ -53,7 +56,7 @@ async def watch(path: Path, version: Callable[[], int]) -> AsyncIterator[str | N
             await news.wait()
             before, seen = seen, await _version_after(news, version, seen)
             if seen != before:
-                yield ""
+                yield _ANY
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)

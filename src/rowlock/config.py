@@ -184,6 +184,10 @@ SQLITE_LOCK_PAUSE_SECONDS: Final = 0.0005
 # The write-ahead log is checkpointed when it has grown by this many pages: fewer than the 1,000 at
 # which connections of other libraries and users would do it themselves.
 SQLITE_WAL_FRAMES: Final = 750
+# A thread for async callers that was idle for the time below checkpoints it sooner, at this many
+# pages: no one waits for it then.
+SQLITE_IDLE_WAL_FRAMES: Final = 400
+SQLITE_IDLE_SECONDS: Final = 0.01
 # The log file is kept and overwritten. Only the part beyond this is cut off. Twice the above.
 SQLITE_WAL_BYTES_KEPT: Final = 6 * 1024 * 1024
 # A reader may hold up a checkpoint for this long.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import aclosing, closing
 from pathlib import Path
 
@@ -54,3 +55,19 @@ async def test_what_was_rung_for_can_be_read(tmp_path: Path):
                 assert await anext(rings) == News("")
                 assert worker.get(job.id) is not None
                 await sending
+
+
+@pytest.mark.asyncio
+async def test_a_commit_of_ours_is_noticed_without_its_log(tmp_path: Path):
+    """The lock file is touched after the commit; the log's own events come too early."""
+    lock, version = tmp_path / "jobs.db-rowlock", 0
+    lock.write_bytes(b"")
+    async with (
+        asyncio.timeout(BOUND_SECONDS),
+        aclosing(watch(tmp_path / "jobs.db", lambda: version)) as rings,
+    ):
+        assert None is await anext(rings)
+        version = 1
+        os.utime(lock)
+
+        assert await anext(rings) == News("")

@@ -66,13 +66,14 @@ COPIED: Final[Rows] = [()]
 class Copy(msgspec.Struct, frozen=True):
     """New rows of a table, by PostgreSQL's COPY or in one call on SQLite. The answer is `COPIED`.
 
-    On callers' connections, and if one of the rows exists already, `instead` is run. The columns of
-    a row are those of the batch. The table may have other names for some of them.
+    On callers' connections, and if one of the rows exists already, the batch of `instead` is run.
+    The first two values of a row are its own, the others are mostly those of the row before.
     """
 
     table: str
     columns: tuple[str, ...]
-    instead: Batch
+    rows: Sequence[Row]
+    instead: Callable[[], Batch]
 
 
 class Begin(msgspec.Struct, frozen=True):

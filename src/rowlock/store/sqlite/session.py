@@ -99,7 +99,7 @@ class SqliteSession:
         if isinstance(step, Copy):
             if self._has_copied(step):
                 return COPIED
-            step = step.instead
+            step = step.instead()
         parts, runs = self._binder.bind_rows(step, now=self.now)
         execute = self.connection.execute
         *earlier, last = parts
@@ -121,7 +121,7 @@ class SqliteSession:
         execute = self.connection.execute
         execute("SAVEPOINT copied")
         try:
-            self.connection.executemany(sql, step.instead.rows)
+            self.connection.executemany(sql, step.rows)
             is_done = True
         except sqlite3.IntegrityError:
             execute("ROLLBACK TO copied")

@@ -186,6 +186,10 @@ SQLITE_LOCK_PAUSE_SECONDS: Final = 0.0005
 # The write-ahead log is checkpointed when it has grown by this many pages: fewer than the 1,000 at
 # which connections of other libraries and users would do it themselves.
 SQLITE_WAL_FRAMES: Final = 750
+# A thread for async callers that was idle for the time below checkpoints it sooner, at this many
+# pages: no one waits for it then.
+SQLITE_IDLE_WAL_FRAMES: Final = 400
+SQLITE_IDLE_SECONDS: Final = 0.01
 # The log file is kept and overwritten. Only the part beyond this is cut off. Twice the above.
 SQLITE_WAL_BYTES_KEPT: Final = 6 * 1024 * 1024
 # A reader may hold up a checkpoint for this long.
@@ -218,7 +222,10 @@ STORE_TRIES_MAX: Final = 5
 STORE_RETRY_SECONDS: Final = 0.02
 # A process rings the bell of a queue at most once in this time.
 BELL_SECONDS: Final = 0.005
+# A process remembers of this many queues when it has rung for them. With more, it rings more often.
+BELL_QUEUES_MAX: Final = 1_000
 BELL_QUEUE_BYTES_MAX: Final = 200
+BELL_LANE_BYTES_MAX: Final = 500
 # A listener notifies itself at this interval, and must hear it within the time below. A connection
 # may be half dead, and behind a pooler LISTEN succeeds and stays silent.
 BELL_PING_SECONDS: Final = 30.0

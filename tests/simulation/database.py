@@ -29,7 +29,7 @@ from rowlock.store.sqlite.engine import _migrate
 from rowlock.store.sqlite.file import SqliteFile
 from rowlock.store.sqlite.session import SqliteSession
 from rowlock.store.statements import Dialect, ParameterStyle
-from rowlock.store.steps import Begin, Commit, Op, Ring, Rows, Step, Steps
+from rowlock.store.steps import Begin, Commit, News, Op, Ring, Rows, Step, Steps
 from tests.simulation.loop import Host, SimulatedLoop
 from tests.simulation.world import BEGINNING
 
@@ -434,7 +434,7 @@ class Engine:
         if not is_again or tries == config.STORE_TRIES_MAX:
             raise StoreUnavailable(str(error)) from error
 
-    async def notifications(self) -> AsyncIterator[str | None]:
+    async def notifications(self) -> AsyncIterator[News | None]:
         if not self.database.has_bell:
             return
         self._is_cut = False
@@ -449,7 +449,7 @@ class Engine:
             rung = sorted(self._rung)
             self._rung.clear()
             for queue in rung:
-                yield queue
+                yield News(queue)
 
     def hear(self, news: asyncio.Event, queues: set[str]) -> None:
         self._rung |= queues

@@ -7,7 +7,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rowlock.store.postgres.bell import Bell
+import pytest
+
+from rowlock.store.postgres.bell import Bell, news_text, read_news
+from rowlock.store.steps import News
 
 WAIT_SECONDS = 60.0
 
@@ -103,3 +106,56 @@ def test_a_bell_that_is_rung_inside_a_ring():
     bell.close()
 
     assert sorted(rung) == ["inner", "outer"]
+
+
+def test_the_first_of_a_moment_rings_by_itself():
+    """The second only reports its news, of which the bell's thread takes care."""
+    rung: list[str] = []
+    bell = Bell(rung.extend)
+
+    first, second = bell.takes_turn("mail"), bell.takes_turn("mail")
+    bell.ring(["mail"])
+    bell.close()
+
+    assert (first, second, rung) == (True, False, ["mail"])
+
+
+def test_queues_have_turns_of_their_own():
+    """A ring for one of them leaves the others their turn."""
+    bell = Bell(lambda queues: None)
+
+    turns = [bell.takes_turn(queue) for queue in ("mail", "images", "mail")]
+
+    assert turns == [True, True, False]
+
+
+def test_a_turn_takes_pending_news_with_it(monkeypatch):
+    """An enqueue that rings by itself rings for those before it, too."""
+    monkeypatch.setattr("rowlock.store.postgres.bell._THREAD_SECONDS", 0.5)
+    rung: list[str] = []
+    bell = Bell(rung.extend)
+    bell.takes_turn("mail")
+    bell.ring(["mail"])
+    bell._rung_at["mail"] -= 0.1
+
+    is_turn = bell.takes_turn("mail")
+    bell.close()
+
+    assert (is_turn, rung) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("news", "read"),
+    [
+        (News("mail"), News("mail")),
+        (News("mail", -3, "send"), News("mail", -3, "send")),
+        (News("mail", 0, "a\x1fb"), News("mail", 0, "a\x1fb")),
+        (News("m\x1fail", 0, "send"), News("m\x1fail")),
+        (News("\x1fmail", 0, "send"), News("")),
+        (News("\N{ROWBOAT}" * 200, 0, "send"), News("")),
+        (News("mail", 0, "\N{ROWBOAT}" * 200), News("mail")),
+    ],
+)
+def test_news_survive_their_notification(news: News, read: News):
+    """What can't be sent is left out: a lane, or the name of a queue."""
+    assert read_news(news_text(news)) == read

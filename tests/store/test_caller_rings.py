@@ -11,6 +11,7 @@ from django.db import transaction
 from sqlalchemy import orm
 
 from rowlock.store import Store, open_store
+from rowlock.store.postgres.bell import read_news
 from tests.store.callers import POSTGRES_LIBRARIES, Client, Library, alchemy_url, on_django
 from tests.store.jobs import made
 
@@ -28,7 +29,7 @@ class Ear:
     def hear(self, count: int = 1) -> list[str]:
         """The queues of the next rings."""
         heard = self.connection.notifies(timeout=HEAR_SECONDS, stop_after=count)
-        return [notice.payload for notice in heard]
+        return [read_news(notice.payload).queue for notice in heard]
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from rowlock.store import JobFilter, Store, open_store
 from rowlock.store.blocks import Blocks
 from rowlock.store.ops.enqueue import enqueue as enqueue_op
 from rowlock.store.options import new_job
+from rowlock.store.postgres.bell import read_news
 from rowlock.store.postgres.session import PREPARED
 from rowlock.store.statements import Dialect, ParameterStyle, compiled
 from rowlock.store.steps import Begin, Statement, writing
@@ -158,7 +159,7 @@ def heard(url: str, action, *, seconds: float = 5.0) -> list[str]:
         for note in listener.notifies(timeout=seconds):
             if note.payload == "end of test":
                 return found
-            found.append(note.payload)
+            found.append(read_news(note.payload).queue)
     raise AssertionError("the listener heard no end")
 
 
@@ -231,10 +232,22 @@ def test_long_queue_names_ring(store, postgres_url, name, rung):
     assert heard(postgres_url, act) == [rung]
 
 
+def lose_ring(store: Store) -> None:
+    """The server forgets the prepared notification of the store's connection, and nothing else."""
+    store.engine._bell.close()
+    connection = store.engine._pool.take()
+    known = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%pg_notify%'"
+    (name,) = connection.execute(known).fetchone()
+    connection.execute(f"DEALLOCATE {name}".encode())
+    store.engine._pool.give(connection, is_sound=True)
+    store.engine._bell._rung_at.clear()
+
+
+@pytest.mark.direct("prepares on one process of the server")
 def test_a_bell_that_cannot_ring_harms_nothing(store, postgres_url, caplog):
     """A failing NOTIFY is told in the log; the job is there all the same."""
     enqueue(store)
-    store.engine._bell.close()
+    lose_ring(store)
 
     def fail(queues: list[str]) -> None:
         raise StoreUnavailable("the notification queue is full")
@@ -245,6 +258,62 @@ def test_a_bell_that_cannot_ring_harms_nothing(store, postgres_url, caplog):
 
     assert store.get(job.id).state == JobState.READY
     assert "could not notify workers" in caplog.text
+
+
+@pytest.mark.direct("prepares on one process of the server")
+def test_a_notification_that_failed_beside_its_enqueue_is_sent_again(store, postgres_url):
+    """The bell's thread sends it once more."""
+    enqueue(store)
+    lose_ring(store)
+
+    def act() -> None:
+        enqueue(store, queue="mail")
+        store.engine._bell.close()
+
+    assert heard(postgres_url, act) == ["mail"]
+
+
+@pytest.mark.direct("listens")
+def test_one_enqueue_notifies_in_its_own_round_trip(store, postgres_url):
+    """No thread is started for it, and no other connection."""
+
+    def act() -> None:
+        enqueue(store, queue="mail")
+
+    rung = heard(postgres_url, act)
+
+    assert (rung, store.engine._bell._thread) == (["mail"], None)
+
+
+@pytest.mark.direct("prepares on one process of the server")
+def test_a_connection_that_is_lost_beside_its_notification(store, postgres_url):
+    """Whether the job was committed or not: it is there once, and rung for."""
+    enqueue(store)
+    store.engine._bell.close()
+    store.engine._bell._rung_at.clear()
+    connection = store.engine._pool.take()
+    pid = connection.info.backend_pid
+    store.engine._pool.give(connection, is_sound=True)
+    # The server ends the session at the commit of the insert.
+    trap = (
+        "CREATE FUNCTION trap() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        f" IF pg_backend_pid() = {pid} THEN PERFORM pg_terminate_backend({pid}); END IF;"
+        " RETURN NULL; END $$;"
+        "CREATE CONSTRAINT TRIGGER trap AFTER INSERT ON rowlock.job DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION trap()"
+    )
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        other.execute(trap)
+
+    def act() -> None:
+        enqueue(store, queue="mail")
+        store.engine._bell.close()
+
+    rung = heard(postgres_url, act)
+    with psycopg.connect(postgres_url) as other:
+        (found,) = other.execute("SELECT count(*) FROM rowlock.job").fetchone()
+
+    assert (rung, found) == (["mail"], 2)
 
 
 @pytest.mark.owner("changes the database")
@@ -411,7 +480,9 @@ def test_a_handler_that_drops_prepared_statements_costs_one_connection(postgres_
 
 INDEXES = {
     "claim": {"job_lane"},
+    "claim/hinted": {"job_lane", "queue_pkey"},
     "claim_block": {"job_lane"},
+    "claim_block/hinted": {"job_lane", "queue_pkey"},
     "enqueue": set(),
     "enqueue_one": set(),
     "find_settled": {"finished_pkey", "finished_key", "key_hold_pkey", "key_hold_key"},

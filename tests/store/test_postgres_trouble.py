@@ -18,6 +18,7 @@ from rowlock.lifecycle import Released, Succeeded
 from rowlock.store import JobFilter, Settlement, Store, open_store
 from rowlock.store.ops.recover import release_unknown
 from rowlock.store.options import new_job
+from rowlock.store.steps import News
 from rowlock.store.url import PostgresUrl, hurried, masked
 
 # Above what a new connection takes on a busy machine.
@@ -220,8 +221,8 @@ def test_a_claim_whose_answer_is_lost_is_given_back(store, proxy):
 def test_a_listener_hears_that_it_hears(store):
     """It says that it listens once its own ring came back, then tells what others ring."""
 
-    async def scenario() -> list[str | None]:
-        heard: list[str | None] = []
+    async def scenario() -> list[News | None]:
+        heard: list[News | None] = []
         async with asyncio.timeout(20):
             async for note in store.engine.notifications():
                 heard.append(note)
@@ -231,7 +232,7 @@ def test_a_listener_hears_that_it_hears(store):
         await store.aclose()
         return heard
 
-    assert asyncio.run(scenario()) == [None, "mail"]
+    assert asyncio.run(scenario()) == [None, News("mail", 0, "task")]
 
 
 def test_a_bell_behind_a_pooler_does_not_count(store, monkeypatch):
@@ -240,7 +241,7 @@ def test_a_bell_behind_a_pooler_does_not_count(store, monkeypatch):
 
     async def ring_elsewhere(op: object) -> None: ...
 
-    async def scenario() -> list[str | None]:
+    async def scenario() -> list[News | None]:
         monkeypatch.setattr(store.engine, "arun", ring_elsewhere)
         return [note async for note in store.engine.notifications()]
 

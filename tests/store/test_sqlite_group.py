@@ -11,12 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from rowlock import config
 from rowlock.errors import StoreUnavailable
 from rowlock.store import Store, open_store
 from rowlock.store.sqlite.engine import SqliteEngine
 from rowlock.store.sqlite.group import CommitGroup
+from rowlock.store.sqlite.session import SqliteSession
 from rowlock.store.steps import Commit, Statement, Steps, writing
 from tests.store.sqlite_processes import count_jobs, impatient_store, job, look, url_of
+
+BOUND_SECONDS = 20.0
 
 
 @pytest.fixture
@@ -279,3 +283,43 @@ def test_a_busy_file_is_an_error_for_all_waiting(path):
 async def _ask_five(store):
     asked = [store.aenqueue([job()]) for _ in range(5)]
     return await asyncio.gather(*asked, return_exceptions=True)
+
+
+@pytest.fixture
+def idle_folds(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+    """Gets a permit whenever an idle thread has folded the log."""
+    monkeypatch.setattr(config, "SQLITE_IDLE_WAL_FRAMES", 5)
+    folds = threading.Semaphore(0)
+    fold = SqliteSession.fold_idle
+
+    def counted(session: SqliteSession) -> None:
+        fold(session)
+        folds.release()
+
+    monkeypatch.setattr(SqliteSession, "fold_idle", counted)
+    return folds
+
+
+def test_the_log_is_folded_by_an_idle_thread(store, path, idle_folds):
+    """Long before a caller would have to wait for that."""
+    asyncio.run(store.aenqueue([job() for _ in range(50)]))
+    is_folded = idle_folds.acquire(timeout=BOUND_SECONDS)
+    with closing(sqlite3.connect(path)) as other:
+        # Of a log that is folded, nothing is left to be copied, and it is begun anew.
+        (found,) = other.execute("SELECT count(*) FROM rowlock_job").fetchone()
+        asyncio.run(store.aenqueue([job()]))
+        frames = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
+
+    assert (is_folded, found) == (True, 50)
+    assert frames < 50
+
+
+def test_trouble_of_an_idle_thread_with_folding_is_logged(store, monkeypatch, caplog, idle_folds):
+    """The next request is served as ever."""
+    monkeypatch.setattr(config, "SQLITE_CHECKPOINT_BUSY_MILLISECONDS", "no number; DROP")
+    asyncio.run(store.aenqueue([job() for _ in range(50)]))
+    assert idle_folds.acquire(timeout=BOUND_SECONDS)
+    (added,) = asyncio.run(store.aenqueue([job()]))
+
+    assert added.created
+    assert "could not be folded" in caplog.text

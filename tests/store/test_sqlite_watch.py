@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import aclosing, closing
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from rowlock.store import open_store
 from rowlock.store.sqlite.watch import watch
+from rowlock.store.steps import News
 from tests.store.jobs import made
 from tests.store.sqlite_processes import url_of
 
@@ -34,7 +36,7 @@ async def test_it_rings_when_the_version_has_changed(tmp_path: Path):
             assert not ring.done()
             version = number
 
-            assert await ring == ""
+            assert await ring == News("")
 
 
 @pytest.mark.asyncio
@@ -50,6 +52,22 @@ async def test_what_was_rung_for_can_be_read(tmp_path: Path):
             for _ in range(ROUNDS):
                 job = made()
                 sending = asyncio.create_task(asyncio.to_thread(producer.enqueue, [job]))
-                assert await anext(rings) == ""
+                assert await anext(rings) == News("")
                 assert worker.get(job.id) is not None
                 await sending
+
+
+@pytest.mark.asyncio
+async def test_a_commit_of_ours_is_noticed_without_its_log(tmp_path: Path):
+    """The lock file is touched after the commit; the log's own events come too early."""
+    lock, version = tmp_path / "jobs.db-rowlock", 0
+    lock.write_bytes(b"")
+    async with (
+        asyncio.timeout(BOUND_SECONDS),
+        aclosing(watch(tmp_path / "jobs.db", lambda: version)) as rings,
+    ):
+        assert None is await anext(rings)
+        version = 1
+        os.utime(lock)
+
+        assert await anext(rings) == News("")

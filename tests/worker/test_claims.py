@@ -17,6 +17,7 @@ from rowlock import config
 from rowlock.clock import from_us
 from rowlock.errors import OptionInvalid
 from rowlock.job import Lease
+from rowlock.store.steps import News
 from rowlock.worker.claims import Claimer, QueueRoom, Room, shares, weighted
 from rowlock.worker.settings import worker_settings
 
@@ -57,6 +58,108 @@ async def claim_until(claimer: Claimer, ids: set[str]) -> list[str]:
 async def enqueue(app: rowlock.App, count: int, **options) -> list[str]:
     items = [{"kind": "step", **options} for _ in range(count)]
     return [job.id for job in await app.aenqueue_many(items)]
+
+
+async def idle_claimer(app: rowlock.App, **options) -> Claimer:
+    """One that has found nothing, a while ago."""
+    claimer = claimer_of(app, **options)
+    assert await claim(claimer) == []
+    claimer._looked_at = -math.inf
+    return claimer
+
+
+def looks_of(claimer: Claimer) -> list[None]:
+    """Gets an entry for each look of the claimer."""
+    looks: list[None] = []
+    look = claimer._look
+
+    async def counted() -> None:
+        looks.append(None)
+        await look()
+
+    claimer._look = counted
+    return looks
+
+
+@pytest.mark.asyncio
+async def test_a_lane_that_a_notification_names_is_claimed_without_a_look(app):
+    """The claim itself makes sure that it may be."""
+    claimer = await idle_claimer(app)
+    looks = looks_of(claimer)
+    (job,) = await enqueue(app, 1, priority=3)
+    claimer.hint(News("default", -3, "step"))
+    found = [lease.id for lease in await claim(claimer)]
+
+    assert (found, looks) == ([job], [])
+
+
+@pytest.mark.asyncio
+async def test_other_lanes_are_looked_at_after_a_hint(app):
+    """Their notifications may be coalesced with that of the lane which was named."""
+    claimer = await idle_claimer(app)
+    jobs = await enqueue(app, 1) + await enqueue(app, 1, queue="mail")
+    claimer.hint(News("default", 0, "step"))
+    found = await claim(claimer) + await claim(claimer)
+
+    assert [lease.id for lease in found] == jobs
+
+
+@pytest.mark.asyncio
+async def test_a_paused_queue_is_not_claimed_on_a_hint(app):
+    """Pauses count for every claim."""
+    claimer = await idle_claimer(app)
+    await app.apause("default")
+    await enqueue(app, 1)
+    claimer.hint(News("default", 0, "step"))
+
+    assert await claim(claimer) == []
+
+
+@pytest.mark.asyncio
+async def test_a_queue_ordered_by_age_is_looked_at_in_spite_of_a_hint(app):
+    """Its due retries have to be moved to their places first."""
+    claimer = await idle_claimer(app)
+    looks = looks_of(claimer)
+    await app.aset_order("default", "created")
+    (job,) = await enqueue(app, 1)
+    claimer.hint(News("default", 0, "step"))
+    found = [lease.id for lease in await claim(claimer)]
+
+    assert (found, looks) == ([job], [None])
+
+
+@pytest.mark.asyncio
+async def test_what_is_more_urgent_comes_before_a_hint(app):
+    """As if the notification had named no lane."""
+    claimer = await idle_claimer(app)
+    (urgent,) = await enqueue(app, 1, priority=9)
+    await enqueue(app, 1)
+    claimer.hint(News("default", 0, "step"))
+    found = [lease.id for lease in await claim(claimer, room=1)]
+
+    assert found == [urgent]
+
+
+@pytest.mark.asyncio
+async def test_a_later_queue_is_not_claimed_on_a_hint_in_strict_order(app):
+    """All that waits in the first queue comes before it."""
+    claimer = await idle_claimer(app, queues=["first", "second"], order="strict")
+    (first,) = await enqueue(app, 1, queue="first")
+    await enqueue(app, 1, queue="second")
+    claimer.hint(News("second", 0, "step"))
+    found = [lease.id for lease in await claim(claimer, room=1)]
+
+    assert found == [first]
+
+
+@pytest.mark.asyncio
+async def test_a_kind_that_is_not_served_is_no_hint(app):
+    """It is claimed by those who know it."""
+    claimer = await idle_claimer(app, kinds=["other"])
+    await enqueue(app, 1)
+    claimer.hint(News("default", 0, "step"))
+
+    assert await claim(claimer) == []
 
 
 @pytest.mark.asyncio

@@ -25,6 +25,7 @@ from rowlock.events import Event, EventName, EventType
 from rowlock.server.background import Background
 from rowlock.store import Store
 from rowlock.store.ops.events import EventRow, NewestJob, last_event, newest_jobs, read_events
+from rowlock.store.steps import News
 from rowlock.worker.services import listen
 from rowlock.worker.trouble import ServiceName, Trouble, repeat
 
@@ -269,12 +270,12 @@ class Doorbell:
     async def _listen(self) -> None:
         await listen(self._store, self._ring, self._on_state, self._background.errors)
 
-    def _ring(self, queue: str) -> None:
+    def _ring(self, news: News) -> None:
         """Wake calls at once, but at most once per `config.HTTP_RING_SECONDS`."""
         if not self._rung:
             wait = max(0.0, self._next_at - time.monotonic())
             asyncio.get_running_loop().call_later(wait, self._ring_now)
-        self._rung.add(queue)
+        self._rung.add(news.queue)
 
     def _ring_now(self) -> None:
         rung, self._rung = self._rung, set()

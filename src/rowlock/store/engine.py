@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from rowlock.clock import Clock
 from rowlock.store.drive import Binder
 from rowlock.store.statements import Dialect
-from rowlock.store.steps import Op
+from rowlock.store.steps import News, Op
 
 T = TypeVar("T")
 
@@ -34,8 +34,8 @@ class Engine(Protocol):
     async def arun(self, op: Op[T]) -> T: ...
     def migrate(self) -> list[int]: ...
     def applied(self) -> dict[int, str]: ...
-    def notifications(self) -> AsyncIterator[str | None]:
-        """Yield None once it listens, then the name of each queue with news. Empty: any queue."""
+    def notifications(self) -> AsyncIterator[News | None]:
+        """Yield None once it listens, then news of jobs that may be due."""
         ...
 
     def apart(self) -> Engine:

@@ -105,9 +105,6 @@ _COLUMNS = len(NEW_JOB_COLUMNS)
 _PAYLOAD = NEW_JOB_COLUMNS.index("payload")
 _RUN_AT = NEW_JOB_COLUMNS.index("run_at")
 
-# The table's names for them, in rows whose time is known.
-COPIED_COLUMNS = tuple("created_at" if name == "delay" else name for name in NEW_JOB_COLUMNS)
-
 
 def new_job(
     *,

@@ -7,7 +7,7 @@ or async. If a verb yields no `Begin`, each of its statements is committed on it
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,6 +17,14 @@ T = TypeVar("T")
 
 Row = tuple[Any, ...]
 Rows = list[Row]
+
+
+class News(NamedTuple):
+    """A job may be due in this queue. Empty: in any. With a kind: it is of this rank and kind."""
+
+    queue: str
+    rank: int = 0
+    kind: str | None = None
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -33,7 +41,9 @@ class Statement(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct, frozen=True):
     """One statement for many rows: arrays on PostgreSQL, one run per row on SQLite.
 
-    `alone` is a cheaper statement for PostgreSQL that does the same for a single row.
+    `alone` is a cheaper statement for PostgreSQL that does the same for a single row. `rings`: a
+    `Ring` for this queue follows if the rows are new. A connection may notify along with the
+    statement, if that is a transaction of its own.
     """
 
     name: str
@@ -41,6 +51,7 @@ class Batch(msgspec.Struct, frozen=True):
     rows: Sequence[Row]
     values: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     alone: str | None = None
+    rings: News | None = None
 
     @property
     def statement(self) -> str:
@@ -55,13 +66,14 @@ COPIED: Final[Rows] = [()]
 class Copy(msgspec.Struct, frozen=True):
     """New rows of a table, by PostgreSQL's COPY or in one call on SQLite. The answer is `COPIED`.
 
-    On callers' connections, and if one of the rows exists already, `instead` is run. The columns of
-    a row are those of the batch. The table may have other names for some of them.
+    On callers' connections, and if one of the rows exists already, the batch of `instead` is run.
+    The first two values of a row are its own, the others are mostly those of the row before.
     """
 
     table: str
     columns: tuple[str, ...]
-    instead: Batch
+    rows: Sequence[Row]
+    instead: Callable[[], Batch]
 
 
 class Begin(msgspec.Struct, frozen=True):

@@ -8,26 +8,28 @@ Looking and claiming (`Claimer`), at a price that does not grow with the jobs al
    goes into looks while there is work, a quarter while there is none, and two seconds pass at most.
    Jobs that came back, were committed late, or have a higher priority are found by then.
 3. After trouble with the database, the last look does not count.
-4. No job of a queue with at-most-once jobs is leased ahead of its slot.
+4. While nothing was left to claim, and a look would be due, a lane that a notification named is
+   claimed first. A look at all lanes follows, so that no other has to wait for its own.
+5. No job of a queue with at-most-once jobs is leased ahead of its slot.
 
 How many (`Capacity`): one per free slot, and a few ahead where jobs are short:
 
-5. A job is leased for a slot that is free, in the child and in its queue; nothing else is leased
+6. A job is leased for a slot that is free, in the child and in its queue; nothing else is leased
    from a queue whose jobs are long, or not known to be short because none of them has ended yet.
-6. Jobs of a short queue are leased ahead of its slots, as many as should last a moment. Slots
+7. Jobs of a short queue are leased ahead of its slots, as many as should last a moment. Slots
    whose run has already lasted longer than that moment don't count: they may be taken for hours.
-7. A job that was leased ahead and had to be given back makes its queue a long one at once. It
+8. A job that was leased ahead and had to be given back makes its queue a long one at once. It
    takes a number of short runs to make it short again, so that no queue leases and returns its
    first job over and over.
-8. What is leased ahead is bounded by bytes too, by the size of the payloads that were leased last.
+9. What is leased ahead is bounded by bytes too, by the size of the payloads that were leased last.
 
 Which is next (`Buffer`), of the jobs that are leased and not started:
 
-9. Within a queue by rank, then in the order of the claim.
-10. Between queues in turns, so that a burst on one does not hold up another; or, if the order is
+10. Within a queue by rank, then in the order of the claim.
+11. Between queues in turns, so that a burst on one does not hold up another; or, if the order is
     strict, as the queues were named.
-11. One that must run alone (its process died before) waits apart, until nothing else runs.
-12. A block stands where its jobs would. It stays there until its last job has begun.
+12. One that must run alone (its process died before) waits apart, until nothing else runs.
+13. A block stands where its jobs would. It stays there until its last job has begun.
 """
 
 from __future__ import annotations
@@ -44,15 +46,18 @@ from rowlock import config
 from rowlock.job import Lease, QueueSlots
 from rowlock.store import Store
 from rowlock.store.ops.claim import (
+    BOTTOM,
     PAYLOAD,
     ClaimedBlock,
     ClaimRequest,
     KnownPolicy,
+    Lane,
     View,
     claim_seen,
     look,
 )
 from rowlock.store.ops.recover import release_unknown
+from rowlock.store.steps import News
 from rowlock.task import Tasks
 from rowlock.worker.job_blocks import JobBlock
 from rowlock.worker.run import Run
@@ -105,6 +110,8 @@ class Claimer:
         self._once = {kind for kind, known in self._policies.items() if known.max_attempts == 1}
         self._lease_us = round(settings.lease_seconds * config.SECOND_US)
         self._view = View()
+        # The lane that a notification named last.
+        self._hint: Lane | None = None
         # When the last look ended; never, at first and after trouble.
         self._looked_at = -math.inf
         self._mixed_until = -math.inf
@@ -138,6 +145,15 @@ class Claimer:
         self._is_unsure = False
         return leased
 
+    def hint(self, news: News) -> None:
+        """A notification came, which may name the lane of a new job."""
+        if news.kind is None or (self._kinds is not None and news.kind not in self._kinds):
+            return
+        # In strict order, jobs of the queues before it come first.
+        strict = self._settings.strict_queues
+        if strict is None or news.queue == strict[0]:
+            self._hint = Lane(news.queue, news.rank, news.kind, BOTTOM, is_hinted=True)
+
     def doubt(self) -> None:
         """Have the next claim first give back leases that no process knows of."""
         self._is_unsure = True
@@ -147,6 +163,7 @@ class Claimer:
         self._once.add(kind)
 
     async def _claim(self, room: Room, sleep: Sleep) -> Leased:
+        hint, self._hint = self._hint, None
         if self._view.lanes and self._next_look() > time.monotonic():
             leased = await self._claim_seen(room)
             if leased:
@@ -154,6 +171,10 @@ class Claimer:
         wait = self._next_look() - time.monotonic()
         if wait > 0:
             await sleep(wait)
+        elif hint is not None:
+            self._view = View([hint], spent=self._view.spent)
+            if leases := await self._claim_seen(room):
+                return leases
         await self._look()
         return await self._claim_seen(room)
 

@@ -115,6 +115,7 @@ class WorkerEngine:
             store,
             queues=settings.queues,
             wake=self._wake.set,
+            hint=self._claimer.hint,
             on_news=on_news,
             errors=counts.errors,
         )

@@ -30,6 +30,7 @@ from rowlock.scheduler import Janitor, Scheduler, adeclare_schedules
 from rowlock.store import Store
 from rowlock.store.ops.health import check_schema
 from rowlock.store.ops.hold import announce, cancel_requests
+from rowlock.store.steps import News
 from rowlock.task import Tasks
 from rowlock.worker.claims import Load
 from rowlock.worker.counts import ProcessCounts
@@ -231,11 +232,11 @@ class Services:
 
 async def listen(
     store: Store,
-    on_notification: Callable[[str], None],
+    on_notification: Callable[[News], None],
     on_listening: Callable[[bool], None],
     errors: ServiceErrors,
 ) -> None:
-    """Call `on_notification` with a queue's name (empty: any) for every notification, forever.
+    """Call `on_notification` for every notification, forever.
 
     `on_listening` is called when listening begins and ends. Each time it begins, notifications may
     have been missed.
@@ -244,12 +245,12 @@ async def listen(
 
     async def hear() -> None:
         try:
-            async for queue in store.engine.notifications():
+            async for news in store.engine.notifications():
                 trouble.over()
-                if queue is None:
+                if news is None:
                     on_listening(True)
                 else:
-                    on_notification(queue)
+                    on_notification(news)
         finally:
             on_listening(False)
 
@@ -264,6 +265,7 @@ class Notifications:
     Args:
         queues: Those that it serves. None: all.
         wake: Called when there may be something to claim.
+        hint: Called before that, with what is known of it.
         on_news: Called for a notification that names no queue: schedules may have changed.
     """
 
@@ -273,12 +275,14 @@ class Notifications:
         *,
         queues: Collection[str] | None,
         wake: Callable[[], None],
+        hint: Callable[[News], None],
         on_news: Callable[[], None],
         errors: ServiceErrors,
     ) -> None:
         self._store = store
         self._queues = queues
         self._wake = wake
+        self._hint = hint
         self._on_news = on_news
         self._errors = errors
         # The last one for its queues: set until somebody has looked, and when it came.
@@ -290,10 +294,11 @@ class Notifications:
         """Listen until cancelled."""
         await listen(self._store, self._on_notification, self._on_listening, self._errors)
 
-    def _on_notification(self, queue: str) -> None:
-        if not queue:
+    def _on_notification(self, news: News) -> None:
+        if not news.queue:
             self._on_news()
-        if not queue or self._queues is None or queue in self._queues:
+        if not news.queue or self._queues is None or news.queue in self._queues:
+            self._hint(news)
             self._wake()
             self.came.set()
             self.came_at = time.monotonic()
@@ -301,7 +306,7 @@ class Notifications:
     def _on_listening(self, is_listening: bool) -> None:
         self.is_listening = is_listening
         # A notification may have been missed, so look.
-        self._on_notification("")
+        self._on_notification(News(""))
 
     async def look_for_cancels(
         self, ids: Callable[[], list[str]], cancel: Callable[[str], None]

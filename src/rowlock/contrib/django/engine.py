@@ -35,7 +35,7 @@ from rowlock.store.borrowed.visit import Calls, Visit, visit
 from rowlock.store.drive import Binder
 from rowlock.store.postgres.bell import bell_text
 from rowlock.store.statements import Dialect, ParameterStyle
-from rowlock.store.steps import Begin, Commit, Op, Rows, Statement, Step, Steps, writing
+from rowlock.store.steps import Begin, Commit, News, Op, Rows, Statement, Step, Steps, writing
 from rowlock.worker.drain import Drain
 from rowlock.worker.progress import AsyncProgressWriter, BlockingProgressWriter
 from rowlock.worker.run import Run
@@ -97,7 +97,7 @@ class DjangoEngine:
             # The jobs are committed, and workers poll, so a log line is enough.
             logger.warning("workers could not be notified of new jobs: %s", error)
 
-    def notifications(self) -> AsyncIterator[str | None]:
+    def notifications(self) -> AsyncIterator[News | None]:
         raise ImproperlyConfigured(
             "a worker needs connections of its own; run manage.py rowlock worker"
         )

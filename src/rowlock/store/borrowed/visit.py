@@ -130,7 +130,7 @@ class Visit:
                 return []
             case Copy():
                 # Not every driver has this attribute.
-                return (yield from self._perform(step.instead))
+                return (yield from self._perform(step.instead()))
             case _ if self._borrowed.dialect is Dialect.POSTGRES:
                 return (yield self._binder.bind(step, now=self._now()))
             case _:

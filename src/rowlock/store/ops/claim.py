@@ -16,6 +16,9 @@ at the very beginning.
 
 A worker can have the jobs of one lane as a block (`ClaimedBlock`): rows as they came, with the few
 columns that a plain run needs. Jobs that have more than these come as leases beside it.
+
+An idle worker claims without a look from a lane that a notification names. The same statement sees
+to it that the queue is not paused, not ordered by age, and has no job of a higher priority.
 """
 
 from __future__ import annotations
@@ -166,7 +169,10 @@ def _lease_us(lease: float | timedelta) -> int:
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """The waiting jobs of one kind in one queue with one rank, from `floor` on: (run_at, id)."""
+    """The waiting jobs of one kind in one queue with one rank, from `floor` on: (run_at, id).
+
+    `is_hinted`: a notification named it, and nobody has looked at it.
+    """
 
     queue: str
     rank: int
@@ -174,6 +180,7 @@ class Lane(msgspec.Struct, frozen=True):
     floor: Floor
     by_age: bool = False
     tenant: str | None = None
+    is_hinted: bool = False
 
 
 class View(msgspec.Struct, frozen=True):
@@ -434,7 +441,7 @@ def _claim_group(
     first = lanes[0]
     can_be_block = len(lanes) == 1 and request.tenants is None
     if can_be_block and first.kind in request.block_kinds and limit >= config.CLAIM_BLOCK_MIN:
-        statement = Statement("claim_block", _lane_values(request, first, limit))
+        statement = Statement(_name("claim_block", first), _lane_values(request, first, limit))
         rows = sorted((yield statement), key=_by_time)
         note = _note_of(statement, [row[ID] for row in rows])
         _take_block(request, first, rows, note, taken)
@@ -493,7 +500,7 @@ def is_plain(known: KnownPolicy) -> bool:
 
 def _claim_statement(request: ClaimRequest, lanes: Sequence[Lane], limit: int) -> Statement:
     if len(lanes) == 1 and request.tenants is None:
-        return Statement("claim", _lane_values(request, lanes[0], limit))
+        return Statement(_name("claim", lanes[0]), _lane_values(request, lanes[0], limit))
     values: dict[str, Any] = {**_values(request, lanes[0], limit)}
     kinds = [lane.kind for lane in lanes]
     if request.tenants is not None:
@@ -504,6 +511,10 @@ def _claim_statement(request: ClaimRequest, lanes: Sequence[Lane], limit: int) -
         "floors_id": [lane.floor[1] for lane in lanes],
     }
     return Statement("claim_mixed", {**values, "kinds": kinds, **floors})
+
+
+def _name(statement: str, lane: Lane) -> str:
+    return f"{statement}/hinted" if lane.is_hinted else statement
 
 
 def _values(request: ClaimRequest, lane: Lane, limit: int) -> dict[str, Any]:

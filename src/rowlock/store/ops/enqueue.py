@@ -17,7 +17,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, repeat
+from operator import itemgetter
 from typing import Any, Final, overload
 
 import msgspec
@@ -27,12 +28,13 @@ from rowlock.clock import from_us
 from rowlock.columns import JobRow, given_of
 from rowlock.errors import OptionInvalid, StoreUnavailable
 from rowlock.job import Job, JobState, job_of
-from rowlock.store.options import COPIED_COLUMNS, NEW_JOB_COLUMNS, NewJob
+from rowlock.store.options import NEW_JOB_COLUMNS, NewJob
 from rowlock.store.steps import (
     COPIED,
     Batch,
     Begin,
     Copy,
+    News,
     Op,
     Ring,
     Row,
@@ -128,7 +130,7 @@ def _of_tenant(answers: Sequence[Job], tenant: str | None) -> Sequence[Job]:
 
 def _enqueue_one(job: NewJob, answers: Answers) -> Steps[list[Job]]:
     """Insert the most common case: a fresh id without a key."""
-    inserted = yield _insert([job], is_given=False)
+    inserted = yield _insert([job], is_given=False, rings=_news_of(job))
     if not inserted:
         # The id is not fresh after all: the same item was sent before.
         return (yield from enqueue_within([job], is_resend=False, answers=answers))
@@ -136,10 +138,16 @@ def _enqueue_one(job: NewJob, answers: Answers) -> Steps[list[Job]]:
     return [answers.new(job, *inserted[0][1:])]
 
 
-def _insert(jobs: Sequence[NewJob], *, is_given: bool) -> Batch:
+def _insert(jobs: Sequence[NewJob], *, is_given: bool, rings: News | None = None) -> Batch:
     rows = [job.row() for job in jobs]
     given = _GIVEN if is_given else _FRESH
-    return Batch("enqueue", NEW_JOB_COLUMNS, rows, given, alone="enqueue_one")
+    return Batch("enqueue", NEW_JOB_COLUMNS, rows, given, alone="enqueue_one", rings=rings)
+
+
+def _news_of(job: NewJob) -> News:
+    """What a notification says of a job: its lane, unless it is not due yet."""
+    is_due = job.run_at is None and not job.delay
+    return News(job.queue, job.rank, job.kind) if is_due else News(job.queue)
 
 
 def _can_be_copied(jobs: Sequence[NewJob]) -> bool:
@@ -154,20 +162,42 @@ def _copy(jobs: Sequence[NewJob], answers: Answers) -> Steps[Sequence[Job]]:
     for start in range(0, len(jobs), config.COPY_ROWS_MAX):
         batch = jobs[start : start + config.COPY_ROWS_MAX]
         due = [now + job.delay if job.run_at is None else max(job.run_at, now) for job in batch]
-        rows = [job.row_at(at, now) for job, at in zip(batch, due, strict=True)]
-        inserted = yield Copy(
-            "job", COPIED_COLUMNS, Batch("enqueue", NEW_JOB_COLUMNS, rows, _FRESH)
-        )
-        # If a statement was run instead, it returns the times of each job that it inserted.
-        known = {} if inserted == COPIED else {row[0]: (row[1], row[2]) for row in inserted}
-        if inserted != COPIED and len(inserted) < len(batch):
+        inserted = yield _copy_of(batch, due, now)
+        if inserted == COPIED:
+            times += zip(due, repeat(now))
+            continue
+        # A statement was run instead, which returns the times of each job that it inserted.
+        known = {row[0]: (row[1], row[2]) for row in inserted}
+        if len(inserted) < len(batch):
             # It left out a job that was enqueued before.
             copied = [job.id for job in jobs[:start]] + list(known)
             yield Statement("withdraw", {"ids": copied})
             return (yield from enqueue_within(jobs, is_resend=False, answers=answers))
-        times += [known.get(job.id, (at, now)) for job, at in zip(batch, due, strict=True)]
+        times += [known[job.id] for job in batch]
     yield Ring(frozenset(job.queue for job in jobs))
     return Copied(jobs, times, answers)
+
+
+# Columns that a job may have no value for. Jobs with a key are not copied.
+_OPTIONAL: Final = ("tenant", "max_attempts", "tags", "meta", "policy")
+
+
+def _copy_of(jobs: Sequence[NewJob], due: Sequence[int], now: int) -> Copy:
+    """A copy of jobs, without columns that none of them has a value for.
+
+    On SQLite a row without them takes half the time (4.5 µs instead of 8.6): it need not be asked
+    for each index whether the row belongs there.
+    """
+    given = [name for name in _OPTIONAL if any(getattr(job, name) is not None for job in jobs)]
+    columns = ("id", "payload", "kind", "queue", "rank", *given)
+    values = itemgetter(*map(NEW_JOB_COLUMNS.index, columns))
+
+    def instead() -> Batch:
+        rows = [job.row_at(at, now) for job, at in zip(jobs, due, strict=True)]
+        return Batch("enqueue", NEW_JOB_COLUMNS, rows, _FRESH)
+
+    rows = [(*values(job), at, now) for job, at in zip(jobs, due, strict=True)]
+    return Copy("job", (*columns, "run_at", "created_at"), rows, instead)
 
 
 class Copied(Sequence[Job]):

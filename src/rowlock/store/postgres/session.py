@@ -6,11 +6,25 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from rowlock.store import drive
 from rowlock.store.postgres.connections import BoundedAsyncConnection, BoundedConnection
-from rowlock.store.steps import COPIED, Begin, Commit, Copy, Ring, Rows, Step, Steps
+from rowlock.store.postgres.copy_text import copy_text
+from rowlock.store.postgres.prepared import Bound, Call, PreparedCalls
+from rowlock.store.steps import (
+    COPIED,
+    Batch,
+    Begin,
+    Commit,
+    Copy,
+    News,
+    Ring,
+    Rows,
+    Statement,
+    Step,
+    Steps,
+)
 
 if TYPE_CHECKING:
     from rowlock.store.postgres.engine import PostgresEngine
@@ -23,7 +37,9 @@ T = TypeVar("T")
 PREPARED: frozenset[str] = frozenset(
     {
         "claim",
+        "claim/hinted",
         "claim_block",
+        "claim_block/hinted",
         "enqueue",
         "enqueue_one",
         "find_settled",
@@ -34,8 +50,6 @@ PREPARED: frozenset[str] = frozenset(
         "ring",
     }
 )
-# Rows of a copy after which other work of the event loop gets a turn.
-_COPY_TURN_ROWS = 16
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_LOOK = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -61,15 +75,46 @@ class Fate:
         return not self.is_committing and self._alone <= looks_first
 
 
-class PostgresSession:
+class _SessionState:
+    """How far a verb has come on its connection."""
+
+    def __init__(self, engine: PostgresEngine) -> None:
+        self._engine = engine
+        # The queues to notify after the commit, and those that were notified along with it.
+        self._rung: frozenset[str] = frozenset()
+        self._rung_along: frozenset[str] = frozenset()
+        self._is_begun = False
+        self.fate: Fate = Fate()
+
+    def _note_ring(self, ring: Ring) -> None:
+        self._rung |= ring.queues - self._rung_along
+
+    def _prepared_call(self, prepared: PreparedCalls, step: Statement | Batch) -> Call[Rows]:
+        """The call of a prepared statement, in one round trip with the notification of its queue.
+
+        A second round trip for it, on another connection, made an enqueue take a third longer.
+        """
+        bound = self._engine.bind_prepared(step)
+        news = step.rings if isinstance(step, Batch) and not self._is_begun else None
+        if news is None or not self._engine.takes_turn(news.queue):
+            return prepared.call(*bound)
+        return self._call_and_ring(prepared, bound, news)
+
+    def _call_and_ring(self, prepared: PreparedCalls, bound: Bound, news: News) -> Call[Rows]:
+        ring = self._engine.bind_prepared(self._engine.ring_statement(news))
+        rows, is_rung = yield from prepared.call_both(bound, ring)
+        # Otherwise it is rung for once more, and trouble with that is logged.
+        if is_rung:
+            self._rung_along = frozenset((news.queue,))
+        return rows
+
+
+class PostgresSession(_SessionState):
     """One verb on one blocking connection."""
 
     def __init__(self, connection: BoundedConnection, engine: PostgresEngine) -> None:
+        super().__init__(engine)
         self._connection = connection
-        self._engine = engine
-        self._rung: frozenset[str] = frozenset()
-        self._is_begun = False
-        self.fate: Fate = Fate()
 
     @property
     def is_closed(self) -> bool:
@@ -95,21 +140,21 @@ class PostgresSession:
                 self._commit()
                 return []
             case Ring():
-                self._rung |= step.queues
+                self._note_ring(step)
                 return []
             case Copy() if not self._engine.may_copy:
-                return self.perform(step.instead)
+                return self.perform(step.instead())
             case Copy():
                 self.fate.note_sent(is_begun=self._is_begun)
                 with self._connection.cursor().copy(_copy_sql(step, self._engine.schema)) as copy:
-                    for row in step.instead.rows:
-                        copy.write_row(row)
+                    for part in copy_text(step.rows):
+                        copy.write(part)
                 return COPIED
             case _:
                 self.fate.note_sent(is_begun=self._is_begun)
                 prepared = self._connection.prepared
                 if prepared is not None and step.statement in PREPARED:
-                    return self._connection.wait(prepared.call(*self._engine.bind_prepared(step)))
+                    return self._connection.wait(self._prepared_call(prepared, step))
                 sql, values = self._engine.binder.bind(step, now=self._engine.now())
                 cursor = self._connection.execute(sql, values, prepare=False)
                 return cursor.fetchall() if _has_rows(cursor) else []
@@ -133,15 +178,12 @@ class PostgresSession:
         return _is_idle(self._connection)
 
 
-class AsyncPostgresSession:
+class AsyncPostgresSession(_SessionState):
     """One verb on one async connection."""
 
     def __init__(self, connection: BoundedAsyncConnection, engine: PostgresEngine) -> None:
+        super().__init__(engine)
         self._connection = connection
-        self._engine = engine
-        self._rung: frozenset[str] = frozenset()
-        self._is_begun = False
-        self.fate: Fate = Fate()
 
     @property
     def is_closed(self) -> bool:
@@ -167,27 +209,25 @@ class AsyncPostgresSession:
                 await self._commit()
                 return []
             case Ring():
-                self._rung |= step.queues
+                self._note_ring(step)
                 return []
             case Copy() if not self._engine.may_copy:
-                return await self.perform(step.instead)
+                return await self.perform(step.instead())
             case Copy():
                 self.fate.note_sent(is_begun=self._is_begun)
                 text = _copy_sql(step, self._engine.schema)
                 async with self._connection.cursor().copy(text) as copy:
-                    for number, row in enumerate(step.instead.rows):
-                        await copy.write_row(row)
-                        # Writing a row only awaits anything once a buffer is full: without this,
-                        # 10,000 rows of 6 kB stopped the loop for 0.3 s.
-                        if number % _COPY_TURN_ROWS == 0:
-                            await asyncio.sleep(0)
+                    for part in copy_text(step.rows):
+                        await copy.write(part)
+                        # A write only awaits anything once a buffer is full: without this, 10,000
+                        # rows of 6 kB stopped the loop for 0.3 s.
+                        await asyncio.sleep(0)
                 return COPIED
             case _:
                 self.fate.note_sent(is_begun=self._is_begun)
                 prepared = self._connection.prepared
                 if prepared is not None and step.statement in PREPARED:
-                    call = prepared.call(*self._engine.bind_prepared(step))
-                    return await self._connection.wait(call)
+                    return await self._connection.wait(self._prepared_call(prepared, step))
                 sql, values = self._engine.binder.bind(step, now=self._engine.now())
                 cursor = await self._connection.execute(sql, values, prepare=False)
                 return await cursor.fetchall() if _has_rows(cursor) else []
@@ -223,7 +263,9 @@ def _is_begun(connection: BoundedConnection | BoundedAsyncConnection) -> bool:
 
 def _is_idle(connection: BoundedConnection | BoundedAsyncConnection) -> bool:
     """Whether it is neither lost nor in the middle of an answer that was not awaited."""
-    return connection.pgconn.transaction_status == TransactionStatus.IDLE
+    pgconn = connection.pgconn
+    is_idle = pgconn.transaction_status == TransactionStatus.IDLE
+    return is_idle and pgconn.pipeline_status == PipelineStatus.OFF
 
 
 def _has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:

@@ -300,6 +300,9 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, {now}, 0, 10 * (SELECT count(*)
 -- A claim of the first due jobs of one lane, up to its RETURNING.
 -- Many leases are noted by one row of `claim`: a change of `indexed_lease` would write entries into
 -- all indexes. Few are cheaper found by job_lease.
+-- The variant for a lane that a notification named, and nobody has looked at: nothing of a queue
+-- that is paused or ordered by age (uses queue_pkey), or that has a job of a higher priority,
+-- whether due or not: to read times would be to read all that are not due.
 -- The values are read from a row, so that the planner sees the same in every call: if it saw them,
 -- it would make a plan for each (0.2 ms, 1 µs per job of a claim of 500 on a busy machine).
 WITH clock AS MATERIALIZED (
@@ -315,6 +318,16 @@ picked AS MATERIALIZED (
         AND {waiting job}
         AND job.run_at <= (SELECT now FROM clock)
         AND (job.run_at, job.id) >= ((SELECT floor_at FROM clock), (SELECT floor_id FROM clock))
+        {hinted? AND NOT EXISTS (
+            SELECT FROM rowlock.queue AS queue
+            WHERE queue.name = (SELECT queue FROM clock) AND (queue.is_paused OR queue.by_age)
+        )
+        AND NOT EXISTS (
+            SELECT FROM rowlock.job AS urgent
+            WHERE urgent.queue = (SELECT queue FROM clock)
+                AND urgent.rank < (SELECT rank FROM clock)
+                AND {waiting urgent}
+        )}
     ORDER BY job.run_at, job.id
     LIMIT (SELECT jobs FROM clock)
     FOR UPDATE SKIP LOCKED
@@ -349,6 +362,9 @@ RETURNING {job}, clock.now
 
 -- name: claim (sqlite)
 -- Lease the first due jobs of one lane. Uses job_lane.
+-- The variant for a lane that a notification named, and nobody has looked at: nothing of a queue
+-- that is paused or ordered by age (uses its key), or that has a job of a higher priority,
+-- whether due or not.
 UPDATE rowlock_job
 {leased job}
 WHERE rowid IN (
@@ -358,6 +374,15 @@ WHERE rowid IN (
         AND due.lease_expires_at IS NULL
         AND due.run_at <= {now}
         AND (due.run_at, due.id) >= (:floor_at, :floor_id)
+        {hinted? AND NOT EXISTS (
+            SELECT 1 FROM rowlock_queue AS queue
+            WHERE queue.name = :queue AND (queue.is_paused OR queue.by_age)
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM rowlock_job AS urgent
+            WHERE urgent.queue = :queue AND urgent.rank < :rank
+                AND urgent.lease_expires_at IS NULL
+        )}
     ORDER BY due.run_at, due.id
     LIMIT :limit
 )
@@ -381,6 +406,15 @@ WHERE rowid IN (
         AND due.lease_expires_at IS NULL
         AND due.run_at <= {now}
         AND (due.run_at, due.id) >= (:floor_at, :floor_id)
+        {hinted? AND NOT EXISTS (
+            SELECT 1 FROM rowlock_queue AS queue
+            WHERE queue.name = :queue AND (queue.is_paused OR queue.by_age)
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM rowlock_job AS urgent
+            WHERE urgent.queue = :queue AND urgent.rank < :rank
+                AND urgent.lease_expires_at IS NULL
+        )}
     ORDER BY due.run_at, due.id
     LIMIT :limit
 )

@@ -27,7 +27,7 @@ from rowlock.store.sqlite.group import CommitGroup
 from rowlock.store.sqlite.session import SqliteSession
 from rowlock.store.sqlite.watch import watch
 from rowlock.store.statements import Dialect, ParameterStyle, compiled
-from rowlock.store.steps import Op
+from rowlock.store.steps import News, Op
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ class SqliteEngine:
             with session.busy:
                 session.dispose()
 
-    async def notifications(self) -> AsyncIterator[str | None]:
+    async def notifications(self) -> AsyncIterator[News | None]:
         """Yield for every write to the file: any of them may be news."""
         session = self.new_session()
         try:

@@ -4,6 +4,7 @@
 2. A request is answered only after the COMMIT that includes it.
 3. Every request is answered, whatever happens to the thread or the file.
 4. A request that commits by itself (long maintenance) is run apart, so it delays no other.
+5. While it is idle, the thread folds a log that is getting long, so that no request has to.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class _Owner:
         batch: list[_Request] = []
         try:
             while len(batch) < config.SQLITE_GROUP_MAX:
-                request = self.requests.get(block=not batch)
+                request = self.requests.get(block=False) if batch else self._next()
                 if request is None:
                     return batch, True
                 # Its caller no longer waits.
@@ -132,6 +133,16 @@ class _Owner:
         except queue.Empty:
             pass
         return batch, False
+
+    def _next(self) -> _Request | None:
+        """Wait for a request."""
+        session = self.session
+        if session is not None and session.wants_fold():
+            try:
+                return self.requests.get(timeout=config.SQLITE_IDLE_SECONDS)
+            except queue.Empty:
+                session.fold_idle()
+        return self.requests.get()
 
     def _run_together(self, batch: list[_Request]) -> None:
         writes = any(request.op.writes for request in batch)

@@ -45,7 +45,8 @@ class SqliteSession:
         self._binder = binder
         self._clock = clock
         self._turn = WriteLock(file)
-        self._gauge = LogGauge()
+        self._gauge = LogGauge(config.SQLITE_WAL_FRAMES)
+        self._idle_gauge = LogGauge(config.SQLITE_IDLE_WAL_FRAMES)
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
         self._pid = os.getpid()
@@ -98,7 +99,7 @@ class SqliteSession:
         if isinstance(step, Copy):
             if self._has_copied(step):
                 return COPIED
-            step = step.instead
+            step = step.instead()
         parts, runs = self._binder.bind_rows(step, now=self.now)
         execute = self.connection.execute
         *earlier, last = parts
@@ -120,7 +121,7 @@ class SqliteSession:
         execute = self.connection.execute
         execute("SAVEPOINT copied")
         try:
-            self.connection.executemany(sql, step.instead.rows)
+            self.connection.executemany(sql, step.rows)
             is_done = True
         except sqlite3.IntegrityError:
             execute("ROLLBACK TO copied")
@@ -221,7 +222,7 @@ class SqliteSession:
             if is_good:
                 self.connection.execute("COMMIT")
                 if writes:
-                    self._fold_log()
+                    self._report_commit()
         finally:
             self._undo_rest()
             self._leave(writes=writes)
@@ -262,10 +263,34 @@ class SqliteSession:
             logger.warning("%s: a rollback failed, reconnecting: %s", self.file.path, error)
             self.close()
 
-    def _fold_log(self) -> None:
-        """Copy the log into the file when it is long. Holds the turn, so no other writer runs."""
+    def wants_fold(self) -> bool:
+        """Whether the log is long enough to be folded while this session is idle."""
+        with self.busy:
+            try:
+                return self.is_open and self._idle_gauge.is_long(self.file.wal_path)
+            except OSError:
+                # The file was deleted: the next transaction reports it.
+                return False
+
+    def fold_idle(self) -> None:
+        """Fold the log now, for no transaction of its own."""
         try:
+            with self._turn, self.busy:
+                self._open()
+                self._idle_gauge.note_try()
+                self._checkpoint()
+        except (sqlite3.Error, OSError, StoreUnavailable) as error:
+            logger.warning("%s: its log could not be folded: %s", self.file.path, error)
+
+    def _report_commit(self) -> None:
+        """Wake those who wait for commits. Copy the log into the file when it is long.
+
+        Holds the turn, so no other writer runs.
+        """
+        try:
+            self._turn.report_commit()
             if self._gauge.is_long(self.file.wal_path):
+                self._gauge.note_try()
                 self._checkpoint()
         except (sqlite3.Error, OSError) as error:
             logger.warning("%s: its log could not be folded: %s", self.file.path, error)
@@ -283,6 +308,7 @@ class SqliteSession:
         """Close the connection. The next transaction opens a new one. Needs `busy`."""
         connection, self._connection = self._connection, None
         self._gauge.close()
+        self._idle_gauge.close()
         if connection is None:
             return
         if self._pid == os.getpid():

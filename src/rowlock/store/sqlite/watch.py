@@ -1,7 +1,8 @@
-"""Notices when another process writes to a SQLite file: inotify on its write-ahead log.
+"""Notices when another process writes to a SQLite file: inotify on its lock file and its log.
 
-The log grows before its content can be read: it is synchronised first, and only then published in
-shared memory, which makes no event. So the file's version is read until it has changed. Linux only,
+Our own writers touch the lock file after each commit. Other programs only write to the log, which
+grows before its content can be read: it is synchronised first, and only then published in shared
+memory, which makes no event. So the file's version is read until it has changed. Linux only,
 without any library. Elsewhere nothing is noticed, and workers poll.
 """
 
@@ -14,7 +15,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 
+from rowlock.store.steps import News
+
+_ANY = News("")
 _IN_MODIFY = 0x2
+_IN_ATTRIB = 0x4
 _IN_CREATE = 0x100
 _IN_MOVED_TO = 0x80
 _EVENTS_BYTES = 64 * 1024
@@ -22,8 +27,8 @@ _EVENTS_BYTES = 64 * 1024
 _PAUSES_SECONDS = (0.0005, 0.0005, 0.001, 0.002, *(15 * [0.004]))
 
 
-async def watch(path: Path, version: Callable[[], int]) -> AsyncIterator[str | None]:
-    """Yield None once it watches, then an empty text (any queue) after commits of other processes.
+async def watch(path: Path, version: Callable[[], int]) -> AsyncIterator[News | None]:
+    """Yield None once it watches, then news of any queue after commits of other processes.
 
     Commits that happen between two reads count as one.
 
@@ -35,14 +40,14 @@ async def watch(path: Path, version: Callable[[], int]) -> AsyncIterator[str | N
         return
     news = asyncio.Event()
     loop = asyncio.get_running_loop()
-    name = f"{path.name}-wal".encode()
+    log, lock = f"{path.name}-wal".encode(), f"{path.name}-rowlock".encode()
 
     def read() -> None:
         try:
             events = os.read(descriptor, _EVENTS_BYTES)
         except BlockingIOError:
             return
-        if name in events:
+        if log in events or lock in events:
             news.set()
 
     loop.add_reader(descriptor, read)
@@ -53,7 +58,7 @@ async def watch(path: Path, version: Callable[[], int]) -> AsyncIterator[str | N
             await news.wait()
             before, seen = seen, await _version_after(news, version, seen)
             if seen != before:
-                yield ""
+                yield _ANY
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
@@ -82,7 +87,7 @@ def _open(path: Path) -> int | None:
     descriptor: int = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
     if descriptor < 0:
         return None
-    mask = _IN_MODIFY | _IN_CREATE | _IN_MOVED_TO
+    mask = _IN_MODIFY | _IN_ATTRIB | _IN_CREATE | _IN_MOVED_TO
     if library.inotify_add_watch(descriptor, os.fsencode(path.parent), mask) < 0:
         os.close(descriptor)
         return None

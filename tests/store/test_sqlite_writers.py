@@ -137,7 +137,7 @@ def test_trouble_with_folding_is_not_trouble_with_the_job(path, monkeypatch, cap
     assert "could not be folded" in caplog.text
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_killed_writer_loses_nothing(path):
     """Processes killed at any moment leave a sound file with every acknowledged job in it."""
     acknowledged: list[str] = []

@@ -32,7 +32,7 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help up test browser django6 check format fuzz simulate chaos mutants bench dashboard types reference \
-	docs lint-deploy package requirements clean crashes soak matrix
+	docs lint-deploy package requirements clean crashes soak matrix every
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -84,7 +84,7 @@ format: $(VENV)/dev.stamp ## Format, and fix what can be fixed
 FUZZ_EXAMPLES ?= 800
 FUZZ_REQUESTS ?= 10000
 fuzz: $(VENV)/dev.stamp ## Try the HTTP API with thousands of strange requests, in a few minutes
-	ROWLOCK_SCHEMA_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/server/test_schema.py
+	ROWLOCK_SCHEMA_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(PYTEST_ARGS) --every-combination tests/server/test_schema.py
 	$(BIN)/python -m benchmarks.malformed $(FUZZ_REQUESTS)
 
 # SIMULATE_ARGS=--help shows what else: one seed with its journal, a planted bug, more processes.
@@ -114,6 +114,9 @@ bench: $(VENV)/dev.stamp ## Measure against the limits of this machine, in a few
 # SOAK_ARGS="sqlite --minutes 5" is a shorter one, of one store.
 soak: $(VENV)/dev.stamp ## Run 1,000 jobs a second for half an hour on each store: does anything grow?
 	$(BIN)/python -m benchmarks.soak $(SOAK_ARGS)
+
+every: $(VENV)/dev.stamp dashboard ## Run every test with each value on each store, blocking and async
+	$(BIN)/python -m pytest $(PYTEST_ARGS) --every-combination
 
 # MATRIX_ARGS="pgbouncer -- tests/store" is one cell, and some of the tests.
 matrix: $(VENV)/dev.stamp ## Run the tests on every PostgreSQL, pooler, role and isolation level that is here

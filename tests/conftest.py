@@ -16,6 +16,7 @@ from tests.cell import CELL, MARKERS
 from tests.house.proofs import numbers_by_test
 from tests.support.databases import admin, create_database, drop_database, with_database
 from tests.support.order import long_ones_first
+from tests.support.pairs import STORES, by_turns, variants_on_stores
 from tests.support.places import keep_bytecode, use_memory
 from tests.support.signals import keep_ignored_signals_here
 
@@ -42,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--every-combination",
         action="store_true",
-        help="run tests of the store with each value on each store, blocking and async",
+        help="run each test with each value on each store, blocking and async",
     )
 
 
@@ -54,11 +55,17 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("any machine")
     use_memory()
     keep_bytecode()
+    # Nothing that is collected is garbage: a tenth of the time of collecting.
+    gc.disable()
     # One that only hands out the tests leaves it to the others: they must inherit what it ignores.
     if not config.getoption("numprocesses", None):
         keep_ignored_signals_here()
     for marker in MARKERS:
         config.addinivalue_line("markers", f"{marker}(why): see tests/cell.py")
+    config.addinivalue_line(
+        "markers",
+        "one_store(why): what it is about is the same on both; see tests/support/pairs.py",
+    )
     config.addinivalue_line("markers", "long: takes many seconds, and is begun before the others")
 
 
@@ -75,6 +82,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     is_postgres_only = config.getoption("--postgres-only")
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
+    if not is_postgres_only and not config.getoption("--every-combination"):
+        variants = variants_on_stores(items)
+        on_the_other_store = {variants[each] for each in by_turns(variants)}
+        items[:] = [item for item in items if item not in on_the_other_store]
     for item in items:
         numbers = numbers_by_test().get(item.nodeid.partition("[")[0], ())
         item.extra_keyword_matches.update(numbers)
@@ -92,6 +103,7 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector leave out the tests themselves, a million objects."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _uses_postgres(item: pytest.Item) -> bool:
@@ -175,7 +187,7 @@ def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'rowlock.db'}"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def any_url(request: pytest.FixtureRequest) -> str:
     """Run the test once on each store."""
     url: str = request.getfixturevalue(f"{request.param}_url")

@@ -9,7 +9,7 @@ from itertools import combinations, product
 import pytest
 
 from tests.support.order import long_ones_first
-from tests.support.pairs import Combination, pairs
+from tests.support.pairs import STORES, Combination, Variant, by_turns, pairs
 
 SCRIPT = """
 import os, signal, subprocess, sys
@@ -69,3 +69,18 @@ def test_few_combinations_are_all_run():
     every = [Combination(store, colour, ()) for store in (0, 1) for colour in (0, 1)]
 
     assert [*pairs(every)] == every
+
+
+def test_values_of_a_test_take_the_stores_by_turns():
+    """Each value is run once, a test with two values meets both stores."""
+    every = [Variant("test", value, store) for value in range(4) for store in STORES]
+    run = {*every} - by_turns(every)
+
+    assert sorted(each.value for each in run) == [0, 1, 2, 3]
+    assert [each.store for each in sorted(run)[::2]] == [min(run).store] * 2
+    assert {each.store for each in run} == {*STORES}
+
+
+def test_a_variant_that_is_asked_for_alone_is_run():
+    """Whichever of the stores it would be run on among others."""
+    assert [by_turns([Variant("test", 0, store)]) for store in STORES] == [set(), set()]

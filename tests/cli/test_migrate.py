@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from rowlock.cli import main
 from rowlock.store import Store
@@ -37,19 +37,24 @@ def rowlock(*words: str, cwd: Path = ROOT, **environment: str) -> subprocess.Com
     )
 
 
+def migrate(url: str, *words: str) -> Result:
+    """`rowlock migrate` in this process."""
+    return CliRunner().invoke(main, ["--database-url", url, "migrate", *words])
+
+
 def test_migrate_makes_the_tables(empty_postgres_url):
     """An empty database is told of, migrated once, and then up to date."""
-    before = rowlock("--database-url", empty_postgres_url, "migrate", "--check")
-    sql = rowlock("--database-url", empty_postgres_url, "migrate", "--sql")
-    done = rowlock("--database-url", empty_postgres_url, "migrate")
+    before = migrate(empty_postgres_url, "--check")
+    sql = migrate(empty_postgres_url, "--sql")
+    done = migrate(empty_postgres_url)
     again = rowlock("migrate", ROWLOCK_DATABASE_URL=empty_postgres_url)
-    after = rowlock("--database-url", empty_postgres_url, "migrate", "--check")
+    after = migrate(empty_postgres_url, "--check")
 
-    assert (before.returncode, before.stdout.strip().split(",")[0]) == (1, "missing: 0001")
+    assert (before.exit_code, before.stdout.strip().split(",")[0]) == (1, "missing: 0001")
     assert "CREATE TABLE rowlock.job" in sql.stdout
-    assert (done.returncode, "applied 0001" in done.stdout) == (0, True)
+    assert (done.exit_code, "applied 0001" in done.stdout) == (0, True)
     assert (again.returncode, again.stdout.strip()) == (0, "up to date")
-    assert after.returncode == 0
+    assert after.exit_code == 0
 
 
 @pytest.fixture(params=["LATIN1", "SQL_ASCII"])
@@ -81,26 +86,26 @@ def test_a_database_of_another_encoding_is_refused(badly_encoded_url, words):
 
 def test_roles_are_printed(empty_postgres_url, tmp_path):
     """What is missing, then the roles, then the policies, each by its own option."""
-    sql = rowlock("--database-url", empty_postgres_url, "migrate", "--sql", "--roles").stdout
-    words = ("migrate", "--schema", "jobs", "--sql", "--roles", "--row-security")
-    guarded = rowlock("--database-url", empty_postgres_url, *words).stdout
-    alone = rowlock("--database-url", empty_postgres_url, "migrate", "--roles")
-    file = rowlock("--database-url", f"sqlite:///{tmp_path / 'jobs.db'}", *words)
+    sql = migrate(empty_postgres_url, "--sql", "--roles").stdout
+    words = ("--schema", "jobs", "--sql", "--roles", "--row-security")
+    guarded = migrate(empty_postgres_url, *words).stdout
+    alone = migrate(empty_postgres_url, "--roles")
+    file = migrate(f"sqlite:///{tmp_path / 'jobs.db'}", *words)
 
     assert sql.index("CREATE TABLE rowlock.job") < sql.index("TO rowlock_producer")
     assert "ROW LEVEL SECURITY" not in sql
     assert "'jobs_producer'" in guarded and "ALTER TABLE jobs.%I ENABLE ROW LEVEL" in guarded
     assert "rowlock_" not in guarded
-    assert [alone.returncode, file.returncode] == [2, 2]
+    assert [alone.exit_code, file.exit_code] == [2, 2]
     assert "SQLite has no roles" in file.stderr
 
 
 def test_migrate_a_file(tmp_path):
     """A SQLite file can be migrated ahead of its first use, under any schema name."""
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
-    done = rowlock("--database-url", url, "migrate", "--schema", "tasks")
+    done = migrate(url, "--schema", "tasks")
 
-    assert (done.returncode, "up to date" in done.stdout) == (0, True)
+    assert (done.exit_code, "up to date" in done.stdout) == (0, True)
 
 
 def test_bad_url_says_what_to_do():

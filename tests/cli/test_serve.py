@@ -18,6 +18,7 @@ from rowlock.server.serve import HttpServer
 from rowlock.worker import signals
 
 Start = Callable[..., subprocess.Popen[str]]
+pytestmark = pytest.mark.one_store("a process that serves; tests/server asks it on both")
 
 
 @pytest.fixture

@@ -104,6 +104,7 @@ def test_the_database_of_the_command_replaces_the_apps(tmp_path, any_url, comman
     assert not (tmp_path / "named.db").exists()
 
 
+@pytest.mark.one_store("what is written to the log")
 def test_json_lines_of_parent_and_child(rowlock_command, any_url):
     """Every line of every process is an object; a handler's own line carries its job's fields."""
     done = rowlock_command(
@@ -123,6 +124,7 @@ def test_json_lines_of_parent_and_child(rowlock_command, any_url):
     assert "rowlock.up" in {line["logger"] for line in lines}
 
 
+@pytest.mark.one_store("what is written to the log")
 @pytest.mark.parametrize("words", [("up", "--drain"), ("worker", "--drain")])
 def test_no_payload_and_no_control_character(rowlock_command, sqlite_url, words):
     """Neither payloads nor what is hostile in names and errors reaches a terminal."""

@@ -1,7 +1,8 @@
-"""Schemathesis: requests made from the document itself, to every call, on each store.
+"""Schemathesis: requests made from the document itself, to every call.
 
 What the document promises is what comes: statuses, types, shapes, methods; never a 5xx. `make fuzz`
-tries many more. Schemathesis is imported by the process that runs a test, not by all that collect.
+tries many more, on each store. Schemathesis is imported by the process that runs a test, not by all
+that collect.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tests.support.server import Running, empty
 CALLS = [route.operation for route in ROUTES if not route.is_page]
 
 
+@pytest.mark.one_store("requests and answers are of one document")
 @pytest.mark.parametrize("call", CALLS)
 def test_the_server_keeps_its_promises(running: Running, call: str) -> None:
     """Whatever fits the document, or just does not, is answered as it says."""

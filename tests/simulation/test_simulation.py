@@ -29,7 +29,7 @@ def run(
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
 
@@ -62,7 +62,7 @@ def test_what_is_hard_to_reach_is_reached():
 
 def test_a_seed_is_exactly_repeatable():
     """In this process and in others, whatever their own seed for texts, line by line."""
-    told = [run("--seed", "3", hash_seed=hash_seed).stdout for hash_seed in ("1", "2")]
+    told = [run("--seed", "0", hash_seed=hash_seed).stdout for hash_seed in ("1", "2")]
 
     assert "good" in told[0]
     assert told[0] == told[1]
@@ -70,7 +70,7 @@ def test_a_seed_is_exactly_repeatable():
 
 def test_seeds_are_run_in_several_processes():
     """The sums of all of them are told, also for each hour with work."""
-    done = run("--theme", "alone", "--seeds", "2", "--processes", "2")
+    done = run("--theme", "back in line", "--seeds", "2", "--processes", "2")
 
     assert done.returncode == 0, done.stderr
     assert "2 seeds, 0 bad" in done.stdout

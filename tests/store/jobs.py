@@ -35,6 +35,14 @@ def claim(store: Store, *, worker: str = "w1", limit: int = 100, **options: Any)
     return store.claim(worker=worker, limit=limit, **options)
 
 
+def drain(store: Store, worker: str) -> list[str]:
+    """Claim from the default queue until nothing is left; the ids."""
+    found: list[str] = []
+    while leases := claim(store, worker=worker, limit=7):
+        found += [lease.id for lease in leases]
+    return found
+
+
 def claim_one(store: Store, **options: Any) -> Lease:
     """Claim the one job that must be there."""
     (lease,) = claim(store, limit=1, **options)

@@ -1,11 +1,11 @@
-"""A process that migrates a database while others do; it imports little, to start soon."""
+"""Processes that migrate a database, or claim, while others do; they import little."""
 
 from __future__ import annotations
 
 import multiprocessing
 
 from rowlock.store import open_store
-from tests.store.jobs import claim_one, enqueue
+from tests.store.jobs import claim_one, drain, enqueue
 
 
 def migrate_in_a_process(url: str, gate: object, done: multiprocessing.Queue[list[int]]) -> None:
@@ -16,3 +16,10 @@ def migrate_in_a_process(url: str, gate: object, done: multiprocessing.Queue[lis
     store.succeed([claim_one(store, queues=[enqueue(store, queue="own").queue])])
     store.close()
     done.put(applied)
+
+
+def claim_in_a_process(url: str, worker: str, claimed: multiprocessing.Queue[list[str]]) -> None:
+    """Claim until nothing is left, and say which."""
+    store = open_store(url)
+    claimed.put(drain(store, worker))
+    store.close()

@@ -1,8 +1,7 @@
-"""What the processes of the SQLite tests do; started anew, not forked."""
+"""What the processes of the SQLite tests do, and what is in their file."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sqlite3
 from collections.abc import Callable
@@ -13,8 +12,8 @@ from typing import Any
 from rowlock.store import Store, open_store
 from rowlock.store.options import NewJob, new_job
 from rowlock.store.sqlite.engine import SqliteEngine
+from tests.support.processes import FRESH
 
-SPAWN = multiprocessing.get_context("spawn")
 WAIT_SECONDS = 100
 
 
@@ -34,7 +33,7 @@ def impatient_store(path: Path, *, busy_seconds: float = 0.2) -> Store:
 
 def run_all(target: Callable[..., None], arguments: list[tuple[Any, ...]]) -> list[int | None]:
     """Start a process for each, wait for all; their exit codes."""
-    processes = [SPAWN.Process(target=target, args=each) for each in arguments]
+    processes = [FRESH.Process(target=target, args=each) for each in arguments]
     for process in processes:
         process.start()
     for process in processes:
@@ -64,9 +63,10 @@ def read_many(path: Path, count: int) -> None:
             store.stats()
 
 
-def enqueue_until_killed(path: Path, descriptor: int) -> None:
-    """Say each id after it is acknowledged."""
+def enqueue_until_killed(path: Path, note: Path) -> None:
+    """Write down each id after it is acknowledged."""
     store = open_store(url_of(path))
+    descriptor = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     while True:
         [done] = store.enqueue([job()])
         os.write(descriptor, f"{done.id}\n".encode())

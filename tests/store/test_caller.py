@@ -47,7 +47,7 @@ every_library_alone = pytest.mark.parametrize(
 @pytest.fixture
 def url(kind: str, request: pytest.FixtureRequest) -> str:
     """The app's database."""
-    name = {"sqlite": "sqlite_url", "postgres": "emptied_postgres_url"}[kind]
+    name = {"sqlite": "scratch_sqlite_url", "postgres": "emptied_postgres_url"}[kind]
     found: str = request.getfixturevalue(name)
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import re
 import sqlite3
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from rowlock.store.statements import Dialect
 from tests.store.jobs import UNKNOWN_ID, claim_one, enqueue, state_of
 from tests.store.migrating import migrate_in_a_process
 from tests.store.schema import SNAPSHOTS, dump_postgres, dump_sqlite
+from tests.support.processes import FRESH
 
 PROCESSES = 8
 Change = Callable[[str], None]
@@ -150,10 +150,9 @@ def test_a_schema_needs_a_plain_name(sqlite_url: str, schema: str):
 
 def test_many_processes_at_once(empty_url: str):
     """Of processes that migrate the same database at once one does it, and all can work."""
-    context = multiprocessing.get_context("spawn")
-    gate, done = context.Barrier(PROCESSES), context.Queue()
+    gate, done = FRESH.Barrier(PROCESSES), FRESH.Queue()
     processes = [
-        context.Process(target=migrate_in_a_process, args=(empty_url, gate, done))
+        FRESH.Process(target=migrate_in_a_process, args=(empty_url, gate, done))
         for _ in range(PROCESSES)
     ]
     for process in processes:

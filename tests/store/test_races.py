@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import threading
 from collections import Counter
@@ -22,6 +21,7 @@ from rowlock.store.steps import Op, Steps
 from tests.store.jobs import (
     EVERY_JOB,
     claim,
+    drain,
     enqueue,
     enqueue_ids,
     made,
@@ -29,6 +29,8 @@ from tests.store.jobs import (
     state_of,
     stored,
 )
+from tests.store.migrating import claim_in_a_process
+from tests.support.processes import FRESH
 
 THREADS = 8
 
@@ -51,14 +53,6 @@ def together(*actions: Callable[[], Any]) -> list[Any]:
 
     with ThreadPoolExecutor(len(actions)) as pool:
         return [future.result(30) for future in [pool.submit(act, action) for action in actions]]
-
-
-def drain(store: Store, worker: str) -> list[str]:
-    """Claim until nothing is left."""
-    found: list[str] = []
-    while leases := claim(store, worker=worker, limit=7):
-        found += [lease.id for lease in leases]
-    return found
 
 
 @pytest.mark.parametrize("kinds", [1, 3])
@@ -285,20 +279,12 @@ def test_no_claimer_waits_on_anothers_row(emptied_postgres_url: str):
     assert (claimed, recovered) == (ids[1:], 0)
 
 
-def claim_in_a_process(url: str, worker: str, claimed: multiprocessing.Queue[list[str]]) -> None:
-    """What each process of the test below does."""
-    store = open_store(url)
-    claimed.put(drain(store, worker))
-    store.close()
-
-
 def test_processes_claim_each_job_once(shared: Store, store_url: str):
     """Processes exclude each other as threads do."""
     ids = enqueue_ids(shared, 200)
-    context = multiprocessing.get_context("spawn")
-    claimed = context.Queue()
+    claimed = FRESH.Queue()
     processes = [
-        context.Process(target=claim_in_a_process, args=(store_url, f"w{number}", claimed))
+        FRESH.Process(target=claim_in_a_process, args=(store_url, f"w{number}", claimed))
         for number in range(3)
     ]
     for process in processes:

@@ -15,7 +15,8 @@ import pytest
 from rowlock.errors import StoreUnavailable
 from rowlock.store import open_store
 from rowlock.store.steps import Commit, Statement, Steps, writing
-from tests.store.sqlite_processes import SPAWN, count_jobs, is_sound, job, look, url_of
+from tests.store.sqlite_processes import count_jobs, is_sound, job, look, url_of
+from tests.support.processes import FRESH
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ def test_a_store_closed_inside_a_transaction(path):
 
 def test_a_file_size_limit_is_a_full_disk(path):
     """Blocking and async callers are told that nothing was written, and go on with more space."""
-    process = SPAWN.Process(target=fill_up, args=(path,))
+    process = FRESH.Process(target=fill_up, args=(path,))
     process.start()
     process.join(60)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +16,7 @@ from rowlock.store.sqlite.engine import SqliteEngine
 from tests.store.sqlite_processes import (
     count_jobs,
     enqueue_many,
+    enqueue_until_killed,
     is_sound,
     job,
     look,
@@ -26,8 +25,10 @@ from tests.store.sqlite_processes import (
     url_of,
     write_as_a_stranger,
 )
+from tests.support.processes import FRESH
+from tests.worker.waiting import wait_until
 
-WRITES = 10_000 if os.environ.get("ROWLOCK_LONG") else 500
+WRITES = 10_000 if os.environ.get("ROWLOCK_LONG") else 200
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_trouble_with_folding_is_not_trouble_with_the_job(path, monkeypatch, cap
     assert "could not be folded" in caplog.text
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_killed_writer_loses_nothing(path):
     """Processes killed at any moment leave a sound file with every acknowledged job in it."""
     acknowledged: list[str] = []
@@ -150,20 +151,16 @@ def test_a_killed_writer_loses_nothing(path):
 
 
 def _ids_until_kill(path: Path, *, lines: int) -> list[str]:
-    code = (
-        "import pathlib, sys; from tests.store.sqlite_processes import enqueue_until_killed; "
-        "enqueue_until_killed(pathlib.Path(sys.argv[1]), 1)"
-    )
-    root = Path(__file__).parents[2]
-    command = [sys.executable, "-c", code, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root) as process:
-        assert process.stdout is not None
-        heard = [process.stdout.readline() for _ in range(lines)]
+    note = path.with_name("acknowledged")
+    note.write_text("")
+    process = FRESH.Process(target=enqueue_until_killed, args=(path, note))
+    process.start()
+    try:
+        wait_until(lambda: len(note.read_text().splitlines()) >= lines)
+    finally:
         process.kill()
-        heard += process.stdout.readlines()
-    whole = [line.decode().strip() for line in heard if line.endswith(b"\n")]
-    assert lines <= len(whole)
-    return whole
+        process.join()
+    return note.read_text().splitlines()
 
 
 def test_long_maintenance_lets_others_write(path):

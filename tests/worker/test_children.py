@@ -43,6 +43,7 @@ def test_a_pulse_that_stands_still_is_a_stall() -> None:
     assert not still.is_stalled
 
 
+@pytest.mark.one_store("who keeps house")
 def test_what_a_blocked_child_has_not_begun_runs_elsewhere(app, tmp_path):
     """Within seconds, each once, though the block goes on; and the block itself runs once."""
     block, note, go_on = tmp_path / "block", tmp_path / "note", tmp_path / "go-on"
@@ -71,6 +72,7 @@ def test_what_a_blocked_child_has_not_begun_runs_elsewhere(app, tmp_path):
     assert (first.state, first.attempt) == (JobState.SUCCEEDED, 1)
 
 
+@pytest.mark.one_store("who keeps house")
 def test_another_child_keeps_house_while_the_first_is_blocked(app, tmp_path):
     """Schedules go on to be fired."""
     gates: dict[str, Path] = {}
@@ -132,6 +134,7 @@ def test_a_supervisor_whose_only_child_is_blocked_finds_expired_leases(app, tmp_
     assert found.state is JobState.SUCCEEDED
 
 
+@pytest.mark.one_store("who keeps house")
 def test_schedules_are_fired_beside_an_only_child_that_is_blocked(app, tmp_path):
     """The supervisor does it on its own connection until the child is back."""
     block, go_on = tmp_path / "block", tmp_path / "go-on"
@@ -173,6 +176,7 @@ def test_a_supervisor_goes_around_a_lost_job_that_it_cannot_bury(app, tmp_path):
     assert (left.state, left.worker) == (JobState.RUNNING, "vanished")
 
 
+@pytest.mark.one_store("who keeps house")
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_dead_keeper_is_replaced(app: rowlock.App, number: int) -> None:
     """Schedules are fired again, whichever child has died."""

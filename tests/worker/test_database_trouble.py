@@ -105,12 +105,12 @@ def test_a_crash_of_the_server_loses_nothing(server, app, log, tmp_path):
 
 def test_backends_that_are_ended_again_and_again(server, app, log):
     """Claims, settles and beats lose their connections all the time; every job runs once."""
-    jobs = app.enqueue_many([{"kind": "plain", "payload": {"number": n}} for n in range(3_000)])
+    jobs = app.enqueue_many([{"kind": "plain", "payload": {"number": n}} for n in range(1_500)])
     pause = threading.Event()
     with worker(server.url, log, "-p", "2"):
         wait_until(lambda: app.list(state="succeeded").jobs)
         ended = 0
-        while ended < 50:
+        while ended < 25:
             ended += cut_all(server.url)
             app.enqueue("noop")
             pause.wait(0.05)

@@ -47,8 +47,8 @@ def test_a_worker_that_stood_still_can_change_nothing(scene):
 @pytest.mark.long
 def test_a_storm_of_kills_loses_nothing(scene):
     """Children and supervisors are killed all the time: every job is settled, and settled once."""
-    few = {"workers": 1, "job_seconds": 0.02, "strikes_max": 8}
-    found = storm(scene, jobs=500, every_seconds=0.3, crashes=0, **few)
+    few = {"workers": 1, "job_seconds": 0.02, "strikes_max": 4}
+    found = storm(scene, jobs=250, every_seconds=0.3, crashes=0, **few)
     account = found.account
 
     assert "children" in found.struck, "nothing was put to the test"
@@ -58,12 +58,12 @@ def test_a_storm_of_kills_loses_nothing(scene):
         account.settled_twice,
         account.stale,
         account.overlapping,
-    ) == (500, 0, 0, 0)
+    ) == (250, 0, 0, 0)
 
 
 def test_stops_at_any_moment_leave_nothing_behind(scene):
     """SIGTERM while it starts or works: it ends within its grace, no lease is left, no job lost."""
-    found = stop(scene, stops=5, within_seconds=1.5, backlog=200)
+    found = stop(scene, stops=3, within_seconds=1.5, backlog=200)
 
     assert (found.lost, found.leases_left, found.begun_again) == (0, 0, 0)
     assert (found.account.settled_twice, found.account.stale) == (0, 0)

@@ -13,6 +13,8 @@ from rowlock import JobState
 from tests.support.workers import ROOT, worker
 from tests.worker.waiting import wait_until
 
+pytestmark = pytest.mark.one_store("the process around the work")
+
 
 @pytest.mark.parametrize("words", [("--max-jobs", "5"), ("--max-memory", "1")])
 def test_a_drain_goes_on_after_a_child_was_replaced(app, words):

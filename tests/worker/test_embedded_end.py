@@ -192,6 +192,7 @@ Path(sys.argv[2] + "-over").touch()
 """
 
 
+@pytest.mark.one_store("threads that outlast their loop")
 @pytest.mark.parametrize("limit", ["", "4"])
 def test_one_that_outlasts_its_loop_is_settled(app, tmp_path, limit):
     """The loop is closed and the program at its end: its thread is beaten for until it ends."""

@@ -23,6 +23,8 @@ from tests.support.workers import ROOT, children_of, runners
 from tests.support.workers import worker as sound_worker
 from tests.worker.waiting import wait_until
 
+pytestmark = pytest.mark.one_store("errors of the engine's own")
+
 
 @pytest.fixture
 def app(any_url: str) -> Iterator[rowlock.App]:

@@ -18,6 +18,8 @@ from rowlock import JobState
 from tests.support.workers import ROOT, children_of, worker
 from tests.worker.waiting import wait_until
 
+pytestmark = pytest.mark.one_store("what a handler does to its process")
+
 
 # How a process ended has nothing to do with the store: each code is tried on one of them.
 @pytest.mark.parametrize(

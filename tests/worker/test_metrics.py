@@ -8,11 +8,15 @@ import signal
 import socket
 import time
 
+import pytest
+
 from rowlock import config
 from rowlock.worker.shared_memory import SharedCounts, Totals
 from tests.support.metrics import Asking
 from tests.support.workers import children_of, leaving_child, runners, worker
 from tests.worker.waiting import wait_until
+
+pytestmark = pytest.mark.one_store("a port of the worker")
 
 
 def test_a_worker_tells_of_itself(app, port, tmp_path):

@@ -14,6 +14,8 @@ from rowlock import JobState
 from tests.support.workers import children_of, is_gone, runners, worker
 from tests.worker.waiting import wait_until
 
+pytestmark = pytest.mark.one_store("how a child that must end is replaced")
+
 PATIENCE_SECONDS = 60
 NEIGHBOURS = 3
 

@@ -17,6 +17,8 @@ from rowlock.worker import signals
 from tests.support.workers import ROOT, children_of, runners, worker
 from tests.worker.waiting import wait_until
 
+pytestmark = pytest.mark.one_store("signals and processes")
+
 
 def test_a_signal_to_the_whole_family_is_a_good_end(app):
     """A service manager signals everybody, also a child that is still loading."""

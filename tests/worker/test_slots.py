@@ -14,6 +14,8 @@ from tests.support.workers import runners
 from tests.support.workers import slots_worker as worker
 from tests.worker.waiting import wait_until
 
+pytestmark = pytest.mark.one_store("slots are processes beside the database")
+
 
 def is_gone(pid: int) -> bool:
     """Whether a process has ended, reaped or not."""

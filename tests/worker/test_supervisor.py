@@ -27,6 +27,7 @@ from tests.support.workers import (
 from tests.worker.waiting import wait_until
 
 
+@pytest.mark.one_store("how children end and are replaced")
 def test_a_drain_runs_everything_and_ends(app):
     """All ready jobs are run by the children, and the supervisor ends well."""
     jobs = app.enqueue_many(
@@ -55,6 +56,7 @@ def test_a_killed_childs_job_runs_again(app, tmp_path):
     assert runners(note)[1] != first
 
 
+@pytest.mark.one_store("how children end and are replaced")
 def test_a_name_is_never_used_again(app):
     """The child that takes a dead one's place, on the same host and of the same parent, is
     another.
@@ -69,6 +71,7 @@ def test_a_name_is_never_used_again(app):
     assert first.id.rpartition("-")[0] == second.id.rpartition("-")[0]
 
 
+@pytest.mark.one_store("how children end and are replaced")
 def test_nobody_dies_of_one_who_had_settled_itself(app, tmp_path):
     """It is no proof that nothing else ran under a lease: a neighbour that goes on after its block
     may have done it, so the run isn't counted as an attempt.
@@ -89,6 +92,7 @@ def test_nobody_dies_of_one_who_had_settled_itself(app, tmp_path):
     assert (app.get(culprit.id).state, app.get(culprit.id).crashes) == (JobState.SUCCEEDED, 0)
 
 
+@pytest.mark.one_store("how children end and are replaced")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_poison_dies_alone(app, number):
     """A job that takes down its process ends dead; its neighbours all succeed."""
@@ -150,6 +154,7 @@ def test_sigterm_gives_back_what_does_not_stop(app, tmp_path):
     assert (found.state, found.attempt) == (JobState.READY, 0)
 
 
+@pytest.mark.one_store("how children end and are replaced")
 def test_children_end_with_their_supervisor(app, tmp_path):
     """SIGKILL of the supervisor: its children claim nothing more, and end."""
     note = tmp_path / "note"
@@ -255,6 +260,7 @@ def test_a_job_that_comes_back_to_the_child_that_lost_it(app, tmp_path):
     assert len(set(runners(note))) == 1
 
 
+@pytest.mark.one_store("how children end and are replaced")
 def test_a_plain_function_past_its_limit_is_stopped_in_its_thread(app, tmp_path):
     """Its attempts are used up as failures; a neighbour in the same child notices nothing."""
     note, go_on = tmp_path / "note", tmp_path / "go-on"
@@ -299,6 +305,7 @@ def test_a_held_database_costs_nobody_their_lease(app, tmp_path):
     assert (found.state, found.attempt, found.errors) == (JobState.SUCCEEDED, 1, [])
 
 
+@pytest.mark.one_store("how children end and are replaced")
 def test_children_are_replaced_after_so_many_jobs(app):
     """`--max-jobs` recycles a child; nothing is lost on the way."""
     jobs = app.enqueue_many([{"kind": "where"} for _ in range(40)])

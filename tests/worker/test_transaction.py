@@ -568,6 +568,7 @@ def test_bank_transfers(app, colour):
     assert expected_balances(moves) == balances(app)
 
 
+@pytest.mark.one_store("of each colour one store; test_bank_transfers has both")
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["pay", "apay"])
 def test_bank_transfers_with_killed_processes(app, kind):
@@ -580,7 +581,7 @@ def test_bank_transfers_with_killed_processes(app, kind):
     with worker(app, "-p", "2", "-c", "8"):
         wait_until(
             lambda: all(app.get(job.id).state.is_terminal for job in jobs),
-            seconds=100,
+            seconds=240,
         )
 
     ended = [app.get(job.id) for job in jobs]

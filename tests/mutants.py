@@ -24,7 +24,7 @@ from rowlock.store.postgres.engine import PostgresEngine
 from rowlock.store.statements import Dialect
 from rowlock.store.steps import Op, Steps, writing
 from rowlock.worker import runner
-from rowlock.worker.claims import Buffer, Claimer, Leased
+from rowlock.worker.claims import Claimer, Leased
 from rowlock.worker.engine import WorkerEngine
 from rowlock.worker.job_blocks import JobBlock
 from rowlock.worker.progress import AsyncProgressWriter, BlockingProgressWriter
@@ -112,17 +112,6 @@ def block_starts_unseen() -> Iterator[None]:
         make(block, claimed, task, _Unseen(held))
 
     with mock.patch.object(JobBlock, "__init__", make_unseen):
-        yield
-
-
-@contextmanager
-def block_runs_on_after_a_cancel() -> Iterator[None]:
-    """A worker looks for a job that it has lost or shall cancel among runs only."""
-
-    def among_runs(buffer: Buffer, id: str, token: int | None = None) -> list[Run]:
-        return [run for run in buffer if run.lease.id == id and token in (None, run.lease.token)]
-
-    with mock.patch.object(Buffer, "of", among_runs):
         yield
 
 
@@ -477,7 +466,6 @@ SIMULATED: dict[str, Mutant] = {
     "claim is the beginning": claim_is_the_beginning,
     "block settled without token": block_settled_without_token,
     "block starts unseen": block_starts_unseen,
-    "block runs on after a cancel": block_runs_on_after_a_cancel,
 }
 MUTANTS: dict[str, Mutant] = {
     **SIMULATED,

@@ -30,7 +30,6 @@ THEME = {
     "claim is the beginning": "alone",
     "block settled without token": "blocks",
     "block starts unseen": "blocks",
-    "block runs on after a cancel": "blocks",
 }
 SEEDS_MAX = 20
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from rowlock.store.postgres.copy_text import copy_text
+from rowlock.store.postgres.session import copy_text
 
 ODD = [
     "plain",

@@ -204,8 +204,10 @@ def test_enqueue_rings_the_bell(store, postgres_url):
 
 
 @pytest.mark.direct("listens")
-def test_the_bell_is_coalesced(store, postgres_url):
+def test_the_bell_is_coalesced(store, postgres_url, monkeypatch):
     """A burst of enqueues rings far less often than it enqueues, and the last one is heard."""
+    # A slow machine enqueues less than one job in the usual time.
+    monkeypatch.setattr(config, "BELL_SECONDS", 0.2)
 
     def act() -> None:
         for _ in range(300):
@@ -283,6 +285,21 @@ def test_one_enqueue_notifies_in_its_own_round_trip(store, postgres_url):
     rung = heard(postgres_url, act)
 
     assert (rung, store.engine._bell._thread) == (["mail"], None)
+
+
+@pytest.mark.direct("listens")
+@pytest.mark.parametrize("suffix", ["?prepare=always", "?prepare=never"])
+def test_a_thread_notifies_where_a_pooler_may_be_in_between(postgres_url, suffix):
+    """Two calls are sent at once only on connections that lead to the server itself."""
+    store = open_store(postgres_url + suffix)
+    has_thread: list[bool] = []
+
+    def act() -> None:
+        enqueue(store, queue="mail")
+        has_thread.append(store.engine._bell._thread is not None)
+        store.close()
+
+    assert (heard(postgres_url, act), has_thread) == (["mail"], [True])
 
 
 @pytest.mark.direct("prepares on one process of the server")

@@ -28,6 +28,7 @@ from psycopg.conninfo import conninfo_to_dict
 from rowlock import config
 from rowlock.errors import StoreUnavailable
 from rowlock.store.postgres.prepared import PreparedCalls
+from rowlock.store.postgres.socket_calls import UNUSUAL, CancelledCall, SocketCalls
 
 RV = TypeVar("RV")
 Call = Generator[Any, Any, RV]
@@ -42,7 +43,9 @@ def set_up(connection: BoundedConnection | BoundedAsyncConnection, setup: Sessio
     connection.setup = setup
     # Texts of prepared calls are UTF-8.
     if setup.is_preparing and connection.info.encoding == "utf-8":
-        connection.prepared = PreparedCalls(connection.pgconn)
+        # With `prepare=always` a pooler may stand in between, and is without our settings.
+        can_pair = bool(setup.settings)
+        connection.prepared = PreparedCalls(connection.pgconn, can_pair=can_pair)
 
 
 class CallTimeout(psycopg.OperationalError):
@@ -95,6 +98,10 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     def wait(self, gen: Call[RV], *rest: Any, **named: Any) -> RV:
         return super().wait(_bounded(gen, self.call_seconds), *rest, **named)
 
+    def discard(self) -> None:
+        """Close it from any thread."""
+        self.pgconn.finish()
+
 
 class BoundedAsyncConnection(psycopg.AsyncConnection[tuple[Any, ...]]):
     """As `BoundedConnection`, for coroutines."""
@@ -103,13 +110,45 @@ class BoundedAsyncConnection(psycopg.AsyncConnection[tuple[Any, ...]]):
     setup: SessionSetup = SessionSetup()
     prepared: PreparedCalls | None = None
     was_lent: bool = False
+    _calls: SocketCalls | None = None
 
     @classmethod
     def _connect_gen(cls, *rest: Any, **named: Any) -> Call[Any]:
         return _bounded(super()._connect_gen(*rest, **named), _attempt_seconds.get())
 
     async def wait(self, gen: Call[RV], *rest: Any, **named: Any) -> RV:
+        if self._calls is not None:
+            self._calls.stop()
         return await super().wait(_bounded(gen, self.call_seconds), *rest, **named)
+
+    async def call(self, gen: Call[RV]) -> RV:
+        """As `wait`, for the short calls of prepared statements."""
+        if self._calls is None:
+            self._calls = SocketCalls(self.pgconn)
+        try:
+            answer: Any = await self._calls.run(gen, self.call_seconds, self._timeout)
+        except asyncio.CancelledError:
+            # psycopg asks the server to cancel, waits for the end, and raises this again.
+            return await super().wait(CancelledCall(gen))
+        return await self.wait(gen) if answer is UNUSUAL else answer
+
+    def _timeout(self) -> CallTimeout:
+        return CallTimeout(f"no answer within {self.call_seconds:g} s")
+
+    async def close(self) -> None:
+        if self._calls is not None:
+            self._calls.stop()
+        await super().close()
+
+    def discard(self) -> None:
+        """Close it without its loop, from any thread."""
+        if self._calls is None:
+            self.pgconn.finish()
+        else:
+            self._calls.stop_soon(self._finish)
+
+    def _finish(self) -> None:
+        self.pgconn.finish()
 
 
 def is_alive(connection: BoundedConnection | BoundedAsyncConnection) -> bool:

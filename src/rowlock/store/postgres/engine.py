@@ -413,7 +413,7 @@ class PostgresEngine:
 def _close_kept(kept: list[list[Any]]) -> None:
     """Close the connections that a pool has kept, blocking or async."""
     for connection in [connection for idle in kept for connection in idle]:
-        connection.pgconn.finish()
+        connection.discard()
 
 
 def _pause(tries: int) -> float:

@@ -34,10 +34,14 @@ Bound = tuple[str, Sequence[Any]]
 
 
 class PreparedCalls:
-    """The prepared statements of one connection."""
+    """The prepared statements of one connection.
 
-    def __init__(self, pgconn: PGconn) -> None:
+    `can_pair`: it leads to the server itself, and two calls may be sent at once.
+    """
+
+    def __init__(self, pgconn: PGconn, *, can_pair: bool) -> None:
         self._pgconn = pgconn
+        self.can_pair = can_pair
         self._names: dict[str, bytes] = {}
         self._transformer = Transformer()
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from rowlock.store import drive
 from rowlock.store.postgres.connections import BoundedAsyncConnection, BoundedConnection
-from rowlock.store.postgres.copy_text import copy_text
 from rowlock.store.postgres.prepared import Bound, Call, PreparedCalls
 from rowlock.store.steps import (
     COPIED,
@@ -20,6 +20,7 @@ from rowlock.store.steps import (
     Copy,
     News,
     Ring,
+    Row,
     Rows,
     Statement,
     Step,
@@ -50,6 +51,10 @@ PREPARED: frozenset[str] = frozenset(
         "ring",
     }
 )
+# A part is written at once. Other work of an event loop gets a turn after it.
+_PART_ROWS: Final = 64
+_PART_CHARACTERS: Final = 128 * 1024
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_LOOK = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -95,7 +100,8 @@ class _SessionState:
         A second round trip for it, on another connection, made an enqueue take a third longer.
         """
         bound = self._engine.bind_prepared(step)
-        news = step.rings if isinstance(step, Batch) and not self._is_begun else None
+        is_alone = prepared.can_pair and not self._is_begun
+        news = step.rings if isinstance(step, Batch) and is_alone else None
         if news is None or not self._engine.takes_turn(news.queue):
             return prepared.call(*bound)
         return self._call_and_ring(prepared, bound, news)
@@ -227,7 +233,7 @@ class AsyncPostgresSession(_SessionState):
                 self.fate.note_sent(is_begun=self._is_begun)
                 prepared = self._connection.prepared
                 if prepared is not None and step.statement in PREPARED:
-                    return await self._connection.wait(self._prepared_call(prepared, step))
+                    return await self._connection.call(self._prepared_call(prepared, step))
                 sql, values = self._engine.binder.bind(step, now=self._engine.now())
                 cursor = await self._connection.execute(sql, values, prepare=False)
                 return await cursor.fetchall() if _has_rows(cursor) else []
@@ -249,6 +255,36 @@ class AsyncPostgresSession(_SessionState):
         except psycopg.Error:
             return False
         return _is_idle(self._connection)
+
+
+def copy_text(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield rows as lines of COPY, some at a time. The first two values of a row are texts.
+
+    By hand: psycopg looks at the type of every value, 1.9 µs per job. But the rows of one copy are
+    mostly alike but for two values, and only those are written anew, in 0.5 µs.
+    """
+    lines: list[str] = []
+    size = 0
+    common: Row = ()
+    end = "\n"
+    for row in rows:
+        if row[2:] != common:
+            common = row[2:]
+            end = "".join([f"\t{_copied(value)}" for value in common]) + "\n"
+        first, second = row[0], row[1]
+        if "\\" in second or not second.isprintable():
+            second = second.translate(_ESCAPES)
+        lines.append(f"{first}\t{second}{end}")
+        size += len(second)
+        if len(lines) == _PART_ROWS or size > _PART_CHARACTERS:
+            yield "".join(lines)
+            lines, size = [], 0
+    if lines:
+        yield "".join(lines)
+
+
+def _copied(value: Any) -> str:
+    return "\\N" if value is None else str(value).translate(_ESCAPES)
 
 
 def _copy_sql(step: Copy, schema: str) -> bytes:

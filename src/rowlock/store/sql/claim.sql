@@ -304,7 +304,7 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, {now}, 0, 10 * (SELECT count(*)
 -- that is paused or ordered by age (uses queue_pkey), or that has a job of a higher priority,
 -- whether due or not: to read times would be to read all that are not due.
 -- The values are read from a row, so that the planner sees the same in every call: if it saw them,
--- it would make a plan for each (0.2 ms, 1 µs per job of a claim of 500 on a busy machine).
+-- it would make a plan for each, in 0.2 ms.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now, :queue::text COLLATE "C" AS queue, :rank::smallint AS rank,
         :kind::text COLLATE "C" AS kind, :floor_at::bigint AS floor_at, :floor_id::uuid AS floor_id,

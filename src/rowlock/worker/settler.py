@@ -176,10 +176,11 @@ class Settler:
                 return
 
     def _next(self) -> list[Settlement]:
-        """The next batch, within the bounds of rows and bytes."""
+        """The next batch, within the bounds of rows and bytes, with one run of each job."""
         count = min(len(self._waiting), self._rows_max)
         if self._bytes > config.SETTLE_BYTES:
             count = max(1, rows_within(self._sizes[:count], config.SETTLE_BYTES))
+        count = _distinct(self._waiting[:count])
         batch = self._waiting[:count]
         self._bytes -= sum(self._sizes[:count])
         del self._waiting[:count]
@@ -474,6 +475,19 @@ def rows_within(sizes: Sequence[int], bytes_max: int) -> int:
         if total > bytes_max:
             return rows
     return len(sizes)
+
+
+def _distinct(settlements: Sequence[Settlement]) -> int:
+    """How many of the first settlements are of different jobs, nearly always all.
+
+    A run that has lost its lease unnoticed may end together with the next run of its job.
+    """
+    ids: set[str] = set()
+    for count, settlement in enumerate(settlements):
+        if settlement.lease.id in ids:
+            return count
+        ids.add(settlement.lease.id)
+    return len(settlements)
 
 
 def _of(batch: Sequence[Settlement], leases: Sequence[Lease]) -> list[Settlement]:

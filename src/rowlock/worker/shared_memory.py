@@ -210,7 +210,7 @@ class SharedLeases:
     def hold_block(self, ids: Sequence[str], token: int) -> SharedBlock | None:
         """Note leases that were claimed together. None if there is no room for them side by side.
 
-        Written as a whole: 0.3 µs per lease instead of 1.4.
+        Written as a whole: 0.25 µs per lease instead of 1.8.
         """
         place = self._free.take(len(ids))
         if place is None:

@@ -12,6 +12,7 @@ import pytest
 from psycopg import sql
 
 import rowlock
+from rowlock import config
 from rowlock.store import migrate as migrations
 from rowlock.store.migrate import roles, row_security
 from rowlock.store.ops.schedule import new_schedule
@@ -234,6 +235,20 @@ def test_log_lines_are_seen_with_their_job(guarded: Realm):
         return len(reader.store.read_log(job.id)), len(reader.store.list_schedules())
 
     assert (seen("acme"), seen("zoo")) == ((1, 1), (0, 0))
+
+
+def test_notes_of_claims_are_seen_with_their_jobs(guarded: Realm):
+    """A reader counts its own running jobs, and learns nothing of those of others."""
+    for tenant in ("acme", "zoo"):
+        jobs = [{"kind": "task", "queue": tenant, "tenant": tenant}] * config.CLAIM_NOTED_MIN
+        guarded.app("producer", tenant=tenant).enqueue_many(jobs)
+        guarded.app("worker").store.claim(worker="w", queues=[tenant], limit=100)
+    reader = guarded.app("reader", tenant="acme")
+    with psycopg.connect(guarded.url_of("reader", tenant="acme")) as connection:
+        notes = connection.execute(f"SELECT queue FROM {guarded.schema}.claim".encode()).fetchall()
+
+    assert len(reader.list(state="running").jobs) == config.CLAIM_NOTED_MIN
+    assert notes == [("acme",)]
 
 
 @pytest.mark.parametrize("table", ["event", "history", "depth"])

@@ -5,14 +5,14 @@ DECLARE
     guarded text;
 BEGIN
     FOREACH guarded IN ARRAY ARRAY[
-        'job', 'finished', 'key_hold', 'schedule', 'token', 'audit', 'bulk', 'log'
+        'job', 'finished', 'key_hold', 'schedule', 'token', 'audit', 'bulk', 'log', 'claim'
     ] LOOP
         EXECUTE format('ALTER TABLE {schema}.%I ENABLE ROW LEVEL SECURITY', guarded);
         EXECUTE format('DROP POLICY IF EXISTS every_tenant ON {schema}.%I', guarded);
         EXECUTE format('CREATE POLICY every_tenant ON {schema}.%I TO {schema}_worker '
             'USING (true) WITH CHECK (true)', guarded);
         EXECUTE format('DROP POLICY IF EXISTS own_tenant ON {schema}.%I', guarded);
-        CONTINUE WHEN guarded = 'log';
+        CONTINUE WHEN guarded IN ('log', 'claim');
         EXECUTE format('CREATE POLICY own_tenant ON {schema}.%I '
             'TO {schema}_producer, {schema}_reader '
             'USING (tenant IS NOT DISTINCT FROM '
@@ -25,6 +25,19 @@ CREATE POLICY own_tenant ON {schema}.log TO {schema}_reader
 USING (
     EXISTS (SELECT FROM {schema}.job AS job WHERE job.id = log.job_id)
     OR EXISTS (SELECT FROM {schema}.finished AS finished WHERE finished.id = log.job_id)
+);
+
+-- The note of a claim is visible if one of its jobs is.
+CREATE POLICY own_tenant ON {schema}.claim TO {schema}_reader
+USING (
+    EXISTS (
+        SELECT
+        FROM {schema}.job AS job
+        WHERE job.queue = claim.queue AND job.rank = claim.rank AND job.kind = claim.kind
+            AND (job.run_at, job.id) >= (claim.first_at, claim.first_id)
+            AND (job.run_at, job.id) <= (claim.last_at, claim.last_id)
+            AND job.worker = claim.worker
+    )
 );
 
 -- A row of events has those of all tenants, and the history belongs to no tenant.

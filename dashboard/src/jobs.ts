@@ -14,7 +14,15 @@ export type Action = "retry" | "cancel" | "delete";
 export type Bulk = Schemas["Bulk"];
 
 const DONE = { retry: "is ready again", cancel: "is cancelled", delete: "is deleted" };
-export const VERBS: Record<Action, string> = { retry: "Retry", cancel: "Cancel", delete: "Delete" };
+export const VERBS: Record<Schemas["BulkAction"], string> = {
+  retry: "Retry",
+  cancel: "Cancel",
+  delete: "Delete",
+  run_now: "Run now",
+  reschedule: "Reschedule",
+  reroute: "Move to another queue",
+  run_again: "Run again",
+};
 const PAST = { retry: "retried", cancel: "cancelled", delete: "deleted" };
 /** How many requests of one action are under way at a time. */
 const LANES = 4;

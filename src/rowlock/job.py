@@ -378,14 +378,6 @@ class Lease:
         lease.row, lease.claim, lease._now, lease._job = row, claim, now, None
         return lease
 
-    @classmethod
-    def bare(cls, id: str, token: int) -> Lease:
-        lease = cls.__new__(cls)  # A claim's values need no check.
-        lease.id, lease.token, lease.worker = id, token, ""
-        lease.row = lease.claim = lease._job = None
-        lease._now = 0
-        return lease
-
     @property
     def job(self) -> Job:
         """The job as it was claimed. Decoded on first access, because not every run needs it."""
@@ -434,6 +426,15 @@ class Cancellation(msgspec.Struct, frozen=True):
 
     outcome: CancelOutcome
     state: JobState
+
+
+def bare_lease(id: str, token: int) -> Lease:
+    """A lease of which only the id and the token are known, from a claim: they need no check."""
+    lease = Lease.__new__(Lease)
+    lease.id, lease.token, lease.worker = id, token, ""
+    lease.row = lease.claim = lease._job = None
+    lease._now = 0
+    return lease
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rowlock import config
 from rowlock.chance import CHANCE
-from rowlock.job import Beat, Lease
+from rowlock.job import Beat, Lease, bare_lease
 from rowlock.store import Store, open_store
 from rowlock.store.url import hurried
 from rowlock.worker.trouble import ServiceErrors, ServiceName, Trouble
@@ -95,7 +95,7 @@ class Beats:
     def hold_block(self, ids: Sequence[str], token: int) -> BeatenBlock:
         """Beat for leases that were claimed together from now on."""
         with self._guard:
-            self._leases.update(((id, token), Lease.bare(id, token)) for id in ids)
+            self._leases.update(((id, token), bare_lease(id, token)) for id in ids)
         return BeatenBlock(self, ids, token)
 
     def start(self, lease: Lease, *, deadline: float | None = None) -> bool:

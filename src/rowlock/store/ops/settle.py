@@ -31,6 +31,7 @@ from rowlock.job import (
     JobState,
     Lease,
     Policy,
+    bare_lease,
     decode_errors,
     decode_policy,
     encode_errors,
@@ -169,7 +170,7 @@ def settle_bare(bare: Bare, claims: Sequence[ClaimNote] = ()) -> Op[Settled]:
             done = yield from _finish([_Ending(row, False) for row in rows], over)
         if len(done) == len(bare.ids):
             return Settled()
-        missed = [Lease.bare(id, bare.token) for id in bare.ids if id not in done]
+        missed = [bare_lease(id, bare.token) for id in bare.ids if id not in done]
         return (yield from explain_missed(missed, is_resend=is_resend))
 
     return writing(

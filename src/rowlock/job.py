@@ -338,8 +338,8 @@ class ClaimNote:
     __slots__ = ("id", "open")
 
     def __init__(self, id: str, open: set[str]) -> None:
-        self.id = id
-        self.open = open
+        self.id: str = id
+        self.open: set[str] = open
 
 
 class Lease:

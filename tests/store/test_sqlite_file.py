@@ -323,5 +323,6 @@ def test_we_never_open_the_database_file():
         f"{name}: file.lock_path",
         f"{name}: file.lock_path",
         f"{name}: path",
+        f"{name}: self._file.lock_path",
         f"{name}: self.path",
     ]

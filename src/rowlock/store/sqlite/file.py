@@ -13,7 +13,8 @@
    makes its caller wait for it, and the worker that wants the job.
 3. The log is restarted in place (RESTART), not cut (TRUNCATE): a sync of a file that does not grow
    is cheaper (7,600 against 5,300 transactions/s).
-4. A commit touches the lock file: watchers of the directory then know that it can be read.
+4. A commit opens and closes the lock file: watchers of the directory then know that it can be
+   read.
 5. We never hold the database file open ourselves while SQLite has it open too: closing such a
    descriptor would drop all of SQLite's locks in this process. (`-wal` has no locks on it.)
 6. A connection never crosses a fork.
@@ -29,6 +30,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote
@@ -304,12 +306,13 @@ class WriteLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def report_commit(self) -> None:
-        """Wake those who watch the lock file.
+        """Wake those who watch the lock file: they are told when it is closed.
 
-        By its time, in 1.6 µs. A write of one byte took 1.2, but it fails on a full disk.
+        That writes nothing. To set its time made an enqueue take 12 to 20 % longer, since the next
+        sync had to write the inode as well.
         """
-        if self._descriptor is not None:
-            os.utime(self._descriptor)
+        with suppress(OSError):
+            os.close(os.open(self._file.lock_path, os.O_RDONLY | os.O_CLOEXEC))
 
     def _wait(self) -> None:
         for pause in self._pauses():

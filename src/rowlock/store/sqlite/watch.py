@@ -1,9 +1,9 @@
 """Notices when another process writes to a SQLite file: inotify on its lock file and its log.
 
-Our own writers touch the lock file after each commit. Other programs only write to the log, which
-grows before its content can be read: it is synchronised first, and only then published in shared
-memory, which makes no event. So the file's version is read until it has changed. Linux only,
-without any library. Elsewhere nothing is noticed, and workers poll.
+Our own writers open and close the lock file after each commit. Other programs only write to the
+log, which grows before its content can be read: it is synchronised first, and only then published
+in shared memory, which makes no event. So the file's version is read until it has changed. Linux
+only, without any library. Elsewhere nothing is noticed, and workers poll.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rowlock.store.steps import News
 
 _ANY = News("")
 _IN_MODIFY = 0x2
-_IN_ATTRIB = 0x4
+_IN_CLOSE_NOWRITE = 0x10
 _IN_CREATE = 0x100
 _IN_MOVED_TO = 0x80
 _EVENTS_BYTES = 64 * 1024
@@ -87,7 +87,7 @@ def _open(path: Path) -> int | None:
     descriptor: int = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
     if descriptor < 0:
         return None
-    mask = _IN_MODIFY | _IN_ATTRIB | _IN_CREATE | _IN_MOVED_TO
+    mask = _IN_MODIFY | _IN_CLOSE_NOWRITE | _IN_CREATE | _IN_MOVED_TO
     if library.inotify_add_watch(descriptor, os.fsencode(path.parent), mask) < 0:
         os.close(descriptor)
         return None

@@ -6,7 +6,7 @@ own, after the commit, and a process rings for each queue at most once in a few 
 1. The first enqueue of a queue after that time sends it along, in the same round trip
    (`takes_turn`).
 2. All others only report that there is news. One thread rings for them, if no enqueue has done it
-   until a little after that time: a ring of its own takes four times as much work.
+   until a little after that time: a ring of its own needs another connection and round trip.
 
 Workers also poll: a lost notification costs time, never a job.
 """

@@ -273,7 +273,7 @@ class AsyncPool(Generic[A]):
         if self._slots.locked():
             await self._wait()
         else:
-            # A timeout, which is not needed here, would cost 10 µs.
+            # No timeout, which costs a timer of the loop, is needed here.
             await self._slots.acquire()
         try:
             while self.idle:

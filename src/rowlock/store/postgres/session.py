@@ -97,7 +97,7 @@ class _SessionState:
     def _prepared_call(self, prepared: PreparedCalls, step: Statement | Batch) -> Call[Rows]:
         """The call of a prepared statement, in one round trip with the notification of its queue.
 
-        A second round trip for it, on another connection, made an enqueue take a third longer.
+        Otherwise it needs a second round trip, on another connection.
         """
         bound = self._engine.bind_prepared(step)
         is_alone = prepared.can_pair and not self._is_begun

@@ -353,18 +353,7 @@ UPDATE rowlock.job AS job
 FROM clock, manner
 WHERE job.ctid = ANY (ARRAY(SELECT picked.ctid FROM picked))
 
--- name: claim (postgres)
--- Lease the first due jobs of one lane. Uses job_lane; takes locks one by one, skips locked rows.
--- Below the floor there was nothing at the claimer's last look, but maybe many dead entries.
--- By ctid, of locked rows: no join, whose plan might be one for an empty table.
-{claimed_from lane}
-RETURNING {job}, clock.now
-
--- name: claim (sqlite)
--- Lease the first due jobs of one lane. Uses job_lane.
--- The variant for a lane that a notification named, and nobody has looked at: nothing of a queue
--- that is paused or ordered by age (uses its key), or that has a job of a higher priority,
--- whether due or not.
+-- fragment: claimed_from (sqlite)
 UPDATE rowlock_job
 {leased job}
 WHERE rowid IN (
@@ -386,6 +375,17 @@ WHERE rowid IN (
     ORDER BY due.run_at, due.id
     LIMIT :limit
 )
+
+-- name: claim (postgres)
+-- Lease the first due jobs of one lane. Uses job_lane; takes locks one by one, skips locked rows.
+-- Below the floor there was nothing at the claimer's last look, but maybe many dead entries.
+-- By ctid, of locked rows: no join, whose plan might be one for an empty table.
+{claimed_from lane}
+RETURNING {job}, clock.now
+
+-- name: claim (sqlite)
+-- Lease the first due jobs of one lane. Uses job_lane.
+{claimed_from lane}
 RETURNING {row}, {now}
 
 -- name: claim_block (postgres)
@@ -397,27 +397,7 @@ RETURNING {block}, clock.now
 -- name: claim_block (sqlite)
 -- As claim, with few columns: {block} has the values of most jobs, and one text for all others.
 -- Uses job_lane.
-UPDATE rowlock_job
-{leased job}
-WHERE rowid IN (
-    SELECT due.rowid
-    FROM rowlock_job AS due
-    WHERE due.queue = :queue AND due.rank = :rank AND due.kind = :kind
-        AND due.lease_expires_at IS NULL
-        AND due.run_at <= {now}
-        AND (due.run_at, due.id) >= (:floor_at, :floor_id)
-        {hinted? AND NOT EXISTS (
-            SELECT 1 FROM rowlock_queue AS queue
-            WHERE queue.name = :queue AND (queue.is_paused OR queue.by_age)
-        )
-        AND NOT EXISTS (
-            SELECT 1 FROM rowlock_job AS urgent
-            WHERE urgent.queue = :queue AND urgent.rank < :rank
-                AND urgent.lease_expires_at IS NULL
-        )}
-    ORDER BY due.run_at, due.id
-    LIMIT :limit
-)
+{claimed_from lane}
 RETURNING {block}, {now}
 
 -- name: claim_mixed (postgres)

@@ -306,7 +306,7 @@ class WriteLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def report_commit(self) -> None:
-        """Wake those who watch the lock file: they are told when it is closed.
+        """Wake those who watch the lock file: its closing is an event for them.
 
         That writes nothing. To set its time made an enqueue take 12 to 20 % longer, since the next
         sync had to write the inode as well.

@@ -357,7 +357,10 @@ def test_many_jobs_at_once(app, run):
     words = ("jobs", "bulk", "reroute", "--state", "ready", "--queue", "mial", "--to", "mail")
     counted = run(*words, "--dry-run")
     done = run(*words, "--yes", "--json")
+    app.enqueue("send", queue="mial")
+    single = run(*words, "--dry-run")
 
     assert counted.stdout == "3 jobs match\n"
+    assert single.stdout == "1 job matches\n"
     assert documents(done) == [{"done": 3, "skipped": []}]
-    assert [job.queue for job in app.list()] == ["mail"] * 3
+    assert [job.queue for job in app.list(queue="mail")] == ["mail"] * 3

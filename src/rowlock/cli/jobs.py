@@ -372,7 +372,8 @@ def bulk(
     with target.open_app() as app:
         if dry_run or not yes:
             found = app.store.run(count_bulk(wanted))
-            count = f"{show.number(found.value, exact=found.exact)} jobs match"
+            noun = "job matches" if found.exact and found.value == 1 else "jobs match"
+            count = f"{show.number(found.value, exact=found.exact)} {noun}"
             if dry_run:
                 shown = {"matching": found.value, "exact": found.exact}
                 click.echo(show.as_json(shown) if as_json else count)

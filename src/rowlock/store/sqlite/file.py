@@ -311,6 +311,7 @@ class WriteLock:
         That writes nothing. To set its time made an enqueue take 12 to 20 % longer, since the next
         sync had to write the inode as well.
         """
+        # Without a free descriptor nobody is woken, and workers find the job when they poll.
         with suppress(OSError):
             os.close(os.open(self._file.lock_path, os.O_RDONLY | os.O_CLOEXEC))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rowlock import retry
     from rowlock.app import App
     from rowlock.clock import ManualClock
-    from rowlock.context import Cancel, Context, Fail, Release, TimedOut
+    from rowlock.context import Cancel, Context, Fail, Release, Throttled, TimedOut
     from rowlock.errors import (
         FieldError,
         Forbidden,
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         QueueStats,
         WorkerInfo,
     )
+    from rowlock.limits import TENANT, Limit, Rate
     from rowlock.schedule import Fired, MissedTicks, Schedule, ScheduleSource
     from rowlock.store import NewJob, Store
     from rowlock.task import Task, TaskCall, Tasks
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "rowlock.app": ("App",),
     "rowlock.clock": ("ManualClock",),
-    "rowlock.context": ("Cancel", "Context", "Fail", "Release", "TimedOut"),
+    "rowlock.context": ("Cancel", "Context", "Fail", "Release", "Throttled", "TimedOut"),
     "rowlock.errors": (
         "FieldError",
         "Forbidden",
@@ -95,6 +96,7 @@ _HOMES = {
         "QueueStats",
         "WorkerInfo",
     ),
+    "rowlock.limits": ("TENANT", "Limit", "Rate"),
     "rowlock.schedule": ("Fired", "MissedTicks", "Schedule", "ScheduleSource"),
     "rowlock.store": ("NewJob", "Store"),
     "rowlock.task": ("Task", "TaskCall", "Tasks"),
@@ -103,6 +105,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "TENANT",
     "App",
     "Beat",
     "BulkResult",
@@ -122,6 +125,7 @@ __all__ = [
     "JobState",
     "Lease",
     "LeaseLost",
+    "Limit",
     "LogLine",
     "ManualClock",
     "MigrationNeeded",
@@ -133,6 +137,7 @@ __all__ = [
     "PayloadInvalid",
     "Progress",
     "QueueStats",
+    "Rate",
     "Release",
     "RowlockError",
     "Schedule",
@@ -143,6 +148,7 @@ __all__ = [
     "Task",
     "TaskCall",
     "Tasks",
+    "Throttled",
     "TimedOut",
     "UnsupportedStore",
     "Why",

@@ -17,6 +17,7 @@ from rowlock.clock import Clock, pauses
 from rowlock.errors import OptionInvalid
 from rowlock.filters import FilterOptions
 from rowlock.job import BulkResult, BulkRetry, Job, JobState, Page, Policy
+from rowlock.limits import Limit, OnDead, Per, Rate
 from rowlock.store import NewJob, Store, open_store, options
 from rowlock.store.methods import QueueVerbs
 from rowlock.store.ops.bulk import BulkAction, Selection, bulk, selection
@@ -102,6 +103,41 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     def _register(self, task: Task[..., Any]) -> Task[..., Any]:
         super()._register(task).bind(self)
         return task
+
+    def _add_limit(self, limit: Limit) -> None:
+        super()._add_limit(limit)
+        limit.bind(self)
+
+    def limit(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        rate: str | Rate | None = None,
+        per: Per | None = None,
+        concurrency_per_key: int | None = None,
+        rate_per_key: str | Rate | None = None,
+        weights: Mapping[str, int] | None = None,
+        ordered: bool = False,
+        on_dead: OnDead = "continue",
+    ) -> Limit:
+        """Declare a limit that any number of tasks share: `@app.task(limit=...)`.
+
+        The arguments are those of `rowlock.Limit`.
+        """
+        limit = Limit(
+            name,
+            concurrency=concurrency,
+            rate=rate,
+            per=per,
+            concurrency_per_key=concurrency_per_key,
+            rate_per_key=rate_per_key,
+            weights=weights,
+            ordered=ordered,
+            on_dead=on_dead,
+        )
+        self._add_limit(limit)
+        return limit
 
     def _run(self, op: Op[T]) -> T:
         return self.store.run(op)
@@ -254,6 +290,10 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
         self, kind: str, payload: Mapping[str, object], chosen: EnqueueOptions
     ) -> NewJob:
         """A job of a kind unknown here. The first worker that knows it completes its policy."""
+        if chosen.get("limit_key") is not None:
+            raise OptionInvalid(
+                "limit_key", f"kind {kind!r} is unknown here, and so is its limit; leave it out"
+            )
         policy: Policy | None = None
         if "keep" in chosen:
             kept = options.keep_us(chosen["keep"])

@@ -83,6 +83,9 @@ class JobRow(NamedTuple):
     state: Annotated[str | None, Column("text", JobTable.FINISHED)] = None
     finished_at: Annotated[int | None, Column("bigint", JobTable.FINISHED)] = None
     result: Annotated[str | None, Column("text", JobTable.FINISHED, is_large=True)] = None
+    limit_name: Annotated[str | None, Column("text", is_kept=True)] = None
+    limit_key: Annotated[str | None, Column("text", is_kept=True)] = None
+    place: Annotated[int | None, Column("bigint", is_kept=True)] = None
 
 
 def _declared(record: type) -> dict[str, Column]:
@@ -97,6 +100,7 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "log_lines": Column("integer", is_kept=True),
     "lease_taken": Column("boolean", is_kept=True),
     "beat_at": Column("bigint", JobTable.LIVE),
+    "held_by": Column("smallint", JobTable.LIVE),
     "expires_at": Column("bigint", JobTable.FINISHED),
     "fingerprint": Column("text", JobTable.FINISHED),
 }
@@ -104,8 +108,12 @@ COLUMNS: Final[Mapping[str, Column]] = {
 POSTGRES_COLUMNS: Final[Mapping[str, Column]] = {
     "indexed_lease": Column("bigint", JobTable.LIVE),
     "is_retry": Column("boolean", JobTable.LIVE),
+    "turn": Column("bigint", JobTable.LIVE),
 }
 """Columns that only the indexes of PostgreSQL need. A move derives them from others."""
+
+OF_LIMITS: Final = ("limit_name", "limit_key", "place")
+"""The columns that only jobs with a limit have. No such job is in a lane."""
 
 # Of a block of one lane: the columns that every job has, and those that its lane and its claim say.
 BLOCK: Final = (
@@ -122,7 +130,7 @@ _OF_CLAIM: Final = ("kind", "queue", "rank", "started_at", "lease_expires_at", "
 RARE: Final = tuple(
     name
     for name, column in _OF_ROWS.items()
-    if column.table is not JobTable.FINISHED and name not in (*BLOCK, *_OF_CLAIM)
+    if column.table is not JobTable.FINISHED and name not in (*BLOCK, *_OF_CLAIM, *OF_LIMITS)
 )
 """The columns that have a value in few jobs. A block has them as one JSON text, mostly NULL."""
 

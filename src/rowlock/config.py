@@ -97,6 +97,16 @@ LEASE_SECONDS_DEFAULT: Final = 30.0
 CLAIM_LIMIT_MAX: Final = 10_000
 """Most jobs per claim."""
 CLAIM_NOTED_MIN: Final = 8
+# Keys of a limit that one claim looks at. Each costs the database about 20 µs.
+KEYS_VISITED_MAX: Final = 200
+# Of a reason why something is paused.
+REASON_BYTES_MAX: Final = 1_000
+# The largest concurrency and burst of a limit.
+LIMIT_MAX: Final = 1_000_000
+LIMIT_WEIGHT_MAX: Final = 1_000
+RATE_INTERVAL_SECONDS_MAX: Final = 366 * 86_400
+# Rooms of limits in which a process remembers whose turn is next.
+ROOMS_REMEMBERED_MAX: Final = 1_000
 """Fewest jobs that PostgreSQL notes as one claim. The leases of fewer jobs are indexed at once."""
 ENQUEUE_MANY_MAX: Final = 10_000_000
 """Most jobs per `enqueue_many`."""

@@ -26,6 +26,19 @@ class Release(Exception):
         super().__init__(reason or "released")
 
 
+class Throttled(Exception):
+    """Raise when a service asks to slow down, as with a 429. No attempt is used.
+
+    No job of this job's key starts for `seconds`, on any worker, if it runs under a limit. Without
+    one, only this job waits that long.
+    """
+
+    def __init__(self, seconds: float | timedelta, reason: str | None = None) -> None:
+        self.delay_us: int = duration_us(seconds, option="seconds")
+        self.reason = reason
+        super().__init__(reason or "throttled")
+
+
 class Fail(Exception):
     """Raise to fail permanently: the job is dead, whatever attempts are left."""
 

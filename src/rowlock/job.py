@@ -208,6 +208,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     keep: float | None = config.KEEP_SECONDS_DEFAULT
     """How long it is kept after it succeeded or was cancelled. None means forever."""
     max_crashes: int = config.MAX_CRASHES_DEFAULT
+    limit: str | None = None
+    """The limit under which it runs."""
+    limit_key: str | None = None
+    """Its key there. Empty if the limit has no keys."""
     created: bool = False
     """False if an enqueue returned a job that already existed."""
 
@@ -314,6 +318,8 @@ def job_of(row: JobRow, *, now: int, created: bool = False) -> Job:
         retry=None if policy.retry is None else [*policy.retry],
         keep=_seconds(policy.keep),
         max_crashes=policy.max_crashes,
+        limit=row.limit_name,
+        limit_key=row.limit_key,
         created=created,
     )
 

@@ -22,6 +22,7 @@ fenced by the lease's token.
 | Failed, attempts left                | Return after the policy's backoff                      |
 | Failed, none left or permanent       | Finish(dead)                                           |
 | Released                             | Return, attempt not counted                            |
+| Throttle                             | the same, and its limit's key is closed                |
 | NotBegun                             | Return, attempt not counted, no trace                  |
 | Interrupted                          | Return, attempt not counted; dead at the bound         |
 | CancelSeen                           | Finish(cancelled)                                      |
@@ -75,6 +76,14 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class Throttle:
+    """The handler was asked to slow down: no job of its limit's key starts for `delay`."""
+
+    delay: int
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NotBegun:
     """Claimed, and given back before its handler was called."""
 
@@ -118,7 +127,16 @@ class Crashed:
 
 
 Outcome = (
-    Succeeded | Failed | Released | NotBegun | Interrupted | CancelSeen | Lost | Parked | Crashed
+    Succeeded
+    | Failed
+    | Released
+    | Throttle
+    | NotBegun
+    | Interrupted
+    | CancelSeen
+    | Lost
+    | Parked
+    | Crashed
 )
 
 
@@ -140,6 +158,8 @@ class Held:
     """How many of its runs ended that weren't counted as attempts."""
     quarantined: bool = False
     """Whether its process died, and no run of it has ended by itself since."""
+    has_limit: bool = False
+    """Whether it runs under a limit."""
 
     @property
     def is_at_most_once(self) -> bool:
@@ -168,6 +188,8 @@ class Return:
     quarantined: bool = False
     is_counted: bool = False
     """Whether the ended run counts as an attempt."""
+    throttled: Throttle | None = None
+    """Why, and for how long, no job of its limit's key starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +219,11 @@ def decide(held: Held, outcome: Outcome, *, now: int, chance: random.Random) -> 
             return _fail(held, outcome, now, chance)
         case Released():
             return _cleared(_give_back(held, _run_at(held, outcome.delay, now)))
+        case Throttle():
+            # At its limit it keeps its place: the key is closed for all.
+            delay = None if held.has_limit else outcome.delay
+            back = _cleared(_give_back(held, _run_at(held, delay, now)))
+            return replace(back, throttled=outcome) if held.has_limit else back
         case NotBegun():
             return _give_back(held, _run_at(held, outcome.delay, now))
         case Parked():
@@ -329,7 +356,7 @@ def _error_of(held: Held, outcome: Outcome, now: int) -> JobError | None:
             if outcome.reason is None:
                 return None
             kind, message, traceback = "Cancelled", outcome.reason, ""
-        case Released() | NotBegun():
+        case Released() | Throttle() | NotBegun():
             return None
         case Parked():
             kind, message, traceback = "LeaseLost", outcome.reason, ""

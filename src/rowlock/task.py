@@ -30,6 +30,7 @@ from rowlock.context import Context
 from rowlock.cron import Cron, parse_cron
 from rowlock.errors import OptionInvalid
 from rowlock.job import Job, Lease, Policy
+from rowlock.limits import Key, Limit
 from rowlock.signature import PayloadSchema
 from rowlock.store import KnownPolicy, NewJob, options
 
@@ -59,6 +60,7 @@ class EnqueueOptions(TypedDict, total=False):
     meta: Mapping[str, object]
     id: str | UUID | None
     conn: object
+    limit_key: Key | None
 
 
 class Sender(Protocol):
@@ -119,7 +121,13 @@ class Task(Generic[P, R]):
         payload = self.schema.encode(args, kwargs)
         if self._plain_job is None:
             self._plain_job = self.prepare(payload, {})
-        return self._plain_job.again(payload)
+        return self.another(self._plain_job, payload)
+
+    def another(self, model: NewJob, payload: str, key: Key | None = None) -> NewJob:
+        """Return a job like another one of this task, with another payload."""
+        job = model.again(payload)
+        limit = self.settings.limit
+        return job if limit is None else job._replace(limit=limit.place(job, key))
 
     def using(
         self,
@@ -137,6 +145,7 @@ class Task(Generic[P, R]):
         meta: Mapping[str, object] | None = None,
         id: str | UUID | None = None,
         conn: object | None = None,
+        limit_key: Key | None = None,
     ) -> TaskCall[P]:
         """The task with options for one enqueue.
 
@@ -161,6 +170,7 @@ class Task(Generic[P, R]):
                 again.
             conn: Your own connection. The job exists if its transaction commits. With
                 `enqueue_many`, pass it to that call.
+            limit_key: The key at the task's limit, instead of the one that `per` says.
         """
         chosen: EnqueueOptions = {"key": key, "key_hold": key_hold, "tenant": tenant, "id": id}
         chosen.update({"delay": delay, "run_at": run_at, "tags": tags, "meta": meta or {}})
@@ -172,12 +182,14 @@ class Task(Generic[P, R]):
             chosen["max_attempts"] = max_attempts
         if keep != "as the task":
             chosen["keep"] = keep
+        if limit_key is not None:
+            chosen["limit_key"] = limit_key
         return TaskCall(self, chosen, conn)
 
     def prepare(self, payload: str, chosen: EnqueueOptions) -> NewJob:
         """Return a checked job from an encoded payload and options."""
         settings = self.settings
-        return options.new_job(
+        job = options.new_job(
             kind=settings.name,
             payload=payload,
             queue=chosen.get("queue", settings.queue),
@@ -193,6 +205,12 @@ class Task(Generic[P, R]):
             id=chosen.get("id"),
             policy=self._policy(chosen),
         )
+        key = chosen.get("limit_key")
+        if settings.limit is not None:
+            return job._replace(limit=settings.limit.place(job, key))
+        if key is not None:
+            raise OptionInvalid("limit_key", f"task {self.name!r} has no limit")
+        return job
 
     def _policy(self, chosen: EnqueueOptions) -> str:
         if "keep" in chosen:
@@ -276,7 +294,7 @@ class TaskCall(Generic[P]):
         payload = self._task.schema.encode(args, kwargs)
         if self._model is None:
             self._model = self._task.prepare(payload, self._chosen)
-        return self._model.again(payload)
+        return self._task.another(self._model, payload, self._chosen.get("limit_key"))
 
 
 def prepare_follow_up(task: Any, payload: dict[str, Any]) -> NewJob:
@@ -321,6 +339,7 @@ class Tasks:
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task[..., Any]] = {}
+        self._limits: dict[str, Limit] = {}
         self._wraps: list[Wrap] = []
         self.instrumentations: list[Instrumentation] = []
 
@@ -345,6 +364,7 @@ class Tasks:
         executor: Executor = "auto",
         cron: str | None = None,
         timezone: str | None = None,
+        limit: Limit | None = None,
     ) -> TaskDecorator: ...
     def task(
         self,
@@ -362,6 +382,7 @@ class Tasks:
         executor: Executor = "auto",
         cron: str | None = None,
         timezone: str | None = None,
+        limit: Limit | None = None,
     ) -> Any:
         """Make a function a task. Use it bare (`@app.task`) or with options.
 
@@ -386,6 +407,8 @@ class Tasks:
                 schedule under the task's name when they start. For more options, and for arguments,
                 see `app.schedule`.
             timezone: The time zone of `cron`, an IANA name. UTC by default.
+            limit: How many of its jobs may run, and when: from `app.limit(...)`, or a
+                `rowlock.Limit` of its own.
         """
 
         def decorate(target: Callable[..., Any]) -> Task[..., Any]:
@@ -402,6 +425,7 @@ class Tasks:
                 executor=executor,
                 cron=cron,
                 timezone=timezone,
+                limit=limit,
             )
             return self._register(_runnable_alone(Task(target, settings)))
 
@@ -414,10 +438,32 @@ class Tasks:
                 "name", f"there is already a task {task.name!r}; give one of them another name"
             )
         if known is None:
+            self._check_limit(task)
             self._tasks[task.name] = task
             for wrap in self._wraps:
                 task.function = wrap(task)
         return task
+
+    def _check_limit(self, task: Task[..., Any]) -> None:
+        limit, settings = task.settings.limit, task.settings
+        if limit is None:
+            return
+        parameters = frozenset(inspect.signature(task.function).parameters)
+        limit.check_task(task.name, settings.queue, settings.priority, parameters)
+        self._add_limit(limit)
+
+    def _add_limit(self, limit: Limit) -> None:
+        assert limit.name is not None
+        known = self._limits.setdefault(limit.name, limit)
+        if known is not limit and (known.numbers != limit.numbers or known.per != limit.per):
+            raise OptionInvalid(
+                "limit", f"there is another limit {limit.name!r}; give one of them another name"
+            )
+
+    @property
+    def declared_limits(self) -> Sequence[Limit]:
+        """The limits of all tasks. A starting worker stores them."""
+        return [self._limits[name] for name in sorted(self._limits)]
 
     def surround(self, wrap: Wrap) -> None:
         """Replace the function of every task by `wrap(task)`, now and for tasks added later.
@@ -508,6 +554,7 @@ class TaskOptions:
     max_crashes: int
     executor: Executor
     cron: Cron | None = None
+    limit: Limit | None = None
 
     def policy(self, *, keep_dead_us: int | None) -> Policy:
         """Return the policy that is stored with each job."""
@@ -535,6 +582,7 @@ def task_options(
     executor: Executor,
     cron: str | None = None,
     timezone: str | None = None,
+    limit: Limit | None = None,
 ) -> TaskOptions:
     """Check the options of a task."""
     if executor not in ("auto", "async", "thread", "process"):
@@ -545,6 +593,8 @@ def task_options(
     if is_async != (executor == "async") and executor not in ("auto", "process"):
         wanted = "async or process" if is_async else "thread or process"
         raise OptionInvalid("executor", f"must be {wanted} for this function, not {executor!r}")
+    if limit is not None and not isinstance(limit, Limit):
+        raise OptionInvalid("limit", f"must be app.limit(...) or rowlock.Limit(...), not {limit!r}")
     return TaskOptions(
         name=options.name(name or _own_name(function), option="name"),
         queue=options.name(queue, option="queue"),
@@ -556,6 +606,7 @@ def task_options(
         max_crashes=options.integer(max_crashes, option="max_crashes", low=1, high=1_000),
         executor=executor,
         cron=_cron_of(cron, timezone),
+        limit=limit,
     )
 
 

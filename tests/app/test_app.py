@@ -405,6 +405,7 @@ BLOCKING_ONLY = {
     "find",
     "follow",
     "include",
+    "limit",
     "nearest",
     "prepare",
     "run_worker",

@@ -25,7 +25,7 @@ LAYERS = (
     | {"signature", "events", "config", "cron", "schedule", "tokens", "tally", "fingerprint"}
     | {"suggest", "why", "misfits", "interrupts", "filters"},
     {"store"},
-    {"task", "context"},
+    {"task", "context", "limits"},
     {"worker", "scheduler"},
     {"app"},
     {"server", "dashboard", "cli", "bench", "chaos", "observe", "testing", "move"},

@@ -78,6 +78,9 @@ TABLE finished (
     queue text COLLATE "C" NOT NULL
     tenant text COLLATE "C"
     key text COLLATE "C"
+    limit_name text COLLATE "C"
+    limit_key text COLLATE "C"
+    place bigint
     worker text COLLATE "C"
     payload text NOT NULL
     policy text
@@ -119,6 +122,7 @@ TABLE job WITH (fillfactor=42, autovacuum_vacuum_scale_factor=0.02, autovacuum_v
     crashes integer NOT NULL DEFAULT 0
     log_lines integer NOT NULL DEFAULT 0
     rank smallint NOT NULL
+    held_by smallint
     losses smallint NOT NULL DEFAULT 0
     token bigint NOT NULL DEFAULT 0
     started_at bigint
@@ -136,12 +140,35 @@ TABLE job WITH (fillfactor=42, autovacuum_vacuum_scale_factor=0.02, autovacuum_v
     queue text COLLATE "C" NOT NULL
     tenant text COLLATE "C"
     key text COLLATE "C"
+    limit_name text COLLATE "C"
+    limit_key text COLLATE "C"
+    place bigint
+    turn bigint
     payload text NOT NULL
     policy text
     tags text
     meta text
     progress text
     errors text
+);
+
+TABLE job_limit (
+    name text COLLATE "C" NOT NULL
+    declared_at bigint NOT NULL
+    concurrency integer
+    interval_us bigint
+    burst integer
+    key_concurrency integer
+    key_interval_us bigint
+    key_burst integer
+    is_ordered boolean NOT NULL
+    pauses_when_dead boolean NOT NULL
+    tat bigint NOT NULL DEFAULT 0
+    closed_until bigint
+    closed_by text
+    weights text
+    declared text NOT NULL
+    chosen text
 );
 
 TABLE key_hold (
@@ -155,6 +182,18 @@ TABLE key_hold (
     queue text COLLATE "C" NOT NULL
     tenant text COLLATE "C"
     key text COLLATE "C"
+);
+
+TABLE limit_key WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0.05, autovacuum_vacuum_threshold=500, autovacuum_vacuum_cost_delay=0) (
+    limit_name text COLLATE "C" NOT NULL
+    key text COLLATE "C" NOT NULL
+    tat bigint NOT NULL DEFAULT 0
+    closed_until bigint
+    concurrency integer
+    interval_us bigint
+    burst integer
+    weight integer
+    closed_by text
 );
 
 TABLE log (
@@ -259,14 +298,21 @@ CREATE UNIQUE INDEX history_pkey ON rowlock.history USING btree (part, queue, ki
 CREATE INDEX history_width ON rowlock.history USING btree (width, at);
 CREATE UNIQUE INDEX instance_pkey ON rowlock.instance USING btree (id);
 CREATE UNIQUE INDEX job_key ON rowlock.job USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key IS NOT NULL);
-CREATE INDEX job_lane ON rowlock.job USING btree (queue, rank, kind, run_at, id) WHERE (indexed_lease IS NULL);
+CREATE INDEX job_lane ON rowlock.job USING btree (queue, rank, kind, run_at, id) WHERE ((indexed_lease IS NULL) AND (held_by IS NULL));
 CREATE INDEX job_lease ON rowlock.job USING btree (indexed_lease) WHERE (indexed_lease IS NOT NULL);
+CREATE UNIQUE INDEX job_limit_pkey ON rowlock.job_limit USING btree (name);
+CREATE INDEX job_order ON rowlock.job USING btree (limit_name, limit_key, place, id) WHERE (place IS NOT NULL);
+CREATE INDEX job_outside ON rowlock.job USING btree (queue, run_at, id) WHERE ((indexed_lease IS NULL) AND (held_by = 2));
 CREATE UNIQUE INDEX job_pkey ON rowlock.job USING btree (id);
 CREATE INDEX job_retried ON rowlock.job USING btree (queue, run_at) WHERE ((indexed_lease IS NULL) AND is_retry AND (run_at > created_at));
-CREATE INDEX job_tenant_lane ON rowlock.job USING btree (tenant, queue, rank, kind, run_at, id) WHERE ((indexed_lease IS NULL) AND (tenant IS NOT NULL));
+CREATE INDEX job_room ON rowlock.job USING btree (queue, rank, kind, limit_name, limit_key, run_at, id) WHERE ((indexed_lease IS NULL) AND (held_by = 1));
+CREATE INDEX job_tenant_held ON rowlock.job USING btree (tenant, queue, run_at) WHERE ((indexed_lease IS NULL) AND (held_by IS NOT NULL) AND (tenant IS NOT NULL));
+CREATE INDEX job_tenant_lane ON rowlock.job USING btree (tenant, queue, rank, kind, run_at, id) WHERE ((indexed_lease IS NULL) AND (held_by IS NULL) AND (tenant IS NOT NULL));
+CREATE INDEX job_turn ON rowlock.job USING btree (limit_name, limit_key, turn) WHERE ((indexed_lease IS NOT NULL) AND (limit_name IS NOT NULL));
 CREATE INDEX key_hold_expiry ON rowlock.key_hold USING btree (until);
 CREATE INDEX key_hold_key ON rowlock.key_hold USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key_until IS NOT NULL);
 CREATE UNIQUE INDEX key_hold_pkey ON rowlock.key_hold USING btree (holder);
+CREATE UNIQUE INDEX limit_key_pkey ON rowlock.limit_key USING btree (limit_name, key);
 CREATE UNIQUE INDEX log_pkey ON rowlock.log USING btree (job_id, line);
 CREATE UNIQUE INDEX migration_pkey ON rowlock.migration USING btree (number);
 CREATE UNIQUE INDEX queue_pkey ON rowlock.queue USING btree (name);

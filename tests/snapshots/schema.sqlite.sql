@@ -65,6 +65,9 @@ TABLE rowlock_finished (
     queue text NOT NULL
     tenant text
     key text
+    limit_name text
+    limit_key text
+    place integer
     worker text
     payload text NOT NULL
     policy text
@@ -105,6 +108,7 @@ TABLE rowlock_job (
     crashes integer NOT NULL DEFAULT 0
     log_lines integer NOT NULL DEFAULT 0
     rank integer NOT NULL
+    held_by integer
     losses integer NOT NULL DEFAULT 0
     token integer NOT NULL DEFAULT 0
     started_at integer
@@ -121,12 +125,34 @@ TABLE rowlock_job (
     queue text NOT NULL
     tenant text
     key text
+    limit_name text
+    limit_key text
+    place integer
     payload text NOT NULL
     policy text
     tags text
     meta text
     progress text
     errors text
+);
+
+TABLE rowlock_job_limit (
+    name text NOT NULL PRIMARY KEY 1
+    declared_at integer NOT NULL
+    concurrency integer
+    interval_us integer
+    burst integer
+    key_concurrency integer
+    key_interval_us integer
+    key_burst integer
+    is_ordered integer NOT NULL
+    pauses_when_dead integer NOT NULL
+    tat integer NOT NULL DEFAULT 0
+    closed_until integer
+    closed_by text
+    weights text
+    declared text NOT NULL
+    chosen text
 );
 
 TABLE rowlock_key_hold (
@@ -140,6 +166,18 @@ TABLE rowlock_key_hold (
     queue text NOT NULL
     tenant text
     key text
+);
+
+TABLE rowlock_limit_key (
+    limit_name text NOT NULL PRIMARY KEY 1
+    key text NOT NULL PRIMARY KEY 2
+    tat integer NOT NULL DEFAULT 0
+    closed_until integer
+    concurrency integer
+    interval_us integer
+    burst integer
+    weight integer
+    closed_by text
 );
 
 TABLE rowlock_log (
@@ -234,10 +272,15 @@ CREATE INDEX rowlock_first_answer_expiry ON rowlock_first_answer (at);
 CREATE INDEX rowlock_history_at ON rowlock_history (at);
 CREATE INDEX rowlock_history_width ON rowlock_history (width, at);
 CREATE UNIQUE INDEX rowlock_job_key ON rowlock_job (coalesce(tenant, ''), kind, key) WHERE key IS NOT NULL;
-CREATE INDEX rowlock_job_lane ON rowlock_job (queue, rank, kind, run_at, id) WHERE lease_expires_at IS NULL;
+CREATE INDEX rowlock_job_lane ON rowlock_job (queue, rank, kind, run_at, id) WHERE lease_expires_at IS NULL AND held_by IS NULL;
 CREATE INDEX rowlock_job_lease ON rowlock_job (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
+CREATE INDEX rowlock_job_order ON rowlock_job (limit_name, limit_key, place, id) WHERE place IS NOT NULL;
+CREATE INDEX rowlock_job_outside ON rowlock_job (queue, run_at, id) WHERE lease_expires_at IS NULL AND held_by = 2;
 CREATE INDEX rowlock_job_retried ON rowlock_job (queue, run_at) WHERE lease_expires_at IS NULL AND attempt > 0 AND run_at > created_at;
-CREATE INDEX rowlock_job_tenant_lane ON rowlock_job (tenant, queue, rank, kind, run_at, id) WHERE lease_expires_at IS NULL AND tenant IS NOT NULL;
+CREATE INDEX rowlock_job_room ON rowlock_job ( queue, rank, kind, limit_name, limit_key, run_at, id ) WHERE lease_expires_at IS NULL AND held_by = 1;
+CREATE INDEX rowlock_job_tenant_held ON rowlock_job (tenant, queue, run_at) WHERE lease_expires_at IS NULL AND held_by IS NOT NULL AND tenant IS NOT NULL;
+CREATE INDEX rowlock_job_tenant_lane ON rowlock_job (tenant, queue, rank, kind, run_at, id) WHERE lease_expires_at IS NULL AND held_by IS NULL AND tenant IS NOT NULL;
+CREATE INDEX rowlock_job_turn ON rowlock_job (limit_name, limit_key) WHERE lease_expires_at IS NOT NULL AND limit_name IS NOT NULL;
 CREATE INDEX rowlock_key_hold_expiry ON rowlock_key_hold (until);
 CREATE INDEX rowlock_key_hold_key ON rowlock_key_hold (coalesce(tenant, ''), kind, key) WHERE key_until IS NOT NULL;
 CREATE INDEX rowlock_schedule_due ON rowlock_schedule (next_at, name) WHERE NOT is_paused;

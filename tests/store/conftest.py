@@ -23,7 +23,8 @@ TABLES = [
     *("job", "finished", "key_hold", "queue", "worker", "log", "schedule"),
     *("token", "session", "first_answer", "audit", "bulk", "history", "depth", "event"),
 ]
-EMPTY = "; ".join(f"DELETE FROM rowlock.{table}" for table in [*TABLES, "claim"])
+UNMOVED = ["claim", "job_limit", "limit_key"]
+EMPTY = "; ".join(f"DELETE FROM rowlock.{table}" for table in [*TABLES, *UNMOVED])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -25,6 +25,7 @@ from rowlock.store.methods import Verb
 from rowlock.store.ops import dead, events, hold, recover
 from rowlock.store.ops.claim import ClaimRequest, claim_seen
 from rowlock.store.ops.claim import look as look_for_lanes
+from rowlock.store.ops.limits import ChosenNumbers, DeclaredLimit, LimitNumbers
 from rowlock.store.ops.schedule import new_schedule
 from rowlock.store.options import new_job
 from rowlock.store.postgres import engine
@@ -42,10 +43,16 @@ def _schedule(store: Store) -> str:
     return "s"
 
 
+def _limit(store: Store) -> str:
+    store.declare_limits([_DECLARED])
+    return _DECLARED.name
+
+
 def _dead(store: Store) -> str:
     return put_in_state(store, JobState.DEAD)
 
 
+_DECLARED = DeclaredLimit("pool", LimitNumbers(concurrency=1))
 Call = Callable[[Store, Any], Any]
 # What each needs, and how it is called.
 VERBS: dict[str, tuple[Callable[[Store], Any], Call]] = {
@@ -57,6 +64,7 @@ VERBS: dict[str, tuple[Callable[[Store], Any], Call]] = {
     "cancel": (enqueue, lambda store, job: store.cancel(job.id)),
     "claim": (enqueue, lambda store, _: store.claim(worker="w", queues=["default"])),
     "crash": (start, lambda store, lease: store.crash([lease], "segfault")),
+    "declare_limits": (start, lambda store, _: store.declare_limits([_DECLARED])),
     "declare_schedules": (_schedule, lambda store, _: store.declare_schedules([], kinds=["k"])),
     "delete": (_dead, lambda store, job_id: store.delete(job_id)),
     "delete_schedule": (_schedule, lambda store, name: store.delete_schedule(name)),
@@ -71,6 +79,7 @@ VERBS: dict[str, tuple[Callable[[Store], Any], Call]] = {
     "list_schedules": (_schedule, lambda store, _: store.list_schedules()),
     "log": (start, lambda store, lease: store.log(lease, ["line"])),
     "pause": (enqueue, lambda store, _: store.pause("default")),
+    "pause_limit": (_limit, lambda store, name: store.pause_limit(name)),
     "pause_schedule": (_schedule, lambda store, name: store.pause_schedule(name)),
     "progress": (start, lambda store, lease: store.progress(lease, fraction=0.5)),
     "prune": (_dead, lambda store, _: store.prune()),
@@ -82,16 +91,22 @@ VERBS: dict[str, tuple[Callable[[Store], Any], Call]] = {
     "reroute": (enqueue, lambda store, job: store.reroute(job.id, "other")),
     "reschedule": (enqueue, lambda store, job: store.reschedule(job.id, delay=60)),
     "resume": (enqueue, lambda store, _: store.resume("default")),
+    "resume_limit": (_limit, lambda store, name: store.resume_limit(name)),
     "resume_schedule": (_schedule, lambda store, name: store.resume_schedule(name)),
     "retry": (_dead, lambda store, job_id: store.retry(job_id)),
     "retry_dead": (_dead, lambda store, _: store.retry_dead(JobFilter())),
     "run_again": (_dead, lambda store, job_id: store.run_again(job_id)),
     "run_now": (enqueue, lambda store, job: store.run_now(job.id)),
     "run_schedule_now": (_schedule, lambda store, name: store.run_schedule_now(name)),
+    "set_limit": (
+        _limit,
+        lambda store, name: store.set_limit(name, None, ChosenNumbers(concurrency=2)),
+    ),
     "set_order": (enqueue, lambda store, _: store.set_order("default", "created")),
     "settle": (start, lambda store, lease: store.settle([Settlement(lease, Succeeded())])),
     "stats": (enqueue, lambda store, _: store.stats()),
     "succeed": (start, lambda store, lease: store.succeed([lease])),
+    "unset_limit": (_limit, lambda store, name: store.unset_limit(name)),
     "why": (enqueue, lambda store, job: store.why(job.id)),
     "workers": (start, lambda store, _: store.workers()),
 }

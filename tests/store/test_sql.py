@@ -19,6 +19,7 @@ SQL = PACKAGE / "store" / "sql"
 POSTGRES_ONLY = {
     "ring",
     "enqueue_one",
+    "enqueue_one/limited",
     "migration_table",
     "applied",
     "health_backend",
@@ -32,8 +33,8 @@ POSTGRES_ONLY = {
     "scratch_rights",
     "scratch_schemas",
 }
-# SQLite notes no claims.
-POSTGRES_VALUES = {"claim", "claims", "noted_min"}
+# SQLite notes no claims, and a writer needs no locks.
+POSTGRES_VALUES = {"claim", "claims", "noted_min", "lock_class"}
 # How a caller's connection is recognised as one to our file; and only a file has a journal mode.
 SQLITE_ONLY = {"attached", "recognise", "health_journal"}
 

@@ -13,6 +13,7 @@ import msgspec
 from rowlock import config
 from rowlock.chance import CHANCE
 from rowlock.clock import Clock, SystemClock
+from rowlock.store.rotation import Rotation
 
 # By id and token.
 _Lease = tuple[str, int]
@@ -125,6 +126,7 @@ class LocalState(msgspec.Struct, frozen=True):
     set_aside: SetAside = msgspec.field(default_factory=SetAside)
     # For the jitter of backoffs.
     chance: random.Random = CHANCE
+    rotation: Rotation = msgspec.field(default_factory=Rotation)
 
 
 def _us(seconds: float) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 from rowlock.store.ops import bulk as _bulk
 from rowlock.store.ops import claim as _claim
 from rowlock.store.ops import hold as _hold
+from rowlock.store.ops import limits as _limits
 from rowlock.store.ops import look as _look
 from rowlock.store.ops import manage as _manage
 from rowlock.store.ops import recover as _recover
@@ -137,6 +138,12 @@ class StoreVerbs(QueueVerbs):
     prune, aprune = verbs(_manage.prune)
     list, alist = verbs(_look.list_jobs)
     read_log, aread_log = verbs(_hold.read_log)
+
+    declare_limits, adeclare_limits = verbs(_limits.declare_limits)
+    set_limit, aset_limit = verbs(_limits.set_limit)
+    unset_limit, aunset_limit = verbs(_limits.unset_limit)
+    pause_limit, apause_limit = verbs(_limits.pause_limit)
+    resume_limit, aresume_limit = verbs(_limits.resume_limit)
 
     put_schedule, aput_schedule = verbs(_schedule.put_schedule)
     declare_schedules, adeclare_schedules = verbs(_schedule.declare_schedules)

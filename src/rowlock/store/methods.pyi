@@ -21,7 +21,8 @@ from rowlock.job import (
     WorkerVitals,
 )
 from rowlock.schedule import Fired, Schedule
-from rowlock.store.ops.claim import KnownPolicy
+from rowlock.store.ops.claim import KnownPolicy, LimitOf
+from rowlock.store.ops.limits import ChosenNumbers, DeclaredLimit
 from rowlock.store.ops.schedule import NewSchedule
 from rowlock.store.ops.settle import Settlement
 from rowlock.store.steps import Op
@@ -174,6 +175,7 @@ class StoreVerbs(QueueVerbs):
         lease: float | timedelta = 30.0,
         include_expired: bool = True,
         policies: Mapping[str, KnownPolicy] | None = None,
+        limits: Mapping[str, LimitOf] | None = None,
         begun: bool = True,
         on_refused: Callable[[], None] | None = None,
     ) -> builtins.list[Lease]:
@@ -189,6 +191,7 @@ class StoreVerbs(QueueVerbs):
             lease: How long until others may take the job, in seconds or as a timedelta.
             include_expired: Give back the expired leases of others first.
             policies: By kind, for jobs that were enqueued by name where the kind was not known.
+            limits: By kind, the limit of a job that was enqueued without it. It is sent there.
             begun: Whether the claim is the beginning of each run. Otherwise the caller marks the runs
                 that need it with `begin` before their handlers are called.
             on_refused: Called for each expired lease whose end the database refuses for the first time.
@@ -205,6 +208,7 @@ class StoreVerbs(QueueVerbs):
         lease: float | timedelta = 30.0,
         include_expired: bool = True,
         policies: Mapping[str, KnownPolicy] | None = None,
+        limits: Mapping[str, LimitOf] | None = None,
         begun: bool = True,
         on_refused: Callable[[], None] | None = None,
     ) -> builtins.list[Lease]:
@@ -463,6 +467,74 @@ class StoreVerbs(QueueVerbs):
 
     async def aread_log(self, id: str | UUID) -> builtins.list[LogLine]:
         """As `read_log`."""
+
+    def declare_limits(self, declared: Sequence[DeclaredLimit]) -> builtins.list[str]:
+        """Make the limits that were declared in code match the code. What was set since stays.
+
+        Returns:
+            The names of those that are new or have other numbers now.
+        """
+
+    async def adeclare_limits(self, declared: Sequence[DeclaredLimit]) -> builtins.list[str]:
+        """As `declare_limits`."""
+
+    def set_limit(
+        self,
+        name: str,
+        key: str | None,
+        chosen: ChosenNumbers,
+        *,
+        declared: DeclaredLimit | None = None,
+    ) -> None:
+        """Use other numbers for a limit, or for one of its keys, until they are unset.
+
+        Args:
+            declared: Written first, if the database does not know the limit yet.
+        """
+
+    async def aset_limit(
+        self,
+        name: str,
+        key: str | None,
+        chosen: ChosenNumbers,
+        *,
+        declared: DeclaredLimit | None = None,
+    ) -> None:
+        """As `set_limit`."""
+
+    def unset_limit(self, name: str, key: str | None = None) -> None:
+        """Go back to the declared numbers, for a limit or for one of its keys."""
+
+    async def aunset_limit(self, name: str, key: str | None = None) -> None:
+        """As `unset_limit`."""
+
+    def pause_limit(
+        self,
+        name: str,
+        key: str | None = None,
+        seconds: float | timedelta | None = None,
+        *,
+        reason: str | None = None,
+        declared: DeclaredLimit | None = None,
+    ) -> None:
+        """Start no job of a limit, or of one of its keys, for some time. None: until it is resumed."""
+
+    async def apause_limit(
+        self,
+        name: str,
+        key: str | None = None,
+        seconds: float | timedelta | None = None,
+        *,
+        reason: str | None = None,
+        declared: DeclaredLimit | None = None,
+    ) -> None:
+        """As `pause_limit`."""
+
+    def resume_limit(self, name: str, key: str | None = None) -> None:
+        """Start jobs of a limit, or of one of its keys, again."""
+
+    async def aresume_limit(self, name: str, key: str | None = None) -> None:
+        """As `resume_limit`."""
 
     def put_schedule(self, new: NewSchedule) -> Schedule:
         """Write a schedule. One of the same name is replaced.

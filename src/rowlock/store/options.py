@@ -35,6 +35,14 @@ class FirstSend:
     was_sent: bool = False
 
 
+class LimitPlace(NamedTuple):
+    """The limit of a job and its key there, which is '' if the limit has no keys."""
+
+    name: str
+    key: str = ""
+    is_ordered: bool = False
+
+
 class NewJob(NamedTuple):
     """A job to enqueue, checked and encoded, as `task.job(...)` makes it."""
 
@@ -55,6 +63,7 @@ class NewJob(NamedTuple):
     meta: str | None
     policy: str | None
     is_resend: bool
+    limit: LimitPlace | None = None
     # None: the job can't be sent again.
     first_send: FirstSend | None = None
 
@@ -70,6 +79,10 @@ class NewJob(NamedTuple):
     def row(self) -> tuple[Any, ...]:
         """The values of `NEW_JOB_COLUMNS`."""
         return self[:_COLUMNS]
+
+    def limited_row(self) -> tuple[Any, ...]:
+        """The values of `LIMITED_JOB_COLUMNS`."""
+        return (*self[:_COLUMNS], *(self.limit or (None, None, False)))
 
     def following(self, parent: str) -> NewJob:
         """The same job, with its parent's id in `meta`, unless the user set one."""
@@ -87,10 +100,6 @@ class NewJob(NamedTuple):
         except OptionInvalid:
             return self
 
-    def row_at(self, run_at: int | None, then: int) -> tuple[Any, ...]:
-        """As `row`, with another time. `then` replaces the delay, or is `created_at`."""
-        return (*self[:_RUN_AT], run_at, then, *self[_RUN_AT + 2 : _COLUMNS])
-
     def again(self, payload: str) -> NewJob:
         """A similar job with another payload. It gets a new id, unless the user chose one."""
         values: list[Any] = list(self)
@@ -101,9 +110,9 @@ class NewJob(NamedTuple):
 
 
 NEW_JOB_COLUMNS = NewJob._fields[: NewJob._fields.index("is_resend")]
+LIMITED_JOB_COLUMNS = (*NEW_JOB_COLUMNS, "limit_name", "limit_key", "is_ordered")
 _COLUMNS = len(NEW_JOB_COLUMNS)
 _PAYLOAD = NEW_JOB_COLUMNS.index("payload")
-_RUN_AT = NEW_JOB_COLUMNS.index("run_at")
 
 
 def new_job(
@@ -122,10 +131,15 @@ def new_job(
     meta: Mapping[str, object] | None = None,
     id: str | UUID | None = None,
     policy: Policy | str | None = None,
+    limit: LimitPlace | None = None,
 ) -> NewJob:
     """Check every option of an enqueue. `payload` is already encoded, `policy` may be."""
     if run_at is not None and delay is not None:
         raise OptionInvalid("delay", "give either delay or run_at, not both")
+    if limit is not None and limit.is_ordered and priority != 0:
+        raise OptionInvalid(
+            "priority", f"must be 0 under the limit {limit.name!r}, whose jobs run in order"
+        )
     # Checked even without a key, where it has no effect.
     held = key_hold_us(key_hold)
     return NewJob(
@@ -144,6 +158,7 @@ def new_job(
         meta=None if meta is None else _meta_of(meta),
         policy=policy.encoded() if isinstance(policy, Policy) else policy,
         is_resend=id is not None,
+        limit=limit,
         first_send=FirstSend(),
     )
 

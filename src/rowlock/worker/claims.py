@@ -40,9 +40,11 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rowlock import config
+from rowlock.columns import JobRow
+from rowlock.errors import RowlockError
 from rowlock.job import Lease, QueueSlots
 from rowlock.store import Store
 from rowlock.store.ops.claim import (
@@ -52,13 +54,16 @@ from rowlock.store.ops.claim import (
     ClaimRequest,
     KnownPolicy,
     Lane,
+    LimitOf,
     View,
     claim_seen,
     look,
 )
 from rowlock.store.ops.recover import release_unknown
+from rowlock.store.options import LimitPlace
+from rowlock.store.rotation import Rotation
 from rowlock.store.steps import News
-from rowlock.task import Tasks
+from rowlock.task import Task, Tasks
 from rowlock.worker.job_blocks import JobBlock
 from rowlock.worker.run import Run
 from rowlock.worker.settings import WorkerSettings
@@ -108,6 +113,10 @@ class Claimer:
         self._policies: dict[str, KnownPolicy] = {task.name: task.known_policy() for task in tasks}
         # Kinds with jobs that run at most once: none of those is leased ahead of its slot.
         self._once = {kind for kind, known in self._policies.items() if known.max_attempts == 1}
+        self._limit_of: dict[str, LimitOf] = {
+            task.name: limit_of(task) for task in tasks if task.settings.limit is not None
+        }
+        self._rotation = Rotation()
         self._lease_us = round(settings.lease_seconds * config.SECOND_US)
         self._view = View()
         # The lane that a notification named last.
@@ -164,7 +173,7 @@ class Claimer:
 
     async def _claim(self, room: Room, sleep: Sleep) -> Leased:
         hint, self._hint = self._hint, None
-        if self._view.lanes and self._next_look() > time.monotonic():
+        if self._view and self._next_look() > time.monotonic():
             leased = await self._claim_seen(room)
             if leased:
                 return leased
@@ -187,7 +196,7 @@ class Claimer:
         """
         spent = self._view.spent
         least = config.LOOK_MIXED_SECONDS if self.is_mixed else config.LOOK_SECONDS
-        pause = max(least, 9 * spent) if self._view.lanes else 3 * spent
+        pause = max(least, 9 * spent) if self._view else 3 * spent
         return self._looked_at + min(pause, config.LOOK_SECONDS_MAX)
 
     async def _look(self) -> None:
@@ -196,7 +205,7 @@ class Claimer:
             look(queues=None if queues is None else list(queues), kinds=self._kinds)
         )
         self._looked_at = time.monotonic()
-        if len({(lane.queue, lane.rank) for lane in self._view.lanes}) > 1:
+        if len({place[:2] for place in self._view.places}) > 1:
             self._mixed_until = self._looked_at + config.MIXED_SECONDS
 
     async def _claim_seen(self, room: Room) -> Leased:
@@ -212,6 +221,10 @@ class Claimer:
             lease=self._lease_us,
             policies=self._policies,
             block_kinds=self._block_kinds,
+            limits=self._limit_of,
+            free=room.free,
+            queue_free={queue: room.of(queue).free for queue in limits},
+            rotation=self._rotation,
         )
         claimed = await self._store.arun(claim_seen(request, self._view))
         self._view = claimed.view
@@ -223,7 +236,8 @@ class Claimer:
         Only for free slots, if a queue must not lease ahead: jobs that others lease ahead must not
         take the place of its jobs.
         """
-        seen = dict.fromkeys(lane.queue for lane in self._view.lanes)
+        seen = dict.fromkeys(place[0] for place in self._view.places)
+        seen |= dict.fromkeys(self._view.overdue)
         rooms = {queue: room.of(queue) for queue in seen}
         for lane in self._view.lanes:
             if lane.kind in self._once:
@@ -243,6 +257,23 @@ class Claimer:
             return dict.fromkeys((queue for queue in named if queue in set(queues)), room)
         weights = {queue: named.get(queue, 0) for queue in queues}
         return shares(weighted(weights, chance=self._chance), weights, room)
+
+
+def limit_of(task: Task[..., Any]) -> LimitOf:
+    """How to find the limit of a job of this task that was enqueued without it.
+
+    A payload that has no key, or does not fit, is not for the limit to judge: the run does.
+    """
+    limit = task.settings.limit
+    assert limit is not None
+
+    def place(row: JobRow) -> LimitPlace | None:
+        try:
+            return limit.place(row)
+        except (RowlockError, LookupError, TypeError, ValueError, AttributeError):
+            return None
+
+    return place
 
 
 # How many

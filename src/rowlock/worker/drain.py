@@ -30,6 +30,7 @@ from rowlock.store.ops.hold import begin, cancel_requests
 from rowlock.store.ops.settle import settle
 from rowlock.task import Task, Tasks
 from rowlock.worker.beats import Beats
+from rowlock.worker.claims import limit_of
 from rowlock.worker.progress import AsyncProgressWriter, BlockingProgressWriter
 from rowlock.worker.report import RunSettlement, report, report_settled, running
 from rowlock.worker.run import RAISED, Cause, Run, outcome_of, success
@@ -78,12 +79,14 @@ class Drain:
             store, lease_seconds=config.LEASE_SECONDS_DEFAULT, on_beat=self._on_beat
         )
         self._done = 0
+        self._limits = [limit.declared for limit in tasks.declared_limits]
         self._blocks = Blocks(store, lease_seconds=config.LEASE_SECONDS_DEFAULT)
 
     def run(self) -> int:
         """Run the jobs that are ready, and return how many runs there were."""
         with self._beats, asyncio.Runner() as runner:
             try:
+                self._store.declare_limits(self._limits)
                 self._run_all(runner)
             finally:
                 runner.run(self._store.engine.aclose_loop())
@@ -106,6 +109,7 @@ class Drain:
     async def arun(self) -> int:
         """As `run`, on the running loop."""
         async with self._beats:
+            await self._store.adeclare_limits(self._limits)
             while leases := await self._store.arun(claim(self._store.local, **self._wanted())):
                 held = [self._hold(lease) for lease in leases]
                 try:
@@ -172,6 +176,9 @@ class Drain:
             "kinds": kinds,
             "limit": max(1, left),
             "policies": {task.name: task.known_policy() for task in self._tasks},
+            "limits": {
+                task.name: limit_of(task) for task in self._tasks if task.settings.limit is not None
+            },
             "begun": False,
         }
 

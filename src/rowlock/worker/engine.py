@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from rowlock import config
 from rowlock.errors import Forbidden, RowlockError
 from rowlock.job import Beat, Lease
-from rowlock.lifecycle import Interrupted, NotBegun, Outcome, Released
+from rowlock.lifecycle import Interrupted, NotBegun, Outcome, Released, Throttle
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.claim import ID, ClaimedBlock
 from rowlock.store.ops.recover import release_unknown
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 # Outcomes of runs that did not finish their job's attempt.
-_RETURNED = (Released, NotBegun, Interrupted)
+_RETURNED = (Released, NotBegun, Interrupted, Throttle)
 
 
 class WorkerEngine:

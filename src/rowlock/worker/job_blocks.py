@@ -336,5 +336,6 @@ def _may_be_block(task: Task[..., Any]) -> bool:
         bool(flags & inspect.CO_COROUTINE)
         and task.settings.executor != "process"
         and task.schema.context_parameter is None
+        and task.settings.limit is None
         and is_plain(task.known_policy())
     )

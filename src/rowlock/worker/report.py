@@ -25,6 +25,7 @@ from rowlock.lifecycle import (
     Outcome,
     Released,
     Succeeded,
+    Throttle,
 )
 from rowlock.store import Settlement
 from rowlock.store.ops.claim import ClaimedBlock
@@ -220,6 +221,8 @@ def _line_of_return(outcome: Outcome) -> _LogLine:
     match outcome:
         case Released():
             return _LogLine(logging.INFO, "was released", _because(outcome.reason))
+        case Throttle():
+            return _LogLine(logging.INFO, "was throttled", _because(outcome.reason))
         case NotBegun():
             return _LogLine(logging.DEBUG, "was given back before its run began")
         case _:

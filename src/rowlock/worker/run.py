@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from rowlock import codec, config, retry
 from rowlock.config import SECOND_US
-from rowlock.context import Cancel, Context, Fail, Release, TimedOut
+from rowlock.context import Cancel, Context, Fail, Release, Throttled, TimedOut
 from rowlock.errors import PayloadInvalid
 from rowlock.interrupts import Guard
 from rowlock.job import JobError, Lease, timeout_of
@@ -24,6 +24,7 @@ from rowlock.lifecycle import (
     Outcome,
     Released,
     Succeeded,
+    Throttle,
 )
 from rowlock.task import Task
 from rowlock.worker.report import RunSettlement
@@ -299,6 +300,8 @@ def outcome_of(error: BaseException, task: Task[..., Any], *, attempt: int) -> O
     match error:
         case Release():
             return Released(error.delay_us, error.reason)
+        case Throttled():
+            return Throttle(error.delay_us, error.reason)
         case Cancel():
             return CancelSeen(str(error) or None)
         case asyncio.CancelledError():

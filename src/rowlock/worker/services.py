@@ -117,6 +117,8 @@ class Services:
 
     def _services(self) -> list[Service]:
         services: list[Service] = [self._announce_on, self._count_on, self._tell_on]
+        if self._tasks.declared_limits:
+            services.append(self._declare_limits)
         if self._settings.is_first:
             services.append(self._adopt_orphans)
         return services
@@ -221,6 +223,16 @@ class Services:
             self._trouble("orphans can't be adopted", ServiceName.ORPHANS),
         )
         logger.info("%d orphaned jobs: %s", adopted, action)
+
+    async def _declare_limits(self) -> None:
+        """Write the limits of this code to the database. Until then, nothing starts under them."""
+        declared = [limit.declared for limit in self._tasks.declared_limits]
+        changed = await persist(
+            lambda: self._store.adeclare_limits(declared),
+            self._trouble("limits can't be declared", ServiceName.LIMITS),
+        )
+        if changed:
+            logger.info("limits declared: %s", ", ".join(changed))
 
     async def _fire_on(self) -> None:
         await persist(

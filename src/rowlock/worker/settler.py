@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from rowlock import config
 from rowlock.errors import Forbidden, MigrationNeeded, StoreRefused
 from rowlock.job import JobState, Lease
-from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded
+from rowlock.lifecycle import CancelSeen, Failed, Outcome, Released, Succeeded, Throttle
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.claim import ID
 from rowlock.store.ops.settle import Bare, Settled, settle, settle_bare
@@ -527,7 +527,7 @@ def _less(settlement: Settlement, reason: str) -> Outcome | None:
             return replace(outcome, type=UNRECORDABLE, message=reason, traceback="")
         case CancelSeen() if outcome.reason is not None:
             return CancelSeen()
-        case Released() if outcome.reason is not None:
-            return Released(outcome.delay)
+        case Released() | Throttle() if outcome.reason is not None:
+            return replace(outcome, reason=None)
         case _:
             return None

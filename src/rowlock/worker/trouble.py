@@ -66,6 +66,7 @@ class ServiceName(StrEnum):
     RECOVER = "recover"
     ORPHANS = "orphans"
     SCHEDULES = "schedules"
+    LIMITS = "limits"
     FEED = "feed"
     BULK = "bulk"
     BACKGROUND = "background"

@@ -49,6 +49,8 @@ GRANT SELECT
 ON {schema}.job, {schema}.finished, {schema}.key_hold, {schema}.migration, {schema}.instance
 TO {schema}_producer;
 GRANT INSERT, DELETE ON {schema}.job TO {schema}_producer;
+-- For the places of jobs that run in order.
+GRANT USAGE ON SEQUENCE {schema}.turn_number TO {schema}_producer;
 
 -- The reader reads everything except sessions, the digests of tokens, and what is the server's own.
 GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {schema}_reader;

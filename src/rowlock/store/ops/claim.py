@@ -19,6 +19,10 @@ columns that a plain run needs. Jobs that have more than these come as leases be
 
 An idle worker claims without a look from a lane that a notification names. The same statement sees
 to it that the queue is not paused, not ordered by age, and has no job of a higher priority.
+
+Jobs with a limit are in no lane: see `rooms`. Within a queue and rank, rooms and lanes come first
+by turns. A job whose kind has a limit that its row lacks (it was sent by name, or before there was
+one) is sent to its room instead of being run.
 """
 
 from __future__ import annotations
@@ -26,9 +30,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import timedelta
-from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -41,12 +44,16 @@ from rowlock.job import ClaimNote, Lease, decode_policy, resolve_policy
 from rowlock.store import options
 from rowlock.store.local_state import LocalState
 from rowlock.store.ops.recover import Recovery, recover_once
+from rowlock.store.ops.rooms import admit, claim_room, look_at_rooms
 from rowlock.store.ops.settle import kept_of
+from rowlock.store.options import LimitPlace
+from rowlock.store.rotation import Rotation, WaitingRoom
 from rowlock.store.steps import (
     Batch,
     Begin,
     Commit,
     Op,
+    Ring,
     Row,
     Rows,
     Statement,
@@ -67,6 +74,12 @@ class KnownPolicy(msgspec.Struct, frozen=True):
     max_attempts: int
 
 
+class LimitOf(Protocol):
+    """Finds the limit of a job whose kind has one. None: it has no key there."""
+
+    def __call__(self, row: JobRow, /) -> LimitPlace | None: ...
+
+
 class ClaimRequest(msgspec.Struct, frozen=True):
     """How many jobs of which queues a worker wants. `queues` None: every queue, by name."""
 
@@ -81,6 +94,18 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     begun: bool = False
     # Kinds whose jobs may come as blocks.
     block_kinds: Container[str] = ()
+    # By kind, for jobs that were enqueued without the limit.
+    limits: Mapping[str, LimitOf] = msgspec.field(default_factory=dict[str, LimitOf])
+    # Slots that are free, in all and by queue: the most jobs with a limit to lease. None: `limit`.
+    free: int | None = None
+    queue_free: Mapping[str, int] | None = None
+    rotation: Rotation = msgspec.field(default_factory=Rotation)
+
+    def limited_most(self, queue: str, taken: int) -> int:
+        """How many jobs of a queue that have a limit to lease at most, after others were taken."""
+        most = self.limit if self.free is None else self.free
+        own = most if self.queue_free is None else self.queue_free.get(queue, 0)
+        return min(most - taken, own)
 
 
 def claim(
@@ -95,6 +120,7 @@ def claim(
     lease: float | timedelta = config.LEASE_SECONDS_DEFAULT,
     include_expired: bool = True,
     policies: Mapping[str, KnownPolicy] | None = None,
+    limits: Mapping[str, LimitOf] | None = None,
     begun: bool = True,
     on_refused: Callable[[], None] | None = None,
 ) -> Op[list[Lease]]:
@@ -110,6 +136,7 @@ def claim(
         lease: How long until others may take the job, in seconds or as a timedelta.
         include_expired: Give back the expired leases of others first.
         policies: By kind, for jobs that were enqueued by name where the kind was not known.
+        limits: By kind, the limit of a job that was enqueued without it. It is sent there.
         begun: Whether the claim is the beginning of each run. Otherwise the caller marks the runs
             that need it with `begin` before their handlers are called.
         on_refused: Called for each expired lease whose end the database refuses for the first time.
@@ -127,6 +154,8 @@ def claim(
         include_expired=include_expired,
         policies=policies or {},
         begun=begun,
+        limits=limits or {},
+        rotation=local.rotation,
     )
     # The names of the queues, and the lanes.
     looks = 2 if queues is None else 1
@@ -186,12 +215,25 @@ class Lane(msgspec.Struct, frozen=True):
 class View(msgspec.Struct, frozen=True):
     """The result of a look: lanes with due jobs, and in how many seconds another will be due.
 
-    `spent` is how many seconds the look took in the database.
+    `spent` is how many seconds the look took in the database. `rooms`: where jobs wait at limits.
+    `overdue`: queues with jobs to be let into their rooms.
     """
 
     lanes: Sequence[Lane] = ()
     due_in: float | None = None
     spent: float = 0.0
+    rooms: Sequence[WaitingRoom] = ()
+    overdue: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to claim."""
+        return bool(self.lanes or self.rooms or self.overdue)
+
+    @property
+    def places(self) -> list[tuple[str, int, str]]:
+        """The queue, rank and kind of what can be claimed."""
+        lanes = [(lane.queue, lane.rank, lane.kind) for lane in self.lanes]
+        return lanes + [(room.queue, room.rank, room.kind) for room in self.rooms]
 
 
 # The places of some columns in a row of a block. The last two are the rare ones, and the time.
@@ -275,9 +317,22 @@ def look(*, queues: Sequence[str] | None, kinds: Sequence[str] | None) -> Op[Vie
         statement = Statement("lanes", {**values, "queues": list(queues), "expired": False})
 
     def steps() -> Steps[View]:
-        return _view((yield statement))
+        rows = yield statement
+        return (yield from _with_rooms(_view(rows), rows, queues, kinds))
 
     return reading("look", steps)
+
+
+def _with_rooms(
+    view: View, rows: Rows, queues: Sequence[str] | None, kinds: Sequence[str] | None
+) -> Steps[View]:
+    """The view with what waits at limits, if there are any."""
+    if not _ends(rows).has_limits:
+        return view
+    found = yield from look_at_rooms(queues, kinds)
+    return msgspec.structs.replace(
+        view, rooms=found.rooms, overdue=found.overdue, due_in=_sooner(view.due_in, found.due_in)
+    )
 
 
 def claim_seen(request: ClaimRequest, view: View) -> Op[Claimed]:
@@ -286,14 +341,41 @@ def claim_seen(request: ClaimRequest, view: View) -> Op[Claimed]:
     limits = request.queues
 
     def steps() -> Steps[Claimed]:
-        lanes = [lane for lane in view.lanes if limits.get(lane.queue, 0) > 0]
+        seen = yield from _admitted(request, view)
+        lanes = [lane for lane in seen.lanes if limits.get(lane.queue, 0) > 0]
+        rooms = [room for room in seen.rooms if limits.get(room.queue, 0) > 0]
         taken = _Taken()
-        yield from _claim_lanes(request, lanes, dict(limits), taken)
-        left = [lane for lane in view.lanes if (lane.queue, lane.rank) not in taken.spent]
-        behind = msgspec.structs.replace(view, lanes=_behind(left, taken))
-        return Claimed(taken.leases, taken.blocks, behind)
+        yield from _claim_lanes(request, lanes, rooms, dict(limits), taken)
+        left = [lane for lane in seen.lanes if (lane.queue, lane.rank) not in taken.spent]
+        return Claimed(
+            taken.leases,
+            taken.blocks,
+            msgspec.structs.replace(
+                seen,
+                lanes=_behind(left, taken),
+                rooms=[room for room in seen.rooms if room not in taken.spent_rooms],
+                due_in=_sooner(seen.due_in, taken.open_in),
+            ),
+        )
 
     return writing("claim", steps)
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    return min((wait for wait in (one, other) if wait is not None), default=None)
+
+
+def _admitted(request: ClaimRequest, view: View) -> Steps[View]:
+    """The view after jobs that have become due are let into their rooms."""
+    if not view.overdue:
+        return view
+    yield Begin()
+    yield from admit(view.overdue)
+    queues = None if request.queues is None else list(request.queues)
+    found = yield from look_at_rooms(queues, request.kinds)
+    return msgspec.structs.replace(
+        view, rooms=found.rooms, overdue=found.overdue, due_in=_sooner(view.due_in, found.due_in)
+    )
 
 
 class _Taken(msgspec.Struct):
@@ -309,6 +391,9 @@ class _Taken(msgspec.Struct):
         default_factory=dict[tuple[str, int, str], Floor]
     )
     count: int = 0
+    # Rooms that have nothing else to give, and in how many seconds one of their keys opens.
+    spent_rooms: set[WaitingRoom] = msgspec.field(default_factory=set[WaitingRoom])
+    open_in: float | None = None
 
 
 def _behind(lanes: Sequence[Lane], taken: _Taken) -> list[Lane]:
@@ -340,9 +425,12 @@ def _claim(
         if end.is_late:
             yield from recover_once(queues=list(queues), doubt=doubted, recovery=recovery)
             rows = yield from _lanes(request, list(queues))
-    lanes = _view(rows).lanes if rows else ()
+    if not rows:
+        return []
+    view = yield from _with_rooms(_view(rows), rows, list(queues), request.kinds)
+    view = yield from _admitted(msgspec.structs.replace(request, queues=queues), view)
     taken = _Taken()
-    yield from _claim_lanes(request, lanes, dict(queues), taken)
+    yield from _claim_lanes(request, view.lanes, view.rooms, dict(queues), taken)
     return taken.leases
 
 
@@ -369,6 +457,7 @@ class _Look(NamedTuple):
     now: int
     is_late: bool
     spent: int
+    has_limits: bool
 
 
 def _ends(rows: Rows) -> _Look:
@@ -393,23 +482,34 @@ def _view(rows: Rows) -> View:
 
 
 def _claim_lanes(
-    request: ClaimRequest, lanes: Sequence[Lane], left: dict[str, int], taken: _Taken
+    request: ClaimRequest,
+    lanes: Sequence[Lane],
+    rooms: Sequence[WaitingRoom],
+    left: dict[str, int],
+    taken: _Taken,
 ) -> Steps[None]:
-    """Claim from lanes, at most `left` of each queue."""
+    """Claim from lanes and rooms, at most `left` of each queue."""
     aged = sorted({lane.queue for lane in lanes if lane.by_age})
-    groups = _groups(lanes, list(left))
+    groups = _groups(lanes, rooms, list(left))
     if aged:
         yield from _promote(aged)
-    elif len(groups) > 1:
+    elif len(groups) > 1 or rooms:
         yield Begin()
     for group in groups:
-        limit = min(left[group[0].queue], request.limit - taken.count)
-        if limit > 0:
+        for part in group.parts(rooms_first=bool(rooms) and request.rotation.rooms_first()):
+            limit = min(left[group.queue], request.limit - taken.count)
+            if limit <= 0:
+                continue
             before = taken.count
-            yield from _claim_group(request, group, limit, taken)
-            left[group[0].queue] -= taken.count - before
+            if isinstance(part, WaitingRoom):
+                yield from _claim_room(request, part, limit, taken)
+            else:
+                yield from _claim_group(request, part, limit, taken)
+            left[group.queue] -= taken.count - before
     if request.policies:
         yield from _resolve(taken.leases, request.policies)
+    if request.limits:
+        yield from _send_to_rooms(taken, request.limits)
 
 
 def _promote(queues: Sequence[str]) -> Steps[None]:
@@ -427,11 +527,55 @@ def _promote(queues: Sequence[str]) -> Steps[None]:
         yield Commit()
 
 
-def _groups(lanes: Sequence[Lane], queues: list[str]) -> list[list[Lane]]:
-    """Group lanes of the same queue and rank, which compete by time. Groups are served in order."""
+class _Group(NamedTuple):
+    """The lanes and rooms of one queue and rank. Lanes compete by time."""
+
+    queue: str
+    lanes: list[Lane]
+    rooms: list[WaitingRoom]
+
+    def parts(self, *, rooms_first: bool) -> list[WaitingRoom | list[Lane]]:
+        """What to claim from, in order."""
+        lanes = [self.lanes] if self.lanes else []
+        return [*self.rooms, *lanes] if rooms_first else [*lanes, *self.rooms]
+
+
+def _groups(lanes: Sequence[Lane], rooms: Sequence[WaitingRoom], queues: list[str]) -> list[_Group]:
+    """Group what has the same queue and rank. Groups are served in order."""
     place = {queue: index for index, queue in enumerate(queues)}
-    ordered = sorted(lanes, key=lambda lane: (place[lane.queue], lane.rank, lane.kind))
-    return [list(group) for _, group in groupby(ordered, key=lambda lane: (lane.queue, lane.rank))]
+    groups: dict[tuple[int, int], _Group] = {}
+
+    def group(each: Lane | WaitingRoom) -> _Group:
+        key = (place[each.queue], each.rank)
+        return groups.setdefault(key, _Group(each.queue, [], []))
+
+    for lane in sorted(lanes, key=lambda lane: lane.kind):
+        group(lane).lanes.append(lane)
+    for room in sorted(rooms, key=lambda room: (room.kind, room.limit)):
+        group(room).rooms.append(room)
+    return [groups[key] for key in sorted(groups)]
+
+
+def _claim_room(request: ClaimRequest, room: WaitingRoom, limit: int, taken: _Taken) -> Steps[None]:
+    """Claim jobs that have a limit: never ahead of a free slot."""
+    most = min(limit, request.limited_most(room.queue, taken.count))
+    if most <= 0:
+        return
+    values = {
+        "worker": request.worker,
+        "lease": request.lease,
+        "begun": request.begun,
+        "tenants": request.tenants,
+    }
+    claimed = yield from claim_room(room, most, values, request.rotation)
+    taken.leases += claimed.leases
+    taken.count += len(claimed.leases)
+    if claimed.is_spent:
+        taken.spent_rooms.add(room)
+        taken.open_in = _sooner(taken.open_in, claimed.open_in)
+    elif not claimed.leases:
+        # There are more keys to visit.
+        taken.open_in = 0.0
 
 
 def _claim_group(
@@ -566,3 +710,25 @@ def _resolve(leases: list[Lease], policies: Mapping[str, KnownPolicy]) -> Steps[
         rows.append((lease.id, lease.token, policy, known.max_attempts))
     if rows:
         yield Batch("resolve", ("id", "token", "policy", "max_attempts"), sorted(rows))
+
+
+_ROOM_COLUMNS: Final = ("id", "token", "limit_name", "limit_key", "is_ordered")
+
+
+def _send_to_rooms(taken: _Taken, limits: Mapping[str, LimitOf]) -> Steps[None]:
+    """Give back jobs whose kind has a limit that their row lacks, to wait at that limit."""
+    rows: list[Row] = []
+    for lease in taken.leases:
+        row = lease.row
+        if row is None or row.limit_name is not None or row.kind not in limits:
+            continue
+        place = limits[row.kind](row)
+        if place is not None:
+            rows.append((lease.id, lease.token, *place))
+    if not rows:
+        return
+    yield Batch("send_to_room", _ROOM_COLUMNS, sorted(rows))
+    sent = {row[0] for row in rows}
+    queues = {each.row.queue for each in taken.leases if each.id in sent and each.row is not None}
+    taken.leases = [lease for lease in taken.leases if lease.id not in sent]
+    yield Ring(frozenset(queues))

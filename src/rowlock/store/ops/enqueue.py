@@ -28,7 +28,7 @@ from rowlock.clock import from_us
 from rowlock.columns import JobRow, given_of
 from rowlock.errors import OptionInvalid, StoreUnavailable
 from rowlock.job import Job, JobState, job_of
-from rowlock.store.options import NEW_JOB_COLUMNS, NewJob
+from rowlock.store.options import LIMITED_JOB_COLUMNS, NEW_JOB_COLUMNS, NewJob
 from rowlock.store.steps import (
     COPIED,
     Batch,
@@ -139,19 +139,25 @@ def _enqueue_one(job: NewJob, answers: Answers) -> Steps[list[Job]]:
 
 
 def _insert(jobs: Sequence[NewJob], *, is_given: bool, rings: News | None = None) -> Batch:
-    rows = [job.row() for job in jobs]
     given = _GIVEN if is_given else _FRESH
+    if any(job.limit is not None for job in jobs):
+        rows = [job.limited_row() for job in jobs]
+        alone = "enqueue_one/limited"
+        return Batch("enqueue/limited", LIMITED_JOB_COLUMNS, rows, given, alone=alone, rings=rings)
+    rows = [job.row() for job in jobs]
     return Batch("enqueue", NEW_JOB_COLUMNS, rows, given, alone="enqueue_one", rings=rings)
 
 
 def _news_of(job: NewJob) -> News:
-    """What a notification says of a job: its lane, unless it is not due yet."""
-    is_due = job.run_at is None and not job.delay
+    """What a notification says of a job: its lane, unless it is in none or not due yet."""
+    is_due = job.run_at is None and not job.delay and job.limit is None
     return News(job.queue, job.rank, job.kind) if is_due else News(job.queue)
 
 
 def _can_be_copied(jobs: Sequence[NewJob]) -> bool:
     if len(jobs) < config.COPY_ROWS_MIN or any(map(_needs_care, jobs)):
+        return False
+    if any(job.limit is not None and job.limit.is_ordered for job in jobs):
         return False
     return len({job.id for job in jobs}) == len(jobs)
 
@@ -193,11 +199,25 @@ def _copy_of(jobs: Sequence[NewJob], due: Sequence[int], now: int) -> Copy:
     values = itemgetter(*map(NEW_JOB_COLUMNS.index, columns))
 
     def instead() -> Batch:
-        rows = [job.row_at(at, now) for job, at in zip(jobs, due, strict=True)]
-        return Batch("enqueue", NEW_JOB_COLUMNS, rows, _FRESH)
+        return _insert(
+            [job._replace(run_at=at) for job, at in zip(jobs, due, strict=True)], is_given=False
+        )
 
-    rows = [(*values(job), at, now) for job, at in zip(jobs, due, strict=True)]
-    return Copy("job", (*columns, "run_at", "created_at"), rows, instead)
+    rows: list[Row] = [(*values(job), at, now) for job, at in zip(jobs, due, strict=True)]
+    columns = (*columns, "run_at", "created_at")
+    if any(job.limit is not None for job in jobs):
+        rows = [
+            (*row, *_limit_values(job, is_due=at <= now))
+            for row, job, at in zip(rows, jobs, due, strict=True)
+        ]
+        columns = (*columns, "limit_name", "limit_key", "held_by")
+    return Copy("job", columns, rows, instead)
+
+
+def _limit_values(job: NewJob, *, is_due: bool) -> Row:
+    if job.limit is None:
+        return (None, None, None)
+    return (job.limit.name, job.limit.key, 1 if is_due else 2)
 
 
 class Copied(Sequence[Job]):
@@ -251,9 +271,10 @@ def enqueue_within(
     """As `enqueue`, within another verb's transaction."""
     answers = Answers() if answers is None else answers
     # If two jobs of one call have the same id, the first is the job and the second its resend.
-    firsts = {job.id: job for job in reversed(jobs)}.values()
-    # Bulk inserts touch keys in one order, so that two of them can't wait for each other.
-    ordered = sorted(firsts, key=lambda job: (job.tenant or "", job.kind, job.key or "", job.id))
+    firsts = reversed({job.id: job for job in reversed(jobs)}.values())
+    # Bulk inserts touch keys in one order, so that two of them can't wait for each other. Jobs of
+    # an ordered limit stay in the order in which they were given.
+    ordered = sorted(firsts, key=_insert_order)
     for batch in _batches(ordered):
         yield from _enqueue_batch(batch, answers, is_resend=is_resend)
     if is_resend:
@@ -265,6 +286,11 @@ def enqueue_within(
     if rung:
         yield Ring(rung)
     return _in_order(jobs, answers)
+
+
+def _insert_order(job: NewJob) -> tuple[str, str, str, str]:
+    is_ordered = job.limit is not None and job.limit.is_ordered
+    return (job.tenant or "", job.kind, job.key or "", "" if is_ordered else job.id)
 
 
 def _needs_care(job: NewJob) -> bool:
@@ -389,7 +415,10 @@ _UNSET: Final = tuple(JobRow._field_defaults.values())
 
 
 def _row_of(job: NewJob, *, run_at: int, created_at: int) -> JobRow:
-    return JobRow._make((*given_of(job), run_at, created_at, *_UNSET))
+    row = JobRow._make((*given_of(job), run_at, created_at, *_UNSET))
+    if job.limit is None:
+        return row
+    return row._replace(limit_name=job.limit.name, limit_key=job.limit.key)
 
 
 __all__ = ["Copied", "enqueue", "enqueue_within", "id_taken"]

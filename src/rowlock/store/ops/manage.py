@@ -43,6 +43,7 @@ _PRUNES: Final = (
     "drop_bulk",
     "drop_sessions",
     "drop_logins",
+    "drop_keys",
 )
 
 

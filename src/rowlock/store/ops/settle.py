@@ -51,6 +51,7 @@ from rowlock.lifecycle import (
 )
 from rowlock.store.local_state import LocalState
 from rowlock.store.ops.enqueue import enqueue_within
+from rowlock.store.ops.limits import FOR_EVER_US, close
 from rowlock.store.options import NewJob
 from rowlock.store.steps import Batch, Begin, Op, Ring, Row, Statement, Steps, writing
 from rowlock.tally import Ended, RunEnd
@@ -377,6 +378,7 @@ def held_of(job: JobRow) -> Held:
         losses=job.losses,
         interruptions=job.interruptions,
         quarantined=bool(job.quarantined),
+        has_limit=job.limit_name is not None,
     )
 
 
@@ -392,7 +394,21 @@ def apply(decided: Sequence[tuple[JobRow, Transition]], *, taken: bool) -> Steps
         rows = [_give_back_row(job, step, taken=taken) for job, step in back]
         done |= {row[0] for row in (yield Batch("give_back", GIVE_BACK_COLUMNS, rows))}
         yield Ring(frozenset(job.queue for job, _ in back))
+    yield from _close_keys([(job, step) for job, step in decided if job.limit_name is not None])
     return done
+
+
+def _close_keys(limited: Sequence[tuple[JobRow, Transition]]) -> Steps[None]:
+    """Close the keys of jobs that were throttled, or that died in an order that must not go on."""
+    for job, step in limited:
+        assert job.limit_name is not None
+        if isinstance(step, Return):
+            if step.throttled is not None:
+                throttled = step.throttled
+                yield from close(job.limit_name, job.limit_key, throttled.delay, throttled.reason)
+        elif step.state is JobState.DEAD and job.place is not None:
+            values = {"limit_name": job.limit_name, "key": job.limit_key, "time": FOR_EVER_US}
+            yield Statement("close_when_dead", {**values, "reason": f"job {job.id} is dead"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,6 +171,12 @@ def _stats(asked: list[str] | None, page: NamePage = _EVERY_NAME) -> Steps[list[
         return []
     lanes, counted = yield from _lanes(names, now)
     asked_rows = [(name,) for name in names]
+    for queue, room, oldest, due, later, _ in (
+        yield Batch("count_held", ("queue",), asked_rows, _bounds(now))
+    ):
+        counted = [*counted, (queue, room, 0), (queue, due, later)]
+        if oldest is not None:
+            lanes = [*lanes, (queue, None, None, oldest)]
     queues = yield Batch("count_queues", ("queue",), asked_rows, _bounds(now))
     heads = _oldest(lanes, now)
     done = _succeeded(succeeded)

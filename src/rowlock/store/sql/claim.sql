@@ -1,17 +1,17 @@
 -- fragment: waiting (postgres)
--- Whether nobody runs a job. Both are needed: the first for the index, and the second because the
--- index has jobs whose leases are noted in claims.
-{of}.indexed_lease IS NULL AND {of}.lease_expires_at IS NULL
+-- Whether a job waits in its lane. The last condition is needed because job_lane has jobs whose
+-- leases are noted in claims.
+{of}.indexed_lease IS NULL AND {of}.held_by IS NULL AND {of}.lease_expires_at IS NULL
 
 -- fragment: waiting (sqlite)
-{of}.lease_expires_at IS NULL
+{of}.lease_expires_at IS NULL AND {of}.held_by IS NULL
 
 -- fragment: noted_in (postgres)
 -- Whether the lease of a job is noted in a claim. Uses job_lane.
 job.queue = {of}.queue AND job.rank = {of}.rank AND job.kind = {of}.kind
 AND (job.run_at, job.id) >= ({of}.first_at, {of}.first_id)
 AND (job.run_at, job.id) <= ({of}.last_at, {of}.last_id)
-AND job.indexed_lease IS NULL
+AND job.indexed_lease IS NULL AND job.held_by IS NULL
 AND job.lease_expires_at = {of}.until
 AND job.worker = {of}.worker
 
@@ -100,7 +100,8 @@ RETURNING {job}, clock.now
 -- name: lanes (postgres)
 -- The lanes of these queues and the head of each, by a loose scan of job_lane: one probe per lane,
 -- however many jobs wait in it. The last row holds the current time, whether leases may have
--- expired (uses job_lease, claim_until), and how many microseconds all this has taken.
+-- expired (uses job_lease, claim_until), how many microseconds all this has taken, and whether
+-- there are limits.
 -- For some tenants only, job_tenant_lane is scanned.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT {now} AS now
@@ -135,7 +136,7 @@ lane AS (
 )
 SELECT lane.queue, lane.rank, lane.kind, open_queue.by_age, lane.run_at, lane.id::text,
     {tenant? lane.tenant | NULL::text AS tenant}, NULL::bigint AS now, NULL::boolean AS is_late,
-    NULL::bigint AS spent
+    NULL::bigint AS spent, NULL::boolean AS has_limits
 FROM lane JOIN open_queue ON open_queue.queue = lane.queue
 WHERE :kinds::text[] IS NULL OR lane.kind = ANY (:kinds::text[])
 UNION ALL
@@ -159,13 +160,15 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, clock.now, :expired::boolean AN
     ) AS late
     WHERE late.queue = ANY (:queues::text[])
 )),
-    (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint
+    (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint,
+    EXISTS (SELECT 1 FROM rowlock.job_limit)
 FROM clock
 
 -- name: lanes (sqlite)
 -- The lanes of these queues and the head of each, by a loose scan of job_lane: one probe per lane,
 -- however many jobs wait in it. The last row holds the current time, whether leases have expired
--- (uses job_lease), and how many microseconds all this has taken, estimated as ten per lane.
+-- (uses job_lease), how many microseconds all this has taken, estimated as ten per lane, and
+-- whether there are limits.
 -- For some tenants only, job_tenant_lane is scanned.
 WITH RECURSIVE open_queue AS MATERIALIZED (
     SELECT asked.value AS queue, coalesce(queue.by_age, 0) AS by_age
@@ -180,7 +183,7 @@ lane AS MATERIALIZED (
         SELECT job.id
         FROM rowlock_job AS job
         WHERE {tenant? job.tenant = asked.value AND} job.queue = open_queue.queue
-            AND job.lease_expires_at IS NULL
+            AND {waiting job}
         ORDER BY job.rank, job.kind, job.run_at, job.id
         LIMIT 1
     )
@@ -191,7 +194,7 @@ lane AS MATERIALIZED (
             SELECT job.id
             FROM rowlock_job AS job
             WHERE {tenant? job.tenant = lane.tenant AND} job.queue = lane.queue
-                AND job.lease_expires_at IS NULL AND job.rank = lane.rank AND job.kind > lane.kind
+                AND {waiting job} AND job.rank = lane.rank AND job.kind > lane.kind
             ORDER BY job.kind, job.run_at, job.id
             LIMIT 1
         ),
@@ -199,14 +202,14 @@ lane AS MATERIALIZED (
             SELECT job.id
             FROM rowlock_job AS job
             WHERE {tenant? job.tenant = lane.tenant AND} job.queue = lane.queue
-                AND job.lease_expires_at IS NULL AND job.rank > lane.rank
+                AND {waiting job} AND job.rank > lane.rank
             ORDER BY job.rank, job.kind, job.run_at, job.id
             LIMIT 1
         )
     )
 )
 SELECT lane.queue, lane.rank, lane.kind, open_queue.by_age, lane.run_at, lane.id,
-    {tenant? lane.tenant | NULL}, NULL, NULL, NULL
+    {tenant? lane.tenant | NULL}, NULL, NULL, NULL, NULL
 FROM lane JOIN open_queue ON open_queue.queue = lane.queue
 WHERE :kinds IS NULL OR lane.kind IN (SELECT value FROM json_each(:kinds))
 UNION ALL
@@ -216,7 +219,7 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, {now}, :expired AND EXISTS (
     WHERE job.lease_expires_at <= {now}
         AND job.queue IN (SELECT value FROM json_each(:queues))
 ),
-    10 * (SELECT count(*) FROM lane)
+    10 * (SELECT count(*) FROM lane), EXISTS (SELECT 1 FROM rowlock_job_limit)
 
 -- name: lanes_anywhere (postgres)
 -- As lanes, for every queue: the same loose scan, over all of job_lane.
@@ -240,13 +243,15 @@ WITH RECURSIVE lane AS (
     ) AS head
 )
 SELECT lane.queue, lane.rank, lane.kind, coalesce(queue.by_age, false), lane.run_at, lane.id::text,
-    NULL::text AS tenant, NULL::bigint AS now, NULL::boolean AS is_late, NULL::bigint AS spent
+    NULL::text AS tenant, NULL::bigint AS now, NULL::boolean AS is_late, NULL::bigint AS spent,
+    NULL::boolean AS has_limits
 FROM lane LEFT JOIN rowlock.queue AS queue ON queue.name = lane.queue
 WHERE queue.is_paused IS NOT TRUE
     AND (:kinds::text[] IS NULL OR lane.kind = ANY (:kinds::text[]))
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, {now}, false,
-    (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint
+    (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint,
+    EXISTS (SELECT 1 FROM rowlock.job_limit)
 
 -- name: lanes_anywhere (sqlite)
 -- As lanes, for every queue: the same loose scan, over all of job_lane.
@@ -256,7 +261,7 @@ WITH RECURSIVE lane AS MATERIALIZED (
     WHERE head.id = (
         SELECT job.id
         FROM rowlock_job AS job
-        WHERE job.lease_expires_at IS NULL
+        WHERE {waiting job}
         ORDER BY job.queue, job.rank, job.kind, job.run_at, job.id
         LIMIT 1
     )
@@ -266,7 +271,7 @@ WITH RECURSIVE lane AS MATERIALIZED (
         (
             SELECT job.id
             FROM rowlock_job AS job
-            WHERE job.lease_expires_at IS NULL
+            WHERE {waiting job}
                 AND job.queue = lane.queue AND job.rank = lane.rank AND job.kind > lane.kind
             ORDER BY job.kind, job.run_at, job.id
             LIMIT 1
@@ -274,7 +279,7 @@ WITH RECURSIVE lane AS MATERIALIZED (
         (
             SELECT job.id
             FROM rowlock_job AS job
-            WHERE job.lease_expires_at IS NULL
+            WHERE {waiting job}
                 AND job.queue = lane.queue AND job.rank > lane.rank
             ORDER BY job.rank, job.kind, job.run_at, job.id
             LIMIT 1
@@ -282,19 +287,20 @@ WITH RECURSIVE lane AS MATERIALIZED (
         (
             SELECT job.id
             FROM rowlock_job AS job
-            WHERE job.lease_expires_at IS NULL AND job.queue > lane.queue
+            WHERE {waiting job} AND job.queue > lane.queue
             ORDER BY job.queue, job.rank, job.kind, job.run_at, job.id
             LIMIT 1
         )
     )
 )
 SELECT lane.queue, lane.rank, lane.kind, coalesce(queue.by_age, 0), lane.run_at, lane.id,
-    NULL, NULL, NULL, NULL
+    NULL, NULL, NULL, NULL, NULL
 FROM lane LEFT JOIN rowlock_queue AS queue ON queue.name = lane.queue
 WHERE coalesce(queue.is_paused, 0) = 0
     AND (:kinds IS NULL OR lane.kind IN (SELECT value FROM json_each(:kinds)))
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, {now}, 0, 10 * (SELECT count(*) FROM lane)
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, {now}, 0, 10 * (SELECT count(*) FROM lane),
+    EXISTS (SELECT 1 FROM rowlock_job_limit)
 
 -- fragment: claimed_from (postgres)
 -- A claim of the first due jobs of one lane, up to its RETURNING.
@@ -360,7 +366,7 @@ WHERE rowid IN (
     SELECT due.rowid
     FROM rowlock_job AS due
     WHERE due.queue = :queue AND due.rank = :rank AND due.kind = :kind
-        AND due.lease_expires_at IS NULL
+        AND {waiting due}
         AND due.run_at <= {now}
         AND (due.run_at, due.id) >= (:floor_at, :floor_id)
         {hinted? AND NOT EXISTS (
@@ -370,7 +376,7 @@ WHERE rowid IN (
         AND NOT EXISTS (
             SELECT 1 FROM rowlock_job AS urgent
             WHERE urgent.queue = :queue AND urgent.rank < :rank
-                AND urgent.lease_expires_at IS NULL
+                AND {waiting urgent}
         )}
     ORDER BY due.run_at, due.id
     LIMIT :limit
@@ -439,7 +445,7 @@ WHERE rowid IN (
         SELECT due.rowid
         FROM rowlock_job AS due
         WHERE due.queue = :queue AND due.rank = :rank AND due.kind = lane.value
-            AND due.lease_expires_at IS NULL
+            AND {waiting due}
             AND due.run_at <= {now}
             AND (due.run_at, due.id) >= (floor_at.value, floor_id.value)
         ORDER BY due.run_at, due.id
@@ -487,7 +493,7 @@ WHERE rowid IN (
         FROM rowlock_job AS due
         WHERE due.tenant = owner.value AND due.queue = :queue AND due.rank = :rank
             AND due.kind = lane.value
-            AND due.lease_expires_at IS NULL
+            AND {waiting due}
             AND due.run_at <= {now}
         ORDER BY due.run_at, due.id
         LIMIT :limit
@@ -533,4 +539,50 @@ UPDATE rowlock_job
 SET policy = :policy,
     max_attempts = coalesce(max_attempts, :max_attempts)
 WHERE id = :id AND token = :token
+RETURNING id
+
+-- name: send_to_room (postgres)
+-- Have jobs that were claimed from a lane wait at the limit of their kind, as if they had not been
+-- claimed. Fenced by token. Uses job_pkey.
+UPDATE rowlock.job AS job
+SET limit_name = known.limit_name,
+    limit_key = known.limit_key,
+    place = CASE WHEN known.is_ordered THEN nextval('rowlock.turn_number') END,
+    rank = CASE WHEN known.is_ordered THEN 0 ELSE job.rank END,
+    held_by = 1,
+    attempt = job.attempt - 1,
+    lease_expires_at = NULL,
+    indexed_lease = NULL,
+    beat_at = NULL,
+    worker = NULL,
+    begun = false
+FROM unnest(
+    :id::uuid[], :token::bigint[], :limit_name::text[], :limit_key::text[], :is_ordered::boolean[]
+) AS known (id, token, limit_name, limit_key, is_ordered)
+WHERE job.id = known.id
+    AND job.id = ANY(:id::uuid[])
+    AND job.token = known.token
+    AND job.lease_expires_at IS NOT NULL
+RETURNING job.id::text
+
+-- name: send_to_room (sqlite)
+-- Have a job that was claimed from a lane wait at the limit of its kind, as if it had not been
+-- claimed. Fenced by token. Uses the primary key.
+UPDATE rowlock_job
+SET limit_name = :limit_name,
+    limit_key = :limit_key,
+    place = CASE WHEN :is_ordered THEN max({now}, 1 + coalesce((
+        SELECT max(job.place)
+        FROM rowlock_job AS job
+        WHERE job.limit_name = :limit_name AND job.limit_key = :limit_key
+            AND job.place IS NOT NULL
+    ), 0)) END,
+    rank = CASE WHEN :is_ordered THEN 0 ELSE rank END,
+    held_by = 1,
+    attempt = attempt - 1,
+    lease_expires_at = NULL,
+    beat_at = NULL,
+    worker = NULL,
+    begun = 0
+WHERE id = :id AND token = :token AND lease_expires_at IS NOT NULL
 RETURNING id

@@ -3,24 +3,51 @@
 -- The clock is read after the transaction has its xid: so a row never lies below the place that a
 -- claimer which saw a later xid has already passed.
 -- An id that the caller gave may have been another job's: its tokens start beyond any old one.
+-- The variant is for jobs of which some have limits.
 WITH clock AS MATERIALIZED (
     SELECT pg_current_xact_id() AS xid, {now} AS now
 )
-INSERT INTO rowlock.job ({given}, run_at, created_at, token)
+INSERT INTO rowlock.job (
+    {given}, run_at, created_at, token{limited? , limit_name, limit_key, held_by, place}
+)
 SELECT {fresh}, greatest(coalesce(fresh.run_at, clock.now + fresh.delay), clock.now), clock.now,
     CASE WHEN :is_given::boolean THEN clock.now ELSE 0 END
-FROM clock, unnest({given_arrays}, :run_at::bigint[], :delay::bigint[])
-    AS fresh ({given}, run_at, delay)
+    {limited? , fresh.limit_name, fresh.limit_key,
+    CASE
+        WHEN fresh.limit_name IS NULL THEN NULL
+        WHEN coalesce(fresh.run_at, clock.now + fresh.delay) > clock.now THEN 2
+        ELSE 1
+    END,
+    CASE WHEN fresh.is_ordered THEN nextval('rowlock.turn_number') END}
+FROM clock, unnest(
+        {given_arrays}, :run_at::bigint[], :delay::bigint[]
+        {limited? , :limit_name::text[], :limit_key::text[], :is_ordered::boolean[]}
+    ) AS fresh ({given}, run_at, delay{limited? , limit_name, limit_key, is_ordered})
 ON CONFLICT DO NOTHING
 RETURNING id::text, run_at, created_at
 
 -- name: enqueue (sqlite)
 -- Insert a job, unless its id or key is in flight. Uses the primary key, job_key.
 -- An id that the caller gave may have been another job's: its tokens start beyond any old one.
-INSERT INTO rowlock_job ({given}, run_at, created_at, token)
+-- The variant is for jobs of which some have limits. Places are times, unless two are the same.
+INSERT INTO rowlock_job (
+    {given}, run_at, created_at, token{limited? , limit_name, limit_key, held_by, place}
+)
 VALUES (
     {given_values}, max(coalesce(:run_at, {now} + :delay), {now}), {now},
     CASE WHEN :is_given THEN {now} ELSE 0 END
+    {limited? , :limit_name, :limit_key,
+    CASE
+        WHEN :limit_name IS NULL THEN NULL
+        WHEN coalesce(:run_at, {now} + :delay) > {now} THEN 2
+        ELSE 1
+    END,
+    CASE WHEN :is_ordered THEN max({now}, 1 + coalesce((
+        SELECT max(job.place)
+        FROM rowlock_job AS job
+        WHERE job.limit_name = :limit_name AND job.limit_key = :limit_key
+            AND job.place IS NOT NULL
+    ), 0)) END}
 )
 ON CONFLICT DO NOTHING
 RETURNING id, run_at, created_at
@@ -30,10 +57,15 @@ RETURNING id, run_at, created_at
 WITH clock AS MATERIALIZED (
     SELECT pg_current_xact_id() AS xid, {now} AS now
 )
-INSERT INTO rowlock.job ({given}, run_at, created_at, token)
+INSERT INTO rowlock.job (
+    {given}, run_at, created_at, token{limited? , limit_name, limit_key, held_by, place}
+)
 SELECT {given_values},
     greatest(coalesce(:run_at::bigint, clock.now + :delay::bigint), clock.now), clock.now,
     CASE WHEN :is_given::boolean THEN clock.now ELSE 0 END
+    {limited? , :limit_name::text, :limit_key::text,
+    CASE WHEN coalesce(:run_at::bigint, clock.now + :delay::bigint) > clock.now THEN 2 ELSE 1 END,
+    CASE WHEN :is_ordered::boolean THEN nextval('rowlock.turn_number') END}
 FROM clock
 ON CONFLICT DO NOTHING
 RETURNING id::text, run_at, created_at

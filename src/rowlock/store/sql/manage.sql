@@ -33,7 +33,8 @@ RETURNING id
 -- name: set_run_at
 -- Change when jobs that are not running are due. NULL and the past mean now. Uses job_pkey.
 UPDATE rowlock.job
-SET run_at = CASE WHEN :run_at::bigint > {now} THEN :run_at::bigint ELSE {now} END
+SET run_at = CASE WHEN :run_at::bigint > {now} THEN :run_at::bigint ELSE {now} END,
+    held_by = CASE WHEN limit_name IS NULL THEN NULL WHEN :run_at::bigint > {now} THEN 2 ELSE 1 END
 WHERE id = ANY (:ids::uuid[]) AND lease_expires_at IS NULL
 RETURNING id::text, queue
 
@@ -58,8 +59,9 @@ FOR UPDATE OF finished
 WITH clock AS MATERIALIZED (
     SELECT pg_current_xact_id() AS xid, {now} AS now
 )
-INSERT INTO rowlock.job ({kept}, run_at, payload)
-SELECT {kept_of}, clock.now, coalesce(back.payload, finished.payload)
+INSERT INTO rowlock.job ({kept}, held_by, run_at, payload)
+SELECT {kept_of}, CASE WHEN finished.limit_name IS NOT NULL THEN 1 END, clock.now,
+    coalesce(back.payload, finished.payload)
 FROM clock, unnest(:id::uuid[], :payload::text[]) AS back (id, payload)
     JOIN rowlock.finished AS finished ON finished.id = back.id
 ON CONFLICT DO NOTHING
@@ -68,8 +70,9 @@ RETURNING id::text, queue
 -- name: revive (sqlite)
 -- Put a finished job back into the queue, like a new one, unless its key is in flight.
 -- Uses the primary keys, job_key.
-INSERT INTO rowlock_job ({kept}, run_at, payload)
-SELECT {kept_of}, {now}, coalesce(:payload, finished.payload)
+INSERT INTO rowlock_job ({kept}, held_by, run_at, payload)
+SELECT {kept_of}, CASE WHEN finished.limit_name IS NOT NULL THEN 1 END, {now},
+    coalesce(:payload, finished.payload)
 FROM rowlock_finished AS finished
 WHERE finished.id = :id
 ON CONFLICT DO NOTHING
@@ -81,8 +84,13 @@ RETURNING id, queue
 WITH clock AS MATERIALIZED (
     SELECT pg_current_xact_id() AS xid, {now} AS now
 )
-INSERT INTO rowlock.job (id, {again}, payload, meta, run_at, created_at)
-SELECT again.new_id, {again_of}, coalesce(again.payload, finished.payload),
+INSERT INTO rowlock.job (
+    id, {again}, limit_name, limit_key, held_by, place, payload, meta, run_at, created_at
+)
+SELECT again.new_id, {again_of}, finished.limit_name, finished.limit_key,
+    CASE WHEN finished.limit_name IS NOT NULL THEN 1 END,
+    CASE WHEN finished.place IS NOT NULL THEN nextval('rowlock.turn_number') END,
+    coalesce(again.payload, finished.payload),
     CASE
         WHEN finished.meta IS NULL THEN '{"run_again_of":"' || finished.id::text || '"}'
         WHEN strpos(finished.meta, '"run_again_of":') > 0 THEN finished.meta
@@ -98,8 +106,18 @@ RETURNING id::text, queue
 -- name: run_again (sqlite)
 -- Enqueue a finished job again, as a new job, unless its key is in flight. Keys that ended jobs
 -- hold don't matter. `meta` names the first job of all. Uses the primary keys, job_key.
-INSERT INTO rowlock_job (id, {again}, payload, meta, run_at, created_at)
-SELECT :new_id, {again_of}, coalesce(:payload, finished.payload),
+INSERT INTO rowlock_job (
+    id, {again}, limit_name, limit_key, held_by, place, payload, meta, run_at, created_at
+)
+SELECT :new_id, {again_of}, finished.limit_name, finished.limit_key,
+    CASE WHEN finished.limit_name IS NOT NULL THEN 1 END,
+    CASE WHEN finished.place IS NOT NULL THEN max({now}, 1 + coalesce((
+        SELECT max(job.place)
+        FROM rowlock_job AS job
+        WHERE job.limit_name = finished.limit_name AND job.limit_key = finished.limit_key
+            AND job.place IS NOT NULL
+    ), 0)) END,
+    coalesce(:payload, finished.payload),
     CASE
         WHEN finished.meta IS NULL THEN '{"run_again_of":"' || finished.id || '"}'
         WHEN instr(finished.meta, '"run_again_of":') > 0 THEN finished.meta

@@ -246,6 +246,9 @@ SET run_at = back.run_at,
     lease_expires_at = NULL,
     indexed_lease = NULL,
     is_retry = back.attempt > 0,
+    held_by = CASE
+        WHEN job.limit_name IS NULL THEN NULL WHEN back.run_at > (SELECT {now}) THEN 2 ELSE 1
+    END,
     beat_at = NULL,
     worker = NULL,
     begun = false
@@ -272,6 +275,7 @@ SET run_at = :run_at,
     errors = coalesce(:errors, errors),
     lease_taken = :taken,
     lease_expires_at = NULL,
+    held_by = CASE WHEN limit_name IS NULL THEN NULL WHEN :run_at > {now} THEN 2 ELSE 1 END,
     beat_at = NULL,
     worker = NULL,
     begun = 0

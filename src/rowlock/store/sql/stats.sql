@@ -1,15 +1,50 @@
 -- name: queue_names (postgres)
--- The names of all queues in use, each by one probe. Uses job_lane, job_lease, finished_queue.
+-- The names of all queues in use, each by one probe. Uses job_lane, job_room, job_outside,
+-- job_lease, finished_queue.
 WITH RECURSIVE waiting AS (
-    (SELECT min(job.queue) AS queue FROM rowlock.job AS job WHERE job.indexed_lease IS NULL)
+    (
+        SELECT min(job.queue) AS queue
+        FROM rowlock.job AS job
+        WHERE job.indexed_lease IS NULL AND job.held_by IS NULL
+    )
     UNION ALL
     SELECT (
         SELECT min(job.queue)
         FROM rowlock.job AS job
-        WHERE job.indexed_lease IS NULL AND job.queue > waiting.queue
+        WHERE job.indexed_lease IS NULL AND job.held_by IS NULL AND job.queue > waiting.queue
     )
     FROM waiting
     WHERE waiting.queue IS NOT NULL
+),
+at_limit AS (
+    (
+        SELECT min(job.queue) AS queue
+        FROM rowlock.job AS job
+        WHERE job.indexed_lease IS NULL AND job.held_by = 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT min(job.queue)
+        FROM rowlock.job AS job
+        WHERE job.indexed_lease IS NULL AND job.held_by = 1 AND job.queue > at_limit.queue
+    )
+    FROM at_limit
+    WHERE at_limit.queue IS NOT NULL
+),
+outside AS (
+    (
+        SELECT min(job.queue) AS queue
+        FROM rowlock.job AS job
+        WHERE job.indexed_lease IS NULL AND job.held_by = 2
+    )
+    UNION ALL
+    SELECT (
+        SELECT min(job.queue)
+        FROM rowlock.job AS job
+        WHERE job.indexed_lease IS NULL AND job.held_by = 2 AND job.queue > outside.queue
+    )
+    FROM outside
+    WHERE outside.queue IS NOT NULL
 ),
 ended AS (
     (
@@ -28,6 +63,10 @@ ended AS (
 )
 SELECT queue FROM waiting WHERE queue IS NOT NULL
 UNION
+SELECT queue FROM at_limit WHERE queue IS NOT NULL
+UNION
+SELECT queue FROM outside WHERE queue IS NOT NULL
+UNION
 SELECT job.queue FROM rowlock.job AS job WHERE job.indexed_lease IS NOT NULL
 UNION
 SELECT queue FROM ended WHERE queue IS NOT NULL
@@ -36,17 +75,46 @@ SELECT queue.name FROM rowlock.queue AS queue
 ORDER BY 1
 
 -- name: queue_names (sqlite)
--- The names of all queues in use, each by one probe. Uses job_lane, job_lease, finished_queue.
+-- The names of all queues in use, each by one probe. Uses job_lane, job_room, job_outside,
+-- job_lease, finished_queue.
 WITH RECURSIVE waiting AS (
-    SELECT min(job.queue) AS queue FROM rowlock_job AS job WHERE job.lease_expires_at IS NULL
+    SELECT min(job.queue) AS queue
+    FROM rowlock_job AS job
+    WHERE job.lease_expires_at IS NULL AND job.held_by IS NULL
     UNION ALL
     SELECT (
         SELECT min(job.queue)
         FROM rowlock_job AS job
-        WHERE job.lease_expires_at IS NULL AND job.queue > waiting.queue
+        WHERE job.lease_expires_at IS NULL AND job.held_by IS NULL AND job.queue > waiting.queue
     )
     FROM waiting
     WHERE waiting.queue IS NOT NULL
+),
+at_limit AS (
+    SELECT min(job.queue) AS queue
+    FROM rowlock_job AS job
+    WHERE job.lease_expires_at IS NULL AND job.held_by = 1
+    UNION ALL
+    SELECT (
+        SELECT min(job.queue)
+        FROM rowlock_job AS job
+        WHERE job.lease_expires_at IS NULL AND job.held_by = 1 AND job.queue > at_limit.queue
+    )
+    FROM at_limit
+    WHERE at_limit.queue IS NOT NULL
+),
+outside AS (
+    SELECT min(job.queue) AS queue
+    FROM rowlock_job AS job
+    WHERE job.lease_expires_at IS NULL AND job.held_by = 2
+    UNION ALL
+    SELECT (
+        SELECT min(job.queue)
+        FROM rowlock_job AS job
+        WHERE job.lease_expires_at IS NULL AND job.held_by = 2 AND job.queue > outside.queue
+    )
+    FROM outside
+    WHERE outside.queue IS NOT NULL
 ),
 ended AS (
     SELECT min(finished.queue) AS queue
@@ -62,6 +130,10 @@ ended AS (
     WHERE ended.queue IS NOT NULL
 )
 SELECT queue FROM waiting WHERE queue IS NOT NULL
+UNION
+SELECT queue FROM at_limit WHERE queue IS NOT NULL
+UNION
+SELECT queue FROM outside WHERE queue IS NOT NULL
 UNION
 SELECT job.queue FROM rowlock_job AS job WHERE job.lease_expires_at IS NOT NULL
 UNION
@@ -108,7 +180,7 @@ WITH RECURSIVE lane AS (
     FROM json_each(:queues) AS asked CROSS JOIN rowlock_job AS head ON head.id = (
         SELECT job.id
         FROM rowlock_job AS job
-        WHERE job.queue = asked.value AND job.lease_expires_at IS NULL
+        WHERE job.queue = asked.value AND {waiting job}
         ORDER BY job.rank, job.kind, job.run_at
         LIMIT 1
     )
@@ -118,7 +190,7 @@ WITH RECURSIVE lane AS (
         (
             SELECT job.id
             FROM rowlock_job AS job
-            WHERE job.queue = lane.queue AND job.lease_expires_at IS NULL
+            WHERE job.queue = lane.queue AND {waiting job}
                 AND job.rank = lane.rank AND job.kind > lane.kind
             ORDER BY job.kind, job.run_at
             LIMIT 1
@@ -126,7 +198,7 @@ WITH RECURSIVE lane AS (
         (
             SELECT job.id
             FROM rowlock_job AS job
-            WHERE job.queue = lane.queue AND job.lease_expires_at IS NULL
+            WHERE job.queue = lane.queue AND {waiting job}
                 AND job.rank > lane.rank
             ORDER BY job.rank, job.kind, job.run_at
             LIMIT 1
@@ -171,7 +243,7 @@ SELECT
             SELECT 1
             FROM rowlock_job AS job
             WHERE job.queue = :queue AND job.rank = :rank AND job.kind = :kind
-                AND job.lease_expires_at IS NULL AND job.run_at <= {now}
+                AND {waiting job} AND job.run_at <= {now}
             LIMIT :cap
         )
     ),
@@ -181,11 +253,60 @@ SELECT
             SELECT 1
             FROM rowlock_job AS job
             WHERE job.queue = :queue AND job.rank = :rank AND job.kind = :kind
-                AND job.lease_expires_at IS NULL AND job.run_at > {now}
+                AND {waiting job} AND job.run_at > {now}
             LIMIT :cap
         )
     ),
     {now}
+
+-- name: count_held (postgres)
+-- Jobs with a limit of each queue that wait, up to a cap: (queue, those in their rooms and the
+-- oldest of them, others that are due, others). Uses job_room and job_outside alone.
+SELECT asked.queue, room.jobs, room.oldest, outside.due, outside.later, {now}
+FROM unnest(:queue::text[]) AS asked (queue),
+    LATERAL (
+        SELECT count(*) AS jobs, min(capped.run_at) AS oldest
+        FROM (
+            SELECT job.run_at
+            FROM rowlock.job AS job
+            WHERE job.queue = asked.queue AND job.indexed_lease IS NULL AND job.held_by = 1
+            LIMIT :cap
+        ) AS capped
+    ) AS room,
+    LATERAL (
+        SELECT count(*) FILTER (WHERE capped.run_at <= (SELECT {now})) AS due,
+            count(*) FILTER (WHERE capped.run_at > (SELECT {now})) AS later
+        FROM (
+            SELECT job.run_at
+            FROM rowlock.job AS job
+            WHERE job.queue = asked.queue AND job.indexed_lease IS NULL AND job.held_by = 2
+            LIMIT :cap
+        ) AS capped
+    ) AS outside
+
+-- name: count_held (sqlite)
+-- Jobs with a limit of a queue that wait, up to a cap: (queue, those in their rooms and the
+-- oldest of them, others that are due, others). Uses job_room and job_outside alone.
+SELECT :queue, room.jobs, room.oldest, outside.due, outside.later, {now}
+FROM (
+    SELECT count(*) AS jobs, min(capped.run_at) AS oldest
+    FROM (
+        SELECT job.run_at
+        FROM rowlock_job AS job
+        WHERE job.queue = :queue AND job.lease_expires_at IS NULL AND job.held_by = 1
+        LIMIT :cap
+    ) AS capped
+) AS room,
+(
+    SELECT count(*) FILTER (WHERE capped.run_at <= {now}) AS due,
+        count(*) FILTER (WHERE capped.run_at > {now}) AS later
+    FROM (
+        SELECT job.run_at
+        FROM rowlock_job AS job
+        WHERE job.queue = :queue AND job.lease_expires_at IS NULL AND job.held_by = 2
+        LIMIT :cap
+    ) AS capped
+) AS outside
 
 -- name: count_queues (postgres)
 -- The other counts of each queue, up to a cap: (queue, retrying, running, dead, cancelled, paused).
@@ -196,7 +317,8 @@ SELECT asked.queue,
         FROM (
             SELECT
             FROM rowlock.job AS job
-            WHERE job.queue = asked.queue AND {waiting job} AND job.is_retry
+            WHERE job.queue = asked.queue AND job.indexed_lease IS NULL
+                AND job.lease_expires_at IS NULL AND job.is_retry
                 AND job.run_at > job.created_at
                 AND job.run_at > (SELECT {now})
             LIMIT :cap
@@ -284,15 +406,27 @@ SELECT :queue,
     )
 
 -- name: count_live (postgres)
--- All live jobs by queue: (queue, ready, due later, retrying, running). Reads job_lane, job_retried
--- and job_lease to their ends: exact, and for occasional use. The first two have jobs whose leases
--- are noted in claims: these are counted there and taken off, so that no row of the table is read.
+-- All live jobs by queue: (queue, ready, due later, retrying, running). Reads job_lane, job_room,
+-- job_outside, job_retried and job_lease to their ends: exact, and for occasional use. job_lane and
+-- job_retried have jobs whose leases are noted in claims: these are counted there and taken off, so
+-- that no row of the table is read.
 SELECT counted.queue, sum(counted.due), sum(counted.later), sum(counted.back), sum(counted.running)
 FROM (
     SELECT job.queue, count(*) FILTER (WHERE job.run_at <= (SELECT {now})) AS due,
         count(*) FILTER (WHERE job.run_at > (SELECT {now})) AS later, 0 AS back, 0 AS running
     FROM rowlock.job AS job
-    WHERE job.indexed_lease IS NULL
+    WHERE job.indexed_lease IS NULL AND job.held_by IS NULL
+    GROUP BY job.queue
+    UNION ALL
+    SELECT job.queue, count(*), 0, 0, 0
+    FROM rowlock.job AS job
+    WHERE job.indexed_lease IS NULL AND job.held_by = 1
+    GROUP BY job.queue
+    UNION ALL
+    SELECT job.queue, count(*) FILTER (WHERE job.run_at <= (SELECT {now})),
+        count(*) FILTER (WHERE job.run_at > (SELECT {now})), 0, 0
+    FROM rowlock.job AS job
+    WHERE job.indexed_lease IS NULL AND job.held_by = 2
     GROUP BY job.queue
     UNION ALL
     SELECT job.queue, 0, 0, count(*), 0
@@ -318,14 +452,25 @@ FROM (
 GROUP BY counted.queue
 
 -- name: count_live (sqlite)
--- All live jobs by queue: (queue, ready, due later, retrying, running). Reads job_lane, job_retried
--- and job_lease to their ends: exact, and for occasional use.
+-- All live jobs by queue: (queue, ready, due later, retrying, running). Reads job_lane, job_room,
+-- job_outside, job_retried and job_lease to their ends: exact, and for occasional use.
 SELECT counted.queue, sum(counted.due), sum(counted.later), sum(counted.back), sum(counted.running)
 FROM (
     SELECT job.queue, count(*) FILTER (WHERE job.run_at <= (SELECT {now})) AS due,
         count(*) FILTER (WHERE job.run_at > (SELECT {now})) AS later, 0 AS back, 0 AS running
     FROM rowlock_job AS job
-    WHERE job.lease_expires_at IS NULL
+    WHERE {waiting job}
+    GROUP BY job.queue
+    UNION ALL
+    SELECT job.queue, count(*), 0, 0, 0
+    FROM rowlock_job AS job
+    WHERE job.lease_expires_at IS NULL AND job.held_by = 1
+    GROUP BY job.queue
+    UNION ALL
+    SELECT job.queue, count(*) FILTER (WHERE job.run_at <= {now}),
+        count(*) FILTER (WHERE job.run_at > {now}), 0, 0
+    FROM rowlock_job AS job
+    WHERE job.lease_expires_at IS NULL AND job.held_by = 2
     GROUP BY job.queue
     UNION ALL
     SELECT job.queue, 0, 0, count(*), 0
@@ -364,8 +509,8 @@ GROUP BY newest.queue
 
 -- name: count_tenant (postgres)
 -- Jobs of a tenant by queue and state, and the oldest of each. Reads at most :scan rows per table.
--- Uses job_tenant_lane for waiting jobs, job_lease and the claims for running ones, finished_pkey
--- for ended ones.
+-- Uses job_tenant_lane and job_tenant_held for waiting jobs, job_lease and the claims for running
+-- ones, finished_pkey for ended ones.
 SELECT counted.queue, counted.state, count(*), min(counted.run_at)
 FROM (
     SELECT waiting.queue, waiting.run_at,
@@ -378,6 +523,10 @@ FROM (
         SELECT job.queue, job.run_at, job.attempt
         FROM rowlock.job AS job
         WHERE job.tenant = :tenant AND {waiting job}
+        UNION ALL
+        SELECT job.queue, job.run_at, job.attempt
+        FROM rowlock.job AS job
+        WHERE job.tenant = :tenant AND job.indexed_lease IS NULL AND job.held_by IS NOT NULL
         LIMIT :scan
     ) AS waiting
     UNION ALL
@@ -402,7 +551,8 @@ GROUP BY counted.queue, counted.state
 
 -- name: count_tenant (sqlite)
 -- Jobs of a tenant by queue and state, and the oldest of each. Reads at most :scan rows per table.
--- Uses job_tenant_lane for waiting jobs, job_lease for running ones, finished_pkey for ended ones.
+-- Uses job_tenant_lane and job_tenant_held for waiting jobs, job_lease for running ones,
+-- finished_pkey for ended ones.
 SELECT counted.queue, counted.state, count(*), min(counted.run_at)
 FROM (
     SELECT waiting.queue, waiting.run_at,
@@ -414,7 +564,11 @@ FROM (
     FROM (
         SELECT job.queue, job.run_at, job.attempt
         FROM rowlock_job AS job
-        WHERE job.tenant = :tenant AND job.lease_expires_at IS NULL
+        WHERE job.tenant = :tenant AND {waiting job}
+        UNION ALL
+        SELECT job.queue, job.run_at, job.attempt
+        FROM rowlock_job AS job
+        WHERE job.tenant = :tenant AND job.lease_expires_at IS NULL AND job.held_by IS NOT NULL
         LIMIT :scan
     ) AS waiting
     UNION ALL

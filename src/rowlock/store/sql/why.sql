@@ -25,7 +25,7 @@ FROM (
     SELECT 1
     FROM rowlock_job AS job
     WHERE {tenant? job.tenant = :tenant AND} job.queue = :queue AND job.rank = :rank
-        AND job.kind = :kind AND job.lease_expires_at IS NULL
+        AND job.kind = :kind AND {waiting job}
         AND (job.run_at, job.id) < (:run_at, :id)
     LIMIT :cap
 )

@@ -18,6 +18,9 @@ CREATE TABLE rowlock.job (
     crashes integer NOT NULL DEFAULT 0,
     log_lines integer NOT NULL DEFAULT 0,
     rank smallint NOT NULL,
+    -- Why the job is not in its lane, though nobody may run it: 1 it waits at its limit, 2 it has a
+    -- limit and is not due. NULL: it is in its lane. A run leaves it as it is.
+    held_by smallint,
     -- Of a run that nobody has settled. `begun`: a committed write says that its handler was
     -- called, or was about to be. `losses`: leases lost in a row. `interruptions`: runs that left
     -- a trace but were not counted as attempts. `quarantined`: its process died, and no run has
@@ -42,6 +45,13 @@ CREATE TABLE rowlock.job (
     queue text COLLATE "C" NOT NULL,
     tenant text COLLATE "C",
     key text COLLATE "C",
+    -- The limit under which it runs, and the key there; '' if the limit has no keys.
+    limit_name text COLLATE "C",
+    limit_key text COLLATE "C",
+    -- Where it stands among the jobs of its key, if these run in order. NULL: they don't.
+    place bigint,
+    -- When it was last started under its limit: the number of that start among all.
+    turn bigint,
     payload text NOT NULL,
     policy text,
     tags text,
@@ -63,9 +73,23 @@ CREATE TABLE rowlock.job (
 -- A lane is (queue, rank, kind); a claim reads the head of a lane. Jobs stay in it while their
 -- leases are not in job_lease.
 CREATE INDEX job_lane ON rowlock.job (queue, rank, kind, run_at, id)
-    WHERE indexed_lease IS NULL;
+    WHERE indexed_lease IS NULL AND held_by IS NULL;
 CREATE INDEX job_tenant_lane ON rowlock.job (tenant, queue, rank, kind, run_at, id)
-    WHERE indexed_lease IS NULL AND tenant IS NOT NULL;
+    WHERE indexed_lease IS NULL AND held_by IS NULL AND tenant IS NOT NULL;
+-- Jobs with a limit, by key, that are due and that nobody runs: where each key has its turn.
+CREATE INDEX job_room ON rowlock.job (queue, rank, kind, limit_name, limit_key, run_at, id)
+    WHERE indexed_lease IS NULL AND held_by = 1;
+-- Jobs with a limit that are not due. They are let into their rooms when they are.
+CREATE INDEX job_outside ON rowlock.job (queue, run_at, id)
+    WHERE indexed_lease IS NULL AND held_by = 2;
+CREATE INDEX job_tenant_held ON rowlock.job (tenant, queue, run_at)
+    WHERE indexed_lease IS NULL AND held_by IS NOT NULL AND tenant IS NOT NULL;
+-- What runs under a limit, by key.
+CREATE INDEX job_turn ON rowlock.job (limit_name, limit_key, turn)
+    WHERE indexed_lease IS NOT NULL AND limit_name IS NOT NULL;
+-- Jobs that run in order, whether they wait or run.
+CREATE INDEX job_order ON rowlock.job (limit_name, limit_key, place, id)
+    WHERE place IS NOT NULL;
 -- Retries that were promoted in a queue ordered by age leave it.
 CREATE INDEX job_retried ON rowlock.job (queue, run_at)
     WHERE indexed_lease IS NULL AND is_retry AND run_at > created_at;
@@ -96,6 +120,53 @@ CREATE TABLE rowlock.claim (
 
 CREATE INDEX claim_until ON rowlock.claim (until);
 
+-- The numbers of starts under limits, and the places of jobs that run in order.
+CREATE SEQUENCE rowlock.turn_number OWNED BY rowlock.job.turn;
+
+-- Limits. `declared` is what the code says, `chosen` what was set since (both JSON), and the other
+-- numbers are what counts: those of `declared` with those of `chosen` over them. NULL: no limit.
+-- `interval_us` is the time between two starts of a rate, `tat` the time at which the next start
+-- would be due if starts came at exactly that rate (GCRA).
+CREATE TABLE rowlock.job_limit (
+    name text COLLATE "C" PRIMARY KEY,
+    declared_at bigint NOT NULL,
+    concurrency integer,
+    interval_us bigint,
+    burst integer,
+    key_concurrency integer,
+    key_interval_us bigint,
+    key_burst integer,
+    is_ordered boolean NOT NULL,
+    pauses_when_dead boolean NOT NULL,
+    tat bigint NOT NULL DEFAULT 0,
+    closed_until bigint,
+    closed_by text,
+    -- How often each key has its turn, where that is not once: JSON.
+    weights text,
+    declared text NOT NULL,
+    chosen text
+);
+
+-- Keys of limits about which there is something to remember. NULL: as the limit has it.
+CREATE TABLE rowlock.limit_key (
+    limit_name text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    tat bigint NOT NULL DEFAULT 0,
+    closed_until bigint,
+    concurrency integer,
+    interval_us bigint,
+    burst integer,
+    weight integer,
+    closed_by text,
+    PRIMARY KEY (limit_name, key)
+) WITH (
+    -- A start writes `tat`, which no index has.
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_cost_delay = 0
+);
+
 CREATE TABLE rowlock.finished (
     id uuid PRIMARY KEY,
     run_at bigint NOT NULL,
@@ -117,6 +188,9 @@ CREATE TABLE rowlock.finished (
     queue text COLLATE "C" NOT NULL,
     tenant text COLLATE "C",
     key text COLLATE "C",
+    limit_name text COLLATE "C",
+    limit_key text COLLATE "C",
+    place bigint,
     worker text COLLATE "C",
     payload text NOT NULL,
     policy text,

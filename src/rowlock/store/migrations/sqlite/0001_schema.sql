@@ -10,6 +10,9 @@ CREATE TABLE rowlock_job (
     crashes integer NOT NULL DEFAULT 0,
     log_lines integer NOT NULL DEFAULT 0,
     rank integer NOT NULL,
+    -- Why the job is not in its lane, though nobody may run it: 1 it waits at its limit, 2 it has a
+    -- limit and is not due. NULL: it is in its lane. A run leaves it as it is.
+    held_by integer,
     -- Of a run that nobody has settled. `begun`: a committed write says that its handler was
     -- called, or was about to be. `losses`: leases lost in a row. `interruptions`: runs that left
     -- a trace but were not counted as attempts. `quarantined`: its process died, and no run has
@@ -30,6 +33,11 @@ CREATE TABLE rowlock_job (
     queue text NOT NULL,
     tenant text,
     key text,
+    -- The limit under which it runs, and the key there; '' if the limit has no keys.
+    limit_name text,
+    limit_key text,
+    -- Where it stands among the jobs of its key, if these run in order. NULL: they don't.
+    place integer,
     payload text NOT NULL,
     policy text,
     tags text,
@@ -40,9 +48,24 @@ CREATE TABLE rowlock_job (
 
 -- A lane is (queue, rank, kind); a claim reads the head of a lane.
 CREATE INDEX rowlock_job_lane ON rowlock_job (queue, rank, kind, run_at, id)
-    WHERE lease_expires_at IS NULL;
+    WHERE lease_expires_at IS NULL AND held_by IS NULL;
 CREATE INDEX rowlock_job_tenant_lane ON rowlock_job (tenant, queue, rank, kind, run_at, id)
-    WHERE lease_expires_at IS NULL AND tenant IS NOT NULL;
+    WHERE lease_expires_at IS NULL AND held_by IS NULL AND tenant IS NOT NULL;
+-- Jobs with a limit, by key, that are due and that nobody runs: where each key has its turn.
+CREATE INDEX rowlock_job_room ON rowlock_job (
+    queue, rank, kind, limit_name, limit_key, run_at, id
+) WHERE lease_expires_at IS NULL AND held_by = 1;
+-- Jobs with a limit that are not due. They are let into their rooms when they are.
+CREATE INDEX rowlock_job_outside ON rowlock_job (queue, run_at, id)
+    WHERE lease_expires_at IS NULL AND held_by = 2;
+CREATE INDEX rowlock_job_tenant_held ON rowlock_job (tenant, queue, run_at)
+    WHERE lease_expires_at IS NULL AND held_by IS NOT NULL AND tenant IS NOT NULL;
+-- What runs under a limit, by key.
+CREATE INDEX rowlock_job_turn ON rowlock_job (limit_name, limit_key)
+    WHERE lease_expires_at IS NOT NULL AND limit_name IS NOT NULL;
+-- Jobs that run in order, whether they wait or run.
+CREATE INDEX rowlock_job_order ON rowlock_job (limit_name, limit_key, place, id)
+    WHERE place IS NOT NULL;
 -- Retries that were promoted in a queue ordered by age leave it.
 CREATE INDEX rowlock_job_retried ON rowlock_job (queue, run_at)
     WHERE lease_expires_at IS NULL AND attempt > 0 AND run_at > created_at;
@@ -50,6 +73,44 @@ CREATE INDEX rowlock_job_lease ON rowlock_job (lease_expires_at)
     WHERE lease_expires_at IS NOT NULL;
 CREATE UNIQUE INDEX rowlock_job_key ON rowlock_job (coalesce(tenant, ''), kind, key)
     WHERE key IS NOT NULL;
+
+-- Limits. `declared` is what the code says, `chosen` what was set since (both JSON), and the other
+-- numbers are what counts: those of `declared` with those of `chosen` over them. NULL: no limit.
+-- `interval_us` is the time between two starts of a rate, `tat` the time at which the next start
+-- would be due if starts came at exactly that rate (GCRA).
+CREATE TABLE rowlock_job_limit (
+    name text NOT NULL PRIMARY KEY,
+    declared_at integer NOT NULL,
+    concurrency integer,
+    interval_us integer,
+    burst integer,
+    key_concurrency integer,
+    key_interval_us integer,
+    key_burst integer,
+    is_ordered integer NOT NULL,
+    pauses_when_dead integer NOT NULL,
+    tat integer NOT NULL DEFAULT 0,
+    closed_until integer,
+    closed_by text,
+    -- How often each key has its turn, where that is not once: JSON.
+    weights text,
+    declared text NOT NULL,
+    chosen text
+);
+
+-- Keys of limits about which there is something to remember. NULL: as the limit has it.
+CREATE TABLE rowlock_limit_key (
+    limit_name text NOT NULL,
+    key text NOT NULL,
+    tat integer NOT NULL DEFAULT 0,
+    closed_until integer,
+    concurrency integer,
+    interval_us integer,
+    burst integer,
+    weight integer,
+    closed_by text,
+    PRIMARY KEY (limit_name, key)
+);
 
 CREATE TABLE rowlock_finished (
     id text NOT NULL PRIMARY KEY,
@@ -72,6 +133,9 @@ CREATE TABLE rowlock_finished (
     queue text NOT NULL,
     tenant text,
     key text,
+    limit_name text,
+    limit_key text,
+    place integer,
     worker text,
     payload text NOT NULL,
     policy text,

@@ -99,6 +99,7 @@ CLAIM_LIMIT_MAX: Final = 10_000
 CLAIM_NOTED_MIN: Final = 8
 # Keys of a limit that one claim looks at. Each costs the database about 20 µs.
 KEYS_VISITED_MAX: Final = 200
+KEYS_VISITED_MIN: Final = 8
 # Of a reason why something is paused.
 REASON_BYTES_MAX: Final = 1_000
 # The largest concurrency and burst of a limit.

@@ -48,17 +48,29 @@ class Rotation:
 
     def __init__(self) -> None:
         self._turns: dict[WaitingRoom, Turn] = {}
+        # How many jobs each visited key has given, lately.
+        self._gains: dict[WaitingRoom, float] = {}
         self._is_rooms_turn = False
 
     def turn(self, room: WaitingRoom) -> Turn:
         """Where to begin."""
         return self._turns.get(room, _FIRST_TURN)
 
-    def set(self, room: WaitingRoom, turn: Turn) -> None:
-        """Where to begin next time."""
+    def visits(self, room: WaitingRoom, limit: int) -> int:
+        """How many keys to visit for so many jobs: as many as should be enough."""
+        wanted = 1 + 1.1 * limit / self._gains.get(room, 1.0)
+        return round(min(config.KEYS_VISITED_MAX, max(config.KEYS_VISITED_MIN, wanted)))
+
+    def set(self, room: WaitingRoom, turn: Turn, *, visited: int, jobs: int) -> None:
+        """Where to begin next time. So many keys were visited, and so many jobs leased."""
         if room not in self._turns and len(self._turns) >= config.ROOMS_REMEMBERED_MAX:
-            self._turns.pop(next(iter(self._turns)), None)
+            oldest = next(iter(self._turns))
+            self._turns.pop(oldest, None)
+            self._gains.pop(oldest, None)
         self._turns[room] = turn
+        if visited:
+            gain = max(0.1, jobs / visited)
+            self._gains[room] = (self._gains.get(room, gain) + gain) / 2
 
     def rooms_first(self) -> bool:
         """Whether rooms come before lanes of the same rank: every second time."""

@@ -101,7 +101,8 @@ def claim_room(
     """
     place = {"queue": room.queue, "rank": room.rank, "kind": room.kind, "limit_name": room.limit}
     turn = rotation.turn(room)
-    walk = yield from _walk(place, turn, min(config.KEYS_VISITED_MAX, max(8, limit + limit // 2)))
+    walk = yield from _walk(place, turn, rotation.visits(room, limit))
+    visited = len(walk.keys)
     leases: list[Lease] = []
     open_in, is_whole = walk.open_in, walk.is_whole
     has_rate = walk.has_rate or any(key.interval_us for key in walk.keys)
@@ -116,7 +117,7 @@ def claim_room(
             next_turn = shares.next_turn
         walk = after(walk, shares, [_key_of(lease) for lease in taken])
         turn = shares.next_turn
-    rotation.set(room, next_turn)
+    rotation.set(room, next_turn, visited=visited, jobs=len(leases))
     # If a rate was used up, only the next walk sees when it allows another start.
     is_spent = is_whole and len(leases) < limit and not (has_rate and leases)
     return RoomClaim(leases, is_spent, open_in)
@@ -124,20 +125,15 @@ def claim_room(
 
 def _walk(place: Mapping[str, Any], turn: Turn, visits: int) -> Steps[Walk]:
     """Visit keys from one on, and behind the last one the first ones."""
-    values = {**place, "visits": visits, "lock_class": LOCK_CLASS}
-    walk = _seen((yield Statement("walk_room", {**values, "start": turn.start})), visits)
-    if not walk.is_whole or not turn.start:
-        return walk
-    wrapped = _seen((yield Statement("walk_room", {**values, "start": ""})), visits)
-    before = [key for key in wrapped.keys if key.key < turn.start]
-    is_whole = wrapped.is_whole or len(before) < len(wrapped.keys)
-    return walk._replace(keys=[*walk.keys, *before], is_whole=is_whole)
+    values = {**place, "visits": visits, "lock_class": LOCK_CLASS, "start": turn.start}
+    return _seen((yield Statement("walk_room", values)), turn, visits)
 
 
-def _seen(rows: Rows, visits: int) -> Walk:
+def _seen(rows: Rows, turn: Turn, visits: int) -> Walk:
     """The answer of `walk_room`. Without a row for the limit, nobody has declared it: no turns."""
     # A join promises no order.
-    keys = sorted(SeenKey(*row[:7]) for row in rows if row[0] is not None)
+    keys = [SeenKey(*row[:7]) for row in rows if row[0] is not None]
+    keys.sort(key=lambda seen: (seen.key < turn.start, seen.key))
     for key, free, open_at, _, _, interval_us, _, weights, is_ordered, now in rows:
         if key is not None:
             continue

@@ -42,13 +42,21 @@ PREPARED: frozenset[str] = frozenset(
         "claim_block",
         "claim_block/hinted",
         "enqueue",
+        "enqueue/limited",
         "enqueue_one",
+        "enqueue_one/limited",
         "find_settled",
         "finish_bare",
         "lanes",
         "lanes_anywhere",
         "look_expired",
         "ring",
+        "rooms",
+        "spend_key",
+        "spend_limit",
+        "take_room",
+        "take_room/ordered",
+        "walk_room",
     }
 )
 # A part is written at once. Other work of an event loop gets a turn after it.

@@ -13,17 +13,22 @@
 {of}.lease_expires_at IS NULL AND {of}.held_by = 2
 
 -- fragment: under_limit (postgres)
--- Whether a job runs under a limit. Uses job_turn.
+-- Whether a job runs under a limit. Uses job_turn: in its order, so that no plan uses job_lease.
 {of}.indexed_lease IS NOT NULL AND {of}.limit_name = :limit_name
 
 -- fragment: under_limit (sqlite)
 {of}.lease_expires_at IS NOT NULL AND {of}.limit_name = :limit_name
 
 -- fragment: in_room (postgres)
--- Whether a job waits in the room that was asked for.
-{of}.queue = :queue AND {of}.rank = :rank::smallint AND {of}.kind = :kind
-AND {of}.limit_name = :limit_name
+-- Whether a job waits in the room that was asked for. Uses job_room. Two rooms may have one hash.
+{of}.queue = :queue
+AND hashtextextended({of}.kind || '/' || {of}.limit_name, {of}.rank)
+    = hashtextextended(:kind::text || '/' || :limit_name::text, :rank::smallint)
 AND {of}.indexed_lease IS NULL AND {of}.held_by = 1
+AND {of}.rank = :rank::smallint AND {of}.kind = :kind AND {of}.limit_name = :limit_name
+
+-- fragment: hash_of_room (postgres)
+hashtextextended({of}.kind || '/' || {of}.limit_name, {of}.rank)
 
 -- fragment: in_room (sqlite)
 {of}.queue = :queue AND {of}.rank = :rank AND {of}.kind = :kind AND {of}.limit_name = :limit_name
@@ -34,21 +39,19 @@ AND {of}.lease_expires_at IS NULL AND {of}.held_by = 1
 -- Then, for each queue, when the first job with a limit is due that is not let in yet.
 WITH RECURSIVE room AS (
     (
-        SELECT job.queue, job.rank, job.kind, job.limit_name
+        SELECT job.queue, job.rank, job.kind, job.limit_name, {hash_of_room job} AS hash
         FROM rowlock.job AS job
         WHERE {at_limit job}
-        ORDER BY job.queue, job.rank, job.kind, job.limit_name
+        ORDER BY job.queue, {hash_of_room job}
         LIMIT 1
     )
     UNION ALL
-    SELECT next.queue, next.rank, next.kind, next.limit_name
+    SELECT next.queue, next.rank, next.kind, next.limit_name, next.hash
     FROM room CROSS JOIN LATERAL (
-        SELECT job.queue, job.rank, job.kind, job.limit_name
+        SELECT job.queue, job.rank, job.kind, job.limit_name, {hash_of_room job} AS hash
         FROM rowlock.job AS job
-        WHERE {at_limit job}
-            AND (job.queue, job.rank, job.kind, job.limit_name)
-                > (room.queue, room.rank, room.kind, room.limit_name)
-        ORDER BY job.queue, job.rank, job.kind, job.limit_name
+        WHERE {at_limit job} AND (job.queue, {hash_of_room job}) > (room.queue, room.hash)
+        ORDER BY job.queue, {hash_of_room job}
         LIMIT 1
     ) AS next
 ),
@@ -279,6 +282,7 @@ rule AS MATERIALIZED (
                 SELECT
                 FROM rowlock.job AS job
                 WHERE {under_limit job}
+                ORDER BY job.limit_key, job.turn
                 LIMIT stored.concurrency
             ) AS running
         ) THEN false
@@ -289,26 +293,53 @@ rule AS MATERIALIZED (
     FROM stored, clock
 ),
 room AS (
-    (
-        SELECT job.limit_key
-        FROM rowlock.job AS job
-        WHERE {in_room job} AND job.limit_key >= :start
-            AND (SELECT rule.is_ours FROM rule)
-        ORDER BY job.limit_key
+    -- From the start on, and behind the last key from the first to the start.
+    SELECT first.limit_key, first.is_wrapped
+    FROM (
+        (
+            SELECT job.limit_key, false AS is_wrapped
+            FROM rowlock.job AS job
+            WHERE {in_room job} AND job.limit_key >= :start
+            ORDER BY job.limit_key
+            LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT job.limit_key, true
+            FROM rowlock.job AS job
+            WHERE {in_room job} AND job.limit_key < :start
+            ORDER BY job.limit_key
+            LIMIT 1
+        )
         LIMIT 1
-    )
+    ) AS first
+    WHERE (SELECT rule.is_ours FROM rule)
     UNION ALL
-    SELECT next.limit_key
+    SELECT next.limit_key, next.is_wrapped
     FROM room CROSS JOIN LATERAL (
-        SELECT job.limit_key
-        FROM rowlock.job AS job
-        WHERE {in_room job} AND job.limit_key > room.limit_key
-        ORDER BY job.limit_key
+        (
+            SELECT job.limit_key, room.is_wrapped
+            FROM rowlock.job AS job
+            WHERE {in_room job} AND job.limit_key > room.limit_key
+                AND (NOT room.is_wrapped OR job.limit_key < :start)
+            ORDER BY job.limit_key
+            LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT job.limit_key, true
+            FROM rowlock.job AS job
+            WHERE {in_room job} AND job.limit_key < :start
+                AND NOT room.is_wrapped
+            ORDER BY job.limit_key
+            LIMIT 1
+        )
         LIMIT 1
     ) AS next
 ),
 seen AS MATERIALIZED (
-    SELECT room.limit_key, state.weight, {key_rules state}
+    SELECT room.limit_key, state.weight, {key_rules state},
+        coalesce(rule.concurrency, rule.interval_us) IS NOT NULL AS has_total
     FROM (SELECT limit_key FROM room LIMIT :visits) AS room CROSS JOIN rule
         LEFT JOIN rowlock.limit_key AS state
         ON state.limit_name = :limit_name AND state.key = room.limit_key
@@ -321,6 +352,7 @@ counted AS MATERIALIZED (
                 SELECT
                 FROM rowlock.job AS job
                 WHERE {under_limit job} AND job.limit_key = seen.limit_key
+                ORDER BY job.turn
                 LIMIT seen.concurrency
             ) AS running
         )
@@ -329,7 +361,8 @@ counted AS MATERIALIZED (
 )
 SELECT counted.limit_key, counted.free, counted.open_at, counted.weight, CASE
     WHEN counted.free <= 0 OR counted.open_at > clock.now THEN false
-    WHEN counted.concurrency IS NULL AND counted.interval_us IS NULL THEN true
+    -- Whoever has the lock of the whole limit is alone there.
+    WHEN coalesce(counted.concurrency, counted.interval_us) IS NULL OR counted.has_total THEN true
     ELSE pg_try_advisory_xact_lock(
         :lock_class::integer, hashtext(:limit_name || '/' || counted.limit_key) & 1023
     )
@@ -361,22 +394,36 @@ total AS MATERIALIZED (
     ) AS free, stored.interval_us, stored.is_ordered, stored.weights
     FROM stored
 ),
-room (limit_key) AS (
-    SELECT * FROM (
-        SELECT min(job.limit_key)
-        FROM rowlock_job AS job
-        WHERE {in_room job} AND job.limit_key >= :start
-            AND (SELECT total.free > 0 AND total.open_at <= {now} FROM total)
-    )
-    UNION ALL
+room (limit_key, is_wrapped) AS (
+    -- From the start on, then NULL, and from the first to the start.
     SELECT (
         SELECT min(job.limit_key)
         FROM rowlock_job AS job
-        WHERE {in_room job} AND job.limit_key > room.limit_key
-    )
+        WHERE {in_room job} AND job.limit_key >= :start
+    ), 0
+    FROM total
+    WHERE total.free > 0 AND total.open_at <= {now}
+    UNION ALL
+    SELECT CASE
+        WHEN room.limit_key IS NULL THEN (
+            SELECT min(job.limit_key)
+            FROM rowlock_job AS job
+            WHERE {in_room job} AND job.limit_key < :start
+        )
+        WHEN room.is_wrapped THEN (
+            SELECT min(job.limit_key)
+            FROM rowlock_job AS job
+            WHERE {in_room job} AND job.limit_key > room.limit_key AND job.limit_key < :start
+        )
+        ELSE (
+            SELECT min(job.limit_key)
+            FROM rowlock_job AS job
+            WHERE {in_room job} AND job.limit_key > room.limit_key
+        )
+    END, room.is_wrapped OR room.limit_key IS NULL
     FROM room
-    WHERE room.limit_key IS NOT NULL
-    LIMIT :visits
+    WHERE room.limit_key IS NOT NULL OR NOT room.is_wrapped
+    LIMIT :visits + 2
 ),
 seen AS MATERIALIZED (
     SELECT room.limit_key, state.weight, {key_rules state}
@@ -427,6 +474,7 @@ rule AS MATERIALIZED (
                     SELECT
                     FROM rowlock.job AS job
                     WHERE {under_limit job}
+                    ORDER BY job.limit_key, job.turn
                     LIMIT stored.concurrency
                 ) AS running
             )
@@ -453,6 +501,7 @@ open AS MATERIALIZED (
                     SELECT
                     FROM rowlock.job AS job
                     WHERE {under_limit job} AND job.limit_key = seen.key
+                    ORDER BY job.turn
                     LIMIT seen.concurrency
                 ) AS running
             )

@@ -76,9 +76,11 @@ CREATE INDEX job_lane ON rowlock.job (queue, rank, kind, run_at, id)
     WHERE indexed_lease IS NULL AND held_by IS NULL;
 CREATE INDEX job_tenant_lane ON rowlock.job (tenant, queue, rank, kind, run_at, id)
     WHERE indexed_lease IS NULL AND held_by IS NULL AND tenant IS NOT NULL;
--- Jobs with a limit, by key, that are due and that nobody runs: where each key has its turn.
-CREATE INDEX job_room ON rowlock.job (queue, rank, kind, limit_name, limit_key, run_at, id)
-    WHERE indexed_lease IS NULL AND held_by = 1;
+-- Jobs with a limit, by key, that are due and that nobody runs: where each key has its turn. One
+-- number instead of three names: a walk from key to key took 20 µs each instead of 10.
+CREATE INDEX job_room ON rowlock.job (
+    queue, hashtextextended(kind || '/' || limit_name, rank), limit_key, run_at, id
+) WHERE indexed_lease IS NULL AND held_by = 1;
 -- Jobs with a limit that are not due. They are let into their rooms when they are.
 CREATE INDEX job_outside ON rowlock.job (queue, run_at, id)
     WHERE indexed_lease IS NULL AND held_by = 2;

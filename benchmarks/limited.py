@@ -113,6 +113,7 @@ class Bench:
         view = View()
         while done < number:
             if not view:
+                self._request.rotation.look_again()
                 view = self.store.run(look(queues=[QUEUE], kinds=None))
             claimed = self.store.run(claim_seen(self._request, view))
             view = claimed.view
@@ -127,6 +128,7 @@ class Bench:
             "other", {QUEUE: 1}, [kind], None, 1, LEASE_US, rotation=self._request.rotation
         )
         start = time.perf_counter()
+        request.rotation.look_again()
         view = self.store.run(look(queues=[QUEUE], kinds=[kind]))
         claimed = self.store.run(claim_seen(request, view))
         # A claim visits some keys only. The next one goes on behind them.

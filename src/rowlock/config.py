@@ -100,6 +100,12 @@ CLAIM_NOTED_MIN: Final = 8
 # Keys of a limit that one claim looks at. Each costs the database about 20 µs.
 KEYS_VISITED_MAX: Final = 200
 KEYS_VISITED_MIN: Final = 8
+# Keys of limits of which a process remembers what has ended, so as not to read it again.
+KEYS_REMEMBERED_MAX: Final = 10_000
+# A key that takes longer to visit has left many jobs behind that can't be cleaned away yet.
+KEY_SLOW_US: Final = 60
+# If more of its starts are alive, only the oldest is remembered.
+TURNS_REMEMBERED_MAX: Final = 20
 # Of a reason why something is paused.
 REASON_BYTES_MAX: Final = 1_000
 # The largest concurrency and burst of a limit.

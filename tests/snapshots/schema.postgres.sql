@@ -305,7 +305,7 @@ CREATE INDEX job_order ON rowlock.job USING btree (limit_name, limit_key, place,
 CREATE INDEX job_outside ON rowlock.job USING btree (queue, run_at, id) WHERE ((indexed_lease IS NULL) AND (held_by = 2));
 CREATE UNIQUE INDEX job_pkey ON rowlock.job USING btree (id);
 CREATE INDEX job_retried ON rowlock.job USING btree (queue, run_at) WHERE ((indexed_lease IS NULL) AND is_retry AND (run_at > created_at));
-CREATE INDEX job_room ON rowlock.job USING btree (queue, hashtextextended(((kind || '/'::text) || limit_name), (rank)::bigint), limit_key, run_at, id) WHERE ((indexed_lease IS NULL) AND (held_by = 1));
+CREATE INDEX job_room ON rowlock.job USING btree (queue, hashtextextended(textcat(textcat(kind, '/'::text), limit_name), (rank)::bigint), limit_key, run_at, id) WHERE ((indexed_lease IS NULL) AND (held_by = 1));
 CREATE INDEX job_tenant_held ON rowlock.job USING btree (tenant, queue, run_at) WHERE ((indexed_lease IS NULL) AND (held_by IS NOT NULL) AND (tenant IS NOT NULL));
 CREATE INDEX job_tenant_lane ON rowlock.job USING btree (tenant, queue, rank, kind, run_at, id) WHERE ((indexed_lease IS NULL) AND (held_by IS NULL) AND (tenant IS NOT NULL));
 CREATE INDEX job_turn ON rowlock.job USING btree (limit_name, limit_key, turn) WHERE ((indexed_lease IS NOT NULL) AND (limit_name IS NOT NULL));

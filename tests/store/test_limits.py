@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
+from rowlock import config
 from rowlock.clock import ManualClock
 from rowlock.errors import NotFound, OptionInvalid
 from rowlock.job import Job, JobState, Lease
 from rowlock.lifecycle import Throttle
 from rowlock.limits import Limit, Rate, chosen_numbers
 from rowlock.store import Settlement, Store
-from rowlock.store.ops.claim import LimitOf
+from rowlock.store.ops.claim import Claimed, ClaimRequest, LimitOf, View, claim_seen, look
 from rowlock.store.options import LimitPlace
+from rowlock.store.rotation import Rotation
 from tests.store.jobs import claim, claim_one, enqueue, made, state_of, stored
 
 
@@ -27,6 +30,36 @@ def put(store: Store, name: str, key: str = "", *, jobs: int = 1, **options: Any
     """Enqueue jobs under a limit."""
     place = LimitPlace(name, key, options.pop("is_ordered", False))
     return list(store.enqueue([made(limit=place, **options) for _ in range(jobs)]))
+
+
+class Worker:
+    """Looks once, and claims again and again from what it saw, as a worker's child does."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.rotation = Rotation()
+        self._view = View()
+
+    def look(self) -> None:
+        """See everything anew."""
+        self.rotation.look_again()
+        self._view = self._store.run(look(queues=["default"], kinds=None))
+
+    def claim(self, limit: int = 100) -> list[Lease]:
+        """Claim from what was seen."""
+        request = ClaimRequest(
+            "w", {"default": limit}, None, None, limit, 600_000_000, rotation=self.rotation
+        )
+        claimed: Claimed = self._store.run(claim_seen(request, self._view))
+        self._view = msgspec.structs.replace(claimed.view, rooms=self._view.rooms)
+        return claimed.leases
+
+
+@pytest.fixture
+def remembering(store: Store, monkeypatch: pytest.MonkeyPatch) -> Worker:
+    """A worker for which every walk is a slow one, so that it uses what it knows of keys."""
+    monkeypatch.setattr(config, "KEY_SLOW_US", -1)
+    return Worker(store)
 
 
 def keys(leases: list[Lease]) -> dict[str, int]:
@@ -397,3 +430,77 @@ def test_many_jobs_at_once_wait_at_their_limits(store: Store):
     found = claim(store, limit=1_000)
     assert len(found) == 150
     assert len({lease.job.limit_key for lease in found if lease.job.limit}) == 50
+
+
+def test_what_a_worker_remembers_keeps_the_limit(store: Store, remembering: Worker):
+    """Runs that have ended are not counted again, and those that go on are."""
+    declare(store, "stripe", per="customer", concurrency_per_key=2)
+    for key in ("acme", "bolt"):
+        put(store, "stripe", key, jobs=20)
+    remembering.look()
+    long, *first = remembering.claim()
+    assert len(first) == 3
+    assert remembering.claim() == []
+
+    for _ in range(5):
+        store.succeed(first)
+        first = remembering.claim()
+        assert sum(each.job.limit_key != long.job.limit_key for each in first) == 2
+        assert len(first) == 3
+        assert claim(store, worker="other") == []
+
+
+def test_what_a_worker_remembers_keeps_the_total(store: Store, remembering: Worker):
+    """The starts of others count too, whoever knows of them."""
+    declare(store, "pool", concurrency=3, per="table", concurrency_per_key=2)
+    for key in ("a", "b", "c"):
+        put(store, "pool", key, jobs=20)
+    remembering.look()
+    for _ in range(5):
+        own = remembering.claim(2)
+        others = claim(store, worker="other")
+        assert (len(own), len(others)) == (2, 1)
+        assert remembering.claim() == []
+        store.succeed([*own, *others])
+
+
+def test_a_job_that_came_back_is_found_by_the_next_look(store: Store, remembering: Worker):
+    """It lies before what the worker remembers."""
+    declare(store, "fair", per="tenant")
+    put(store, "fair", "a", jobs=4)
+    remembering.look()
+    (first,) = remembering.claim(1)
+    remembering.claim(1)
+    store.release(first)
+    remembering.look()
+
+    assert [lease.id for lease in remembering.claim(1)] == [first.id]
+
+
+def test_what_a_worker_remembers_keeps_the_order(store: Store, remembering: Worker):
+    """A job that waits for its retry is still the first of its key."""
+    declare(store, "hooks", per="account", ordered=True)
+    jobs = put(store, "hooks", "7", jobs=4, is_ordered=True)
+    remembering.look()
+    for job in jobs[:2]:
+        (lease,) = remembering.claim()
+        assert lease.id == job.id
+        store.succeed([lease])
+    (third,) = remembering.claim()
+    store.fail(third, "try again", delay=60)
+
+    assert remembering.claim() == []
+
+
+def test_a_key_that_is_new_is_found_by_the_next_look(store: Store, remembering: Worker):
+    """And one that has no jobs left is forgotten."""
+    declare(store, "fair", per="tenant")
+    put(store, "fair", "a")
+    remembering.look()
+    remembering.claim()
+    remembering.claim()
+    put(store, "fair", "b")
+    assert remembering.claim() == []
+    remembering.look()
+
+    assert keys(remembering.claim()) == {"b": 1}

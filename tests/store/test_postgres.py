@@ -522,6 +522,7 @@ INDEXES = {
         "limit_key_pkey",
     },
     "walk_room": {"job_limit_pkey", "job_room", "job_turn", "limit_key_pkey"},
+    "walk_room/known": {"job_limit_pkey", "job_room", "job_turn", "limit_key_pkey"},
 }
 
 

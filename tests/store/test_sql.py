@@ -34,7 +34,9 @@ POSTGRES_ONLY = {
     "scratch_schemas",
 }
 # SQLite notes no claims, and a writer needs no locks.
-POSTGRES_VALUES = {"claim", "claims", "noted_min", "lock_class"}
+POSTGRES_VALUES = {"claim", "claims", "noted_min", "lock_class", "total_upto", "upto", "uptos"}
+POSTGRES_VALUES |= {"old", "olds", "first_place", "asks"}
+POSTGRES_VALUES |= {"floors_at", "floors_id", "floor_at", "floor_id"}
 # How a caller's connection is recognised as one to our file; and only a file has a journal mode.
 SQLITE_ONLY = {"attached", "recognise", "health_journal"}
 

@@ -201,6 +201,7 @@ class Claimer:
 
     async def _look(self) -> None:
         queues = self._settings.queues
+        self._rotation.look_again()
         self._view = await self._store.arun(
             look(queues=None if queues is None else list(queues), kinds=self._kinds)
         )

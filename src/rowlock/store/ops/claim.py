@@ -355,6 +355,7 @@ def claim_seen(request: ClaimRequest, view: View) -> Op[Claimed]:
                 lanes=_behind(left, taken),
                 rooms=[room for room in seen.rooms if room not in taken.spent_rooms],
                 due_in=_sooner(seen.due_in, taken.open_in),
+                spent=seen.spent + taken.spent_on_rooms,
             ),
         )
 
@@ -394,6 +395,8 @@ class _Taken(msgspec.Struct):
     # Rooms that have nothing else to give, and in how many seconds one of their keys opens.
     spent_rooms: set[WaitingRoom] = msgspec.field(default_factory=set[WaitingRoom])
     open_in: float | None = None
+    # How many seconds the database took to look for keys.
+    spent_on_rooms: float = 0.0
 
 
 def _behind(lanes: Sequence[Lane], taken: _Taken) -> list[Lane]:
@@ -414,6 +417,7 @@ def _behind(lanes: Sequence[Lane], taken: _Taken) -> list[Lane]:
 def _claim(
     request: ClaimRequest, doubt: Callable[[int], Mapping[str, int]], recovery: Recovery
 ) -> Steps[list[Lease]]:
+    request.rotation.look_again()
     queues = request.queues
     if queues is None:
         names = yield Statement("queue_names")
@@ -568,6 +572,7 @@ def _claim_room(request: ClaimRequest, room: WaitingRoom, limit: int, taken: _Ta
         "tenants": request.tenants,
     }
     claimed = yield from claim_room(room, most, values, request.rotation)
+    taken.spent_on_rooms += claimed.spent
     taken.leases += claimed.leases
     taken.count += len(claimed.leases)
     if claimed.is_spent:

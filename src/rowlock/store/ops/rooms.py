@@ -29,6 +29,8 @@ from rowlock import config
 from rowlock.columns import JobRow
 from rowlock.job import Lease
 from rowlock.store.rotation import (
+    Alive,
+    KeyFloor,
     KeyShares,
     Rotation,
     SeenKey,
@@ -38,8 +40,9 @@ from rowlock.store.rotation import (
     after,
     behind,
     share,
+    still_alive,
 )
-from rowlock.store.steps import Batch, Rows, Statement, Steps
+from rowlock.store.steps import Batch, Row, Rows, Statement, Steps
 
 # The class of our advisory locks: the first letters of our name. Those of an application, which
 # has the numbers of one argument or another class, are never the same.
@@ -84,11 +87,13 @@ class RoomClaim(NamedTuple):
     """The leases of a claim, and what is left.
 
     `is_spent`: every key has had its chance. `open_in`: the seconds until another one opens.
+    `spent`: the seconds that the database took to look for keys.
     """
 
     leases: list[Lease]
     is_spent: bool
     open_in: float | None = None
+    spent: float = 0.0
 
 
 def claim_room(
@@ -99,9 +104,8 @@ def claim_room(
     Args:
         values: What a claim writes: the worker, the length of the lease, whether runs begin.
     """
-    place = {"queue": room.queue, "rank": room.rank, "kind": room.kind, "limit_name": room.limit}
     turn = rotation.turn(room)
-    walk = yield from _walk(place, turn, rotation.visits(room, limit))
+    walk = yield from _walk(room, turn, rotation.visits(room, limit), rotation)
     visited = len(walk.keys)
     leases: list[Lease] = []
     open_in, is_whole = walk.open_in, walk.is_whole
@@ -111,7 +115,7 @@ def claim_room(
         shares = share(walk, limit - len(leases), credit=turn)
         if not shares.jobs:
             break
-        taken = yield from _take(walk, shares, {**place, **values})
+        taken = yield from _take(room, walk, shares, values, rotation)
         leases += taken
         if sum(shares.jobs.values()) == len(taken):
             next_turn = shares.next_turn
@@ -120,53 +124,149 @@ def claim_room(
     rotation.set(room, next_turn, visited=visited, jobs=len(leases))
     # If a rate was used up, only the next walk sees when it allows another start.
     is_spent = is_whole and len(leases) < limit and not (has_rate and leases)
-    return RoomClaim(leases, is_spent, open_in)
+    return RoomClaim(leases, is_spent, open_in, walk.spent_us / config.SECOND_US)
 
 
-def _walk(place: Mapping[str, Any], turn: Turn, visits: int) -> Steps[Walk]:
+def _place(room: WaitingRoom) -> dict[str, Any]:
+    return {"queue": room.queue, "rank": room.rank, "kind": room.kind, "limit_name": room.limit}
+
+
+def _walk(room: WaitingRoom, turn: Turn, visits: int, rotation: Rotation) -> Steps[Walk]:
     """Visit keys from one on, and behind the last one the first ones."""
-    values = {**place, "visits": visits, "lock_class": LOCK_CLASS, "start": turn.start}
-    return _seen((yield Statement("walk_room", values)), turn, visits)
+    total = rotation.alive(room, None)
+    values = {
+        **_place(room),
+        "visits": visits,
+        "lock_class": LOCK_CLASS,
+        "total_upto": total.upto,
+    }
+    keys = rotation.known(room, turn, visits)
+    if keys is None:
+        rows = yield Statement("walk_room", {**values, "start": turn.start})
+        walk = _seen(rows, turn, visits)
+        rotation.note(room, walk)
+        return walk
+    floors = [rotation.floor(room, key) for key in keys]
+    alive = [rotation.alive(room, key) for key in keys]
+    rows = yield Statement(
+        "walk_room/known",
+        {
+            **values,
+            "keys": keys,
+            "floors_at": [floor.run_at for floor in floors],
+            "floors_id": [floor.id for floor in floors],
+            "uptos": [each.upto for each in alive],
+            "olds": [each.listed for each in alive],
+        },
+    )
+    is_whole = len(keys) == rotation.count_known(room)
+    walk = _seen(rows, turn, visits)._replace(is_whole=is_whole, spent_us=0)
+    if walk.is_ours:
+        rotation.forget(room, set(keys) - {seen.key for seen in walk.keys})
+    return walk
 
 
 def _seen(rows: Rows, turn: Turn, visits: int) -> Walk:
     """The answer of `walk_room`. Without a row for the limit, nobody has declared it: no turns."""
     # A join promises no order.
-    keys = [SeenKey(*row[:7]) for row in rows if row[0] is not None]
+    keys = [SeenKey(*row[:9]) for row in rows if row[0] is not None]
     keys.sort(key=lambda seen: (seen.key < turn.start, seen.key))
-    for key, free, open_at, _, _, interval_us, _, weights, is_ordered, now in rows:
-        if key is not None:
+    for row in rows:
+        if row[0] is not None:
             continue
+        free, open_at, _, is_ours, interval_us, _, weights, is_ordered, now, spent_us = row[3:]
         return Walk(
             keys,
-            len(keys) < visits,
-            free,
-            open_at,
-            bool(interval_us),
-            _decode_weights(weights) if weights else {},
-            bool(is_ordered),
-            now,
+            is_whole=len(keys) < visits,
+            free=free,
+            open_at=open_at,
+            has_rate=bool(interval_us),
+            weights=_decode_weights(weights) if weights else {},
+            is_ordered=bool(is_ordered),
+            now=now,
+            spent_us=spent_us,
+            is_ours=bool(is_ours),
         )
     return Walk([], is_whole=True)
 
 
-def _take(walk: Walk, shares: KeyShares, values: Mapping[str, Any]) -> Steps[list[Lease]]:
+_TAKE_COLUMNS: Final = ("key", "most", "floor_at", "floor_id", "upto", "old", "first_place")
+_COLUMNS: Final = len(JobRow._fields)
+
+
+class _Start(NamedTuple):
+    """A job that was leased, with what was alive of its key before: some turns, and how many.
+
+    `oldest` is the oldest turn alive of the whole limit, if that has a number: 0 without any.
+    """
+
+    row: JobRow
+    turn: int
+    now: int
+    alive: Sequence[int] | None
+    running: int | None
+    oldest: int | None
+
+    @property
+    def key(self) -> str:
+        return self.row.limit_key or ""
+
+
+def _take(
+    room: WaitingRoom,
+    walk: Walk,
+    shares: KeyShares,
+    values: Mapping[str, Any],
+    rotation: Rotation,
+) -> Steps[list[Lease]]:
     """Lease jobs of keys, and note the starts where there is a rate."""
     name = "take_room/ordered" if walk.is_ordered else "take_room"
+    asked: list[Row] = []
+    for key, most in shares.jobs.items():
+        floor, alive = rotation.floor(room, key), rotation.alive(room, key)
+        asked.append((key, most, floor.run_at, floor.id, alive.upto, alive.listed, floor.place))
+    total = rotation.alive(room, None)
     limit = sum(shares.jobs.values())
-    rows = yield Batch(name, ("key", "most"), list(shares.jobs.items()), {**values, "limit": limit})
+    is_slow = rotation.is_slow(room)
+    given = {**_place(room), **values, "limit": limit, "total_upto": total.upto, "asks": is_slow}
+    rows = yield Batch(name, _TAKE_COLUMNS, asked, given)
+    taken = [_Start(JobRow._make(row[:_COLUMNS]), *row[_COLUMNS:]) for row in rows]
     places = {key: place for place, key in enumerate(shares.jobs)}
-    made = [(JobRow._make(row[:-1]), row[-1]) for row in rows]
     # Neither an UPDATE nor a batch promises any order of the rows that it returns.
-    made.sort(key=lambda pair: (places[pair[0].limit_key or ""], pair[0].run_at, pair[0].id))
-    if made:
-        yield from _spend(walk, made, values["limit_name"])
-    return [Lease.of_row(row, now=now, claim=None) for row, now in made]
+    taken.sort(key=lambda each: (places[each.key], each.row.run_at, each.row.id))
+    if taken:
+        yield from _spend(walk, taken, room.limit)
+    if taken and is_slow:
+        _remember(room, taken, rotation, is_every_tenant=values["tenants"] is None)
+    return [Lease.of_row(each.row, now=each.now) for each in taken]
 
 
-def _spend(walk: Walk, made: Sequence[tuple[JobRow, int]], limit_name: str) -> Steps[None]:
-    at = max(now for _, now in made)
-    starts = Counter(row.limit_key or "" for row, _ in made)
+def _remember(
+    room: WaitingRoom, taken: Sequence[_Start], rotation: Rotation, *, is_every_tenant: bool
+) -> None:
+    """Remember what is alive, as it was seen under the locks, and where each key goes on."""
+    fresh: dict[str, list[int]] = {}
+    for each in taken:
+        row = each.row
+        fresh.setdefault(each.key, []).append(each.turn)
+        if row.place is not None:
+            # In an order, a job that is due later may come first.
+            rotation.start(room, each.key, rotation.floor(room, each.key)._replace(place=row.place))
+        elif is_every_tenant:
+            rotation.start(room, each.key, KeyFloor(row.run_at, row.id))
+        if each.alive is not None:
+            turns = fresh[each.key]
+            alive = still_alive(each.alive, turns, is_all=len(each.alive) == each.running)
+            rotation.set_alive(room.limit, each.key, alive)
+    oldest = taken[0].oldest
+    if oldest is not None:
+        turns = [each.turn for each in taken]
+        rotation.set_alive(room.limit, None, Alive(min([oldest, *turns] if oldest else turns) - 1))
+
+
+def _spend(walk: Walk, taken: Sequence[_Start], limit_name: str) -> Steps[None]:
+    at = max(each.now for each in taken)
+    starts = Counter(each.key for each in taken)
     rows = [
         (seen.key, starts[seen.key] * seen.interval_us, seen.ahead_us, seen.interval_us)
         for seen in walk.keys
@@ -176,7 +276,7 @@ def _spend(walk: Walk, made: Sequence[tuple[JobRow, int]], limit_name: str) -> S
     if rows:
         yield Batch("spend_key", ("key", "time", "ahead", "interval"), rows, values)
     if walk.has_rate:
-        yield Statement("spend_limit", {**values, "starts": len(made)})
+        yield Statement("spend_limit", {**values, "starts": len(taken)})
 
 
 def _key_of(lease: Lease) -> str:

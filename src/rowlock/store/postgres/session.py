@@ -57,6 +57,7 @@ PREPARED: frozenset[str] = frozenset(
         "take_room",
         "take_room/ordered",
         "walk_room",
+        "walk_room/known",
     }
 )
 # A part is written at once. Other work of an event loop gets a turn after it.

@@ -22,13 +22,13 @@
 -- fragment: in_room (postgres)
 -- Whether a job waits in the room that was asked for. Uses job_room. Two rooms may have one hash.
 {of}.queue = :queue
-AND hashtextextended({of}.kind || '/' || {of}.limit_name, {of}.rank)
-    = hashtextextended(:kind::text || '/' || :limit_name::text, :rank::smallint)
+AND hashtextextended(textcat(textcat({of}.kind, '/'), {of}.limit_name), {of}.rank)
+    = hashtextextended(textcat(textcat(:kind, '/'), :limit_name), :rank::smallint)
 AND {of}.indexed_lease IS NULL AND {of}.held_by = 1
 AND {of}.rank = :rank::smallint AND {of}.kind = :kind AND {of}.limit_name = :limit_name
 
 -- fragment: hash_of_room (postgres)
-hashtextextended({of}.kind || '/' || {of}.limit_name, {of}.rank)
+hashtextextended(textcat(textcat({of}.kind, '/'), {of}.limit_name), {of}.rank)
 
 -- fragment: in_room (sqlite)
 {of}.queue = :queue AND {of}.rank = :rank AND {of}.kind = :kind AND {of}.limit_name = :limit_name
@@ -255,9 +255,12 @@ CASE
 END
 
 -- name: walk_room (postgres)
--- Some keys of a room, from a place on, by a loose scan of job_room: (key, how many of it may run
--- in addition, when it is open, its weight, whether it is ours to take, the time between its
--- starts). The last row is about the limit itself.
+-- Some keys of a room, from a place on, by a loose scan of job_room: (key, its first job, how many
+-- of it may run in addition, when it is open, its weight, whether it is ours to take, the time
+-- between its starts). The last row is about the limit itself.
+-- The variant visits keys that are known, each from a job on, and counts what runs from a turn on:
+-- while a transaction is open elsewhere, jobs that have ended leave dead index entries, and a walk
+-- that starts at the beginning has to pass them all.
 -- A key with a limit of its own is ours if we get its lock, which lasts until the end of the
 -- transaction. What runs is counted again in the next statement: only that one sees what the last
 -- holder of the lock has done. (Locked and counted in one statement, three times as many ran as
@@ -281,7 +284,7 @@ rule AS MATERIALIZED (
             FROM (
                 SELECT
                 FROM rowlock.job AS job
-                WHERE {under_limit job}
+                WHERE {under_limit job} AND job.turn > :total_upto::bigint
                 ORDER BY job.limit_key, job.turn
                 LIMIT stored.concurrency
             ) AS running
@@ -292,55 +295,73 @@ rule AS MATERIALIZED (
     END AS is_ours
     FROM stored, clock
 ),
+{known? asked AS MATERIALIZED (
+    SELECT asked.key, asked.floor_at, asked.floor_id, asked.upto, asked.old::bigint[] AS old
+    FROM unnest(
+        :keys::text[], :floors_at::bigint[], :floors_id::uuid[], :uptos::bigint[], :olds::text[]
+    ) AS asked (key, floor_at, floor_id, upto, old)
+),
 room AS (
+    SELECT asked.key AS limit_key, head.run_at, head.id, asked.upto, asked.old
+    FROM asked CROSS JOIN LATERAL (
+        SELECT job.run_at, job.id
+        FROM rowlock.job AS job
+        WHERE {in_room job} AND job.limit_key = asked.key
+            AND (job.run_at, job.id) >= (asked.floor_at, asked.floor_id)
+        ORDER BY job.run_at, job.id
+        LIMIT 1
+    ) AS head
+    WHERE (SELECT rule.is_ours FROM rule)
+), | room AS (
     -- From the start on, and behind the last key from the first to the start.
-    SELECT first.limit_key, first.is_wrapped
+    SELECT first.limit_key, first.run_at, first.id, first.is_wrapped
     FROM (
         (
-            SELECT job.limit_key, false AS is_wrapped
+            SELECT job.limit_key, job.run_at, job.id, false AS is_wrapped
             FROM rowlock.job AS job
             WHERE {in_room job} AND job.limit_key >= :start
-            ORDER BY job.limit_key
+            ORDER BY job.limit_key, job.run_at, job.id
             LIMIT 1
         )
         UNION ALL
         (
-            SELECT job.limit_key, true
+            SELECT job.limit_key, job.run_at, job.id, true
             FROM rowlock.job AS job
             WHERE {in_room job} AND job.limit_key < :start
-            ORDER BY job.limit_key
+            ORDER BY job.limit_key, job.run_at, job.id
             LIMIT 1
         )
         LIMIT 1
     ) AS first
     WHERE (SELECT rule.is_ours FROM rule)
     UNION ALL
-    SELECT next.limit_key, next.is_wrapped
+    SELECT next.limit_key, next.run_at, next.id, next.is_wrapped
     FROM room CROSS JOIN LATERAL (
         (
-            SELECT job.limit_key, room.is_wrapped
+            SELECT job.limit_key, job.run_at, job.id, room.is_wrapped
             FROM rowlock.job AS job
             WHERE {in_room job} AND job.limit_key > room.limit_key
                 AND (NOT room.is_wrapped OR job.limit_key < :start)
-            ORDER BY job.limit_key
+            ORDER BY job.limit_key, job.run_at, job.id
             LIMIT 1
         )
         UNION ALL
         (
-            SELECT job.limit_key, true
+            SELECT job.limit_key, job.run_at, job.id, true
             FROM rowlock.job AS job
             WHERE {in_room job} AND job.limit_key < :start
                 AND NOT room.is_wrapped
-            ORDER BY job.limit_key
+            ORDER BY job.limit_key, job.run_at, job.id
             LIMIT 1
         )
         LIMIT 1
     ) AS next
-),
+),}
 seen AS MATERIALIZED (
-    SELECT room.limit_key, state.weight, {key_rules state},
-        coalesce(rule.concurrency, rule.interval_us) IS NOT NULL AS has_total
-    FROM (SELECT limit_key FROM room LIMIT :visits) AS room CROSS JOIN rule
+    SELECT room.limit_key, room.run_at, room.id, {known? room.upto, room.old | 0 AS upto},
+        state.weight,
+        {key_rules state}, coalesce(rule.concurrency, rule.interval_us) IS NOT NULL AS has_total
+    FROM (SELECT * FROM room LIMIT :visits) AS room CROSS JOIN rule
         LEFT JOIN rowlock.limit_key AS state
         ON state.limit_name = :limit_name AND state.key = room.limit_key
 ),
@@ -352,31 +373,46 @@ counted AS MATERIALIZED (
                 SELECT
                 FROM rowlock.job AS job
                 WHERE {under_limit job} AND job.limit_key = seen.limit_key
+                    AND job.turn > seen.upto
                 ORDER BY job.turn
                 LIMIT seen.concurrency
             ) AS running
-        )
+        ){known?  + (
+            SELECT count(*)
+            FROM unnest(seen.old) AS old (turn) CROSS JOIN LATERAL (
+                SELECT
+                FROM rowlock.job AS job
+                WHERE {under_limit job} AND job.limit_key = seen.limit_key
+                    AND job.turn >= old.turn AND job.turn <= old.turn
+                ORDER BY job.turn
+                LIMIT 1
+            ) AS running
+        )}
     END AS free
     FROM seen
 )
-SELECT counted.limit_key, counted.free, counted.open_at, counted.weight, CASE
+SELECT counted.limit_key, counted.run_at, counted.id::text, counted.free, counted.open_at,
+    counted.weight, CASE
     WHEN counted.free <= 0 OR counted.open_at > clock.now THEN false
     -- Whoever has the lock of the whole limit is alone there.
     WHEN coalesce(counted.concurrency, counted.interval_us) IS NULL OR counted.has_total THEN true
     ELSE pg_try_advisory_xact_lock(
-        :lock_class::integer, hashtext(:limit_name || '/' || counted.limit_key) & 1023
+        :lock_class::integer, hashtext(textcat(textcat(:limit_name, '/'), counted.limit_key)) & 1023
     )
-END, counted.interval_us, counted.burst * counted.interval_us, NULL::text, NULL::boolean, clock.now
+END, counted.interval_us, counted.burst * counted.interval_us, NULL::text, NULL::boolean, clock.now,
+    NULL::bigint
 FROM counted, clock
 UNION ALL
-SELECT NULL, NULL, rule.open_at, NULL, rule.is_ours, rule.interval_us, NULL, rule.weights,
-    rule.is_ordered, clock.now
+SELECT NULL, NULL, NULL, NULL, rule.open_at, NULL, rule.is_ours, rule.interval_us, NULL,
+    rule.weights, rule.is_ordered, clock.now,
+    (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint
 FROM rule, clock
 
 -- name: walk_room (sqlite)
--- Some keys of a room, from a place on, by a loose scan of job_room: (key, how many of it may run
--- in addition, when it is open, its weight, whether it is open, the time between its starts). The
--- last row is about the limit itself. All are exact: nobody else writes meanwhile.
+-- Some keys of a room, from a place on, by a loose scan of job_room: (key, its first job, how many
+-- of it may run in addition, when it is open, its weight, whether it is open, the time between its
+-- starts). The last row is about the limit itself. All are exact: nobody else writes meanwhile.
+-- The variant visits keys that are known.
 WITH RECURSIVE stored AS MATERIALIZED (
     SELECT rule.concurrency, rule.interval_us, rule.burst, rule.key_concurrency,
         rule.key_interval_us, rule.key_burst, coalesce(rule.closed_until, 0) AS closed_until,
@@ -394,7 +430,15 @@ total AS MATERIALIZED (
     ) AS free, stored.interval_us, stored.is_ordered, stored.weights
     FROM stored
 ),
-room (limit_key, is_wrapped) AS (
+{known? room AS (
+    SELECT asked.value AS limit_key
+    FROM json_each(:keys) AS asked
+    WHERE EXISTS (
+        SELECT 1 FROM rowlock_job AS job WHERE {in_room job} AND job.limit_key = asked.value
+    )
+        AND (SELECT total.free > 0 AND total.open_at <= {now} FROM total)
+    LIMIT :visits
+), | room (limit_key, is_wrapped) AS (
     -- From the start on, then NULL, and from the first to the start.
     SELECT (
         SELECT min(job.limit_key)
@@ -424,7 +468,7 @@ room (limit_key, is_wrapped) AS (
     FROM room
     WHERE room.limit_key IS NOT NULL OR NOT room.is_wrapped
     LIMIT :visits + 2
-),
+),}
 seen AS MATERIALIZED (
     SELECT room.limit_key, state.weight, {key_rules state}
     FROM room CROSS JOIN stored AS rule
@@ -432,7 +476,7 @@ seen AS MATERIALIZED (
         ON state.limit_name = :limit_name AND state.key = room.limit_key
     WHERE room.limit_key IS NOT NULL
 )
-SELECT seen.limit_key, min(
+SELECT seen.limit_key, 0, '', min(
     coalesce(seen.concurrency - CASE
         WHEN seen.concurrency IS NOT NULL THEN (
             SELECT count(*)
@@ -442,16 +486,19 @@ SELECT seen.limit_key, min(
     END, 1000000),
     coalesce({starts_left seen}, 1000000)
 ), {open_at seen}, seen.weight, {open_at seen} <= {now}, seen.interval_us,
-    seen.burst * seen.interval_us, NULL, NULL, {now}
+    seen.burst * seen.interval_us, NULL, NULL, {now}, NULL
 FROM seen
 UNION ALL
-SELECT NULL, total.free, total.open_at, NULL, total.free > 0 AND total.open_at <= {now},
-    total.interval_us, NULL, total.weights, total.is_ordered, {now}
+SELECT NULL, NULL, NULL, total.free, total.open_at, NULL,
+    total.free > 0 AND total.open_at <= {now}, total.interval_us, NULL, total.weights,
+    total.is_ordered, {now}, 0
 FROM total
 
 -- name: take_room (postgres)
 -- Lease jobs of keys that are ours, each up to a number, in the order of the keys, as many as the
--- limit and each key still allow.
+-- limit and each key still allow. Each key starts at a job, and what runs is counted from a turn
+-- on, with the older turns that were alive then. After each job come its turn, the turns of its key
+-- that were alive before (the first of them, and how many), and the oldest turn of the whole limit.
 -- The variant is for jobs that run in order: only the first of a key, if it waits.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
@@ -465,51 +512,75 @@ stored AS MATERIALIZED (
         AND coalesce(rule.closed_until, 0) <= (SELECT now FROM clock)
 ),
 rule AS MATERIALIZED (
-    SELECT stored.*, least(
+    SELECT stored.*, running.oldest, least(
         :limit::bigint,
-        stored.concurrency - CASE
-            WHEN stored.concurrency IS NOT NULL THEN (
-                SELECT count(*)
-                FROM (
-                    SELECT
-                    FROM rowlock.job AS job
-                    WHERE {under_limit job}
-                    ORDER BY job.limit_key, job.turn
-                    LIMIT stored.concurrency
-                ) AS running
-            )
-        END,
+        stored.concurrency - running.jobs,
         {starts_left stored}
     ) AS room
-    FROM stored, clock
+    FROM clock CROSS JOIN stored LEFT JOIN LATERAL (
+        SELECT count(*) AS jobs, min(each.turn) AS oldest
+        FROM (
+            SELECT job.turn
+            FROM rowlock.job AS job
+            WHERE {under_limit job} AND job.turn > :total_upto::bigint
+            ORDER BY job.limit_key, job.turn
+            LIMIT stored.concurrency
+        ) AS each
+    ) AS running ON stored.concurrency IS NOT NULL
 ),
 seen AS MATERIALIZED (
-    SELECT asked.key, asked.most, asked.n, {key_rules state}
-    FROM rule CROSS JOIN unnest(:key::text[], :most::bigint[]) WITH ORDINALITY
-        AS asked (key, most, n)
+    SELECT asked.key, asked.most, asked.n, asked.floor_at, asked.floor_id, asked.upto,
+        asked.old::bigint[] AS old, asked.first_place, {key_rules state}
+    FROM rule CROSS JOIN unnest(
+            :key::text[], :most::bigint[], :floor_at::bigint[], :floor_id::uuid[], :upto::bigint[],
+            :old::text[], :first_place::bigint[]
+        ) WITH ORDINALITY AS asked (key, most, floor_at, floor_id, upto, old, first_place, n)
         LEFT JOIN rowlock.limit_key AS state
         ON state.limit_name = rule.name AND state.key = asked.key
     WHERE rule.room > 0
 ),
-open AS MATERIALIZED (
-    SELECT seen.key, seen.n, least(
-        seen.most,
-        seen.concurrency - CASE
-            WHEN seen.concurrency IS NOT NULL THEN (
-                SELECT count(*)
-                FROM (
-                    SELECT
+counted AS MATERIALIZED (
+    SELECT seen.*, CASE
+        WHEN seen.concurrency IS NULL THEN NULL
+        WHEN seen.old = '{}' THEN ARRAY(
+            SELECT job.turn
+            FROM rowlock.job AS job
+            WHERE {under_limit job} AND job.limit_key = seen.key AND job.turn > seen.upto
+            ORDER BY job.turn
+            LIMIT seen.concurrency
+        )
+        ELSE ARRAY(
+            (
+                SELECT alive.turn
+                FROM unnest(seen.old) AS old (turn) CROSS JOIN LATERAL (
+                    SELECT job.turn
                     FROM rowlock.job AS job
                     WHERE {under_limit job} AND job.limit_key = seen.key
+                        AND job.turn >= old.turn AND job.turn <= old.turn
                     ORDER BY job.turn
-                    LIMIT seen.concurrency
-                ) AS running
+                    LIMIT 1
+                ) AS alive
+                ORDER BY alive.turn
             )
-        END,
-        {starts_left seen}
-    ) AS room
+            UNION ALL
+            (
+                SELECT job.turn
+                FROM rowlock.job AS job
+                WHERE {under_limit job} AND job.limit_key = seen.key AND job.turn > seen.upto
+                ORDER BY job.turn
+                LIMIT seen.concurrency
+            )
+        )
+    END AS alive
     FROM seen, clock
     WHERE seen.closed_until <= clock.now
+),
+open AS MATERIALIZED (
+    SELECT counted.key, counted.n, counted.floor_at, counted.floor_id, counted.first_place,
+        counted.alive, least(
+            counted.most, counted.concurrency - cardinality(counted.alive), {starts_left counted}
+        ) AS room
+    FROM counted, clock
 ),
 picked AS MATERIALIZED (
     SELECT head.ctid
@@ -517,12 +588,13 @@ picked AS MATERIALIZED (
         SELECT job.ctid
         FROM rowlock.job AS job
         WHERE {in_room job} AND job.limit_key = open.key
+            AND (job.run_at, job.id) >= (open.floor_at, open.floor_id)
             AND (:tenants::text[] IS NULL OR job.tenant = ANY (:tenants::text[]))
             {ordered? AND job.id = (
                 SELECT first.id
                 FROM rowlock.job AS first
                 WHERE first.limit_name = :limit_name AND first.limit_key = open.key
-                    AND first.place IS NOT NULL
+                    AND first.place >= open.first_place
                 ORDER BY first.place, first.id
                 LIMIT 1
             )}
@@ -537,7 +609,14 @@ UPDATE rowlock.job AS job
     turn = nextval('rowlock.turn_number')
 FROM clock
 WHERE job.ctid = ANY (ARRAY(SELECT picked.ctid FROM picked))
-RETURNING {job}, clock.now
+RETURNING {job}, job.turn, clock.now,
+    CASE WHEN :asks::boolean THEN (
+        SELECT open.alive[1:20] FROM open WHERE open.key = job.limit_key
+    ) END,
+    CASE WHEN :asks::boolean THEN (
+        SELECT cardinality(open.alive) FROM open WHERE open.key = job.limit_key
+    ) END,
+    (SELECT coalesce(rule.oldest, 0) FROM rule WHERE rule.concurrency IS NOT NULL)
 
 -- name: take_room (sqlite)
 -- Lease jobs of a key, up to a number.
@@ -560,7 +639,7 @@ WHERE rowid IN (
     ORDER BY job.run_at, job.id
     LIMIT min(:most, :limit)
 )
-RETURNING {row}, {now}
+RETURNING {row}, 0, {now}, NULL, NULL, NULL
 
 -- name: spend_key (postgres)
 -- Put off the next start of keys that have a rate: by `time` microseconds. Uses limit_key_pkey.

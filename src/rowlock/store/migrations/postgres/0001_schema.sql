@@ -79,7 +79,11 @@ CREATE INDEX job_tenant_lane ON rowlock.job (tenant, queue, rank, kind, run_at, 
 -- Jobs with a limit, by key, that are due and that nobody runs: where each key has its turn. One
 -- number instead of three names: a walk from key to key took 20 µs each instead of 10.
 CREATE INDEX job_room ON rowlock.job (
-    queue, hashtextextended(kind || '/' || limit_name, rank), limit_key, run_at, id
+    queue,
+    hashtextextended(textcat(textcat(kind, '/'), limit_name), rank),
+    limit_key,
+    run_at,
+    id
 ) WHERE indexed_lease IS NULL AND held_by = 1;
 -- Jobs with a limit that are not due. They are let into their rooms when they are.
 CREATE INDEX job_outside ON rowlock.job (queue, run_at, id)

@@ -522,11 +522,12 @@ rule AS MATERIALIZED (
         FROM (
             SELECT job.turn
             FROM rowlock.job AS job
-            WHERE {under_limit job} AND job.turn > :total_upto::bigint
+            WHERE stored.concurrency IS NOT NULL
+                AND {under_limit job} AND job.turn > :total_upto::bigint
             ORDER BY job.limit_key, job.turn
             LIMIT stored.concurrency
         ) AS each
-    ) AS running ON stored.concurrency IS NOT NULL
+    ) AS running ON true
 ),
 seen AS MATERIALIZED (
     SELECT asked.key, asked.most, asked.n, asked.floor_at, asked.floor_id, asked.upto,

@@ -16,7 +16,19 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from rowlock.errors import InvalidTransition, LeaseLost, RowlockError
-from tests.model.model import KEPT, SECOND, Chosen, Ending, New, Rules, Run, View, Wanted, number_of
+from tests.model.model import (
+    KEPT,
+    SECOND,
+    UNTIL_STARTED,
+    Chosen,
+    Ending,
+    New,
+    Rules,
+    Run,
+    View,
+    Wanted,
+    number_of,
+)
 
 QUEUES = ("p", "q")
 KINDS = ("a", "b")
@@ -451,10 +463,22 @@ _when: SearchStrategy[dict[str, Any]] = st.one_of(
 _keyed: SearchStrategy[dict[str, Any]] = st.one_of(
     st.builds(dict),
     st.builds(
-        lambda key, hold: {"key": key, "hold": hold},
+        lambda key, hold, replaces: {"key": key, "hold": hold, "replaces": replaces},
         st.sampled_from(KEYS),
-        st.sampled_from([None, None, KEPT, 20 * SECOND, 300 * SECOND]),
+        st.sampled_from([None, UNTIL_STARTED, UNTIL_STARTED, KEPT, 20 * SECOND, 300 * SECOND]),
+        st.booleans(),
     ),
+)
+_debounced: SearchStrategy[dict[str, Any]] = st.builds(
+    lambda key, quiet, most: {"key": key, "hold": UNTIL_STARTED, "quiet": quiet, "max_wait": most},
+    st.sampled_from(KEYS),
+    st.sampled_from([0, 1 * SECOND, 5 * SECOND]),
+    st.sampled_from([None, 5 * SECOND, 8 * SECOND]),
+)
+_keyed_and_timed: SearchStrategy[dict[str, Any]] = st.one_of(
+    st.builds(lambda when, keyed: {**when, **keyed}, _when, _keyed),
+    st.builds(lambda when, keyed: {**when, **keyed}, _when, _keyed),
+    _debounced,
 )
 
 
@@ -469,8 +493,7 @@ def _news(draw: st.DrawFn) -> New:
         max_attempts=draw(st.sampled_from([None, 1, 2, 3])),
         tags=draw(st.sampled_from([(), ("red",), ("red", "blue")])),
         rules=draw(_maybe(_rules)),
-        **draw(_when),
-        **draw(_keyed),
+        **draw(_keyed_and_timed),
     )
 
 

@@ -172,8 +172,8 @@ def check_change(known: Entry, move: Move, entry: Entry, *, now: int) -> None:
 def check_state(world: World) -> None:
     """The promises about every state."""
     live = [entry for entry in world.model.jobs.values() if entry.state is None]
-    keys = [entry.asked.slot for entry in live if entry.asked.key is not None]
-    _must(len(keys) == len(set(keys)), "two live jobs have one key")
+    keys = [entry.asked.slot for entry in live if entry.asked.key is not None and entry.holds_key]
+    _must(len(keys) == len(set(keys)), "two live jobs hold one key")
     for entry in world.model.jobs.values():
         _must(0 <= entry.attempt <= entry.max_attempts, "more attempts than allowed")
         _must(not (entry.is_running and entry.state), "a terminal job is running")

@@ -1,3 +1,11 @@
+-- fragment: key_held
+-- Whether a live job holds its key. It does not if its key is free while it runs. (A lease until
+-- 9999 is held for a move, and nobody runs the job.)
+NOT (
+    coalesce({of}.key_hold, 0) = -2
+    AND coalesce({of}.lease_expires_at, 253000000000000000) < 253000000000000000
+)
+
 -- name: enqueue (postgres)
 -- Insert jobs, except those whose id or key is in flight. Uses job_pkey, job_key.
 -- The clock is read after the transaction has its xid: so a row never lies below the place that a
@@ -55,6 +63,7 @@ FROM (SELECT {now} AS now) AS clock,
         AND job.kind = asked.kind
         AND job.key = asked.key
 WHERE job.id <> asked.id
+    AND {key_held job}
 
 -- name: find_live (sqlite)
 -- The live jobs that conflict with an enqueue, by id or by key. Uses the key, job_key.
@@ -68,6 +77,59 @@ WHERE coalesce(job.tenant, '') = coalesce(:tenant, '')
     AND job.kind = :kind
     AND job.key = :key
     AND job.id <> :id
+    AND {key_held job}
+
+-- name: replace (postgres)
+-- Give waiting jobs the payloads and options of enqueues that found their keys held, and lock them
+-- in the order of the enqueues. A job that was claimed meanwhile is left out. Uses job_key.
+-- As in enqueue, the clock is read after the transaction has its xid.
+WITH clock AS MATERIALIZED (
+    SELECT pg_current_xact_id() AS xid, {now} AS now
+),
+fresh AS MATERIALIZED (
+    SELECT *
+    FROM unnest({given_arrays}, :run_at::bigint[], :delay::bigint[], :max_wait::bigint[])
+        WITH ORDINALITY AS fresh ({given}, run_at, delay, max_wait, place)
+),
+picked AS MATERIALIZED (
+    SELECT job.id, fresh.place
+    FROM fresh JOIN rowlock.job AS job
+        ON coalesce(job.tenant, '') = coalesce(fresh.tenant, '')
+        AND job.kind = fresh.kind
+        AND job.key = fresh.key
+    WHERE job.lease_expires_at IS NULL
+    ORDER BY fresh.place
+    FOR UPDATE OF job
+)
+UPDATE rowlock.job AS job
+SET {replaced},
+    run_at = greatest(
+        least(
+            coalesce(fresh.run_at, clock.now + fresh.delay), job.created_at + fresh.max_wait
+        ),
+        clock.now
+    )
+FROM clock, fresh, picked
+WHERE fresh.place = picked.place
+    AND job.id = picked.id
+RETURNING fresh.id::text, {job}, clock.now
+
+-- name: replace (sqlite)
+-- Give a waiting job the payload and options of an enqueue that found its key held. Uses job_key.
+UPDATE rowlock_job
+SET {replaced},
+    run_at = max(
+        min(
+            coalesce(:run_at, {now} + :delay),
+            coalesce(created_at + :max_wait, :run_at, {now} + :delay)
+        ),
+        {now}
+    )
+WHERE coalesce(tenant, '') = coalesce(:tenant, '')
+    AND kind = :kind
+    AND key = :key
+    AND lease_expires_at IS NULL
+RETURNING :id, {row}, {now}
 
 -- name: find_settled (postgres)
 -- Ended jobs whose id or key still answers an enqueue: (requested id, its holder).

@@ -47,23 +47,32 @@ ON CONFLICT DO NOTHING
 RETURNING id::text, run_at, created_at
 
 -- name: find_live (postgres)
--- The live jobs that conflict with an enqueue, by id or by key. Uses job_pkey, job_key.
-SELECT asked.id::text, {job}, clock.now
-FROM (SELECT {now} AS now) AS clock,
-    unnest(:id::uuid[], :tenant::text[], :kind::text[], :key::text[])
+-- The live jobs that conflict with an enqueue, by id or by key. Uses job_pkey, job_key: one probe
+-- per requested job, whatever the planner thinks of the table's size.
+WITH asked AS MATERIALIZED (
+    SELECT asked.*, {now} AS now
+    FROM unnest(:id::uuid[], :tenant::text[], :kind::text[], :key::text[])
         AS asked (id, tenant, kind, key)
-    JOIN rowlock.job AS job ON job.id = asked.id
+)
+SELECT asked.id::text, {job}, asked.now
+FROM asked CROSS JOIN LATERAL (
+    SELECT *
+    FROM rowlock.job AS job
+    WHERE job.id = asked.id
+    OFFSET 0
+) AS job
 UNION ALL
-SELECT asked.id::text, {job}, clock.now
-FROM (SELECT {now} AS now) AS clock,
-    unnest(:id::uuid[], :tenant::text[], :kind::text[], :key::text[])
-        AS asked (id, tenant, kind, key)
-    JOIN rowlock.job AS job
-        ON coalesce(job.tenant, '') = coalesce(asked.tenant, '')
+SELECT asked.id::text, {job}, asked.now
+FROM asked CROSS JOIN LATERAL (
+    SELECT *
+    FROM rowlock.job AS job
+    WHERE coalesce(job.tenant, '') = coalesce(asked.tenant, '')
         AND job.kind = asked.kind
         AND job.key = asked.key
-WHERE job.id <> asked.id
-    AND {key_held job}
+        AND job.id <> asked.id
+        AND {key_held job}
+    OFFSET 0
+) AS job
 
 -- name: find_live (sqlite)
 -- The live jobs that conflict with an enqueue, by id or by key. Uses the key, job_key.
@@ -81,7 +90,8 @@ WHERE coalesce(job.tenant, '') = coalesce(:tenant, '')
 
 -- name: replace (postgres)
 -- Give waiting jobs the payloads and options of enqueues that found their keys held, and lock them
--- in the order of the enqueues. A job that was claimed meanwhile is left out. Uses job_key.
+-- in the order of the enqueues. A job that was claimed meanwhile is left out. Uses job_key and
+-- job_pkey, as find_live does.
 -- As in enqueue, the clock is read after the transaction has its xid.
 WITH clock AS MATERIALIZED (
     SELECT pg_current_xact_id() AS xid, {now} AS now
@@ -92,14 +102,17 @@ fresh AS MATERIALIZED (
         WITH ORDINALITY AS fresh ({given}, run_at, delay, max_wait, place)
 ),
 picked AS MATERIALIZED (
-    SELECT job.id, fresh.place
-    FROM fresh JOIN rowlock.job AS job
-        ON coalesce(job.tenant, '') = coalesce(fresh.tenant, '')
-        AND job.kind = fresh.kind
-        AND job.key = fresh.key
-    WHERE job.lease_expires_at IS NULL
-    ORDER BY fresh.place
-    FOR UPDATE OF job
+    SELECT held.id, fresh.place
+    FROM fresh CROSS JOIN LATERAL (
+        SELECT job.id
+        FROM rowlock.job AS job
+        WHERE coalesce(job.tenant, '') = coalesce(fresh.tenant, '')
+            AND job.kind = fresh.kind
+            AND job.key = fresh.key
+            AND job.lease_expires_at IS NULL
+        OFFSET 0
+        FOR UPDATE OF job
+    ) AS held
 )
 UPDATE rowlock.job AS job
 SET {replaced},
@@ -112,6 +125,7 @@ SET {replaced},
 FROM clock, fresh, picked
 WHERE fresh.place = picked.place
     AND job.id = picked.id
+    AND job.id = ANY (ARRAY(SELECT picked.id FROM picked))
 RETURNING fresh.id::text, {job}, clock.now
 
 -- name: replace (sqlite)

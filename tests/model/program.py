@@ -8,7 +8,7 @@ or not. So every program can be run, on anything, and means the same there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Protocol
 
@@ -469,22 +469,27 @@ _keyed: SearchStrategy[dict[str, Any]] = st.one_of(
         st.booleans(),
     ),
 )
-_debounced: SearchStrategy[dict[str, Any]] = st.builds(
-    lambda key, quiet, most: {"key": key, "hold": UNTIL_STARTED, "quiet": quiet, "max_wait": most},
-    st.sampled_from(KEYS),
-    st.sampled_from([0, 1 * SECOND, 5 * SECOND]),
-    st.sampled_from([None, 5 * SECOND, 8 * SECOND]),
+# Of one slot, so that some run while others come.
+_crowded: SearchStrategy[dict[str, Any]] = st.one_of(
+    st.booleans().map(lambda replaces: {"replaces": replaces}),
+    st.builds(
+        lambda quiet, most: {"quiet": quiet, "max_wait": most},
+        st.sampled_from([0, 1 * SECOND, 5 * SECOND]),
+        st.sampled_from([None, 5 * SECOND, 8 * SECOND]),
+    ),
+).map(
+    lambda chosen: {"kind": "a", "tenant": None, "key": "k", "hold": UNTIL_STARTED, **chosen},
 )
 _keyed_and_timed: SearchStrategy[dict[str, Any]] = st.one_of(
     st.builds(lambda when, keyed: {**when, **keyed}, _when, _keyed),
     st.builds(lambda when, keyed: {**when, **keyed}, _when, _keyed),
-    _debounced,
+    _crowded,
 )
 
 
 @st.composite
 def _news(draw: st.DrawFn) -> New:
-    return New(
+    new = New(
         kind=draw(st.sampled_from(KINDS)),
         queue=draw(st.sampled_from(QUEUES)),
         payload=draw(st.integers(0, 3)),
@@ -493,8 +498,8 @@ def _news(draw: st.DrawFn) -> New:
         max_attempts=draw(st.sampled_from([None, 1, 2, 3])),
         tags=draw(st.sampled_from([(), ("red",), ("red", "blue")])),
         rules=draw(_maybe(_rules)),
-        **draw(_keyed_and_timed),
     )
+    return replace(new, **draw(_keyed_and_timed))
 
 
 _asks = st.builds(Ask, _news(), st.one_of(st.none(), st.none(), st.none(), _references))

@@ -842,7 +842,8 @@ export interface components {
          * NewJob
          * @description A job to enqueue. Options that are left out are those of its task.
          *
-         *         Give either `delay` or `run_at`, not both.
+         *         Give either `delay` or `run_at` or `quiet`. `quiet` and `if_held: "replace"` need a `key`,
+         *         and `max_wait` needs `quiet`.
          */
         NewJob: {
             /** @description The name of the task. */
@@ -854,8 +855,10 @@ export interface components {
             queue?: string;
             priority?: number;
             key?: string | null;
-            /** @description By default "in_flight". */
-            key_hold?: ("in_flight" | "kept") | number;
+            key_hold?: (("in_flight" | "kept" | "until_started") | number) | null;
+            if_held?: ("keep" | "replace") | null;
+            quiet?: number | null;
+            max_wait?: number | null;
             delay?: number | null;
             run_at?: string | null;
             tenant?: string | null;
@@ -866,7 +869,13 @@ export interface components {
                 [key: string]: unknown;
             };
             id?: string | null;
-        };
+        } & (unknown & unknown & unknown & (unknown | {
+            key: unknown;
+        }) & (unknown | {
+            quiet: unknown;
+        }) & (unknown | {
+            key: unknown;
+        }) & unknown);
         /**
          * JobReceipt
          * @description The job that an enqueue created or found. `created` is false if it existed.
@@ -2223,7 +2232,10 @@ export interface operations {
                  *         "subject": "Welcome"
                  *       },
                  *       "key": "welcome-42",
-                 *       "key_hold": "in_flight",
+                 *       "key_hold": null,
+                 *       "if_held": null,
+                 *       "quiet": null,
+                 *       "max_wait": null,
                  *       "delay": null,
                  *       "run_at": null,
                  *       "tenant": null,
@@ -2320,7 +2332,10 @@ export interface operations {
                  *             "subject": "Welcome"
                  *           },
                  *           "key": "welcome-42",
-                 *           "key_hold": "in_flight",
+                 *           "key_hold": null,
+                 *           "if_held": null,
+                 *           "quiet": null,
+                 *           "max_wait": null,
                  *           "delay": null,
                  *           "run_at": null,
                  *           "tenant": null,

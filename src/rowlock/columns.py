@@ -154,6 +154,9 @@ def macros(*, is_postgres: bool) -> dict[str, str]:
     kept.remove("payload")
     # A job that is run again gets these from the first one, and an id, payload and meta of its own.
     again = [name for name in GIVEN if name not in ("id", "payload", "meta")]
+    # A waiting job gets these from an enqueue that replaces it. Others say which job it is.
+    replaced = [name for name in GIVEN if name not in ("id", "kind", "tenant", "key")]
+    new = "fresh." if is_postgres else ":"
     casts = {name: f"::{COLUMNS[name].type}" if is_postgres else "" for name in COLUMNS}
     rows = _Rows(is_postgres=is_postgres)
     # The last error is at the end.
@@ -176,6 +179,7 @@ def macros(*, is_postgres: bool) -> dict[str, str]:
         "given_values": _listed(f":{name}{casts[name]}" for name in GIVEN),
         "given_arrays": _listed(f":{name}{casts[name]}[]" for name in GIVEN),
         "fresh": _listed(f"fresh.{name}" for name in GIVEN),
+        "replaced": _listed(f"{name} = {new}{name}" for name in replaced),
         "again": ", ".join(again),
         "again_of": _listed(f"finished.{name}" for name in again),
         "kept": ", ".join(kept),

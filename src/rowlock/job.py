@@ -38,7 +38,7 @@ class JobState(StrEnum):
     DEAD = "dead"
     """Given up: attempts used up, failed permanently, or poison."""
     CANCELLED = "cancelled"
-    """Cancelled on request."""
+    """Cancelled on request, or superseded by a newer job with its key."""
 
     @property
     def is_terminal(self) -> bool:
@@ -47,7 +47,9 @@ class JobState(StrEnum):
 
 
 TERMINAL_STATES = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED})
+WAITING_STATES = frozenset(JobState) - TERMINAL_STATES - {JobState.RUNNING}
 KEY_HELD_WHILE_KEPT = -1
+KEY_HELD_UNTIL_STARTED = -2
 # The values of the column in both stores.
 _TOKEN_MAX: Final = 2**63 - 1
 

@@ -33,6 +33,7 @@ fenced by the lease's token.
 | Crashed among others                 | Return at once, attempt not counted; dead at the bound |
 | Crashed alone                        | Return at once, or Finish(dead) as poison or used up   |
 | Interrupted, Lost, Crashed: begun and at most once | Finish(dead) as Interrupted              |
+| any Return, while a newer job has the key that the job gave up | Finish(cancelled)          |
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ from rowlock.job import JobError, JobState, Policy
 
 # The error type of a run that we ended, or of an at-most-once run that was cut short.
 INTERRUPTED: Final = "Interrupted"
+# The error type of a job that ended because a newer one has its key.
+SUPERSEDED: Final = "Superseded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +235,12 @@ def decide(held: Held, outcome: Outcome, *, now: int, chance: random.Random) -> 
             return _cut_short(held, outcome, now)
         case _:
             assert_never(outcome)
+
+
+def superseded(held: Held, back: Return, *, by: str, now: int) -> Finish:
+    """Return the end of a job that would go back, but whose key a newer job has."""
+    error = JobError(held.attempt, now, SUPERSEDED, f"superseded by {by}")
+    return _finish(held, JobState.CANCELLED, error=error, crashes=back.crashes)
 
 
 def _succeed(held: Held, outcome: Succeeded, now: int) -> Finish:

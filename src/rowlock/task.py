@@ -48,7 +48,10 @@ class EnqueueOptions(TypedDict, total=False):
     """The options of one job beside its payload. See `Task.using`."""
 
     key: str | None
-    key_hold: options.KeyHold
+    key_hold: options.KeyHold | None
+    if_held: options.IfHeld | None
+    quiet: Duration | None
+    max_wait: Duration | None
     priority: int
     delay: Duration | None
     run_at: datetime | None
@@ -133,7 +136,10 @@ class Task(Generic[P, R]):
         self,
         *,
         key: str | None = None,
-        key_hold: options.KeyHold = "in_flight",
+        key_hold: options.KeyHold | None = None,
+        if_held: options.IfHeld | None = None,
+        quiet: Duration | None = None,
+        max_wait: Duration | None = None,
         priority: int | None = None,
         delay: Duration | None = None,
         run_at: datetime | None = None,
@@ -152,8 +158,16 @@ class Task(Generic[P, R]):
         Args:
             key: Allows one job in flight per tenant, kind and key. A second enqueue returns the
                 first job.
-            key_hold: How long the key is held: "in_flight", seconds from the enqueue, or "kept"
-                (as long as the job's row).
+            key_hold: How long the key is held: "in_flight" (default), "until_started" (free once
+                the job runs; the default with `quiet`), seconds from the enqueue, or "kept" (as
+                long as the job's row).
+            if_held: What to do if the key is held. "keep" (default) leaves the job that holds it as
+                it is. "replace" gives it this payload and these options, if it still waits.
+            quiet: Debounce: run the job once no enqueue of its key has come for this long, in
+                seconds or as a timedelta. Needs `key`, and means `if_held="replace"`. Can't be
+                combined with `delay` or `run_at`.
+            max_wait: With `quiet`: run the job at most this long after it was created, however
+                often its key is enqueued.
             priority: -100 to 100. Higher runs first.
             delay: Run it this much later, in seconds or as a timedelta.
             run_at: Run it at this time, an aware datetime. The past means now. Can't be combined
@@ -173,6 +187,7 @@ class Task(Generic[P, R]):
             limit_key: The key at the task's limit, instead of the one that `per` says.
         """
         chosen: EnqueueOptions = {"key": key, "key_hold": key_hold, "tenant": tenant, "id": id}
+        chosen.update({"if_held": if_held, "quiet": quiet, "max_wait": max_wait})
         chosen.update({"delay": delay, "run_at": run_at, "tags": tags, "meta": meta or {}})
         if priority is not None:
             chosen["priority"] = priority
@@ -196,7 +211,10 @@ class Task(Generic[P, R]):
             priority=chosen.get("priority", settings.priority),
             tenant=chosen.get("tenant"),
             key=chosen.get("key"),
-            key_hold=chosen.get("key_hold", "in_flight"),
+            key_hold=chosen.get("key_hold"),
+            if_held=chosen.get("if_held"),
+            quiet=chosen.get("quiet"),
+            max_wait=chosen.get("max_wait"),
             max_attempts=chosen.get("max_attempts", settings.max_attempts),
             run_at=chosen.get("run_at"),
             delay=chosen.get("delay"),

@@ -648,3 +648,27 @@ def test_a_stored_error_is_text(app):
 
     assert (error.type, error.message) == ("os.system", "touch /tmp/owned")
     assert {type(error.type), type(error.message), type(error.traceback)} == {str}
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
+def test_a_change_during_a_run_is_run_after_it(app, clock, fails):
+    """The last change of a debounced job is never missed, however the run before it ended."""
+    runs: list[int] = []
+
+    @app.task(retry=rowlock.retry.fixed(5))
+    def index(version: int) -> None:
+        runs.append(version)
+        if version == 1:
+            index.using(key="doc", quiet=5).enqueue(version=2)
+            index.using(key="doc", quiet=5).enqueue(version=3)
+            if fails:
+                raise ValueError("boom")
+
+    first = index.using(key="doc", quiet=5).enqueue(version=1)
+    for _ in range(4):
+        clock.advance(5)
+        app.drain()
+    ended = app.get(first.id)
+
+    assert runs == [1, 3]
+    assert ended.state == (JobState.CANCELLED if fails else JobState.SUCCEEDED)

@@ -110,6 +110,18 @@ def test_a_request_to_cancel_is_told(app):
     assert app.why(job.id).text.endswith("asked to cancel")
 
 
+def test_a_superseded_job_names_its_successor(app):
+    """It was not cancelled by anybody."""
+    job = app.enqueue("work", key="k", key_hold="until_started")
+    (lease,) = app.store.claim(worker="w", queues=["default"])
+    newer = app.enqueue("work", key="k", key_hold="until_started")
+    app.store.fail(lease, "boom")
+    told = app.why(job.id)
+
+    assert (told.code, told.state) == ("finished", "cancelled")
+    assert told.text.endswith(f", superseded by {newer.id}, which has its key")
+
+
 def test_a_paused_queue_comes_before_the_time(app):
     """The time passes by itself; a queue stays paused until somebody resumes it."""
     job = app.enqueue("work", delay=60)

@@ -43,6 +43,19 @@ def test_an_existing_job_is_told(run):
     assert (documents(by_id)[0]["id"], documents(by_id)[0]["created"]) == (job["id"], False)
 
 
+def test_a_debounce(app, run):
+    """The last payload counts, and each enqueue begins the time anew."""
+    words = ("--key", "k", "--quiet", "5s", "--max-wait", "1m")
+    first = run("enqueue", "send", '{"n": 1}', *words, "--key-hold", "until_started")
+    again = run("enqueue", "send", '{"n": 2}', *words)
+    kept = run("enqueue", "send", '{"n": 3}', "--key", "k", "--if-held", "keep")
+    (job,) = app.list(full=True)
+
+    assert [result.exit_code for result in (first, again, kept)] == [0, 0, 0]
+    assert again.stdout == kept.stdout == f"{job.id} scheduled (existed already)\n"
+    assert (job.payload, (job.run_at - job.created_at).total_seconds() >= 5) == ({"n": 2}, True)
+
+
 @pytest.mark.parametrize(
     ("words", "exit_code", "problem"),
     [
@@ -53,7 +66,9 @@ def test_an_existing_job_is_told(run):
         (["enqueue", "send", "--delay", "soon"], 2, "'soon' is not a duration"),
         (["enqueue", "send", "--run-at", "2030-01-01"], 2, "no time zone"),
         (["enqueue", "send", "--run-at", "x"], 2, "not an ISO 8601 time"),
-        (["enqueue", "send", "--key", "k", "--key-hold", "x"], 2, "nor in_flight or kept"),
+        (["enqueue", "send", "--key", "k", "--key-hold", "x"], 2, "until_started or kept"),
+        (["enqueue", "send", "--quiet", "5s"], 4, "quiet: needs a key"),
+        (["enqueue", "send", "--if-held", "drop"], 2, "'keep', 'replace'"),
         (["enqueue", "send", "--many", "-", "--key", "k"], 2, "from its lines"),
         (["enqueue", "--many", "not-there"], 2, "not-there"),
     ],

@@ -22,6 +22,7 @@ MAX_ATTEMPTS = 20
 INTERRUPTIONS_MAX = 20
 LOSSES_OF_A_SUSPECT = 2
 KEPT = "kept"
+UNTIL_STARTED = "until_started"
 SUCCESSES = ("succeed", "unstorable")
 
 UNKNOWN_ID = "00000000-0000-7000-8000-{:012x}"
@@ -84,6 +85,9 @@ class New:
     tenant: str | None = None
     key: str | None = None
     hold: int | str | None = None
+    replaces: bool = False
+    quiet: int | None = None
+    max_wait: int | None = None
     delay: int | None = None
     run_at: int | None = None
     max_attempts: int | None = None
@@ -186,6 +190,15 @@ class Entry:
     def is_waiting(self) -> bool:
         return self.state is None and self.lease is None
 
+    @property
+    def holds_key(self) -> bool:
+        """Whether it is live, and its key is not free while it runs."""
+        return self.is_waiting or (self.is_running and self.asked.hold != UNTIL_STARTED)
+
+    @property
+    def age(self) -> tuple[int, int]:
+        return (self.created_at, self.number)
+
     def state_at(self, now: int) -> JobState:
         if self.state is not None:
             return self.state
@@ -232,16 +245,14 @@ class Model:
     # Enqueue
 
     def enqueue(self, asked: Sequence[tuple[int, New]]) -> list[tuple[bool, View]]:
-        """Insert jobs; of several with one id the first counts, keys are served in id order."""
+        """Insert jobs; of several with one id the first counts, keys are served in order."""
         firsts: dict[int, New] = {}
         for number, new in asked:
             firsts.setdefault(number, new)
         # An id that was asked for before is given, and one is enough for the whole call.
         token = self.start + self.now if self.asked & firsts.keys() else 0
         self.asked |= firsts.keys()
-        answers = {
-            number: self._enqueue(number, firsts[number], token) for number in sorted(firsts)
-        }
+        answers = {number: self._enqueue(number, firsts[number], token) for number in firsts}
         told: set[int] = set()
         listed = []
         for number, _ in asked:
@@ -252,12 +263,23 @@ class Model:
         return listed
 
     def _enqueue(self, number: int, new: New, token: int) -> tuple[bool, Entry]:
-        known = self._by_id(number) or self._by_key(new)
+        known = self._by_id(number)
         if known is not None:
             return False, known
-        due = self.now + (new.delay or 0) if new.run_at is None else max(new.run_at, self.now)
+        held = self._by_key(new)
+        if held is not None:
+            if held.is_waiting and (new.replaces or new.quiet is not None):
+                held.asked, held.run_at = new, self._due_at(new, held.created_at)
+            return False, held
+        due = self._due_at(new, self.now)
         self.jobs[number] = Entry(number, new, run_at=due, created_at=self.now, token=token)
         return True, self.jobs[number]
+
+    def _due_at(self, new: New, created_at: int) -> int:
+        if new.run_at is not None:
+            return max(new.run_at, self.now)
+        due = self.now + (new.delay or new.quiet or 0)
+        return due if new.max_wait is None else max(self.now, min(due, created_at + new.max_wait))
 
     def _by_id(self, number: int) -> Entry | None:
         if number in self.jobs:
@@ -269,7 +291,7 @@ class Model:
         if new.key is None:
             return None
         alike = [entry for entry in self.jobs.values() if entry.asked.slot == new.slot]
-        live = [entry for entry in alike if entry.state is None]
+        live = [entry for entry in alike if entry.holds_key]
         kept = [entry for entry in alike if entry.state is not None and entry.asked.hold == KEPT]
         held = [
             memory.entry
@@ -379,14 +401,17 @@ class Model:
             raise OptionInvalid("leases", "each job may be settled only once per call")
         missed: list[Run] = []
         follow_ups: list[tuple[int, New]] = []
+        ended: list[tuple[Entry, Entry]] = []
         for run in sorted(runs, key=lambda run: run.number):
             entry = self._held(run.number, run.token)
             if entry is None:
                 missed.append(run)
                 continue
+            ended.append((entry, replace(entry)))
             self._end(entry, run)
             if run.ending in SUCCESSES:
                 follow_ups += run.follow_ups
+        self._supersede(ended)
         self.enqueue(follow_ups)
         # Those of a run that failed are not enqueued, but whoever does so later gives their ids.
         self.asked |= asked
@@ -479,6 +504,29 @@ class Model:
         entry.run_at, entry.is_taken = run_at, is_taken
         entry.lease, entry.worker, entry.has_begun = None, None, False
 
+    def _supersede(self, ended: Sequence[tuple[Entry, Entry]]) -> None:
+        """Of runs that ended together, with their jobs before: what may not return is over."""
+        back = [pair for pair in ended if pair[0].is_waiting and self._gave_up_its_key(pair[0])]
+        waiting = {entry.number for entry, _ in back}
+        for entry, before in sorted(back, key=lambda pair: pair[0].age, reverse=True):
+            others = [
+                other
+                for other in self.jobs.values()
+                if other.state is None
+                and other.asked.slot == entry.asked.slot
+                and other.number not in waiting
+            ]
+            newest = max(others, key=lambda other: (other.holds_key, other.age), default=None)
+            waiting.remove(entry.number)
+            if newest is not None and (newest.holds_key or newest.age > entry.age):
+                entry.attempt, entry.run_at = before.attempt, before.run_at
+                entry.worker = before.worker
+                self._note(entry, "Superseded", f"superseded by {newest.number}")
+                self._finish(entry, JobState.CANCELLED, is_taken=entry.is_taken)
+
+    def _gave_up_its_key(self, entry: Entry) -> bool:
+        return entry.asked.key is not None and entry.asked.hold == UNTIL_STARTED
+
     def _finish(self, entry: Entry, state: JobState, *, is_taken: bool | None = None) -> None:
         entry.state, entry.finished_at, entry.lease = state, self.now, None
         entry.is_taken = bool(is_taken)
@@ -523,6 +571,7 @@ class Model:
         ]
 
     def _take(self, entries: list[Entry], reason: str, *, is_parked: bool = False) -> int:
+        ended = [(entry, replace(entry)) for entry in entries]
         for entry in entries:
             if not is_parked:
                 self._cut_short(entry, "lost", reason=reason)
@@ -530,10 +579,12 @@ class Model:
             self._note(entry, "LeaseLost", reason)
             state = JobState.CANCELLED if entry.is_cancelled else JobState.DEAD
             self._finish(entry, state, is_taken=True)
+        self._supersede(ended)
         return len(entries)
 
     def release_worker(self, worker: str) -> int:
         held = [entry for entry in self._running(None) if entry.worker == worker]
+        ended = [(entry, replace(entry)) for entry in held]
         for entry in held:
             if entry.has_begun and (entry.max_attempts == 1 or entry.is_suspect):
                 self._cut_short(entry, "interrupted", reason="gave up")
@@ -542,6 +593,7 @@ class Model:
             else:
                 self._release(entry, None)
                 entry.is_taken = True
+        self._supersede(ended)
         return len(held)
 
     # Manage
@@ -572,8 +624,7 @@ class Model:
 
     def _is_in_flight(self, entry: Entry) -> bool:
         return entry.asked.key is not None and any(
-            other.state is None and other.asked.slot == entry.asked.slot
-            for other in self.jobs.values()
+            other.holds_key and other.asked.slot == entry.asked.slot for other in self.jobs.values()
         )
 
     def _revive(self, entry: Entry) -> Entry:

@@ -8,7 +8,7 @@ or not. So every program can be run, on anything, and means the same there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Protocol
 
@@ -16,7 +16,19 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from rowlock.errors import InvalidTransition, LeaseLost, RowlockError
-from tests.model.model import KEPT, SECOND, Chosen, Ending, New, Rules, Run, View, Wanted, number_of
+from tests.model.model import (
+    KEPT,
+    SECOND,
+    UNTIL_STARTED,
+    Chosen,
+    Ending,
+    New,
+    Rules,
+    Run,
+    View,
+    Wanted,
+    number_of,
+)
 
 QUEUES = ("p", "q")
 KINDS = ("a", "b")
@@ -451,16 +463,33 @@ _when: SearchStrategy[dict[str, Any]] = st.one_of(
 _keyed: SearchStrategy[dict[str, Any]] = st.one_of(
     st.builds(dict),
     st.builds(
-        lambda key, hold: {"key": key, "hold": hold},
+        lambda key, hold, replaces: {"key": key, "hold": hold, "replaces": replaces},
         st.sampled_from(KEYS),
-        st.sampled_from([None, None, KEPT, 20 * SECOND, 300 * SECOND]),
+        st.sampled_from([None, UNTIL_STARTED, UNTIL_STARTED, KEPT, 20 * SECOND, 300 * SECOND]),
+        st.booleans(),
     ),
+)
+# Of one slot, so that some run while others come.
+_crowded: SearchStrategy[dict[str, Any]] = st.one_of(
+    st.booleans().map(lambda replaces: {"replaces": replaces}),
+    st.builds(
+        lambda quiet, most: {"quiet": quiet, "max_wait": most},
+        st.sampled_from([0, 1 * SECOND, 5 * SECOND]),
+        st.sampled_from([None, 5 * SECOND, 8 * SECOND]),
+    ),
+).map(
+    lambda chosen: {"kind": "a", "tenant": None, "key": "k", "hold": UNTIL_STARTED, **chosen},
+)
+_keyed_and_timed: SearchStrategy[dict[str, Any]] = st.one_of(
+    st.builds(lambda when, keyed: {**when, **keyed}, _when, _keyed),
+    st.builds(lambda when, keyed: {**when, **keyed}, _when, _keyed),
+    _crowded,
 )
 
 
 @st.composite
 def _news(draw: st.DrawFn) -> New:
-    return New(
+    new = New(
         kind=draw(st.sampled_from(KINDS)),
         queue=draw(st.sampled_from(QUEUES)),
         payload=draw(st.integers(0, 3)),
@@ -469,9 +498,8 @@ def _news(draw: st.DrawFn) -> New:
         max_attempts=draw(st.sampled_from([None, 1, 2, 3])),
         tags=draw(st.sampled_from([(), ("red",), ("red", "blue")])),
         rules=draw(_maybe(_rules)),
-        **draw(_when),
-        **draw(_keyed),
     )
+    return replace(new, **draw(_keyed_and_timed))
 
 
 _asks = st.builds(Ask, _news(), st.one_of(st.none(), st.none(), st.none(), _references))

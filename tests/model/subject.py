@@ -25,7 +25,7 @@ from rowlock.store.ops.hold import begin
 from rowlock.store.ops.recover import GIVEN_UP
 from rowlock.store.options import new_job
 from rowlock.store.steps import Op
-from tests.model.model import KEPT, SECOND, Chosen, New, Rules, Run, View, Wanted, id_of
+from tests.model.model import SECOND, Chosen, New, Rules, Run, View, Wanted, id_of
 
 UNSTORABLE = float("nan")
 PAGES_MAX = 1_000
@@ -86,6 +86,9 @@ class StoreSubject:
             tenant=new.tenant,
             key=new.key,
             key_hold=_hold(new.hold),
+            if_held="replace" if new.replaces else None,
+            quiet=None if new.quiet is None else new.quiet / SECOND,
+            max_wait=None if new.max_wait is None else new.max_wait / SECOND,
             max_attempts=new.max_attempts,
             run_at=None if new.run_at is None else from_us(self._start + new.run_at),
             delay=None if new.delay is None else new.delay / SECOND,
@@ -289,7 +292,7 @@ class StoreSubject:
             "crashes": job.crashes,
             "cancel_requested": job.cancel_requested,
             "errors": [
-                (error.attempt, error.time_us - self._start, error.type, _message(error))
+                (error.attempt, error.time_us - self._start, error.type, self._message(error))
                 for error in job.errors
             ],
             "result": job.result,
@@ -300,6 +303,16 @@ class StoreSubject:
             "max_crashes": job.max_crashes,
         }
 
+    def _message(self, error: Any) -> str:
+        """The text of an error, without what the contract leaves open."""
+        if error.type == "ResultNotStored":
+            return ""
+        if error.type == "Superseded":
+            return f"superseded by {self._numbers[error.message.rpartition(' ')[2]]}"
+        if error.message == GIVEN_UP.reason:
+            return "gave up"
+        return "orphaned" if error.message.startswith("orphaned") else str(error.message)
+
     def _since(self, moment: Any) -> int | None:
         if moment is None:
             return None
@@ -309,7 +322,7 @@ class StoreSubject:
 def _hold(hold: int | str | None) -> Any:
     if hold is None:
         return "in_flight"
-    return KEPT if isinstance(hold, str) else hold / SECOND
+    return hold if isinstance(hold, str) else hold / SECOND
 
 
 def _policy(rules: Rules) -> Policy:
@@ -359,12 +372,3 @@ def _outcome(run: Run) -> Outcome:
             return CancelSeen()
         case _:
             return Crashed(_EVIDENCE, alone=run.ending == "crash")
-
-
-def _message(error: Any) -> str:
-    """The text of an error, without what the contract leaves open."""
-    if error.type == "ResultNotStored":
-        return ""
-    if error.message == GIVEN_UP.reason:
-        return "gave up"
-    return "orphaned" if error.message.startswith("orphaned") else str(error.message)

@@ -6,7 +6,7 @@ variants of the model must be caught, or the check would prove nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 
 from rowlock.errors import RowlockError
 from rowlock.job import JobState
-from tests.model.model import SECOND, Entry, Model, New, Rules, Run, Wanted
+from tests.model.model import SECOND, UNTIL_STARTED, Entry, Model, New, Rules, Run, Wanted
 
 LEASE = 10 * SECOND
 WORKERS = ("w1", "w2")
@@ -24,6 +24,11 @@ JOBS = {
     0: New(key="k", max_attempts=2, rules=Rules(retry=10.0, max_crashes=2)),
     1: New(key="k", max_attempts=1, rules=Rules(retry=10.0)),
     2: New(max_attempts=1, rules=Rules(retry=10.0)),
+}
+# The second may be in flight beside the first, and replaces it while it waits.
+FREED = {
+    0: New(key="k", hold=UNTIL_STARTED, max_attempts=2, rules=Rules(retry=10.0)),
+    1: New(key="k", hold=UNTIL_STARTED, max_attempts=2, rules=Rules(retry=10.0), replaces=True),
 }
 ENDINGS = ("succeed", "fail", "release", "cancelled", "crash")
 # As deep as runs in some ten seconds: each further step takes three times as long.
@@ -45,6 +50,7 @@ class World:
     """The model, what each worker believes to hold, and the last token settled of each job."""
 
     model: Model
+    asked: Mapping[int, New]
     beliefs: Belief = field(default_factory=dict)
     settled: dict[int, int] = field(default_factory=dict)
 
@@ -55,7 +61,7 @@ class World:
             jobs={number: _copied(entry) for number, entry in model.jobs.items()},
             memory=dict(model.memory),
         )
-        return World(twin, dict(self.beliefs), dict(self.settled))
+        return World(twin, self.asked, dict(self.beliefs), dict(self.settled))
 
     def fingerprint(self) -> Any:
         now = self.model.now
@@ -98,7 +104,7 @@ class Move:
             case "advance":
                 model.advance(LEASE)
             case "enqueue":
-                model.enqueue([(self.number, JOBS[self.number])])
+                model.enqueue([(self.number, world.asked[self.number])])
             case "claim":
                 for view in model.claim(Wanted(self.who, ["q"], lease=LEASE)):
                     world.beliefs[self.who, view["number"]] = view["token"]
@@ -123,7 +129,7 @@ def moves_of(world: World) -> Iterator[Move]:
     """Everything that anybody could do now, with leases held and lost alike."""
     yield Move("advance")
     yield Move("recover")
-    for number in JOBS:
+    for number in world.asked:
         if number not in world.model.jobs:
             yield Move("enqueue", number=number)
         else:
@@ -172,8 +178,8 @@ def check_change(known: Entry, move: Move, entry: Entry, *, now: int) -> None:
 def check_state(world: World) -> None:
     """The promises about every state."""
     live = [entry for entry in world.model.jobs.values() if entry.state is None]
-    keys = [entry.asked.slot for entry in live if entry.asked.key is not None]
-    _must(len(keys) == len(set(keys)), "two live jobs have one key")
+    keys = [entry.asked.slot for entry in live if entry.asked.key is not None and entry.holds_key]
+    _must(len(keys) == len(set(keys)), "two live jobs hold one key")
     for entry in world.model.jobs.values():
         _must(0 <= entry.attempt <= entry.max_attempts, "more attempts than allowed")
         _must(not (entry.is_running and entry.state), "a terminal job is running")
@@ -191,10 +197,10 @@ def _must(holds: bool, promise: str, move: Move | None = None) -> None:
         raise InvariantBroken(f"{promise}: {move}")
 
 
-def explore(make: Callable[[], Model], depth: int) -> int:
+def explore(make: Callable[[], Model], depth: int, asked: Mapping[int, New] = JOBS) -> int:
     """Look at every state up to a depth; how many there were."""
-    start = World(make())
-    start.model.enqueue([(0, JOBS[0])])
+    start = World(make(), asked)
+    start.model.enqueue([(0, asked[0])])
     seen = {start.fingerprint()}
     front = [start]
     for _ in range(depth):
@@ -266,6 +272,13 @@ class CancelDropped(Model):
         return len(held)
 
 
+class CarelessReturn(Model):
+    """A job that returns does not look whether a newer one has its key."""
+
+    def _supersede(self, ended: Sequence[tuple[Entry, Entry]]) -> None:
+        pass
+
+
 @pytest.mark.long
 def test_every_reachable_state_keeps_the_promises(record_property: Any) -> None:
     """In every state that two workers reach with three jobs, the contract's promises hold."""
@@ -283,3 +296,15 @@ def test_a_broken_model_is_caught(broken: type[Model]) -> None:
     """A model with a bug that queues have had breaks a promise within a few steps."""
     with pytest.raises(InvariantBroken):
         explore(broken, DEPTH_OF_BROKEN)
+
+
+@pytest.mark.long
+def test_every_reachable_state_of_freed_keys_keeps_the_promises() -> None:
+    """Keys that are free once their job runs are held by one job that waits, at most."""
+    assert explore(Model, DEPTH, FREED) > 1_000
+
+
+def test_a_careless_return_is_caught() -> None:
+    """Without the look at newer jobs, two would wait with one key."""
+    with pytest.raises(InvariantBroken, match="two live jobs hold one key"):
+        explore(CarelessReturn, DEPTH_OF_BROKEN, FREED)

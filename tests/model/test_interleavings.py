@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rowlock.errors import InvalidTransition, NotFound
-from rowlock.job import Beat, CancelOutcome, Job, JobState, Lease, Policy
+from rowlock.job import WAITING_STATES, Beat, CancelOutcome, Job, JobState, Lease, Policy
 from rowlock.lifecycle import Failed, Succeeded
 from rowlock.lifecycle import Outcome as Ending
 from rowlock.store import JobFilter, Settlement, Store
@@ -415,6 +415,100 @@ def release_and_settle(bench: Bench, store: Store) -> Scene:
     return Scene(recover.release_worker("w0"), settling(lease, Succeeded()), agree)
 
 
+def holders(store: Store) -> list[Job]:
+    """The jobs that wait with the key."""
+    found = store.list(JobFilter(key="k"), full=True)
+    return [job for job in found if job.state in WAITING_STATES]
+
+
+def return_and_enqueue(bulk: bool, **options: Any) -> Callable[[Bench, Store], Scene]:
+    def scene(bench: Bench, store: Store) -> Scene:
+        """A job whose key is free comes back while the key is enqueued."""
+        lease = started(store, key="k", key_hold="until_started")
+        bench.clock.advance(LEASE_SECONDS + 1)
+
+        def agree(one: Outcome, other: Outcome) -> bool:
+            (answer,) = other.value
+            state = state_of(store, lease.id)
+            is_left = bulk and one.value == 0
+            return (
+                (is_left or (bool(one.value) if bulk else is_applied(one)))
+                and [answer.id] == [job.id for job in holders(store)]
+                and answer.created == (answer.id != lease.id)
+                and (state is not JobState.CANCELLED or answer.created)
+            )
+
+        op: Op[Any] = recover.recover() if bulk else settling(lease, Failed("Error", "boom"))
+        again = enqueuing(key="k", key_hold="until_started", **options)
+        return Scene(op, again, agree, lambda _: len(holders(store)) <= 1)
+
+    return scene
+
+
+def return_and_return(bench: Bench, store: Store) -> Scene:
+    """Two jobs of one key come back: the newer one waits, unless it ends with its process."""
+    older, newer = (started(store, key="k", key_hold="until_started") for _ in range(2))
+
+    def agree(one: Outcome, other: Outcome) -> bool:
+        (job,) = holders(store)
+        ended = state_of(store, older.id)
+        is_done = is_applied(one) and is_applied(other)
+        return is_done and job.id == newer.id and ended is JobState.CANCELLED
+
+    fail = Failed("Error", "boom")
+    return Scene(settling(older, fail), settling(newer, fail), agree)
+
+
+def replace_and_claim(bench: Bench, store: Store) -> Scene:
+    """A waiting job is replaced while it is claimed: the run has the change, or its successor."""
+    job = made(store, key="k", key_hold="until_started")
+    options = {"key": "k", "key_hold": "until_started", "if_held": "replace"}
+
+    def agree(one: Outcome, other: Outcome) -> bool:
+        (answer,) = one.value
+        seen = [lease.job.priority for lease in other.value if lease.id == job.id]
+        if answer.created:
+            return seen == [0] and [each.id for each in holders(store)] == [answer.id]
+        # A claim skips a row that another has locked.
+        return answer.id == job.id and answer.priority == 7 and seen in ([7], [])
+
+    return Scene(enqueuing(priority=7, **options), claiming("w1"), agree)
+
+
+def replace_and_replace(bench: Bench, store: Store) -> Scene:
+    """A waiting job is replaced twice at once: the change that came last stays."""
+    job = made(store, key="k")
+
+    def agree(one: Outcome, other: Outcome) -> bool:
+        (first,), (second,) = one.value, other.value
+        (stored,) = holders(store)
+        return (
+            first.id == second.id == job.id == stored.id
+            and (first.priority, second.priority) == (1, 2)
+            and stored.priority in (1, 2)
+        )
+
+    one, other = (enqueuing(key="k", if_held="replace", priority=each) for each in (1, 2))
+    return Scene(one, other, agree)
+
+
+def replace_many(bench: Bench, store: Store) -> Scene:
+    """Two replace the same jobs in opposite orders, and none waits for the other forever."""
+    keys = ["k1", "k2", "k3"]
+    store.enqueue([new_job(kind="a", payload="{}", queue="q", key=name) for name in keys])
+
+    def bulk(names: list[str], priority: int) -> Op[Any]:
+        options = {"queue": "q", "if_held": "replace", "priority": priority}
+        return enqueue([new_job(kind="a", payload="{}", key=name, **options) for name in names])  # type: ignore[arg-type]  # of several types
+
+    def agree(one: Outcome, other: Outcome) -> bool:
+        jobs = [*one.value, *other.value]
+        priorities = {job.priority for job in store.list(JobFilter())}
+        return not any(job.created for job in jobs) and priorities in ({1}, {2})
+
+    return Scene(bulk(keys, 1), bulk(keys[::-1], 2), agree)
+
+
 SCENES: dict[str, Callable[[Bench, Store], Scene]] = {
     "claim || claim": claim_and_claim,
     "claim || claim of many kinds": claim_and_claim_of_many_kinds,
@@ -422,6 +516,14 @@ SCENES: dict[str, Callable[[Bench, Store], Scene]] = {
     "key || key for a period": enqueue_one_key(60),
     "key || key while kept": enqueue_one_key("kept"),
     "keys || keys in bulk": enqueue_many_keys,
+    "key || key until started": enqueue_one_key("until_started"),
+    "fail || key until started": return_and_enqueue(bulk=False),
+    "fail || replace": return_and_enqueue(bulk=False, if_held="replace"),
+    "recover || key until started": return_and_enqueue(bulk=True),
+    "fail || fail of one key": return_and_return,
+    "replace || claim": replace_and_claim,
+    "replace || replace": replace_and_replace,
+    "replace || replace in bulk": replace_many,
     "resend || succeed": resend_and_succeed(60 * SECOND),
     "resend || succeed, not kept": resend_and_succeed(0),
     "key for a period || succeed": key_and_succeed(60, 60 * SECOND),

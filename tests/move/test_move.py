@@ -94,6 +94,34 @@ def test_what_was_moved_goes_on_there(apps: tuple[rowlock.App, rowlock.App]):
     assert done is not None and (done.state, done.result) == (JobState.SUCCEEDED, 5)
 
 
+def test_a_debounced_job_goes_on_there(apps: tuple[rowlock.App, rowlock.App]):
+    """It is replaced there, and its key is free once it runs."""
+    old, new = apps
+    first = old.enqueue("logging", {"n": 1}, key="k", quiet=0, max_wait=3600)
+
+    Mover(old.store, new.store).run()
+    again = new.enqueue("logging", {"n": 2}, key="k", quiet=0)
+    (lease,) = new.store.claim(worker="w", queues=["default"])
+    fresh = new.enqueue("logging", {"n": 3}, key="k", quiet=0)
+
+    assert (again.id, again.created, lease.job.payload) == (first.id, False, {"n": 2})
+    assert fresh.created
+
+
+def test_a_key_is_held_while_its_job_is_moved(apps: tuple[rowlock.App, rowlock.App]):
+    """Nobody runs the job, and it waits again if the move is given up."""
+    old, _ = apps
+    first = old.enqueue("logging", {"n": 1}, key="k", key_hold="until_started")
+    hold = move.Hold(new_id(), new_id())
+    old.store.run(move.take(hold, after=move.FIRST_ID, limit=10))
+    during = old.enqueue("logging", {"n": 2}, key="k", if_held="replace")
+    old.store.run(move.give_back(hold))
+    after = old.enqueue("logging", {"n": 3}, key="k", if_held="replace")
+
+    assert (during.id, during.created, during.payload) == (first.id, False, {"n": 1})
+    assert (after.id, after.created, after.payload) == (first.id, False, {"n": 3})
+
+
 def test_a_database_is_not_moved_to_itself(urls: tuple[str, str]):
     """Nothing is touched."""
     with rowlock.App(urls[0]) as app, rowlock.App(urls[0]) as same:

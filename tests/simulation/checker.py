@@ -11,7 +11,7 @@ The numbers are those of the invariants:
     an attempt is taken back. No lease of an id is given twice, even if its job was deleted in
     between and enqueued again.
 7.  A lease is not given before the one before it was ended, or has expired by the database's clock.
-8.  A key is held by one live job.
+8.  A key is held by one live job. Where it is free once its job runs, that is one that waits.
 12. Nothing is claimed before its time.
 13. A living worker's lease does not expire while nothing goes wrong, and what its worker gave back
     or knows to be lost is not started.
@@ -32,6 +32,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from rowlock.job import KEY_HELD_UNTIL_STARTED
 from rowlock.store import NewJob
 from tests.simulation.database import Change
 from tests.simulation.loop import Host, SimulatedLoop
@@ -193,7 +194,7 @@ class Checker:
         }
         ended, dropped = by_kind["I"], by_kind["D"]
         # What was made in vain is removed again before anyone sees it.
-        vain = (by_kind["i"].keys() & by_kind["d"].keys()) if op in _MAKERS else set()
+        vain = by_kind["i"].keys() & by_kind["d"].keys()
         for change in changes:
             if change.id in vain:
                 continue
@@ -230,11 +231,20 @@ class Checker:
             self.jobs[id] = Live(change.kind, change.token, is_at_most_once=is_at_most_once)
             self._tick(change)
         self.live.add(id)
-        if change.key is not None:
-            key = (change.tenant or "", change.kind, change.key)
-            if key in self._keys:
-                self._refuse(8, f"{id} has the key {key} of {self._keys[key]}")
-            self._keys[key] = id
+        self._hold_key(change)
+
+    def _hold_key(self, change: Change) -> None:
+        if change.key is None:
+            return
+        key = (change.tenant or "", change.kind, change.key)
+        if key in self._keys:
+            self._refuse(8, f"{change.id} has the key {key} of {self._keys[key]}")
+        self._keys[key] = change.id
+
+    def _free_key(self, change: Change) -> None:
+        key = (change.tenant or "", change.kind, change.key or "")
+        if self._keys.get(key) == change.id:
+            del self._keys[key]
 
     def _tick(self, change: Change) -> None:
         meta = json.loads(change.meta) if change.meta else {}
@@ -288,6 +298,8 @@ class Checker:
             self._refuse(14, f"{id} was claimed though somebody asked to cancel it")
         job.state, job.token, job.worker = "leased", change.new_token, change.new_worker
         job.claimed_at = self._loop.now
+        if change.key_hold == KEY_HELD_UNTIL_STARTED:
+            self._free_key(change)
 
     def _check_holder(self, host: Host, op: str, change: Change) -> None:
         if change.worker not in self._workers.get(host, ()):
@@ -316,6 +328,8 @@ class Checker:
             if change.cancel_requested:
                 self._refuse(14, f"{id} was asked to cancel, and came back by {op}")
             self._check_attempt(op, change)
+            if change.key_hold == KEY_HELD_UNTIL_STARTED:
+                self._hold_key(change)
 
     def _check_own_end(self, host: Host, op: str, change: Change, state: str | None) -> None:
         id, token = change.id, change.token
@@ -371,8 +385,7 @@ class Checker:
 
     def _leave(self, change: Change) -> None:
         self.live.discard(change.id)
-        if change.key is not None:
-            self._keys.pop((change.tenant or "", change.kind, change.key), None)
+        self._free_key(change)
 
     def _forgotten(self, op: str, now: int, change: Change) -> None:
         """A finished job was removed."""

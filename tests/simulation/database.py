@@ -47,6 +47,7 @@ class Change(NamedTuple):
     queue: str
     key: str | None
     tenant: str | None
+    key_hold: int | None
     max_attempts: int | None
     meta: str | None
     state: str | None
@@ -71,10 +72,13 @@ class Change(NamedTuple):
     new_begun: int
 
 
-_JOB = "{0}.id, {0}.kind, {0}.queue, {0}.key, {0}.tenant, {0}.max_attempts, {0}.meta, NULL, NULL"
+_JOB = (
+    "{0}.id, {0}.kind, {0}.queue, {0}.key, {0}.tenant, {0}.key_hold, {0}.max_attempts, {0}.meta, "
+    "NULL, NULL"
+)
 _ENDED = (
-    "{0}.id, {0}.kind, {0}.queue, {0}.key, {0}.tenant, {0}.max_attempts, NULL, {0}.state, "
-    "{0}.expires_at"
+    "{0}.id, {0}.kind, {0}.queue, {0}.key, {0}.tenant, {0}.key_hold, {0}.max_attempts, NULL, "
+    "{0}.state, {0}.expires_at"
 )
 _HELD = (
     "{0}.token, {0}.attempt, {0}.crashes, {0}.run_at, {0}.lease_expires_at, {0}.worker, "

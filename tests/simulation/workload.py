@@ -271,7 +271,9 @@ class Producer:
             options["run_at"] = at + timedelta(seconds=chance.choice((-60, 1, 30)))
         if chance.random() < 0.25:
             options["key"] = f"key-{chance.randrange(5)}"
-            options["key_hold"] = chance.choice(("in_flight", "in_flight", 20.0, "kept"))
+            options["key_hold"] = chance.choice(("in_flight", "until_started", 20.0, "kept"))
+            if options["key_hold"] == "until_started":
+                options["if_held"] = "replace"
         if chance.random() < 0.2:
             options["tenant"] = chance.choice(("acme", "umbrella"))
         if chance.random() < 0.1:

@@ -297,7 +297,7 @@ CREATE INDEX history_at ON rowlock.history USING btree (at);
 CREATE UNIQUE INDEX history_pkey ON rowlock.history USING btree (part, queue, kind);
 CREATE INDEX history_width ON rowlock.history USING btree (width, at);
 CREATE UNIQUE INDEX instance_pkey ON rowlock.instance USING btree (id);
-CREATE UNIQUE INDEX job_key ON rowlock.job USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key IS NOT NULL);
+CREATE UNIQUE INDEX job_key ON rowlock.job USING btree (COALESCE(tenant, ''::text), kind, key, ( CASE WHEN ((key_hold = '-2'::integer) AND (indexed_lease < '253000000000000000'::bigint)) THEN id ELSE '00000000-0000-0000-0000-000000000000'::uuid END)) WHERE (key IS NOT NULL);
 CREATE INDEX job_lane ON rowlock.job USING btree (queue, rank, kind, run_at, id) WHERE ((indexed_lease IS NULL) AND (held_by IS NULL));
 CREATE INDEX job_lease ON rowlock.job USING btree (indexed_lease) WHERE (indexed_lease IS NOT NULL);
 CREATE UNIQUE INDEX job_limit_pkey ON rowlock.job_limit USING btree (name);

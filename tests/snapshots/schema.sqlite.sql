@@ -271,7 +271,7 @@ CREATE INDEX rowlock_finished_queue ON rowlock_finished (queue, state, finished_
 CREATE INDEX rowlock_first_answer_expiry ON rowlock_first_answer (at);
 CREATE INDEX rowlock_history_at ON rowlock_history (at);
 CREATE INDEX rowlock_history_width ON rowlock_history (width, at);
-CREATE UNIQUE INDEX rowlock_job_key ON rowlock_job (coalesce(tenant, ''), kind, key) WHERE key IS NOT NULL;
+CREATE UNIQUE INDEX rowlock_job_key ON rowlock_job ( coalesce(tenant, ''), kind, key, (CASE WHEN key_hold = -2 AND lease_expires_at < 253000000000000000 THEN id ELSE '' END) ) WHERE key IS NOT NULL;
 CREATE INDEX rowlock_job_lane ON rowlock_job (queue, rank, kind, run_at, id) WHERE lease_expires_at IS NULL AND held_by IS NULL;
 CREATE INDEX rowlock_job_lease ON rowlock_job (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 CREATE INDEX rowlock_job_order ON rowlock_job (limit_name, limit_key, place, id) WHERE place IS NOT NULL;

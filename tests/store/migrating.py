@@ -1,4 +1,4 @@
-"""Processes that migrate a database, or claim, while others do; they import little."""
+"""Processes that migrate a database, claim or enqueue, while others do; they import little."""
 
 from __future__ import annotations
 
@@ -23,3 +23,16 @@ def claim_in_a_process(url: str, worker: str, claimed: multiprocessing.Queue[lis
     store = open_store(url)
     claimed.put(drain(store, worker))
     store.close()
+
+
+def debounce_in_a_process(
+    url: str, name: str, gate: object, done: multiprocessing.Queue[str]
+) -> None:
+    """Enqueue one key again and again when all are there, and say what the last payload was."""
+    store = open_store(url)
+    gate.wait(30)  # type: ignore[attr-defined]  # a barrier has no public type
+    for number in range(40):
+        payload = f'{{"from":"{name}","n":{number}}}'
+        enqueue(store, key="k", quiet=3_600, payload=payload)
+    store.close()
+    done.put(payload)

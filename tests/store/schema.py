@@ -56,7 +56,7 @@ def dump_postgres(url: str, *, schema: str = "rowlock") -> str:
         _table(table, members, f" WITH ({options})" if options else "")
         for (table, options), members in tables.items()
     ]
-    return "\n".join([*lines, *(f"{row[0]};" for row in indexes)]) + "\n"
+    return "\n".join([*lines, *(" ".join(row[0].split()) + ";" for row in indexes)]) + "\n"
 
 
 def dump_sqlite(path: Path, *, schema: str = "rowlock") -> str:

@@ -167,6 +167,24 @@ def test_a_key_held_by_others_is_found(client: Client, home: Store):
 
 
 @every_library
+def test_a_job_is_replaced_within_the_transaction(client: Client, home: Store):
+    """A waiting job has the new payload once the transaction commits, and not before."""
+    (held,) = home.enqueue([made(key="k", payload='{"a":1}')])
+    client.begin()
+    (answer,) = client.enqueue(home, made(key="k", payload='{"a":2}', if_held="replace"))
+    client.rollback()
+    undone = home.get(held.id)
+    client.begin()
+    client.enqueue(home, made(key="k", payload='{"a":3}', if_held="replace"))
+    client.commit()
+    done = home.get(held.id)
+
+    assert (answer.id, answer.created, answer.payload) == (held.id, False, {"a": 2})
+    assert undone is not None and undone.payload == {"a": 1}
+    assert done is not None and done.payload == {"a": 3}
+
+
+@every_library
 def test_a_savepoint_takes_its_jobs_along(client: Client, home: Store):
     """What was enqueued after a savepoint goes with it; what came before stays."""
     client.begin()

@@ -504,3 +504,18 @@ def test_a_key_that_is_new_is_found_by_the_next_look(store: Store, remembering: 
     remembering.look()
 
     assert keys(remembering.claim()) == {"b": 1}
+
+
+def test_a_job_that_is_replaced_waits_at_the_new_key(store: Store, clock: ManualClock):
+    """Its limit is one of the options that a replacement brings, and so is its time."""
+    declare(store, "fair", per="tenant")
+    (first,) = put(store, "fair", "a", key="k", delay=60)
+    (second,) = put(store, "fair", "b", key="k", if_held="replace")
+    assert second.id == first.id
+    assert keys(claim(store)) == {"b": 1}
+
+    (ordered,) = put(store, "fair", "c", key="o", is_ordered=True)
+    (again,) = put(store, "fair", "c", key="o", is_ordered=True, if_held="replace", delay=60)
+    assert again.id == ordered.id
+    assert state_of(store, ordered.id) is JobState.SCHEDULED
+    assert claim(store) == []

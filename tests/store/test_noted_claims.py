@@ -18,7 +18,7 @@ from rowlock.store.ops.claim import ClaimRequest, claim_seen, look
 from rowlock.store.ops.recover import release_unknown, sweep
 from rowlock.store.ops.stats import count_live, tenant_stats
 from rowlock.store.steps import reading
-from tests.store.jobs import claim, enqueue_ids, state_of
+from tests.store.jobs import claim, enqueue, enqueue_ids, state_of
 
 MANY = config.CLAIM_NOTED_MIN
 FEW = MANY - 1
@@ -67,6 +67,22 @@ def test_a_noted_claim_touches_no_index(noting: Store):
     after = updates(noting)
 
     assert (after[0] - before[0], after[1] - before[1]) == (100, 100)
+
+
+def test_a_job_that_gives_up_its_key_is_indexed_at_once(
+    noting: Store, module_connection: psycopg.Connection[Any]
+):
+    """Beside plain jobs, whose updates still touch no index. All are found when they expire."""
+    enqueue_ids(noting, 100)
+    enqueue(noting, key="k", key_hold="until_started")
+    before = updates(noting)
+    leases = claim(noting, limit=101)
+    after = updates(noting)
+    found = (notes(module_connection), indexed(module_connection))
+
+    assert (len(leases), found) == (101, (1, 1))
+    assert (after[0] - before[0], after[1] - before[1]) == (101, 100)
+    assert noting.release_worker("w1") == 101
 
 
 def updates(store: Store) -> tuple[int, int]:

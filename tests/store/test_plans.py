@@ -95,6 +95,28 @@ def test_running_jobs_are_found_by_their_leases(
         assert re.search(r"Index Cond: .*queue = .*ROW\(run_at, id\) >= ", below), plan
 
 
+@pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("name", ["find_live", "find_rival", "replace"])
+def test_jobs_are_found_by_their_keys(backlog: psycopg.Connection[Any], name: str, plans: str):
+    """One probe per key, whatever the planner thinks of the table."""
+    statement = compiled(name, Dialect.POSTGRES, "rowlock", ParameterStyle.NUMERIC)
+    text = statement.parts[0]
+    values = [
+        _array(number, text=text, parameter=parameter)
+        for number, parameter in enumerate(statement.parameters, 1)
+    ]
+    backlog.execute(f"SET plan_cache_mode = {plans}".encode())
+    backlog.execute(f"PREPARE asked AS {text}".encode())
+    rows = backlog.execute(f"EXPLAIN EXECUTE asked ({', '.join(values)})".encode()).fetchall()
+    backlog.execute("DEALLOCATE asked")
+
+    plan = re.sub(r"'\{[^}]*\}'", "'{…}'", "\n".join(row[0] for row in rows))
+    scans = re.findall(r"Scan (?:using job_\w+ on job|on job_\w+|on job)\b.*\n(.*\n?.*)", plan)
+    assert "job_key" in plan, plan
+    for below in scans:
+        assert re.search(r"Index Cond: \(?\(?(id = |.*kind = .*key = )", below), plan
+
+
 def _array(number: int, *, text: str, parameter: str) -> str:
     """A value for a parameter: many ids, as many of everything else; NULL for what is single."""
     if not re.search(rf"\${number}::\w+\[\]", text):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from collections import Counter
@@ -29,7 +30,7 @@ from tests.store.jobs import (
     state_of,
     stored,
 )
-from tests.store.migrating import claim_in_a_process
+from tests.store.migrating import claim_in_a_process, debounce_in_a_process
 from tests.support.processes import FRESH
 
 THREADS = 8
@@ -295,6 +296,79 @@ def test_processes_claim_each_job_once(shared: Store, store_url: str):
 
     assert [process.exitcode for process in processes] == [0, 0, 0]
     assert sorted(ids) == sorted(found)
+
+
+def test_processes_debounce_one_job(shared: Store, store_url: str):
+    """Of all their enqueues of one key, one job waits, with the payload that came last."""
+    done, gate = FRESH.Queue(), FRESH.Barrier(3)
+    processes = [
+        FRESH.Process(target=debounce_in_a_process, args=(store_url, f"p{number}", gate, done))
+        for number in range(3)
+    ]
+    for process in processes:
+        process.start()
+    last = [json.loads(done.get(timeout=60)) for _ in processes]
+    for process in processes:
+        process.join(30)
+    (job,) = shared.list(EVERY_JOB, full=True)
+
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert (job.state, job.key) == (JobState.SCHEDULED, "k")
+    assert job.payload in last
+
+
+def test_no_last_change_is_missed(shared: Store):
+    """While jobs of one key are replaced, run and fail, one waits at most, and the last is run."""
+    ends = random.Random(7)
+    runs: list[dict[str, Any]] = []
+
+    def produce(name: str) -> Callable[[], Any]:
+        def act() -> dict[str, Any]:
+            payload = {}
+            for number in range(60):
+                payload = {"from": name, "n": number}
+                options = {"key_hold": "until_started", "if_held": "replace"}
+                enqueue(shared, key="k", payload=json.dumps(payload), **options)
+            return payload
+
+        return act
+
+    def consume() -> None:
+        for _ in range(80):
+            for lease in claim(shared, limit=1):
+                match ends.randrange(4):
+                    case 0:
+                        shared.fail(lease, "boom", delay=0)
+                    case 1:
+                        shared.release(lease)
+                    case 2:
+                        shared.crash([lease], "signal 9")
+                    case _:
+                        runs.append(lease.job.payload)
+                        shared.succeed([lease])
+
+    last = together(produce("a"), produce("b"), consume)[:2]
+    waiting = [job for job in shared.list(EVERY_JOB, limit=1_000) if not job.state.is_terminal]
+    for lease in claim(shared):
+        runs.append(lease.job.payload)
+        shared.succeed([lease])
+
+    assert len(waiting) <= 1
+    assert runs[-1] in last
+    assert {job.state for job in shared.list(EVERY_JOB, limit=1_000)} <= {
+        *(JobState.SUCCEEDED, JobState.CANCELLED),
+    }
+
+
+def test_many_jobs_of_one_key_return_at_once(shared: Store):
+    """Eight threads give back as many jobs of one key: the newest waits."""
+    leases = [start(shared, key="k", key_hold="until_started") for _ in range(THREADS)]
+    actions = [lambda lease=lease: shared.fail(lease, "boom", delay=0) for lease in leases]
+    together(*actions)
+    states = [state_of(shared, lease.id) for lease in leases]
+
+    assert states[:-1] == [JobState.CANCELLED] * (THREADS - 1)
+    assert states[-1] is JobState.READY
 
 
 def test_delete_against_claim(shared: Store):

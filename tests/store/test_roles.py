@@ -130,15 +130,20 @@ def test_the_worker_does_everything_with_jobs(realm: Realm):
 
 
 def test_the_producer_enqueues_and_changes_nothing(realm: Realm):
-    """New ones, those that hold a key or an id, many at once; no cancel, pause, claim or token."""
+    """New ones, those that hold a key or an id, many at once; no cancel, pause, claim or token.
+
+    It replaces the payloads and options of waiting jobs, which is a part of an enqueue.
+    """
     app = realm.app("producer")
     first = app.enqueue("task", key="k")
     again = app.enqueue("task", key="k")
     resent = app.enqueue("task", id=first.id)
+    replaced = app.enqueue("task", {"a": 2}, key="k", if_held="replace")
     many = app.enqueue_many([{"kind": "task"} for _ in range(MANY)])
 
     assert (first.created, again.created, resent.created) == (True, False, False)
-    assert first.id == again.id == resent.id
+    assert first.id == again.id == resent.id == replaced.id
+    assert replaced.payload == {"a": 2}
     assert len({job.id for job in many}) == MANY
     for forbidden in (
         lambda: app.cancel(first.id),

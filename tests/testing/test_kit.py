@@ -316,3 +316,16 @@ def test_a_crash_that_does_not_come_is_a_failure(rowlock_app):
         rowlock_app.drain()
     with pytest.raises(ValueError, match="point must be one of after-claim"):
         rowlock_crash("nowhere").__enter__()
+
+
+def test_a_debounced_job_is_run_once_after_the_last_change(rowlock_app, rowlock_clock):
+    """A drain runs it when its time has come, and the last payload is what was enqueued."""
+    for name in ("first", "last"):
+        plain.using(key="k", quiet=5, max_wait=60).enqueue(name=name)
+        rowlock_clock.advance(4)
+    early = rowlock_app.drain()
+    assert_enqueued(plain.using(key="k", quiet=5), name="last")
+    refute_enqueued(plain, name="first")
+    rowlock_clock.advance(1)
+
+    assert (early, rowlock_app.drain(), seen) == (0, 1, ["last"])

@@ -28,6 +28,8 @@ assert_type(plain(to="a@b.c"), int)
 seeing.enqueue(name="Ada")
 seeing.using(delay=3).enqueue(name="Ada")
 app.enqueue("plain", {"to": "a@b.c"}, priority=3, key="k", key_hold="kept")
+app.enqueue("plain", {"to": "a@b.c"}, key="k", key_hold="until_started", if_held="replace")
+app.enqueue("plain", {"to": "a@b.c"}, key="k", quiet=5, max_wait=60.0)
 app.enqueue_many([plain.job(to="x"), {"kind": "soft", "payload": {"to": "y"}}])
 
 

@@ -35,7 +35,25 @@ _NOT_FOR_LINES: Final = frozenset({"conn"})
 @click.option(
     "--key-hold",
     metavar="HOLD",
-    help="How long --key is unique: `in_flight` (default), `kept`, or a duration from now.",
+    help="How long --key is unique: `in_flight` (default), `until_started` (default with --quiet), "
+    "`kept`, or a duration from now.",
+)
+@click.option(
+    "--if-held",
+    type=click.Choice(["keep", "replace"]),
+    help="Keep the job that holds --key as it is (default), or replace its payload and options.",
+)
+@click.option(
+    "--quiet",
+    type=seconds,
+    metavar="DURATION",
+    help="Run it once no enqueue of --key has come for this long.",
+)
+@click.option(
+    "--max-wait",
+    type=seconds,
+    metavar="DURATION",
+    help="With --quiet: run it at most this long after it was created.",
 )
 @click.option(
     "--queue", metavar="QUEUE", help="Queue of the job, instead of the task's or `default`."
@@ -109,12 +127,12 @@ def _chosen(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hold(text: str) -> str | float:
-    if text in ("in_flight", "kept"):
+    if text in ("in_flight", "until_started", "kept"):
         return text
     try:
         return seconds(text)
     except click.BadParameter as error:
-        problem = f"{error.message}, nor in_flight or kept"
+        problem = f"{error.message}, nor in_flight, until_started or kept"
         raise click.BadParameter(problem, param_hint="--key-hold") from None
 
 

@@ -13,11 +13,12 @@ from rowlock import codec, config
 from rowlock.clock import duration_us, to_us
 from rowlock.errors import OptionInvalid, shown
 from rowlock.ids import new_id, parse_id
-from rowlock.job import KEY_HELD_WHILE_KEPT, Policy
+from rowlock.job import KEY_HELD_UNTIL_STARTED, KEY_HELD_WHILE_KEPT, Policy
 from rowlock.suggest import nearest
 
 E = TypeVar("E", bound=StrEnum)
-KeyHold = Literal["in_flight", "kept"] | float | timedelta
+KeyHold = Literal["in_flight", "until_started", "kept"] | float | timedelta
+IfHeld = Literal["keep", "replace"]
 
 
 # The field of `meta` that names the job whose success enqueued this one.
@@ -64,6 +65,10 @@ class NewJob(NamedTuple):
     policy: str | None
     is_resend: bool
     limit: LimitPlace | None = None
+    # Whether it replaces the payload and options of a waiting job that holds its key. It is then
+    # due at most `max_wait` microseconds after that job was created.
+    replaces: bool = False
+    max_wait: int | None = None
     # None: the job can't be sent again.
     first_send: FirstSend | None = None
 
@@ -123,7 +128,10 @@ def new_job(
     priority: int = 0,
     tenant: str | None = None,
     key: str | None = None,
-    key_hold: KeyHold = "in_flight",
+    key_hold: KeyHold | None = None,
+    if_held: IfHeld | None = None,
+    quiet: float | timedelta | None = None,
+    max_wait: float | timedelta | None = None,
     max_attempts: int | None = None,
     run_at: datetime | None = None,
     delay: float | timedelta | None = None,
@@ -140,6 +148,11 @@ def new_job(
         raise OptionInvalid(
             "priority", f"must be 0 under the limit {limit.name!r}, whose jobs run in order"
         )
+    if quiet is not None and not (run_at is None and delay is None):
+        raise OptionInvalid("quiet", "sets the time to run; omit delay and run_at")
+    if key_hold is None:
+        # A debounced job whose key were held while it runs would miss the last change.
+        key_hold = "in_flight" if quiet is None else "until_started"
     # Checked even without a key, where it has no effect.
     held = key_hold_us(key_hold)
     return NewJob(
@@ -153,14 +166,47 @@ def new_job(
         payload=payload,
         max_attempts=None if max_attempts is None else attempts(max_attempts),
         run_at=None if run_at is None else to_us(run_at, option="run_at"),
-        delay=0 if delay is None else duration_us(delay, option="delay"),
+        delay=_delay_us(delay, quiet),
         tags=None if tags is None else tags_of(tags),
         meta=None if meta is None else _meta_of(meta),
         policy=policy.encoded() if isinstance(policy, Policy) else policy,
         is_resend=id is not None,
         limit=limit,
+        replaces=_is_replacing(if_held, key, quiet),
+        max_wait=_max_wait_us(max_wait, quiet),
         first_send=FirstSend(),
     )
+
+
+def _delay_us(delay: float | timedelta | None, quiet: float | timedelta | None) -> int:
+    if quiet is not None:
+        return duration_us(quiet, option="quiet")
+    return 0 if delay is None else duration_us(delay, option="delay")
+
+
+def _max_wait_us(max_wait: float | timedelta | None, quiet: float | timedelta | None) -> int | None:
+    if max_wait is None:
+        return None
+    if quiet is None:
+        raise OptionInvalid("max_wait", "needs quiet; to run a job later, use delay")
+    longest = duration_us(max_wait, option="max_wait")
+    if longest < duration_us(quiet, option="quiet"):
+        raise OptionInvalid("max_wait", "must be at least as long as quiet")
+    return longest
+
+
+def _is_replacing(if_held: str | None, key: str | None, quiet: float | timedelta | None) -> bool:
+    if if_held not in (None, "keep", "replace"):
+        raise OptionInvalid("if_held", f"must be 'keep' or 'replace', not {shown(if_held)}")
+    if quiet is not None:
+        if key is None:
+            raise OptionInvalid("quiet", "needs a key, which says what is enqueued repeatedly")
+        if if_held == "keep":
+            raise OptionInvalid("if_held", "must be 'replace' with quiet; change or omit it")
+        return True
+    if if_held == "replace" and key is None:
+        raise OptionInvalid("if_held", "needs a key, which says which job to replace")
+    return if_held == "replace"
 
 
 def name(value: str, *, option: str) -> str:
@@ -257,13 +303,16 @@ def attempts(value: int) -> int:
 
 
 def key_hold_us(value: KeyHold) -> int | None:
-    """The stored form: None while in flight, -1 while kept, else microseconds from enqueue."""
+    """The stored form: None while in flight, microseconds from the enqueue, or below zero."""
     if value == "in_flight":
         return None
+    if value == "until_started":
+        return KEY_HELD_UNTIL_STARTED
     if value == "kept":
         return KEY_HELD_WHILE_KEPT
     if isinstance(value, str):
-        raise OptionInvalid("key_hold", f"must be 'in_flight', 'kept' or seconds, not {value!r}")
+        known = "'in_flight', 'until_started', 'kept' or seconds"
+        raise OptionInvalid("key_hold", f"must be {known}, not {value!r}")
     return duration_us(value, option="key_hold") or None
 
 

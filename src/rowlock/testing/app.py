@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, Protocol, get_args
 
 from rowlock.app import App
 from rowlock.clock import Clock
-from rowlock.job import Job, Lease
+from rowlock.job import WAITING_STATES, Job, Lease
 from rowlock.store import NewJob
 from rowlock.task import Task
 from rowlock.worker.drain import Drain, ProcessDied
@@ -70,13 +70,13 @@ class AppUnderTest(App):
 
     def send(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
         answers = super().send(jobs, conn=conn)
-        if self._is_run_now(answers, conn):
+        if self._is_run_now(jobs, answers, conn):
             self._drain_here()
         return answers
 
     async def asend(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:
         answers = await super().asend(jobs, conn=conn)
-        if self._is_run_now(answers, conn):
+        if self._is_run_now(jobs, answers, conn):
             await self.adrain()
         return answers
 
@@ -88,11 +88,17 @@ class AppUnderTest(App):
         with self.test_state.draining():
             return await super().adrain(queues, limit=limit)
 
-    def _is_run_now(self, answers: Sequence[Job], conn: object | None) -> bool:
+    def _is_run_now(
+        self, jobs: Sequence[NewJob], answers: Sequence[Job], conn: object | None
+    ) -> bool:
         # On the caller's own connection, the jobs don't exist before its COMMIT.
         if conn is not None:
             return False
-        self.test_state.sent.update((job.id, job) for job in answers if job.created)
+        self.test_state.sent.update(
+            (answer.id, answer)
+            for job, answer in zip(jobs, answers, strict=True)
+            if answer.created or (job.replaces and answer.state in WAITING_STATES)
+        )
         return self.test_state.is_inline and not self.test_state.is_draining
 
     def _drain_here(self) -> None:

@@ -22,7 +22,7 @@ _MODULES = {"builtins": "", "options": "", "retries": "rowlock.retry.", "msgspec
 
 # Names of ours for types that users spell out.
 _ALIASES = {
-    options: {"KeyHold"},
+    options: {"IfHeld", "KeyHold"},
     app: {"Answers"},
     task: {"Duration", "Executor", "RetryOption", "Wrap"},
     expect: {"_Wanted"},

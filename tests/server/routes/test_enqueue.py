@@ -50,6 +50,43 @@ def test_every_option_travels(api):
     assert job["meta"]["trace"] == "t"
 
 
+def test_a_debounce(api):
+    """The last payload counts. The answer is 200, with the job that waits."""
+    options = {"kind": "elsewhere", "key": "k", "quiet": 60, "max_wait": 600}
+    first = api().post("/v1/jobs", json={**options, "payload": {"n": 1}})
+    again = api().post("/v1/jobs", json={**options, "payload": {"n": 2}})
+    batch = api().post(
+        "/v1/jobs/batch", json={"jobs": [{**options, "payload": {"n": n}} for n in (3, 4)]}
+    )
+    job = api().get(first.headers["location"]).json()
+
+    assert (first.status_code, again.status_code, batch.status_code) == (201, 200, 200)
+    assert (again.json()["id"], again.json()["created"]) == (first.json()["id"], False)
+    assert (batch.json()["existing"], job["payload"], job["state"]) == (2, {"n": 4}, "scheduled")
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"quiet": 5}, "quiet"),
+        ({"key": "k", "quiet": 5, "delay": 1}, "quiet"),
+        ({"key": "k", "quiet": 5, "if_held": "keep"}, "if_held"),
+        ({"key": "k", "quiet": 5, "max_wait": 4}, "max_wait"),
+        ({"key": "k", "max_wait": 5}, "max_wait"),
+        ({"if_held": "replace"}, "if_held"),
+        ({"key": "k", "if_held": "drop"}, "if_held"),
+        ({"key": "k", "key_hold": "started"}, "key_hold"),
+    ],
+)
+def test_a_debounce_that_contradicts_itself_is_refused(api, options, field):
+    """The answer names the option, and nothing is enqueued."""
+    refused = api().post("/v1/jobs", json={"kind": "elsewhere", **options})
+
+    assert (refused.status_code, refused.json()["code"]) == (422, "option_invalid")
+    assert [error["field"] for error in refused.json()["errors"]] == [field]
+    assert api().get("/v1/jobs").json()["jobs"] == []
+
+
 def test_a_kind_that_is_not_known_here_gets_its_worker_s_rules(api):
     """A `keep` that was sent stays; the rest is as the task says that runs it."""
     made = api().post("/v1/jobs", json={"kind": "elsewhere", "keep": 7})

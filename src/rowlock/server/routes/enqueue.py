@@ -62,17 +62,37 @@ RawTags = Annotated[
 ]
 
 
+def _all_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an object in which all these fields have such values."""
+    return {"required": list(values), "properties": dict(values)}
+
+
+def _not_both(one: str, other: str) -> dict[str, Any]:
+    return {"not": _all_of({one: GIVEN, other: GIVEN})}
+
+
+def _needs(name: str, value: Mapping[str, Any], other: str) -> dict[str, Any]:
+    """The rule that a field with such a value needs another field."""
+    return {"anyOf": [{"not": _all_of({name: value})}, _all_of({other: GIVEN})]}
+
+
 class NewJobSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job to enqueue. Options that are left out are those of its task.
 
-    Give either `delay` or `run_at`, not both.
+    Give either `delay` or `run_at` or `quiet`. `quiet` and `if_held: "replace"` need a `key`,
+    and `max_wait` needs `quiet`.
     """
 
     RULES: ClassVar[Mapping[str, Any]] = {
-        "not": {
-            "required": ["delay", "run_at"],
-            "properties": {"delay": GIVEN, "run_at": GIVEN},
-        }
+        "allOf": [
+            _not_both("delay", "run_at"),
+            _not_both("delay", "quiet"),
+            _not_both("run_at", "quiet"),
+            _needs("quiet", GIVEN, "key"),
+            _needs("max_wait", GIVEN, "quiet"),
+            _needs("if_held", {"const": "replace"}, "key"),
+            {"not": _all_of({"quiet": GIVEN, "if_held": {"const": "keep"}})},
+        ]
     }
 
     kind: Annotated[Name, Meta(description="The name of the task.")]
@@ -86,7 +106,36 @@ class NewJobSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     key: Annotated[Name, Meta(description="One job in flight per tenant, kind and key.")] | None = (
         None
     )
-    key_hold: Literal["in_flight", "kept"] | Seconds = "in_flight"
+    key_hold: (
+        Annotated[
+            Literal["in_flight", "until_started", "kept"] | Seconds,
+            Meta(
+                description="Until when the key is held. Seconds are counted from the enqueue. By "
+                "default `in_flight`, or `until_started` with `quiet`."
+            ),
+        ]
+        | None
+    ) = None
+    if_held: (
+        Annotated[
+            Literal["keep", "replace"],
+            Meta(
+                description="What to do to a waiting job that holds the key. By default `keep`, or "
+                "`replace` with `quiet`."
+            ),
+        ]
+        | None
+    ) = None
+    quiet: (
+        Annotated[
+            Seconds, Meta(description="Run it once no enqueue of its key came for this long.")
+        ]
+        | None
+    ) = None
+    max_wait: (
+        Annotated[Seconds, Meta(description="With `quiet`: the longest wait, `quiet` at least.")]
+        | None
+    ) = None
     delay: Annotated[Seconds, Meta(description="Seconds before it may run.")] | None = None
     run_at: Annotated[Time, Meta(description="The earliest time to run it.")] | None = None
     tenant: Annotated[Name, Meta(description="By default the tenant of the token.")] | None = None

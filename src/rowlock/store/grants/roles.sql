@@ -43,14 +43,19 @@ REVOKE INSERT, UPDATE, DELETE
 ON {schema}.migration, {schema}.instance, {schema}.secret
 FROM {schema}_worker;
 
--- The producer enqueues: it adds jobs, reads those that hold a key or an id, and withdraws jobs
--- that it added in vain. It changes none.
+-- The producer enqueues: it adds jobs, reads those that hold a key or an id, withdraws jobs that it
+-- added in vain, and replaces the payloads and options of waiting jobs. It changes nothing else.
 GRANT SELECT
 ON {schema}.job, {schema}.finished, {schema}.key_hold, {schema}.migration, {schema}.instance
 TO {schema}_producer;
 GRANT INSERT, DELETE ON {schema}.job TO {schema}_producer;
 -- For the places of jobs that run in order.
 GRANT USAGE ON SEQUENCE {schema}.turn_number TO {schema}_producer;
+GRANT UPDATE (
+    run_at, queue, rank, key_hold, payload, max_attempts, tags, meta, policy, limit_name, limit_key,
+    held_by, place
+)
+ON {schema}.job TO {schema}_producer;
 
 -- The reader reads everything except sessions, the digests of tokens, and what is the server's own.
 GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {schema}_reader;

@@ -25,6 +25,7 @@ from rowlock.filters import JobFilter
 from rowlock.ids import new_id, parse_id
 from rowlock.job import (
     TERMINAL_STATES,
+    WAITING_STATES,
     BulkResult,
     BulkRetry,
     Count,
@@ -52,7 +53,6 @@ from rowlock.store.steps import (
 
 _FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
 _LIVE_STATES: Final = frozenset(JobState) - TERMINAL_STATES
-_WAITING_STATES: Final = _LIVE_STATES - {JobState.RUNNING}
 
 
 class BulkAction(StrEnum):
@@ -81,8 +81,8 @@ ALLOWED: Final[Mapping[BulkAction, frozenset[JobState]]] = {
     BulkAction.RETRY: frozenset({JobState.DEAD, JobState.CANCELLED}),
     BulkAction.DELETE: frozenset(JobState) - {JobState.RUNNING},
     BulkAction.RUN_NOW: frozenset({JobState.SCHEDULED, JobState.RETRYING}),
-    BulkAction.RESCHEDULE: _WAITING_STATES,
-    BulkAction.REROUTE: _WAITING_STATES,
+    BulkAction.RESCHEDULE: WAITING_STATES,
+    BulkAction.REROUTE: WAITING_STATES,
     BulkAction.RUN_AGAIN: TERMINAL_STATES,
 }
 # Options of the request, and the one action that needs each.

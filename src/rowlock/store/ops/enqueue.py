@@ -10,13 +10,15 @@
    (Remembering each deleted id instead would cost a row per delete, with no end to keep it until.)
 5. A job that was sent before is a resend too, even if we made its id: the first enqueue may have
    been committed without an answer, and the job may have ended since.
-6. Many jobs that can't conflict with anything are copied. This halves the server's work, and each
+6. A job that replaces the one that holds its key changes it only while that one waits. If it was
+   claimed meanwhile, the next round finds out whether its key is free by now.
+7. Many jobs that can't conflict with anything are copied. This halves the server's work, and each
    `Job` is made only when it is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, repeat
 from operator import itemgetter
 from typing import Any, Final, overload
@@ -27,7 +29,7 @@ from rowlock import config
 from rowlock.clock import from_us
 from rowlock.columns import JobRow, given_of
 from rowlock.errors import OptionInvalid, StoreUnavailable
-from rowlock.job import Job, JobState, job_of
+from rowlock.job import WAITING_STATES, Job, JobState, job_of
 from rowlock.store.options import LIMITED_JOB_COLUMNS, NEW_JOB_COLUMNS, NewJob
 from rowlock.store.steps import (
     COPIED,
@@ -271,10 +273,18 @@ def enqueue_within(
     """As `enqueue`, within another verb's transaction."""
     answers = Answers() if answers is None else answers
     # If two jobs of one call have the same id, the first is the job and the second its resend.
-    firsts = reversed({job.id: job for job in reversed(jobs)}.values())
-    # Bulk inserts touch keys in one order, so that two of them can't wait for each other. Jobs of
-    # an ordered limit stay in the order in which they were given.
-    ordered = sorted(firsts, key=_insert_order)
+    firsts = {job.id: job for job in reversed(jobs)}.values()
+    places = {job.id: place for place, job in reversed(list(enumerate(jobs)))}
+
+    def order(job: NewJob) -> tuple[str, str, str, str, int]:
+        # Bulk inserts touch keys in one order, so that two of them can't wait for each other. Of
+        # two jobs with one key, the second finds it held by the first. Jobs that run in order stay
+        # in theirs.
+        is_free = job.key is None and not (job.limit is not None and job.limit.is_ordered)
+        id = job.id if is_free else ""
+        return (job.tenant or "", job.kind, job.key or "", id, places[job.id])
+
+    ordered = sorted(firsts, key=order)
     for batch in _batches(ordered):
         yield from _enqueue_batch(batch, answers, is_resend=is_resend)
     if is_resend:
@@ -282,15 +292,12 @@ def enqueue_within(
         for job in jobs:
             if not job.is_resend and answers[job.id].id == job.id:
                 answers[job.id] = msgspec.structs.replace(answers[job.id], created=True)
-    rung = frozenset(job.queue for job in jobs if answers[job.id].created)
+    rung = frozenset(
+        answers[job.id].queue for job in jobs if job.replaces or answers[job.id].created
+    )
     if rung:
         yield Ring(rung)
     return _in_order(jobs, answers)
-
-
-def _insert_order(job: NewJob) -> tuple[str, str, str, str]:
-    is_ordered = job.limit is not None and job.limit.is_ordered
-    return (job.tenant or "", job.kind, job.key or "", "" if is_ordered else job.id)
 
 
 def _needs_care(job: NewJob) -> bool:
@@ -324,6 +331,7 @@ def _enqueue_batch(batch: Sequence[NewJob], answers: Answers, *, is_resend: bool
         waiting = {id: job for id, job in waiting.items() if id not in answers}
         if waiting:
             yield from _answer_from_live(waiting, answers, is_resend=is_resend)
+            yield from _replace(waiting, answers)
             waiting = {id: job for id, job in waiting.items() if id not in answers}
         if waiting:
             # The conflicting job has ended, or was a duplicate in this batch and is withdrawn.
@@ -378,6 +386,36 @@ def _answer_from_live(
         found = yield Batch("find_settled", _ASKED_COLUMNS, by_id_alone)
         if found:
             yield from _answer_by(found, by_key, answers)
+
+
+def _replace(waiting: Mapping[str, NewJob], answers: Answers) -> Steps[None]:
+    """Give the payloads and options of enqueues to the waiting jobs that hold their keys.
+
+    Of several enqueues of one key the last counts. If a job was claimed meanwhile, they have no
+    answer yet.
+    """
+    # By the job to replace. A job is not replaced by its own resend.
+    last = {
+        answers[job.id].id: job
+        for job in waiting.values()
+        if job.replaces and job.id in answers and _can_be_replaced(answers[job.id], job)
+    }
+    if not last:
+        return
+    rows = [(*job.limited_row(), job.max_wait) for job in last.values()]
+    replaced: dict[str, Job] = {}
+    for row in (yield Batch("replace", (*LIMITED_JOB_COLUMNS, "max_wait"), rows)):
+        job = answers.view(JobRow._make(row[1:-1]), now=row[-1])
+        replaced[job.id] = job
+    for id, answer in list(answers.items()):
+        if answer.id in replaced:
+            answers[id] = msgspec.structs.replace(replaced[answer.id], created=answer.created)
+        elif answer.id in last and id in waiting and waiting[id].replaces:
+            del answers[id]
+
+
+def _can_be_replaced(held: Job, job: NewJob) -> bool:
+    return held.id != job.id and held.state in WAITING_STATES
 
 
 def _asked(jobs: Sequence[NewJob]) -> list[Row]:

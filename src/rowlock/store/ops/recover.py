@@ -138,8 +138,8 @@ class Recovery:
             (job, decide(held_of(job), outcome(job), now=now, chance=_NO_CHANCE))
             for job, now in mine
         ]
-        done = yield from apply(decided, taken=True)
-        return _Batch(self._trying, len(done), is_last)
+        applied = yield from apply(decided, taken=True)
+        return _Batch(self._trying, len(applied), is_last)
 
     def committed(self, batch: _Batch) -> None:
         """Count a committed batch."""

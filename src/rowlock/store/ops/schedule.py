@@ -91,6 +91,8 @@ def new_schedule(
     name: str, job: NewJob, *, cron: str, timezone: str = "UTC", missed: str = "skip"
 ) -> NewSchedule:
     """Check every option of a schedule."""
+    if job.replaces:
+        raise OptionInvalid("task", "if_held and quiet are for a single job, not for a schedule")
     if job.run_at is not None or job.delay or job.is_resend:
         raise OptionInvalid("task", "delay, run_at and id are for a single job, not for a schedule")
     return NewSchedule(

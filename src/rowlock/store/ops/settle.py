@@ -48,10 +48,12 @@ from rowlock.lifecycle import (
     Succeeded,
     Transition,
     decide,
+    superseded,
 )
 from rowlock.store.local_state import LocalState
 from rowlock.store.ops.enqueue import enqueue_within
 from rowlock.store.ops.limits import FOR_EVER_US, close
+from rowlock.store.ops.supersede import find_superseded
 from rowlock.store.options import NewJob
 from rowlock.store.steps import Batch, Begin, Op, Ring, Row, Statement, Steps, writing
 from rowlock.tally import Ended, RunEnd
@@ -339,8 +341,8 @@ def _settle_slowly(slow: Sequence[Settlement], chance: random.Random) -> Steps[l
         settlement = by_id[job.id]
         if job.lease_expires_at is not None and job.token == settlement.lease.token:
             decided.append((job, decide(held_of(job), settlement.outcome, now=now, chance=chance)))
-    done = yield from apply(decided, taken=False)
-    return [ended_of(job, step, now=now) for job, step in decided if job.id in done]
+    applied = yield from apply(decided, taken=False)
+    return [ended_of(job, step, now=now) for job, step in applied]
 
 
 def ended_of(job: JobRow, step: Transition, *, now: int) -> Ended:
@@ -382,20 +384,48 @@ def held_of(job: JobRow) -> Held:
     )
 
 
-def apply(decided: Sequence[tuple[JobRow, Transition]], *, taken: bool) -> Steps[set[str]]:
-    """Write transitions of running jobs that this transaction has locked. Return their ids.
+def apply(
+    decided: Sequence[tuple[JobRow, Transition]], *, taken: bool
+) -> Steps[list[tuple[JobRow, Transition]]]:
+    """Write transitions of running jobs that this transaction has locked. Return those written.
+
+    A job that would return, but whose key a newer job has, ends instead.
 
     `taken`: someone other than the holder ends the lease, so the holder has lost it.
     """
+    # The jobs that end come first: their keys are then free.
     ending = [(job, step) for job, step in decided if isinstance(step, Finish)]
-    back = [(job, step) for job, step in decided if isinstance(step, Return)]
     done = yield from _finish([_ending(job, step, taken=taken) for job, step in ending])
+    returning = [(job, step) for job, step in decided if isinstance(step, Return)]
+    back, late = yield from _without_superseded(returning)
+    done |= yield from _finish([_ending(job, step, taken=taken) for job, step in late])
     if back:
         rows = [_give_back_row(job, step, taken=taken) for job, step in back]
         done |= {row[0] for row in (yield Batch("give_back", GIVE_BACK_COLUMNS, rows))}
         yield Ring(frozenset(job.queue for job, _ in back))
-    yield from _close_keys([(job, step) for job, step in decided if job.limit_name is not None])
-    return done
+    written: list[tuple[JobRow, Transition]] = [*ending, *late, *back]
+    yield from _close_keys([(job, step) for job, step in written if job.limit_name is not None])
+    return [(job, step) for job, step in written if job.id in done]
+
+
+def _without_superseded(
+    returning: Sequence[tuple[JobRow, Return]],
+) -> Steps[tuple[Sequence[tuple[JobRow, Return]], Sequence[tuple[JobRow, Finish]]]]:
+    """The jobs that may return, and those that end because a newer job has their key."""
+    heirs = yield from find_superseded([job for job, _ in returning])
+    if not heirs:
+        return returning, []
+    now: int = (yield Statement("clock"))[0][0]
+    late = [
+        (
+            # The error of the run itself stays, before the one that says why the job has ended.
+            job._replace(errors=_errors_of(job, step) or job.errors),
+            superseded(held_of(job), step, by=heirs[job.id], now=now),
+        )
+        for job, step in returning
+        if job.id in heirs
+    ]
+    return [pair for pair in returning if pair[0].id not in heirs], late
 
 
 def _close_keys(limited: Sequence[tuple[JobRow, Transition]]) -> Steps[None]:

@@ -19,7 +19,7 @@ from rowlock.clock import from_us
 from rowlock.columns import JobRow
 from rowlock.ids import parse_id
 from rowlock.job import Count, Job, JobState, WorkerVitals, job_of
-from rowlock.lifecycle import Held
+from rowlock.lifecycle import SUPERSEDED, Held
 from rowlock.store.ops.look import vitals_of
 from rowlock.store.ops.manage import is_visible_to, unknown_job
 from rowlock.store.ops.settle import held_of
@@ -76,6 +76,8 @@ def _taken(job: Job, *, now: datetime, held: Held | None = None) -> Why:
         text = f"it has ended: {job.state} since {_shown(job.finished_at)}"
         if job.state is JobState.DEAD and job.last_error is not None:
             text += f", after {_brief(job.last_error)}"
+        elif job.errors and job.errors[-1].type == SUPERSEDED:
+            text += f", {job.errors[-1].message}, which has its key"
         answer = _why(job, WhyCode.FINISHED, text)
         return replace(answer, since=job.finished_at, error=job.last_error)
     until = job.lease_expires_at

@@ -305,7 +305,8 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, {now}, 0, 10 * (SELECT count(*)
 -- fragment: claimed_from (postgres)
 -- A claim of the first due jobs of one lane, up to its RETURNING.
 -- Many leases are noted by one row of `claim`: a change of `indexed_lease` would write entries into
--- all indexes. Few are cheaper found by job_lease.
+-- all indexes. Few are cheaper found by job_lease. So is a job that gives up its key now: job_key
+-- knows by `indexed_lease` that it runs.
 -- The variant for a lane that a notification named, and nobody has looked at: nothing of a queue
 -- that is paused or ordered by age (uses queue_pkey), or that has a job of a higher priority,
 -- whether due or not: to read times would be to read all that are not due.
@@ -355,7 +356,9 @@ noted AS (
 )
 UPDATE rowlock.job AS job
 {run_begun job},
-    indexed_lease = CASE WHEN NOT manner.is_noted THEN clock.now + :lease::bigint END
+    indexed_lease = CASE
+        WHEN NOT manner.is_noted OR job.key_hold = -2 THEN clock.now + :lease::bigint
+    END
 FROM clock, manner
 WHERE job.ctid = ANY (ARRAY(SELECT picked.ctid FROM picked))
 

@@ -1,3 +1,11 @@
+-- fragment: key_held
+-- Whether a live job holds its key. It does not if its key is free while it runs. (A lease until
+-- 9999 is held for a move, and nobody runs the job.)
+NOT (
+    coalesce({of}.key_hold, 0) = -2
+    AND coalesce({of}.lease_expires_at, 253000000000000000) < 253000000000000000
+)
+
 -- name: enqueue (postgres)
 -- Insert jobs, except those whose id or key is in flight. Uses job_pkey, job_key.
 -- The clock is read after the transaction has its xid: so a row never lies below the place that a
@@ -71,22 +79,32 @@ ON CONFLICT DO NOTHING
 RETURNING id::text, run_at, created_at
 
 -- name: find_live (postgres)
--- The live jobs that conflict with an enqueue, by id or by key. Uses job_pkey, job_key.
-SELECT asked.id::text, {job}, clock.now
-FROM (SELECT {now} AS now) AS clock,
-    unnest(:id::uuid[], :tenant::text[], :kind::text[], :key::text[])
+-- The live jobs that conflict with an enqueue, by id or by key. Uses job_pkey, job_key: one probe
+-- per requested job, whatever the planner thinks of the table's size.
+WITH asked AS MATERIALIZED (
+    SELECT asked.*, {now} AS now
+    FROM unnest(:id::uuid[], :tenant::text[], :kind::text[], :key::text[])
         AS asked (id, tenant, kind, key)
-    JOIN rowlock.job AS job ON job.id = asked.id
+)
+SELECT asked.id::text, {job}, asked.now
+FROM asked CROSS JOIN LATERAL (
+    SELECT *
+    FROM rowlock.job AS job
+    WHERE job.id = asked.id
+    OFFSET 0
+) AS job
 UNION ALL
-SELECT asked.id::text, {job}, clock.now
-FROM (SELECT {now} AS now) AS clock,
-    unnest(:id::uuid[], :tenant::text[], :kind::text[], :key::text[])
-        AS asked (id, tenant, kind, key)
-    JOIN rowlock.job AS job
-        ON coalesce(job.tenant, '') = coalesce(asked.tenant, '')
+SELECT asked.id::text, {job}, asked.now
+FROM asked CROSS JOIN LATERAL (
+    SELECT *
+    FROM rowlock.job AS job
+    WHERE coalesce(job.tenant, '') = coalesce(asked.tenant, '')
         AND job.kind = asked.kind
         AND job.key = asked.key
-WHERE job.id <> asked.id
+        AND job.id <> asked.id
+        AND {key_held job}
+    OFFSET 0
+) AS job
 
 -- name: find_live (sqlite)
 -- The live jobs that conflict with an enqueue, by id or by key. Uses the key, job_key.
@@ -100,6 +118,99 @@ WHERE coalesce(job.tenant, '') = coalesce(:tenant, '')
     AND job.kind = :kind
     AND job.key = :key
     AND job.id <> :id
+    AND {key_held job}
+
+-- name: replace (postgres)
+-- Give waiting jobs the payloads and options of enqueues that found their keys held, and lock them
+-- in the order of the enqueues. A job that was claimed meanwhile is left out. Uses job_key and
+-- job_pkey, as find_live does.
+-- As in enqueue, the clock is read after the transaction has its xid.
+WITH clock AS MATERIALIZED (
+    SELECT pg_current_xact_id() AS xid, {now} AS now
+),
+fresh AS MATERIALIZED (
+    SELECT *
+    FROM unnest(
+            {given_arrays}, :run_at::bigint[], :delay::bigint[], :limit_name::text[],
+            :limit_key::text[], :is_ordered::boolean[], :max_wait::bigint[]
+        ) WITH ORDINALITY AS fresh (
+            {given}, run_at, delay, limit_name, limit_key, is_ordered, max_wait, number
+        )
+),
+picked AS MATERIALIZED (
+    SELECT held.id, held.due_at, fresh.number
+    FROM fresh CROSS JOIN clock CROSS JOIN LATERAL (
+        SELECT job.id, greatest(
+            least(
+                coalesce(fresh.run_at, clock.now + fresh.delay), job.created_at + fresh.max_wait
+            ),
+            clock.now
+        ) AS due_at
+        FROM rowlock.job AS job
+        WHERE coalesce(job.tenant, '') = coalesce(fresh.tenant, '')
+            AND job.kind = fresh.kind
+            AND job.key = fresh.key
+            AND job.lease_expires_at IS NULL
+        OFFSET 0
+        FOR UPDATE OF job
+    ) AS held
+)
+UPDATE rowlock.job AS job
+SET {replaced},
+    run_at = picked.due_at,
+    limit_name = fresh.limit_name,
+    limit_key = fresh.limit_key,
+    held_by = CASE
+        WHEN fresh.limit_name IS NULL THEN NULL WHEN picked.due_at > clock.now THEN 2 ELSE 1
+    END,
+    place = CASE
+        WHEN NOT fresh.is_ordered THEN NULL
+        WHEN job.place IS NOT NULL AND job.limit_name = fresh.limit_name
+            AND job.limit_key = fresh.limit_key
+        THEN job.place
+        ELSE nextval('rowlock.turn_number')
+    END
+FROM clock, fresh, picked
+WHERE fresh.number = picked.number
+    AND job.id = picked.id
+    AND job.id = ANY (ARRAY(SELECT picked.id FROM picked))
+RETURNING fresh.id::text, {job}, clock.now
+
+-- name: replace (sqlite)
+-- Give a waiting job the payload and options of an enqueue that found its key held. Uses job_key.
+UPDATE rowlock_job
+SET {replaced},
+    run_at = max(
+        min(
+            coalesce(:run_at, {now} + :delay),
+            coalesce(created_at + :max_wait, :run_at, {now} + :delay)
+        ),
+        {now}
+    ),
+    limit_name = :limit_name,
+    limit_key = :limit_key,
+    held_by = CASE
+        WHEN :limit_name IS NULL THEN NULL
+        WHEN coalesce(:run_at, {now} + :delay) > {now}
+            AND coalesce(created_at + :max_wait, :run_at, {now} + :delay) > {now}
+        THEN 2
+        ELSE 1
+    END,
+    place = CASE
+        WHEN NOT :is_ordered THEN NULL
+        WHEN place IS NOT NULL AND limit_name = :limit_name AND limit_key = :limit_key THEN place
+        ELSE max({now}, 1 + coalesce((
+            SELECT max(job.place)
+            FROM rowlock_job AS job
+            WHERE job.limit_name = :limit_name AND job.limit_key = :limit_key
+                AND job.place IS NOT NULL
+        ), 0))
+    END
+WHERE coalesce(tenant, '') = coalesce(:tenant, '')
+    AND kind = :kind
+    AND key = :key
+    AND lease_expires_at IS NULL
+RETURNING :id, {row}, {now}
 
 -- name: find_settled (postgres)
 -- Ended jobs whose id or key still answers an enqueue: (requested id, its holder).

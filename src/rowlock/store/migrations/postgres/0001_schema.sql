@@ -101,8 +101,16 @@ CREATE INDEX job_retried ON rowlock.job (queue, run_at)
     WHERE indexed_lease IS NULL AND is_retry AND run_at > created_at;
 CREATE INDEX job_lease ON rowlock.job (indexed_lease)
     WHERE indexed_lease IS NOT NULL;
-CREATE UNIQUE INDEX job_key ON rowlock.job (coalesce(tenant, ''), kind, key)
-    WHERE key IS NOT NULL;
+-- One live job holds a key. Where `key_hold` is -2, a job that runs does not hold it: its own id
+-- then sets it apart, and it can still be found by its key. A job that is held for a move, by a
+-- lease until 9999, does not run.
+CREATE UNIQUE INDEX job_key ON rowlock.job (
+    coalesce(tenant, ''), kind, key,
+    (CASE
+        WHEN key_hold = -2 AND indexed_lease < 253000000000000000 THEN id
+        ELSE '00000000-0000-0000-0000-000000000000'::uuid
+    END)
+) WHERE key IS NOT NULL;
 
 -- Where to look for leases that are not in job_lease: the stretch of a lane from which a claim took
 -- jobs, and until when. Written with the claim, in one statement. Removed with the end of the last

@@ -71,8 +71,16 @@ CREATE INDEX rowlock_job_retried ON rowlock_job (queue, run_at)
     WHERE lease_expires_at IS NULL AND attempt > 0 AND run_at > created_at;
 CREATE INDEX rowlock_job_lease ON rowlock_job (lease_expires_at)
     WHERE lease_expires_at IS NOT NULL;
-CREATE UNIQUE INDEX rowlock_job_key ON rowlock_job (coalesce(tenant, ''), kind, key)
-    WHERE key IS NOT NULL;
+-- One live job holds a key. Where `key_hold` is -2, a job that runs does not hold it: its own id
+-- then sets it apart, and it can still be found by its key. A job that is held for a move, by a
+-- lease until 9999, does not run.
+CREATE UNIQUE INDEX rowlock_job_key ON rowlock_job (
+    coalesce(tenant, ''), kind, key,
+    (CASE
+        WHEN key_hold = -2 AND lease_expires_at < 253000000000000000 THEN id
+        ELSE ''
+    END)
+) WHERE key IS NOT NULL;
 
 -- Limits. `declared` is what the code says, `chosen` what was set since (both JSON), and the other
 -- numbers are what counts: those of `declared` with those of `chosen` over them. NULL: no limit.

@@ -26,9 +26,9 @@ def declare(store: Store, name: str, **rules: Any) -> None:
     store.declare_limits([Limit(name, **rules).declared])
 
 
-def put(store: Store, name: str, key: str = "", *, jobs: int = 1, **options: Any) -> list[Job]:
-    """Enqueue jobs under a limit."""
-    place = LimitPlace(name, key, options.pop("is_ordered", False))
+def put(store: Store, name: str, at: str = "", *, jobs: int = 1, **options: Any) -> list[Job]:
+    """Enqueue jobs under a limit, at a key of it."""
+    place = LimitPlace(name, at, options.pop("is_ordered", False))
     return list(store.enqueue([made(limit=place, **options) for _ in range(jobs)]))
 
 

@@ -120,14 +120,16 @@ class Task(Generic[P, R]):
         """A job to be enqueued with others by `app.enqueue_many`."""
         payload = self.schema.encode(args, kwargs)
         if self._plain_job is None:
-            self._plain_job = self.prepare(payload, {})
+            self._plain_job = self.model(payload, {})
         return self.another(self._plain_job, payload)
 
     def another(self, model: NewJob, payload: str, key: Key | None = None) -> NewJob:
-        """Return a job like another one of this task, with another payload."""
-        job = model.again(payload)
+        """Return a job like another one of this task, with another payload and its own key."""
+        return self._placed(model.again(payload), key)
+
+    def _placed(self, job: NewJob, key: Key | None) -> NewJob:
         limit = self.settings.limit
-        return job if limit is None else job._replace(limit=limit.place(job, key))
+        return job if limit is None else job._replace(limit=limit.place(job, self.schema, key))
 
     def using(
         self,
@@ -188,6 +190,10 @@ class Task(Generic[P, R]):
 
     def prepare(self, payload: str, chosen: EnqueueOptions) -> NewJob:
         """Return a checked job from an encoded payload and options."""
+        return self._placed(self.model(payload, chosen), chosen.get("limit_key"))
+
+    def model(self, payload: str, chosen: EnqueueOptions) -> NewJob:
+        """Return a checked job that has no key at its limit yet."""
         settings = self.settings
         job = options.new_job(
             kind=settings.name,
@@ -205,10 +211,9 @@ class Task(Generic[P, R]):
             id=chosen.get("id"),
             policy=self._policy(chosen),
         )
-        key = chosen.get("limit_key")
         if settings.limit is not None:
-            return job._replace(limit=settings.limit.place(job, key))
-        if key is not None:
+            settings.limit.check_job(job.queue, job.rank)
+        elif chosen.get("limit_key") is not None:
             raise OptionInvalid("limit_key", f"task {self.name!r} has no limit")
         return job
 
@@ -293,7 +298,7 @@ class TaskCall(Generic[P]):
     def _made(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         payload = self._task.schema.encode(args, kwargs)
         if self._model is None:
-            self._model = self._task.prepare(payload, self._chosen)
+            self._model = self._task.model(payload, self._chosen)
         return self._task.another(self._model, payload, self._chosen.get("limit_key"))
 
 
@@ -448,21 +453,20 @@ class Tasks:
         limit, settings = task.settings.limit, task.settings
         if limit is None:
             return
-        parameters = frozenset(inspect.signature(task.function).parameters)
-        limit.check_task(task.name, settings.queue, settings.priority, parameters)
+        limit.give_to(task.name, settings.queue, settings.priority, task.schema)
         self._add_limit(limit)
 
     def _add_limit(self, limit: Limit) -> None:
         assert limit.name is not None
         known = self._limits.setdefault(limit.name, limit)
-        if known is not limit and (known.numbers != limit.numbers or known.per != limit.per):
+        if known is not limit and not known.agrees_with(limit):
             raise OptionInvalid(
                 "limit", f"there is another limit {limit.name!r}; give one of them another name"
             )
 
     @property
     def declared_limits(self) -> Sequence[Limit]:
-        """The limits of all tasks. A starting worker stores them."""
+        """The limits, whether a task has them or not. A starting worker stores them."""
         return [self._limits[name] for name in sorted(self._limits)]
 
     def surround(self, wrap: Wrap) -> None:

@@ -105,7 +105,7 @@ def test_a_success_in_a_block_frees_the_slot(app, elsewhere, tmp_path):
 
 
 def test_a_worker_that_dies_leaks_no_slot(app, elsewhere, tmp_path):
-    """All its processes are killed in the middle of runs; another one goes on, never two at once."""
+    """All its processes are killed in the middle of runs; another goes on, never two at once."""
     jobs = list(app.enqueue_many(jobs_of(tmp_path, rounds=4)))
     with worker(app, "--processes", "2", start_new_session=True, module=MODULE) as process:
         wait_until(lambda: len(noted(tmp_path, "runs")) > 5)

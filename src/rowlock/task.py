@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import (
     Any,
@@ -30,7 +30,7 @@ from rowlock.context import Context
 from rowlock.cron import Cron, parse_cron
 from rowlock.errors import OptionInvalid
 from rowlock.job import Job, Lease, Policy
-from rowlock.limits import Key, Limit
+from rowlock.limits import Fields, Key, Limit
 from rowlock.signature import PayloadSchema
 from rowlock.store import KnownPolicy, NewJob, options
 
@@ -79,10 +79,14 @@ class Task(Generic[P, R]):
     A plain call, `task(...)`, runs the function directly and enqueues nothing.
     """
 
-    def __init__(self, function: Callable[..., R], settings: TaskOptions) -> None:
+    def __init__(
+        self, function: Callable[..., R], settings: TaskOptions, *, fields: Fields | None = None
+    ) -> None:
         self.function = function
         self.settings = settings
         self.schema: PayloadSchema = PayloadSchema(function, settings.name, Context)
+        # What its limit knows of payloads. A framework may keep a call in another form.
+        self.fields: Fields = self.schema if fields is None else fields
         self._sender: Sender | None = None
         self._policy_text: str | None = None
         # A job of this task without options, complete but for the payload.
@@ -129,7 +133,7 @@ class Task(Generic[P, R]):
 
     def _placed(self, job: NewJob, key: Key | None) -> NewJob:
         limit = self.settings.limit
-        return job if limit is None else job._replace(limit=limit.place(job, self.schema, key))
+        return job if limit is None else job._replace(limit=limit.place(job, self.fields, key))
 
     def using(
         self,
@@ -453,8 +457,17 @@ class Tasks:
         limit, settings = task.settings.limit, task.settings
         if limit is None:
             return
-        limit.give_to(task.name, settings.queue, settings.priority, task.schema)
+        limit.give_to(task.name, settings.queue, settings.priority, task.fields)
         self._add_limit(limit)
+
+    def change_limit(self, name: str, limit: Limit | None) -> None:
+        """Give a task another limit, or none, from now on. For shims with late settings."""
+        task = self._tasks[name]
+        known = task.settings.limit
+        if known is not None and known.name is not None:
+            self._limits.pop(known.name, None)
+        task.settings = replace(task.settings, limit=limit)
+        self._check_limit(task)
 
     def _add_limit(self, limit: Limit) -> None:
         assert limit.name is not None

@@ -171,7 +171,7 @@ def _fits(name: str, value: Any, found: Any) -> bool:
         case "id":
             return bool(str(value) == found)
         case "limit_key":
-            return key_text(value) == found
+            return bool(key_text(value) == found)
         case _:
             return bool(value == found)
 

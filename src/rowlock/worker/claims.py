@@ -273,7 +273,7 @@ def limit_of(task: Task[..., Any]) -> LimitOf:
 
     def place(row: JobRow) -> LimitPlace:
         try:
-            return limit.place(row, task.schema)
+            return limit.place(row, task.fields)
         except Exception as error:  # noqa: BLE001  # functions and types of users raise anything
             logger.warning(
                 "%s %s has no key at limit %r, and waits with others that have none: %s",

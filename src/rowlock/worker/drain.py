@@ -92,13 +92,13 @@ class Drain:
         """Run the jobs that are ready, and return how many runs there were."""
         with self._beats, asyncio.Runner() as runner:
             try:
-                self._store.declare_limits(self._limits)
                 self._run_all(runner)
             finally:
                 runner.run(self._store.engine.aclose_loop())
         return self._done
 
     def _run_all(self, runner: CoroutineRunner) -> None:
+        self._store.declare_limits(self._limits)
         while (leases := self._claim()) or self._were_sent:
             held = [self._hold(lease) for lease in leases]
             try:

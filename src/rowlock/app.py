@@ -126,7 +126,7 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
         The arguments are those of `rowlock.Limit`.
         """
         limit = Limit(
-            name,
+            options.name(name, option="name"),
             concurrency=concurrency,
             rate=rate,
             per=per,

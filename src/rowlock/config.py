@@ -97,24 +97,29 @@ LEASE_SECONDS_DEFAULT: Final = 30.0
 CLAIM_LIMIT_MAX: Final = 10_000
 """Most jobs per claim."""
 CLAIM_NOTED_MIN: Final = 8
-# Keys of a limit that one claim looks at. Each costs the database about 20 µs.
+"""Fewest jobs that PostgreSQL notes as one claim. The leases of fewer jobs are indexed at once."""
 KEYS_VISITED_MAX: Final = 200
+"""Most keys of a limit that one claim looks at. Each costs the database about 20 µs."""
 KEYS_VISITED_MIN: Final = 8
-# Keys of limits of which a process remembers what has ended, so as not to read it again.
+"""Fewest keys of a limit that one claim looks at, if there are as many."""
 KEYS_REMEMBERED_MAX: Final = 10_000
+"""Most keys of limits of which a process remembers what has ended, so as not to read it again."""
 # A key that takes longer to visit has left many jobs behind that can't be cleaned away yet.
 KEY_SLOW_US: Final = 60
 # If more of its starts are alive, only the oldest is remembered.
 TURNS_REMEMBERED_MAX: Final = 20
-# Of a reason why something is paused.
-REASON_BYTES_MAX: Final = 1_000
-# The largest concurrency and burst of a limit.
 LIMIT_MAX: Final = 1_000_000
+"""Largest concurrency, and largest burst, of a limit."""
 LIMIT_WEIGHT_MAX: Final = 1_000
+"""Largest weight of a key of a limit."""
+LIMIT_WEIGHTS_MAX: Final = 1_000
+"""Most keys with a weight in one declaration of a limit. Every claim there reads them."""
 RATE_INTERVAL_SECONDS_MAX: Final = 366 * 86_400
-# Rooms of limits in which a process remembers whose turn is next.
+"""Longest time between two starts that a rate may ask for."""
+REASON_BYTES_MAX: Final = 1_000
+"""Most bytes of the reason of a pause or a throttle."""
 ROOMS_REMEMBERED_MAX: Final = 1_000
-"""Fewest jobs that PostgreSQL notes as one claim. The leases of fewer jobs are indexed at once."""
+"""Most groups of jobs waiting at limits for which a process remembers whose turn is next."""
 ENQUEUE_MANY_MAX: Final = 10_000_000
 """Most jobs per `enqueue_many`."""
 # One statement's rows: large enough to be fast, small enough to hold no lock for long.

@@ -67,6 +67,7 @@ class OptionInvalid(RowlockError, ValueError):
 
     def __init__(self, option: str, problem: str) -> None:
         self.option = option
+        self.problem = problem
         super().__init__(f"{option}: {problem}")
 
 

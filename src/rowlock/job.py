@@ -28,7 +28,7 @@ class JobState(StrEnum):
     SCHEDULED = "scheduled"
     """`run_at` is in the future, and no attempt has been counted."""
     READY = "ready"
-    """It can be claimed now."""
+    """It can be claimed now, or as soon as its limit allows it."""
     RUNNING = "running"
     """Claimed under a lease by one worker."""
     RETRYING = "retrying"

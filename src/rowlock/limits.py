@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from typing import Any, Final, Literal, Protocol, TypeVar
@@ -47,35 +47,39 @@ TENANT: Final = _Tenant.TENANT
 
 Per = str | _Tenant | Callable[[Mapping[str, Any]], Key]
 
-_RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(\d*)\s*([smhd])")
+_RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(\d{0,9})\s*([smhd])", re.ASCII)
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 # Starts so close together may come at once, unless a rate says otherwise.
 _BURST_US: Final = 50_000
+# As a text it fits into a key.
+_KEY_NUMBER_MAX: Final = 10 ** (config.NAME_CHARACTERS_MAX - 2)
 
 
 class Rate(msgspec.Struct, frozen=True):
     """How many jobs may start in a time, spread evenly over it.
 
-    Args:
-        starts: How many.
-        period: In this many seconds, or timedelta.
-        burst: How many may start at once after a pause. By default, as many as fit into 50 ms.
+    Example:
+        rowlock.Rate(100, period=60, burst=10)
     """
 
     starts: float
+    """How many jobs may start in one period."""
     period: float | timedelta = 1
+    """Its length, in seconds or as a timedelta. A second by default."""
     burst: int | None = None
+    """How many may start at once after a pause. By default 1, or as many as fit into 50 ms."""
 
     def checked(self, *, option: str) -> tuple[int, int]:
         """Return the microseconds between two starts, and the burst."""
-        number = isinstance(self.starts, int | float) and not isinstance(self.starts, bool)
-        if not number or not math.isfinite(self.starts) or self.starts <= 0:
+        is_number = isinstance(self.starts, int | float) and not isinstance(self.starts, bool)
+        # More than a start per microsecond is no limit.
+        if not is_number or not 0 < self.starts < math.inf:
             raise OptionInvalid(option, f"starts must be more than 0, not {shown(self.starts)}")
         period_us = duration_us(self.period, option=option)
         if period_us == 0:
             raise OptionInvalid(option, "its period must be longer than 0 seconds")
         # Rounded up: never more than was allowed.
-        interval_us = math.ceil(period_us / self.starts)
+        interval_us = 1 if self.starts >= period_us else math.ceil(period_us / self.starts)
         if interval_us > config.RATE_INTERVAL_SECONDS_MAX * config.SECOND_US:
             raise OptionInvalid(option, "must allow at least one start a year")
         burst = max(1, _BURST_US // interval_us) if self.burst is None else self.burst
@@ -98,18 +102,27 @@ def rate_of(value: str | Rate, *, option: str) -> tuple[int, int]:
 
 
 def key_text(value: object, *, option: str = "limit_key") -> str:
-    """Return the one text of a key: a name, a number or a UUID."""
-    if isinstance(value, str):
-        return options.name(value, option=option)
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        is_whole = isinstance(value, int) or value.is_integer()
-        text = str(int(value)) if math.isfinite(value) and is_whole else repr(value)
-        return options.name(text, option=option)
-    raise OptionInvalid(
-        option, f"must be a text, a number or a UUID, not {type(value).__name__}; set limit_key="
-    )
+    """Return the one text of a key: a name, a number or a UUID. 1 and 1.0 are the same key."""
+    match value:
+        case str():
+            # Of an enumeration, its text.
+            return options.name(str.__str__(value), option=option)
+        case UUID():
+            return str(value)
+        case bool():
+            pass
+        case int() if abs(value) <= _KEY_NUMBER_MAX:
+            return str(int(value))
+        case float() if value.is_integer() and abs(value) <= _KEY_NUMBER_MAX:
+            return str(int(value))
+        case float() if math.isfinite(value):
+            return repr(value)
+    raise OptionInvalid(option, f"must be a text, a number or a UUID, not {_kind_shown(value)}")
+
+
+def _kind_shown(value: object) -> str:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return "a number that is too large" if is_number else type(value).__name__
 
 
 class OpRunner(Protocol):
@@ -131,7 +144,8 @@ class Limit:
         rate: How many jobs may start in a time, in total: "100/s", "10/m", "500/h", "1000/d", or
             `rowlock.Rate`.
         per: What tells keys apart: the name of a parameter, `rowlock.TENANT`, or a function of the
-            payload. Keys have their turns in rotation, whatever is limited.
+            payload, as JSON with the defaults of the task's parameters. Keys have their turns in
+            rotation, whatever is limited.
         concurrency_per_key: How many jobs of one key may run at once.
         rate_per_key: How many jobs of one key may start in a time.
         weights: How many jobs of a key may start in one turn, where that is not one.
@@ -156,6 +170,8 @@ class Limit:
     ) -> None:
         self.name: str | None = None if name is None else options.name(name, option="name")
         self.per: Per | None = _checked_per(per)
+        if not isinstance(ordered, bool):
+            raise OptionInvalid("ordered", f"must be True or False, not {shown(ordered)}")
         self.is_ordered: bool = ordered
         if per is None:
             for option, value in (
@@ -184,10 +200,7 @@ class Limit:
             key_concurrency=_number(concurrency_per_key, option="concurrency_per_key"),
             key_interval_us=key_interval_us,
             key_burst=key_burst,
-            weights={
-                key_text(key, option="weights"): _weight(weight)
-                for key, weight in (weights or {}).items()
-            },
+            weights=_checked_weights(weights),
             is_ordered=ordered,
             pauses_when_dead=on_dead == "pause",
             per=_per_text(per),
@@ -196,6 +209,7 @@ class Limit:
             raise OptionInvalid("concurrency", "give a number, a rate, per= or ordered=True")
         # The queue of an ordered limit, once a task has it.
         self.queue: str | None = None
+        self._is_of_one_task = name is None
         self._runner: OpRunner | None = None
 
     def __repr__(self) -> str:
@@ -207,16 +221,27 @@ class Limit:
         assert self.name is not None
         return ops.DeclaredLimit(self.name, self.numbers)
 
+    def agrees_with(self, other: Limit) -> bool:
+        """Whether both say the same, so that they can have one name."""
+        one_queue = self.queue is None or other.queue in (None, self.queue)
+        return self.numbers == other.numbers and self.per == other.per and one_queue
+
     def bind(self, runner: OpRunner) -> None:
         """Belong to that app from now on. The last app wins."""
         self._runner = runner
 
-    def check_task(self, kind: str, queue: str, priority: int, parameters: frozenset[str]) -> None:
-        """Check that a task can have this limit. An unnamed limit becomes that task's own."""
-        if isinstance(self.per, str) and self.per not in parameters:
-            known = ", ".join(sorted(parameters)) or "none"
+    def give_to(self, kind: str, queue: str, priority: int, schema: Fields) -> None:
+        """Become the limit of a task. Raise `OptionInvalid` if the task can't have this limit."""
+        if isinstance(self.per, str) and self.per not in schema.parameters:
+            known = ", ".join(schema.parameters) or "none"
             raise OptionInvalid(
                 "per", f"task {kind!r} has no parameter {self.per!r}; it has: {known}"
+            )
+        if self._is_of_one_task and self.name not in (None, kind):
+            raise OptionInvalid(
+                "limit",
+                f"has no name, and is already that of task {self.name!r}; to share it, give it a "
+                "name",
             )
         if self.is_ordered:
             if priority:
@@ -231,27 +256,49 @@ class Limit:
         if self.name is None:
             self.name = kind
 
-    def place(self, job: Placed, key: Key | None = None) -> LimitPlace:
-        """Return where a job waits: its limit, and its key there."""
-        assert self.name is not None
-        if self.queue not in (None, job.queue):
+    def check_job(self, queue: str, rank: int) -> None:
+        """Check that a job with these options can have this limit."""
+        if self.queue not in (None, queue):
             raise OptionInvalid(
                 "queue", f"must be {self.queue!r}: jobs of limit {self.name!r} run in order there"
             )
-        if key is not None:
-            if self.per is None:
-                raise OptionInvalid("limit_key", f"limit {self.name!r} has no keys: it has no per=")
-            return LimitPlace(self.name, key_text(key), self.is_ordered)
+        if self.is_ordered and rank:
+            raise OptionInvalid("priority", f"must be 0: jobs of limit {self.name!r} run in order")
+
+    def place(self, job: Placed, schema: Fields, key: Key | None = None) -> LimitPlace:
+        """Return where a job waits: its limit, and its key there.
+
+        Raises:
+            OptionInvalid: The key is no text, number or UUID.
+        """
+        if key is None:
+            return self.place_at(self._found_key(job, schema))
+        if self.per is None:
+            raise OptionInvalid("limit_key", f"limit {self.name!r} has no keys: it has no per=")
+        return self.place_at(key_text(key))
+
+    def place_at(self, key: str = "") -> LimitPlace:
+        """Return where jobs of a key wait. The empty key is that of jobs that have none."""
+        assert self.name is not None
+        return LimitPlace(self.name, key, self.is_ordered)
+
+    def _found_key(self, job: Placed, schema: Fields) -> str:
         match self.per:
             case None:
-                return LimitPlace(self.name, "", self.is_ordered)
+                return ""
             case _Tenant():
-                return LimitPlace(self.name, job.tenant or "", self.is_ordered)
-            case str():
-                value = codec.decode(job.payload).get(self.per)
+                return job.tenant or ""
+            case str() as name:
+                value = schema.value_of(codec.decode(job.payload), name)
+                said = f"its {name!r}"
             case per:
-                value = per(codec.decode(job.payload))
-        return LimitPlace(self.name, key_text(value), self.is_ordered)
+                value = per(schema.with_defaults(codec.decode(job.payload)))
+                said = "what `per` returns"
+        try:
+            return key_text(value)
+        except OptionInvalid as error:
+            problem = f"{said} {error.problem}, or set limit_key="
+            raise OptionInvalid("limit_key", problem) from None
 
     # At run time
 
@@ -307,6 +354,8 @@ class Limit:
         await self._ado(self._set_op(key, chosen))
 
     def _set_op(self, key: Key | None, chosen: ops.ChosenNumbers) -> Op[None]:
+        if self.per is None and (chosen.key_concurrency or chosen.key_interval_us):
+            raise OptionInvalid("per", f"limit {self.name!r} has no keys: it has no per=")
         return ops.set_limit(self._name, self._key(key), chosen, declared=self.declared)
 
     def unset(self, *, key: Key | None = None) -> None:
@@ -376,11 +425,26 @@ class Placed(Protocol):
     """What of a job decides its key."""
 
     @property
-    def queue(self) -> str: ...
-    @property
     def tenant(self) -> str | None: ...
     @property
     def payload(self) -> str: ...
+
+
+class Fields(Protocol):
+    """What a task knows about its payloads."""
+
+    @property
+    def parameters(self) -> Sequence[str]:
+        """The names of its parameters."""
+        ...
+
+    def value_of(self, payload: Mapping[str, Any], name: str) -> object:
+        """Return the value of a parameter, or its default. One that is a UUID comes as one."""
+        ...
+
+    def with_defaults(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the payload with the defaults of the parameters that it lacks."""
+        ...
 
 
 def chosen_numbers(
@@ -408,7 +472,7 @@ def chosen_numbers(
         key_concurrency=_number(concurrency_per_key, option="concurrency_per_key"),
         key_interval_us=key_interval_us,
         key_burst=key_burst,
-        weight=None if weight is None else _weight(weight),
+        weight=None if weight is None else _weight(weight, option="weight"),
     )
     if chosen == ops.ChosenNumbers():
         raise OptionInvalid("concurrency", "give at least one number to set")
@@ -421,8 +485,25 @@ def _number(value: int | None, *, option: str) -> int | None:
     return options.integer(value, option=option, low=1, high=config.LIMIT_MAX)
 
 
-def _weight(value: int) -> int:
-    return options.integer(value, option="weights", low=1, high=config.LIMIT_WEIGHT_MAX)
+def _weight(value: int, *, option: str) -> int:
+    return options.integer(value, option=option, low=1, high=config.LIMIT_WEIGHT_MAX)
+
+
+def _checked_weights(weights: Mapping[str, int] | None) -> dict[str, int]:
+    if weights is None:
+        return {}
+    if not isinstance(weights, Mapping):
+        raise OptionInvalid("weights", f"must be a mapping of keys to numbers, not {weights!r}")
+    if len(weights) > config.LIMIT_WEIGHTS_MAX:
+        raise OptionInvalid(
+            "weights",
+            f"must be of at most {config.LIMIT_WEIGHTS_MAX} keys, not {len(weights)}; give others "
+            "theirs by limit.set(key=..., weight=...)",
+        )
+    return {
+        key_text(key, option="weights"): _weight(weight, option="weights")
+        for key, weight in weights.items()
+    }
 
 
 def _checked_per(per: Per | None) -> Per | None:

@@ -15,8 +15,10 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 
@@ -52,6 +54,53 @@ class PayloadSchema:
     def context_parameter(self) -> str | None:
         """The name of the parameter that gets the running job's context, if there is one."""
         return self._shape.context_parameter
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the parameters that a payload has: not the context, and no `**fields`.
+
+        A hint that can't be resolved yet, because its type is defined below, is not the context's.
+        """
+        return [
+            parameter.name
+            for parameter in self._parameters
+            if parameter.kind is not parameter.VAR_KEYWORD and not self._seems_context(parameter)
+        ]
+
+    def _seems_context(self, parameter: inspect.Parameter) -> bool:
+        if parameter.annotation is parameter.empty:
+            return False
+        try:
+            return self._is_context(self._resolved(parameter, _annotated(self.function)))
+        except OptionInvalid:
+            return False
+
+    def value_of(self, payload: Mapping[str, Any], name: str) -> object:
+        """Return the value of a parameter in a payload that fits, or its default, as JSON has it.
+
+        A UUID comes as a UUID: as a text it may be spelt in several ways.
+
+        Raises:
+            Exception: Anything, if the value does not fit.
+        """
+        if name not in payload:
+            return self._plain_defaults.get(name)
+        value: object = payload[name]
+        typed = misfits.converted(value, self._shape.hints[name])
+        return typed if isinstance(typed, UUID) else value
+
+    def with_defaults(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a payload with the defaults of the parameters that it lacks, as JSON has them."""
+        return {**self._plain_defaults, **payload}
+
+    @functools.cached_property
+    def _plain_defaults(self) -> dict[str, Any]:
+        plain: dict[str, Any] = {}
+        for name, default in self._shape.defaults.items():
+            # One that is no JSON can't be in a payload either.
+            with suppress(Exception):
+                plain[name] = misfits.plain(default)
+        return plain
 
     def encode(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> str:
         """Return the payload text of a call. Defaults are not written.

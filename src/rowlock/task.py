@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import (
     Any,
@@ -30,7 +30,7 @@ from rowlock.context import Context
 from rowlock.cron import Cron, parse_cron
 from rowlock.errors import OptionInvalid
 from rowlock.job import Job, Lease, Policy
-from rowlock.limits import Key, Limit
+from rowlock.limits import Fields, Key, Limit
 from rowlock.signature import PayloadSchema
 from rowlock.store import KnownPolicy, NewJob, options
 
@@ -82,10 +82,14 @@ class Task(Generic[P, R]):
     A plain call, `task(...)`, runs the function directly and enqueues nothing.
     """
 
-    def __init__(self, function: Callable[..., R], settings: TaskOptions) -> None:
+    def __init__(
+        self, function: Callable[..., R], settings: TaskOptions, *, fields: Fields | None = None
+    ) -> None:
         self.function = function
         self.settings = settings
         self.schema: PayloadSchema = PayloadSchema(function, settings.name, Context)
+        # What its limit knows of payloads. A framework may keep a call in another form.
+        self.fields: Fields = self.schema if fields is None else fields
         self._sender: Sender | None = None
         self._policy_text: str | None = None
         # A job of this task without options, complete but for the payload.
@@ -123,14 +127,16 @@ class Task(Generic[P, R]):
         """A job to be enqueued with others by `app.enqueue_many`."""
         payload = self.schema.encode(args, kwargs)
         if self._plain_job is None:
-            self._plain_job = self.prepare(payload, {})
+            self._plain_job = self.model(payload, {})
         return self.another(self._plain_job, payload)
 
     def another(self, model: NewJob, payload: str, key: Key | None = None) -> NewJob:
-        """Return a job like another one of this task, with another payload."""
-        job = model.again(payload)
+        """Return a job like another one of this task, with another payload and its own key."""
+        return self._placed(model.again(payload), key)
+
+    def _placed(self, job: NewJob, key: Key | None) -> NewJob:
         limit = self.settings.limit
-        return job if limit is None else job._replace(limit=limit.place(job, key))
+        return job if limit is None else job._replace(limit=limit.place(job, self.fields, key))
 
     def using(
         self,
@@ -203,6 +209,10 @@ class Task(Generic[P, R]):
 
     def prepare(self, payload: str, chosen: EnqueueOptions) -> NewJob:
         """Return a checked job from an encoded payload and options."""
+        return self._placed(self.model(payload, chosen), chosen.get("limit_key"))
+
+    def model(self, payload: str, chosen: EnqueueOptions) -> NewJob:
+        """Return a checked job that has no key at its limit yet."""
         settings = self.settings
         job = options.new_job(
             kind=settings.name,
@@ -223,10 +233,9 @@ class Task(Generic[P, R]):
             id=chosen.get("id"),
             policy=self._policy(chosen),
         )
-        key = chosen.get("limit_key")
         if settings.limit is not None:
-            return job._replace(limit=settings.limit.place(job, key))
-        if key is not None:
+            settings.limit.check_job(job.queue, job.rank)
+        elif chosen.get("limit_key") is not None:
             raise OptionInvalid("limit_key", f"task {self.name!r} has no limit")
         return job
 
@@ -311,7 +320,7 @@ class TaskCall(Generic[P]):
     def _made(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         payload = self._task.schema.encode(args, kwargs)
         if self._model is None:
-            self._model = self._task.prepare(payload, self._chosen)
+            self._model = self._task.model(payload, self._chosen)
         return self._task.another(self._model, payload, self._chosen.get("limit_key"))
 
 
@@ -466,21 +475,29 @@ class Tasks:
         limit, settings = task.settings.limit, task.settings
         if limit is None:
             return
-        parameters = frozenset(inspect.signature(task.function).parameters)
-        limit.check_task(task.name, settings.queue, settings.priority, parameters)
+        limit.give_to(task.name, settings.queue, settings.priority, task.fields)
         self._add_limit(limit)
+
+    def change_limit(self, name: str, limit: Limit | None) -> None:
+        """Give a task another limit, or none, from now on. For shims with late settings."""
+        task = self._tasks[name]
+        known = task.settings.limit
+        if known is not None and known.name is not None:
+            self._limits.pop(known.name, None)
+        task.settings = replace(task.settings, limit=limit)
+        self._check_limit(task)
 
     def _add_limit(self, limit: Limit) -> None:
         assert limit.name is not None
         known = self._limits.setdefault(limit.name, limit)
-        if known is not limit and (known.numbers != limit.numbers or known.per != limit.per):
+        if known is not limit and not known.agrees_with(limit):
             raise OptionInvalid(
                 "limit", f"there is another limit {limit.name!r}; give one of them another name"
             )
 
     @property
     def declared_limits(self) -> Sequence[Limit]:
-        """The limits of all tasks. A starting worker stores them."""
+        """The limits, whether a task has them or not. A starting worker stores them."""
         return [self._limits[name] for name in sorted(self._limits)]
 
     def surround(self, wrap: Wrap) -> None:

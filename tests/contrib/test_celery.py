@@ -75,7 +75,6 @@ def make_task(app: Celery, **options: Any) -> Any:
         (lambda app: app.conf.update(task_serializer="pickle"), "JSON"),
         (lambda app: app.conf.update(task_routes={}), "queue="),
         (lambda app: make_task(app, base=object), "into the function"),
-        (lambda app: make_task(app, rate_limit="1/s"), "few slots"),
         (lambda app: make_task(app, soft_time_limit=3), "time_limit"),
         (lambda app: make_task(app, unheard_of=3), "leave it out"),
         (lambda app: make_task(app).apply_async(link="x"), "enqueue_on_success"),
@@ -101,6 +100,73 @@ def test_what_is_refused(app: Celery, use: Any, advice: str):
 
     assert caught.value.code == "unsupported"
     assert "secret" not in str(caught.value)
+
+
+def test_a_rate_limit_is_a_limit_of_the_task(app: Celery):
+    """For all workers together; a number is per second, and 0 is none."""
+    rates = {"10/m": 6_000_000, "2/s": 500_000, "0.5/h": 7_200_000_000, 4: 250_000, "4": 250_000}
+    tasks = [
+        make_task(app, name=f"t{number}", rate_limit=rate) for number, rate in enumerate(rates)
+    ]
+    free = [
+        make_task(app, name=f"f{number}", rate_limit=rate)
+        for number, rate in enumerate([None, 0, "0", "0/m", ""])
+    ]
+
+    limits = {limit.name: limit.numbers.interval_us for limit in app.declared_limits}
+    assert limits == {f"t{number}": us for number, us in enumerate(rates.values())}
+    assert [task.delay().job.limit for task in (*tasks, *free)] == [*limits, *[None] * 5]
+
+
+@pytest.mark.parametrize("rate", ["fast", "1/w", "-1/s", -1, True, [1], "nan"])
+def test_a_rate_limit_that_is_none_is_refused(app: Celery, rate: Any):
+    """At its task, and as the default, which stays as it was."""
+    calls = [
+        lambda: make_task(app, rate_limit=rate),
+        lambda: app.conf.update(task_default_rate_limit=rate),
+    ]
+    for call in calls:
+        with pytest.raises(rowlock.OptionInvalid, match=r"rate_limit: must be a rate|more than 0"):
+            call()
+
+    assert (list(app.declared_limits), app.conf.task_default_rate_limit) == ([], None)
+
+
+def test_a_rate_limit_holds(app: Celery):
+    """Jobs above it wait."""
+    note = make_task(app, rate_limit="1/h")
+    results = [note.delay(number) for number in range(3)]
+
+    assert app.drain() == 1
+    assert [result.status for result in results] == ["SUCCESS", "PENDING", "PENDING"]
+
+
+def test_the_default_rate_limit_may_come_before_and_after_tasks(app: Celery):
+    """Each task without a rate of its own has one of its own; it can be taken back."""
+    early, own = make_task(app, name="early"), make_task(app, name="own", rate_limit="1/h")
+    app.conf.task_default_rate_limit = "1/m"
+    make_task(app, name="late")
+    make_task(app, name="free", rate_limit=0)
+    limits = {limit.name: limit.numbers.interval_us for limit in app.declared_limits}
+    app.conf.task_default_rate_limit = None
+
+    wanted = {"early": 60_000_000, "late": 60_000_000, "own": 3_600_000_000}
+    assert (limits | wanted, "free" in limits) == (limits, False)
+    assert [limit.name for limit in app.declared_limits] == ["own"]
+    assert [early.delay().job.limit, own.delay().job.limit] == [None, "own"]
+
+
+def test_a_throttled_task_is_not_failed(app: Celery):
+    """`rowlock.Throttled` means what it means in any other task."""
+
+    @app.task(rate_limit="1000/s")
+    def call() -> None:
+        raise rowlock.Throttled(3600, reason="429")
+
+    results = [call.delay(), call.delay()]
+    app.drain()
+
+    assert [(result.status, result.job.attempt) for result in results] == [("PENDING", 0)] * 2
 
 
 def test_a_coroutine_and_unnamed_values(app: Celery):

@@ -132,13 +132,17 @@ print(json.dumps({
     "confirmed": list(Purchase.objects.filter(is_confirmed=True).values_list("number", flat=True)),
     "purchases": Purchase.objects.count(),
     "count": app.wait(job.id, timeout=60).result,
+    "limits": sorted({job.limit for job in app.list(limit=100).jobs if job.limit}),
 }))
 """
 
 
 @pytest.mark.long
 def test_worker(manage, environment, tmp_path):
-    """Jobs of committed transactions are run by a worker, those of others never existed."""
+    """Jobs of committed transactions are run by a worker, those of others never existed.
+
+    Some of them have a limit, which the worker declares though its connections are not Django's.
+    """
     assert "rowlock" in manage("migrate").stdout
     with running(
         environment, tmp_path, str(MANAGE), "rowlock", "worker", "-c", "1", "--grace", "30"
@@ -158,8 +162,14 @@ def test_worker(manage, environment, tmp_path):
     ]
     assert {
         name: sorted(told[name]) if name == "confirmed" else told[name]
-        for name in ("jobs", "confirmed", "purchases", "count")
-    } == {"jobs": 9, "confirmed": [0, 2, 4], "purchases": 3, "count": 2}
+        for name in ("jobs", "confirmed", "purchases", "count", "limits")
+    } == {
+        "jobs": 9,
+        "confirmed": [0, 2, 4],
+        "purchases": 3,
+        "count": 2,
+        "limits": ["mail-server"],
+    }
     assert "shop.tasks.confirm" in manage("rowlock", "jobs", "list").stdout
 
 

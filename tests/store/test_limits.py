@@ -230,6 +230,18 @@ def test_an_order_is_that_of_the_enqueue(store: Store, clock: ManualClock):
     assert state_of(store, third.id) is JobState.READY
 
 
+def test_a_job_that_is_not_due_holds_up_its_order(store: Store, clock: ManualClock):
+    """Nothing overtakes it, and other keys go on."""
+    declare(store, "hooks", per="account", ordered=True)
+    (later,) = put(store, "hooks", "7", delay=60, is_ordered=True)
+    put(store, "hooks", "7", is_ordered=True)
+    (other,) = put(store, "hooks", "8", is_ordered=True)
+
+    assert [other.id] == [lease.id for lease in claim(store, lease=600)]
+    clock.advance(60)
+    assert [later.id] == [lease.id for lease in claim(store, lease=600)]
+
+
 def test_an_order_spans_kinds_and_priorities(store: Store):
     """What was enqueued first runs first, also if a worker does not serve its kind."""
     declare(store, "hooks", ordered=True)

@@ -237,6 +237,72 @@ def test_all_that_waits_is_run(rowlock_app, rowlock_clock):
     assert rowlock_clock.run_all() == 0
 
 
+def test_limits_hold_and_open_at_their_time(rowlock_app, rowlock_clock):
+    """A drain runs what they allow; the clock goes on to the next start, or a throttle's end."""
+    at: list[float] = []
+    begun = rowlock_clock.now
+
+    @rowlock_app.task(limit=rowlock.Limit(rate=rowlock.Rate(1, period=10, burst=2)))
+    def call(number: int) -> None:
+        at.append((rowlock_clock.now - begun).total_seconds())
+        if number == 3 and len(at) < 5:
+            raise rowlock.Throttled(60)
+
+    rowlock_app.enqueue_many([call.job(number) for number in range(4)])
+
+    assert (rowlock_app.drain(), at) == (2, [0, 0])
+    assert (rowlock_clock.run_for(15), at) == (1, [0, 0, 10])
+    assert rowlock_clock.now == begun + timedelta(seconds=15)
+
+    async def run_for() -> int:
+        try:
+            return await rowlock_clock.arun_for(70)
+        finally:
+            await rowlock_app.aclose()
+
+    assert (asyncio.run(run_for()), at) == (2, [0, 0, 10, 20, 80])
+
+
+def test_a_pause_without_an_end_does_not_move_the_clock(rowlock_app, rowlock_clock):
+    """It is not waited for, whatever else there is."""
+    limit = rowlock_app.limit("stripe", per="customer", rate_per_key="1/m")
+
+    @rowlock_app.task(limit=limit)
+    def charge(customer: str) -> None:
+        seen.append(customer)
+
+    limit.pause(key="acme")
+    rowlock_app.enqueue_many([charge.job(customer) for customer in ("acme", "bolt", "bolt")])
+
+    assert (rowlock_clock.run_all(), seen) == (2, ["bolt", "bolt"])
+    limit.resume(key="acme")
+    assert (rowlock_app.drain(), seen) == (1, ["bolt", "bolt", "acme"])
+
+
+def test_keys_of_limits_are_compared_as_they_are_stored(rowlock_app):
+    """7 and "7" are one key."""
+
+    @rowlock_app.task(limit=rowlock_app.limit("stripe", per="customer"))
+    def charge(customer: int) -> None: ...
+
+    charge.enqueue(customer=7)
+    charge.using(limit_key="other").enqueue(customer=8)
+
+    assert assert_enqueued(charge.using(limit_key=7)).payload == {"customer": 7}
+    assert assert_enqueued(charge.using(limit_key="other")).payload == {"customer": 8}
+    refute_enqueued(charge.using(limit_key=8))
+
+
+def test_limits_of_a_test_go_with_it(sqlite_url):
+    """The next one may define others of the same name."""
+    with use_test_database(app, sqlite_url) as tested:
+        tested.limit("stripe", concurrency=1)
+    with use_test_database(app, sqlite_url) as tested:
+        tested.limit("stripe", concurrency=2)
+
+    assert [limit.name for limit in app.declared_limits] == []
+
+
 def test_a_lease_that_nobody_here_takes_over_does_not_stop_the_time(rowlock_url):
     """An app without tasks recovers nothing; time passes all the same."""
     clock = VirtualClock()

@@ -23,3 +23,18 @@ plain.using(key="k").enqueue(copies=2)  # error
 seeing.enqueue(name=3)  # error
 app.enqueue("plain", {}, prio=1)  # error
 app.task(queue=3)  # error
+
+app.limit()  # error
+app.limit("stripe", rate=5)  # error
+app.limit("stripe", concurrency="5")  # error
+app.limit("stripe", per=5)  # error
+app.limit("stripe", per=lambda: "acme")  # error
+app.limit("stripe", ordered=True, on_dead="stop")  # error
+app.limit("stripe", weights=["acme"])  # error
+app.limit("stripe", conc=5)  # error
+app.task(limit="stripe")  # error
+plain.using(limit_key=["acme"])  # error
+plain.using(limit_key=1.5)  # error
+app.enqueue("plain", {}, limit_key=b"acme")  # error
+rowlock.Limit(concurrency=1).set(concurency=5)  # error
+rowlock.Throttled()  # error

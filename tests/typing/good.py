@@ -1,6 +1,9 @@
 """What the type checkers must accept."""
 
-from typing import assert_type
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, assert_type
+from uuid import UUID
 
 import rowlock
 
@@ -45,3 +48,36 @@ async def twins() -> None:
     assert_type(await soft.aenqueue(to="a@b.c"), rowlock.Job)
     assert_type(await soft(to="a@b.c"), str)
     assert_type(await app.aget("id"), rowlock.Job | None)
+
+
+stripe = app.limit("stripe", rate="100/s", per="customer", concurrency_per_key=2, weights={"a": 3})
+assert_type(stripe, rowlock.Limit)
+exports = rowlock.Limit(per=rowlock.TENANT, rate_per_key=rowlock.Rate(5, period=1, burst=10))
+hooks = app.limit("hooks", per=lambda payload: payload["id"], ordered=True, on_dead="pause")
+
+
+def account_of(payload: Mapping[str, Any]) -> UUID:
+    return UUID(payload["account"])
+
+
+@app.task(limit=stripe)
+def charge(ctx: rowlock.Context, customer: str, cents: int = 1) -> str:
+    raise rowlock.Throttled(30, reason="429")
+
+
+@app.task(queue="exports", limit=rowlock.Limit(per=account_of))
+async def export(account: str) -> None: ...
+
+
+assert_type(charge.enqueue("acme", cents=5), rowlock.Job)
+charge.using(limit_key="acme").enqueue("acme")
+charge.using(limit_key=7).enqueue("acme")
+app.enqueue("charge", {"customer": "acme"}, limit_key=UUID(int=7))
+assert_type(charge.enqueue("acme").limit_key, str | None)
+stripe.set(key="acme", concurrency=5, rate=rowlock.Rate(0.5), weight=2)
+stripe.pause(key=7, seconds=timedelta(minutes=1), reason="they asked for it")
+
+
+async def change() -> None:
+    await stripe.aset(concurrency_per_key=3, rate_per_key="5/m")
+    await hooks.aresume(key="7")

@@ -14,7 +14,12 @@ except ModuleNotFoundError:  # Django 5.2
     from django_tasks import task
 
 
+# The mail server takes five connections, of all workers together.
+mail_server = rowlock.Limit("mail-server", concurrency=5)
+
+
 @task(queue_name="mail")
+@policy(limit=mail_server)
 def confirm(number: int) -> dict:
     """Confirm a purchase; the result says which process did it."""
     Purchase.objects.filter(number=number).update(is_confirmed=True, confirmed_by="confirm")
@@ -22,6 +27,7 @@ def confirm(number: int) -> dict:
 
 
 @task(queue_name="mail")
+@policy(limit=mail_server)
 async def confirm_later(number: int) -> int:
     """As `confirm`, in a coroutine."""
     purchase = await Purchase.objects.aget(number=number)

@@ -21,7 +21,7 @@ from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 from opentelemetry.util.types import AttributeValue
 
 from rowlock.app import App
-from rowlock.context import Cancel, Release
+from rowlock.context import Cancel, Release, Throttled
 from rowlock.contrib.instrumentation import install, texts_of
 from rowlock.job import Lease
 from rowlock.store import NewJob
@@ -31,7 +31,7 @@ Attributes = dict[str, AttributeValue]
 
 _SYSTEM: Mapping[str, AttributeValue] = {"messaging.system": "rowlock"}
 # A run that ended with these has not failed.
-_NO_FAILURE = (Release, Cancel, asyncio.CancelledError)
+_NO_FAILURE = (Release, Throttled, Cancel, asyncio.CancelledError)
 
 
 def instrument(

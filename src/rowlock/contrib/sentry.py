@@ -24,7 +24,7 @@ from sentry_sdk.utils import event_from_exception
 from rowlock import config
 from rowlock.app import App
 from rowlock.columns import JobRow
-from rowlock.context import Cancel, Release
+from rowlock.context import Cancel, Release, Throttled
 from rowlock.contrib.instrumentation import install, texts_of
 from rowlock.job import Lease
 from rowlock.store import NewJob
@@ -35,7 +35,7 @@ from rowlock.worker.run import is_last
 MARK = "sentry"
 _ORIGIN = "auto.queue.rowlock"
 # A run that ended with these has not failed.
-_NO_FAILURE = (Release, Cancel, asyncio.CancelledError)
+_NO_FAILURE = (Release, Throttled, Cancel, asyncio.CancelledError)
 
 
 def instrument(app: App, *, failures: Literal["all", "last"] = "all") -> None:

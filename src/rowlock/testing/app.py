@@ -129,8 +129,8 @@ def use_test_database(
         inline: Run each job before its enqueue returns.
     """
     kind, before = type(app), (app.store, app._url, app._clock, app.state)
-    # Tasks that the test itself defines are removed with it.
-    tasks = dict(app._tasks)
+    # Tasks and limits that the test itself defines are removed with it.
+    tasks, limits = dict(app._tasks), dict(app._limits)
     tested = _as_app_under_test(app, kind)
     tested.test_state = AppTestState(is_inline=inline)
     app._clock = clock or app._clock
@@ -145,7 +145,7 @@ def use_test_database(
             app.close()
         app.__class__ = kind
         app.store, app._url, app._clock, app.state = before
-        app._tasks = tasks
+        app._tasks, app._limits = tasks, limits
 
 
 def _as_app_under_test(app: App, kind: type[App]) -> AppUnderTest:

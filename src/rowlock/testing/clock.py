@@ -13,6 +13,7 @@ from rowlock.config import SECOND_US
 from rowlock.job import JobState
 from rowlock.scheduler import adeclare_schedules, declare_schedules
 from rowlock.store.ops.claim import look
+from rowlock.store.ops.rooms import opens_in
 
 # More runs than this in one call are an endless loop.
 RUNS_MAX: Final = 10_000
@@ -34,7 +35,7 @@ class _Fire:
 
 
 class _NextLook:
-    """Answered with the seconds until a job is due or a lease expires, None if there are none."""
+    """Answered with the seconds until a job is due, a lease expires, or a key of a limit opens."""
 
 
 _Step = _Drain | _Declare | _Fire | _NextLook
@@ -63,7 +64,7 @@ class VirtualClock(ManualClock):
         self.advance(timedelta(microseconds=ahead))
 
     def run_for(self, duration: float | timedelta) -> int:
-        """Let time pass, and run all that becomes due: delays, retries, schedules, lost leases.
+        """Let time pass, and run what becomes due: delays, retries, schedules, lost leases, limits.
 
         Each job runs at its own time, in this process. Afterwards the clock has moved forward by
         `duration`.
@@ -133,8 +134,10 @@ class VirtualClock(ManualClock):
                         answer = app.store.fire_due().wait_seconds
                     case _NextLook():
                         due = app.store.run(look(queues=None, kinds=app.kinds)).due_in
+                        opens = app.store.run(opens_in(app.kinds))
                         running = app.list(state=JobState.RUNNING, limit=1000)
-                        answer = self._soonest(due, [job.lease_expires_at for job in running])
+                        ends = [job.lease_expires_at for job in running]
+                        answer = self._soonest(due, opens, ends)
         except StopIteration as end:
             return int(end.value)
 
@@ -153,8 +156,10 @@ class VirtualClock(ManualClock):
                         answer = (await app.store.afire_due()).wait_seconds
                     case _NextLook():
                         due = (await app.store.arun(look(queues=None, kinds=app.kinds))).due_in
+                        opens = await app.store.arun(opens_in(app.kinds))
                         running = await app.alist(state=JobState.RUNNING, limit=1000)
-                        answer = self._soonest(due, [job.lease_expires_at for job in running])
+                        ends = [job.lease_expires_at for job in running]
+                        answer = self._soonest(due, opens, ends)
         except StopIteration as end:
             return int(end.value)
 
@@ -164,10 +169,12 @@ class VirtualClock(ManualClock):
             raise RuntimeError("this clock has no app; use the fixture `rowlock_app`")
         return self._app
 
-    def _soonest(self, due: float | None, ends: list[datetime | None]) -> float | None:
+    def _soonest(
+        self, due: float | None, opens: float | None, ends: list[datetime | None]
+    ) -> float | None:
         # A lease that had expired before, and that no run has taken, is not ours.
         left = [(end - self.now).total_seconds() for end in ends if end and end >= self.now]
-        return min([*left, *([] if due is None else [due])], default=None)
+        return min([*left, *(wait for wait in (due, opens) if wait is not None)], default=None)
 
 
 __all__ = ["RUNS_MAX", "VirtualClock"]

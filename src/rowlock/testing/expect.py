@@ -12,6 +12,7 @@ from rowlock.clock import duration_us
 from rowlock.config import SECOND_US
 from rowlock.errors import PayloadInvalid
 from rowlock.job import Job
+from rowlock.limits import key_text
 from rowlock.task import Task, TaskCall
 from rowlock.testing.app import AppUnderTest, current
 
@@ -172,6 +173,8 @@ def _fits(name: str, value: Any, found: Any) -> bool:
             return all(item in found.items() for item in value.items())
         case "id":
             return bool(str(value) == found)
+        case "limit_key":
+            return bool(key_text(value) == found)
         case _:
             return bool(value == found)
 

@@ -34,6 +34,7 @@ Which is next (`Buffer`), of the jobs that are leased and not started:
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import time
@@ -44,7 +45,6 @@ from typing import Any, Final, NamedTuple
 
 from rowlock import config
 from rowlock.columns import JobRow
-from rowlock.errors import RowlockError
 from rowlock.job import Lease, QueueSlots
 from rowlock.store import Store
 from rowlock.store.ops.claim import (
@@ -67,6 +67,8 @@ from rowlock.task import Task, Tasks
 from rowlock.worker.job_blocks import JobBlock
 from rowlock.worker.run import Run
 from rowlock.worker.settings import WorkerSettings
+
+logger: logging.Logger = logging.getLogger("rowlock.worker")
 
 Sleep = Callable[[float], Awaitable[None]]
 Known = set[tuple[str, int]]
@@ -263,16 +265,24 @@ class Claimer:
 def limit_of(task: Task[..., Any]) -> LimitOf:
     """How to find the limit of a job of this task that was enqueued without it.
 
-    A payload that has no key, or does not fit, is not for the limit to judge: the run does.
+    A job whose key can't be found waits with all others that have none: it is not for the limit to
+    judge the payload, which the run does, but what is limited in total is limited for it, too.
     """
     limit = task.settings.limit
     assert limit is not None
 
-    def place(row: JobRow) -> LimitPlace | None:
+    def place(row: JobRow) -> LimitPlace:
         try:
-            return limit.place(row)
-        except (RowlockError, LookupError, TypeError, ValueError, AttributeError):
-            return None
+            return limit.place(row, task.fields)
+        except Exception as error:  # noqa: BLE001  # functions and types of users raise anything
+            logger.warning(
+                "%s %s has no key at limit %r, and waits with others that have none: %s",
+                row.kind,
+                row.id,
+                limit.name,
+                error,
+            )
+            return limit.place_at()
 
     return place
 

@@ -18,16 +18,18 @@ from typing import Any, Protocol, TypeVar
 
 from rowlock import config
 from rowlock.chance import CHANCE
+from rowlock.columns import JobRow
 from rowlock.context import Context, TransactionBlock
 from rowlock.errors import InvalidTransition, LeaseLost, StoreRefused
 from rowlock.ids import new_id
 from rowlock.job import Beat, Lease
-from rowlock.lifecycle import Failed, Interrupted, NotBegun, Outcome
+from rowlock.lifecycle import Failed, Interrupted, NotBegun, Outcome, Throttle
 from rowlock.store import Settlement, Store
 from rowlock.store.blocks import Blocks
-from rowlock.store.ops.claim import claim
+from rowlock.store.ops.claim import LimitOf, claim
 from rowlock.store.ops.hold import begin, cancel_requests
 from rowlock.store.ops.settle import settle
+from rowlock.store.options import LimitPlace
 from rowlock.task import Task, Tasks
 from rowlock.worker.beats import Beats
 from rowlock.worker.claims import limit_of
@@ -79,6 +81,10 @@ class Drain:
             store, lease_seconds=config.LEASE_SECONDS_DEFAULT, on_beat=self._on_beat
         )
         self._done = 0
+        # Whether the last claim sent jobs to the rooms of their limits, instead of leasing them.
+        self._were_sent = False
+        # Limits with keys that were closed by a run, while others of theirs were leased.
+        self._throttled: set[tuple[str | None, str | None]] = set()
         self._limits = [limit.declared for limit in tasks.declared_limits]
         self._blocks = Blocks(store, lease_seconds=config.LEASE_SECONDS_DEFAULT)
 
@@ -86,14 +92,14 @@ class Drain:
         """Run the jobs that are ready, and return how many runs there were."""
         with self._beats, asyncio.Runner() as runner:
             try:
-                self._store.declare_limits(self._limits)
                 self._run_all(runner)
             finally:
                 runner.run(self._store.engine.aclose_loop())
         return self._done
 
     def _run_all(self, runner: CoroutineRunner) -> None:
-        while leases := self._claim():
+        self._store.declare_limits(self._limits)
+        while (leases := self._claim()) or self._were_sent:
             held = [self._hold(lease) for lease in leases]
             try:
                 while held:
@@ -110,7 +116,7 @@ class Drain:
         """As `run`, on the running loop."""
         async with self._beats:
             await self._store.adeclare_limits(self._limits)
-            while leases := await self._store.arun(claim(self._store.local, **self._wanted())):
+            while (leases := await self._aclaim()) or self._were_sent:
                 held = [self._hold(lease) for lease in leases]
                 try:
                     while held:
@@ -141,10 +147,11 @@ class Drain:
             run.cause = Cause.LOST if beat is Beat.LOST else run.cause
 
     def _is_wanted(self, run: Run) -> bool:
-        """Whether it was not cancelled or taken over while the runs before it ran."""
+        """Whether it was not cancelled, throttled or taken over while the runs before it ran."""
         if run.cause is Cause.LOST:
             return False
-        if not self._store.run(cancel_requests([run.lease.id])):
+        is_throttled = _key_of(run) in self._throttled
+        if not is_throttled and not self._store.run(cancel_requests([run.lease.id])):
             return not run.must_be_marked or bool(self._store.run(begin([run.lease])))
         # With the flag set, a release ends it as cancelled.
         _quietly_lost(lambda: self._store.settle([Settlement(run.lease, NotBegun())]))
@@ -153,7 +160,8 @@ class Drain:
     async def _ais_wanted(self, run: Run) -> bool:
         if run.cause is Cause.LOST:
             return False
-        if not await self._store.arun(cancel_requests([run.lease.id])):
+        is_throttled = _key_of(run) in self._throttled
+        if not is_throttled and not await self._store.arun(cancel_requests([run.lease.id])):
             if not run.must_be_marked:
                 return True
             marked = await self._store.arun(begin([run.lease]))
@@ -164,7 +172,13 @@ class Drain:
     def _claim(self) -> list[Lease]:
         return self._store.run(claim(self._store.local, **self._wanted()))
 
+    async def _aclaim(self) -> list[Lease]:
+        return await self._store.arun(claim(self._store.local, **self._wanted()))
+
     def _wanted(self) -> dict[str, Any]:
+        # From now on, the database knows which keys are closed.
+        self._throttled.clear()
+        self._were_sent = False
         left = config.DRAIN_BATCH
         if self.request.limit is not None:
             left = min(left, self.request.limit - self._done)
@@ -177,10 +191,25 @@ class Drain:
             "limit": max(1, left),
             "policies": {task.name: task.known_policy() for task in self._tasks},
             "limits": {
-                task.name: limit_of(task) for task in self._tasks if task.settings.limit is not None
+                task.name: self._limit_of(task)
+                for task in self._tasks
+                if task.settings.limit is not None
             },
             "begun": False,
         }
+
+    def _limit_of(self, task: Task[..., Any]) -> LimitOf:
+        place = limit_of(task)
+
+        def noted(row: JobRow) -> LimitPlace | None:
+            self._were_sent = True
+            return place(row)
+
+        return noted
+
+    def _note_throttle(self, run: Run, outcome: Outcome) -> None:
+        if isinstance(outcome, Throttle) and run.lease.job.limit is not None:
+            self._throttled.add(_key_of(run))
 
     def _give_back(self, held: list[Run]) -> None:
         """Give back jobs that were claimed and not run to their end. No attempt is counted."""
@@ -212,6 +241,7 @@ class Drain:
             self._reached("after-handler", run)
             _quietly_lost(blocking.flush)
         self._done += 1
+        self._note_throttle(run, outcome)
         settlement = _settlement(run, outcome, context)
         self._reached("before-settle", run)
         if run.success is not None:
@@ -259,6 +289,7 @@ class Drain:
             self._reached("after-handler", run)
             await asyncio.to_thread(_quietly_lost, blocking.flush)
         self._done += 1
+        self._note_throttle(run, outcome)
         settlement = _settlement(run, outcome, context)
         self._reached("before-settle", run)
         if run.success is not None:
@@ -324,6 +355,10 @@ class Drain:
             return outcome_of(error, task, attempt=lease.job.attempt)
         finally:
             await notes.aflush(is_last=True)
+
+
+def _key_of(run: Run) -> tuple[str | None, str | None]:
+    return (run.lease.job.limit, run.lease.job.limit_key)
 
 
 async def _attend(handler: asyncio.Future[Any], run: Run, notes: AsyncProgressWriter) -> None:

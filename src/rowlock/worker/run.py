@@ -261,7 +261,7 @@ def is_last(error: BaseException, *, attempt: int, max_attempts: int) -> bool:
     after the settle reads the store's answer.
     """
     match error:
-        case Release() | asyncio.CancelledError():
+        case Release() | Throttled() | asyncio.CancelledError():
             return False
         case Fail() | Cancel():
             return True

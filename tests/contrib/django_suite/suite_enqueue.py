@@ -10,10 +10,10 @@ from django.db import connection, transaction
 from django.test import TestCase, TransactionTestCase, override_settings
 from django.utils import timezone
 from shop.models import Purchase
-from shop.tasks import confirm, confirm_later, count, greet, reluctant
+from shop.tasks import confirm, confirm_later, count, greet, reluctant, task
 
 import rowlock
-from rowlock.contrib.django import app
+from rowlock.contrib.django import app, policy
 from rowlock.contrib.django.engine import DjangoEngine
 from rowlock.contrib.django.tasks_api import (
     TaskResultDoesNotExist,
@@ -28,6 +28,55 @@ try:
 except ModuleNotFoundError:
     from django_tasks.exceptions import InvalidTaskError as InvalidTask
     from django_tasks.exceptions import TaskResultMismatch
+
+
+stripe = rowlock.Limit("stripe", per="customer", rate_per_key="1/h")
+
+
+@task
+@policy(limit=stripe)
+def charge(customer: str = "acme", cents: int = 1) -> int:
+    return cents
+
+
+@task(takes_context=True)
+@policy(limit=stripe)
+async def refund(context, customer: str) -> None: ...
+
+
+@task
+@policy(limit=rowlock.Limit(per=lambda arguments: f"{arguments['to']}/{arguments['copies']}"))
+def send(to: str, copies: int = 1) -> None: ...
+
+
+class Limited(TestCase):
+    """Tasks with a limit in their policy."""
+
+    def test_keys(self):
+        """They are arguments by name, however they were given, and defaults."""
+        results = [
+            charge.enqueue("bolt"),
+            charge.enqueue(cents=5, customer="cato"),
+            charge.enqueue(),
+            refund.enqueue("bolt"),
+            send.enqueue("ada"),
+        ]
+        found = [app.get(result.id) for result in results]
+
+        self.assertEqual(
+            ["bolt", "cato", "acme", "bolt", "ada/1"], [job.limit_key for job in found]
+        )
+        self.assertEqual({"stripe", send.module_path}, {job.limit for job in found})
+        self.assertEqual("READY", results[0].status)
+
+    def test_drain(self):
+        """It obeys, and a key that is no key is refused."""
+        for _ in range(3):
+            charge.enqueue("bolt")
+
+        self.assertEqual(1, app.drain())
+        with self.assertRaisesRegex(rowlock.OptionInvalid, "limit_key"):
+            charge.enqueue(["bolt"])
 
 
 class Enqueued(TestCase):

@@ -35,8 +35,10 @@ FUNCTIONS = {
 # What engines and tasks use of each other, not users.
 PLUMBING = {
     "App": {"asend", "prepare", "send"},
-    "Tasks": {"follow", "nearest", "scheduled"},
-    "Task": {"bind", "is_async", "known_policy", "prepare", "sender"},
+    "Tasks": {"change_limit", "declared_limits", "follow", "nearest", "scheduled"},
+    "Task": {"another", "bind", "fields", "is_async", "known_policy", "model", "prepare", "sender"},
+    "Limit": {"agrees_with", "bind", "check_job", "declared", "give_to", "place", "place_at"},
+    "Rate": {"checked"},
     "TaskCall": set[str](),
     "Store": {"engine", "local"},
     "Lease": {"of_row", "row"},

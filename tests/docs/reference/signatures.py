@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, get_overloads
 
-from rowlock import app, task
+from rowlock import app, limits, task
 from rowlock.store import options
 from rowlock.testing import app as app_under_test
 from rowlock.testing import expect
@@ -20,10 +20,13 @@ _LINE = 96
 _MODULES = {"builtins": "", "options": "", "retries": "rowlock.retry.", "msgspec": "msgspec."}
 
 
+# The class of a constant.
+_CONSTANTS = {"_Tenant": "TENANT"}
 # Names of ours for types that users spell out.
 _ALIASES = {
     options: {"IfHeld", "KeyHold"},
     app: {"Answers"},
+    limits: {"Key", "OnDead", "Per"},
     task: {"Duration", "Executor", "RetryOption", "Wrap"},
     expect: {"_Wanted"},
     app_under_test: {"Point"},
@@ -45,7 +48,9 @@ def _aliases() -> dict[str, ast.expr]:
 class _AsUsersWrite(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         known = _aliases().get(node.id)
-        return node if known is None else self.visit(known)
+        if known is None:
+            return ast.Name(_CONSTANTS.get(node.id, node.id))
+        return self.visit(known)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         if isinstance(node.value, ast.Name) and node.value.id in _MODULES:

@@ -21,6 +21,7 @@ from rowlock.contrib.celery.task import (
     Task,
     check_call,
     delay_of,
+    limit_of,
     using_of,
 )
 from rowlock.contrib.compat import Unsupported
@@ -98,11 +99,12 @@ class Celery(App):
         check_broker(broker)
         super().__init__(broker)
         self.main = main
-        self.conf: Settings = Settings()
+        self.conf: Settings = Settings(self._use_default_rate)
         self.control: Control = Control(self)
         self.on_after_configure: Hook = Hook()
         self.on_after_finalize: Hook = self.on_after_configure
         self._queueless: set[str] = set()
+        self._rateless: set[str] = set()
         _apps[next(_numbers)] = self
         for task in _shared:
             task.adopt(self)
@@ -126,6 +128,10 @@ class Celery(App):
         options = task.options
         if not options.get("queue"):
             self._queueless.add(task.name)
+        rate = options.get("rate_limit")
+        if rate is None:
+            self._rateless.add(task.name)
+            rate = self.conf.task_default_rate_limit
         decorate = super().task(
             name=task.name,
             queue=options.get("queue") or self.conf.task_default_queue,
@@ -133,9 +139,16 @@ class Celery(App):
             max_attempts=task.attempts_max,
             retry=delay_of,
             timeout=options.get("time_limit"),
+            limit=limit_of(rate),
             executor=cast("Executor", options.get("executor", "auto")),
         )
         return decorate(handler)
+
+    def _use_default_rate(self, rate: str | float | None) -> None:
+        """Limit each task that has no rate of its own. Settings may come after the tasks."""
+        limit_of(rate)
+        for name in self._rateless:
+            self.change_limit(name, limit_of(rate))
 
     def autodiscover_tasks(
         self, packages: Iterable[str] | None = None, related_name: str = "tasks", **_: Any
@@ -312,15 +325,20 @@ class Settings:
     beat_schedule: dict[str, Mapping[str, Any]]
     timezone: str | None
     task_default_queue: str
+    task_default_rate_limit: str | float | None
 
-    def __init__(self) -> None:
+    def __init__(self, on_rate: Callable[[str | float | None], None]) -> None:
         # Celery's default queue is "celery". Here it is rowlock's, which every worker serves.
         self.__dict__.update({"beat_schedule": {}, "timezone": None})
-        self.__dict__["task_default_queue"] = "default"
+        self.__dict__.update(task_default_queue="default", task_default_rate_limit=None)
+        self.__dict__["_on_rate"] = on_rate
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("beat_schedule", "timezone", "task_default_queue"):
             self.__dict__[name] = dict(value) if name == "beat_schedule" else value
+        elif name == "task_default_rate_limit":
+            self.__dict__["_on_rate"](value)
+            self.__dict__[name] = value
         elif name in ("broker_url", "broker_read_url", "broker_write_url"):
             check_broker(value)
         elif name not in _NEEDLESS and value not in _FIXED.get(name, ()):

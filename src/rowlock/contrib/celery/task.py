@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Never, TypedDict, cast
 
 from rowlock import config
 from rowlock.clock import SystemClock, from_us
-from rowlock.context import Cancel, Context, Fail, Release
+from rowlock.context import Cancel, Context, Fail, Release, Throttled
 from rowlock.contrib.celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
 from rowlock.contrib.celery.result import AsyncResult
 from rowlock.contrib.compat import (
@@ -31,6 +32,8 @@ from rowlock.contrib.compat import (
     refuse_unknown,
     seconds_until,
 )
+from rowlock.errors import OptionInvalid
+from rowlock.limits import Limit
 from rowlock.task import Task as RowlockTask
 
 if TYPE_CHECKING:
@@ -44,8 +47,9 @@ BACKOFF_SECONDS_MAX_DEFAULT = 600
 _RETRIES_ROOM = 20
 
 EXPIRES = "expires_at"
+_NO_RATE = re.compile(r"0+(?:\.0*)?(?:/[smhd]?)?")
 # The exceptions of rowlock that a handler may raise.
-_SAID = (Retry, Cancel, Fail, Release)
+_SAID = (Retry, Cancel, Fail, Release, Throttled)
 _COMPOSE = "enqueue the next job in the task, or with rowlock's ctx.enqueue_on_success"
 CALL_ADVICE = {
     "link": _COMPOSE,
@@ -61,7 +65,6 @@ CALL_ADVICE = {
 }
 TASK_ADVICE = {
     "base": "move the code of its hooks into the function",
-    "rate_limit": "give the queue few slots: rowlock worker -q mail:2",
     "soft_time_limit": "use time_limit; a run that takes longer is ended and fails",
     "serializer": "leave it out: payloads are always JSON",
     "acks_late": "leave it out: a job is always acknowledged after it has ended",
@@ -101,6 +104,7 @@ class CeleryTaskOptions(TypedDict, total=False):
     retry_backoff_max: int
     retry_jitter: bool
     time_limit: float | None
+    rate_limit: str | float | None
     ignore_result: bool
     track_started: bool
     executor: str
@@ -409,6 +413,22 @@ def _expiry(expires: float | datetime | timedelta) -> datetime:
         return expires
     seconds = expires.total_seconds() if isinstance(expires, timedelta) else expires
     return from_us(SystemClock().now_us() + round(seconds * config.SECOND_US))
+
+
+def limit_of(rate: str | float | None) -> Limit | None:
+    """Return the limit of one task that a `rate_limit` of Celery's means. 0 and None mean none.
+
+    Raises:
+        OptionInvalid: It is no rate.
+    """
+    text = str(rate).strip() if isinstance(rate, str | int | float) else rate
+    if text in (None, "") or (isinstance(text, str) and _NO_RATE.fullmatch(text)):
+        return None
+    try:
+        # As in Celery, a number alone is one per second.
+        return Limit(rate=f"{text}/s" if isinstance(text, str) and "/" not in text else text)
+    except OptionInvalid as error:
+        raise OptionInvalid("rate_limit", error.problem) from None
 
 
 def delay_of(attempt: int, error: BaseException | None) -> float:

@@ -91,7 +91,8 @@ class RowlockBackend(BaseTaskBackend):
             queue=task.queue_name,
             defaults=self.options if task_policy.problem_of(self.options) is None else {},
         )
-        return Task(run, settings)
+        fields = task_policy.CallFields(task.func, takes_context=task.takes_context)
+        return Task(run, settings, fields=fields)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """Enqueue a job, as part of the open transaction, if there is one.

@@ -94,7 +94,7 @@ class _Apart(App):
             home.url, strict=chosen.strict, schema=chosen.schema, keep_dead=chosen.keep_dead
         )
         self.state = home.state
-        self._tasks = home._tasks
+        self._tasks, self._limits = home._tasks, home._limits
 
     @property
     def migrate_command(self) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
 from rowlock import config
 from rowlock.errors import OptionInvalid
+from rowlock.limits import Limit
 from rowlock.suggest import nearest
 from rowlock.task import Executor, RetryOption, TaskOptions, task_options
 
@@ -26,6 +28,7 @@ def policy(
     keep: float | timedelta | AsBackend | None = "as the backend",
     max_crashes: int | AsBackend = "as the backend",
     executor: Executor = "auto",
+    limit: Limit | None = None,
 ) -> Callable[[F], F]:
     """Set the options of one task's jobs. Others come from the backend's `OPTIONS`.
 
@@ -36,6 +39,8 @@ def policy(
         keep: How long to keep a succeeded job, and so its result. None means forever.
         max_crashes: How often a job may crash its process before it has failed.
         executor: "process" runs it in a process of its own.
+        limit: A `rowlock.Limit`: how many of its jobs may run, and when. Its `per` names a
+            parameter of the task's function, or is a function of the arguments by name.
 
     Example:
         @task(queue_name="mail")
@@ -49,6 +54,7 @@ def policy(
         "keep": keep,
         "max_crashes": max_crashes,
         "executor": executor,
+        "limit": limit,
     }
     chosen = {name: value for name, value in given.items() if value != "as the backend"}
 
@@ -80,7 +86,29 @@ def options_of(
         keep=chosen.get("keep", config.KEEP_SECONDS_DEFAULT),
         max_crashes=chosen.get("max_crashes", config.MAX_CRASHES_DEFAULT),
         executor=chosen.get("executor", "auto"),
+        limit=chosen.get("limit"),
     )
+
+
+class CallFields:
+    """The arguments of a Django task's function, by name, for the key at its limit."""
+
+    def __init__(self, function: Callable[..., Any], *, takes_context: bool) -> None:
+        self._signature = inspect.signature(function)
+        self._context: tuple[None, ...] = (None,) if takes_context else ()
+        wanted = list(self._signature.parameters.values())[len(self._context) :]
+        unnamed = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+        self.parameters = [each.name for each in wanted if each.kind not in unnamed]
+
+    def value_of(self, payload: Mapping[str, Any], name: str) -> object:
+        """Return the value of a parameter, or its default."""
+        return self.with_defaults(payload)[name]
+
+    def with_defaults(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by their names, with the defaults of others."""
+        bound = self._signature.bind(*self._context, *payload["args"], **payload["kwargs"])
+        bound.apply_defaults()
+        return {name: value for name, value in bound.arguments.items() if name in self.parameters}
 
 
 def problem_of(options: Mapping[str, Any]) -> tuple[str, str] | None:

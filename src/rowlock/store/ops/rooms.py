@@ -42,7 +42,7 @@ from rowlock.store.rotation import (
     share,
     still_alive,
 )
-from rowlock.store.steps import Batch, Row, Rows, Statement, Steps
+from rowlock.store.steps import Batch, Begin, Op, Row, Rows, Statement, Steps, writing
 
 # The class of our advisory locks: the first letters of our name. Those of an application, which
 # has the numbers of one argument or another class, are never the same.
@@ -125,6 +125,29 @@ def claim_room(
     # If a rate was used up, only the next walk sees when it allows another start.
     is_spent = is_whole and len(leases) < limit and not (has_rate and leases)
     return RoomClaim(leases, is_spent, open_in, walk.spent_us / config.SECOND_US)
+
+
+def opens_in(kinds: Sequence[str]) -> Op[float | None]:
+    """In how many seconds a key opens at which jobs of these kinds wait. For tests.
+
+    None: nothing is closed, or nobody knows until when.
+    """
+
+    def steps() -> Steps[float | None]:
+        yield Begin()
+        waits: list[float] = []
+        for room in (yield from look_at_rooms(None, kinds)).rooms:
+            turn, seen, is_whole = Turn(), set[str](), False
+            while not is_whole:
+                walk = yield from _walk(room, turn, config.KEYS_VISITED_MAX, Rotation())
+                waits += [] if walk.open_in is None else [walk.open_in]
+                # A walk goes on with the first keys behind the last one.
+                is_whole = walk.is_whole or any(each.key in seen for each in walk.keys)
+                seen |= {each.key for each in walk.keys}
+                turn = turn if is_whole else behind(walk.keys[-1].key)
+        return min((wait for wait in waits if wait <= config.DURATION_SECONDS_MAX), default=None)
+
+    return writing("opens_in", steps, repeat=steps)
 
 
 def _place(room: WaitingRoom) -> dict[str, Any]:

@@ -16,17 +16,7 @@ from rowlock.store import Settlement, Store
 from rowlock.store.ops.claim import LimitOf
 from rowlock.store.options import LimitPlace
 from tests.store.jobs import claim, claim_one, enqueue, made, state_of, stored
-
-
-def declare(store: Store, name: str, **rules: Any) -> None:
-    """Write a limit to the database."""
-    store.declare_limits([Limit(name, **rules).declared])
-
-
-def put(store: Store, name: str, key: str = "", *, jobs: int = 1, **options: Any) -> list[Job]:
-    """Enqueue jobs under a limit."""
-    place = LimitPlace(name, key, options.pop("is_ordered", False))
-    return list(store.enqueue([made(limit=place, **options) for _ in range(jobs)]))
+from tests.support.limits import declare, put
 
 
 def keys(leases: list[Lease]) -> dict[str, int]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import pytest
 
 from rowlock.clock import ManualClock
 from rowlock.errors import NotFound, OptionInvalid
-from rowlock.job import Job, JobState, Lease
+from rowlock.job import JobState, Lease
 from rowlock.lifecycle import Throttle
 from rowlock.limits import Limit, Rate, chosen_numbers
 from rowlock.store import Settlement, Store

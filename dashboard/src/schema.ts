@@ -941,6 +941,8 @@ export interface components {
             last_error: string | null;
             progress: components["schemas"]["Progress"] | null;
             tags: string[];
+            limit: string | null;
+            limit_key: string | null;
         };
         /**
          * Progress
@@ -985,6 +987,8 @@ export interface components {
             last_error: string | null;
             progress: components["schemas"]["Progress"] | null;
             tags: string[];
+            limit: string | null;
+            limit_key: string | null;
             payload: {
                 [key: string]: unknown;
             };
@@ -1031,13 +1035,20 @@ export interface components {
             ahead: components["schemas"]["Count"] | null;
             slots: number | null;
             workers: number | null;
+            limit: string | null;
+            limit_key: string | null;
+            running: number | null;
+            allowed: number | null;
+            keys: components["schemas"]["Count"] | null;
+            reason: string | null;
+            waits_for: string | null;
         };
         /**
          * WhyCode
          * @description The reason why a job is not running.
          * @enum {unknown}
          */
-        WhyCode: "backoff" | "behind" | "finished" | "full" | "next" | "no_worker" | "not_due" | "paused" | "running" | "unknown_kind" | "unserved_queue";
+        WhyCode: "backoff" | "behind" | "finished" | "full" | "limit_closed" | "limit_full" | "limit_order" | "limit_rate" | "limit_turn" | "limit_unknown" | "next" | "no_worker" | "not_due" | "paused" | "running" | "unknown_kind" | "unserved_queue";
         /**
          * RelatedJobs
          * @description The job whose success enqueued this one, and the jobs that its own success enqueued.
@@ -2177,7 +2188,9 @@ export interface operations {
                      *           "cancel_requested": false,
                      *           "last_error": "ConnectionError: refused",
                      *           "progress": null,
-                     *           "tags": []
+                     *           "tags": [],
+                     *           "limit": null,
+                     *           "limit_key": null
                      *         }
                      *       ],
                      *       "next": null
@@ -2508,6 +2521,8 @@ export interface operations {
                      *       "last_error": "ConnectionError: refused",
                      *       "progress": null,
                      *       "tags": [],
+                     *       "limit": null,
+                     *       "limit_key": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -2610,7 +2625,14 @@ export interface operations {
                      *         "exact": true
                      *       },
                      *       "slots": null,
-                     *       "workers": null
+                     *       "workers": null,
+                     *       "limit": null,
+                     *       "limit_key": null,
+                     *       "running": null,
+                     *       "allowed": null,
+                     *       "keys": null,
+                     *       "reason": null,
+                     *       "waits_for": null
                      *     }
                      */
                     "application/json": components["schemas"]["Reason"];
@@ -2678,7 +2700,9 @@ export interface operations {
                      *           "cancel_requested": false,
                      *           "last_error": "ConnectionError: refused",
                      *           "progress": null,
-                     *           "tags": []
+                     *           "tags": [],
+                     *           "limit": null,
+                     *           "limit_key": null
                      *         }
                      *       ]
                      *     }
@@ -2834,6 +2858,8 @@ export interface operations {
                      *       "last_error": "ConnectionError: refused",
                      *       "progress": null,
                      *       "tags": [],
+                     *       "limit": null,
+                     *       "limit_key": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -2921,6 +2947,8 @@ export interface operations {
                      *       "last_error": "ConnectionError: refused",
                      *       "progress": null,
                      *       "tags": [],
+                     *       "limit": null,
+                     *       "limit_key": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -3001,6 +3029,8 @@ export interface operations {
                      *       "last_error": "ConnectionError: refused",
                      *       "progress": null,
                      *       "tags": [],
+                     *       "limit": null,
+                     *       "limit_key": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -3087,6 +3117,8 @@ export interface operations {
                      *       "last_error": "ConnectionError: refused",
                      *       "progress": null,
                      *       "tags": [],
+                     *       "limit": null,
+                     *       "limit_key": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -3176,6 +3208,8 @@ export interface operations {
                      *       "last_error": "ConnectionError: refused",
                      *       "progress": null,
                      *       "tags": [],
+                     *       "limit": null,
+                     *       "limit_key": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"

@@ -351,6 +351,19 @@ def _counted_keys(
     return infos
 
 
+def other_keys(rooms: Sequence[Row], key: str) -> Steps[Count]:
+    """Count the other keys of a limit with jobs in these rooms, up to a bound."""
+    found: set[str] = set()
+    visits = config.KEYS_LISTED_MAX + 1
+    for queue, rank, kind, name in rooms[: config.KEY_ROOMS_MAX]:
+        place = {"queue": queue, "rank": rank, "kind": kind, "limit_name": name}
+        rows = yield Statement("room_keys", {**place, "start": "", "visits": visits, "cap": 1})
+        found |= {row[0] for row in rows}
+        if len(found) > visits:
+            break
+    return _capped(len(found - {key}), config.KEYS_LISTED_MAX)
+
+
 class _WaitingKeys:
     """How many jobs of each key wait, summed over rooms of which each was read up to a key."""
 

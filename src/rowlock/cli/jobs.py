@@ -529,6 +529,8 @@ def _identity(job: Job) -> Iterator[Detail]:
     for name, value in (("tenant", job.tenant), ("key", job.key)):
         if value is not None:
             yield name, value
+    if job.limit is not None:
+        yield "limit", f"{job.limit}/{job.limit_key}" if job.limit_key else job.limit
     if job.tags:
         yield "tags", ", ".join(job.tags)
     if job.meta:

@@ -412,6 +412,126 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The limits, with counts of their jobs
+         * @description A token that is bound to a tenant gets the limits whose keys are tenants, with counts of that tenant's jobs. Scope: `read`.
+         */
+        get: operations["listLimits"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/limits/{limit}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A limit, and its keys
+         * @description Keys are listed that have jobs which run or wait, that are paused, or that have numbers of their own. A token that is bound to a tenant gets its own key alone. Scope: `read`.
+         */
+        get: operations["getLimit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/limits/{limit}/set": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Use other numbers for a limit, or for one key, until they are unset
+         * @description It spans all tenants, so a token that is bound to a tenant is refused with 403. Scope: `admin`.
+         */
+        post: operations["setLimit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/limits/{limit}/unset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Go back to the declared numbers of a limit, or of one key
+         * @description It spans all tenants, so a token that is bound to a tenant is refused with 403. Scope: `admin`.
+         */
+        post: operations["unsetLimit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/limits/{limit}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause a limit, or one key: no job starts there
+         * @description It spans all tenants, so a token that is bound to a tenant is refused with 403. Scope: `admin`.
+         */
+        post: operations["pauseLimit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/limits/{limit}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume a paused limit, or one key
+         * @description It spans all tenants, so a token that is bound to a tenant is refused with 403. Scope: `admin`.
+         */
+        post: operations["resumeLimit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/schedules": {
         parameters: {
             query?: never;
@@ -865,6 +985,7 @@ export interface components {
             meta?: {
                 [key: string]: unknown;
             };
+            limit_key?: string | null;
             id?: string | null;
         };
         /**
@@ -1349,6 +1470,113 @@ export interface components {
             counts: components["schemas"]["Counts"];
         };
         /**
+         * Limits
+         * @description Limits, by name. `next` is null on the last page.
+         */
+        Limits: {
+            limits: components["schemas"]["Limit"][];
+            next: string | null;
+        };
+        /**
+         * Limit
+         * @description A limit. `rules` are the numbers that count: those that were chosen, and the declared ones.
+         *
+         *         If `declared` is null, no worker has declared it, and its jobs can't start. `waiting` jobs are
+         *         due. `opens_at` is when its rate allows the next start, null for now. `paused_until` is null if
+         *         it is not paused, or paused until somebody resumes it.
+         */
+        Limit: {
+            name: string;
+            rules: components["schemas"]["LimitRules"];
+            declared: components["schemas"]["LimitRules"] | null;
+            chosen: components["schemas"]["LimitRules"] | null;
+            per: string | null;
+            is_ordered: boolean;
+            on_dead: string;
+            weights: {
+                [key: string]: number;
+            };
+            declared_at: string | null;
+            running: components["schemas"]["Count"];
+            waiting: components["schemas"]["Count"];
+            paused_keys: components["schemas"]["Count"];
+            oldest_waiting_seconds: number | null;
+            is_paused: boolean;
+            paused_until: string | null;
+            paused_reason: string | null;
+            opens_at: string | null;
+        };
+        /**
+         * LimitRules
+         * @description The numbers of a limit, in total and per key. Null: not limited, or not set.
+         */
+        LimitRules: {
+            concurrency: number | null;
+            rate: string | null;
+            burst: number | null;
+            concurrency_per_key: number | null;
+            rate_per_key: string | null;
+            burst_per_key: number | null;
+        };
+        /**
+         * LimitWithKeys
+         * @description A limit and some of its keys. `is_cut`: there are more. `next` is null on the last page.
+         */
+        LimitWithKeys: {
+            limit: components["schemas"]["Limit"];
+            keys: components["schemas"]["LimitKey"][];
+            is_cut: boolean;
+            next: string | null;
+        };
+        /**
+         * LimitKey
+         * @description A key of a limit. `is_own`: one of its numbers was set for this key alone.
+         */
+        LimitKey: {
+            key: string;
+            running: components["schemas"]["Count"];
+            waiting: components["schemas"]["Count"];
+            concurrency: number | null;
+            rate: string | null;
+            burst: number | null;
+            weight: number;
+            is_own: boolean;
+            is_paused: boolean;
+            paused_until: string | null;
+            paused_reason: string | null;
+            opens_at: string | null;
+        };
+        /**
+         * SetNumbers
+         * @description Numbers to use until they are unset. Those that are left out stay as they are.
+         *
+         *         With `key`, `concurrency`, `rate` and `weight` are that key's own.
+         */
+        SetNumbers: {
+            key?: string | null;
+            concurrency?: number | null;
+            rate?: string | null;
+            concurrency_per_key?: number | null;
+            rate_per_key?: string | null;
+            weight?: number | null;
+        };
+        /**
+         * OfKey
+         * @description The limit as a whole, or one key.
+         */
+        OfKey: {
+            key?: string | null;
+        };
+        /**
+         * PauseLimit
+         * @description What to pause, for how long, and why.
+         */
+        PauseLimit: {
+            key?: string | null;
+            seconds?: number | null;
+            reason?: string | null;
+        };
+        /**
          * SchedulePage
          * @description Schedules by name. `next` is null on the last page.
          */
@@ -1448,6 +1676,8 @@ export interface components {
             meta: {
                 [key: string]: unknown;
             };
+            limit: string | null;
+            limit_key: string | null;
         };
         /**
          * Heartbeat
@@ -1509,7 +1739,7 @@ export interface components {
          */
         Settlements: {
             /** @description With at most 10,000 `follow_ups` in total. */
-            settlements: (components["schemas"]["Success"] | components["schemas"]["Failure"] | components["schemas"]["Release"] | components["schemas"]["Cancelled"])[];
+            settlements: (components["schemas"]["Success"] | components["schemas"]["Failure"] | components["schemas"]["Release"] | components["schemas"]["Throttled"] | components["schemas"]["Cancelled"])[];
         };
         /**
          * Success
@@ -1563,6 +1793,24 @@ export interface components {
             /** @description The token of the lease. */
             token: number;
             delay?: number | null;
+        };
+        /**
+         * Throttled
+         * @description A service asked to slow down, as with a 429. No attempt is counted.
+         *
+         *         No job of this job's key starts for `seconds`, on any worker, if it runs under a limit. Without
+         *         one, only this job waits that long. If the token is bound to a tenant, the key is closed only if
+         *         it is that tenant.
+         */
+        Throttled: {
+            /** @enum {unknown} */
+            outcome: "throttled";
+            /** Format: uuid */
+            id: string;
+            /** @description The token of the lease. */
+            token: number;
+            seconds: number;
+            reason?: string | null;
         };
         /**
          * Cancelled
@@ -2240,6 +2488,7 @@ export interface operations {
                  *       "delay": null,
                  *       "run_at": null,
                  *       "tenant": null,
+                 *       "limit_key": null,
                  *       "id": null
                  *     }
                  */
@@ -2337,6 +2586,7 @@ export interface operations {
                  *           "delay": null,
                  *           "run_at": null,
                  *           "tenant": null,
+                 *           "limit_key": null,
                  *           "id": null
                  *         }
                  *       ]
@@ -3742,6 +3992,595 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    listLimits: {
+        parameters: {
+            query?: {
+                limit?: number;
+                /** @description The `next` of the previous page, with the same filters. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "limits": [
+                     *         {
+                     *           "name": "stripe",
+                     *           "rules": {
+                     *             "concurrency": 50,
+                     *             "rate": "100/s",
+                     *             "burst": 5,
+                     *             "concurrency_per_key": 2,
+                     *             "rate_per_key": null,
+                     *             "burst_per_key": null
+                     *           },
+                     *           "declared": {
+                     *             "concurrency": 50,
+                     *             "rate": "100/s",
+                     *             "burst": 5,
+                     *             "concurrency_per_key": 2,
+                     *             "rate_per_key": null,
+                     *             "burst_per_key": null
+                     *           },
+                     *           "chosen": null,
+                     *           "per": "customer",
+                     *           "is_ordered": false,
+                     *           "on_dead": "continue",
+                     *           "weights": {
+                     *             "acme": 3
+                     *           },
+                     *           "declared_at": "2030-01-31T12:00:00Z",
+                     *           "running": {
+                     *             "value": 3,
+                     *             "exact": true
+                     *           },
+                     *           "waiting": {
+                     *             "value": 14,
+                     *             "exact": true
+                     *           },
+                     *           "paused_keys": {
+                     *             "value": 0,
+                     *             "exact": true
+                     *           },
+                     *           "oldest_waiting_seconds": 12.5,
+                     *           "is_paused": false,
+                     *           "paused_until": null,
+                     *           "paused_reason": null,
+                     *           "opens_at": null
+                     *         }
+                     *       ],
+                     *       "next": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Limits"];
+                };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            405: components["responses"]["Problem405"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getLimit: {
+        parameters: {
+            query?: {
+                /** @description `busiest` has no pages: the busiest of the first 1,000 keys. `name` has all, page by page. */
+                order?: "busiest" | "name";
+                limit?: number;
+                /** @description The `next` of the previous page, with the same filters. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /** @description If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that. */
+                limit: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "limit": {
+                     *         "name": "stripe",
+                     *         "rules": {
+                     *           "concurrency": 50,
+                     *           "rate": "100/s",
+                     *           "burst": 5,
+                     *           "concurrency_per_key": 2,
+                     *           "rate_per_key": null,
+                     *           "burst_per_key": null
+                     *         },
+                     *         "declared": {
+                     *           "concurrency": 50,
+                     *           "rate": "100/s",
+                     *           "burst": 5,
+                     *           "concurrency_per_key": 2,
+                     *           "rate_per_key": null,
+                     *           "burst_per_key": null
+                     *         },
+                     *         "chosen": null,
+                     *         "per": "customer",
+                     *         "is_ordered": false,
+                     *         "on_dead": "continue",
+                     *         "weights": {
+                     *           "acme": 3
+                     *         },
+                     *         "declared_at": "2030-01-31T12:00:00Z",
+                     *         "running": {
+                     *           "value": 3,
+                     *           "exact": true
+                     *         },
+                     *         "waiting": {
+                     *           "value": 14,
+                     *           "exact": true
+                     *         },
+                     *         "paused_keys": {
+                     *           "value": 0,
+                     *           "exact": true
+                     *         },
+                     *         "oldest_waiting_seconds": 12.5,
+                     *         "is_paused": false,
+                     *         "paused_until": null,
+                     *         "paused_reason": null,
+                     *         "opens_at": null
+                     *       },
+                     *       "keys": [
+                     *         {
+                     *           "key": "acme",
+                     *           "running": {
+                     *             "value": 2,
+                     *             "exact": true
+                     *           },
+                     *           "waiting": {
+                     *             "value": 14,
+                     *             "exact": true
+                     *           },
+                     *           "concurrency": 2,
+                     *           "rate": null,
+                     *           "burst": null,
+                     *           "weight": 3,
+                     *           "is_own": false,
+                     *           "is_paused": false,
+                     *           "paused_until": null,
+                     *           "paused_reason": null,
+                     *           "opens_at": null
+                     *         }
+                     *       ],
+                     *       "is_cut": false,
+                     *       "next": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LimitWithKeys"];
+                };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    setLimit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that. */
+                limit: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "key": null,
+                 *       "concurrency": 20,
+                 *       "rate": null,
+                 *       "concurrency_per_key": null,
+                 *       "rate_per_key": null,
+                 *       "weight": null
+                 *     }
+                 */
+                "application/json": components["schemas"]["SetNumbers"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "stripe",
+                     *       "rules": {
+                     *         "concurrency": 20,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "declared": {
+                     *         "concurrency": 50,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "chosen": {
+                     *         "concurrency": 20,
+                     *         "rate": null,
+                     *         "burst": null,
+                     *         "concurrency_per_key": null,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "per": "customer",
+                     *       "is_ordered": false,
+                     *       "on_dead": "continue",
+                     *       "weights": {
+                     *         "acme": 3
+                     *       },
+                     *       "declared_at": "2030-01-31T12:00:00Z",
+                     *       "running": {
+                     *         "value": 3,
+                     *         "exact": true
+                     *       },
+                     *       "waiting": {
+                     *         "value": 14,
+                     *         "exact": true
+                     *       },
+                     *       "paused_keys": {
+                     *         "value": 0,
+                     *         "exact": true
+                     *       },
+                     *       "oldest_waiting_seconds": 12.5,
+                     *       "is_paused": false,
+                     *       "paused_until": null,
+                     *       "paused_reason": null,
+                     *       "opens_at": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Limit"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    unsetLimit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that. */
+                limit: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "key": null
+                 *     }
+                 */
+                "application/json": components["schemas"]["OfKey"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "stripe",
+                     *       "rules": {
+                     *         "concurrency": 50,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "declared": {
+                     *         "concurrency": 50,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "chosen": null,
+                     *       "per": "customer",
+                     *       "is_ordered": false,
+                     *       "on_dead": "continue",
+                     *       "weights": {
+                     *         "acme": 3
+                     *       },
+                     *       "declared_at": "2030-01-31T12:00:00Z",
+                     *       "running": {
+                     *         "value": 3,
+                     *         "exact": true
+                     *       },
+                     *       "waiting": {
+                     *         "value": 14,
+                     *         "exact": true
+                     *       },
+                     *       "paused_keys": {
+                     *         "value": 0,
+                     *         "exact": true
+                     *       },
+                     *       "oldest_waiting_seconds": 12.5,
+                     *       "is_paused": false,
+                     *       "paused_until": null,
+                     *       "paused_reason": null,
+                     *       "opens_at": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Limit"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    pauseLimit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that. */
+                limit: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "key": "acme",
+                 *       "seconds": 600,
+                 *       "reason": "they asked for it"
+                 *     }
+                 */
+                "application/json": components["schemas"]["PauseLimit"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "stripe",
+                     *       "rules": {
+                     *         "concurrency": 50,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "declared": {
+                     *         "concurrency": 50,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "chosen": null,
+                     *       "per": "customer",
+                     *       "is_ordered": false,
+                     *       "on_dead": "continue",
+                     *       "weights": {
+                     *         "acme": 3
+                     *       },
+                     *       "declared_at": "2030-01-31T12:00:00Z",
+                     *       "running": {
+                     *         "value": 3,
+                     *         "exact": true
+                     *       },
+                     *       "waiting": {
+                     *         "value": 14,
+                     *         "exact": true
+                     *       },
+                     *       "paused_keys": {
+                     *         "value": 1,
+                     *         "exact": true
+                     *       },
+                     *       "oldest_waiting_seconds": 12.5,
+                     *       "is_paused": false,
+                     *       "paused_until": null,
+                     *       "paused_reason": null,
+                     *       "opens_at": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Limit"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    resumeLimit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that. */
+                limit: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "key": "acme"
+                 *     }
+                 */
+                "application/json": components["schemas"]["OfKey"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "stripe",
+                     *       "rules": {
+                     *         "concurrency": 50,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "declared": {
+                     *         "concurrency": 50,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "chosen": null,
+                     *       "per": "customer",
+                     *       "is_ordered": false,
+                     *       "on_dead": "continue",
+                     *       "weights": {
+                     *         "acme": 3
+                     *       },
+                     *       "declared_at": "2030-01-31T12:00:00Z",
+                     *       "running": {
+                     *         "value": 3,
+                     *         "exact": true
+                     *       },
+                     *       "waiting": {
+                     *         "value": 14,
+                     *         "exact": true
+                     *       },
+                     *       "paused_keys": {
+                     *         "value": 0,
+                     *         "exact": true
+                     *       },
+                     *       "oldest_waiting_seconds": 12.5,
+                     *       "is_paused": false,
+                     *       "paused_until": null,
+                     *       "paused_reason": null,
+                     *       "opens_at": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Limit"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     listSchedules: {
         parameters: {
             query?: {
@@ -4032,7 +4871,9 @@ export interface operations {
                      *           "run_at": "2030-01-31T12:00:00Z",
                      *           "timeout": null,
                      *           "tags": [],
-                     *           "meta": {}
+                     *           "meta": {},
+                     *           "limit": null,
+                     *           "limit_key": null
                      *         }
                      *       ]
                      *     }

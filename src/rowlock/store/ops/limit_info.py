@@ -64,14 +64,9 @@ def list_limits(
     def steps() -> Steps[list[LimitInfo]]:
         yield Begin(is_look=True)
         now: int = (yield Statement("clock"))[0][0]
-        found = yield from _stored(asked, after, most, now)
         if tenant is not None:
-            infos: list[LimitInfo] = []
-            for rule in found:
-                if rule.declared.per == PER_TENANT:
-                    (key,) = yield from _counted_keys(rule, [tenant], now, tenant=tenant)
-                    infos.append(_as_seen_by(tenant, _info(rule, now), key))
-            return infos
+            return (yield from _limits_of_tenant(tenant, asked, after, most, now))
+        found = yield from _stored(asked, after, most, now)
         last = found[-1].name if len(found) == most else None
         rooms = [
             room
@@ -90,6 +85,21 @@ def list_limits(
         return [_with_waiting(known[name], waiting.get(name), now) for name in sorted(known)][:most]
 
     return reading("list_limits", steps)
+
+
+def _limits_of_tenant(
+    tenant: str, asked: list[str] | None, after: str, most: int, now: int
+) -> Steps[list[LimitInfo]]:
+    """The limits whose keys are tenants, page by page until there are enough."""
+    infos: list[LimitInfo] = []
+    rooms = yield from _rooms()
+    while len(infos) < most and (found := (yield from _stored(asked, after, most, now))):
+        after = found[-1].name
+        for rule in [rule for rule in found if rule.declared.per == PER_TENANT]:
+            own = [room for room in rooms if room[3] == rule.name]
+            key = yield from _key_of_tenant(tenant, rule, own, now)
+            infos.append(_as_seen_by(tenant, _info(rule, now), key))
+    return infos[:most]
 
 
 def limit_keys(
@@ -117,7 +127,8 @@ def limit_keys(
         if rule.declared.per is None:
             return LimitKeys(keys=[])
         if tenant is not None:
-            return LimitKeys(keys=(yield from _counted_keys(rule, [tenant], now, tenant=tenant)))
+            rooms = yield from rooms_of(name)
+            return LimitKeys(keys=[(yield from _key_of_tenant(tenant, rule, rooms, now))])
         visits = config.KEYS_LISTED_MAX if after is None else most + 1
         start = behind(after).start if after else ""
         keys, is_cut = yield from _visit(rule, start, visits, now, by_name=after is not None)
@@ -237,6 +248,7 @@ def _as_seen_by(tenant: str, info: LimitInfo, key: LimitKeyInfo) -> LimitInfo:
         running=key.running,
         waiting=key.waiting,
         paused_keys=Count(int(key.is_paused)),
+        paused_reason=None,
         opens_at=None,
     )
 
@@ -335,20 +347,16 @@ def count_of_key(
     return Count(total)
 
 
-def _counted_keys(
-    rule: StoredLimit, keys: Sequence[str], now: int, *, tenant: str
-) -> Steps[list[LimitKeyInfo]]:
-    """Keys as a tenant sees them: with numbers of its own jobs."""
+def _key_of_tenant(
+    tenant: str, rule: StoredLimit, rooms: Sequence[Row], now: int
+) -> Steps[LimitKeyInfo]:
+    """The key of a tenant, with numbers of its own jobs."""
     cap = config.COUNT_EXACT_MAX + 1
-    states = yield from key_states(rule.name, keys, now, cap=cap, tenant=tenant)
-    rooms = yield from rooms_of(rule.name)
-    infos: list[LimitKeyInfo] = []
-    for state in states:
-        waiting = yield from count_of_key(rooms, state.key, tenant=tenant)
-        infos.append(
-            _key_info(rule, state, _capped(state.running, config.COUNT_EXACT_MAX), waiting, now)
-        )
-    return infos
+    (state,) = yield from key_states(rule.name, [tenant], now, cap=cap, tenant=tenant)
+    waiting = yield from count_of_key(rooms, tenant, tenant=tenant)
+    running = _capped(state.running, config.COUNT_EXACT_MAX)
+    # A reason may be from a job of somebody else.
+    return _key_info(rule, state._replace(closed_by=None), running, waiting, now)
 
 
 def other_keys(rooms: Sequence[Row], key: str) -> Steps[Count]:

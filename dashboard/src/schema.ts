@@ -1902,6 +1902,9 @@ export interface components {
             };
             memory_bytes: number | null;
             lost: number | null;
+            limits: {
+                [key: string]: string;
+            };
         };
         /**
          * QueueSlots
@@ -5141,7 +5144,10 @@ export interface operations {
                      *             }
                      *           },
                      *           "memory_bytes": 80000000,
-                     *           "lost": 0
+                     *           "lost": 0,
+                     *           "limits": {
+                     *             "stripe": "concurrency 50, per customer"
+                     *           }
                      *         }
                      *       ],
                      *       "next": null

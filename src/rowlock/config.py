@@ -145,6 +145,8 @@ LIST_SCAN_ROWS_MAX: Final = 50_000
 """Most rows read for a count or a list of groups. The result says if there are more."""
 COUNT_EXACT_MAX: Final = 10_000
 """Counts are exact up to this number."""
+LIMITS_ANNOUNCED_MAX: Final = 100
+"""Most limits whose numbers a worker announces."""
 LIMITS_LISTED_MAX: Final = 1_000
 """Most limits per page of them."""
 # Of each of them, jobs are counted up to a bound of their own: a look reads a million rows at most.

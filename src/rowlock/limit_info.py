@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -100,6 +101,29 @@ class LimitKeys(msgspec.Struct, frozen=True, kw_only=True):
 
     def __iter__(self) -> Iterator[LimitKeyInfo]:
         return iter(self.keys)
+
+
+def declaration(
+    rules: LimitRules,
+    *,
+    per: str | None,
+    is_ordered: bool,
+    on_dead: str,
+    weights: Mapping[str, int],
+) -> str:
+    """Return what code declares in a few words. Two that are the same declare the same."""
+    parts = [
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in msgspec.structs.asdict(rules).items()
+        if value is not None
+    ]
+    parts += [f"per {per}"] if per is not None else []
+    parts += [f"in order, a dead job: {on_dead}"] if is_ordered else []
+    if weights:
+        listed = " ".join(f"{key}={weight}" for key, weight in sorted(weights.items()))
+        digest = hashlib.sha256(listed.encode()).hexdigest()[:6]
+        parts.append(f"{len(weights)} weights ({digest})")
+    return ", ".join(parts)
 
 
 def rate_text(interval_us: int | None) -> str | None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
-from rowlock.limit_info import LimitInfo, LimitKeyInfo
-from rowlock.limits import chosen_numbers
+from rowlock.cli import findings
+from rowlock.job import Count, WorkerInfo, WorkerVitals
+from rowlock.limit_info import LimitInfo, LimitKeyInfo, LimitRules
+from rowlock.limits import Limit, chosen_numbers
+from rowlock.store.ops.health import DueLane
+from rowlock.store.ops.limit_info import declared_text
 from tests.cli.conftest import HOSTILE, on_terminal
 from tests.support.limits import declare, put
 
@@ -220,3 +225,110 @@ def test_why_says_what_helps_at_a_limit(app, run, stripe, change, advice):
     told = run("jobs", "why", stripe[2].id).stdout.splitlines()
 
     assert told[-1].endswith(f" with: {advice}")
+
+
+def examine(run) -> dict[str, dict[str, str]]:
+    """The findings of the doctor by their names."""
+    document = json.loads(run("doctor", "--json").stdout)
+    return {each["check"]: each for each in document["findings"]}
+
+
+def announce(app, worker: str = "w", **limits: str) -> None:
+    """A worker whose code declares these limits."""
+    vitals = WorkerVitals(slots=5, limits=limits)
+    app.store.announce(worker=worker, queues=[], kinds=[], host="h", pid=1, vitals=vitals)
+
+
+def test_the_doctor_finds_limits_that_nobody_declared(app, run):
+    """Their jobs would wait forever."""
+    before = examine(run)
+    put(app.store, "ghost", jobs=2)
+    found = examine(run)
+
+    assert "limits" not in before
+    assert found["limits"]["level"] == "bad"
+    assert found["limits"]["text"].endswith("no worker has declared: ghost (2 jobs)")
+    assert "task in default" in found["workers"]["text"]
+
+
+def test_the_doctor_finds_limits_that_the_code_dropped(app, run):
+    """If jobs still use them, and workers that say what they declare are there."""
+    declare(app.store, "old", concurrency=1)
+    unused = examine(run)["limits"]
+    put(app.store, "old")
+    without_workers = examine(run)["limits"]
+    app.store.announce(worker="http", queues=[], kinds=[], host="h", pid=1)
+    over_http = examine(run)["limits"]
+    announce(app, new="concurrency 1")
+    dropped = examine(run)["limits"]
+    announce(app, "w2", old="concurrency 1")
+    declared = examine(run)["limits"]
+
+    assert [each["level"] for each in (unused, without_workers, over_http)] == ["ok"] * 3
+    assert (dropped["level"], "declares old," in dropped["text"]) == ("warn", True)
+    assert (declared["level"], declared["text"]) == ("ok", "1 limit, all declared")
+
+
+def test_the_doctor_compares_the_numbers_of_workers(app, run):
+    """One that declares others than are stored is named, with both."""
+    declare(app.store, "stripe", concurrency=20, per="customer", weights={"acme": 3})
+    numbers = declared_text(
+        Limit("stripe", concurrency=20, per="customer", weights={"acme": 3}).numbers
+    )
+    announce(app, "b", stripe=numbers)
+    same = examine(run)["limit numbers"]
+    announce(app, "a", stripe="concurrency 50, per customer")
+    other = examine(run)["limit numbers"]
+
+    assert numbers.startswith("concurrency 20, per customer, 1 weights (")
+    assert same["level"] == "ok"
+    assert (other["level"], "later declaration counts" in other["advice"]) == ("warn", True)
+    assert "stripe: a has (concurrency 50, per customer), stored is (" in other["text"]
+
+
+def lane(seconds: float = 400, **values: str) -> DueLane:
+    """Jobs that wait for a limit."""
+    return DueLane(**{"queue": "q", "kind": "k", "seconds": seconds, "limit": "api", **values})
+
+
+def info(**values: object) -> LimitInfo:
+    """An open limit under which nothing runs."""
+    none = Count(0)
+    rules = LimitRules(concurrency=1)
+    given = {"running": none, "waiting": Count(1), "paused_keys": none, "declared": rules}
+    return LimitInfo(name="api", rules=rules, **{**given, **values})
+
+
+@pytest.mark.parametrize(
+    ("limit", "due", "is_starved"),
+    [
+        (info(), lane(), True),
+        (info(), lane(seconds=10), False),
+        (info(), lane(limit="other"), False),
+        (info(), lane(kind="unserved"), False),
+        (info(running=Count(1)), lane(), False),
+        (info(is_paused=True), lane(), False),
+        (info(is_ordered=True), lane(), False),
+        (info(opens_at=datetime(2030, 1, 1, tzinfo=UTC)), lane(), False),
+        (info(declared=None), lane(), False),
+    ],
+)
+def test_a_starved_limit_is_recognised(limit, due, is_starved):
+    """It is open, a worker serves its jobs, and none has run for long."""
+    worker = WorkerInfo(id="w", kinds=["k"])
+
+    assert findings.is_starved(limit, [due], [worker]) is is_starved
+
+
+def test_the_doctor_names_starved_limits(app, run, monkeypatch):
+    """Unless all keys with jobs are paused."""
+    monkeypatch.setattr(findings, "STARVED_SECONDS_WARN", 0.0)
+    declare(app.store, "api", per="customer")
+    announce(app, api="per customer")
+    put(app.store, "api", "acme")
+    starved = examine(run)["limit rooms"]
+    app.store.pause_limit("api", "acme")
+    paused = examine(run)["limit rooms"]
+
+    assert (starved["level"], starved["text"].endswith(": api")) == ("warn", True)
+    assert paused["level"] == "ok"

@@ -22,6 +22,7 @@ from rowlock.limit_info import (
     LimitKeyInfo,
     LimitKeys,
     LimitRules,
+    declaration,
     rate_text,
 )
 from rowlock.store import options
@@ -210,7 +211,7 @@ def _info(rule: StoredLimit, now: int) -> LimitInfo:
         chosen=None if rule.chosen is None else _rules(rule.chosen),
         per=declared.per,
         is_ordered=declared.is_ordered,
-        on_dead="pause" if declared.pauses_when_dead else "continue",
+        on_dead=_on_dead(declared),
         weights=dict(declared.weights),
         declared_at=from_us(rule.declared_at),
         running=_capped(rule.running, config.COUNT_EXACT_MAX),
@@ -229,6 +230,21 @@ def _rules(numbers: LimitNumbers | ChosenNumbers) -> LimitRules:
         rate_per_key=rate_text(numbers.key_interval_us),
         burst_per_key=numbers.key_burst,
     )
+
+
+def declared_text(numbers: LimitNumbers) -> str:
+    """What code declares, in a few words, to compare it with what others declare."""
+    return declaration(
+        _rules(numbers),
+        per=numbers.per,
+        is_ordered=numbers.is_ordered,
+        on_dead=_on_dead(numbers),
+        weights=numbers.weights,
+    )
+
+
+def _on_dead(numbers: LimitNumbers) -> str:
+    return "pause" if numbers.pauses_when_dead else "continue"
 
 
 def _closing(closed_until: int, closed_by: str | None, open_at: int, now: int) -> dict[str, Any]:
@@ -265,6 +281,27 @@ def _rooms() -> Steps[list[Row]]:
 def rooms_of(name: str) -> Steps[list[Row]]:
     """The rooms of a limit in which jobs wait: (queue, rank, kind, limit)."""
     return [room for room in (yield from _rooms()) if room[3] == name]
+
+
+class RoomAge(NamedTuple):
+    """A room, and since when the oldest of the jobs that were looked at waits there."""
+
+    queue: str
+    kind: str
+    limit: str
+    oldest: int
+
+
+def room_ages() -> Steps[list[RoomAge]]:
+    """The rooms in which jobs wait, within another verb."""
+    found: list[RoomAge] = []
+    values = {"cap": config.KEY_COUNT_EXACT_MAX}
+    for room in (yield from _rooms()):
+        queue, _, kind, limit = room
+        ((_, number, oldest),) = yield Batch("count_rooms", _ROOM_COLUMNS, [room], values)
+        if number:
+            found.append(RoomAge(queue, kind, limit, oldest))
+    return found
 
 
 class _Waiting(NamedTuple):

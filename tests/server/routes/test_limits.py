@@ -306,5 +306,9 @@ def test_a_server_declares_the_limits_of_its_app(module_url, api):
         running().post("/v1/jobs/batch", json={"jobs": [{"kind": "fresh"}] * 2})
         held = lease(running, kinds=["fresh"])
 
-        assert len(held) == 1
-        assert [limit.name for limit in app.limits(["fresh"])] == ["fresh"]
+        metrics = running().get("/metrics").text
+
+    assert len(held) == 1
+    assert [limit.name for limit in app.limits(["fresh"])] == ["fresh"]
+    assert 'rowlock_limit_running{limit="fresh"} 1.0' in metrics
+    assert 'rowlock_limit_waiting{limit="fresh"} 1.0' in metrics

@@ -412,6 +412,126 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The limits, with counts of their jobs
+         * @description A token that is bound to a tenant gets the limits whose keys are tenants, with counts of that tenant's jobs. Scope: `read`.
+         */
+        get: operations["listLimits"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/limits/{limit}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A limit, and its keys
+         * @description Keys are listed that have jobs which run or wait, that are paused, or that have numbers of their own. A token that is bound to a tenant gets its own key alone. Scope: `read`.
+         */
+        get: operations["getLimit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/limits/{limit}/set": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Use other numbers for a limit, or for one key, until they are unset
+         * @description It spans all tenants, so a token that is bound to a tenant is refused with 403. Scope: `admin`.
+         */
+        post: operations["setLimit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/limits/{limit}/unset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Go back to the declared numbers of a limit, or of one key
+         * @description It spans all tenants, so a token that is bound to a tenant is refused with 403. Scope: `admin`.
+         */
+        post: operations["unsetLimit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/limits/{limit}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause a limit, or one key: no job starts there
+         * @description It spans all tenants, so a token that is bound to a tenant is refused with 403. Scope: `admin`.
+         */
+        post: operations["pauseLimit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/limits/{limit}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume a paused limit, or one key
+         * @description It spans all tenants, so a token that is bound to a tenant is refused with 403. Scope: `admin`.
+         */
+        post: operations["resumeLimit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/schedules": {
         parameters: {
             query?: never;
@@ -868,6 +988,7 @@ export interface components {
             meta?: {
                 [key: string]: unknown;
             };
+            limit_key?: string | null;
             id?: string | null;
         } & (unknown & unknown & unknown & (unknown | {
             key: unknown;
@@ -950,6 +1071,8 @@ export interface components {
             last_error: string | null;
             progress: components["schemas"]["Progress"] | null;
             tags: string[];
+            limit: string | null;
+            limit_key: string | null;
         };
         /**
          * Progress
@@ -994,6 +1117,8 @@ export interface components {
             last_error: string | null;
             progress: components["schemas"]["Progress"] | null;
             tags: string[];
+            limit: string | null;
+            limit_key: string | null;
             payload: {
                 [key: string]: unknown;
             };
@@ -1040,13 +1165,20 @@ export interface components {
             ahead: components["schemas"]["Count"] | null;
             slots: number | null;
             workers: number | null;
+            limit: string | null;
+            limit_key: string | null;
+            running: number | null;
+            allowed: number | null;
+            keys: components["schemas"]["Count"] | null;
+            reason: string | null;
+            waits_for: string | null;
         };
         /**
          * WhyCode
          * @description The reason why a job is not running.
          * @enum {unknown}
          */
-        WhyCode: "backoff" | "behind" | "finished" | "full" | "next" | "no_worker" | "not_due" | "paused" | "running" | "unknown_kind" | "unserved_queue";
+        WhyCode: "backoff" | "behind" | "finished" | "full" | "limit_closed" | "limit_full" | "limit_order" | "limit_rate" | "limit_turn" | "limit_unknown" | "next" | "no_worker" | "not_due" | "paused" | "running" | "unknown_kind" | "unserved_queue";
         /**
          * RelatedJobs
          * @description The job whose success enqueued this one, and the jobs that its own success enqueued.
@@ -1347,6 +1479,113 @@ export interface components {
             counts: components["schemas"]["Counts"];
         };
         /**
+         * Limits
+         * @description Limits, by name. `next` is null on the last page.
+         */
+        Limits: {
+            limits: components["schemas"]["Limit"][];
+            next: string | null;
+        };
+        /**
+         * Limit
+         * @description A limit. `rules` are the numbers that count: those that were chosen, and the declared ones.
+         *
+         *         If `declared` is null, no worker has declared it, and its jobs can't start. `waiting` jobs are
+         *         due. `opens_at` is when its rate allows the next start, null for now. `paused_until` is null if
+         *         it is not paused, or paused until somebody resumes it.
+         */
+        Limit: {
+            name: string;
+            rules: components["schemas"]["LimitRules"];
+            declared: components["schemas"]["LimitRules"] | null;
+            chosen: components["schemas"]["LimitRules"] | null;
+            per: string | null;
+            is_ordered: boolean;
+            on_dead: string;
+            weights: {
+                [key: string]: number;
+            };
+            declared_at: string | null;
+            running: components["schemas"]["Count"];
+            waiting: components["schemas"]["Count"];
+            paused_keys: components["schemas"]["Count"];
+            oldest_waiting_seconds: number | null;
+            is_paused: boolean;
+            paused_until: string | null;
+            paused_reason: string | null;
+            opens_at: string | null;
+        };
+        /**
+         * LimitRules
+         * @description The numbers of a limit, in total and per key. Null: not limited, or not set.
+         */
+        LimitRules: {
+            concurrency: number | null;
+            rate: string | null;
+            burst: number | null;
+            concurrency_per_key: number | null;
+            rate_per_key: string | null;
+            burst_per_key: number | null;
+        };
+        /**
+         * LimitWithKeys
+         * @description A limit and some of its keys. `is_cut`: there are more. `next` is null on the last page.
+         */
+        LimitWithKeys: {
+            limit: components["schemas"]["Limit"];
+            keys: components["schemas"]["LimitKey"][];
+            is_cut: boolean;
+            next: string | null;
+        };
+        /**
+         * LimitKey
+         * @description A key of a limit. `is_own`: one of its numbers was set for this key alone.
+         */
+        LimitKey: {
+            key: string;
+            running: components["schemas"]["Count"];
+            waiting: components["schemas"]["Count"];
+            concurrency: number | null;
+            rate: string | null;
+            burst: number | null;
+            weight: number;
+            is_own: boolean;
+            is_paused: boolean;
+            paused_until: string | null;
+            paused_reason: string | null;
+            opens_at: string | null;
+        };
+        /**
+         * SetNumbers
+         * @description Numbers to use until they are unset. Those that are left out stay as they are.
+         *
+         *         With `key`, `concurrency`, `rate` and `weight` are that key's own.
+         */
+        SetNumbers: {
+            key?: string | null;
+            concurrency?: number | null;
+            rate?: string | null;
+            concurrency_per_key?: number | null;
+            rate_per_key?: string | null;
+            weight?: number | null;
+        };
+        /**
+         * OfKey
+         * @description The limit as a whole, or one key.
+         */
+        OfKey: {
+            key?: string | null;
+        };
+        /**
+         * PauseLimit
+         * @description What to pause, for how long, and why.
+         */
+        PauseLimit: {
+            key?: string | null;
+            seconds?: number | null;
+            reason?: string | null;
+        };
+        /**
          * SchedulePage
          * @description Schedules by name. `next` is null on the last page.
          */
@@ -1446,6 +1685,8 @@ export interface components {
             meta: {
                 [key: string]: unknown;
             };
+            limit: string | null;
+            limit_key: string | null;
         };
         /**
          * Heartbeat
@@ -1507,7 +1748,7 @@ export interface components {
          */
         Settlements: {
             /** @description With at most 10,000 `follow_ups` in total. */
-            settlements: (components["schemas"]["Success"] | components["schemas"]["Failure"] | components["schemas"]["Release"] | components["schemas"]["Cancelled"])[];
+            settlements: (components["schemas"]["Success"] | components["schemas"]["Failure"] | components["schemas"]["Release"] | components["schemas"]["Throttled"] | components["schemas"]["Cancelled"])[];
         };
         /**
          * Success
@@ -1561,6 +1802,24 @@ export interface components {
             /** @description The token of the lease. */
             token: number;
             delay?: number | null;
+        };
+        /**
+         * Throttled
+         * @description A service asked to slow down, as with a 429. No attempt is counted.
+         *
+         *         No job of this job's key starts for `seconds`, on any worker, if it runs under a limit. Without
+         *         one, only this job waits that long. If the token is bound to a tenant, the key is closed only if
+         *         it is that tenant.
+         */
+        Throttled: {
+            /** @enum {unknown} */
+            outcome: "throttled";
+            /** Format: uuid */
+            id: string;
+            /** @description The token of the lease. */
+            token: number;
+            seconds: number;
+            reason?: string | null;
         };
         /**
          * Cancelled
@@ -1652,6 +1911,9 @@ export interface components {
             };
             memory_bytes: number | null;
             lost: number | null;
+            limits: {
+                [key: string]: string;
+            };
         };
         /**
          * QueueSlots
@@ -2186,7 +2448,9 @@ export interface operations {
                      *           "cancel_requested": false,
                      *           "last_error": "ConnectionError: refused",
                      *           "progress": null,
-                     *           "tags": []
+                     *           "tags": [],
+                     *           "limit": null,
+                     *           "limit_key": null
                      *         }
                      *       ],
                      *       "next": null
@@ -2239,6 +2503,7 @@ export interface operations {
                  *       "delay": null,
                  *       "run_at": null,
                  *       "tenant": null,
+                 *       "limit_key": null,
                  *       "id": null
                  *     }
                  */
@@ -2339,6 +2604,7 @@ export interface operations {
                  *           "delay": null,
                  *           "run_at": null,
                  *           "tenant": null,
+                 *           "limit_key": null,
                  *           "id": null
                  *         }
                  *       ]
@@ -2523,6 +2789,8 @@ export interface operations {
                      *       "last_error": "ConnectionError: refused",
                      *       "progress": null,
                      *       "tags": [],
+                     *       "limit": null,
+                     *       "limit_key": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -2625,7 +2893,14 @@ export interface operations {
                      *         "exact": true
                      *       },
                      *       "slots": null,
-                     *       "workers": null
+                     *       "workers": null,
+                     *       "limit": null,
+                     *       "limit_key": null,
+                     *       "running": null,
+                     *       "allowed": null,
+                     *       "keys": null,
+                     *       "reason": null,
+                     *       "waits_for": null
                      *     }
                      */
                     "application/json": components["schemas"]["Reason"];
@@ -2693,7 +2968,9 @@ export interface operations {
                      *           "cancel_requested": false,
                      *           "last_error": "ConnectionError: refused",
                      *           "progress": null,
-                     *           "tags": []
+                     *           "tags": [],
+                     *           "limit": null,
+                     *           "limit_key": null
                      *         }
                      *       ]
                      *     }
@@ -2849,6 +3126,8 @@ export interface operations {
                      *       "last_error": "ConnectionError: refused",
                      *       "progress": null,
                      *       "tags": [],
+                     *       "limit": null,
+                     *       "limit_key": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -2936,6 +3215,8 @@ export interface operations {
                      *       "last_error": "ConnectionError: refused",
                      *       "progress": null,
                      *       "tags": [],
+                     *       "limit": null,
+                     *       "limit_key": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -3016,6 +3297,8 @@ export interface operations {
                      *       "last_error": "ConnectionError: refused",
                      *       "progress": null,
                      *       "tags": [],
+                     *       "limit": null,
+                     *       "limit_key": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -3102,6 +3385,8 @@ export interface operations {
                      *       "last_error": "ConnectionError: refused",
                      *       "progress": null,
                      *       "tags": [],
+                     *       "limit": null,
+                     *       "limit_key": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -3191,6 +3476,8 @@ export interface operations {
                      *       "last_error": "ConnectionError: refused",
                      *       "progress": null,
                      *       "tags": [],
+                     *       "limit": null,
+                     *       "limit_key": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -3723,6 +4010,595 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    listLimits: {
+        parameters: {
+            query?: {
+                limit?: number;
+                /** @description The `next` of the previous page, with the same filters. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "limits": [
+                     *         {
+                     *           "name": "stripe",
+                     *           "rules": {
+                     *             "concurrency": 50,
+                     *             "rate": "100/s",
+                     *             "burst": 5,
+                     *             "concurrency_per_key": 2,
+                     *             "rate_per_key": null,
+                     *             "burst_per_key": null
+                     *           },
+                     *           "declared": {
+                     *             "concurrency": 50,
+                     *             "rate": "100/s",
+                     *             "burst": 5,
+                     *             "concurrency_per_key": 2,
+                     *             "rate_per_key": null,
+                     *             "burst_per_key": null
+                     *           },
+                     *           "chosen": null,
+                     *           "per": "customer",
+                     *           "is_ordered": false,
+                     *           "on_dead": "continue",
+                     *           "weights": {
+                     *             "acme": 3
+                     *           },
+                     *           "declared_at": "2030-01-31T12:00:00Z",
+                     *           "running": {
+                     *             "value": 3,
+                     *             "exact": true
+                     *           },
+                     *           "waiting": {
+                     *             "value": 14,
+                     *             "exact": true
+                     *           },
+                     *           "paused_keys": {
+                     *             "value": 0,
+                     *             "exact": true
+                     *           },
+                     *           "oldest_waiting_seconds": 12.5,
+                     *           "is_paused": false,
+                     *           "paused_until": null,
+                     *           "paused_reason": null,
+                     *           "opens_at": null
+                     *         }
+                     *       ],
+                     *       "next": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Limits"];
+                };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            405: components["responses"]["Problem405"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getLimit: {
+        parameters: {
+            query?: {
+                /** @description `busiest` has no pages: the busiest of the first 1,000 keys. `name` has all, page by page. */
+                order?: "busiest" | "name";
+                limit?: number;
+                /** @description The `next` of the previous page, with the same filters. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /** @description If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that. */
+                limit: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "limit": {
+                     *         "name": "stripe",
+                     *         "rules": {
+                     *           "concurrency": 50,
+                     *           "rate": "100/s",
+                     *           "burst": 5,
+                     *           "concurrency_per_key": 2,
+                     *           "rate_per_key": null,
+                     *           "burst_per_key": null
+                     *         },
+                     *         "declared": {
+                     *           "concurrency": 50,
+                     *           "rate": "100/s",
+                     *           "burst": 5,
+                     *           "concurrency_per_key": 2,
+                     *           "rate_per_key": null,
+                     *           "burst_per_key": null
+                     *         },
+                     *         "chosen": null,
+                     *         "per": "customer",
+                     *         "is_ordered": false,
+                     *         "on_dead": "continue",
+                     *         "weights": {
+                     *           "acme": 3
+                     *         },
+                     *         "declared_at": "2030-01-31T12:00:00Z",
+                     *         "running": {
+                     *           "value": 3,
+                     *           "exact": true
+                     *         },
+                     *         "waiting": {
+                     *           "value": 14,
+                     *           "exact": true
+                     *         },
+                     *         "paused_keys": {
+                     *           "value": 0,
+                     *           "exact": true
+                     *         },
+                     *         "oldest_waiting_seconds": 12.5,
+                     *         "is_paused": false,
+                     *         "paused_until": null,
+                     *         "paused_reason": null,
+                     *         "opens_at": null
+                     *       },
+                     *       "keys": [
+                     *         {
+                     *           "key": "acme",
+                     *           "running": {
+                     *             "value": 2,
+                     *             "exact": true
+                     *           },
+                     *           "waiting": {
+                     *             "value": 14,
+                     *             "exact": true
+                     *           },
+                     *           "concurrency": 2,
+                     *           "rate": null,
+                     *           "burst": null,
+                     *           "weight": 3,
+                     *           "is_own": false,
+                     *           "is_paused": false,
+                     *           "paused_until": null,
+                     *           "paused_reason": null,
+                     *           "opens_at": null
+                     *         }
+                     *       ],
+                     *       "is_cut": false,
+                     *       "next": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LimitWithKeys"];
+                };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    setLimit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that. */
+                limit: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "key": null,
+                 *       "concurrency": 20,
+                 *       "rate": null,
+                 *       "concurrency_per_key": null,
+                 *       "rate_per_key": null,
+                 *       "weight": null
+                 *     }
+                 */
+                "application/json": components["schemas"]["SetNumbers"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "stripe",
+                     *       "rules": {
+                     *         "concurrency": 20,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "declared": {
+                     *         "concurrency": 50,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "chosen": {
+                     *         "concurrency": 20,
+                     *         "rate": null,
+                     *         "burst": null,
+                     *         "concurrency_per_key": null,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "per": "customer",
+                     *       "is_ordered": false,
+                     *       "on_dead": "continue",
+                     *       "weights": {
+                     *         "acme": 3
+                     *       },
+                     *       "declared_at": "2030-01-31T12:00:00Z",
+                     *       "running": {
+                     *         "value": 3,
+                     *         "exact": true
+                     *       },
+                     *       "waiting": {
+                     *         "value": 14,
+                     *         "exact": true
+                     *       },
+                     *       "paused_keys": {
+                     *         "value": 0,
+                     *         "exact": true
+                     *       },
+                     *       "oldest_waiting_seconds": 12.5,
+                     *       "is_paused": false,
+                     *       "paused_until": null,
+                     *       "paused_reason": null,
+                     *       "opens_at": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Limit"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    unsetLimit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that. */
+                limit: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "key": null
+                 *     }
+                 */
+                "application/json": components["schemas"]["OfKey"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "stripe",
+                     *       "rules": {
+                     *         "concurrency": 50,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "declared": {
+                     *         "concurrency": 50,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "chosen": null,
+                     *       "per": "customer",
+                     *       "is_ordered": false,
+                     *       "on_dead": "continue",
+                     *       "weights": {
+                     *         "acme": 3
+                     *       },
+                     *       "declared_at": "2030-01-31T12:00:00Z",
+                     *       "running": {
+                     *         "value": 3,
+                     *         "exact": true
+                     *       },
+                     *       "waiting": {
+                     *         "value": 14,
+                     *         "exact": true
+                     *       },
+                     *       "paused_keys": {
+                     *         "value": 0,
+                     *         "exact": true
+                     *       },
+                     *       "oldest_waiting_seconds": 12.5,
+                     *       "is_paused": false,
+                     *       "paused_until": null,
+                     *       "paused_reason": null,
+                     *       "opens_at": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Limit"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    pauseLimit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that. */
+                limit: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "key": "acme",
+                 *       "seconds": 600,
+                 *       "reason": "they asked for it"
+                 *     }
+                 */
+                "application/json": components["schemas"]["PauseLimit"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "stripe",
+                     *       "rules": {
+                     *         "concurrency": 50,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "declared": {
+                     *         "concurrency": 50,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "chosen": null,
+                     *       "per": "customer",
+                     *       "is_ordered": false,
+                     *       "on_dead": "continue",
+                     *       "weights": {
+                     *         "acme": 3
+                     *       },
+                     *       "declared_at": "2030-01-31T12:00:00Z",
+                     *       "running": {
+                     *         "value": 3,
+                     *         "exact": true
+                     *       },
+                     *       "waiting": {
+                     *         "value": 14,
+                     *         "exact": true
+                     *       },
+                     *       "paused_keys": {
+                     *         "value": 1,
+                     *         "exact": true
+                     *       },
+                     *       "oldest_waiting_seconds": 12.5,
+                     *       "is_paused": false,
+                     *       "paused_until": null,
+                     *       "paused_reason": null,
+                     *       "opens_at": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Limit"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    resumeLimit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description If clients or proxies may change the path, as they do with `..` and `%2F`, write `~` in front of the name, and `~` for each `%`: `~..`, `~a~2Fb`. A name that begins with `~` needs that. */
+                limit: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "key": "acme"
+                 *     }
+                 */
+                "application/json": components["schemas"]["OfKey"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "stripe",
+                     *       "rules": {
+                     *         "concurrency": 50,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "declared": {
+                     *         "concurrency": 50,
+                     *         "rate": "100/s",
+                     *         "burst": 5,
+                     *         "concurrency_per_key": 2,
+                     *         "rate_per_key": null,
+                     *         "burst_per_key": null
+                     *       },
+                     *       "chosen": null,
+                     *       "per": "customer",
+                     *       "is_ordered": false,
+                     *       "on_dead": "continue",
+                     *       "weights": {
+                     *         "acme": 3
+                     *       },
+                     *       "declared_at": "2030-01-31T12:00:00Z",
+                     *       "running": {
+                     *         "value": 3,
+                     *         "exact": true
+                     *       },
+                     *       "waiting": {
+                     *         "value": 14,
+                     *         "exact": true
+                     *       },
+                     *       "paused_keys": {
+                     *         "value": 0,
+                     *         "exact": true
+                     *       },
+                     *       "oldest_waiting_seconds": 12.5,
+                     *       "is_paused": false,
+                     *       "paused_until": null,
+                     *       "paused_reason": null,
+                     *       "opens_at": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Limit"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     listSchedules: {
         parameters: {
             query?: {
@@ -4013,7 +4889,9 @@ export interface operations {
                      *           "run_at": "2030-01-31T12:00:00Z",
                      *           "timeout": null,
                      *           "tags": [],
-                     *           "meta": {}
+                     *           "meta": {},
+                     *           "limit": null,
+                     *           "limit_key": null
                      *         }
                      *       ]
                      *     }
@@ -4281,7 +5159,10 @@ export interface operations {
                      *             }
                      *           },
                      *           "memory_bytes": 80000000,
-                     *           "lost": 0
+                     *           "lost": 0,
+                     *           "limits": {
+                     *             "stripe": "concurrency 50, per customer"
+                     *           }
                      *         }
                      *       ],
                      *       "next": null

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         QueueStats,
         WorkerInfo,
     )
+    from rowlock.limit_info import LimitInfo, LimitKeyInfo, LimitKeys, LimitRules
     from rowlock.limits import TENANT, Limit, Rate
     from rowlock.schedule import Fired, MissedTicks, Schedule, ScheduleSource
     from rowlock.store import NewJob, Store
@@ -96,6 +97,7 @@ _HOMES = {
         "QueueStats",
         "WorkerInfo",
     ),
+    "rowlock.limit_info": ("LimitInfo", "LimitKeyInfo", "LimitKeys", "LimitRules"),
     "rowlock.limits": ("TENANT", "Limit", "Rate"),
     "rowlock.schedule": ("Fired", "MissedTicks", "Schedule", "ScheduleSource"),
     "rowlock.store": ("NewJob", "Store"),
@@ -126,6 +128,10 @@ __all__ = [
     "Lease",
     "LeaseLost",
     "Limit",
+    "LimitInfo",
+    "LimitKeyInfo",
+    "LimitKeys",
+    "LimitRules",
     "LogLine",
     "ManualClock",
     "MigrationNeeded",

@@ -157,6 +157,17 @@ LIST_SCAN_ROWS_MAX: Final = 50_000
 """Most rows read for a count or a list of groups. The result says if there are more."""
 COUNT_EXACT_MAX: Final = 10_000
 """Counts are exact up to this number."""
+LIMITS_ANNOUNCED_MAX: Final = 100
+"""Most limits whose numbers a worker announces."""
+LIMITS_LISTED_MAX: Final = 1_000
+"""Most limits per page of them."""
+# Of each of them, jobs are counted up to a bound of their own: a look reads a million rows at most.
+KEYS_LISTED_MAX: Final = 1_000
+"""Most keys of a limit that one look at them visits."""
+KEY_COUNT_EXACT_MAX: Final = 1_000
+"""Numbers of jobs of a key are exact up to this."""
+KEY_ROOMS_MAX: Final = 50
+"""Most pairs of a queue and a kind in which a look at the keys of a limit finds waiting jobs."""
 
 # Schedules. A tick found within this time was late, not missed: after a restart, a clock that was
 # set forward by a minute or two, or a scheduler that was asleep when the schedule was written.

@@ -521,6 +521,8 @@ class WorkerVitals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Its resident memory."""
     lost: int | None = None
     """Leases lost since it started."""
+    limits: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """The numbers of the limits that its code declares, in a few words. At most 100."""
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):

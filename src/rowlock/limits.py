@@ -27,6 +27,7 @@ import msgspec
 from rowlock import codec, config
 from rowlock.clock import duration_us
 from rowlock.errors import OptionInvalid, shown
+from rowlock.limit_info import PER_FUNCTION, PER_TENANT
 from rowlock.store import options
 from rowlock.store.ops import limits as ops
 from rowlock.store.ops.limits import LimitNumbers
@@ -521,4 +522,4 @@ def _per_text(per: Per | None) -> str | None:
     """What is stored about `per`, for people."""
     if per is None or isinstance(per, str):
         return per
-    return "(tenant)" if isinstance(per, _Tenant) else "(function)"
+    return PER_TENANT if isinstance(per, _Tenant) else PER_FUNCTION

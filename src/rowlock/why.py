@@ -29,6 +29,18 @@ class WhyCode(StrEnum):
     """No worker knows its kind. `nearest` has known kinds with similar names."""
     UNSERVED_QUEUE = "unserved_queue"
     """No worker that knows its kind serves its queue. `nearest` has served queues."""
+    LIMIT_UNKNOWN = "limit_unknown"
+    """No worker has declared its limit in this database yet. See `limit`."""
+    LIMIT_CLOSED = "limit_closed"
+    """Its limit, or its key there, is paused. See `until` and `reason`."""
+    LIMIT_ORDER = "limit_order"
+    """Its limit has an order, and another job comes first. See `waits_for`."""
+    LIMIT_FULL = "limit_full"
+    """As many jobs run as its limit allows. See `running`, `allowed`, `since` and `ahead`."""
+    LIMIT_RATE = "limit_rate"
+    """The rate of its limit allows the next start later. See `until` and `ahead`."""
+    LIMIT_TURN = "limit_turn"
+    """Other keys of its limit may have their turn first. See `keys` and `ahead`."""
     BEHIND = "behind"
     """Other jobs come first, by priority or time. See `ahead`, and `since` when it is ready."""
     FULL = "full"
@@ -53,9 +65,10 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     worker: str | None = None
     since: datetime | None = None
-    """When it ended, started or became ready."""
+    """When it ended, started or became ready. If its limit is full: the start of the longest run
+    there."""
     until: datetime | None = None
-    """When its lease expires unless it is extended, or when it is due."""
+    """When its lease expires unless it is extended, when it is due, or when its limit opens."""
     error: str | None = None
     nearest: list[str] = msgspec.field(default_factory=list[str])
     """If no worker serves its kind or queue: the most similar names that are served."""
@@ -65,6 +78,20 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     """If all slots that could run it are taken: their number."""
     workers: int | None = None
     """Number of live workers that have these slots."""
+    limit: str | None = None
+    """If its limit is the reason: the limit."""
+    limit_key: str | None = None
+    """Its key there, if the limit as a whole is not the reason."""
+    running: int | None = None
+    """If its limit is full: the number of jobs that run."""
+    allowed: int | None = None
+    """If its limit is full: the number of jobs that may run."""
+    keys: Count | None = None
+    """Number of other keys of its limit with waiting jobs, exact up to 1,000."""
+    reason: str | None = None
+    """If its limit is paused: the reason that was given."""
+    waits_for: str | None = None
+    """If its limit has an order: the id of the job that comes first."""
 
     def __str__(self) -> str:
         return self.text

@@ -66,20 +66,20 @@ def test_served_and_paused(app, run, any_url):
     assert found["queues"] == ("warn", "paused: still")
 
 
-def test_limits_in_threads(sqlite_url):
-    """Plain functions with a limit are named, with the executor that ends one alone."""
+def test_timeouts_in_threads(sqlite_url):
+    """Plain functions with a timeout are named, with the executor that ends one alone."""
     words = ["--app", "tests.worker.jobs_app:app", "--database-url", sqlite_url, "doctor"]
     App(sqlite_url).migrate()
     result = CliRunner().invoke(main, [*words, "--json"])
     found = {each["check"]: each for each in json.loads(result.stdout)["findings"]}
 
-    assert ("ok", 'executor="process"' in found["limits"]["advice"]) == (
-        found["limits"]["level"],
+    assert ("ok", 'executor="process"' in found["timeouts"]["advice"]) == (
+        found["timeouts"]["level"],
         True,
     )
-    assert "never_ends" in found["limits"]["text"]
-    assert "block_the_loop" not in found["limits"]["text"]
-    assert findings.limits_in_threads([]).advice == ""
+    assert "never_ends" in found["timeouts"]["text"]
+    assert "block_the_loop" not in found["timeouts"]["text"]
+    assert findings.timeouts_in_threads([]).advice == ""
 
 
 def test_expired_leases(app, any_url):

@@ -23,7 +23,7 @@ LAYERS = (
     {"version", "errors", "chance", "clock", "ids", "columns", "job", "retry", "lifecycle"}
     | {"codec"}
     | {"signature", "events", "config", "cron", "schedule", "tokens", "tally", "fingerprint"}
-    | {"suggest", "why", "misfits", "interrupts", "filters"},
+    | {"suggest", "why", "misfits", "interrupts", "filters", "limit_info"},
     {"store"},
     {"task", "context", "limits"},
     {"worker", "scheduler"},

@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rowlock import config
 from rowlock.job import Count, JobState, QueueStats
-from rowlock.observe.metrics import exposition, of_counts, of_queues, of_slots
+from rowlock.limit_info import LimitInfo, LimitRules
+from rowlock.observe.metrics import exposition, of_counts, of_limits, of_queues, of_slots
 from rowlock.tally import OTHER, RunEnd, Sums
 from rowlock.worker.counts import ProcessCounts
 from rowlock.worker.shared_memory import SharedCounts, Totals
@@ -44,9 +45,26 @@ def stats(name: str, ready: int = 1) -> QueueStats:
     return QueueStats(name, found, 1.5 if ready else None, False)
 
 
+def limit(name: str, waiting: int = 4) -> LimitInfo:
+    return LimitInfo(
+        name=name,
+        rules=LimitRules(),
+        running=Count(3),
+        waiting=Count(waiting),
+        paused_keys=Count(2),
+        oldest_waiting_seconds=2.5,
+        is_paused=True,
+    )
+
+
 def everything() -> bytes:
     return exposition(
-        [*of_counts(counts()), *of_slots({"busy": 1}), *of_queues([stats("mail")], workers=2)]
+        [
+            *of_counts(counts()),
+            *of_slots({"busy": 1}),
+            *of_queues([stats("mail")], workers=2),
+            *of_limits([limit("stripe")]),
+        ]
     )
 
 
@@ -75,6 +93,8 @@ def test_numbers_come_through():
     assert of("rowlock_queue_oldest_ready_seconds", queue="mail") == 1.5
     assert of("rowlock_workers") == 2
     assert of("rowlock_worker_slots", state="busy") == 1
+    limited = ("running", "waiting", "oldest_waiting_seconds", "paused", "paused_keys")
+    assert [of(f"rowlock_limit_{each}", limit="stripe") for each in limited] == [3, 4, 2.5, 1, 2]
 
 
 def test_queues_are_bounded():
@@ -87,6 +107,21 @@ def test_queues_are_bounded():
     assert len(ready) == config.TALLY_NAMES_MAX
     assert sum(range(1_000)) == sum(ready.values())
     assert OTHER in {dict(labels)["queue"] for labels in ready}
+
+
+def test_limits_are_bounded():
+    """However many there are; nothing is left out of the sum, and no key is named."""
+    many = [limit(f"l{number}", waiting=number) for number in range(1_000)]
+    found = samples(exposition(of_limits(many)))
+    waiting = {
+        dict(labels)["limit"]: value
+        for (name, labels), value in found.items()
+        if name == "rowlock_limit_waiting"
+    }
+
+    assert len(waiting) == config.TALLY_NAMES_MAX
+    assert sum(range(1_000)) == sum(waiting.values())
+    assert OTHER in waiting
 
 
 def names() -> set[str]:
@@ -126,7 +161,7 @@ def test_the_alerts_name_what_there_is():
     alerts = {rule["alert"]: rule for rule in group["rules"]}
 
     assert alerts.keys() == {"RowlockQueueStuck", "RowlockReadyJobsOld", "RowlockDeadLettersRising",
-            "RowlockLeasesLost", "RowlockNoWorkers",
+            "RowlockLeasesLost", "RowlockNoWorkers", "RowlockLimitStuck",
             "RowlockServiceFailing"}  # fmt: skip
     for rule in alerts.values():
         used = used_in(rule["expr"])

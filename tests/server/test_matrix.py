@@ -15,6 +15,7 @@ import pytest
 
 from rowlock.ids import new_id
 from rowlock.job import Job
+from rowlock.limits import TENANT, chosen_numbers
 from rowlock.server.gate import Reach
 from rowlock.server.routes import ROUTES
 from rowlock.server.routing import AnyRoute
@@ -25,6 +26,7 @@ from rowlock.store.ops.schedule import new_schedule
 from rowlock.store.ops.tokens import new_token
 from rowlock.store.options import new_job
 from rowlock.tokens import Scope
+from tests.support.limits import declare, put
 from tests.support.server import Running
 
 MARK = "canary"
@@ -79,6 +81,14 @@ class World:
     def make_token(self) -> str:
         new = new_token(name=MARK, scopes=["read"], tenant="acme")
         return self.running.app.store.run(new.add()).id
+
+    def make_limit(self) -> str:
+        store = self.running.app.store
+        declare(store, "exports", per=TENANT, weights={MARK: 2})
+        store.set_limit("exports", MARK, chosen_numbers(key=MARK, concurrency=1))
+        store.pause_limit("exports", "acme", reason=MARK)
+        put(store, "exports", MARK, tenant="acme", queue=QUEUE)
+        return "exports"
 
     def make_audit(self) -> None:
         deed = Deed(Actor(MARK, tenant="acme"), "queue.pause", MARK)
@@ -146,6 +156,13 @@ REQUESTS: dict[str, Callable[[World, AnyRoute], Request]] = {
 for operation in ("runSchedule", "pauseSchedule", "resumeSchedule"):
     REQUESTS[operation] = lambda world, route: (
         route.path.replace("{name}", world.make_schedule()), None,
+    )  # fmt: skip
+for operation, body in (
+    ("listLimits", None), ("getLimit", None), ("setLimit", {"concurrency": 2}), ("unsetLimit", {}),
+    ("pauseLimit", {"key": "acme"}), ("resumeLimit", {"key": "acme"}),
+):  # fmt: skip
+    REQUESTS[operation] = lambda world, route, body=body: (
+        route.path.replace("{limit}", world.make_limit()), body,
     )  # fmt: skip
 for operation in ("pauseQueue", "resumeQueue"):
     REQUESTS[operation] = lambda world, route: (

@@ -312,6 +312,7 @@ CREATE INDEX job_turn ON rowlock.job USING btree (limit_name, limit_key, turn) W
 CREATE INDEX key_hold_expiry ON rowlock.key_hold USING btree (until);
 CREATE INDEX key_hold_key ON rowlock.key_hold USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key_until IS NOT NULL);
 CREATE UNIQUE INDEX key_hold_pkey ON rowlock.key_hold USING btree (holder);
+CREATE INDEX limit_key_chosen ON rowlock.limit_key USING btree (limit_name, key) WHERE (COALESCE(closed_until, (concurrency)::bigint, interval_us, (weight)::bigint) IS NOT NULL);
 CREATE UNIQUE INDEX limit_key_pkey ON rowlock.limit_key USING btree (limit_name, key);
 CREATE UNIQUE INDEX log_pkey ON rowlock.log USING btree (job_id, line);
 CREATE UNIQUE INDEX migration_pkey ON rowlock.migration USING btree (number);

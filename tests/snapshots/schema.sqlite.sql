@@ -283,6 +283,7 @@ CREATE INDEX rowlock_job_tenant_lane ON rowlock_job (tenant, queue, rank, kind, 
 CREATE INDEX rowlock_job_turn ON rowlock_job (limit_name, limit_key) WHERE lease_expires_at IS NOT NULL AND limit_name IS NOT NULL;
 CREATE INDEX rowlock_key_hold_expiry ON rowlock_key_hold (until);
 CREATE INDEX rowlock_key_hold_key ON rowlock_key_hold (coalesce(tenant, ''), kind, key) WHERE key_until IS NOT NULL;
+CREATE INDEX rowlock_limit_key_chosen ON rowlock_limit_key (limit_name, key) WHERE coalesce(closed_until, concurrency, interval_us, weight) IS NOT NULL;
 CREATE INDEX rowlock_schedule_due ON rowlock_schedule (next_at, name) WHERE NOT is_paused;
 CREATE INDEX rowlock_session_expiry ON rowlock_session (expires_at);
 CREATE INDEX rowlock_session_token ON rowlock_session (token_id, created_at);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import msgspec
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from rowlock import config
 from rowlock.clock import ManualClock
 from rowlock.errors import NotFound, OptionInvalid
-from rowlock.job import Job, JobState, Lease
+from rowlock.job import JobState, Lease
 from rowlock.lifecycle import Throttle
 from rowlock.limits import Limit, Rate, chosen_numbers
 from rowlock.store import Settlement, Store
@@ -19,17 +18,7 @@ from rowlock.store.ops.claim import Claimed, ClaimRequest, LimitOf, View, claim_
 from rowlock.store.options import LimitPlace
 from rowlock.store.rotation import Rotation
 from tests.store.jobs import claim, claim_one, enqueue, made, state_of, stored
-
-
-def declare(store: Store, name: str, **rules: Any) -> None:
-    """Write a limit to the database."""
-    store.declare_limits([Limit(name, **rules).declared])
-
-
-def put(store: Store, name: str, at: str = "", *, jobs: int = 1, **options: Any) -> list[Job]:
-    """Enqueue jobs under a limit, at a key of it."""
-    place = LimitPlace(name, at, options.pop("is_ordered", False))
-    return list(store.enqueue([made(limit=place, **options) for _ in range(jobs)]))
+from tests.support.limits import declare, put
 
 
 class Worker:

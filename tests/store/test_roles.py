@@ -13,6 +13,7 @@ from psycopg import sql
 
 import rowlock
 from rowlock import config
+from rowlock.limits import TENANT
 from rowlock.store import migrate as migrations
 from rowlock.store.migrate import roles, row_security
 from rowlock.store.ops.schedule import new_schedule
@@ -21,6 +22,7 @@ from rowlock.store.options import new_job
 from rowlock.store.statements import Dialect
 from tests.conftest import FreshDatabase
 from tests.support.databases import create_login, with_user
+from tests.support.limits import declare
 
 pytestmark = pytest.mark.direct("logs in as several roles, and our pooler as one")
 # Enough for a COPY.
@@ -254,6 +256,17 @@ def test_notes_of_claims_are_seen_with_their_jobs(guarded: Realm):
 
     assert len(reader.list(state="running").jobs) == config.CLAIM_NOTED_MIN
     assert notes == [("acme",)]
+
+
+def test_a_key_of_a_limit_is_seen_by_its_tenant(guarded: Realm):
+    """What is remembered about others is not."""
+    store = guarded.app("worker").store
+    declare(store, "exports", per=TENANT)
+    for tenant in ("acme", "zoo"):
+        store.pause_limit("exports", tenant)
+    reader = guarded.app("reader", tenant="acme")
+
+    assert [key.key for key in reader.limit_keys("exports")] == ["acme"]
 
 
 @pytest.mark.parametrize("table", ["event", "history", "depth"])

@@ -150,6 +150,8 @@ EMPTIED = (
     "history",
     "depth",
     "event",
+    "job_limit",
+    "limit_key",
 )
 
 

@@ -220,6 +220,22 @@ async def test_it_tells_which_slots_are_taken(app):
     await app.aclose()
 
 
+async def test_it_announces_the_numbers_of_its_limits(app):
+    """So that those of other workers can be compared with them."""
+
+    @app.task(limit=app.limit("stripe", concurrency=5, per="customer"))
+    async def charge(customer: str) -> None: ...
+
+    def limits() -> dict[str, str]:
+        (vitals,) = [worker.vitals for worker in app.workers()] or [WorkerVitals()]
+        return vitals.limits
+
+    async with app.worker():
+        await until(lambda: limits() == {"stripe": "concurrency 5, per customer"})
+
+    await app.aclose()
+
+
 async def test_concurrency_is_bounded(app):
     """Never more jobs run at once than there are slots, of the worker and of a queue."""
     running: dict[str, int] = {"a": 0, "b": 0}

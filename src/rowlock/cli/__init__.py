@@ -34,6 +34,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "doctor": "rowlock.cli.doctor:doctor",
     "enqueue": "rowlock.cli.enqueue:enqueue",
     "jobs": "rowlock.cli.jobs:jobs",
+    "limits": "rowlock.cli.limits:limits",
     "migrate": "rowlock.cli.database:migrate",
     "move": "rowlock.cli.database:move",
     "prune": "rowlock.cli.database:prune",

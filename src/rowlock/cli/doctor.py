@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from rowlock import config
 from rowlock.cli import EXIT_FAILED, Target, findings, show
 from rowlock.cli.findings import Finding, Level
 from rowlock.cli.options import json_option
@@ -14,7 +15,9 @@ from rowlock.errors import RowlockError
 
 if TYPE_CHECKING:
     from rowlock.app import App
+    from rowlock.job import WorkerInfo
     from rowlock.store import Store
+    from rowlock.store.ops.health import DueLane
 
 _STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.BAD: "bold red"}
 
@@ -59,7 +62,7 @@ def examine(target: Target) -> Iterator[Finding]:
         try:
             yield from _examine_store(store, repr(app).removeprefix("<App ").removesuffix(">"))
             if any(app):
-                yield findings.limits_in_threads(_limited_in_threads(app))
+                yield findings.timeouts_in_threads(_limited_in_threads(app))
         except RowlockError as error:
             yield Finding("store", Level.BAD, str(error))
 
@@ -133,3 +136,23 @@ def _queue(store: Store) -> Iterator[Finding]:
     yield findings.paused_queues(sorted(paused))
     lanes = [lane for lane in store.run(health.due_lanes()) if lane.queue not in paused]
     yield findings.unserved(lanes, workers)
+    yield from _limits(store, lanes, workers)
+
+
+def _limits(
+    store: Store, lanes: Sequence[DueLane], workers: Sequence[WorkerInfo]
+) -> Iterator[Finding]:
+    limits = store.limits()
+    if not limits:
+        return
+    yield findings.declared_limits(limits, workers)
+    yield findings.limit_numbers(limits, workers)
+    starved = [limit.name for limit in limits if findings.is_starved(limit, lanes, workers)]
+    # A limit may be open while all of its keys with jobs are closed.
+    yield findings.starved_limits([name for name in starved if _has_open_key(store, name)])
+
+
+def _has_open_key(store: Store, name: str) -> bool:
+    keys = store.limit_keys(name, limit=config.KEYS_LISTED_MAX).keys
+    waiting = [key for key in keys if key.waiting.value]
+    return not keys or any(not key.is_paused and key.opens_at is None for key in waiting)

@@ -14,7 +14,8 @@ from rowlock.cli.workers import names
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from rowlock.job import WorkerInfo
+    from rowlock.job import Count, WorkerInfo
+    from rowlock.limit_info import LimitInfo
     from rowlock.store.ops.health import (
         Connections,
         DeadTuples,
@@ -42,6 +43,8 @@ TRANSACTION_SECONDS_BAD: Final = 600.0
 LEASE_SECONDS_BAD: Final = 60.0
 # A worker may be about to start.
 UNSERVED_SECONDS_BAD: Final = 60.0
+# Every worker looks at rooms within seconds.
+STARVED_SECONDS_WARN: Final = 300.0
 
 
 class Level(StrEnum):
@@ -202,16 +205,112 @@ def paused_queues(paused: Sequence[str]) -> Finding:
     return Finding("queues", Level.WARN, f"paused: {names(paused)}", hint)
 
 
-def limits_in_threads(kinds: Sequence[str]) -> Finding:
+def timeouts_in_threads(kinds: Sequence[str]) -> Finding:
     """Check whether a run that does not stop at its timeout would take other runs with it."""
     if not kinds:
-        return Finding("limits", Level.OK, "no plain function with a timeout shares its process")
+        return Finding("timeouts", Level.OK, "no plain function with a timeout shares its process")
     hint = (
         'give long ones executor="process": then a run that does not stop at its timeout is ended '
         "alone, not together with its child process"
     )
     text = f"plain functions with a timeout, in threads: {names(kinds)}"
-    return Finding("limits", Level.OK, text, hint)
+    return Finding("timeouts", Level.OK, text, hint)
+
+
+def declared_limits(limits: Sequence[LimitInfo], workers: Sequence[WorkerInfo]) -> Finding:
+    """Check that every limit is declared, in the database and by the code of a live worker."""
+    unknown = [limit for limit in limits if limit.declared is None]
+    if unknown:
+        listed = names([f"{limit.name} ({_jobs(limit.waiting)})" for limit in unknown])
+        hint = "start a worker whose code declares them; until then, none of their jobs starts"
+        text = f"jobs wait for limits that no worker has declared: {listed}"
+        return Finding("limits", Level.BAD, text, hint)
+    dropped = [limit for limit in limits if _is_dropped(limit, workers)]
+    if dropped:
+        hint = (
+            "if the code no longer has them, their stored numbers still count for these jobs; "
+            "change those with `rowlock limits set`"
+        )
+        text = f"no live worker declares {names([limit.name for limit in dropped])}, which jobs use"
+        return Finding("limits", Level.WARN, text, hint)
+    return Finding("limits", Level.OK, f"{show.plural(len(limits), 'limit')}, all declared")
+
+
+def _jobs(count: Count) -> str:
+    noun = "job" if count.value == 1 else "jobs"
+    return f"{show.number(count.value, exact=count.exact)} {noun}"
+
+
+def _is_dropped(limit: LimitInfo, workers: Sequence[WorkerInfo]) -> bool:
+    """Whether jobs use a limit that none of the workers declares."""
+    # Workers over HTTP, and loops of users' own, announce neither slots nor limits.
+    own = [worker.vitals.limits for worker in workers if worker.vitals.slots is not None]
+    # A worker announces some of its limits if it has many.
+    is_known = all(len(declared) < config.LIMITS_ANNOUNCED_MAX for declared in own)
+    is_used = limit.running.value or limit.waiting.value
+    return bool(is_used and own and is_known) and not any(limit.name in each for each in own)
+
+
+def limit_numbers(limits: Sequence[LimitInfo], workers: Sequence[WorkerInfo]) -> Finding:
+    """Check that the code of all live workers declares the numbers that are stored."""
+    different: list[str] = []
+    for limit in limits:
+        stored = _declared(limit)
+        for worker in workers:
+            own = worker.vitals.limits.get(limit.name)
+            if own is not None and stored is not None and own != stored:
+                different.append(f"{limit.name}: {worker.id} has ({own}), stored is ({stored})")
+    if not different:
+        return Finding("limit numbers", Level.OK, "all workers declare those that are stored")
+    hint = (
+        "the later declaration counts: deploy the same code everywhere, or restart the workers "
+        "whose numbers shall count"
+    )
+    text = f"workers declare other numbers than are stored: {'; '.join(different[:3])}"
+    more = len(different) - 3
+    return Finding("limit numbers", Level.WARN, f"{text} +{more}" if more > 0 else text, hint)
+
+
+def _declared(limit: LimitInfo) -> str | None:
+    from rowlock.limit_info import declaration
+
+    if limit.declared is None:
+        return None
+    return declaration(
+        limit.declared,
+        per=limit.per,
+        is_ordered=limit.is_ordered,
+        on_dead=limit.on_dead,
+        weights=limit.weights,
+    )
+
+
+def is_starved(limit: LimitInfo, lanes: Sequence[DueLane], workers: Sequence[WorkerInfo]) -> bool:
+    """Whether jobs have waited long for a limit that is open, and nothing runs there.
+
+    In an order, they may wait for the retry of the first one.
+    """
+    if limit.declared is None or limit.is_ordered or limit.is_paused or limit.running.value:
+        return False
+    return limit.opens_at is None and any(
+        lane.limit == limit.name
+        and lane.seconds >= STARVED_SECONDS_WARN
+        and any(_serves(worker, lane) for worker in workers)
+        for lane in lanes
+    )
+
+
+def starved_limits(starved: Sequence[str]) -> Finding:
+    """Name the limits that are open, and have jobs that have waited for long."""
+    if not starved:
+        return Finding("limit rooms", Level.OK, "no open limit keeps jobs waiting")
+    minutes = int(STARVED_SECONDS_WARN // 60)
+    text = f"open, and yet jobs have waited for over {minutes} minutes: {names(starved)}"
+    hint = (
+        "see whether all slots of the workers are taken with `rowlock top`, and what a job waits "
+        "for with `rowlock jobs why ID`"
+    )
+    return Finding("limit rooms", Level.WARN, text, hint)
 
 
 def unserved(lanes: Sequence[DueLane], workers: Sequence[WorkerInfo]) -> Finding:

@@ -210,6 +210,22 @@ def what_to_do(why: Why) -> str | None:
         case "full":
             return "see what runs longest with: rowlock top"
         case _:
+            return None if why.limit is None else _what_to_do_at(why.limit, why)
+
+
+def _what_to_do_at(limit: str, why: Why) -> str | None:
+    """Return the command that helps a job that waits for its limit."""
+    match why.code:
+        case "limit_unknown":
+            return "start a worker whose code declares it: rowlock --app MODULE:APP worker"
+        case "limit_closed":
+            key = "" if why.limit_key is None else f" --key {shlex.quote(why.limit_key)}"
+            return f"resume it with: rowlock limits resume {shlex.quote(limit)}{key}"
+        case "limit_order":
+            return f"see what that job does with: rowlock jobs why {why.waits_for}"
+        case "limit_full" | "limit_rate" | "limit_turn":
+            return f"see what runs and waits with: rowlock limits show {shlex.quote(limit)}"
+        case _:
             return None
 
 
@@ -513,6 +529,8 @@ def _identity(job: Job) -> Iterator[Detail]:
     for name, value in (("tenant", job.tenant), ("key", job.key)):
         if value is not None:
             yield name, value
+    if job.limit is not None:
+        yield "limit", f"{job.limit}/{job.limit_key}" if job.limit_key else job.limit
     if job.tags:
         yield "tags", ", ".join(job.tags)
     if job.meta:

@@ -1,6 +1,7 @@
 """Metrics for Prometheus, from counts that processes keep anyway. Nothing is counted here.
 
-1. Labels are queues, kinds, outcomes and states, each bounded. They are never tenants or ids.
+1. Labels are queues, kinds, limits, outcomes and states, each bounded. They are never tenants, ids
+   or keys of limits.
 2. Every process reports what it did itself, so that a sum over all processes counts everything
    once. Only servers report what is in the database.
 """
@@ -22,6 +23,7 @@ from prometheus_client.registry import Collector
 
 from rowlock import config
 from rowlock.job import JobState, QueueStats
+from rowlock.limit_info import LimitInfo
 from rowlock.tally import BOUNDS_US, ENDS, OTHER, Spread, Sums
 from rowlock.worker.shared_memory import Totals
 from rowlock.worker.trouble import ServiceName
@@ -139,6 +141,41 @@ def of_queues(queues: Sequence[QueueStats], *, workers: int) -> list[Metric]:
     )
     live.add_metric([], workers)
     return [jobs, oldest, live]
+
+
+def of_limits(limits: Sequence[LimitInfo]) -> list[Metric]:
+    """Return the metrics of the limits in the database. Of many, the busiest are told apart."""
+    families = {
+        "running": "Jobs that run under a limit. Counting stops at 10,000.",
+        "waiting": "Jobs that are due and wait for a limit. Counting stops at 10,000.",
+        "oldest_waiting_seconds": "Age of the oldest of these jobs, 0 if none waits.",
+        "paused": "Whether a limit is paused: 1, or 0.",
+        "paused_keys": "Keys of a limit that are paused, by hand or by `Throttled`.",
+    }
+    rows = [
+        (
+            each.name,
+            each.running.value,
+            each.waiting.value,
+            each.oldest_waiting_seconds or 0.0,
+            int(each.is_paused),
+            each.paused_keys.value,
+        )
+        for each in limits
+    ]
+    most = config.TALLY_NAMES_MAX
+    if len(rows) > most:
+        rows.sort(key=lambda row: -(row[1] + row[2]))
+        rest = list(zip(*rows[most - 1 :], strict=True))
+        others = (sum(rest[1]), sum(rest[2]), max(rest[3]), sum(rest[4]), sum(rest[5]))
+        rows[most - 1 :] = [(OTHER, *others)]
+    found: list[Metric] = []
+    for place, (name, text) in enumerate(families.items(), start=1):
+        family = GaugeMetricFamily(f"rowlock_limit_{name}", text, labels=["limit"])
+        for row in rows:
+            family.add_metric([row[0]], float(row[place]))
+        found.append(family)
+    return found
 
 
 _Queue = tuple[str, dict[JobState, int], float]

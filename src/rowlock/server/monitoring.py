@@ -22,11 +22,12 @@ from rowlock import config
 from rowlock.clock import to_us
 from rowlock.errors import RowlockError
 from rowlock.job import Count, JobState, QueueStats
-from rowlock.observe.metrics import of_queues
+from rowlock.observe.metrics import of_limits, of_queues
 from rowlock.server.problems import AWAY, Complaints, Refusal, refusal_of
 from rowlock.store import Store
 from rowlock.store import migrate as migrations
 from rowlock.store.ops.health import server
+from rowlock.store.ops.limit_info import list_limits
 from rowlock.store.ops.look import workers
 from rowlock.store.ops.stats import Exact, exact_counts, is_exact, stats
 
@@ -64,7 +65,8 @@ class Gauges:
             each.last_beat_at is not None and to_us(each.last_beat_at, option="now") >= silent
             for each in found
         )
-        self._known = of_queues(queues, workers=live)
+        limits = await self._store.arun(list_limits())
+        self._known = [*of_queues(queues, workers=live), *of_limits(limits)]
         self._until = time.monotonic() + config.METRICS_KNOWN_SECONDS
         return self._known
 

@@ -53,6 +53,7 @@ _TAGS: Final = {
     "bulk": "Change many jobs at once.",
     "dead": "Dead jobs, grouped by error.",
     "queues": "Queues with their counts, to be paused and resumed.",
+    "limits": "Limits on what runs, and their keys, to be changed, paused and resumed.",
     "schedules": "Jobs that are enqueued on a schedule.",
     "leases": "Run jobs: lease them, extend the leases, settle them.",
     "kinds": "The kinds of jobs, with the schemas of their payloads.",

@@ -98,6 +98,8 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None
     progress: ProgressSchema | None
     tags: list[str]
+    limit: str | None
+    limit_key: str | None
 
 
 class JobSchema(JobSummary, frozen=True, kw_only=True):
@@ -161,6 +163,8 @@ EXAMPLE_JOB: Final = JobSchema(
     last_error="ConnectionError: refused",
     progress=None,
     tags=[],
+    limit=None,
+    limit_key=None,
     payload={"to": "ada@example.com", "subject": "Welcome"},
     result=None,
     errors=[

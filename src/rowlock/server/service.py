@@ -31,11 +31,12 @@ from rowlock.server.shares import Shares, Turns
 from rowlock.server.write_batcher import WriteBatcher
 from rowlock.store import KnownPolicy, Store
 from rowlock.store.ops.bulk import advance_bulk, fail_bulk, running_bulks
+from rowlock.store.ops.claim import LimitOf
 from rowlock.store.ops.health import cursor_key
 from rowlock.store.ops.hold import announce
 from rowlock.store.ops.tokens import use_tokens
 from rowlock.tally import Ended
-from rowlock.worker.claims import PayloadSize
+from rowlock.worker.claims import PayloadSize, limit_of
 from rowlock.worker.counts import ProcessCounts, names_of
 from rowlock.worker.trouble import ServiceName, Trouble, jittered, repeat
 
@@ -96,6 +97,10 @@ class Service:
         }
         self._seal: CursorSeal | None = None
         self.policies: dict[str, KnownPolicy] = {task.name: task.known_policy() for task in app}
+        self.limits: dict[str, LimitOf] = {
+            task.name: limit_of(task) for task in app if task.settings.limit is not None
+        }
+        self._has_declared = False
 
     @property
     def store(self) -> Store:
@@ -106,6 +111,13 @@ class Service:
         if self._seal is None:
             self._seal = CursorSeal(await self.store.arun(cursor_key()))
         return self._seal
+
+    async def declare_limits(self) -> None:
+        """Write the limits of this app to the database, once: all workers may use HTTP."""
+        if self.limits and not self._has_declared:
+            declared = [limit.declared for limit in self.app.declared_limits]
+            await self.store.adeclare_limits(declared)
+            self._has_declared = True
 
     async def compute(
         self, size: int, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs

@@ -17,6 +17,7 @@ from typing import Any
 from rowlock.store.ops import bulk as _bulk
 from rowlock.store.ops import claim as _claim
 from rowlock.store.ops import hold as _hold
+from rowlock.store.ops import limit_info as _limit_info
 from rowlock.store.ops import limits as _limits
 from rowlock.store.ops import look as _look
 from rowlock.store.ops import manage as _manage
@@ -100,6 +101,8 @@ class QueueVerbs:
     cancel, acancel = verbs(_manage.cancel)
     delete, adelete = verbs(_manage.delete)
     get, aget = verbs(_look.get)
+    limit_keys, alimit_keys = verbs(_limit_info.limit_keys)
+    limits, alimits = verbs(_limit_info.list_limits)
     pause, apause = verbs(_manage.pause)
     reroute, areroute = verbs(_manage.reroute)
     reschedule, areschedule = verbs(_manage.reschedule)

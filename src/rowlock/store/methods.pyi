@@ -20,6 +20,7 @@ from rowlock.job import (
     WorkerInfo,
     WorkerVitals,
 )
+from rowlock.limit_info import LimitInfo, LimitKeys
 from rowlock.schedule import Fired, Schedule
 from rowlock.store.ops.claim import KnownPolicy, LimitOf
 from rowlock.store.ops.limits import ChosenNumbers, DeclaredLimit
@@ -66,6 +67,52 @@ class QueueVerbs:
 
     async def aget(self, id: str | UUID, *, tenant: str | None = None) -> Job | None:
         """As `get`."""
+
+    def limit_keys(
+        self, name: str, *, limit: int = 50, after: str | None = None, tenant: str | None = None
+    ) -> LimitKeys:
+        """Keys of a limit: those with jobs that run or wait, that are paused, or have own numbers.
+
+        By default, the busiest come first, of the first 1,000 keys. Raises `NotFound`.
+
+        Args:
+            limit: At most this many.
+            after: In the order of their names instead, those after this one. "" begins with the first.
+            tenant: Only this tenant's own key, with numbers of its own jobs. A limit whose keys are not
+                tenants is not found.
+        """
+
+    async def alimit_keys(
+        self, name: str, *, limit: int = 50, after: str | None = None, tenant: str | None = None
+    ) -> LimitKeys:
+        """As `limit_keys`."""
+
+    def limits(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        after: str = "",
+        limit: int = 1000,
+        tenant: str | None = None,
+    ) -> builtins.list[LimitInfo]:
+        """The limits in the order of their names, also those that jobs name and no worker declares.
+
+        Args:
+            names: Only these. None: all.
+            after: Only those after this name: for the next page.
+            limit: At most this many.
+            tenant: Only limits whose keys are tenants. Numbers of jobs are of this tenant alone.
+        """
+
+    async def alimits(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        after: str = "",
+        limit: int = 1000,
+        tenant: str | None = None,
+    ) -> builtins.list[LimitInfo]:
+        """As `limits`."""
 
     def pause(self, queue: str) -> None:
         """Claim nothing from a queue until it is resumed. Jobs can still be enqueued.

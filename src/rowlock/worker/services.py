@@ -30,6 +30,7 @@ from rowlock.scheduler import Janitor, Scheduler, adeclare_schedules
 from rowlock.store import Store
 from rowlock.store.ops.health import check_schema
 from rowlock.store.ops.hold import announce, cancel_requests
+from rowlock.store.ops.limit_info import declared_text
 from rowlock.store.steps import News
 from rowlock.task import Tasks
 from rowlock.worker.claims import Load
@@ -169,6 +170,7 @@ class Services:
             queue_slots={} if load is None else load.queues,
             memory_bytes=resident_bytes(os.getpid()),
             lost=self._counts.lost_count,
+            limits=self._limits,
         )
         await self._store.arun(
             announce(
@@ -180,6 +182,15 @@ class Services:
                 vitals=vitals,
             )
         )
+
+    @property
+    def _limits(self) -> dict[str, str]:
+        """What this code declares, so that `rowlock doctor` can compare it with other workers."""
+        declared = [limit.declared for limit in self._tasks.declared_limits]
+        return {
+            name: declared_text(numbers)
+            for name, numbers in declared[: config.LIMITS_ANNOUNCED_MAX]
+        }
 
     @property
     def _kinds(self) -> list[str]:

@@ -12,7 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import rowlock
 from rowlock.job import Count, JobState, QueueStats
-from rowlock.observe.metrics import of_counts, of_queues, of_slots
+from rowlock.limit_info import LimitInfo, LimitRules
+from rowlock.observe.metrics import of_counts, of_limits, of_queues, of_slots
 from rowlock.observe.port import WorkerPort
 from rowlock.server.serve import HttpServer
 from rowlock.tally import Sums
@@ -51,7 +52,10 @@ def _counts() -> Totals:
 def _families() -> list[Metric]:
     """Every metric, each with every value of its labels that there is."""
     queue = QueueStats(ANY, {state: Count(0) for state in JobState}, None, is_paused=False)
-    return [*of_counts(_counts()), *of_slots(_SLOTS), *of_queues([queue], workers=0)]
+    none = Count(0)
+    limit = LimitInfo(name=ANY, rules=LimitRules(), running=none, waiting=none, paused_keys=none)
+    database = [*of_queues([queue], workers=0), *of_limits([limit])]
+    return [*of_counts(_counts()), *of_slots(_SLOTS), *database]
 
 
 def _full_name(metric: Metric) -> str:

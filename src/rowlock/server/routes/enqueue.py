@@ -15,6 +15,7 @@ from rowlock import config, job
 from rowlock.errors import FieldError, OptionInvalid, PayloadInvalid
 from rowlock.ids import id_of_tenant, parse_id
 from rowlock.job import JobState
+from rowlock.limits import TENANT
 from rowlock.server.gate import Caller
 from rowlock.server.json_text import excess
 from rowlock.server.problems import FieldProblem, Refusal, field_problems
@@ -145,6 +146,16 @@ class NewJobSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ) = UNSET
     tags: RawTags | UnsetType = UNSET
     meta: JsonObject | UnsetType = UNSET
+    limit_key: (
+        Annotated[
+            Name,
+            Meta(
+                description="Its key at the limit of its task, instead of the one that the limit "
+                "finds. The server must know the task."
+            ),
+        ]
+        | None
+    ) = None
     id: (
         Annotated[
             Uuid,
@@ -198,6 +209,8 @@ def prepare(service: Service, caller: Caller, new: NewJobSchema) -> NewJob:
         for name in NewJobSchema.__struct_fields__
         if (value := getattr(new, name)) is not UNSET
     }
+    if new.limit_key is not None and caller.tenant is not None:
+        _refuse_foreign_key(service, new.kind, new.limit_key, caller.tenant)
     given["payload"] = payload_of(new.kind, new.payload)
     given["tenant"] = caller.tenant_of(new.tenant)
     if new.id is not None and caller.tenant is not None:
@@ -213,6 +226,15 @@ def prepare(service: Service, caller: Caller, new: NewJobSchema) -> NewJob:
         meta["origin"] = f"token:{caller.actor.token_id}"
     given["meta"] = meta
     return service.app.prepare(given)
+
+
+def _refuse_foreign_key(service: Service, kind: str, key: str, tenant: str) -> None:
+    """Keep a tenant from using up what another one may run."""
+    task = service.app.find(kind)
+    limit = None if task is None else task.settings.limit
+    if limit is not None and limit.per is TENANT and key != tenant:
+        problem = f"must be {tenant!r}, the tenant of the token, or left out"
+        raise OptionInvalid("limit_key", problem)
 
 
 def payload_of(kind: str, raw: msgspec.Raw | UnsetType) -> dict[str, Any]:

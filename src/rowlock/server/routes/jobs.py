@@ -89,6 +89,13 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     ahead: Count | None
     slots: int | None
     workers: int | None
+    limit: str | None
+    limit_key: str | None
+    running: int | None
+    allowed: int | None
+    keys: Count | None
+    reason: str | None
+    waits_for: Uuid | None
 
 
 class RelatedJobs(msgspec.Struct, frozen=True, kw_only=True):
@@ -359,6 +366,13 @@ ROUTES: list[AnyRoute] = [
                 ahead=Count(value=12, exact=True),
                 slots=None,
                 workers=None,
+                limit=None,
+                limit_key=None,
+                running=None,
+                allowed=None,
+                keys=None,
+                reason=None,
+                waits_for=None,
             )
         ),
     ),

@@ -23,7 +23,15 @@ from rowlock import codec, config
 from rowlock.clock import duration_us
 from rowlock.errors import OptionInvalid, RowlockError, StoreRefused
 from rowlock.job import Beat, Lease, Progress
-from rowlock.lifecycle import CancelSeen, Failed, NotBegun, Outcome, Released, Succeeded
+from rowlock.lifecycle import (
+    CancelSeen,
+    Failed,
+    NotBegun,
+    Outcome,
+    Released,
+    Succeeded,
+    Throttle,
+)
 from rowlock.server.json_text import Reader, excess
 from rowlock.server.live import Interest
 from rowlock.server.problems import FieldProblem
@@ -131,6 +139,8 @@ class LeaseSchema(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None
     tags: list[str]
     meta: dict[str, Any]
+    limit: str | None
+    limit_key: str | None
 
 
 class Leases(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,6 +245,27 @@ class ReleaseSchema(
     delay: Seconds | None = None
 
 
+class ThrottledSchema(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="outcome",
+    tag="throttled",
+):
+    """A service asked to slow down, as with a 429. No attempt is counted.
+
+    No job of this job's key starts for `seconds`, on any worker, if it runs under a limit. Without
+    one, only this job waits that long. If the token is bound to a tenant, the key is closed only if
+    it is that tenant.
+    """
+
+    id: Uuid
+    token: LeaseToken
+    seconds: Seconds
+    reason: ErrorText | None = None
+
+
 class Cancelled(
     msgspec.Struct,
     frozen=True,
@@ -250,7 +281,7 @@ class Cancelled(
     reason: ErrorText | None = None
 
 
-AnySettlement = Success | Failure | ReleaseSchema | Cancelled
+AnySettlement = Success | Failure | ReleaseSchema | ThrottledSchema | Cancelled
 
 
 class Settlements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -295,6 +326,7 @@ async def create_leases(call: Call[LeaseRequest, None]) -> Reply:
         kinds=asked.kinds,
         host=service.gate.proxies.client(call.request.scope),
     )
+    await service.declare_limits()
     leases = await _claim(call)
     if not leases and asked.wait:
         leases = await _wait_for_jobs(call)
@@ -407,6 +439,7 @@ async def _claim_some(call: Call[LeaseRequest, None], limit: int) -> list[Lease]
         limit=limit,
         lease=asked.lease,
         policies=service.policies,
+        limits=service.limits,
         on_refused=service.ledger.refused,
     )
 
@@ -622,6 +655,8 @@ def _outcome_of(asked: AnySettlement) -> Outcome:
             )
         case ReleaseSchema():
             return Released(duration_us(asked.delay or 0, option="delay") or None)
+        case ThrottledSchema():
+            return Throttle(duration_us(asked.seconds, option="seconds"), asked.reason)
         case Cancelled():
             return CancelSeen(asked.reason)
 
@@ -668,6 +703,8 @@ _LEASE = LeaseSchema(
     timeout=None,
     tags=[],
     meta={},
+    limit=None,
+    limit_key=None,
 )
 
 # The first lease of an answer, in links.

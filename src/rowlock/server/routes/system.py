@@ -86,6 +86,8 @@ class WorkerSchema(msgspec.Struct, frozen=True, kw_only=True):
     queue_slots: dict[str, QueueSlots]
     memory_bytes: int | None
     lost: int | None
+    # The numbers of the limits that its code declares, in a few words.
+    limits: dict[str, str]
 
 
 class Workers(msgspec.Struct, frozen=True, kw_only=True):
@@ -323,6 +325,7 @@ _WORKER = WorkerSchema(
     queue_slots={"mail": QueueSlots(slots=20, busy=1)},
     memory_bytes=80_000_000,
     lost=0,
+    limits={"stripe": "concurrency 50, per customer"},
 )
 _SYSTEM = System(
     version=__version__,

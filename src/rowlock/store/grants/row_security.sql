@@ -5,14 +5,15 @@ DECLARE
     guarded text;
 BEGIN
     FOREACH guarded IN ARRAY ARRAY[
-        'job', 'finished', 'key_hold', 'schedule', 'token', 'audit', 'bulk', 'log', 'claim'
+        'job', 'finished', 'key_hold', 'schedule', 'token', 'audit', 'bulk', 'log', 'claim',
+        'limit_key'
     ] LOOP
         EXECUTE format('ALTER TABLE {schema}.%I ENABLE ROW LEVEL SECURITY', guarded);
         EXECUTE format('DROP POLICY IF EXISTS every_tenant ON {schema}.%I', guarded);
         EXECUTE format('CREATE POLICY every_tenant ON {schema}.%I TO {schema}_worker '
             'USING (true) WITH CHECK (true)', guarded);
         EXECUTE format('DROP POLICY IF EXISTS own_tenant ON {schema}.%I', guarded);
-        CONTINUE WHEN guarded IN ('log', 'claim');
+        CONTINUE WHEN guarded IN ('log', 'claim', 'limit_key');
         EXECUTE format('CREATE POLICY own_tenant ON {schema}.%I '
             'TO {schema}_producer, {schema}_reader '
             'USING (tenant IS NOT DISTINCT FROM '
@@ -39,6 +40,10 @@ USING (
             AND job.worker = claim.worker
     )
 );
+
+-- A key may name anybody. That of a reader's own tenant is visible.
+CREATE POLICY own_tenant ON {schema}.limit_key TO {schema}_reader
+USING (key = coalesce(current_setting('rowlock.tenant', true), ''));
 
 -- A row of events has those of all tenants, and the history belongs to no tenant.
 REVOKE SELECT ON {schema}.event, {schema}.history, {schema}.depth FROM {schema}_reader;

@@ -12,6 +12,7 @@ import msgspec
 
 from rowlock import config
 from rowlock.store import migrate
+from rowlock.store.ops.limit_info import room_ages
 from rowlock.store.statements import Dialect
 from rowlock.store.steps import Op, Row, Statement, Steps, reading
 
@@ -59,11 +60,15 @@ class ExpiredLeases(msgspec.Struct, frozen=True):
 
 
 class DueLane(msgspec.Struct, frozen=True):
-    """Jobs of one kind in a queue, and for how many seconds the oldest has been due."""
+    """Jobs of one kind in a queue, and for how many seconds the oldest has been due.
+
+    `limit`: the jobs wait for this limit.
+    """
 
     queue: str
     kind: str
     seconds: float
+    limit: str | None = None
 
 
 def server() -> Op[Server]:
@@ -119,12 +124,14 @@ def due_lanes() -> Op[list[DueLane]]:
         names = [row[0] for row in (yield Statement("queue_names"))]
         lanes = (yield Statement("all_lanes", {"queues": names})) if names else []
         now = (yield Statement("clock"))[0][0]
-        since: dict[tuple[str, str], int] = {}
-        for queue, _, kind, run_at in lanes:
-            since[queue, kind] = min(run_at, since.get((queue, kind), run_at))
+        since: dict[tuple[str, str, str | None], int] = {}
+        ages = [(queue, kind, None, run_at) for queue, _, kind, run_at in lanes]
+        for queue, kind, limit, run_at in (*ages, *(yield from room_ages())):
+            place = queue, kind, limit
+            since[place] = min(run_at, since.get(place, run_at))
         return [
-            DueLane(queue, kind, (now - run_at) / config.SECOND_US)
-            for (queue, kind), run_at in sorted(since.items())
+            DueLane(queue, kind, (now - run_at) / config.SECOND_US, limit)
+            for (queue, kind, limit), run_at in sorted(since.items(), key=str)
             if run_at <= now
         ]
 

@@ -60,8 +60,8 @@ class DeclaredLimit(NamedTuple):
     numbers: LimitNumbers
 
 
-_decode_declared = msgspec.json.Decoder(LimitNumbers).decode
-_decode_chosen = msgspec.json.Decoder(ChosenNumbers).decode
+decode_declared = msgspec.json.Decoder(LimitNumbers).decode
+decode_chosen = msgspec.json.Decoder(ChosenNumbers).decode
 _RULES: Final = ("concurrency", "interval_us", "burst")
 _KEY_RULES: Final = ("key_concurrency", "key_interval_us", "key_burst")
 _COLUMNS: Final = (
@@ -106,7 +106,7 @@ class _Stored(NamedTuple):
 def _lock(names: Sequence[str]) -> Steps[dict[str, _Stored]]:
     rows = yield Statement("lock_limits", {"names": list(names)})
     return {
-        name: _Stored(name, _decode_declared(declared), chosen and _decode_chosen(chosen))
+        name: _Stored(name, decode_declared(declared), chosen and decode_chosen(chosen))
         for name, declared, chosen in rows
     }
 
@@ -163,7 +163,7 @@ def set_limit(
 
     def steps() -> Steps[None]:
         yield Begin()
-        stored = yield from _known(name, declared)
+        stored = yield from _known(name, declared, key=key)
         if stored.declared.is_ordered and (chosen.key_concurrency or (key and chosen.concurrency)):
             raise OptionInvalid(
                 "concurrency", f"can't be set for a key of limit {name!r}: its jobs run in order"
@@ -194,7 +194,7 @@ def unset_limit(name: str, key: str | None = None) -> Op[None]:
 
     def steps() -> Steps[None]:
         yield Begin()
-        stored = yield from _known(name)
+        stored = yield from _known(name, key=key)
         if key is not None:
             yield Statement("unset_key", {"limit_name": name, "key": key})
         elif stored.chosen is not None:
@@ -217,7 +217,7 @@ def pause_limit(
 
     def steps() -> Steps[None]:
         yield Begin()
-        yield from _known(name, declared)
+        yield from _known(name, declared, key=key)
         yield from close(name, key, time, reason)
 
     return writing("pause_limit", steps, repeat=steps)
@@ -242,27 +242,37 @@ def resume_limit(name: str, key: str | None = None) -> Op[None]:
 
     def steps() -> Steps[None]:
         yield Begin()
-        yield from _known(name)
+        stored = yield from _known(name, key=key)
         if key is None:
             yield Statement("open_limit", {"limit_name": name})
-        else:
-            yield Statement("open_key", {"limit_name": name, "key": key})
+        if key is not None or stored.declared.per is None:
+            # Without keys, `Throttled` and a dead job close the key that all jobs have.
+            yield Statement("open_key", {"limit_name": name, "key": key or ""})
         yield from _wake([name])
 
     return writing("resume_limit", steps, repeat=steps)
 
 
-def _known(name: str, declared: DeclaredLimit | None = None) -> Steps[_Stored]:
-    """The limit, locked. Raises `NotFound`."""
+def _known(
+    name: str, declared: DeclaredLimit | None = None, *, key: str | None = None
+) -> Steps[_Stored]:
+    """The limit, locked. Raises `NotFound`, or `OptionInvalid` if it can't have such a key."""
     stored = yield from _lock([name])
     if name not in stored and declared is not None:
         yield from _declare([declared])
         stored = yield from _lock([name])
     if name not in stored:
-        raise NotFound(
-            f"there is no limit {name!r}; a worker whose code declares it writes it when it starts"
-        )
+        raise unknown_limit(name)
+    if key is not None and stored[name].declared.per is None:
+        raise OptionInvalid("key", f"limit {name!r} has no keys: it has no per=")
     return stored[name]
+
+
+def unknown_limit(name: str) -> NotFound:
+    """The error of a limit that is not in the database."""
+    return NotFound(
+        f"there is no limit {name!r}; a worker whose code declares it writes it when it starts"
+    )
 
 
 def _wake(names: Sequence[str]) -> Steps[None]:

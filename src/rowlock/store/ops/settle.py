@@ -190,11 +190,12 @@ def kept_of(policy: Policy) -> int | None:
 
 
 class _Manner(NamedTuple):
-    """How to settle. `chance` is for the jitter of backoffs."""
+    """How to settle. `chance` is for the jitter of backoffs, `tenant` whom the caller serves."""
 
     chance: random.Random
     is_resend: bool = False
     may_be_bare: bool = False
+    tenant: str | None = None
 
 
 def _settle_own(
@@ -206,7 +207,8 @@ def _settle_own(
         return (yield from _settle(settlements, manner))
     yield Begin()
     own = yield from owned([settlement.lease.id for settlement in settlements], tenant)
-    settled = yield from _settle([each for each in settlements if each.lease.id in own], manner)
+    mine = [each for each in settlements if each.lease.id in own]
+    settled = yield from _settle(mine, manner._replace(tenant=tenant))
     foreign = [each.lease for each in settlements if each.lease.id not in own]
     return replace(settled, lost=[*foreign, *settled.lost])
 
@@ -228,7 +230,7 @@ def _settle(settlements: Sequence[Settlement], manner: _Manner) -> Steps[Settled
     claims = claims_over([settlement.lease for settlement in settlements])
     done = set[str]() if bare is None else (yield from _finish_bare(bare, claims))
     done |= yield from _finish(endings, claims)
-    ended = (yield from _settle_slowly(slow, manner.chance)) if slow else []
+    ended = (yield from _settle_slowly(slow, manner)) if slow else []
     done |= {each.id for each in ended}
     yield from _enqueue_follow_ups(settlements, done)
     missed = [settlement.lease for settlement in settlements if settlement.lease.id not in done]
@@ -331,7 +333,7 @@ def _finish(endings: Sequence[_Ending], claims: Sequence[str] = ()) -> Steps[set
     return done
 
 
-def _settle_slowly(slow: Sequence[Settlement], chance: random.Random) -> Steps[list[Ended]]:
+def _settle_slowly(slow: Sequence[Settlement], manner: _Manner) -> Steps[list[Ended]]:
     by_id = {settlement.lease.id: settlement for settlement in slow}
     rows = yield Statement("lock_leases", {"ids": list(by_id)})
     decided: list[tuple[JobRow, Transition]] = []
@@ -340,7 +342,9 @@ def _settle_slowly(slow: Sequence[Settlement], chance: random.Random) -> Steps[l
         job, now = JobRow._make(row[:-2]), row[-1]
         settlement = by_id[job.id]
         if job.lease_expires_at is not None and job.token == settlement.lease.token:
-            decided.append((job, decide(held_of(job), settlement.outcome, now=now, chance=chance)))
+            held = _held_for(job, manner.tenant)
+            step = decide(held, settlement.outcome, now=now, chance=manner.chance)
+            decided.append((job, step))
     applied = yield from apply(decided, taken=False)
     return [ended_of(job, step, now=now) for job, step in applied]
 
@@ -382,6 +386,12 @@ def held_of(job: JobRow) -> Held:
         quarantined=bool(job.quarantined),
         has_limit=job.limit_name is not None,
     )
+
+
+def _held_for(job: JobRow, tenant: str | None) -> Held:
+    """As `held_of`. A tenant's worker can't close a key that may be that of others, too."""
+    held = held_of(job)
+    return held if tenant in (None, job.limit_key) else replace(held, has_limit=False)
 
 
 def apply(

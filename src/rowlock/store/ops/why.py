@@ -3,13 +3,16 @@
 A paused queue comes before the due time, which passes by itself. Only live workers count: those
 with a recent heartbeat. The jobs ahead in the queue are counted only for kinds that a worker runs:
 jobs that no worker takes delay nothing. A caller bound to a tenant is shown only its own jobs.
+
+Of a limit, what lasts longest comes first: nobody has declared it, it is paused, another job is
+first in its order, it is full, its rate is used up, other keys have their turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -20,6 +23,16 @@ from rowlock.columns import JobRow
 from rowlock.ids import parse_id
 from rowlock.job import Count, Job, JobState, WorkerVitals, job_of
 from rowlock.lifecycle import SUPERSEDED, Held
+from rowlock.store.ops.limit_info import (
+    KeyState,
+    StoredLimit,
+    count_of_key,
+    key_states,
+    other_keys,
+    rooms_of,
+    stored_limit,
+)
+from rowlock.store.ops.limits import FOR_EVER_US
 from rowlock.store.ops.look import vitals_of
 from rowlock.store.ops.manage import is_visible_to, unknown_job
 from rowlock.store.ops.settle import held_of
@@ -31,6 +44,8 @@ from rowlock.why import Why, WhyCode
 # Lanes counted by one statement, which reads at most this many times the bound of a count.
 _LANES = 20
 _FIRST_ID = "00000000-0000-0000-0000-000000000000"
+# The job could start, if a worker had a slot for it.
+_IN_TURN = (WhyCode.NEXT, WhyCode.BEHIND, WhyCode.LIMIT_TURN)
 
 
 def why(id: str | UUID, *, tenant: str | None = None) -> Op[Why]:
@@ -184,6 +199,14 @@ def _waiting(job: Job, row: JobRow, tenant: str | None) -> Steps[Why]:
     serving = [server for server in knowing if server.serves(job.queue)]
     if not serving:
         return _unserved(job, alive, knowing)
+    leased = yield Statement("leased", {"limit": config.COUNT_EXACT_MAX})
+    full = _full(serving, job.queue, leased)
+    is_bound = tenant is not None
+    if row.limit_name is not None:
+        answer = yield from _at_limit(_Limited(job, row, tenant), row.limit_name, now)
+        if full is None or answer.code not in _IN_TURN:
+            return answer
+        return _without_slot(answer, full, is_bound=is_bound)
     lanes = yield Statement("all_lanes", {"queues": [job.queue]})
     run = _run_by(serving, lanes)
     higher = yield from _count(
@@ -191,10 +214,8 @@ def _waiting(job: Job, row: JobRow, tenant: str | None) -> Steps[Why]:
     )
     same = [(*lane[:3], row.run_at, row.id) for lane in run if lane[1] == row.rank]
     earlier = yield from _count(same, tenant=tenant)
-    leased = yield Statement("leased", {"limit": config.COUNT_EXACT_MAX})
-    answer = _in_line(job, higher, earlier, is_bound=tenant is not None)
-    full = _full(serving, job.queue, leased)
-    return answer if full is None else _without_slot(answer, full, is_bound=tenant is not None)
+    answer = _in_line(job, higher, earlier, is_bound=is_bound)
+    return answer if full is None else _without_slot(answer, full, is_bound=is_bound)
 
 
 def _run_by(serving: list[_Server], lanes: Rows) -> list[Row]:
@@ -223,7 +244,7 @@ def _without_slot(answer: Why, full: _Full, *, is_bound: bool) -> Why:
     whose = f"of queue {answer.queue!r} on {workers}" if full.is_queue else f"of {workers}"
     # A caller bound to a tenant is not shown how much runs for others.
     text = "no slot is free" if is_bound else f"all {full.slots:,} slots {whose} are taken"
-    if answer.code is WhyCode.BEHIND:
+    if answer.code is not WhyCode.NEXT:
         return replace(answer, text=f"{answer.text}; and {text}")
     counts = {} if is_bound else {"slots": full.slots, "workers": full.workers}
     since = f"it is next{' of its tenant' if is_bound else ''}, ready since {_shown(answer.since)}"
@@ -292,3 +313,158 @@ def _in_line(job: Job, higher: Count, earlier: Count, *, is_bound: bool) -> Why:
     ahead = Count(min(total, config.COUNT_EXACT_MAX), exact=is_exact)
     answer = _why(job, WhyCode.BEHIND, text)
     return msgspec.structs.replace(answer, since=job.run_at, ahead=ahead)
+
+
+# At a limit
+
+
+class _Limited(NamedTuple):
+    """A job that waits for its limit, and the tenant to which the caller is bound."""
+
+    job: Job
+    row: JobRow
+    tenant: str | None
+
+    @property
+    def key(self) -> str:
+        return self.row.limit_key or ""
+
+    def place(self, *, has_keys: bool) -> str:
+        """Where it waits, for people."""
+        return f"{self.row.limit_name}/{self.key}" if has_keys else f"{self.row.limit_name}"
+
+    def why(self, code: WhyCode, text: str, **details: Any) -> Why:
+        answer = _why(self.job, code, text)
+        return msgspec.structs.replace(answer, limit=self.row.limit_name, **details)
+
+
+def _at_limit(waits: _Limited, name: str, now: int) -> Steps[Why]:
+    """The reason of a job that is due and waits for its limit."""
+    rule = yield from stored_limit(name, now)
+    if rule is None:
+        text = f"no worker has declared its limit {name!r} in this database yet"
+        return waits.why(WhyCode.LIMIT_UNKNOWN, text)
+    (state,) = yield from key_states(name, [waits.key], now, cap=config.COUNT_EXACT_MAX + 1)
+    closed = _closed(waits, rule, state, now)
+    if closed is not None:
+        return closed
+    if rule.declared.is_ordered:
+        first = (yield Statement("first_in_order", {"limit_name": name, "key": waits.key}))[0]
+        if first[0] != waits.row.id:
+            return _behind_first(waits, first)
+    rooms = yield from rooms_of(name)
+    ahead = yield from _ahead_at_limit(waits, rooms)
+    if state.concurrency is not None and state.running >= state.concurrency:
+        full = _KeyRoom(state.running, state.concurrency, state.oldest)
+        return _limit_full(waits, full, ahead, has_keys=True)
+    total = rule.numbers.concurrency
+    if total is not None and rule.running >= total:
+        values = {"limit_name": name, "cap": config.COUNT_EXACT_MAX}
+        oldest = (yield Statement("longest_under_limit", values))[0][0]
+        return _limit_full(waits, _KeyRoom(rule.running, total, oldest), ahead, has_keys=False)
+    if max(state.open_at, rule.open_at) > now:
+        return _rate_used(waits, rule, state, ahead)
+    keys = yield from other_keys(rooms, waits.key)
+    return _in_turn(waits, ahead, keys, has_keys=rule.declared.per is not None)
+
+
+class _KeyRoom(NamedTuple):
+    """How many jobs run of how many that may, and since when the longest."""
+
+    running: int
+    allowed: int
+    oldest: int | None
+
+
+def _closed(waits: _Limited, rule: StoredLimit, state: KeyState, now: int) -> Why | None:
+    """The reason if the limit or the key is paused: the pause that lasts longer."""
+    is_key = state.closed_until > rule.closed_until
+    until, reason = rule.closed_until, rule.closed_by
+    if is_key:
+        until, reason = state.closed_until, state.closed_by
+    if until <= now:
+        return None
+    end = None if until >= FOR_EVER_US else from_us(until)
+    has_keys = is_key and rule.declared.per is not None
+    what = f"limit {waits.place(has_keys=has_keys)} is paused"
+    text = f"{what} until it is resumed" if end is None else f"{what} until {_shown(end)}"
+    if reason is not None and waits.tenant is None:
+        text += f": {_brief(reason)}"
+    details: dict[str, Any] = {"limit_key": waits.key} if has_keys else {}
+    # A reason may be from a job of somebody else.
+    details["reason"] = reason if waits.tenant is None else None
+    return waits.why(WhyCode.LIMIT_CLOSED, text, until=end, **details)
+
+
+def _behind_first(waits: _Limited, first: Row) -> Why:
+    """The reason of a job that is not the first in the order of its key."""
+    id, tenant, lease_expires_at, run_at, worker, is_due = first
+    what = f"job {id}" if is_visible_to(tenant, caller=waits.tenant) else "another job"
+    if lease_expires_at is not None:
+        now_does = "runs" if waits.tenant is not None else f"runs on worker {worker}"
+    elif is_due:
+        now_does = "is ready"
+    else:
+        now_does = f"waits until {_shown(from_us(run_at))}"
+    text = f"it waits for {what}, which is before it in the order and {now_does}"
+    named = id if what != "another job" else None
+    return waits.why(WhyCode.LIMIT_ORDER, text, limit_key=waits.key, waits_for=named)
+
+
+def _ahead_at_limit(waits: _Limited, rooms: list[Row]) -> Steps[Count]:
+    """Count the jobs of its key that come first: of a higher priority, or earlier."""
+    row = waits.row
+    higher = [room for room in rooms if room[1] < row.rank]
+    same = [room for room in rooms if room[1] == row.rank]
+    first = yield from count_of_key(higher, waits.key, tenant=waits.tenant)
+    place = (row.run_at, row.id)
+    second = yield from count_of_key(same, waits.key, before=place, tenant=waits.tenant)
+    total = first.value + second.value
+    is_exact = first.exact and second.exact and total <= config.COUNT_EXACT_MAX
+    return Count(min(total, config.COUNT_EXACT_MAX), exact=is_exact)
+
+
+def _limit_full(waits: _Limited, full: _KeyRoom, ahead: Count, *, has_keys: bool) -> Why:
+    details: dict[str, Any] = {"limit_key": waits.key} if has_keys else {}
+    place = waits.place(has_keys=has_keys and waits.key != "")
+    if waits.tenant is not None:
+        # Others may run there, and are not counted for a caller bound to a tenant.
+        text = f"as many jobs run at limit {place} as may"
+    else:
+        since = None if full.oldest is None else from_us(full.oldest)
+        text = f"{full.running:,} of {full.allowed:,} run at limit {place}"
+        text += f", the longest since {_shown(since)}"
+        details |= {"running": full.running, "allowed": full.allowed, "since": since}
+    text += _and_ahead(ahead)
+    return waits.why(WhyCode.LIMIT_FULL, text, ahead=ahead, **details)
+
+
+def _rate_used(waits: _Limited, rule: StoredLimit, state: KeyState, ahead: Count) -> Why:
+    is_key = state.open_at >= rule.open_at
+    at = from_us(max(state.open_at, rule.open_at))
+    place = waits.place(has_keys=is_key)
+    text = f"limit {place} takes the next job at {_shown(at)}{_and_ahead(ahead)}"
+    details: dict[str, Any] = {"limit_key": waits.key} if is_key else {}
+    return waits.why(WhyCode.LIMIT_RATE, text, until=at, ahead=ahead, **details)
+
+
+def _in_turn(waits: _Limited, ahead: Count, keys: Count, *, has_keys: bool) -> Why:
+    """The reason of a job whose limit is open: others come first, or it is next."""
+    is_bound = waits.tenant is not None
+    if has_keys and keys.value:
+        number = "other" if is_bound else f"up to {_at_least(keys)} other"
+        text = f"{number} keys of limit {waits.row.limit_name} have their turn first"
+        shown = {"keys": None if is_bound else keys, "ahead": ahead, "limit_key": waits.key}
+        return waits.why(WhyCode.LIMIT_TURN, text + _and_ahead(ahead), **shown)
+    answer = _in_line(waits.job, Count(0), ahead, is_bound=is_bound)
+    return msgspec.structs.replace(answer, limit=waits.row.limit_name)
+
+
+def _and_ahead(ahead: Count) -> str:
+    if not ahead.value:
+        return ""
+    return f"; {_at_least(ahead)} {'is' if ahead.value == 1 else 'are'} before it"
+
+
+def _at_least(count: Count) -> str:
+    return f"{'' if count.exact else 'more than '}{count.value:,}"

@@ -37,6 +37,7 @@ AND {of}.lease_expires_at IS NULL AND {of}.held_by = 1
 -- name: rooms (postgres)
 -- The rooms in which jobs wait at their limits, by a loose scan of job_room: one probe per room.
 -- Then, for each queue, when the first job with a limit is due that is not let in yet.
+-- The variant is for paused queues, too.
 WITH RECURSIVE room AS (
     (
         SELECT job.queue, job.rank, job.kind, job.limit_name, {hash_of_room job} AS hash
@@ -83,12 +84,13 @@ found AS (
 )
 SELECT found.queue, found.rank, found.kind, found.limit_name, found.due_at, {now}
 FROM found LEFT JOIN rowlock.queue AS queue ON queue.name = found.queue
-WHERE queue.is_paused IS NOT TRUE
+WHERE {all? true | queue.is_paused IS NOT TRUE}
     AND (:queues::text[] IS NULL OR found.queue = ANY (:queues::text[]))
 
 -- name: rooms (sqlite)
 -- The rooms in which jobs wait at their limits, by a loose scan of job_room: one probe per room.
 -- Then, for each queue, when the first job with a limit is due that is not let in yet.
+-- The variant is for paused queues, too.
 WITH RECURSIVE room AS (
     SELECT head.queue, head.rank, head.kind, head.limit_name
     FROM rowlock_job AS head
@@ -162,7 +164,7 @@ found AS (
 )
 SELECT found.queue, found.rank, found.kind, found.limit_name, found.due_at, {now}
 FROM found LEFT JOIN rowlock_queue AS queue ON queue.name = found.queue
-WHERE coalesce(queue.is_paused, 0) = 0
+WHERE {all? true | coalesce(queue.is_paused, 0) = 0}
     AND (:queues IS NULL OR found.queue IN (SELECT value FROM json_each(:queues)))
 
 -- name: admit

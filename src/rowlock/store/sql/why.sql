@@ -29,3 +29,22 @@ FROM (
         AND (job.run_at, job.id) < (:run_at, :id)
     LIMIT :cap
 )
+
+-- name: first_in_order
+-- The first job of a key in the order of its limit, whether it runs or waits. Uses job_order.
+SELECT job.id::text, job.tenant, job.lease_expires_at, job.run_at, job.worker,
+    job.run_at <= (SELECT {now})
+FROM rowlock.job AS job
+WHERE job.limit_name = :limit_name AND job.limit_key = :key AND job.place IS NOT NULL
+ORDER BY job.place, job.id
+LIMIT 1
+
+-- name: longest_under_limit
+-- When the longest run under a limit began, of the first that are found. Uses job_turn.
+SELECT min(running.started_at)
+FROM (
+    SELECT job.started_at
+    FROM rowlock.job AS job
+    WHERE {under_limit job}
+    LIMIT :cap
+) AS running

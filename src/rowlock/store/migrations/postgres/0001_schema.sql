@@ -180,6 +180,9 @@ CREATE TABLE rowlock.limit_key (
     autovacuum_vacuum_threshold = 500,
     autovacuum_vacuum_cost_delay = 0
 );
+-- Keys that were paused or have numbers of their own. A start does not write it.
+CREATE INDEX limit_key_chosen ON rowlock.limit_key (limit_name, key)
+    WHERE coalesce(closed_until, concurrency, interval_us, weight) IS NOT NULL;
 
 CREATE TABLE rowlock.finished (
     id uuid PRIMARY KEY,

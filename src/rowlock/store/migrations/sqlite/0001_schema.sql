@@ -119,6 +119,9 @@ CREATE TABLE rowlock_limit_key (
     closed_by text,
     PRIMARY KEY (limit_name, key)
 );
+-- Keys that were paused or have numbers of their own. A start does not write it.
+CREATE INDEX rowlock_limit_key_chosen ON rowlock_limit_key (limit_name, key)
+    WHERE coalesce(closed_until, concurrency, interval_us, weight) IS NOT NULL;
 
 CREATE TABLE rowlock_finished (
     id text NOT NULL PRIMARY KEY,

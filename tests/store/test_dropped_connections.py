@@ -75,6 +75,8 @@ VERBS: dict[str, tuple[Callable[[Store], Any], Call]] = {
     "fire_due": (_schedule, lambda store, _: store.fire_due()),
     "get": (enqueue, lambda store, job: store.get(job.id)),
     "heartbeat": (start, lambda store, lease: store.heartbeat([lease])),
+    "limit_keys": (_limit, lambda store, name: store.limit_keys(name)),
+    "limits": (_limit, lambda store, _: store.limits()),
     "list": (enqueue, lambda store, _: store.list(JobFilter())),
     "list_schedules": (_schedule, lambda store, _: store.list_schedules()),
     "log": (start, lambda store, lease: store.log(lease, ["line"])),

@@ -144,7 +144,7 @@ def of_queues(queues: Sequence[QueueStats], *, workers: int) -> list[Metric]:
 
 
 def of_limits(limits: Sequence[LimitInfo]) -> list[Metric]:
-    """Return the metrics of the limits in the database. Of many, the busiest are told apart."""
+    """Return the metrics of the limits in the database. Of many, the busiest have their names."""
     families = {
         "running": "Jobs that run under a limit. Counting stops at 10,000.",
         "waiting": "Jobs that are due and wait for a limit. Counting stops at 10,000.",

@@ -273,7 +273,8 @@ def enqueue_within(
     # If two jobs of one call have the same id, the first is the job and the second its resend.
     firsts = reversed({job.id: job for job in reversed(jobs)}.values())
     # Bulk inserts touch keys in one order, so that two of them can't wait for each other. Jobs of
-    # an ordered limit stay in the order in which they were given.
+    # an ordered limit come last, in the order in which they were given: two calls that have keys of
+    # such jobs in opposite orders may deadlock, and one is repeated.
     ordered = sorted(firsts, key=_insert_order)
     for batch in _batches(ordered):
         yield from _enqueue_batch(batch, answers, is_resend=is_resend)
@@ -288,9 +289,10 @@ def enqueue_within(
     return _in_order(jobs, answers)
 
 
-def _insert_order(job: NewJob) -> tuple[str, str, str, str]:
-    is_ordered = job.limit is not None and job.limit.is_ordered
-    return (job.tenant or "", job.kind, job.key or "", "" if is_ordered else job.id)
+def _insert_order(job: NewJob) -> tuple[bool, str, str, str, str]:
+    if job.limit is not None and job.limit.is_ordered:
+        return (True, "", "", "", "")
+    return (False, job.tenant or "", job.kind, job.key or "", job.id)
 
 
 def _needs_care(job: NewJob) -> bool:

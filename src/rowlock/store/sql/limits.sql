@@ -257,7 +257,7 @@ END
 -- name: walk_room (postgres)
 -- Some keys of a room, from a place on, by a loose scan of job_room: (key, how many of it may run
 -- in addition, when it is open, its weight, whether it is ours to take, the time between its
--- starts). The last row is about the limit itself.
+-- starts). The last row is about the limit itself: what it allows is shared by all its keys.
 -- A key with a limit of its own is ours if we get its lock, which lasts until the end of the
 -- transaction. What runs is counted again in the next statement: only that one sees what the last
 -- holder of the lock has done. (Locked and counted in one statement, three times as many ran as
@@ -273,24 +273,32 @@ stored AS MATERIALIZED (
     WHERE rule.name = :limit_name
 ),
 rule AS MATERIALIZED (
-    SELECT stored.*, {open_at stored} AS open_at, CASE
-        WHEN {open_at stored} > clock.now THEN false
-        WHEN stored.concurrency IS NULL AND stored.interval_us IS NULL THEN true
-        WHEN stored.concurrency <= (
-            SELECT count(*)
-            FROM (
-                SELECT
-                FROM rowlock.job AS job
-                WHERE {under_limit job}
-                ORDER BY job.limit_key, job.turn
-                LIMIT stored.concurrency
-            ) AS running
-        ) THEN false
+    SELECT known.*, CASE
+        WHEN known.open_at > clock.now OR known.free <= 0 THEN false
+        WHEN known.free IS NULL THEN true
         ELSE pg_try_advisory_xact_lock(
             :lock_class::integer, 1024 + (hashtext(:limit_name) & 1023)
         )
     END AS is_ours
-    FROM stored, clock
+    FROM clock, (
+        SELECT stored.*, {open_at stored} AS open_at, least(
+            stored.concurrency - CASE
+                WHEN stored.concurrency IS NOT NULL THEN (
+                    SELECT count(*)
+                    FROM (
+                        SELECT
+                        FROM rowlock.job AS job
+                        WHERE {under_limit job}
+                        ORDER BY job.limit_key, job.turn
+                        LIMIT stored.concurrency
+                    ) AS running
+                )
+            END,
+            {starts_left stored}
+        ) AS free
+        FROM stored, clock
+        OFFSET 0
+    ) AS known
 ),
 room AS (
     -- From the start on, and behind the last key from the first to the start.
@@ -345,19 +353,22 @@ seen AS MATERIALIZED (
         ON state.limit_name = :limit_name AND state.key = room.limit_key
 ),
 counted AS MATERIALIZED (
-    SELECT seen.*, {open_at seen} AS open_at, seen.concurrency - CASE
-        WHEN seen.concurrency IS NOT NULL THEN (
-            SELECT count(*)
-            FROM (
-                SELECT
-                FROM rowlock.job AS job
-                WHERE {under_limit job} AND job.limit_key = seen.limit_key
-                ORDER BY job.turn
-                LIMIT seen.concurrency
-            ) AS running
-        )
-    END AS free
-    FROM seen
+    SELECT seen.*, {open_at seen} AS open_at, least(
+        seen.concurrency - CASE
+            WHEN seen.concurrency IS NOT NULL THEN (
+                SELECT count(*)
+                FROM (
+                    SELECT
+                    FROM rowlock.job AS job
+                    WHERE {under_limit job} AND job.limit_key = seen.limit_key
+                    ORDER BY job.turn
+                    LIMIT seen.concurrency
+                ) AS running
+            )
+        END,
+        {starts_left seen}
+    ) AS free
+    FROM seen, clock
 )
 SELECT counted.limit_key, counted.free, counted.open_at, counted.weight, CASE
     WHEN counted.free <= 0 OR counted.open_at > clock.now THEN false
@@ -369,7 +380,7 @@ SELECT counted.limit_key, counted.free, counted.open_at, counted.weight, CASE
 END, counted.interval_us, counted.burst * counted.interval_us, NULL::text, NULL::boolean, clock.now
 FROM counted, clock
 UNION ALL
-SELECT NULL, NULL, rule.open_at, NULL, rule.is_ours, rule.interval_us, NULL, rule.weights,
+SELECT NULL, rule.free, rule.open_at, NULL, rule.is_ours, rule.interval_us, NULL, rule.weights,
     rule.is_ordered, clock.now
 FROM rule, clock
 

@@ -23,7 +23,7 @@ from rowlock.store.ops.settle import Settled
 from rowlock.store.postgres.engine import PostgresEngine
 from rowlock.store.rotation import Turn, Walk
 from rowlock.store.statements import Dialect
-from rowlock.store.steps import Begin, Commit, Op, Statement, Steps, writing
+from rowlock.store.steps import Begin, Commit, Op, Steps, writing
 from rowlock.worker import runner
 from rowlock.worker.claims import Claimer, Leased
 from rowlock.worker.engine import WorkerEngine
@@ -483,14 +483,28 @@ def rate_moved_later() -> Iterator[None]:
 
 
 @contextmanager
+def rate_not_moved() -> Iterator[None]:
+    """A start leaves no trace in its rate."""
+
+    def nothing(*_: Any) -> Steps[None]:
+        return
+        yield
+
+    with mock.patch.object(rooms, "_spend", nothing):
+        yield
+
+
+@contextmanager
 def walk_never_wraps() -> Iterator[None]:
     """A walk ends with the last key, and the next one begins there again."""
 
-    def walk(place: Mapping[str, Any], turn: Turn, visits: int) -> Steps[Walk]:
-        values = {**place, "visits": visits, "lock_class": rooms.LOCK_CLASS, "start": turn.start}
-        return rooms._seen((yield Statement("walk_room", values)), visits)
+    walk = rooms._walk
 
-    with mock.patch.object(rooms, "_walk", walk):
+    def walk_on(place: Mapping[str, Any], turn: Turn, visits: int) -> Steps[Walk]:
+        seen = yield from walk(place, turn, visits)
+        return seen._replace(keys=[key for key in seen.keys if key.key >= turn.start])
+
+    with mock.patch.object(rooms, "_walk", walk_on):
         yield
 
 
@@ -515,6 +529,7 @@ SIMULATED: dict[str, Mutant] = {
     "block starts unseen": block_starts_unseen,
     "retry outside its room": retry_outside_its_room,
     "rate moved later": rate_moved_later,
+    "rate not moved": rate_not_moved,
     "walk never wraps": walk_never_wraps,
 }
 MUTANTS: dict[str, Mutant] = {

@@ -17,12 +17,13 @@ from rowlock.job import Job, JobError, Lease
 from rowlock.lifecycle import Crashed, Held, Lost, Outcome, Succeeded
 from rowlock.store import NewJob, Settlement, statements
 from rowlock.store.blocks import Conclusion
-from rowlock.store.ops import enqueue, manage, recover, settle
+from rowlock.store.ops import enqueue, manage, recover, rooms, settle
 from rowlock.store.ops.claim import Floor, Lane
 from rowlock.store.ops.settle import Settled
 from rowlock.store.postgres.engine import PostgresEngine
+from rowlock.store.rotation import Alive, Rotation, Turn, WaitingRoom, Walk
 from rowlock.store.statements import Dialect
-from rowlock.store.steps import Op, Steps, writing
+from rowlock.store.steps import Begin, Commit, Op, Steps, writing
 from rowlock.worker import runner
 from rowlock.worker.claims import Claimer, Leased
 from rowlock.worker.engine import WorkerEngine
@@ -447,6 +448,77 @@ def claim_is_the_beginning() -> AbstractContextManager[None]:
     return _with_sql(changes, first)
 
 
+def limit_locked_and_counted_at_once() -> AbstractContextManager[None]:
+    """What runs is counted by the statement that takes the locks: it can't see the last holder."""
+    counted = ("seen.concurrency - CASE", "NULL::bigint - CASE")
+    return _with_sql(None, {"take_room": counted})
+
+
+def limit_counted_without_a_lock() -> AbstractContextManager[None]:
+    """Two claimers count at the same moment, and both find room."""
+    locked = ("ELSE pg_try_advisory_xact_lock", "ELSE true OR pg_try_advisory_xact_lock")
+    return _with_sql(None, {"walk_room": locked})
+
+
+def retry_outside_its_room() -> AbstractContextManager[None]:
+    """A job that is given back waits in its lane, where nobody asks for its limit."""
+    return _with_sql(
+        {"give_back": ("WHEN limit_name IS NULL THEN NULL", "WHEN true THEN NULL")},
+        {"give_back": ("WHEN job.limit_name IS NULL THEN NULL", "WHEN true THEN NULL")},
+    )
+
+
+@contextmanager
+def rate_moved_later() -> Iterator[None]:
+    """The leases are committed before the rate knows of them."""
+    spend = rooms._spend
+
+    def spend_later(*words: Any) -> Steps[None]:
+        yield Commit()
+        yield Begin()
+        yield from spend(*words)
+
+    with mock.patch.object(rooms, "_spend", spend_later):
+        yield
+
+
+@contextmanager
+def rate_not_moved() -> Iterator[None]:
+    """A start leaves no trace in its rate."""
+
+    def nothing(*_: Any) -> Steps[None]:
+        return
+        yield
+
+    with mock.patch.object(rooms, "_spend", nothing):
+        yield
+
+
+@contextmanager
+def walk_never_wraps() -> Iterator[None]:
+    """A walk ends with the last key, and the next one begins there again."""
+
+    walk = rooms._walk
+
+    def walk_on(room: WaitingRoom, turn: Turn, visits: int, rotation: Rotation) -> Steps[Walk]:
+        seen = yield from walk(room, turn, visits, rotation)
+        return seen._replace(keys=[key for key in seen.keys if key.key >= turn.start])
+
+    with mock.patch.object(rooms, "_walk", walk_on):
+        yield
+
+
+@contextmanager
+def floor_above_a_living_turn() -> Iterator[None]:
+    """A worker that remembers what runs under a limit forgets what ran before its own starts."""
+
+    def alive(before: Sequence[int], fresh: Sequence[int], *, is_all: bool) -> Alive:
+        return Alive(max(fresh), tuple(fresh))
+
+    with mock.patch.object(rooms, "still_alive", alive):
+        yield
+
+
 # Those that a simulation on SQLite can find.
 SIMULATED: dict[str, Mutant] = {
     "settle without token": settle_without_token,
@@ -466,6 +538,10 @@ SIMULATED: dict[str, Mutant] = {
     "claim is the beginning": claim_is_the_beginning,
     "block settled without token": block_settled_without_token,
     "block starts unseen": block_starts_unseen,
+    "retry outside its room": retry_outside_its_room,
+    "rate moved later": rate_moved_later,
+    "rate not moved": rate_not_moved,
+    "walk never wraps": walk_never_wraps,
 }
 MUTANTS: dict[str, Mutant] = {
     **SIMULATED,
@@ -481,6 +557,9 @@ MUTANTS: dict[str, Mutant] = {
     "cancel not written": cancel_not_written,
     "block ignores a lost lease": block_ignores_a_lost_lease,
     "bystanders are blamed": bystanders_are_blamed,
+    "limit locked and counted at once": limit_locked_and_counted_at_once,
+    "limit counted without a lock": limit_counted_without_a_lock,
+    "floor above a living turn": floor_above_a_living_turn,
 }
 # What this process was given for good.
 _planted = ExitStack()

@@ -28,7 +28,7 @@ logger: logging.Logger = logging.getLogger("rowlock.move")
 
 _NEVER = threading.Event()
 # Copied unchanged, and left in the source, because workers there still need them.
-_COPIED = ("queue", "token", "key_hold", "first_answer", "audit")
+_COPIED = ("queue", "job_limit", "limit_key", "token", "key_hold", "first_answer", "audit")
 
 # The columns that can be large, of any table.
 _LARGE = ("payload", "result", "errors", "answer")
@@ -92,6 +92,7 @@ class Mover:
         self._rows = BatchRows()
         self._ended_rows = BatchRows()
         self._revoked: set[str] = set()
+        self._adopted: set[str] = set()
         self._seen: Seen = {}
         self._sweep_at = 0.0
 
@@ -164,6 +165,7 @@ class Mover:
         self._source.run(move.freeze_schedules())
         self._move_schedules()
         self._move_waiting()
+        self._move_ordered()
         self._move_ended()
         live, finished = self.counts()
         self.moved.waiting_for = live
@@ -197,6 +199,18 @@ class Mover:
                 self._is_copied = False
                 self._put(hold, jobs)
             after = max(job["id"] for job in jobs) if len(jobs) == limit else None
+
+    def _move_ordered(self) -> None:
+        after: move.OrderPlace | None = move.OrderPlace()
+        while after is not None:
+            hold = move.Hold(new_id(), self._target_name)
+            jobs, after = self._source.run(
+                move.take_ordered(hold, after=after, limit=self._rows.limit)
+            )
+            self._rows.note(jobs)
+            if jobs:
+                self._is_copied = False
+                self._put(hold, jobs)
 
     def _put(self, hold: move.Hold, jobs: list[move.Record]) -> None:
         put = self._target.run(move.put(hold.batch, jobs, self._logs_of(jobs), source=self._name))
@@ -234,6 +248,8 @@ class Mover:
                 self._target.run(move.add(table, records))
                 if table == "token":
                     self._revoke(rows)
+                if table == "job_limit":
+                    self._adopt_limits(rows)
 
     def _revoke(self, tokens: Mapping[str, move.Record]) -> None:
         """Revoke the tokens that were revoked in the source after they were copied."""
@@ -241,6 +257,13 @@ class Mover:
         for id in sorted(revoked - self._revoked):
             self._target.run(revoke_token(id))
         self._revoked |= revoked
+
+    def _adopt_limits(self, limits: Mapping[str, move.Record]) -> None:
+        """Keep what was set at run time. Once per limit: after that, the target decides."""
+        fresh = [limit for name, limit in limits.items() if name not in self._adopted]
+        if fresh:
+            self._target.run(move.adopt_limits(fresh))
+            self._adopted |= limits.keys()
 
     def _move_schedules(self) -> None:
         while rows := self._page("schedule"):

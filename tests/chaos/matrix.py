@@ -26,6 +26,7 @@ WHERE: dict[str, tuple[str, ...]] = {
     "loss without a trace": BOTH,
     "claim is the beginning": BOTH,
     "bystanders are blamed": BOTH,
+    "retry outside its room": BOTH,
     "claim without lock": POSTGRES,
     "beat without token": POSTGRES,
     "clock of the worker": POSTGRES,

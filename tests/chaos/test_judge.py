@@ -831,6 +831,150 @@ def no_tick_ever_comes(history: History) -> None:
     history.scheduled = (0, TICK_NS_MAX + 1)
 
 
+def pooled(history: History, job: str, lane: int = 0) -> None:
+    """A claimed job under the limit of two at once of a lane, and six in all."""
+    place = {"kind": "pooled", "limit_name": "pool", "limit_key": str(lane)}
+    history.make(job, **place)
+    history.claim(job, **place)
+    history.start(job, told="pooled -")
+
+
+def end_pooled(history: History, job: str) -> None:
+    history.end(job)
+    history.finish(job, kind="pooled", limit_name="pool", limit_key="0")
+
+
+@good
+def two_at_once_and_then_the_next(history: History) -> None:
+    pooled(history, "a")
+    pooled(history, "b")
+    end_pooled(history, "a")
+    pooled(history, "c")
+    for job in "bc":
+        end_pooled(history, job)
+
+
+@good
+def a_lease_that_is_lost_is_a_free_slot(history: History) -> None:
+    place = {"kind": "pooled", "limit_name": "pool", "limit_key": "0"}
+    pooled(history, "a")
+    pooled(history, "b")
+    history.lose("a", **place)
+    pooled(history, "c")
+    for job in "bc":
+        end_pooled(history, job)
+    history.claim("a", token=2, **{**place, "attempt": 1})
+    history.start("a", 2, "pooled -")
+    history.end("a", 2)
+    history.finish("a", 2, **{**place, "attempt": 1})
+
+
+@breaks(9)
+def three_of_a_key_at_once(history: History) -> None:
+    for job in "abc":
+        pooled(history, job)
+
+
+@breaks(9)
+def seven_in_all_at_once(history: History) -> None:
+    for number, job in enumerate("abcdefg"):
+        pooled(history, job, lane=number)
+
+
+def metered(history: History, job: str, *, started_at: int, lane: int = 0) -> None:
+    """A run under the limit of 60 starts a second, six at once; of a lane 20, two at once."""
+    place = {"kind": "metered", "limit_name": "meter", "limit_key": str(lane)}
+    history.make(job, **place)
+    history.claim(job, **place, started_at=started_at)
+    history.start(job, told="metered -")
+    history.end(job)
+    history.finish(job, **place)
+
+
+@good
+def starts_at_the_rate(history: History) -> None:
+    for number, job in enumerate("abcd"):
+        metered(history, job, started_at=SECOND_US + max(0, number - 1) * 50_000)
+
+
+@good
+def throttled_and_run_again(history: History) -> None:
+    place = {"kind": "metered", "limit_name": "meter", "limit_key": "0"}
+    history.make("a", **place)
+    history.claim("a", **place, started_at=SECOND_US)
+    history.start("a", told="metered -")
+    history.end("a", how="throttled")
+    history.give_back("a", **{**place, "attempt": 0, "is_noted": False})
+    history.claim("a", 2, **{**place, "attempt": 1}, started_at=2 * SECOND_US)
+    history.start("a", 2, "metered -")
+    history.end("a", 2)
+    history.finish("a", 2, **{**place, "attempt": 1})
+
+
+@breaks(9)
+def a_start_too_early_for_its_key(history: History) -> None:
+    for number, job in enumerate("abcd"):
+        metered(history, job, started_at=SECOND_US + max(0, number - 1) * 49_999)
+
+
+@breaks(9)
+def a_start_too_early_in_all(history: History) -> None:
+    for number, job in enumerate("abcdefgh"):
+        metered(history, job, started_at=SECOND_US, lane=number)
+
+
+def lined(history: History, job: str, place: int, token: int = 1) -> None:
+    """A run of a job in an order."""
+    limit = {"kind": "lined", "limit_name": "line", "limit_key": "0", "place": place}
+    history.claim(job, token, **limit)
+    history.start(job, token, "lined -")
+    history.end(job, token)
+    history.finish(job, token, **limit)
+
+
+def make_lined(history: History, job: str, place: int) -> None:
+    history.make(job, "lined", limit_name="line", limit_key="0", place=place)
+
+
+@good
+def one_after_the_other(history: History) -> None:
+    make_lined(history, "b", 1)
+    make_lined(history, "a", 2)
+    lined(history, "b", 1)
+    lined(history, "a", 2)
+
+
+@good
+def before_one_that_nobody_knew_of(history: History) -> None:
+    history.ask("b", "lined")
+    history.insert("b", kind="lined", limit_name="line", limit_key="0", place=1)
+    make_lined(history, "a", 2)
+    lined(history, "a", 2)
+    history.acknowledge("b")
+    lined(history, "b", 1)
+
+
+@breaks(10)
+def one_overtakes_another(history: History) -> None:
+    make_lined(history, "b", 1)
+    make_lined(history, "a", 2)
+    lined(history, "a", 2)
+    lined(history, "b", 1)
+
+
+@breaks(10)
+def one_overtakes_another_that_waits_for_its_retry(history: History) -> None:
+    limit = {"kind": "lined", "limit_name": "line", "limit_key": "0", "place": 1}
+    make_lined(history, "b", 1)
+    make_lined(history, "a", 2)
+    history.claim("b", **limit)
+    history.start("b", told="lined -")
+    history.end("b", how="fail")
+    history.give_back("b", **limit)
+    lined(history, "a", 2)
+    lined(history, "b", 1, token=2)
+
+
 @pytest.mark.parametrize("write", GOOD, ids=lambda write: write.__name__)
 def test_a_good_life_is_good(write):
     """Nothing is found where nothing is wrong."""

@@ -79,6 +79,7 @@ def test_producers_ask_for_all_kinds_of_jobs():
     options = Counter(name for job in made for name in job.options)
 
     assert {"brief", "plain", "fleeting", "falter", "doom", "linger", "book", "lead"} <= set(kinds)
+    assert {"pooled", "metered", "lined"} <= set(kinds)
     assert all(options[name] for name in ("key", "delay", "tenant", "priority"))
 
 

@@ -19,7 +19,7 @@ from rowlock.store import Store, open_store
 from tests.cell import CELL
 from tests.support.databases import create_database, drop_database, with_database
 
-TABLES = ("job", "finished", "key_hold", "queue", "worker", "log")
+TABLES = ("job", "finished", "key_hold", "queue", "worker", "log", "job_limit", "limit_key")
 # Leases that neither job_lease nor a claim finds, or that job_lease has at another time.
 HIDDEN = """
 SELECT job.id

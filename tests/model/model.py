@@ -7,14 +7,15 @@ finished or running, is one `Entry` of one dictionary.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from rowlock.errors import InvalidTransition, LeaseLost, NotFound, OptionInvalid
 from rowlock.job import JobState, Lease
+from tests.model.limits import FOR_EVER, SECOND, Limits, LimitSpec
 
-SECOND = 1_000_000
 DAY = 86_400 * SECOND
 REMEMBERED = 15 * 60 * SECOND
 ERRORS_KEPT = 20
@@ -34,6 +35,7 @@ Ending = Literal[
     "fail",
     "permanent",
     "release",
+    "throttle",
     "not_begun",
     "interrupted",
     "cancelled",
@@ -93,6 +95,9 @@ class New:
     max_attempts: int | None = None
     tags: tuple[str, ...] = ()
     rules: Rules | None = Rules()
+    limit: str | None = None
+    limit_key: str = ""
+    is_ordered: bool = False
 
     @property
     def slot(self) -> tuple[str | None, str, str | None]:
@@ -164,6 +169,8 @@ class Entry:
     errors: tuple[tuple[int, int, str, str], ...] = ()
     result: Any = None
     progress: tuple[float, str] | None = None
+    # Its place in an order: the number of its enqueue.
+    place: int = 0
 
     @property
     def rules(self) -> Rules:
@@ -213,6 +220,18 @@ def _place_in_queue(entry: Entry) -> tuple[int, int, int]:
     return (-entry.asked.priority, entry.run_at, entry.number)
 
 
+class NotAllowed(AssertionError):
+    """A store has claimed what it must not, or left out what it should have claimed."""
+
+
+def _room(entry: Entry) -> tuple[Any, ...]:
+    """Where a job waits: its lane has all kinds of a queue and priority."""
+    asked = entry.asked
+    if asked.limit is None:
+        return (asked.queue, asked.priority, None, None, "")
+    return (asked.queue, asked.priority, asked.kind, asked.limit, asked.limit_key)
+
+
 @dataclass(slots=True)
 class Memory:
     """What is known of a job beyond its row: its id until `until`, its key until `key_until`."""
@@ -235,6 +254,10 @@ class Model:
     paused: dict[str, bool] = field(default_factory=dict)
     by_age: dict[str, bool] = field(default_factory=dict)
     logs: dict[int, list[str]] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    places: int = 0
+    # What a store has claimed: where jobs wait at limits, the next claim must be able to be this.
+    claimed: Sequence[int] = ()
 
     def advance(self, microseconds: int) -> None:
         self.now += microseconds
@@ -245,14 +268,18 @@ class Model:
     # Enqueue
 
     def enqueue(self, asked: Sequence[tuple[int, New]]) -> list[tuple[bool, View]]:
-        """Insert jobs; of several with one id the first counts, keys are served in order."""
+        """Insert jobs; of several with one id the first counts, keys are served in order.
+
+        Jobs that run in order come last, as they were given.
+        """
         firsts: dict[int, New] = {}
         for number, new in asked:
             firsts.setdefault(number, new)
         # An id that was asked for before is given, and one is enough for the whole call.
         token = self.start + self.now if self.asked & firsts.keys() else 0
         self.asked |= firsts.keys()
-        answers = {number: self._enqueue(number, firsts[number], token) for number in firsts}
+        inserted = sorted(firsts, key=lambda number: firsts[number].is_ordered)
+        answers = {number: self._enqueue(number, firsts[number], token) for number in inserted}
         told: set[int] = set()
         listed = []
         for number, _ in asked:
@@ -269,11 +296,22 @@ class Model:
         held = self._by_key(new)
         if held is not None:
             if held.is_waiting and (new.replaces or new.quiet is not None):
-                held.asked, held.run_at = new, self._due_at(new, held.created_at)
+                self._replace(held, new)
             return False, held
         due = self._due_at(new, self.now)
-        self.jobs[number] = Entry(number, new, run_at=due, created_at=self.now, token=token)
+        self.places += 1
+        self.jobs[number] = Entry(
+            number, new, run_at=due, created_at=self.now, token=token, place=self.places
+        )
         return True, self.jobs[number]
+
+    def _replace(self, held: Entry, new: New) -> None:
+        old = held.asked
+        stays = old.is_ordered and (old.limit, old.limit_key) == (new.limit, new.limit_key)
+        if new.is_ordered and not stays:
+            self.places += 1
+            held.place = self.places
+        held.asked, held.run_at = new, self._due_at(new, held.created_at)
 
     def _due_at(self, new: New, created_at: int) -> int:
         if new.run_at is not None:
@@ -311,13 +349,82 @@ class Model:
             self.recover(0, list(limits))
         due = {queue: self._due(queue, wanted.kinds, wanted.tenants) for queue in limits}
         for queue in limits:
-            if due[queue] and self.by_age.get(queue):
+            if self.by_age.get(queue) and any(not entry.asked.limit for entry in due[queue]):
                 self._promote(queue)
+        if any(entry.asked.limit for entries in due.values() for entry in entries):
+            return self._claim_told(wanted, limits, due)
         taken: list[Entry] = []
         for queue, most in limits.items():
             first = sorted(due[queue], key=_place_in_queue)
             taken += first[: max(0, min(most, wanted.limit - len(taken)))]
         return [self._lease(entry, wanted) for entry in taken]
+
+    def _claim_told(
+        self, wanted: Wanted, limits: dict[str, int], due: Mapping[str, Sequence[Entry]]
+    ) -> list[View]:
+        """Lease what a store has claimed, job by job, if each was allowed when its turn came."""
+        groups = {
+            entry.number: (place, -entry.asked.priority)
+            for place, queue in enumerate(limits)
+            for entry in due[queue]
+        }
+        entries = {number: self.jobs[number] for number in groups}
+        views: list[View] = []
+        served: Counter[tuple[Any, ...]] = Counter()
+
+        def startable(entry: Entry) -> bool:
+            is_wanted = limits[entry.asked.queue] > 0 and len(views) < wanted.limit
+            return is_wanted and entry.is_waiting and self._may_start(entry)
+
+        for number in self.claimed:
+            if number not in entries or not startable(entries[number]):
+                raise NotAllowed(f"job {number} was claimed, and may not start")
+            entry = entries[number]
+            for other in entries.values():
+                is_before = groups[other.number] < groups[number] or (
+                    _room(other) == _room(entry) and _place_in_queue(other) < _place_in_queue(entry)
+                )
+                if is_before and startable(other):
+                    raise NotAllowed(f"job {number} was claimed before {other.number}")
+            views.append(self._lease(entry, wanted))
+            limits[entry.asked.queue] -= 1
+            served[_room(entry)] += 1
+            if entry.asked.limit is not None:
+                self.limits.start(entry.asked.limit, entry.asked.limit_key, self.now)
+        left_out = [number for number, entry in entries.items() if startable(entry)]
+        if left_out:
+            raise NotAllowed(f"of {self.claimed} jobs, {left_out} were left out of a claim")
+        self._check_shares(entries.values(), served)
+        return views
+
+    def _check_shares(self, entries: Iterable[Entry], served: Counter[tuple[Any, ...]]) -> None:
+        """Of two keys of a room that could go on, neither had two turns more than the other."""
+        turns: dict[tuple[Any, ...], list[float]] = {}
+        rooms = {_room(each) for each in entries if each.is_waiting and self._may_start(each)}
+        for *room, limit, key in rooms:
+            if limit is not None:
+                share = served[(*room, limit, key)] / self.limits.weight(limit, key)
+                turns.setdefault((*room, limit), []).append(share)
+        for shares in turns.values():
+            if max(shares) - min(shares) > 2:
+                raise NotAllowed(f"keys of a room had {shares} turns in one claim")
+
+    def _may_start(self, entry: Entry) -> bool:
+        """Whether its limit lets a job that is due start now."""
+        name, key = entry.asked.limit, entry.asked.limit_key
+        if name is None:
+            return True
+        running = [other for other in self._running(None) if other.asked.limit == name]
+        of_key = sum(other.asked.limit_key == key for other in running)
+        before = [
+            other
+            for other in self.jobs.values()
+            if entry.asked.is_ordered
+            and other.state is None
+            and (other.asked.limit, other.asked.limit_key) == (name, key)
+            and other.place < entry.place
+        ]
+        return not before and self.limits.is_open(name, key, self.now, len(running), of_key)
 
     def _due(
         self, queue: str, kinds: Sequence[str] | None, tenants: Sequence[str] | None
@@ -336,7 +443,7 @@ class Model:
     def _promote(self, queue: str) -> None:
         """In a queue ordered by age, retries that are due go to the place of their creation."""
         for entry in self._due(queue, None, None):
-            if entry.attempt:
+            if entry.attempt and not entry.asked.limit:
                 entry.run_at = min(entry.run_at, entry.created_at)
 
     def _lease(self, entry: Entry, wanted: Wanted) -> View:
@@ -449,6 +556,8 @@ class Model:
             return self._release(entry, run.seconds)
         if ending == "not_begun":
             return self._release(entry, run.seconds)
+        if ending == "throttle":
+            return self._throttle(entry, run.seconds or 0)
         if ending == "permanent" or entry.attempt >= entry.max_attempts:
             return self._finish(entry, JobState.DEAD)
         entry.losses = 0
@@ -500,6 +609,15 @@ class Model:
         later = self.now + round((seconds or 0) * SECOND)
         self._give_back(entry, run_at=later if seconds else entry.run_at)
 
+    def _throttle(self, entry: Entry, seconds: float) -> None:
+        entry.losses = 0
+        name = entry.asked.limit
+        if name is None:
+            return self._release(entry, seconds)
+        until = self.now + round(seconds * SECOND)
+        self.limits.close(name, entry.asked.limit_key, until)
+        return self._release(entry, None)
+
     def _give_back(self, entry: Entry, *, run_at: int, is_taken: bool = False) -> None:
         entry.run_at, entry.is_taken = run_at, is_taken
         entry.lease, entry.worker, entry.has_begun = None, None, False
@@ -528,8 +646,14 @@ class Model:
         return entry.asked.key is not None and entry.asked.hold == UNTIL_STARTED
 
     def _finish(self, entry: Entry, state: JobState, *, is_taken: bool | None = None) -> None:
+        was_running = entry.is_running
         entry.state, entry.finished_at, entry.lease = state, self.now, None
         entry.is_taken = bool(is_taken)
+        if state is JobState.DEAD and was_running and entry.asked.is_ordered:
+            name = entry.asked.limit or ""
+            spec = self.limits.spec(name)
+            if spec is not None and spec.pauses_when_dead:
+                self.limits.close(name, entry.asked.limit_key, self.now + FOR_EVER)
         hold = entry.asked.hold
         key_until = entry.created_at + hold if isinstance(hold, int) else None
         until = max(key_until or 0, self.now + REMEMBERED)
@@ -637,6 +761,7 @@ class Model:
             token=entry.token,
             errors=entry.errors,
             is_taken=entry.is_taken,
+            place=entry.place,
         )
         return back
 
@@ -686,6 +811,48 @@ class Model:
 
     def set_order(self, queue: str, order: str) -> None:
         self.by_age[queue] = order == "created"
+
+    def declare_limit(self, name: str, spec: LimitSpec) -> bool:
+        """Return whether it is new, or has other numbers now."""
+        is_changed = self.limits.declared.get(name) != spec
+        self.limits.declared[name] = spec
+        return is_changed
+
+    def set_limit(self, name: str, key: str | None, spec: LimitSpec, weight: int | None) -> None:
+        self._must_know(name)
+        if key is None:
+            old = self.limits.chosen.get(name, LimitSpec())
+            self.limits.chosen[name] = spec.over(old)
+            return
+        gate = self.limits.key(name, key)
+        gate.concurrency = spec.concurrency or gate.concurrency
+        gate.rate = spec.rate or gate.rate
+        gate.weight = weight or gate.weight
+
+    def unset_limit(self, name: str, key: str | None) -> None:
+        self._must_know(name)
+        if key is None:
+            self.limits.chosen.pop(name, None)
+            return
+        gate = self.limits.key(name, key)
+        gate.concurrency, gate.rate, gate.weight = None, None, None
+
+    def pause_limit(self, name: str, key: str | None, microseconds: int | None) -> None:
+        self._must_know(name)
+        until = self.now + (FOR_EVER if microseconds is None else microseconds)
+        if key is None:
+            self.limits.total(name).closed_until = until
+        else:
+            self.limits.close(name, key, until)
+
+    def resume_limit(self, name: str, key: str | None) -> None:
+        self._must_know(name)
+        gate = self.limits.total(name) if key is None else self.limits.key(name, key)
+        gate.closed_until = 0
+
+    def _must_know(self, name: str) -> None:
+        if self.limits.spec(name) is None:
+            raise NotFound(f"no limit {name}")
 
     def prune(self) -> int:
         old = [entry for entry in self.jobs.values() if self._is_over(entry)]
@@ -799,4 +966,6 @@ class Model:
             "retry": None if asked.rules is None else ["fixed", rules.retry],
             "keep": None if rules.keep is None else rules.keep / SECOND,
             "max_crashes": rules.max_crashes,
+            "limit": asked.limit,
+            "limit_key": None if asked.limit is None else asked.limit_key,
         }

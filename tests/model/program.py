@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from rowlock.errors import InvalidTransition, LeaseLost, RowlockError
+from tests.model.limits import LimitSpec, RateSpec
 from tests.model.model import (
     KEPT,
     SECOND,
@@ -35,6 +36,24 @@ KINDS = ("a", "b")
 TENANTS = ("x", "y")
 KEYS = ("k", "l")
 WORKERS = ("w1", "w2")
+# One of each kind, and one with all that can be bounded. The last is declared by nobody at first.
+LIMITS = {
+    "at once": LimitSpec(concurrency=3, key_concurrency=2),
+    "rate": LimitSpec(rate=RateSpec(3, 10, burst=2), key_rate=RateSpec(1, 10)),
+    "both": LimitSpec(
+        concurrency=2, rate=RateSpec(1, 5, burst=3), key_concurrency=1, key_rate=RateSpec(1, 2, 2)
+    ),
+    "fair": LimitSpec(weights=(("k", 2),)),
+    "order": LimitSpec(key_concurrency=1, is_ordered=True),
+    "strict": LimitSpec(key_concurrency=1, is_ordered=True, pauses_when_dead=True),
+}
+OTHER_LIMITS = {
+    **LIMITS,
+    "at once": LimitSpec(concurrency=4, key_concurrency=1),
+    "rate": LimitSpec(rate=RateSpec(1, 1), key_rate=RateSpec(2, 10, burst=3)),
+    "fair": LimitSpec(weights=(("l", 3),)),
+}
+LIMIT_KEYS = ("j", "k", "l")
 KNOWN = {"a": (Rules(retry=2.0, keep=60 * SECOND), 3)}
 
 
@@ -169,6 +188,41 @@ class SetOrder:
 
 
 @dataclass(frozen=True)
+class DeclareLimits:
+    """Declare limits by name, as `LIMITS` has them, or with other numbers."""
+
+    names: tuple[str, ...]
+    are_others: bool = False
+
+
+@dataclass(frozen=True)
+class SetLimit:
+    name: str
+    spec: LimitSpec
+    key: str | None = None
+    weight: int | None = None
+
+
+@dataclass(frozen=True)
+class UnsetLimit:
+    name: str
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class PauseLimit:
+    name: str
+    key: str | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class ResumeLimit:
+    name: str
+    key: str | None = None
+
+
+@dataclass(frozen=True)
 class Recover:
     seconds: float = 0
     queues: tuple[str, ...] | None = None
@@ -206,7 +260,8 @@ class Stats:
 Operation = (
     Nothing | Advance | Reopen | Enqueue | Claim | Beat | Begin | Tell | Settle | Cancel | Retry
     | RetryDead | Delete | SetPause | SetOrder | Recover | Adopt | ReleaseWorker | Prune | List
-    | Stats | RunNow | Reschedule | Reroute
+    | Stats | RunNow | Reschedule | Reroute | DeclareLimits | SetLimit | UnsetLimit | PauseLimit
+    | ResumeLimit
 )  # fmt: skip
 Program = Sequence[Operation]
 
@@ -237,6 +292,13 @@ class Subject(Protocol):
     def pause(self, queue: str) -> None: ...
     def resume(self, queue: str) -> None: ...
     def set_order(self, queue: str, order: str) -> None: ...
+    def declare_limit(self, name: str, spec: LimitSpec) -> bool: ...
+    def set_limit(
+        self, name: str, key: str | None, spec: LimitSpec, weight: int | None
+    ) -> None: ...
+    def unset_limit(self, name: str, key: str | None) -> None: ...
+    def pause_limit(self, name: str, key: str | None, microseconds: int | None) -> None: ...
+    def resume_limit(self, name: str, key: str | None) -> None: ...
     def prune(self) -> int: ...
     def get(self, number: int) -> View | None: ...
     def list(self, chosen: Chosen, *, state: str | None, limit: int) -> Any: ...
@@ -308,6 +370,19 @@ class Runner:
                 return change(operation.queue)
             case SetOrder():
                 return subject.set_order(operation.queue, operation.order)
+            case DeclareLimits():
+                specs = OTHER_LIMITS if operation.are_others else LIMITS
+                return [subject.declare_limit(name, specs[name]) for name in operation.names]
+            case SetLimit():
+                chosen, key = operation.spec, operation.key
+                return subject.set_limit(operation.name, key, chosen, operation.weight)
+            case UnsetLimit():
+                return subject.unset_limit(operation.name, operation.key)
+            case PauseLimit():
+                time = None if operation.seconds is None else _us(operation.seconds)
+                return subject.pause_limit(operation.name, operation.key, time)
+            case ResumeLimit():
+                return subject.resume_limit(operation.name, operation.key)
             case Recover():
                 return subject.recover(_us(operation.seconds), operation.queues)
             case Adopt():
@@ -605,3 +680,78 @@ operations: SearchStrategy[Operation] = st.sampled_from(
 def programs(steps: int) -> SearchStrategy[list[Operation]]:
     """Programs of so many steps; shorter ones only by steps that do nothing."""
     return st.lists(operations, min_size=steps, max_size=steps)
+
+
+# Programs with limits. Orders have one queue and no priorities, as tasks with such a limit have.
+
+
+@st.composite
+def _limited_news(draw: st.DrawFn) -> New:
+    new = draw(_news())
+    name = draw(st.sampled_from([None, *LIMITS]))
+    if name is None:
+        return new
+    is_ordered = LIMITS[name].is_ordered
+    return replace(
+        new,
+        limit=name,
+        limit_key=draw(st.sampled_from(LIMIT_KEYS)),
+        is_ordered=is_ordered,
+        queue="q" if is_ordered else new.queue,
+        priority=0 if is_ordered else new.priority,
+    )
+
+
+_limited_asks = st.builds(Ask, _limited_news(), st.sampled_from([None] * 9 + [0]))
+_limit_names = st.sampled_from([*LIMITS])
+_loose_names = st.sampled_from([name for name, spec in LIMITS.items() if not spec.is_ordered])
+_limit_keys = st.none() | st.sampled_from(LIMIT_KEYS)
+_rates = st.sampled_from([RateSpec(1, 1), RateSpec(1, 100), RateSpec(4, 10, burst=4)])
+
+
+@st.composite
+def _set_limits(draw: st.DrawFn) -> SetLimit:
+    """At least one number, and of a key only those that it can have."""
+    key = draw(_limit_keys)
+    number = draw(st.integers(1, 4))
+    choices = [LimitSpec(concurrency=number), LimitSpec(rate=draw(_rates))]
+    if key is None:
+        choices += [LimitSpec(key_concurrency=number), LimitSpec(key_rate=draw(_rates))]
+        return SetLimit(draw(_loose_names), draw(st.sampled_from(choices)))
+    weight = draw(st.none() | st.integers(1, 3))
+    return SetLimit(draw(_loose_names), draw(st.sampled_from(choices)), key, weight)
+
+
+_limited_ends = st.builds(
+    End,
+    lease=_recent | _references,
+    ending=_endings | st.just("throttle"),
+    seconds=_maybe(_short),
+    follow_ups=st.just(()) | st.lists(_limited_asks, max_size=2).map(tuple),
+)
+_limited_weighted: list[tuple[int, SearchStrategy[Operation]]] = [
+    *(
+        (weight, strategy)
+        for weight, strategy in _weighted
+        if strategy not in (_enqueues, _settles)
+    ),
+    (12, st.builds(Enqueue, st.lists(_limited_asks, min_size=1, max_size=4).map(tuple))),
+    (8, st.builds(Claim, st.sampled_from(WORKERS), st.none(), limit=st.integers(1, 10))),
+    (10, st.builds(Settle, st.lists(_limited_ends, min_size=1, max_size=3).map(tuple))),
+    (4, st.builds(Advance, st.sampled_from([1, 2, 5, 10]))),
+    (2, _set_limits()),
+    (1, st.builds(UnsetLimit, _limit_names, _limit_keys)),
+    (1, st.builds(PauseLimit, _limit_names, _limit_keys, _maybe(_short))),
+    (2, st.builds(ResumeLimit, _limit_names, _limit_keys)),
+    (1, st.builds(DeclareLimits, st.tuples(_limit_names), st.booleans())),
+]
+_limited_operations: SearchStrategy[Operation] = st.sampled_from(
+    [strategy for weight, strategy in _limited_weighted for _ in range(weight)]
+).flatmap(lambda strategy: strategy)
+
+
+def limited_programs(steps: int) -> SearchStrategy[list[Operation]]:
+    """Programs whose jobs have limits. Most limits are declared at the beginning."""
+    first = st.sampled_from([tuple(LIMITS), tuple(LIMITS)[:-1], tuple(LIMITS)[1:]])
+    rest = st.lists(_limited_operations, min_size=steps, max_size=steps)
+    return st.builds(lambda names, rest: [DeclareLimits(names), *rest], first, rest)

@@ -19,12 +19,15 @@ from rowlock.lifecycle import (
     Outcome,
     Released,
     Succeeded,
+    Throttle,
 )
+from rowlock.limits import Limit, Rate, chosen_numbers
 from rowlock.store import JobFilter, KnownPolicy, NewJob, Settlement, Store
 from rowlock.store.ops.hold import begin
 from rowlock.store.ops.recover import GIVEN_UP
-from rowlock.store.options import new_job
+from rowlock.store.options import LimitPlace, new_job
 from rowlock.store.steps import Op
+from tests.model.limits import LimitSpec, RateSpec
 from tests.model.model import SECOND, Chosen, New, Rules, Run, View, Wanted, id_of
 
 UNSTORABLE = float("nan")
@@ -95,6 +98,9 @@ class StoreSubject:
             tags=new.tags,
             id=self._ids.get(number),
             policy=None if new.rules is None else _policy(new.rules),
+            limit=(
+                None if new.limit is None else LimitPlace(new.limit, new.limit_key, new.is_ordered)
+            ),
         )
         self._ids[number] = asked.id
         self._numbers[asked.id] = number
@@ -166,6 +172,8 @@ class StoreSubject:
                 self._call("fail", lease, "boom", delay=run.seconds, permanent=permanent)
             case "release":
                 self._call("release", lease, run.seconds or 0)
+            case "throttle":
+                self._call("settle", [Settlement(lease, _outcome(run))])
             case _:
                 self._call("finish_cancelled", lease)
 
@@ -221,6 +229,30 @@ class StoreSubject:
 
     def set_order(self, queue: str, order: str) -> None:
         self._call("set_order", queue, order)
+
+    def declare_limit(self, name: str, spec: LimitSpec) -> bool:
+        return bool(self._call("declare_limits", [_limit(name, spec).declared]))
+
+    def set_limit(self, name: str, key: str | None, spec: LimitSpec, weight: int | None) -> None:
+        chosen = chosen_numbers(
+            key=key,
+            concurrency=spec.concurrency,
+            rate=_rate(spec.rate),
+            concurrency_per_key=spec.key_concurrency,
+            rate_per_key=_rate(spec.key_rate),
+            weight=weight,
+        )
+        self._call("set_limit", name, key, chosen)
+
+    def unset_limit(self, name: str, key: str | None) -> None:
+        self._call("unset_limit", name, key)
+
+    def pause_limit(self, name: str, key: str | None, microseconds: int | None) -> None:
+        seconds = None if microseconds is None else microseconds / SECOND
+        self._call("pause_limit", name, key, seconds)
+
+    def resume_limit(self, name: str, key: str | None) -> None:
+        self._call("resume_limit", name, key)
 
     def prune(self) -> int:
         count: int = self._call("prune")
@@ -301,6 +333,8 @@ class StoreSubject:
             "retry": job.retry,
             "keep": job.keep,
             "max_crashes": job.max_crashes,
+            "limit": job.limit,
+            "limit_key": job.limit_key,
         }
 
     def _message(self, error: Any) -> str:
@@ -317,6 +351,24 @@ class StoreSubject:
         if moment is None:
             return None
         return int((moment - from_us(self._start)) // timedelta(microseconds=1))
+
+
+def _rate(rate: RateSpec | None) -> Rate | None:
+    return None if rate is None else Rate(rate.starts, period=rate.seconds, burst=rate.burst)
+
+
+def _limit(name: str, spec: LimitSpec) -> Limit:
+    return Limit(
+        name,
+        concurrency=spec.concurrency,
+        rate=_rate(spec.rate),
+        per="n",
+        concurrency_per_key=spec.key_concurrency,
+        rate_per_key=_rate(spec.key_rate),
+        weights=dict(spec.weights),
+        ordered=spec.is_ordered,
+        on_dead="pause" if spec.pauses_when_dead else "continue",
+    )
 
 
 def _hold(hold: int | str | None) -> Any:
@@ -353,7 +405,7 @@ def _is_natural(runs: Sequence[Run]) -> bool:
     return (len(runs) == 1) == (runs[0].ending == "crash")
 
 
-def _outcome(run: Run) -> Outcome:
+def _outcome(run: Run) -> Outcome:  # noqa: PLR0911  # one line an ending
     delay = None if run.seconds is None else round(run.seconds * SECOND)
     match run.ending:
         case "succeed":
@@ -364,6 +416,8 @@ def _outcome(run: Run) -> Outcome:
             return Failed("Error", "boom", permanent=run.ending == "permanent", delay=delay)
         case "release":
             return Released(delay or None)
+        case "throttle":
+            return Throttle(delay or 0, "429")
         case "not_begun":
             return NotBegun(delay or None)
         case "interrupted":

@@ -11,21 +11,26 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from tests.model.conftest import Bench
-from tests.model.model import Model, New
+from tests.model.model import Model, New, NotAllowed
 from tests.model.program import (
+    LIMITS,
     Advance,
     Ask,
     Claim,
+    DeclareLimits,
     End,
     Enqueue,
     Nothing,
+    Operation,
     Program,
     Recover,
     Runner,
     Settle,
     differences,
+    limited_programs,
     programs,
     text_of,
 )
@@ -38,6 +43,7 @@ STEPS = int(os.environ.get("ROWLOCK_MODEL_STEPS", "40"))
 # All is looked at after so many steps, not after each: a difference that shows late shrinks too.
 GLANCE_EVERY = 8
 SHOWN = 12
+_MOMENT = Advance(0.001)
 
 in_bulk = settings(
     max_examples=PROGRAMS,
@@ -76,14 +82,36 @@ def compare(program: Program, bench: Bench, tally: Tally, *, is_async: dict[str,
     done = [operation for operation in program if operation != Nothing()]
     for number, operation in enumerate(done, start=1):
         tally.count_step()
-        check(partial(Runner.step, operation=operation), expected, actual)
+        if isinstance(operation, Claim):
+            check_claim(operation, expected, actual)
+        else:
+            check(partial(Runner.step, operation=operation), expected, actual)
         if isinstance(operation, Advance):
             bench.clock.advance(operation.seconds)
+        if isinstance(operation, Enqueue | Settle):
+            # On SQLite a place in an order is a time: two enqueues have two.
+            check(partial(Runner.step, operation=_MOMENT), expected, actual)
+            bench.clock.advance(_MOMENT.seconds)
         if number % GLANCE_EVERY == 0:
             check(Runner.glance, expected, actual)
     check(Runner.observe, expected, actual)
     for operation in expected.epilogue():
         check(partial(Runner.step, operation=operation), expected, actual)
+
+
+def check_claim(operation: Claim, expected: Runner, actual: dict[str, Runner]) -> None:
+    """Claim from the stores first: under limits, the model says whether that was allowed."""
+    answers = {name: runner.step(operation) for name, runner in actual.items()}
+    assert isinstance(expected.subject, Model)
+    first = next(iter(answers.values()))
+    expected.subject.claimed = [view["number"] for view in first if isinstance(view, dict)]
+    try:
+        wanted = expected.step(operation)
+    except NotAllowed as error:
+        raise DifferenceFound(str(error)) from error
+    found = [each for name in answers for each in differences(wanted, answers[name], name)]
+    if found:
+        raise DifferenceFound("\n".join(found[:SHOWN]))
 
 
 def runner_on(bench: Bench, name: str, *, is_async: bool) -> Runner:
@@ -103,9 +131,9 @@ def check(look: Callable[[Runner], Any], expected: Runner, actual: dict[str, Run
             raise DifferenceFound("\n".join(found[:SHOWN]))
 
 
-def run_bulk(bench: Bench, tally: Tally) -> None:
+def run_bulk(bench: Bench, tally: Tally, drawn: SearchStrategy[list[Operation]]) -> None:
     @in_bulk
-    @given(program=programs(STEPS), colours=st.tuples(st.booleans(), st.booleans()))
+    @given(program=drawn, colours=st.tuples(st.booleans(), st.booleans()))
     def compare_one(program: Program, colours: tuple[bool, bool]) -> None:
         is_async = dict(zip(bench.stores, colours, strict=True))
         try:
@@ -124,9 +152,20 @@ def test_programs_do_the_same_everywhere(bench: Bench, record_property: Any) -> 
     """After each step of a generated program, both stores answer and look as the model says."""
     tally = Tally()
     try:
-        run_bulk(bench, tally)
+        run_bulk(bench, tally, programs(STEPS))
     finally:
         record_property("model", str(tally))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(max(300, PROGRAMS))
+def test_programs_with_limits_do_the_same_everywhere(bench: Bench, record_property: Any) -> None:
+    """No claim exceeds a limit, starts a job too early or out of order, or leaves one out."""
+    tally = Tally()
+    try:
+        run_bulk(bench, tally, limited_programs(STEPS))
+    finally:
+        record_property("model", f"with limits: {tally}")
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["blocking", "async"])
@@ -147,4 +186,46 @@ def test_a_hidden_lease_is_found(bench: Bench, mutant: str) -> None:
     compare(program, bench, Tally(), is_async=is_async)
 
     with MUTANTS[mutant](), pytest.raises(DifferenceFound, match="postgres"):
+        compare(program, bench, Tally(), is_async=is_async)
+
+
+def _limited(name: str, *keys: str) -> Enqueue:
+    """One job for each key."""
+    is_ordered = LIMITS[name].is_ordered
+    news = [New(limit=name, limit_key=key, is_ordered=is_ordered) for key in keys]
+    return Enqueue(tuple(Ask(new) for new in news))
+
+
+def _declared(name: str, *rest: Operation) -> Program:
+    return [DeclareLimits((name,)), *rest]
+
+
+_CLAIM_ONE = Claim("w1", ("q",))
+# By the planted bug that a program finds.
+LIMIT_PROGRAMS: dict[str, Program] = {
+    "retry outside its room": _declared(
+        "at once",
+        _limited("at once", "j", "j", "j"),
+        Claim("w1", ("q",), limit=3, seconds=1000),
+        Settle((End(0, "release"),)),
+        _limited("at once", "j"),
+        Claim("w1", ("q",), limit=3),
+        Claim("w2", ("q",), limit=3),
+    ),
+    "walk never wraps": _declared(
+        "fair", _limited("fair", "j", "k", "l"), *[_CLAIM_ONE] * 2, _limited("fair", "j"),
+        *[_CLAIM_ONE] * 2,
+    ),
+    "rate not moved": _declared("rate", _limited("rate", "j", "j"), _CLAIM_ONE, _CLAIM_ONE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mutant", LIMIT_PROGRAMS)
+def test_a_planted_bug_in_limits_is_found(bench: Bench, mutant: str) -> None:
+    """A claim that exceeds a limit, or leaves out what could start, is no claim of the model."""
+    program = LIMIT_PROGRAMS[mutant]
+    is_async = dict.fromkeys(bench.stores, False)
+    compare(program, bench, Tally(), is_async=is_async)
+
+    with MUTANTS[mutant](), pytest.raises(DifferenceFound):
         compare(program, bench, Tally(), is_async=is_async)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
@@ -13,10 +15,11 @@ from rowlock.errors import NotFound, OptionInvalid
 from rowlock.job import JobState, Lease
 from rowlock.lifecycle import Throttle
 from rowlock.limits import Limit, Rate, chosen_numbers
-from rowlock.store import Settlement, Store
+from rowlock.store import Settlement, Store, open_store
 from rowlock.store.ops.claim import Claimed, ClaimRequest, LimitOf, View, claim_seen, look
 from rowlock.store.options import LimitPlace
 from rowlock.store.rotation import Rotation
+from tests.mutants import MUTANTS
 from tests.store.jobs import claim, claim_one, enqueue, made, state_of, stored
 from tests.support.limits import declare, put
 
@@ -200,6 +203,27 @@ def test_what_a_key_does_not_use_is_for_others(store: Store):
     assert keys(claim(store, limit=10)) == {"a": 2, "b": 8}
 
 
+@pytest.mark.parametrize(
+    "rules", [{"concurrency": 2}, {"concurrency": 3}, {"rate": Rate(1, period=1, burst=3)}]
+)
+def test_what_a_total_allows_is_shared_by_all_keys(
+    store: Store, clock: ManualClock, rules: dict[str, Any]
+):
+    """A claim that asks for more than may start takes no more of the first key than of others."""
+    declare(store, "pool", per="tenant", **rules)
+    for key in ("a", "b", "c"):
+        put(store, "pool", key, jobs=20)
+
+    served: Counter[str] = Counter()
+    for _ in range(6):
+        leases = claim(store, limit=50)
+        served.update(keys(leases))
+        store.succeed(leases)
+        clock.advance(10)
+
+    assert max(served.values()) - min(served[key] for key in ("a", "b", "c")) <= 1
+
+
 def test_an_order_is_that_of_the_enqueue(store: Store, clock: ManualClock):
     """One at a time, and nothing overtakes a job that waits for its retry."""
     declare(store, "hooks", per="account", ordered=True)
@@ -242,6 +266,27 @@ def test_an_order_spans_kinds_and_priorities(store: Store):
     assert first.id == lease.id
     store.succeed([lease])
     assert second.id == claim_one(store, kinds=["erase"]).id
+
+
+def test_an_order_is_that_of_a_call(store: Store):
+    """Jobs of one call run as they were given, whatever their kinds, tenants and keys."""
+    declare(store, "hooks", ordered=True)
+    place = LimitPlace("hooks", "", is_ordered=True)
+    given: list[dict[str, Any]] = [
+        {"kind": "write", "tenant": "zeta"},
+        {"kind": "erase", "key": "k"},
+        {"kind": "write", "tenant": "acme"},
+        {"kind": "append", "key": "j"},
+    ]
+    jobs = store.enqueue([made(limit=place, **options) for options in given])
+
+    started = []
+    for _ in jobs:
+        lease = claim_one(store)
+        store.succeed([lease])
+        started.append(lease.id)
+
+    assert started == [job.id for job in jobs]
 
 
 def test_a_dead_job_in_an_order_is_passed_or_stops_it(store: Store):
@@ -296,6 +341,17 @@ def test_a_job_with_a_limit_that_is_not_due_waits(store: Store, clock: ManualClo
     assert claim(store) == []
     clock.advance(60)
     assert [later.id] == [lease.id for lease in claim(store)]
+
+
+def test_the_oldest_ready_job_may_have_a_limit(store: Store, clock: ManualClock):
+    """Also if it has become due, and no worker has looked since."""
+    declare(store, "one", concurrency=1)
+    put(store, "one", delay=60)
+    assert store.stats(["default"])[0].oldest_ready_seconds is None
+
+    clock.advance(70)
+
+    assert store.stats(["default"])[0].oldest_ready_seconds == 10
 
 
 def test_nothing_starts_under_a_limit_that_nobody_has_declared(store: Store):
@@ -520,3 +576,24 @@ def test_a_job_that_is_replaced_waits_at_the_new_key(store: Store, clock: Manual
     assert again.id == ordered.id
     assert state_of(store, ordered.id) is JobState.SCHEDULED
     assert claim(store) == []
+
+
+def test_a_worker_that_forgets_what_runs_is_found(emptied_postgres_url: str, clock: ManualClock):
+    """A planted bug: the count begins above a start that has not ended."""
+    store = open_store(emptied_postgres_url, clock=clock)
+    declare(store, "stripe", per="customer", concurrency_per_key=2)
+    put(store, "stripe", "acme", jobs=20)
+    with (
+        MUTANTS["floor above a living turn"](),
+        mock.patch.object(config, "KEY_SLOW_US", -1),
+    ):
+        worker = Worker(store)
+        worker.look()
+        first, second = worker.claim()
+        store.succeed([second])
+        (third,) = worker.claim()
+        store.succeed([third])
+        found = worker.claim()
+    store.close()
+
+    assert len([first, *found]) > 2

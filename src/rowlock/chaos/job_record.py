@@ -48,6 +48,7 @@ class JobRecord:
     asked_at: int = 0
     delay: int = 0
     acknowledged: Acknowledged = Acknowledged.NOTHING
+    acknowledged_at: int | None = None
     cancel: str | None = None
     runs: dict[int, HandlerRun] = field(default_factory=dict[int, HandlerRun])
     # The tokens of runs that were marked as begun.

@@ -19,8 +19,9 @@ from rowlock import retry
 from rowlock.app import App
 from rowlock.chaos.journal import DIRECTORY_VARIABLE, Journal, Word
 from rowlock.chaos.worker import live_by_wrong_clock
-from rowlock.context import Cancel, Context
+from rowlock.context import Cancel, Context, Throttled
 from rowlock.ids import new_id
+from rowlock.limits import Limit, Rate
 from rowlock.task import Tasks
 
 SPEC: Final = f"{__name__}:app"
@@ -37,6 +38,15 @@ INNOCENT: Final = 5
 DOOMED_ATTEMPTS: Final = 2
 LINGER_SECONDS: Final = 4.0
 _LOOK_SECONDS: Final = 0.02
+# How long a key is closed after a handler was throttled.
+THROTTLED_SECONDS: Final = 0.1
+
+# Narrow enough that jobs wait, and wide enough that they do not hold up a run.
+LIMITS: Final = {
+    "pool": Limit("pool", concurrency=6, per="lane", concurrency_per_key=2),
+    "meter": Limit("meter", rate=Rate(60, burst=6), per="lane", rate_per_key=Rate(20, burst=2)),
+    "line": Limit("line", per="lane", ordered=True),
+}
 
 tasks: Tasks = Tasks()
 
@@ -144,6 +154,36 @@ async def lead(ctx: Context, seconds: float) -> None:
     journal().note(Word.FOLLOW, follower, ctx.token, ctx.job.id)
     ctx.enqueue_on_success(brief.using(id=follower), seconds=seconds)
     await asyncio.sleep(seconds)
+    _end(ctx)
+
+
+@tasks.task(max_attempts=INNOCENT, max_crashes=PATIENT, limit=LIMITS["pool"])
+async def pooled(ctx: Context, seconds: float, lane: int) -> None:
+    """Do as `brief`, but only a few at once."""
+    _begin(ctx)
+    await asyncio.sleep(seconds)
+    _end(ctx)
+
+
+@tasks.task(max_attempts=INNOCENT, max_crashes=PATIENT, limit=LIMITS["meter"])
+def metered(ctx: Context, seconds: float, lane: int, throttled: bool) -> None:
+    """Do as `plain`, at a rate. Some are throttled in one of three runs, on average."""
+    _begin(ctx)
+    threading.Event().wait(seconds)
+    if throttled and ctx.token % 3 == 0:
+        _end(ctx, "throttled")
+        raise Throttled(THROTTLED_SECONDS, "429")
+    _end(ctx)
+
+
+@tasks.task(max_attempts=PATIENT, max_crashes=PATIENT, retry=retry.fixed(0.1), limit=LIMITS["line"])
+async def lined(ctx: Context, seconds: float, lane: int, failures: int) -> None:
+    """Do as `falter`, in the order in which the jobs were enqueued."""
+    _begin(ctx)
+    await asyncio.sleep(seconds)
+    if ctx.attempt <= failures:
+        _end(ctx, "fail")
+        raise ValueError(f"attempt {ctx.attempt}")
     _end(ctx)
 
 

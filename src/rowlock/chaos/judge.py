@@ -12,6 +12,9 @@ The numbers are those of the invariants in the simulation:
     up by the job's own failure, or by a strike that hit it while it ran alone (`attempts`).
 7.  A lease is granted only after the previous one was ended, or expired by the database's clock.
 8.  A key is held by one live job.
+9.  No more jobs run at once than their limit allows, in total and per key, and none starts before
+    its rate allows it.
+10. Jobs of an ordered key start in their order.
 12. No job is claimed or started before its time.
 13. The jobs of a dead process run again within a bounded time.
 14. A job that was cancelled while it waited does not run, a job with a cancel request does not
@@ -42,7 +45,9 @@ from typing import Final
 
 from rowlock.chaos.attempts import POISON, SLACK_NS, AttemptRules
 from rowlock.chaos.job_record import FLEETING, Acknowledged, HandlerRun, JobRecord, Strikes
+from rowlock.chaos.jobs import LIMITS
 from rowlock.chaos.journal import JournalLine, Word
+from rowlock.chaos.limit_rules import LimitInvariants, counts_of
 from rowlock.chaos.witness import CommittedChange, FinishedRow, What
 
 # The tolerance between two clocks of one machine, of which one counts milliseconds.
@@ -50,6 +55,8 @@ SLACK_US: Final = 5_000
 ONCE: Final = "once"
 MORTAL: Final = ("doom", POISON, ONCE)
 TICK: Final = "tick"
+# How a run ends that leaves no trace: its handler was throttled.
+THROTTLED: Final = "throttled"
 # A scheduler may be late, because all of them may be killed at once.
 TICK_NS_MAX: Final = 60_000_000_000
 
@@ -73,6 +80,8 @@ class Judge:
         self._keys: dict[tuple[str, str, str], str] = {}
         self.strikes: Strikes = Strikes()
         self._attempts = AttemptRules(self.strikes)
+        numbers = {name: limit.numbers for name, limit in LIMITS.items()}
+        self._limits = LimitInvariants(numbers, self._was_known)
         self._crashed_workers: set[str] = set()
         self._ticks: dict[str, set[int]] = {}
 
@@ -128,6 +137,13 @@ class Judge:
         is_again = record.acknowledged is not Acknowledged.NOTHING
         self.counts["repeats" if is_again else "acknowledged"] += 1
         record.acknowledged = Acknowledged.OWN if is_own else Acknowledged.ANOTHER
+        if is_own and record.acknowledged_at is None:
+            record.acknowledged_at = line.at
+
+    def _was_known(self, job: str, at: int) -> bool:
+        """Whether a job was acknowledged before a time of the database."""
+        known_at = self._record(job).acknowledged_at
+        return known_at is not None and known_at + SLACK_NS < self._to_monotonic(at)
 
     def _started(self, line: JournalLine) -> None:
         record, job, token = self._record(line.job), line.job, line.token
@@ -147,6 +163,8 @@ class Judge:
     def see(self, event: CommittedChange) -> None:
         """Take an event of the witness. Those of one job come in order."""
         record = self._record(event.job)
+        for number, text in self._limits.see(event):
+            self.findings.add(number, text)
         match event.what:
             case What.INSERTED:
                 self._inserted(record, event)
@@ -232,7 +250,7 @@ class Judge:
             run.returned = self._to_monotonic(event.at)
         if event.attempt not in (was, max(0, was - 1)):
             self.findings.add(6, f"attempt {was} of {job} became {event.attempt}")
-        if run is not None and not event.is_noted:
+        if run is not None and not event.is_noted and run.how != THROTTLED:
             self.findings.add(21, f"{job} ran with token {event.token}, but left no trace")
         has_begun = event.token in record.marked or self._may_have_crashed(event)
         if run is None and event.attempt == was and not has_begun:
@@ -379,6 +397,7 @@ class Judge:
             self._check_follow(job, parent, token)
         self._check_effects(effects)
         self._check_ticks(*scheduled)
+        self.counts.update(counts_of(self._limits.figures))
 
     def _check_ticks(self, first: int, last: int) -> None:
         all_ticks = itertools.chain.from_iterable(self._ticks.values())

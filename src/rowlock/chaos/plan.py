@@ -145,6 +145,9 @@ def wanted_jobs(chance: random.Random, shares: Shares) -> Iterator[WantedJob]:
 
 
 _RARELY_BRIEF: Final = 0.3
+# Jobs under a limit, which has this many keys.
+LIMITED: Final = ("pooled", "metered", "lined")
+_LANES: Final = 8
 # How many of a thousand jobs are of these kinds. The others are brief.
 _RARE: Final = (
     ("doom", 5),
@@ -152,6 +155,9 @@ _RARE: Final = (
     ("falter", 20),
     ("book", 30),
     ("lead", 30),
+    ("pooled", 40),
+    ("metered", 30),
+    ("lined", 30),
     ("plain", 60),
     ("fleeting", 60),
     ("once", 60),
@@ -165,9 +171,19 @@ def _wanted_job(chance: random.Random, shares: Shares) -> WantedJob:
         # The last two are few, and a strike should hit one now and then.
         long = _RARELY_BRIEF if kind in ("lead", "book") else shares.long
         payload["seconds"] = round(chance.uniform(*_duration(chance, long)), 4)
+    if kind in LIMITED:
+        payload["seconds"] = round(chance.uniform(0.002, 0.05), 4)
+        payload["lane"] = chance.randrange(_LANES)
+    if kind == "metered":
+        payload["throttled"] = chance.random() < 0.2
+    if kind == "lined":
+        payload["failures"] = chance.choice((0, 0, 0, 0, 1, 2))
     if kind == "falter":
         payload["failures"] = chance.randint(1, 3)
     options: dict[str, object] = {"priority": chance.choice((-1, 0, 0, 0, 1))}
+    if kind == "lined":
+        # Jobs in an order have no priorities.
+        del options["priority"]
     if chance.random() < 0.3:
         options["tenant"] = chance.choice(("acme", "brook"))
     if kind == "brief" and chance.random() < 0.05:

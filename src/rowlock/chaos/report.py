@@ -125,6 +125,8 @@ def gates_of(plan: ChaosPlan, counts: Mapping[str, int]) -> list[QualityGate]:
         "poisoned": min(3, plan.jobs // 5_000),
         "repeats": plan.jobs // 5_000,
         "ticks": 1,
+        # Jobs waited at their limits.
+        "limits full": plan.jobs // 200 if plan.jobs >= _MANY else 0,
         "effects": plan.jobs // 200 if plan.jobs >= _MANY else 0,
     }
     return [

@@ -69,6 +69,11 @@ class CommittedChange(NamedTuple):
     tenant: str | None = None
     key: str | None = None
     meta: str | None = None
+    limit_name: str | None = None
+    limit_key: str | None = None
+    # Its place in an order, and when its last run was claimed, by the clock of that claim.
+    place: int | None = None
+    started_at: int | None = None
 
 
 class FinishedRow(NamedTuple):
@@ -146,7 +151,7 @@ def _postgres(schema: str) -> Iterator[str]:
         "was_attempt integer, max_attempts integer, run_at bigint, lease bigint, "
         "is_taken boolean, is_noted boolean, is_crash boolean, worker text, "
         "is_cancelled boolean, state text, errors text, kind text, tenant text, key text, "
-        "meta text)"
+        "meta text, limit_name text, limit_key text, place bigint, started_at bigint)"
     )
     yield f"CREATE TABLE {schema}.{EFFECTS} (job uuid, token bigint)"
     for each in (*_WATCHED, _BEATEN):
@@ -193,6 +198,10 @@ def _insert(table: str, watch: _Watch, *, now: str, actor: str) -> str:
         "tenant": f"{row}.tenant",
         "key": f"{row}.key",
         "meta": f"{row}.meta",
+        "limit_name": f"{row}.limit_name",
+        "limit_key": f"{row}.limit_key",
+        "place": f"{row}.place",
+        "started_at": f"{row}.started_at",
     }
     noted = ", ".join(values[column] for column in _COLUMNS)
     return f"INSERT INTO {table} ({_NOTED}) VALUES ({noted})"  # noqa: S608  # ours

@@ -259,6 +259,21 @@ TABLES: Final[Mapping[str, MovedTable]] = {
         "text",
     ),
     "queue": MovedTable(_names("name is_paused by_age"), "moved.name", "text"),
+    "job_limit": MovedTable(
+        _names(
+            """name declared_at concurrency interval_us burst key_concurrency key_interval_us
+            key_burst is_ordered pauses_when_dead tat closed_until closed_by weights declared
+            chosen"""
+        ),
+        "moved.name",
+        "text",
+    ),
+    "limit_key": MovedTable(
+        _names("limit_name key tat closed_until concurrency interval_us burst weight closed_by"),
+        # The length keeps apart what a separator could not: names may contain any character.
+        "length(moved.limit_name) || '/' || moved.limit_name || '/' || moved.key",
+        "text",
+    ),
     "token": MovedTable(
         _names("id created_at expires_at revoked_at last_used_at digest name scopes tenant"),
         "moved.id",

@@ -38,7 +38,8 @@ GRANT USAGE ON SCHEMA {schema} TO {schema}_worker, {schema}_producer, {schema}_r
 
 -- The worker, and the server, change every row. They only read migration, instance and secret.
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {schema}_worker;
-GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {schema}_worker;
+-- A move continues the places of jobs that run in order.
+GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA {schema} TO {schema}_worker;
 REVOKE INSERT, UPDATE, DELETE
 ON {schema}.migration, {schema}.instance, {schema}.secret
 FROM {schema}_worker;

@@ -276,13 +276,15 @@ def enqueue_within(
     firsts = {job.id: job for job in reversed(jobs)}.values()
     places = {job.id: place for place, job in reversed(list(enumerate(jobs)))}
 
-    def order(job: NewJob) -> tuple[str, str, str, str, int]:
-        # Bulk inserts touch keys in one order, so that two of them can't wait for each other. Of
-        # two jobs with one key, the second finds it held by the first. Jobs that run in order stay
-        # in theirs.
-        is_free = job.key is None and not (job.limit is not None and job.limit.is_ordered)
-        id = job.id if is_free else ""
-        return (job.tenant or "", job.kind, job.key or "", id, places[job.id])
+    def order(job: NewJob) -> tuple[bool, str, str, str, str, int]:
+        # Jobs of an ordered limit come last, in the order in which they were given. Two calls that
+        # have keys of such jobs in opposite orders may deadlock, and one is repeated.
+        if job.limit is not None and job.limit.is_ordered:
+            return (True, "", "", "", "", places[job.id])
+        # Other inserts touch keys in one order, so that two of them can't wait for each other. Of
+        # two jobs with one key, the second finds it held by the first.
+        id = job.id if job.key is None else ""
+        return (False, job.tenant or "", job.kind, job.key or "", id, places[job.id])
 
     ordered = sorted(firsts, key=order)
     for batch in _batches(ordered):

@@ -189,6 +189,19 @@ def _over(old: ChosenNumbers | None, new: ChosenNumbers) -> ChosenNumbers:
     return msgspec.structs.replace(old, **given)
 
 
+def adopt_chosen(chosen: Mapping[str, str]) -> Steps[None]:
+    """Use numbers that were set in another database, by limit, where none were set in this one."""
+    stored = yield from _lock(sorted(chosen))
+    rows = [
+        _row(name, here.declared, decode_chosen(chosen[name]))
+        for name, here in sorted(stored.items())
+        if here.chosen is None
+    ]
+    if rows:
+        yield Batch("change_limit", _COLUMNS, rows)
+        yield from _wake([row[0] for row in rows])
+
+
 def unset_limit(name: str, key: str | None = None) -> Op[None]:
     """Go back to the declared numbers, for a limit or for one of its keys."""
 

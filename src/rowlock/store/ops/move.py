@@ -9,7 +9,9 @@
    enqueue is sent again. A process that finds a batch in the source asks the target for its name:
    if it is there, step 3 is left to do; if not, step 2. It does not matter if a job of the batch
    was run and removed in the target meanwhile.
-4. Finished jobs, logs and the rest are inserted where they are missing, and removed afterwards:
+4. Jobs that run in order are held in that order, and none behind a job that still runs in the
+   source or waits there: so none arrives before another that comes first.
+5. Finished jobs, logs and the rest are inserted where they are missing, and removed afterwards:
    doing this twice does no harm. A job that is retried in between stays live: its end is fenced by
    its token.
 """
@@ -24,6 +26,7 @@ import msgspec
 from rowlock import config
 from rowlock.columns import JobRow
 from rowlock.job import JobError, JobState, encode_errors
+from rowlock.store.ops.limits import adopt_chosen
 from rowlock.store.ops.manage import cancel_live
 from rowlock.store.statements import TABLES
 from rowlock.store.steps import (
@@ -110,6 +113,36 @@ def take(hold: Hold, *, after: str, limit: int) -> Op[list[Record]]:
     return writing("take", steps)
 
 
+class OrderPlace(msgspec.Struct, frozen=True):
+    """Where a job that runs in order stands among all of them."""
+
+    id: str = FIRST_ID
+    limit_name: str = ""
+    limit_key: str = ""
+    place: int = 0
+
+
+def take_ordered(
+    hold: Hold, *, after: OrderPlace, limit: int
+) -> Op[tuple[list[Record], OrderPlace | None]]:
+    """Hold the next waiting jobs that run in order, each after all that come before it.
+
+    Returns:
+        The jobs, and where to continue, if there may be more.
+    """
+
+    def steps() -> Steps[tuple[list[Record], OrderPlace | None]]:
+        yield Begin()
+        # The locks first: a job whose claim is being committed is seen by the next statement.
+        rows = yield Statement("move_order", {**msgspec.structs.asdict(after), "limit": limit})
+        ids = [row[0] for row in rows]
+        taken = yield Statement("move_take_order/job", {**hold.values, "ids": ids})
+        last = OrderPlace(*rows[-1]) if len(rows) == limit else None
+        return _records(taken), last
+
+    return writing("take_ordered", steps)
+
+
 def open_batches() -> Op[list[Hold]]:
     """The batches that the source holds."""
 
@@ -147,6 +180,7 @@ def put(batch: str, jobs: Sequence[Record], logs: Sequence[Record], *, source: s
         detail = {"from": source, "jobs": len(waiting)}
         if not (yield _mark(batch, _HERE, detail)):
             return Put(is_refused=(yield from _is_refused(batch)))
+        yield from _continue_places(jobs)
         # As in an enqueue, the insert comes first: it may wait for the end of a conflicting job.
         inserted = {row[0] for row in (yield from _put("job", list(waiting.values())))}
         known, held = yield from _yield_to_others(waiting, inserted)
@@ -164,6 +198,13 @@ def put(batch: str, jobs: Sequence[Record], logs: Sequence[Record], *, source: s
         return Put(len(moved), len(known), len(held))
 
     return writing("put", steps, repeat=steps)
+
+
+def _continue_places(jobs: Sequence[Record]) -> Steps[None]:
+    """Have what is enqueued in the target later come behind these jobs, where an order counts."""
+    last = max((job["place"] or 0 for job in jobs), default=0)
+    if last:
+        yield Statement("move_places", {"place": last})
 
 
 def _yield_to_others(
@@ -345,6 +386,24 @@ def add(table: str, rows: Sequence[Record]) -> Op[int]:
     return writing("add", steps, repeat=steps)
 
 
+def adopt_limits(limits: Sequence[Record]) -> Op[None]:
+    """Keep what was set and paused in the source, for limits that the target had declared itself.
+
+    What was set or paused in the target counts more.
+    """
+
+    def steps() -> Steps[None]:
+        yield Begin()
+        chosen = {each["name"]: each["chosen"] for each in limits if each["chosen"] is not None}
+        yield from adopt_chosen(chosen)
+        for each in limits:
+            if each["closed_until"] is not None:
+                names = ("name", "closed_until", "closed_by")
+                yield Statement("move_closed", {name: each[name] for name in names})
+
+    return writing("adopt_limits", steps, repeat=steps)
+
+
 def drop(table: str, keys: Sequence[str]) -> Op[None]:
     """Remove rows."""
 
@@ -363,6 +422,7 @@ def add_ended(jobs: Sequence[Record], logs: Sequence[Record]) -> Op[None]:
 
     def steps() -> Steps[None]:
         yield Begin()
+        yield from _continue_places(jobs)
         inserted = {row[0] for row in (yield from _put("finished", jobs))}
         rows = yield Statement("get", {"ids": sorted(by_id.keys() - inserted)})
         there = [JobRow._make(row[:-1]) for row in rows]

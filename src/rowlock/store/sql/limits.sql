@@ -259,7 +259,8 @@ END
 -- name: walk_room (postgres)
 -- Some keys of a room, from a place on, by a loose scan of job_room: (key, its first job, how many
 -- of it may run in addition, when it is open, its weight, whether it is ours to take, the time
--- between its starts). The last row is about the limit itself.
+-- between its starts). The last row is about the limit itself: what it allows is shared by all its
+-- keys.
 -- The variant visits keys that are known, each from a job on, and counts what runs from a turn on:
 -- while a transaction is open elsewhere, jobs that have ended leave dead index entries, and a walk
 -- that starts at the beginning has to pass them all.
@@ -278,24 +279,32 @@ stored AS MATERIALIZED (
     WHERE rule.name = :limit_name
 ),
 rule AS MATERIALIZED (
-    SELECT stored.*, {open_at stored} AS open_at, CASE
-        WHEN {open_at stored} > clock.now THEN false
-        WHEN stored.concurrency IS NULL AND stored.interval_us IS NULL THEN true
-        WHEN stored.concurrency <= (
-            SELECT count(*)
-            FROM (
-                SELECT
-                FROM rowlock.job AS job
-                WHERE {under_limit job} AND job.turn > :total_upto::bigint
-                ORDER BY job.limit_key, job.turn
-                LIMIT stored.concurrency
-            ) AS running
-        ) THEN false
+    SELECT known.*, CASE
+        WHEN known.open_at > clock.now OR known.free <= 0 THEN false
+        WHEN known.free IS NULL THEN true
         ELSE pg_try_advisory_xact_lock(
             :lock_class::integer, 1024 + (hashtext(:limit_name) & 1023)
         )
     END AS is_ours
-    FROM stored, clock
+    FROM clock, (
+        SELECT stored.*, {open_at stored} AS open_at, least(
+            stored.concurrency - CASE
+                WHEN stored.concurrency IS NOT NULL THEN (
+                    SELECT count(*)
+                    FROM (
+                        SELECT
+                        FROM rowlock.job AS job
+                        WHERE {under_limit job} AND job.turn > :total_upto::bigint
+                        ORDER BY job.limit_key, job.turn
+                        LIMIT stored.concurrency
+                    ) AS running
+                )
+            END,
+            {starts_left stored}
+        ) AS free
+        FROM stored, clock
+        OFFSET 0
+    ) AS known
 ),
 {known? asked AS MATERIALIZED (
     SELECT asked.key, asked.floor_at, asked.floor_id, asked.upto, asked.old::bigint[] AS old
@@ -368,30 +377,33 @@ seen AS MATERIALIZED (
         ON state.limit_name = :limit_name AND state.key = room.limit_key
 ),
 counted AS MATERIALIZED (
-    SELECT seen.*, {open_at seen} AS open_at, seen.concurrency - CASE
-        WHEN seen.concurrency IS NOT NULL THEN (
-            SELECT count(*)
-            FROM (
-                SELECT
-                FROM rowlock.job AS job
-                WHERE {under_limit job} AND job.limit_key = seen.limit_key
-                    AND job.turn > seen.upto
-                ORDER BY job.turn
-                LIMIT seen.concurrency
-            ) AS running
-        ){known?  + (
-            SELECT count(*)
-            FROM unnest(seen.old) AS old (turn) CROSS JOIN LATERAL (
-                SELECT
-                FROM rowlock.job AS job
-                WHERE {under_limit job} AND job.limit_key = seen.limit_key
-                    AND job.turn >= old.turn AND job.turn <= old.turn
-                ORDER BY job.turn
-                LIMIT 1
-            ) AS running
-        )}
-    END AS free
-    FROM seen
+    SELECT seen.*, {open_at seen} AS open_at, least(
+        seen.concurrency - CASE
+            WHEN seen.concurrency IS NOT NULL THEN (
+                SELECT count(*)
+                FROM (
+                    SELECT
+                    FROM rowlock.job AS job
+                    WHERE {under_limit job} AND job.limit_key = seen.limit_key
+                        AND job.turn > seen.upto
+                    ORDER BY job.turn
+                    LIMIT seen.concurrency
+                ) AS running
+            ){known?  + (
+                SELECT count(*)
+                FROM unnest(seen.old) AS old (turn) CROSS JOIN LATERAL (
+                    SELECT
+                    FROM rowlock.job AS job
+                    WHERE {under_limit job} AND job.limit_key = seen.limit_key
+                        AND job.turn >= old.turn AND job.turn <= old.turn
+                    ORDER BY job.turn
+                    LIMIT 1
+                ) AS running
+            )}
+        END,
+        {starts_left seen}
+    ) AS free
+    FROM seen, clock
 )
 SELECT counted.limit_key, counted.run_at, counted.id::text, counted.free, counted.open_at,
     counted.weight, CASE
@@ -405,7 +417,7 @@ END, counted.interval_us, counted.burst * counted.interval_us, NULL::text, NULL:
     NULL::bigint
 FROM counted, clock
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, rule.open_at, NULL, rule.is_ours, rule.interval_us, NULL,
+SELECT NULL, NULL, NULL, rule.free, rule.open_at, NULL, rule.is_ours, rule.interval_us, NULL,
     rule.weights, rule.is_ordered, clock.now,
     (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint
 FROM rule, clock

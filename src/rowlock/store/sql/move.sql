@@ -4,11 +4,11 @@ SELECT (SELECT count(*) FROM rowlock.job), (SELECT count(*) FROM rowlock.finishe
 
 -- name: move_take (postgres)
 -- Hold waiting jobs for a move, against all workers, until it is known where they are: the lease
--- does not expire. Skips locked rows. Uses job_pkey.
+-- does not expire. Skips locked rows, and jobs that run in order. Uses job_pkey.
 WITH picked AS MATERIALIZED (
     SELECT job.ctid
     FROM rowlock.{table} AS job
-    WHERE job.id > :after::uuid AND job.lease_expires_at IS NULL
+    WHERE job.id > :after::uuid AND job.lease_expires_at IS NULL AND job.place IS NULL
     ORDER BY job.id
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
@@ -24,7 +24,7 @@ RETURNING to_json(moved)::text
 
 -- name: move_take (sqlite)
 -- Hold waiting jobs for a move, against all workers, until it is known where they are: the lease
--- does not expire. Uses the primary key.
+-- does not expire. Skips jobs that run in order. Uses the primary key.
 UPDATE rowlock_{table}
 SET token = token + 1,
     worker = :worker,
@@ -33,9 +33,65 @@ SET token = token + 1,
 WHERE id IN (
     SELECT job.id
     FROM rowlock_{table} AS job
-    WHERE job.id > :after AND job.lease_expires_at IS NULL
+    WHERE job.id > :after AND job.lease_expires_at IS NULL AND job.place IS NULL
     ORDER BY job.id
     LIMIT :limit
+)
+RETURNING {own_object}
+
+-- name: move_order
+-- Lock waiting jobs that run in order, in that order, from a place on. Uses job_order.
+SELECT job.id::text, job.limit_name, job.limit_key, job.place
+FROM rowlock.job AS job
+WHERE job.place IS NOT NULL AND job.lease_expires_at IS NULL
+    AND (job.limit_name, job.limit_key, job.place, job.id)
+        > (:limit_name::text, :limit_key::text, :place::bigint, :id::uuid)
+ORDER BY job.limit_name, job.limit_key, job.place, job.id
+LIMIT :limit
+FOR UPDATE
+
+-- name: move_take_order (postgres)
+-- As move_take, for jobs that run in order and that are locked: those before which no other job of
+-- their key is left, except those that go with them or before them. Uses job_pkey, job_order.
+UPDATE rowlock.{table} AS moved
+SET token = moved.token + 1,
+    worker = :worker,
+    lease_expires_at = :for_ever::bigint,
+    indexed_lease = :for_ever::bigint,
+    beat_at = :for_ever::bigint
+WHERE moved.id = ANY (:ids::uuid[])
+    AND NOT EXISTS (
+        SELECT
+        FROM rowlock.job AS first
+        WHERE first.limit_name = moved.limit_name AND first.limit_key = moved.limit_key
+            AND first.place IS NOT NULL
+            AND (first.place, first.id) < (moved.place, moved.id)
+            AND first.lease_expires_at IS DISTINCT FROM :for_ever::bigint
+            AND first.id <> ALL (:ids::uuid[])
+    )
+RETURNING to_json(moved)::text
+
+-- name: move_take_order (sqlite)
+-- As move_take, for jobs that run in order and that are locked: those before which no other job of
+-- their key is left, except those that go with them or before them. Uses job_order.
+UPDATE rowlock_{table}
+SET token = token + 1,
+    worker = :worker,
+    lease_expires_at = :for_ever,
+    beat_at = :for_ever
+WHERE id IN (
+    SELECT job.id
+    FROM rowlock_{table} AS job
+    WHERE job.id IN (SELECT value FROM json_each(:ids))
+        AND NOT EXISTS (
+            SELECT 1
+            FROM rowlock_job AS first
+            WHERE first.limit_name = job.limit_name AND first.limit_key = job.limit_key
+                AND first.place IS NOT NULL
+                AND (first.place, first.id) < (job.place, job.id)
+                AND first.lease_expires_at IS NOT :for_ever
+                AND first.id NOT IN (SELECT value FROM json_each(:ids))
+        )
 )
 RETURNING {own_object}
 
@@ -250,3 +306,20 @@ FROM json_each(:moved)
 WHERE true
 ON CONFLICT DO NOTHING
 RETURNING {own_key}
+
+-- name: move_places (postgres)
+-- Continue the places of jobs that run in order beyond one that has come from another database.
+SELECT setval('rowlock.turn_number', :place::bigint)
+FROM rowlock.turn_number AS last
+WHERE last.last_value < :place::bigint
+
+-- name: move_places (sqlite)
+-- Nothing to do: a place is a time, and beyond all others of its key.
+SELECT :place
+WHERE false
+
+-- name: move_closed
+-- Close a limit that another database had closed, unless it is closed here. Uses job_limit_pkey.
+UPDATE rowlock.job_limit
+SET closed_until = :closed_until::bigint, closed_by = :closed_by::text
+WHERE name = :name AND closed_until IS NULL

@@ -260,9 +260,9 @@ SELECT
     {now}
 
 -- name: count_held (postgres)
--- Jobs with a limit of each queue that wait, up to a cap: (queue, those in their rooms and the
--- oldest of them, others that are due, others). Uses job_room and job_outside alone.
-SELECT asked.queue, room.jobs, room.oldest, outside.due, outside.later, {now}
+-- Jobs with a limit of each queue that wait, up to a cap: (queue, those in their rooms, the oldest
+-- that is due, others that are due, others). Uses job_room and job_outside alone.
+SELECT asked.queue, room.jobs, least(room.oldest, outside.oldest), outside.due, outside.later, {now}
 FROM unnest(:queue::text[]) AS asked (queue),
     LATERAL (
         SELECT count(*) AS jobs, min(capped.run_at) AS oldest
@@ -275,7 +275,8 @@ FROM unnest(:queue::text[]) AS asked (queue),
     ) AS room,
     LATERAL (
         SELECT count(*) FILTER (WHERE capped.run_at <= (SELECT {now})) AS due,
-            count(*) FILTER (WHERE capped.run_at > (SELECT {now})) AS later
+            count(*) FILTER (WHERE capped.run_at > (SELECT {now})) AS later,
+            min(capped.run_at) FILTER (WHERE capped.run_at <= (SELECT {now})) AS oldest
         FROM (
             SELECT job.run_at
             FROM rowlock.job AS job
@@ -285,9 +286,11 @@ FROM unnest(:queue::text[]) AS asked (queue),
     ) AS outside
 
 -- name: count_held (sqlite)
--- Jobs with a limit of a queue that wait, up to a cap: (queue, those in their rooms and the
--- oldest of them, others that are due, others). Uses job_room and job_outside alone.
-SELECT :queue, room.jobs, room.oldest, outside.due, outside.later, {now}
+-- Jobs with a limit of a queue that wait, up to a cap: (queue, those in their rooms, the oldest
+-- that is due, others that are due, others). Uses job_room and job_outside alone.
+SELECT :queue, room.jobs,
+    coalesce(min(room.oldest, outside.oldest), room.oldest, outside.oldest),
+    outside.due, outside.later, {now}
 FROM (
     SELECT count(*) AS jobs, min(capped.run_at) AS oldest
     FROM (
@@ -299,7 +302,8 @@ FROM (
 ) AS room,
 (
     SELECT count(*) FILTER (WHERE capped.run_at <= {now}) AS due,
-        count(*) FILTER (WHERE capped.run_at > {now}) AS later
+        count(*) FILTER (WHERE capped.run_at > {now}) AS later,
+        min(capped.run_at) FILTER (WHERE capped.run_at <= {now}) AS oldest
     FROM (
         SELECT job.run_at
         FROM rowlock_job AS job

@@ -108,6 +108,8 @@ KEYS_REMEMBERED_MAX: Final = 10_000
 KEY_SLOW_US: Final = 60
 # If more of its starts are alive, only the oldest is remembered.
 TURNS_REMEMBERED_MAX: Final = 20
+# How often a claim asks keys that give nothing: the first of their jobs in order is not due.
+TAKES_IN_VAIN_MAX: Final = 10
 LIMIT_MAX: Final = 1_000_000
 """Largest concurrency, and largest burst, of a limit."""
 LIMIT_WEIGHT_MAX: Final = 1_000

@@ -478,7 +478,7 @@ class Tasks:
         limit.give_to(task.name, settings.queue, settings.priority, task.fields)
         self._add_limit(limit)
 
-    def change_limit(self, name: str, limit: Limit | None) -> None:
+    def _change_limit(self, name: str, limit: Limit | None) -> None:
         """Give a task another limit, or none, from now on. For shims with late settings."""
         task = self._tasks[name]
         known = task.settings.limit

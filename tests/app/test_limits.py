@@ -630,6 +630,30 @@ def test_a_drain_obeys_limits(app, clock, drain):
     assert [job.state for job in app.list(kind="call", state="ready")] == [JobState.READY]
 
 
+def test_a_drain_finds_the_one_key_that_is_open(app, clock, drain):
+    """Among more keys than a claim looks at; and ends, though one can't give its job yet."""
+    seen: list[str] = []
+    limit = app.limit("hooks", per="account", ordered=True)
+
+    @app.task(limit=limit)
+    def deliver(account: str) -> None:
+        seen.append(account)
+
+    for number in range(30):
+        limit.pause(key=f"closed-{number}")
+        deliver.enqueue(f"closed-{number}")
+    deliver.using(delay=60).enqueue("waits")
+    deliver.enqueue("waits")
+    deliver.enqueue("zeta")
+
+    assert (app.drain(limit=1), seen) == (1, ["zeta"])
+    deliver.enqueue("beta")
+    assert (drain(), seen) == (1, ["zeta", "beta"])
+    assert drain() == 0
+    clock.advance(60)
+    assert (drain(), seen) == (2, ["zeta", "beta", "waits", "waits"])
+
+
 def test_a_drain_runs_what_was_sent_by_name(app, clock, drain):
     """It is sent to its limit first, and runs all the same, as the limit says."""
     seen: list[str] = []

@@ -597,3 +597,27 @@ def test_a_worker_that_forgets_what_runs_is_found(emptied_postgres_url: str, clo
     store.close()
 
     assert len([first, *found]) > 2
+
+
+def test_a_key_that_gives_nothing_does_not_take_the_turn_of_others(store: Store):
+    """Its first job is not due, and there is one slot only: the next key has its turn."""
+    declare(store, "hooks", per="account", ordered=True)
+    for key in ("a", "b"):
+        put(store, "hooks", key, delay=60, is_ordered=True)
+        put(store, "hooks", key, is_ordered=True)
+    (other,) = put(store, "hooks", "c", is_ordered=True)
+
+    assert [other.id] == [lease.id for lease in claim(store, limit=1)]
+
+
+def test_many_keys_that_give_nothing_are_passed_in_a_few_claims(store: Store):
+    """Each claim asks some of them, and the next one goes on behind them."""
+    declare(store, "hooks", per="account", ordered=True)
+    for number in range(25):
+        put(store, "hooks", f"a{number:02}", delay=60, is_ordered=True)
+        put(store, "hooks", f"a{number:02}", is_ordered=True)
+    (other,) = put(store, "hooks", "b", is_ordered=True)
+
+    found = [lease.id for _ in range(4) for lease in claim(store, limit=1)]
+
+    assert found == [other.id]

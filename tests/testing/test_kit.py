@@ -10,7 +10,7 @@ from unittest.mock import ANY
 import pytest
 
 import rowlock
-from rowlock import JobState
+from rowlock import JobState, config
 from rowlock.testing import (
     AppUnderTest,
     VirtualClock,
@@ -261,6 +261,24 @@ def test_limits_hold_and_open_at_their_time(rowlock_app, rowlock_clock):
             await rowlock_app.aclose()
 
     assert (asyncio.run(run_for()), at) == (2, [0, 0, 10, 20, 80])
+
+
+def test_the_clock_finds_the_first_of_many_keys(rowlock_app, rowlock_clock, monkeypatch):
+    """More than one look at keys shows."""
+    monkeypatch.setattr(config, "KEYS_VISITED_MAX", 3)
+    at: list[float] = []
+    begun = rowlock_clock.now
+    limit = rowlock_app.limit("stripe", per="customer")
+
+    @rowlock_app.task(limit=limit)
+    def charge(customer: int) -> None:
+        at.append((rowlock_clock.now - begun).total_seconds())
+
+    for customer in range(8):
+        charge.enqueue(customer)
+        limit.pause(key=customer, seconds=60 - customer)
+
+    assert (rowlock_clock.run_all(), at) == (8, [53, 54, 55, 56, 57, 58, 59, 60])
 
 
 def test_a_pause_without_an_end_does_not_move_the_clock(rowlock_app, rowlock_clock):

@@ -310,13 +310,13 @@ def share(walk: Walk, limit: int, *, credit: Turn) -> KeyShares:
 def after(walk: Walk, shares: KeyShares, keys: Sequence[str]) -> Walk:
     """The walk after jobs of these keys have started: the keys that may have more jobs.
 
-    Those are the ones that gave as many as was asked for.
+    Those are the ones that gave as many as was asked for, and those that were not asked.
     """
     starts = Counter(keys)
     left = [
         seen if seen.free is None else seen._replace(free=seen.free - starts[seen.key])
         for seen in walk.keys
-        if starts[seen.key] and starts[seen.key] == shares.jobs.get(seen.key)
+        if starts[seen.key] == shares.jobs.get(seen.key, 0)
     ]
     free = None if walk.free is None else walk.free - len(keys)
     return walk._replace(keys=left, free=free)

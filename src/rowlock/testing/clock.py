@@ -13,7 +13,7 @@ from rowlock.config import SECOND_US
 from rowlock.job import JobState
 from rowlock.scheduler import adeclare_schedules, declare_schedules
 from rowlock.store.ops.claim import look
-from rowlock.store.ops.rooms import opens_in
+from rowlock.store.ops.rooms import look_at_keys
 
 # More runs than this in one call are an endless loop.
 RUNS_MAX: Final = 10_000
@@ -134,7 +134,7 @@ class VirtualClock(ManualClock):
                         answer = app.store.fire_due().wait_seconds
                     case _NextLook():
                         due = app.store.run(look(queues=None, kinds=app.kinds)).due_in
-                        opens = app.store.run(opens_in(app.kinds))
+                        opens = app.store.run(look_at_keys(app.kinds)).open_in
                         running = app.list(state=JobState.RUNNING, limit=1000)
                         ends = [job.lease_expires_at for job in running]
                         answer = self._soonest(due, opens, ends)
@@ -156,7 +156,7 @@ class VirtualClock(ManualClock):
                         answer = (await app.store.afire_due()).wait_seconds
                     case _NextLook():
                         due = (await app.store.arun(look(queues=None, kinds=app.kinds))).due_in
-                        opens = await app.store.arun(opens_in(app.kinds))
+                        opens = (await app.store.arun(look_at_keys(app.kinds))).open_in
                         running = await app.alist(state=JobState.RUNNING, limit=1000)
                         ends = [job.lease_expires_at for job in running]
                         answer = self._soonest(due, opens, ends)

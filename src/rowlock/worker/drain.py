@@ -28,6 +28,7 @@ from rowlock.store import Settlement, Store
 from rowlock.store.blocks import Blocks
 from rowlock.store.ops.claim import LimitOf, claim
 from rowlock.store.ops.hold import begin, cancel_requests
+from rowlock.store.ops.rooms import KeysLook, look_at_keys
 from rowlock.store.ops.settle import settle
 from rowlock.store.options import LimitPlace
 from rowlock.task import Task, Tasks
@@ -83,6 +84,8 @@ class Drain:
         self._done = 0
         # Whether the last claim sent jobs to the rooms of their limits, instead of leasing them.
         self._were_sent = False
+        # How many claims in a row may give nothing. None: not known.
+        self._claims_left: int | None = None
         # Limits with keys that were closed by a run, while others of theirs were leased.
         self._throttled: set[tuple[str | None, str | None]] = set()
         self._limits = [limit.declared for limit in tasks.declared_limits]
@@ -99,7 +102,7 @@ class Drain:
 
     def _run_all(self, runner: CoroutineRunner) -> None:
         self._store.declare_limits(self._limits)
-        while (leases := self._claim()) or self._were_sent:
+        while (leases := self._claim()) or self._goes_on():
             held = [self._hold(lease) for lease in leases]
             try:
                 while held:
@@ -116,7 +119,7 @@ class Drain:
         """As `run`, on the running loop."""
         async with self._beats:
             await self._store.adeclare_limits(self._limits)
-            while (leases := await self._aclaim()) or self._were_sent:
+            while (leases := await self._aclaim()) or await self._agoes_on():
                 held = [self._hold(lease) for lease in leases]
                 try:
                     while held:
@@ -170,10 +173,40 @@ class Drain:
         return False
 
     def _claim(self) -> list[Lease]:
-        return self._store.run(claim(self._store.local, **self._wanted()))
+        leases = self._store.run(claim(self._store.local, **self._wanted()))
+        self._claims_left = None if leases else self._claims_left
+        return leases
 
     async def _aclaim(self) -> list[Lease]:
-        return await self._store.arun(claim(self._store.local, **self._wanted()))
+        leases = await self._store.arun(claim(self._store.local, **self._wanted()))
+        self._claims_left = None if leases else self._claims_left
+        return leases
+
+    def _goes_on(self) -> bool:
+        """Whether to claim again, though the last claim gave nothing."""
+        if self._claims_left is None and self._may_wait_at_keys:
+            self._count_claims(self._store.run(look_at_keys(self._tasks.kinds)))
+        return self._is_next_claim()
+
+    async def _agoes_on(self) -> bool:
+        if self._claims_left is None and self._may_wait_at_keys:
+            self._count_claims(await self._store.arun(look_at_keys(self._tasks.kinds)))
+        return self._is_next_claim()
+
+    @property
+    def _may_wait_at_keys(self) -> bool:
+        is_full = self.request.limit is not None and self._done >= self.request.limit
+        return bool(self._limits) and not self._were_sent and not is_full
+
+    def _count_claims(self, look: KeysLook) -> None:
+        """A key is open that the last claim did not visit: claim until all have had their turn."""
+        self._claims_left = look.keys // config.KEYS_VISITED_MIN + 1 if look.is_open else 0
+
+    def _is_next_claim(self) -> bool:
+        if self._were_sent:
+            return True
+        self._claims_left = (self._claims_left or 0) - 1
+        return self._claims_left >= 0
 
     def _wanted(self) -> dict[str, Any]:
         # From now on, the database knows which keys are closed.

@@ -35,7 +35,7 @@ FUNCTIONS = {
 # What engines and tasks use of each other, not users.
 PLUMBING = {
     "App": {"asend", "prepare", "send"},
-    "Tasks": {"change_limit", "declared_limits", "follow", "nearest", "scheduled"},
+    "Tasks": {"declared_limits", "follow", "nearest", "scheduled"},
     "Task": {"another", "bind", "fields", "is_async", "known_policy", "model", "prepare", "sender"},
     "Limit": {"agrees_with", "bind", "check_job", "declared", "give_to", "place", "place_at"},
     "Rate": {"checked"},

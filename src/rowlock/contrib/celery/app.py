@@ -148,7 +148,7 @@ class Celery(App):
         """Limit each task that has no rate of its own. Settings may come after the tasks."""
         limit_of(rate)
         for name in self._rateless:
-            self.change_limit(name, limit_of(rate))
+            self._change_limit(name, limit_of(rate))
 
     def autodiscover_tasks(
         self, packages: Iterable[str] | None = None, related_name: str = "tasks", **_: Any

@@ -111,12 +111,19 @@ def claim_room(
     open_in, is_whole = walk.open_in, walk.is_whole
     has_rate = walk.has_rate or any(key.interval_us for key in walk.keys)
     next_turn = behind(walk.keys[-1].key) if walk.keys and not walk.is_whole else turn
+    last = turn.start
+    in_vain = 0
     while len(leases) < limit:
         shares = share(walk, limit - len(leases), credit=turn)
         if not shares.jobs:
             break
+        if in_vain == config.TAKES_IN_VAIN_MAX:
+            # The others have their turn in the next claim.
+            next_turn, is_whole = behind(last), False
+            break
         taken = yield from _take(room, walk, shares, values, rotation)
         leases += taken
+        last, in_vain = [*shares.jobs][-1], in_vain + (not taken)
         if sum(shares.jobs.values()) == len(taken):
             next_turn = shares.next_turn
         walk = after(walk, shares, [_key_of(lease) for lease in taken])
@@ -127,27 +134,41 @@ def claim_room(
     return RoomClaim(leases, is_spent, open_in, walk.spent_us / config.SECOND_US)
 
 
-def opens_in(kinds: Sequence[str]) -> Op[float | None]:
-    """In how many seconds a key opens at which jobs of these kinds wait. For tests.
+class KeysLook(NamedTuple):
+    """All keys at which jobs wait: how many, whether one seems open, and when another one opens.
 
-    None: nothing is closed, or nobody knows until when.
+    `open_in` is in seconds. None: nothing is closed, or nobody knows until when.
     """
 
-    def steps() -> Steps[float | None]:
+    keys: int
+    is_open: bool
+    open_in: float | None
+
+
+def look_at_keys(kinds: Sequence[str]) -> Op[KeysLook]:
+    """Look at every key at which jobs of these kinds wait. For drains and tests, not for workers.
+
+    A claim visits only some keys, and the next claim others.
+    """
+
+    def steps() -> Steps[KeysLook]:
         yield Begin()
-        waits: list[float] = []
+        count, is_open, waits = 0, False, list[float]()
         for room in (yield from look_at_rooms(None, kinds)).rooms:
             turn, seen, is_whole = Turn(), set[str](), False
             while not is_whole:
                 walk = yield from _walk(room, turn, config.KEYS_VISITED_MAX, Rotation())
                 waits += [] if walk.open_in is None else [walk.open_in]
+                is_open = is_open or bool(share(walk, 1, credit=turn).jobs)
                 # A walk goes on with the first keys behind the last one.
                 is_whole = walk.is_whole or any(each.key in seen for each in walk.keys)
                 seen |= {each.key for each in walk.keys}
                 turn = turn if is_whole else behind(walk.keys[-1].key)
-        return min((wait for wait in waits if wait <= config.DURATION_SECONDS_MAX), default=None)
+            count += len(seen)
+        known = [wait for wait in waits if wait <= config.DURATION_SECONDS_MAX]
+        return KeysLook(count, is_open, min(known, default=None))
 
-    return writing("opens_in", steps, repeat=steps)
+    return writing("look_at_keys", steps, repeat=steps)
 
 
 def _place(room: WaitingRoom) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     workers: int | None = None
     """Number of live workers that have these slots."""
     limit: str | None = None
-    """If its limit is the reason: the limit."""
+    """The limit at which it waits. None if it has none, or if another reason comes first."""
     limit_key: str | None = None
     """Its key there, if the limit as a whole is not the reason."""
     running: int | None = None

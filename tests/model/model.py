@@ -611,12 +611,11 @@ class Model:
 
     def _throttle(self, entry: Entry, seconds: float) -> None:
         entry.losses = 0
-        name = entry.asked.limit
-        if name is None:
-            return self._release(entry, seconds)
-        until = self.now + round(seconds * SECOND)
-        self.limits.close(name, entry.asked.limit_key, until)
-        return self._release(entry, None)
+        name, until = entry.asked.limit, self.now + round(seconds * SECOND)
+        if name is not None:
+            self.limits.close(name, entry.asked.limit_key, until)
+        self._release(entry, None)
+        entry.run_at = until if name is None else entry.run_at
 
     def _give_back(self, entry: Entry, *, run_at: int, is_taken: bool = False) -> None:
         entry.run_at, entry.is_taken = run_at, is_taken

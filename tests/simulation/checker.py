@@ -12,9 +12,13 @@ The numbers are those of the invariants:
     between and enqueued again.
 7.  A lease is not given before the one before it was ended, or has expired by the database's clock.
 8.  A key is held by one live job. Where it is free once its job runs, that is one that waits.
+9.  No more jobs run at once than their limit allows, in total and per key, and none starts before
+    its rate allows it.
+10. Jobs of an ordered key start in their order.
+11. Of two keys with a backlog, neither has more than two turns per claimer more than the other.
 12. Nothing is claimed before its time.
 13. A living worker's lease does not expire while nothing goes wrong, and what its worker gave back
-    or knows to be lost is not started.
+    or knows to be lost is not started. A job at an open limit is started in seconds.
 14. What was cancelled while it waited is not run, and what was cancelled does not come back.
 16. When nothing goes wrong any more, all jobs end within a bounded time.
 20. Each tick of a schedule is enqueued once, and none is left out of one that makes up for all.
@@ -32,15 +36,21 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from rowlock.chaos.limit_rules import LimitRules
+from rowlock.chaos.witness import CommittedChange, What
 from rowlock.job import KEY_HELD_UNTIL_STARTED
 from rowlock.store import NewJob
 from tests.simulation.database import Change
+from tests.simulation.fairness import FairShares
+from tests.simulation.limits import LIMITS
 from tests.simulation.loop import Host, SimulatedLoop
 
 JOURNAL_LINES = 400
 ERRORS_KEPT = 20
 # Those who take what has expired, whoever holds it.
 _SWEEPERS = {"sweep", "recover", "claim"}
+# How a run ends that asks to be run again.
+_AGAIN = {"Release", "Throttled"}
 _REVIVERS = {"retry", "retry_dead"}
 _MAKERS = {"enqueue", "settle", "fire_due", "run_schedule_now"}
 
@@ -96,6 +106,10 @@ class Checker:
         self._marked: set[tuple[str, int]] = set()
         self._told_lost: set[tuple[str, int]] = set()
         self._ticks: dict[str, set[int]] = {}
+        numbers = {name: limit.numbers for name, limit in LIMITS.items()}
+        # Whatever is inserted is known: commits come one after the other.
+        self._limits = LimitRules(numbers, lambda _, __: True)
+        self._fairness = FairShares("fair", numbers["fair"].weights)
         # When the faults ended, if they have.
         self.calm_since: float | None = None
         self._minute = -1.0
@@ -169,7 +183,7 @@ class Checker:
         """A handler has ended."""
         self.note("end", id, token, outcome)
         self._runs[id, token].outcome = outcome
-        if outcome == "Release" and id in self.jobs:
+        if outcome in _AGAIN and id in self.jobs:
             # It has asked to be run again.
             self.jobs[id].has_run = False
 
@@ -183,6 +197,7 @@ class Checker:
     def committed(self, host: Host, op: str, now: int, changes: list[Change]) -> None:
         if not changes:
             return
+        self._check_limits(now, changes)
         self.note(now, host, op, *map(_brief, changes))
         minute = self._loop.now // 60
         if minute != self._minute:
@@ -209,6 +224,30 @@ class Checker:
                     self._forgotten(op, now, change)
         for id in sorted(ended.keys() - by_kind["d"].keys()):
             self._refuse(4, f"{id} has ended a second time, by {op}")
+
+    def _check_limits(self, now: int, changes: list[Change]) -> None:
+        for change in changes:
+            self._fairness.see(change)
+            what = _what(change)
+            if what is None or change.new_limit_name is None:
+                continue
+            event = CommittedChange(
+                at=now,
+                actor=None,
+                what=what,
+                job=change.id,
+                token=change.new_token,
+                attempt=change.new_attempt,
+                limit_name=change.new_limit_name,
+                limit_key=change.limit_key,
+                place=change.place,
+                started_at=now,
+            )
+            for number, text in self._limits.see(event):
+                self._refuse(number, text)
+            self.counts["limit starts"] += what is What.CLAIMED
+        if (problem := self._fairness.problem()) is not None:
+            self._refuse(11, problem)
 
     def _inserted(self, op: str, change: Change, dropped: Change | None) -> None:
         id = change.id
@@ -263,6 +302,11 @@ class Checker:
                 self._claimed(host, op, now, change)
             elif op != "promote" and change.new_token != change.token:
                 self._refuse(6, f"the token of {change.id} changed without a claim, by {op}")
+            return
+        if op == "claim" and change.limit_name is None and change.new_limit_name is not None:
+            # It was sent without its limit, and goes there as if it had not been claimed.
+            self.jobs[change.id].state = "waiting"
+            self.counts["sent to rooms"] += 1
             return
         if change.new_token != change.token:
             self._refuse(7, f"{change.id} was claimed over a lease until {change.leased_until}")
@@ -358,7 +402,7 @@ class Checker:
         if is_counted and run is None and (id, change.token) not in self._marked:
             self._refuse(21, f"{id} never began with token {change.token}, and {op} has counted it")
         is_noted = change.new_errors > change.errors or change.errors >= ERRORS_KEPT
-        if run is not None and not is_noted and run.outcome != "Release":
+        if run is not None and not is_noted and run.outcome not in _AGAIN:
             # Its own end is settled as what it was; a run that was cut short is written down.
             self._refuse(21, f"{id} began with token {change.token}, and {op} left no trace of it")
 
@@ -413,6 +457,20 @@ class Checker:
             for before, after in itertools.pairwise(ticks):
                 if after - before != seconds:
                     self._refuse(20, f"{name} was fired at {before} and next at {after}")
+
+
+def _what(change: Change) -> What | None:
+    """What a change of a row is to the rules of limits."""
+    is_free, is_freed = change.leased_until is None, change.new_leased_until is None
+    match change.what:
+        case "i":
+            return What.INSERTED
+        case "d":
+            return What.DELETED
+        case "u" if is_free != is_freed:
+            return What.CLAIMED if is_free else What.RETURNED
+        case _:
+            return None
 
 
 def _brief(change: Change) -> str:

@@ -70,6 +70,11 @@ class Change(NamedTuple):
     new_cancel_requested: int
     new_errors: int
     new_begun: int
+    limit_name: str | None
+    new_limit_name: str | None
+    limit_key: str | None
+    place: int | None
+    held_by: int | None
 
 
 _JOB = (
@@ -90,7 +95,7 @@ _OVER = (
 )
 _WATCHED = (
     "token, attempt, crashes, run_at, lease_expires_at, worker, cancel_requested, progress, "
-    "log_lines, begun"
+    "log_lines, begun, held_by"
 )
 
 
@@ -102,7 +107,10 @@ def _trigger(name: str, event: str, table: str, values: str) -> str:
 
 
 def _twice(columns: str, first: str, second: str) -> str:
-    return f"{columns.format(first)}, {columns.format(second)}"
+    limit = "{0}.limit_name, {1}.limit_name, {1}.limit_key, {1}.place"
+    held_by = "NULL" if columns is _OVER else f"{second}.held_by"
+    limited = f"{limit.format(first, second)}, {held_by}"
+    return f"{columns.format(first)}, {columns.format(second)}, {limited}"
 
 
 _TRIGGERS = [

@@ -243,6 +243,15 @@ class Machine:
         self._loop.kill_host(child.host)
         self._loop.on(self.supervisor, self._start_child, delay=self._chance.uniform(0.1, 5))
 
+    def is_free(self, queue: str) -> bool:
+        """Whether its worker could start one more job of a queue, which it has no bound for."""
+        child, settings = self.child, self._settings
+        if child.host.is_dead or child.host.is_stopped or child.engine is None:
+            return False
+        is_served = settings.queues is None or settings.queues.get(queue) == 0
+        used = sum(child.engine._capacity._used.values())
+        return is_served and not child.engine._quarantined and used < settings.concurrency
+
     # The supervisor
 
     def _spawn_beats(self, child: Child) -> None:

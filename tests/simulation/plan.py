@@ -88,6 +88,8 @@ class Plan:
     actions: Mapping[str, int] = field(default_factory=lambda: ACTIONS)
     # All jobs are of this kind, of one queue and one priority.
     lane_kind: str | None = None
+    # How many of the jobs have a limit.
+    limited: float = 0.0
     # Whether workers are told to stop, and started anew, once nothing goes wrong any more.
     has_restarts: bool = True
     # How long handlers take.
@@ -266,6 +268,30 @@ def _blocks(plan: Plan, chance: Random) -> Plan:
     )
 
 
+def _limits(plan: Plan, chance: Random) -> Plan:
+    """Nearly all jobs have limits, and those who hold a slot die, stand still or settle late."""
+    aim = chance.choice((Aim("claim", "losing", 0.2), Aim("settle", "slow", 0.2), None))
+    return replace(
+        plan,
+        fault_seconds=90.0,
+        lease_seconds=3.0,
+        workers=3,
+        producers=1,
+        pause_seconds=1.0,
+        disaster_seconds=chance.choice((6.0, 12.0)),
+        # Not the clock: when it goes back, what was let into its room stays there.
+        disasters=("kill child", "stop child", "kill machine", "stop machine", "cut bells"),
+        disaster_leases=(0.3, 1.5, 3.0),
+        aim=aim,
+        acts=ACTS | {"ok": 30, "throttle": 2},
+        actions=ACTIONS | {"enqueue many": 8, "pause": 0},
+        limited=0.9,
+        has_restarts=False,
+        run_seconds=(0.0, 0.01, 0.3, 1.0),
+        bounds=plan.bounds | _SWEPT,
+    )
+
+
 def _days(plan: Plan, chance: Random) -> Plan:
     """Days of quiet with busy minutes: what takes long to go wrong."""
     return replace(
@@ -293,6 +319,7 @@ _THEMED: dict[str, Callable[[Plan, Random], Plan]] = {
     "back in line": _back_in_line,
     "days": _days,
     "blocks": _blocks,
+    "limits": _limits,
 }
 THEMES = tuple(_THEMED)
 

@@ -30,6 +30,10 @@ THEME = {
     "claim is the beginning": "alone",
     "block settled without token": "blocks",
     "block starts unseen": "blocks",
+    "retry outside its room": "limits",
+    "rate moved later": "limits",
+    "rate not moved": "limits",
+    "walk never wraps": "limits",
 }
 SEEDS_MAX = 20
 

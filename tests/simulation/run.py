@@ -17,6 +17,7 @@ from tests.mutants import SIMULATED
 from tests.simulation.checker import Checker, ViolationError
 from tests.simulation.database import Database, Engine
 from tests.simulation.faults import Nemesis, SimulatedWeather
+from tests.simulation.liveness import LOOK_SECONDS, OpenRooms
 from tests.simulation.loop import Host, SimulatedLoop
 from tests.simulation.machine import Child, Machine, settings_of
 from tests.simulation.plan import Plan, plan_of
@@ -137,12 +138,20 @@ class Simulation:
         for machine in self.machines if self.plan.has_restarts else ():
             # Being told to stop is no fault, and may cost nothing.
             self.loop.call_later(self._chance.uniform(0, CALM_SECONDS), machine.restart)
-        await asyncio.sleep(CALM_SECONDS)
+        await self._stay_calm()
         self.is_enough = True
         await self._drain()
         self.checker.check_end({CONTIGUOUS: self.plan.tick_seconds})
         for machine in self.machines:
             self.check_idle(machine.child)
+
+    async def _stay_calm(self) -> None:
+        """Nothing goes wrong, and no open limit keeps a job from a worker that is free."""
+        rooms, end = OpenRooms(self.database), self.loop.now + CALM_SECONDS
+        while self.loop.now < end:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self.plan.limited and (problem := rooms.look(self.machines)) is not None:
+                raise ViolationError(f"I13: {problem}")
 
     def _produce(self, producer: Producer) -> None:
         task = self.loop.create_task(producer.run())

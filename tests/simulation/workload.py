@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import rowlock
 from rowlock.clock import from_us
 from rowlock.errors import InvalidTransition, NotFound, StoreUnavailable
+from rowlock.limits import Limit
 from rowlock.retry import exponential, fixed
 from rowlock.store import NewJob, Store
 from rowlock.store.ops.schedule import new_schedule
@@ -19,6 +20,7 @@ from rowlock.store.options import new_job
 from rowlock.task import Tasks
 from rowlock.worker.report import running_lease
 from tests.simulation.database import Engine
+from tests.simulation.limits import KINDS, LANES, LIMITS, QUEUE
 from tests.simulation.loop import HOST, Host
 
 if TYPE_CHECKING:
@@ -83,6 +85,9 @@ def tasks_of(simulation: Simulation) -> Tasks:
     def threaded(ctx: rowlock.Context, seconds: float, script: list[str]) -> str:
         return acting.call(ctx, script)
 
+    for name, limit in KINDS.items():
+        _add_limited(tasks, acting, name, LIMITS[limit])
+
     @tasks.task(name="tick", max_attempts=100, retry=fixed(1), cron=declared)
     async def tick() -> str:
         return await acting.run(None, 0.05, ["ok"])
@@ -90,6 +95,12 @@ def tasks_of(simulation: Simulation) -> Tasks:
     for task in tasks:
         task.bind(Sender())
     return tasks
+
+
+def _add_limited(tasks: Tasks, acting: Acting, name: str, limit: Limit) -> None:
+    @tasks.task(name=name, max_attempts=5, retry=fixed(2), queue=QUEUE, limit=limit)
+    async def limited(ctx: rowlock.Context, seconds: float, script: list[str], lane: str) -> str:
+        return await acting.run(ctx, seconds, script)
 
 
 class Acting:
@@ -154,6 +165,8 @@ class Acting:
                 raise rowlock.Fail("for good")
             case "release":
                 raise rowlock.Release(delay=1)
+            case "throttle":
+                raise rowlock.Throttled(2, "429")
             case "cancel":
                 raise rowlock.Cancel("not wanted")
             case "crash":
@@ -254,6 +267,8 @@ class Producer:
         chance, tasks = self._chance, self._simulation.tasks
         plan = self._simulation.plan
         kind = plan.lane_kind or chance.choice(_KINDS)
+        if plan.limited and chance.random() < plan.limited:
+            return self._new_limited()
         names, weights = list(plan.acts), list(plan.acts.values())
         script = chance.choices(names, weights, k=chance.randint(1, 4))
         seconds = chance.choice(plan.run_seconds)
@@ -281,6 +296,24 @@ class Producer:
             payload = task.schema.encode((), {"seconds": seconds, "script": script})
             return new_job(kind=kind, payload=payload, **options)
         return task.using(**options).job(seconds=seconds, script=script)
+
+    def _new_limited(self) -> NewJob:
+        """A job with a limit. Some are sent by name, and get theirs from a worker."""
+        chance, plan = self._chance, self._simulation.plan
+        kind = chance.choice(tuple(KINDS))
+        task = self._simulation.tasks.find(kind)
+        assert task is not None
+        names, weights = list(plan.acts), list(plan.acts.values())
+        said: dict[str, Any] = {
+            "seconds": chance.choice(plan.run_seconds),
+            "script": chance.choices(names, weights, k=chance.randint(1, 3)),
+            "lane": chance.choice(LANES),
+        }
+        delay = {"delay": chance.choice((0.5, 5.0))} if chance.random() < 0.1 else {}
+        if chance.random() < 0.1:
+            payload = task.schema.encode((), said)
+            return new_job(kind=kind, payload=payload, queue=QUEUE, **delay)
+        return task.using(**delay).job(**said)
 
     async def _cancel(self) -> None:
         if self._known:

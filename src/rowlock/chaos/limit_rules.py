@@ -55,6 +55,9 @@ class _Rate:
 
     def early_us(self, at: int) -> int:
         """Count a start. Return by how many microseconds it was too early."""
+        if self.tat > at + self.burst * self.interval_us:
+            # The clock went back, or this is not the first start that was too early.
+            self.tat = at + (self.burst - 1) * self.interval_us
         allowed_at = self.tat - (self.burst - 1) * self.interval_us
         self.tat = max(self.tat, at) + self.interval_us
         return max(0, allowed_at - at)

@@ -121,8 +121,12 @@ def fill(store: Store, size: Size) -> None:
 
 
 def claim_and_settle(url: str, worker: str) -> None:
-    """Claim, hold for a moment and settle, for ever. Some runs fail, and some are released."""
+    """Claim, hold for a moment and settle, for ever. Some runs fail, and some are released.
+
+    Some leases are held over the next claim, as those of a worker with several slots are.
+    """
     chance = random.Random(worker)
+    held: list[Lease] = []
     with closing(open_store(url)) as store:
         while True:
             queues = random.Random(chance.random()).sample(list(SHARES), len(SHARES))
@@ -130,10 +134,11 @@ def claim_and_settle(url: str, worker: str) -> None:
             leases = store.claim(worker=worker, queues=queues, limit=limit, lease=LEASE_SECONDS)
             if not leases:
                 time.sleep(chance.uniform(0.0, 2 * LOOK_SECONDS))
-                continue
-            if chance.random() < 0.3:
+            elif chance.random() < 0.3:
                 time.sleep(chance.uniform(0.0, 0.01))
-            settle(store, leases, chance)
+            ended = [lease for lease in (*held, *leases) if chance.random() < 0.6]
+            held = [lease for lease in (*held, *leases) if lease not in ended]
+            settle(store, ended, chance)
 
 
 def settle(store: Store, leases: Sequence[Lease], chance: random.Random) -> None:

@@ -450,7 +450,7 @@ def claim_is_the_beginning() -> AbstractContextManager[None]:
 
 def limit_locked_and_counted_at_once() -> AbstractContextManager[None]:
     """What runs is counted by the statement that takes the locks: it can't see the last holder."""
-    counted = ("seen.concurrency - CASE", "NULL::bigint - CASE")
+    counted = ("counted.concurrency - cardinality", "NULL::bigint - cardinality")
     return _with_sql(None, {"take_room": counted})
 
 
@@ -458,6 +458,20 @@ def limit_counted_without_a_lock() -> AbstractContextManager[None]:
     """Two claimers count at the same moment, and both find room."""
     locked = ("ELSE pg_try_advisory_xact_lock", "ELSE true OR pg_try_advisory_xact_lock")
     return _with_sql(None, {"walk_room": locked})
+
+
+@contextmanager
+def floor_above_a_living_turn() -> Iterator[None]:
+    """What a claimer has just started is below the floor from which it counts next time."""
+
+    def too_high(_: Sequence[int], turns: Sequence[int], **__: Any) -> Alive:
+        return Alive(max(turns))
+
+    with (
+        mock.patch.object(rooms, "still_alive", too_high),
+        mock.patch.object(Rotation, "is_slow", return_value=True),
+    ):
+        yield
 
 
 def retry_outside_its_room() -> AbstractContextManager[None]:
@@ -500,22 +514,11 @@ def walk_never_wraps() -> Iterator[None]:
 
     walk = rooms._walk
 
-    def walk_on(room: WaitingRoom, turn: Turn, visits: int, rotation: Rotation) -> Steps[Walk]:
-        seen = yield from walk(room, turn, visits, rotation)
+    def walk_on(room: WaitingRoom, turn: Turn, *words: Any) -> Steps[Walk]:
+        seen = yield from walk(room, turn, *words)
         return seen._replace(keys=[key for key in seen.keys if key.key >= turn.start])
 
     with mock.patch.object(rooms, "_walk", walk_on):
-        yield
-
-
-@contextmanager
-def floor_above_a_living_turn() -> Iterator[None]:
-    """A worker that remembers what runs under a limit forgets what ran before its own starts."""
-
-    def alive(before: Sequence[int], fresh: Sequence[int], *, is_all: bool) -> Alive:
-        return Alive(max(fresh), tuple(fresh))
-
-    with mock.patch.object(rooms, "still_alive", alive):
         yield
 
 

@@ -41,6 +41,7 @@ def test_limits_are_exact(store: str, tmp_path: Path, fresh_database: FreshDatab
     [
         ("limit locked and counted at once", "keys"),
         ("limit counted without a lock", "pool"),
+        ("floor above a living turn", "keys"),
         ("retry outside its room", "pool"),
         ("rate moved later", "meter"),
     ],

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rowlock.chaos import witness
-from rowlock.chaos.limit_rules import LimitFigures, LimitRules
+from rowlock.chaos.limit_rules import LimitFigures, LimitJudge
 from rowlock.chaos.witness import CommittedChange, What
 from rowlock.errors import LeaseLost
 from rowlock.job import Lease, Policy
@@ -207,7 +207,7 @@ def run(
         left, killed = _until_done(url, size, crew, random.Random(seed))
     seconds = time.monotonic() - start
     numbers = {name: limit.numbers for name, limit in declared.items()}
-    rules = LimitRules(numbers, lambda _, __: True)
+    rules = LimitJudge(numbers, lambda _, __: True)
     counts: Counter[str] = Counter()
     findings = list(_findings(rules, witness.read(url, schema=SCHEMA), counts))
     return Outcome(declared, rules.figures, findings, seconds, left, killed, counts)
@@ -232,7 +232,7 @@ def _until_done(url: str, size: Size, crew: Crew, chance: random.Random) -> tupl
 
 
 def _findings(
-    rules: LimitRules, events: Iterator[CommittedChange], counts: Counter[str]
+    rules: LimitJudge, events: Iterator[CommittedChange], counts: Counter[str]
 ) -> Iterator[str]:
     for event in events:
         counts["claims"] += event.what is What.CLAIMED

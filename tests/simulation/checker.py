@@ -36,7 +36,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from rowlock.chaos.limit_rules import LimitRules
+from rowlock.chaos.limit_rules import LimitJudge
 from rowlock.chaos.witness import CommittedChange, What
 from rowlock.job import KEY_HELD_UNTIL_STARTED
 from rowlock.store import NewJob
@@ -108,7 +108,7 @@ class Checker:
         self._ticks: dict[str, set[int]] = {}
         numbers = {name: limit.numbers for name, limit in LIMITS.items()}
         # Whatever is inserted is known: commits come one after the other.
-        self._limits = LimitRules(numbers, lambda _, __: True)
+        self._limits = LimitJudge(numbers, lambda _, __: True)
         self._fairness = FairShares("fair", numbers["fair"].weights)
         # When the faults ended, if they have.
         self.calm_since: float | None = None

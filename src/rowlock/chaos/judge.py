@@ -47,7 +47,7 @@ from rowlock.chaos.attempts import POISON, SLACK_NS, AttemptRules
 from rowlock.chaos.job_record import FLEETING, Acknowledged, HandlerRun, JobRecord, Strikes
 from rowlock.chaos.jobs import LIMITS
 from rowlock.chaos.journal import JournalLine, Word
-from rowlock.chaos.limit_rules import LimitInvariants, counts_of
+from rowlock.chaos.limit_rules import LimitJudge, counts_of
 from rowlock.chaos.witness import CommittedChange, FinishedRow, What
 
 # The tolerance between two clocks of one machine, of which one counts milliseconds.
@@ -81,7 +81,7 @@ class Judge:
         self.strikes: Strikes = Strikes()
         self._attempts = AttemptRules(self.strikes)
         numbers = {name: limit.numbers for name, limit in LIMITS.items()}
-        self._limits = LimitInvariants(numbers, self._was_known)
+        self._limits = LimitJudge(numbers, self._was_known)
         self._crashed_workers: set[str] = set()
         self._ticks: dict[str, set[int]] = {}
 

@@ -98,7 +98,7 @@ def _rate(interval_us: int | None, burst: int | None) -> _Rate | None:
     return None if interval_us is None else _Rate(interval_us, burst or 1)
 
 
-class LimitInvariants:
+class LimitJudge:
     """Takes the changes of all jobs, in the order of the witness, and returns what is wrong."""
 
     def __init__(self, limits: Mapping[str, LimitNumbers], was_known: WasKnown) -> None:

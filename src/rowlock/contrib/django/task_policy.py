@@ -98,7 +98,7 @@ class CallFields:
         self._context: tuple[None, ...] = (None,) if takes_context else ()
         wanted = list(self._signature.parameters.values())[len(self._context) :]
         unnamed = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-        self.parameters = [each.name for each in wanted if each.kind not in unnamed]
+        self.parameters: list[str] = [each.name for each in wanted if each.kind not in unnamed]
 
     def value_of(self, payload: Mapping[str, Any], name: str) -> object:
         """Return the value of a parameter, or its default."""

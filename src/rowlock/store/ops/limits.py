@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
@@ -60,8 +60,8 @@ class DeclaredLimit(NamedTuple):
     numbers: LimitNumbers
 
 
-decode_declared = msgspec.json.Decoder(LimitNumbers).decode
-decode_chosen = msgspec.json.Decoder(ChosenNumbers).decode
+decode_declared: Callable[[str], LimitNumbers] = msgspec.json.Decoder(LimitNumbers).decode
+decode_chosen: Callable[[str], ChosenNumbers] = msgspec.json.Decoder(ChosenNumbers).decode
 _RULES: Final = ("concurrency", "interval_us", "burst")
 _KEY_RULES: Final = ("key_concurrency", "key_interval_us", "key_burst")
 _COLUMNS: Final = (

@@ -577,11 +577,14 @@ def test_a_job_that_is_replaced_waits_at_the_new_key(store: Store, clock: Manual
     assert claim(store) == []
 
 
-def test_a_worker_that_forgets_what_runs_is_found(emptied_postgres_url: str, clock: ManualClock):
+def test_a_worker_that_forgets_what_runs_is_found(
+    emptied_postgres_url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
     """A planted bug: the count begins above a start that has not ended."""
     store = open_store(emptied_postgres_url, clock=clock)
     declare(store, "stripe", per="customer", concurrency_per_key=2)
     put(store, "stripe", "acme", jobs=20)
+    monkeypatch.setattr(config, "KEY_SLOW_US", -1)
     with MUTANTS["floor above a living turn"]():
         worker = Worker(store)
         worker.look()

@@ -1,8 +1,8 @@
-"""What a limit costs: jobs under limits beside plain ones, by turns, from claim to end.
+"""Measures what a limit costs: limited and plain jobs take turns, from their claims to their ends.
 
     python -m benchmarks.limited postgres --jobs 10000 --turns 5
     python -m benchmarks.limited postgres --held --turns 10
-    python -m benchmarks.limited sqlite --only plain,crowd --crowd 1000000
+    python -m benchmarks.limited sqlite --only "plain;crowd" --crowd 1000000
 
 No worker runs: one process claims and settles by 100, as a worker's child does. Printed for each
 sort of limit: CPU microseconds per job (this process and the server), jobs a second, and both as
@@ -237,7 +237,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--held", action="store_true")
-    parser.add_argument("--only", help="sorts, by comma; crowd for the last")
+    parser.add_argument("--only", help="sorts, separated by semicolons; crowd is one of them")
     parser.add_argument("--crowd", type=int, default=100_000, help="jobs at full keys")
     parser.add_argument("--closed", type=int, default=10_000, help="keys closed by their rate")
     asked = parser.parse_args()

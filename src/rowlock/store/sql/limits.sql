@@ -266,8 +266,9 @@ END
 -- that starts at the beginning has to pass them all.
 -- A key with a limit of its own is ours if we get its lock, which lasts until the end of the
 -- transaction. What runs is counted again in the next statement: only that one sees what the last
--- holder of the lock has done. (Locked and counted in one statement, three times as many ran as
--- were allowed.) There are 1,024 locks: one per key took all of the server's shared memory.
+-- holder of the lock has done. (Locked and counted in one statement, a prototype had twice as many
+-- runs as were allowed.) There are 1,024 locks: with one per key, the prototype used up the table
+-- of locks.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT {now} AS now
 ),

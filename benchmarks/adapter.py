@@ -21,7 +21,6 @@ from typing import Any
 import rowlock
 from benchmarks.contestants import GAP_SEED
 from benchmarks.record import told_record
-from rowlock.store import NewJob
 
 BULK = 1_000
 WARM_UP = 20
@@ -104,7 +103,7 @@ def burst(low: int, high: int, probes: int) -> dict[str, Any]:
     """The probes have the numbers after HIGH, by turns calm and urgent."""
     calm, urgent = noop.using(queue="calm"), noop.using(queue="bulk", priority=10)
     calls = noop.using(queue="bulk")
-    jobs: list[NewJob] = [calls.job(**payload(number)) for number in range(low, high)]
+    jobs = [calls.job(**payload(number)) for number in range(low, high)]
     app.enqueue_many(jobs)
     chance = random.Random(GAP_SEED)
     for number in range(high, high + probes):

@@ -59,8 +59,12 @@ if TYPE_CHECKING:
     from rowlock.limits import TENANT, Limit, Rate
     from rowlock.schedule import Fired, MissedTicks, Schedule, ScheduleSource
     from rowlock.store import NewJob, Store
+    from rowlock.store.options import TypedJob
     from rowlock.task import Task, TaskCall, Tasks
     from rowlock.why import Why, WhyCode
+    from rowlock.workflow import Group, Growth, Node, Workflow
+    from rowlock.workflow_info import WorkflowGraph, WorkflowInfo, WorkflowPage, WorkflowStack
+    from rowlock.workflow_rules import WorkflowState
 
 _HOMES = {
     "rowlock.app": ("App",),
@@ -102,7 +106,11 @@ _HOMES = {
     "rowlock.schedule": ("Fired", "MissedTicks", "Schedule", "ScheduleSource"),
     "rowlock.store": ("NewJob", "Store"),
     "rowlock.task": ("Task", "TaskCall", "Tasks"),
+    "rowlock.store.options": ("TypedJob",),
     "rowlock.why": ("Why", "WhyCode"),
+    "rowlock.workflow": ("Group", "Growth", "Node", "Workflow"),
+    "rowlock.workflow_info": ("WorkflowGraph", "WorkflowInfo", "WorkflowPage", "WorkflowStack"),
+    "rowlock.workflow_rules": ("WorkflowState",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -121,6 +129,8 @@ __all__ = [
     "FieldError",
     "Fired",
     "Forbidden",
+    "Group",
+    "Growth",
     "InvalidTransition",
     "Job",
     "JobError",
@@ -137,6 +147,7 @@ __all__ = [
     "MigrationNeeded",
     "MissedTicks",
     "NewJob",
+    "Node",
     "NotFound",
     "OptionInvalid",
     "Page",
@@ -156,10 +167,17 @@ __all__ = [
     "Tasks",
     "Throttled",
     "TimedOut",
+    "TypedJob",
     "UnsupportedStore",
     "Why",
     "WhyCode",
     "WorkerInfo",
+    "Workflow",
+    "WorkflowGraph",
+    "WorkflowInfo",
+    "WorkflowPage",
+    "WorkflowStack",
+    "WorkflowState",
     "__version__",
     "retry",
 ]

@@ -6,7 +6,8 @@ import asyncio
 import builtins
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, cast
@@ -22,13 +23,21 @@ from rowlock.store import NewJob, Store, open_store, options
 from rowlock.store.methods import QueueVerbs
 from rowlock.store.ops.bulk import BulkAction, Selection, bulk, selection
 from rowlock.store.ops.manage import job_filter, unknown_job
+from rowlock.store.ops.workflow_info import unknown_workflow
+from rowlock.store.ops.workflows import Draft, Written, new_nodes
+from rowlock.store.options import TypedJob
 from rowlock.store.steps import Op
 from rowlock.store.url import masked
 from rowlock.task import EnqueueOptions, Task, Tasks
 from rowlock.worker.calls import ScheduleCalls, WorkerCalls
+from rowlock.workflow import ChainStep, Workflow, put_chain, put_chord
+from rowlock.workflow_info import WorkflowInfo
 
 Answers = Sequence[Job]
 T = TypeVar("T")
+R = TypeVar("R")
+Item = TypedJob[Any] | NewJob | Mapping[str, Any]
+"""An item of `enqueue_many`: `task.job(...)`, or a dict with a `kind`."""
 
 DATABASE_URL_VARIABLE = "ROWLOCK_DATABASE_URL"
 DATABASE_URL_DEFAULT = "sqlite:///rowlock.db"
@@ -241,9 +250,7 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
         job = self._prepare(kind, payload, chosen)
         return (await self.asend([job], conn=chosen.get("conn")))[0]
 
-    def enqueue_many(
-        self, items: Sequence[NewJob | Mapping[str, Any]], *, conn: object | None = None
-    ) -> Sequence[Job]:
+    def enqueue_many(self, items: Sequence[Item], *, conn: object | None = None) -> Sequence[Job]:
         """Enqueue many jobs in one transaction, all or none. Returns them in the same order.
 
         Args:
@@ -254,12 +261,12 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
         return self.send([self.prepare(item) for item in items], conn=conn)
 
     async def aenqueue_many(
-        self, items: Sequence[NewJob | Mapping[str, Any]], *, conn: object | None = None
+        self, items: Sequence[Item], *, conn: object | None = None
     ) -> Sequence[Job]:
         """As `enqueue_many`."""
         return await self.asend([self.prepare(item) for item in items], conn=conn)
 
-    def prepare(self, item: NewJob | Mapping[str, Any]) -> NewJob:
+    def prepare(self, item: Item) -> NewJob:
         """Check one item of `enqueue_many`. The command line uses it to name a bad item."""
         if isinstance(item, NewJob):
             return item
@@ -318,6 +325,138 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
             policy=policy,
         )
 
+    # Workflows
+
+    def workflow(
+        self,
+        name: str,
+        *,
+        key: str | None = None,
+        tenant: str | None = None,
+        deadline: float | timedelta | None = None,
+        meta: Mapping[str, object] | None = None,
+        id: str | UUID | None = None,
+        conn: object | None = None,
+    ) -> Workflow:
+        """Jobs that wait for each other, written together when the block ends.
+
+        Args:
+            name: What it is, to find it by.
+            key: Allows one open workflow per tenant, name and key. A second one is not written,
+                and has the id of the first.
+            tenant: The tenant that owns all its jobs. By default that of the first job.
+            deadline: Cancel what is left of it after this long, in seconds or as a timedelta.
+            meta: Free context, a small JSON object.
+            id: A UUID of your own. The same id again means the same workflow.
+            conn: Your own connection. The workflow exists if its transaction commits.
+
+        Example:
+            with app.workflow("crawl") as flow:
+                pages = flow.map(fetch.job(url=url) for url in urls)
+                flow.add(index.job(pages=pages.results), after=pages)
+        """
+        return Workflow(
+            self,
+            name,
+            key=key,
+            tenant=tenant,
+            deadline=deadline,
+            meta=meta,
+            id=id,
+            conn=conn,
+        )
+
+    def chain(self, *jobs: ChainStep, name: str = "chain") -> Workflow:
+        """A workflow of jobs that run one after the other. Write it with `.enqueue()`.
+
+        Args:
+            jobs: `task.job(...)`, or a function that gets the result of the job before and returns
+                `task.job(...)`.
+
+        Example:
+            app.chain(fetch.job(url=url), lambda page: index.job(page=page)).enqueue()
+        """
+        return put_chain(self.workflow(name), jobs)
+
+    def group(self, *jobs: TypedJob[Any], name: str = "group") -> Workflow:
+        """A workflow of jobs that run side by side. Write it with `.enqueue()`."""
+        flow = self.workflow(name)
+        flow.map(jobs)
+        return flow
+
+    def chord(
+        self,
+        jobs: Iterable[TypedJob[R]],
+        body: TypedJob[Any] | Callable[[builtins.list[R]], TypedJob[Any]],
+        *,
+        name: str = "chord",
+    ) -> Workflow:
+        """A workflow of jobs side by side, and one after all of them. Write it with `.enqueue()`.
+
+        Args:
+            body: `task.job(...)`, or a function that gets the results and returns one.
+        """
+        return put_chord(self.workflow(name), jobs, body)
+
+    def send_workflow(self, draft: Draft, *, conn: object | None) -> Written:
+        """Write a workflow. `Workflow` uses this."""
+        with self._sending(draft.nodes) as marked:
+            written = self.store.enqueue_workflow(
+                replace(draft, nodes=[*marked]),
+                conn=conn,
+                notify_in_transaction=self._notify_in_transaction,
+            )
+            self._workflow_told(marked, written, conn)
+            return written
+
+    async def asend_workflow(self, draft: Draft, *, conn: object | None) -> Written:
+        """As `send_workflow`."""
+        with self._sending(draft.nodes) as marked:
+            written = await self.store.aenqueue_workflow(
+                replace(draft, nodes=[*marked]),
+                conn=conn,
+                notify_in_transaction=self._notify_in_transaction,
+            )
+            self._workflow_told(marked, written, conn)
+            return written
+
+    def _workflow_told(self, jobs: Sequence[NewJob], written: Written, conn: object | None) -> None:
+        if self.on_enqueued is not None and conn is None and written.created:
+            self.on_enqueued(jobs, new_nodes(jobs))
+
+    def wait_workflow(
+        self, id: str | UUID, timeout: float | timedelta | None = None
+    ) -> WorkflowInfo:
+        """Wait until nothing of a workflow runs, or can run without help, and return how it is.
+
+        Raises:
+            TimeoutError: It has not stopped within `timeout`.
+            NotFound: There is no such workflow.
+        """
+        for pause in pauses(timeout):
+            found = self.get_workflow(id)
+            if found is None:
+                raise unknown_workflow(str(id))
+            if found.state.has_stopped:
+                return found
+            time.sleep(pause)
+        raise TimeoutError(f"workflow {id} has not stopped within {timeout} s")
+
+    async def await_workflow(
+        self,
+        id: str | UUID,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109  # as its blocking twin
+    ) -> WorkflowInfo:
+        """As `wait_workflow`."""
+        for pause in pauses(timeout):
+            found = await self.aget_workflow(id)
+            if found is None:
+                raise unknown_workflow(str(id))
+            if found.state.has_stopped:
+                return found
+            await asyncio.sleep(pause)
+        raise TimeoutError(f"workflow {id} has not stopped within {timeout} s")
+
     # Look
 
     def list(
@@ -332,7 +471,7 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
         """A page of jobs that match. Dead jobs come newest failure first, others newest first.
 
         Args:
-            state: One of the seven. None: all.
+            state: One of the eight. None: all.
             limit: The most jobs on this page, at most 1,000.
             cursor: The `next` of the page before.
             full: Also read payloads, results, meta and errors. By default they are left out,

@@ -86,6 +86,10 @@ class JobRow(NamedTuple):
     limit_name: Annotated[str | None, Column("text", is_kept=True)] = None
     limit_key: Annotated[str | None, Column("text", is_kept=True)] = None
     place: Annotated[int | None, Column("bigint", is_kept=True)] = None
+    workflow: Annotated[str | None, Column("uuid", is_kept=True)] = None
+    pending: Annotated[int | None, Column("integer", JobTable.LIVE)] = None
+    inputs: Annotated[str | None, Column("text", is_kept=True)] = None
+    stack: Annotated[int | None, Column("bigint", is_kept=True)] = None
 
 
 def _declared(record: type) -> dict[str, Column]:
@@ -101,6 +105,8 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "lease_taken": Column("boolean", is_kept=True),
     "beat_at": Column("bigint", JobTable.LIVE),
     "held_by": Column("smallint", JobTable.LIVE),
+    "watched": Column("boolean", is_kept=True),
+    "cause": Column("smallint", JobTable.FINISHED),
     "expires_at": Column("bigint", JobTable.FINISHED),
     "fingerprint": Column("text", JobTable.FINISHED),
 }
@@ -127,10 +133,13 @@ BLOCK: Final = (
     "token",
 )
 _OF_CLAIM: Final = ("kind", "queue", "rank", "started_at", "lease_expires_at", "worker", "begun")
+# A job that can be claimed waits for no other.
+_OF_WAITING: Final = ("pending",)
 RARE: Final = tuple(
     name
     for name, column in _OF_ROWS.items()
-    if column.table is not JobTable.FINISHED and name not in (*BLOCK, *_OF_CLAIM, *OF_LIMITS)
+    if column.table is not JobTable.FINISHED
+    and name not in (*BLOCK, *_OF_CLAIM, *OF_LIMITS, *_OF_WAITING)
 )
 """The columns that have a value in few jobs. A block has them as one JSON text, mostly NULL."""
 
@@ -243,7 +252,8 @@ class _Rows(NamedTuple):
         if column.table not in (table, JobTable.BOTH):
             return column.absent or self._null(column)
         if not column.is_large or large is None:
-            return f"{prefix}{name}{'::text' if self.is_postgres and name == 'id' else ''}"
+            is_uuid = self.is_postgres and column.type == "uuid"
+            return f"{prefix}{name}{'::text' if is_uuid else ''}"
         if name in large:
             return large[name].format(f"{prefix}{name}")
         return "''" if name == "payload" else self._null(column)

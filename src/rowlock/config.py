@@ -171,6 +171,22 @@ KEY_COUNT_EXACT_MAX: Final = 1_000
 KEY_ROOMS_MAX: Final = 50
 """Most pairs of a queue and a kind in which a look at the keys of a limit finds waiting jobs."""
 
+# Workflows.
+WORKFLOW_JOBS_MAX: Final = 100_000
+"""Most jobs of one workflow that are enqueued, or added by one job, at a time."""
+WORKFLOW_EDGES_MAX: Final = 1_000_000
+"""Most pairs of jobs of which one waits for the other, that are enqueued or added at a time."""
+WORKFLOW_PARENTS_MAX: Final = 10_000
+"""Most jobs that one job of a workflow waits for."""
+WORKFLOW_LIST_COUNT_MAX: Final = 1_000
+"""Numbers of jobs in a list of workflows are exact up to this."""
+WORKFLOW_SWEEP_SECONDS: Final = 2.5
+"""Interval at which a worker notes which workflows have ended, and looks for passed deadlines."""
+WORKFLOW_STACKS_MAX: Final = 200
+"""Most groups of like jobs that the picture of a workflow has."""
+INPUTS_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Most bytes of results of other jobs that one job gets."""
+
 # Schedules. A tick found within this time was late, not missed: after a restart, a clock that was
 # set forward by a minute or two, or a scheduler that was asleep when the schedule was written.
 SCHEDULE_LATE_SECONDS: Final = 300.0

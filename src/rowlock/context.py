@@ -13,6 +13,8 @@ from rowlock.errors import InvalidTransition
 from rowlock.interrupts import shielded
 from rowlock.job import Job
 from rowlock.store import NewJob, options
+from rowlock.store.ops.workflows import Draft
+from rowlock.workflow import Find, Growth
 
 
 class Release(Exception):
@@ -60,6 +62,10 @@ class TimedOut(BaseException):
 
     def __init__(self, message: str = "the run has exceeded its timeout") -> None:
         super().__init__(message)
+
+
+def _knows_no_task(kind: str) -> None:
+    return None
 
 
 class Notes(Protocol):
@@ -159,6 +165,7 @@ class Context:
         signals: Signals,
         prepare: Callable[[Any, dict[str, Any]], NewJob],
         block: Callable[[Context], TransactionBlock] | None = None,
+        find: Find = _knows_no_task,
     ) -> None:
         self._job = job
         self._state = state
@@ -166,7 +173,10 @@ class Context:
         self._signals = signals
         self._prepare = prepare
         self._block = block
+        self._find = find
         self._follow_ups: list[NewJob] = []
+        self._growth: Growth | None = None
+        self._given_growth: Draft | None = None
         # Whether its handler checks for a cancel request.
         self.has_looked: bool = False
 
@@ -254,6 +264,17 @@ class Context:
             self._follow_ups.append(job)
         return job
 
+    @property
+    def workflow(self) -> Growth:
+        """The workflow of this job, to add jobs to: `ctx.workflow.add(task.job(...))`.
+
+        They are written if, and only if, this job succeeds. What waits for this job then waits for
+        the last of them, too. A job that belongs to no workflow begins one.
+        """
+        if self._growth is None:
+            self._growth = Growth(self._find, self._job, lambda: self._signals.is_settled)
+        return self._growth
+
     def transaction(self) -> TransactionBlock:
         """Open a block whose writes are committed together with this job's success, or not at all.
 
@@ -284,6 +305,17 @@ class Context:
     def follow_ups(self) -> tuple[NewJob, ...]:
         """The jobs that will be enqueued if this one succeeds."""
         return tuple(self._follow_ups)
+
+    @property
+    def growth(self) -> Draft | None:
+        """The jobs that will be added to its workflow if it succeeds."""
+        if self._given_growth is not None:
+            return self._given_growth
+        return None if self._growth is None else self._growth.finished()
+
+    def grow(self, draft: Draft) -> None:
+        """Take the jobs that its handler has added in another process."""
+        self._given_growth = draft
 
 
 # Errors are stored under the type name that users know.

@@ -25,6 +25,8 @@ _ERROR_BEGINS: Final = '{"attempt":'
 class JobState(StrEnum):
     """The state of a job. `scheduled`, `ready` and `retrying` differ only by time and attempt."""
 
+    WAITING = "waiting"
+    """It waits for other jobs of its workflow."""
     SCHEDULED = "scheduled"
     """`run_at` is in the future, and no attempt has been counted."""
     READY = "ready"
@@ -38,7 +40,8 @@ class JobState(StrEnum):
     DEAD = "dead"
     """Given up: attempts used up, failed permanently, or poison."""
     CANCELLED = "cancelled"
-    """Cancelled on request, or superseded by a newer job with its key."""
+    """Cancelled on request, superseded by a newer job with its key, or because of a job for which
+    it waited."""
 
     @property
     def is_terminal(self) -> bool:
@@ -47,7 +50,8 @@ class JobState(StrEnum):
 
 
 TERMINAL_STATES = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED})
-WAITING_STATES = frozenset(JobState) - TERMINAL_STATES - {JobState.RUNNING}
+# Nobody runs it, and it will run at its time, or when its limit allows it.
+QUEUED_STATES = frozenset({JobState.SCHEDULED, JobState.READY, JobState.RETRYING})
 KEY_HELD_WHILE_KEPT = -1
 KEY_HELD_UNTIL_STARTED = -2
 # The values of the column in both stores.
@@ -163,6 +167,8 @@ def state_of(row: JobRow, *, now: int) -> JobState:
         return JobState(row.state)
     if row.lease_expires_at is not None:
         return JobState.RUNNING
+    if row.pending:
+        return JobState.WAITING
     if row.run_at <= now:
         return JobState.READY
     return JobState.SCHEDULED if row.attempt == 0 else JobState.RETRYING
@@ -214,6 +220,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The limit under which it runs."""
     limit_key: str | None = None
     """Its key there. Empty if the limit has no keys."""
+    workflow: str | None = None
+    """The id of the workflow that it belongs to."""
+    waits_for: int = 0
+    """How many jobs it still waits for."""
+    stack: str | None = None
+    """Which jobs of its workflow are like it: the id of a `WorkflowStack`."""
     created: bool = False
     """False if an enqueue returned a job that already existed."""
 
@@ -301,7 +313,8 @@ def job_of(row: JobRow, *, now: int, created: bool = False) -> Job:
         key=row.key,
         attempt=row.attempt,
         max_attempts=row.max_attempts or config.MAX_ATTEMPTS_DEFAULT,
-        run_at=from_us(row.run_at),
+        # A job that waits for others has no time of its own, unless one was given.
+        run_at=from_us(row.created_at if row.run_at <= 0 else row.run_at),
         created_at=from_us(row.created_at),
         started_at=maybe_from_us(row.started_at),
         finished_at=maybe_from_us(row.finished_at),
@@ -322,6 +335,9 @@ def job_of(row: JobRow, *, now: int, created: bool = False) -> Job:
         max_crashes=policy.max_crashes,
         limit=row.limit_name,
         limit_key=row.limit_key,
+        workflow=row.workflow,
+        waits_for=row.pending or 0,
+        stack=None if row.stack is None else str(row.stack),
         created=created,
     )
 

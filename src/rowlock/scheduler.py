@@ -26,6 +26,7 @@ from rowlock.store.ops.history import fold_history, sample_depth
 from rowlock.store.ops.manage import prune
 from rowlock.store.ops.recover import Seen, sweep
 from rowlock.store.ops.schedule import NewSchedule, new_schedule
+from rowlock.store.ops.workflow_manage import tend_workflows
 from rowlock.task import Tasks
 from rowlock.worker.trouble import (
     Act,
@@ -69,6 +70,7 @@ class Janitor:
         self._on_refused = on_refused
         self._sweeps = Batches()
         self._prunes = Batches()
+        self._workflows_from: str | None = None
 
     async def run(self) -> None:
         """Do the maintenance until cancelled."""
@@ -83,6 +85,7 @@ class Janitor:
             (self._recover, ServiceName.RECOVER, "lost jobs are not given back"),
             (self._sample, ServiceName.DEPTH, "the depths of queues are not recorded"),
             (self._fold, ServiceName.FOLD, "the history is not folded"),
+            (self._tend, ServiceName.WORKFLOWS, "ends and deadlines of workflows are not noticed"),
             (self._prune_events, ServiceName.PRUNE_EVENTS, "old events are not removed"),
         ]
         if self._has_retention:
@@ -96,6 +99,13 @@ class Janitor:
     async def _fold(self) -> float:
         await self._store.arun(fold_history())
         return jittered(config.HISTORY_FOLD_SECONDS, self._chance)
+
+    async def _tend(self) -> float:
+        tended = await self._store.arun(tend_workflows(self._workflows_from))
+        self._workflows_from = tended.next
+        for workflow in tended.overdue:
+            await self._store.acancel_workflow(workflow)
+        return jittered(config.WORKFLOW_SWEEP_SECONDS, self._chance)
 
     async def _prune_events(self) -> float:
         await self._store.arun(prune_events())

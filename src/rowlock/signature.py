@@ -24,6 +24,7 @@ import msgspec
 
 from rowlock import codec, misfits
 from rowlock.errors import FieldError, OptionInvalid, PayloadInvalid
+from rowlock.inputs import Input
 from rowlock.suggest import nearest
 
 if sys.version_info >= (3, 14):
@@ -102,17 +103,74 @@ class PayloadSchema:
                 plain[name] = misfits.plain(default)
         return plain
 
-    def encode(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> str:
+    def encode(
+        self,
+        args: tuple[object, ...],
+        kwargs: dict[str, Any],
+        inputs: dict[str, Input] | None = None,
+    ) -> str:
         """Return the payload text of a call. Defaults are not written.
+
+        Args:
+            inputs: Gets the arguments that stand for results of other jobs. None: there must be
+                none.
 
         Raises:
             PayloadInvalid: naming every missing, unexpected, ill-typed or unstorable field.
         """
-        if not args:
+        fields, errors = kwargs, list[FieldError]()
+        if args:
+            fields, errors = self._bind(args, kwargs)
+        else:
             text = self._shape.encoded_flat(kwargs)
-            return self._encode(kwargs, ()) if text is None else text
-        fields, errors = self._bind(args, kwargs)
+            if text is not None:
+                return text
+        if inputs is not None:
+            inputs.update(_inputs_in(fields))
+            if inputs:
+                return self._encode_rest(fields, errors, inputs)
         return self._encode(fields, errors)
+
+    def _encode_rest(
+        self,
+        fields: dict[str, Any],
+        errors: typing.Sequence[FieldError],
+        inputs: Mapping[str, Input],
+    ) -> str:
+        """Return the payload text without the arguments that are known later."""
+        rest = {name: value for name, value in fields.items() if name not in inputs}
+        found = list(errors)
+        text = "{}"
+        try:
+            text, _ = codec.encode_fields(self.kind, rest)
+        except PayloadInvalid as error:
+            found += error.errors
+        named = {problem.field for problem in found}
+        for problem in self._field_errors(rest, is_storable=not named):
+            if problem.field not in named and problem.field not in inputs:
+                found.append(problem)
+        unknown = {} if self._shape.takes_extra else set(inputs) - set(self._shape.hints)
+        found += [FieldError(name, self._unexpected(name)) for name in sorted(unknown)]
+        if found:
+            raise PayloadInvalid(self.kind, found)
+        return text
+
+    def hint_of(self, name: str) -> Any:
+        """Return the type of a parameter. Any, if it has none."""
+        shape = self._shape
+        return shape.hints.get(name, shape.extra_hint if shape.takes_extra else Any)
+
+    @functools.cached_property
+    def result_hint(self) -> Any:
+        """The type of the function's result. Any, if it has none or it can't be resolved."""
+        holder = _annotated(self.function)
+        annotation = getattr(holder, "__annotations__", {}).get("return", Any)
+        carrier = types.FunctionType(_nothing.__code__, getattr(holder, "__globals__", {}))
+        carrier.__annotations__ = {"hint": annotation}
+        try:
+            return typing.get_type_hints(carrier)["hint"]
+        except Exception:  # noqa: BLE001  # a type that only type checkers know decides nothing
+            return Any
 
     def validate(self, payload: Mapping[str, object]) -> str:
         """Return the payload text of a plain mapping, checked as by `encode`.
@@ -392,6 +450,19 @@ _UNNAMED: Final[dict[object, str]] = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but payloads have names; drop the `/`",
     inspect.Parameter.VAR_POSITIONAL: "takes values without names; take one list instead",
 }
+
+
+def _inputs_in(fields: Mapping[str, Any]) -> dict[str, Input]:
+    """Return the arguments that stand for results of other jobs, or are lists of such."""
+    found: dict[str, Input] = {}
+    for name, value in fields.items():
+        if isinstance(value, Input):
+            found[name] = value
+        elif isinstance(value, list | tuple) and any(isinstance(part, Input) for part in value):
+            if not all(isinstance(part, Input) for part in value):
+                raise OptionInvalid(name, "must be results of jobs, or values, not a mix of both")
+            found[name] = value[0].joined(value)
+    return found
 
 
 def _nothing() -> None: ...

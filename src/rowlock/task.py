@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -17,6 +17,7 @@ from typing import (
     Protocol,
     TypedDict,
     TypeVar,
+    cast,
     overload,
 )
 from uuid import UUID
@@ -29,13 +30,18 @@ from rowlock.clock import duration_us
 from rowlock.context import Context
 from rowlock.cron import Cron, parse_cron
 from rowlock.errors import OptionInvalid
+from rowlock.inputs import Input
 from rowlock.job import Job, Lease, Policy
 from rowlock.limits import Fields, Key, Limit
 from rowlock.signature import PayloadSchema
 from rowlock.store import KnownPolicy, NewJob, options
+from rowlock.store.options import TypedJob
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+# Covariant, so that a checker finds the result of a coroutine.
+R_co = TypeVar("R_co", covariant=True)
 
 Executor = Literal["auto", "async", "thread", "process"]
 Duration = float | timedelta
@@ -76,14 +82,14 @@ class Sender(Protocol):
     def follow(self, job: NewJob) -> NewJob: ...
 
 
-class Task(Generic[P, R]):
+class Task(Generic[P, R_co]):
     """A function that can be enqueued, and still be called. Created by `@app.task`.
 
     A plain call, `task(...)`, runs the function directly and enqueues nothing.
     """
 
     def __init__(
-        self, function: Callable[..., R], settings: TaskOptions, *, fields: Fields | None = None
+        self, function: Callable[..., R_co], settings: TaskOptions, *, fields: Fields | None = None
     ) -> None:
         self.function = function
         self.settings = settings
@@ -106,7 +112,7 @@ class Task(Generic[P, R]):
         """Whether the function is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function directly. Nothing is enqueued."""
         return self.function(*args, **kwargs)
 
@@ -117,18 +123,30 @@ class Task(Generic[P, R]):
             PayloadInvalid: The arguments do not fit the function's parameters. The error names
                 every invalid field.
         """
-        return self.sender.send([self.job(*args, **kwargs)], conn=None)[0]
+        return self.sender.send([self.new_job(*args, **kwargs)], conn=None)[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """As `enqueue`."""
-        return (await self.sender.asend([self.job(*args, **kwargs)], conn=None))[0]
+        return (await self.sender.asend([self.new_job(*args, **kwargs)], conn=None))[0]
 
-    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """A job to be enqueued with others by `app.enqueue_many`."""
-        payload = self.schema.encode(args, kwargs)
+    @overload
+    def job(
+        self: Task[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> TypedJob[T]: ...
+    @overload
+    def job(self: Task[P, T], *args: P.args, **kwargs: P.kwargs) -> TypedJob[T]: ...
+    def job(self, *args: Any, **kwargs: Any) -> TypedJob[Any]:
+        """A job to be enqueued with others: by `app.enqueue_many`, or in a workflow."""
+        return cast("TypedJob[Any]", self.new_job(*args, **kwargs))
+
+    def new_job(self, *args: Any, **kwargs: Any) -> NewJob:
+        """As `job`, for those who know what is in it."""
+        inputs: dict[str, Input] = {}
+        payload = self.schema.encode(args, kwargs, inputs)
         if self._plain_job is None:
             self._plain_job = self.model(payload, {})
-        return self.another(self._plain_job, payload)
+        made = self.another(self._plain_job, payload)
+        return made._replace(inputs=inputs) if inputs else made
 
     def another(self, model: NewJob, payload: str, key: Key | None = None) -> NewJob:
         """Return a job like another one of this task, with another payload and its own key."""
@@ -158,7 +176,7 @@ class Task(Generic[P, R]):
         id: str | UUID | None = None,
         conn: object | None = None,
         limit_key: Key | None = None,
-    ) -> TaskCall[P]:
+    ) -> TaskCall[P, R_co]:
         """The task with options for one enqueue.
 
         Args:
@@ -271,10 +289,10 @@ class Task(Generic[P, R]):
         return f"<Task {self.name!r}>"
 
 
-class TaskCall(Generic[P]):
+class TaskCall(Generic[P, R_co]):
     """A task with options, ready for its arguments. Created by `Task.using`."""
 
-    def __init__(self, task: Task[P, Any], chosen: EnqueueOptions, conn: object | None) -> None:
+    def __init__(self, task: Task[P, R_co], chosen: EnqueueOptions, conn: object | None) -> None:
         self._task = task
         self._chosen = chosen
         self._conn = conn
@@ -282,7 +300,7 @@ class TaskCall(Generic[P]):
         self._model: NewJob | None = None
 
     @property
-    def task(self) -> Task[P, Any]:
+    def task(self) -> Task[P, R_co]:
         """The task."""
         return self._task
 
@@ -305,23 +323,35 @@ class TaskCall(Generic[P]):
         job = self._made(*args, **kwargs)
         return (await self._task.sender.asend([job], conn=self._conn))[0]
 
-    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """A job to be enqueued with others by `app.enqueue_many`.
+    @overload
+    def job(
+        self: TaskCall[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> TypedJob[T]: ...
+    @overload
+    def job(self: TaskCall[P, T], *args: P.args, **kwargs: P.kwargs) -> TypedJob[T]: ...
+    def job(self, *args: Any, **kwargs: Any) -> TypedJob[Any]:
+        """A job to be enqueued with others: by `app.enqueue_many`, or in a workflow.
 
         Raises:
             OptionInvalid: It has a connection. That belongs to the enqueue of all jobs.
         """
+        return cast("TypedJob[Any]", self.new_job(*args, **kwargs))
+
+    def new_job(self, *args: Any, **kwargs: Any) -> NewJob:
+        """As `job`, for those who know what is in it."""
         if self._conn is not None:
             raise OptionInvalid(
-                "conn", "pass it to enqueue_many(jobs, conn=...), not to a single item"
+                "conn", "pass it to enqueue_many(jobs, conn=...) or app.workflow(conn=...)"
             )
         return self._made(*args, **kwargs)
 
-    def _made(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        payload = self._task.schema.encode(args, kwargs)
+    def _made(self, *args: Any, **kwargs: Any) -> NewJob:
+        inputs: dict[str, Input] = {}
+        payload = self._task.schema.encode(args, kwargs, inputs)
         if self._model is None:
             self._model = self._task.model(payload, self._chosen)
-        return self._task.another(self._model, payload, self._chosen.get("limit_key"))
+        made = self._task.another(self._model, payload, self._chosen.get("limit_key"))
+        return made._replace(inputs=inputs) if inputs else made
 
 
 def prepare_follow_up(task: Any, payload: dict[str, Any]) -> NewJob:
@@ -329,7 +359,7 @@ def prepare_follow_up(task: Any, payload: dict[str, Any]) -> NewJob:
     if not isinstance(task, Task | TaskCall):
         raise OptionInvalid("task", f"must be a task or task.using(...), not {task!r}")
     sender = (task if isinstance(task, Task) else task._task).sender
-    return sender.follow(task.job(**payload))
+    return sender.follow(task.new_job(**payload))
 
 
 class Instrumentation(Protocol):
@@ -531,7 +561,7 @@ class Tasks:
     def scheduled(self) -> list[tuple[str, NewJob, Cron]]:
         """Return the schedules declared in code, by name. A starting worker stores them."""
         return [
-            (task.name, task.job(), cron)
+            (task.name, task.new_job(), cron)
             for task in self
             if (cron := task.settings.cron) is not None
         ]

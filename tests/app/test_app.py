@@ -406,8 +406,11 @@ def test_ids_may_be_uuids(app):
 
 # They have no async twin: nothing waits in them, or they are a loop of their own.
 BLOCKING_ONLY = {
+    "chain",
+    "chord",
     "find",
     "follow",
+    "group",
     "include",
     "limit",
     "nearest",
@@ -418,6 +421,7 @@ BLOCKING_ONLY = {
     "task",
     "use_database",
     "worker",
+    "workflow",
 }
 
 
@@ -428,7 +432,9 @@ def test_every_blocking_call_has_its_twin(app):
         for name, call in calls.items():
             if name.startswith(("_", "a")) or name in BLOCKING_ONLY:
                 continue
-            twin = calls["await_" if name == "wait" else f"a{name}"]
+            twin = calls[
+                {"wait": "await_", "wait_workflow": "await_workflow"}.get(name, f"a{name}")
+            ]
 
             assert inspect.iscoroutinefunction(twin), name
             assert inspect.signature(call) == inspect.signature(twin), name

@@ -23,9 +23,10 @@ LAYERS = (
     {"version", "errors", "chance", "clock", "ids", "columns", "job", "retry", "lifecycle"}
     | {"codec"}
     | {"signature", "events", "config", "cron", "schedule", "tokens", "tally", "fingerprint"}
-    | {"suggest", "why", "misfits", "interrupts", "filters", "limit_info"},
+    | {"suggest", "why", "misfits", "interrupts", "filters", "limit_info"}
+    | {"inputs", "result_types", "workflow_info", "workflow_rules"},
     {"store"},
-    {"task", "context", "limits"},
+    {"task", "context", "limits", "workflow"},
     {"worker", "scheduler"},
     {"app"},
     {"server", "dashboard", "cli", "bench", "chaos", "observe", "testing", "move"},

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rowlock.errors import InvalidTransition, NotFound
-from rowlock.job import WAITING_STATES, Beat, CancelOutcome, Job, JobState, Lease, Policy
+from rowlock.job import QUEUED_STATES, Beat, CancelOutcome, Job, JobState, Lease, Policy
 from rowlock.lifecycle import Failed, Succeeded
 from rowlock.lifecycle import Outcome as Ending
 from rowlock.store import JobFilter, Settlement, Store
@@ -418,7 +418,7 @@ def release_and_settle(bench: Bench, store: Store) -> Scene:
 def holders(store: Store) -> list[Job]:
     """The jobs that wait with the key."""
     found = store.list(JobFilter(key="k"), full=True)
-    return [job for job in found if job.state in WAITING_STATES]
+    return [job for job in found if job.state in QUEUED_STATES]
 
 
 def return_and_enqueue(bulk: bool, **options: Any) -> Callable[[Bench, Store], Scene]:

@@ -51,6 +51,13 @@ TABLE depth (
     oldest_us bigint
 );
 
+TABLE edge (
+    parent uuid NOT NULL
+    child uuid NOT NULL
+    wants smallint NOT NULL
+    is_met boolean NOT NULL DEFAULT false
+);
+
 TABLE event (
     id bigint NOT NULL DEFAULT nextval('rowlock.event_number'::regclass)
     at bigint NOT NULL
@@ -80,6 +87,9 @@ TABLE finished (
     key text COLLATE "C"
     limit_name text COLLATE "C"
     limit_key text COLLATE "C"
+    workflow uuid
+    stack bigint
+    watched boolean
     place bigint
     worker text COLLATE "C"
     payload text NOT NULL
@@ -90,6 +100,8 @@ TABLE finished (
     errors text
     result text
     fingerprint text COLLATE "C"
+    cause smallint
+    inputs text
 );
 
 TABLE first_answer (
@@ -142,6 +154,10 @@ TABLE job WITH (fillfactor=42, autovacuum_vacuum_scale_factor=0.02, autovacuum_v
     key text COLLATE "C"
     limit_name text COLLATE "C"
     limit_key text COLLATE "C"
+    workflow uuid
+    stack bigint
+    pending integer
+    watched boolean
     place bigint
     turn bigint
     payload text NOT NULL
@@ -150,6 +166,7 @@ TABLE job WITH (fillfactor=42, autovacuum_vacuum_scale_factor=0.02, autovacuum_v
     meta text
     progress text
     errors text
+    inputs text
 );
 
 TABLE job_limit (
@@ -251,6 +268,14 @@ TABLE session (
     token_id text COLLATE "C" NOT NULL
 );
 
+TABLE stack (
+    workflow uuid NOT NULL
+    stack bigint NOT NULL
+    parent bigint NOT NULL
+    wants smallint NOT NULL
+    kind text COLLATE "C" NOT NULL
+);
+
 TABLE token (
     id text COLLATE "C" NOT NULL
     created_at bigint NOT NULL
@@ -274,6 +299,19 @@ TABLE worker (
     vitals text
 );
 
+TABLE workflow (
+    id uuid NOT NULL
+    created_at bigint NOT NULL
+    ended_at bigint
+    deadline bigint
+    cancelled_at bigint
+    parent uuid
+    name text COLLATE "C" NOT NULL
+    key text COLLATE "C"
+    tenant text COLLATE "C"
+    meta text
+);
+
 CREATE INDEX audit_expiry ON rowlock.audit USING btree (at);
 CREATE UNIQUE INDEX audit_pkey ON rowlock.audit USING btree (id);
 CREATE INDEX audit_target ON rowlock.audit USING btree (target, id);
@@ -283,6 +321,8 @@ CREATE INDEX bulk_running ON rowlock.bulk USING btree (id) WHERE (finished_at IS
 CREATE UNIQUE INDEX claim_pkey ON rowlock.claim USING btree (id);
 CREATE INDEX claim_until ON rowlock.claim USING btree (until);
 CREATE UNIQUE INDEX depth_pkey ON rowlock.depth USING btree (at, queue);
+CREATE INDEX edge_child ON rowlock.edge USING btree (child);
+CREATE UNIQUE INDEX edge_pkey ON rowlock.edge USING btree (parent, child);
 CREATE INDEX event_at ON rowlock.event USING btree (at);
 CREATE UNIQUE INDEX event_pkey ON rowlock.event USING btree (id);
 CREATE INDEX finished_dead ON rowlock.finished USING btree (finished_at, id) WHERE (state = 'dead'::text);
@@ -291,6 +331,7 @@ CREATE INDEX finished_fingerprint ON rowlock.finished USING btree (fingerprint, 
 CREATE INDEX finished_key ON rowlock.finished USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key_hold = '-1'::integer);
 CREATE UNIQUE INDEX finished_pkey ON rowlock.finished USING btree (id);
 CREATE INDEX finished_queue ON rowlock.finished USING btree (queue, state, finished_at, id) WHERE (state <> 'succeeded'::text);
+CREATE INDEX finished_workflow ON rowlock.finished USING btree (workflow, state, stack, id) WHERE (workflow IS NOT NULL);
 CREATE INDEX first_answer_expiry ON rowlock.first_answer USING btree (at);
 CREATE UNIQUE INDEX first_answer_pkey ON rowlock.first_answer USING btree (id);
 CREATE INDEX history_at ON rowlock.history USING btree (at);
@@ -309,6 +350,8 @@ CREATE INDEX job_room ON rowlock.job USING btree (queue, hashtextextended(textca
 CREATE INDEX job_tenant_held ON rowlock.job USING btree (tenant, queue, run_at) WHERE ((indexed_lease IS NULL) AND (held_by IS NOT NULL) AND (tenant IS NOT NULL));
 CREATE INDEX job_tenant_lane ON rowlock.job USING btree (tenant, queue, rank, kind, run_at, id) WHERE ((indexed_lease IS NULL) AND (held_by IS NULL) AND (tenant IS NOT NULL));
 CREATE INDEX job_turn ON rowlock.job USING btree (limit_name, limit_key, turn) WHERE ((indexed_lease IS NOT NULL) AND (limit_name IS NOT NULL));
+CREATE INDEX job_waiting ON rowlock.job USING btree (queue) WHERE (held_by = 3);
+CREATE INDEX job_workflow ON rowlock.job USING btree (workflow, held_by, stack, id) WHERE (workflow IS NOT NULL);
 CREATE INDEX key_hold_expiry ON rowlock.key_hold USING btree (until);
 CREATE INDEX key_hold_key ON rowlock.key_hold USING btree (COALESCE(tenant, ''::text), kind, key) WHERE (key_until IS NOT NULL);
 CREATE UNIQUE INDEX key_hold_pkey ON rowlock.key_hold USING btree (holder);
@@ -323,6 +366,11 @@ CREATE UNIQUE INDEX secret_pkey ON rowlock.secret USING btree (name);
 CREATE INDEX session_expiry ON rowlock.session USING btree (expires_at);
 CREATE UNIQUE INDEX session_pkey ON rowlock.session USING btree (digest);
 CREATE INDEX session_token ON rowlock.session USING btree (token_id, created_at);
+CREATE UNIQUE INDEX stack_pkey ON rowlock.stack USING btree (workflow, stack, parent);
 CREATE INDEX token_login ON rowlock.token USING btree (expires_at) WHERE (digest IS NULL);
 CREATE UNIQUE INDEX token_pkey ON rowlock.token USING btree (id);
 CREATE UNIQUE INDEX worker_pkey ON rowlock.worker USING btree (id);
+CREATE INDEX workflow_ended ON rowlock.workflow USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+CREATE UNIQUE INDEX workflow_key ON rowlock.workflow USING btree (COALESCE(tenant, ''::text), name, key) WHERE ((key IS NOT NULL) AND (ended_at IS NULL));
+CREATE INDEX workflow_open ON rowlock.workflow USING btree (id) WHERE (ended_at IS NULL);
+CREATE UNIQUE INDEX workflow_pkey ON rowlock.workflow USING btree (id);

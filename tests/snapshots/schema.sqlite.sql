@@ -38,6 +38,13 @@ TABLE rowlock_depth (
     oldest_us integer
 );
 
+TABLE rowlock_edge (
+    parent text NOT NULL PRIMARY KEY 1
+    child text NOT NULL PRIMARY KEY 2
+    wants integer NOT NULL
+    is_met integer NOT NULL DEFAULT 0
+);
+
 TABLE rowlock_event (
     id integer PRIMARY KEY 1
     at integer NOT NULL
@@ -67,6 +74,9 @@ TABLE rowlock_finished (
     key text
     limit_name text
     limit_key text
+    workflow text
+    stack integer
+    watched integer
     place integer
     worker text
     payload text NOT NULL
@@ -77,6 +87,8 @@ TABLE rowlock_finished (
     errors text
     result text
     fingerprint text
+    cause integer
+    inputs text
 );
 
 TABLE rowlock_first_answer (
@@ -127,6 +139,10 @@ TABLE rowlock_job (
     key text
     limit_name text
     limit_key text
+    workflow text
+    stack integer
+    pending integer
+    watched integer
     place integer
     payload text NOT NULL
     policy text
@@ -134,6 +150,7 @@ TABLE rowlock_job (
     meta text
     progress text
     errors text
+    inputs text
 );
 
 TABLE rowlock_job_limit (
@@ -235,6 +252,14 @@ TABLE rowlock_session (
     token_id text NOT NULL
 );
 
+TABLE rowlock_stack (
+    workflow text NOT NULL PRIMARY KEY 1
+    stack integer NOT NULL PRIMARY KEY 2
+    parent integer NOT NULL PRIMARY KEY 3
+    wants integer NOT NULL
+    kind text NOT NULL
+);
+
 TABLE rowlock_token (
     id text NOT NULL PRIMARY KEY 1
     created_at integer NOT NULL
@@ -258,16 +283,31 @@ TABLE rowlock_worker (
     vitals text
 );
 
+TABLE rowlock_workflow (
+    id text NOT NULL PRIMARY KEY 1
+    created_at integer NOT NULL
+    ended_at integer
+    deadline integer
+    cancelled_at integer
+    parent text
+    name text NOT NULL
+    key text
+    tenant text
+    meta text
+);
+
 CREATE INDEX rowlock_audit_expiry ON rowlock_audit (at);
 CREATE INDEX rowlock_audit_target ON rowlock_audit (target, id);
 CREATE INDEX rowlock_audit_tenant ON rowlock_audit (tenant, id) WHERE tenant IS NOT NULL;
 CREATE INDEX rowlock_bulk_running ON rowlock_bulk (id) WHERE finished_at IS NULL;
+CREATE INDEX rowlock_edge_child ON rowlock_edge (child);
 CREATE INDEX rowlock_event_at ON rowlock_event (at);
 CREATE INDEX rowlock_finished_dead ON rowlock_finished (finished_at, id) WHERE state = 'dead';
 CREATE INDEX rowlock_finished_expiry ON rowlock_finished (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX rowlock_finished_fingerprint ON rowlock_finished (fingerprint, finished_at, id) WHERE state = 'dead' AND fingerprint IS NOT NULL;
 CREATE INDEX rowlock_finished_key ON rowlock_finished (coalesce(tenant, ''), kind, key) WHERE key_hold = -1;
 CREATE INDEX rowlock_finished_queue ON rowlock_finished (queue, state, finished_at, id) WHERE state <> 'succeeded';
+CREATE INDEX rowlock_finished_workflow ON rowlock_finished (workflow, state, stack, id) WHERE workflow IS NOT NULL;
 CREATE INDEX rowlock_first_answer_expiry ON rowlock_first_answer (at);
 CREATE INDEX rowlock_history_at ON rowlock_history (at);
 CREATE INDEX rowlock_history_width ON rowlock_history (width, at);
@@ -281,6 +321,8 @@ CREATE INDEX rowlock_job_room ON rowlock_job ( queue, rank, kind, limit_name, li
 CREATE INDEX rowlock_job_tenant_held ON rowlock_job (tenant, queue, run_at) WHERE lease_expires_at IS NULL AND held_by IS NOT NULL AND tenant IS NOT NULL;
 CREATE INDEX rowlock_job_tenant_lane ON rowlock_job (tenant, queue, rank, kind, run_at, id) WHERE lease_expires_at IS NULL AND held_by IS NULL AND tenant IS NOT NULL;
 CREATE INDEX rowlock_job_turn ON rowlock_job (limit_name, limit_key) WHERE lease_expires_at IS NOT NULL AND limit_name IS NOT NULL;
+CREATE INDEX rowlock_job_waiting ON rowlock_job (queue) WHERE held_by = 3;
+CREATE INDEX rowlock_job_workflow ON rowlock_job (workflow, held_by, stack, id) WHERE workflow IS NOT NULL;
 CREATE INDEX rowlock_key_hold_expiry ON rowlock_key_hold (until);
 CREATE INDEX rowlock_key_hold_key ON rowlock_key_hold (coalesce(tenant, ''), kind, key) WHERE key_until IS NOT NULL;
 CREATE INDEX rowlock_limit_key_chosen ON rowlock_limit_key (limit_name, key) WHERE coalesce(closed_until, concurrency, interval_us, weight) IS NOT NULL;
@@ -288,3 +330,6 @@ CREATE INDEX rowlock_schedule_due ON rowlock_schedule (next_at, name) WHERE NOT 
 CREATE INDEX rowlock_session_expiry ON rowlock_session (expires_at);
 CREATE INDEX rowlock_session_token ON rowlock_session (token_id, created_at);
 CREATE INDEX rowlock_token_login ON rowlock_token (expires_at) WHERE digest IS NULL;
+CREATE INDEX rowlock_workflow_ended ON rowlock_workflow (ended_at) WHERE ended_at IS NOT NULL;
+CREATE UNIQUE INDEX rowlock_workflow_key ON rowlock_workflow (coalesce(tenant, ''), name, key) WHERE key IS NOT NULL AND ended_at IS NULL;
+CREATE INDEX rowlock_workflow_open ON rowlock_workflow (id) WHERE ended_at IS NULL;

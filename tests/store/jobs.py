@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from rowlock.ids import new_id
 from rowlock.job import Job, JobState, Lease, Policy
 from rowlock.store import NewJob, Store
 from rowlock.store.ops.manage import job_filter
-from rowlock.store.options import new_job
+from rowlock.store.ops.workflows import Draft
+from rowlock.store.options import NodePlace, new_job
 
 EVERY_JOB = job_filter()
 UNKNOWN_ID = "01890000-0000-7000-8000-000000000000"
@@ -77,6 +79,8 @@ def state_of(store: Store, id: str) -> JobState | None:
 
 def put_in_state(store: Store, state: JobState, **options: Any) -> str:
     """A job in the given state; its id."""
+    if state is JobState.WAITING:
+        return put_waiting(store, **options)
     if state in (JobState.READY, JobState.SCHEDULED):
         return enqueue(store, delay=0 if state is JobState.READY else 60, **options).id
     lease = start(store, **options)
@@ -91,6 +95,15 @@ def put_in_state(store: Store, state: JobState, **options: Any) -> str:
             store.finish_cancelled(lease)
     assert state is state_of(store, lease.id)
     return lease.id
+
+
+def put_waiting(store: Store, **options: Any) -> str:
+    """A job that waits for one that never comes, so that nothing else is there; its id."""
+    job = made(**options)
+    workflow = new_id()
+    node = job._replace(node=NodePlace(workflow, stack=1, pending=1))
+    store.enqueue_workflow(Draft(workflow, "waits", tenant=job.tenant, nodes=[node]))
+    return job.id
 
 
 def one_in_each_state(store: Store, **options: Any) -> dict[JobState, str]:

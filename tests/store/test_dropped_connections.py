@@ -31,7 +31,7 @@ from rowlock.store.options import new_job
 from rowlock.store.postgres import engine
 from rowlock.store.postgres.connections import BoundedConnection
 from rowlock.store.steps import Op
-from tests.store.jobs import enqueue, made, put_in_state, start
+from tests.store.jobs import enqueue, made, put_in_state, start, stored
 from tests.worker.waiting import wait_until
 
 pytestmark = pytest.mark.direct("ends the process behind a connection")
@@ -54,13 +54,28 @@ def _dead(store: Store) -> str:
 
 _DECLARED = DeclaredLimit("pool", LimitNumbers(concurrency=1))
 Call = Callable[[Store, Any], Any]
+
+
 # What each needs, and how it is called.
+def _workflow(store: Store) -> str:
+    id = put_in_state(store, JobState.WAITING)
+    workflow = stored(store, id).workflow
+    assert workflow is not None
+    return workflow
+
+
 VERBS: dict[str, tuple[Callable[[Store], Any], Call]] = {
     "adopt_orphans": (start, lambda store, _: store.adopt_orphans(["default"])),
     "announce": (
         start,
         lambda store, _: store.announce(worker="w", queues=["q"], kinds=["k"], host="h", pid=1),
     ),
+    "cancel_workflow": (_workflow, lambda store, flow: store.cancel_workflow(flow)),
+    "get_workflow": (_workflow, lambda store, flow: store.get_workflow(flow)),
+    "retry_workflow": (_workflow, lambda store, flow: store.retry_workflow(flow)),
+    "workflow_graph": (_workflow, lambda store, flow: store.workflow_graph(flow)),
+    "workflow_jobs": (_workflow, lambda store, flow: store.workflow_jobs(flow)),
+    "workflows": (_workflow, lambda store, _: store.workflows()),
     "cancel": (enqueue, lambda store, job: store.cancel(job.id)),
     "claim": (enqueue, lambda store, _: store.claim(worker="w", queues=["default"])),
     "crash": (start, lambda store, lease: store.crash([lease], "segfault")),

@@ -11,7 +11,7 @@ from rowlock import config
 from rowlock.clock import ManualClock
 from rowlock.errors import InvalidTransition, OptionInvalid
 from rowlock.ids import new_id
-from rowlock.job import TERMINAL_STATES, WAITING_STATES, JobState, Lease, Policy
+from rowlock.job import QUEUED_STATES, TERMINAL_STATES, JobState, Lease, Policy
 from rowlock.lifecycle import Interrupted, NotBegun
 from rowlock.store import Settlement, Store
 from rowlock.store.ops.manage import job_filter
@@ -121,7 +121,7 @@ def test_a_job_that_returns_holds_its_key_again(
     held = again(store)
 
     assert (held.id, held.created) == (lease.id, False)
-    assert held.state in WAITING_STATES
+    assert held.state in QUEUED_STATES
 
 
 def test_the_error_of_the_run_is_kept(store: Store):
@@ -267,7 +267,7 @@ def test_a_retry_of_a_key_that_is_free_waits(store: Store):
 # Replace
 
 
-@pytest.mark.parametrize("state", sorted(WAITING_STATES))
+@pytest.mark.parametrize("state", sorted(QUEUED_STATES))
 def test_a_waiting_job_is_replaced(store: Store, clock: ManualClock, state: JobState):
     """By the payload and options of the enqueue. It stays the same job."""
     id = put_in_state(store, state, key="k", payload='{"a":1}', tags=["old"])

@@ -25,7 +25,7 @@ from rowlock.job import Lease
 from rowlock.store.borrowed import Callers
 from rowlock.store.ops.settle import Settled, Settlement, explain_missed, settle
 from rowlock.store.statements import Dialect
-from rowlock.store.steps import Op, Steps, reading, writing
+from rowlock.store.steps import Op, Ring, Steps, reading, writing
 
 if TYPE_CHECKING:
     from rowlock.store.postgres.engine import PostgresEngine
@@ -38,6 +38,7 @@ class Conclusion(msgspec.Struct, frozen=True):
 
     settlement: Settlement
     notes: Sequence[Op[Settled]] = msgspec.field(default_factory=list[Op[Settled]])
+    rung: set[str] = msgspec.field(default_factory=set[str])
 
     @property
     def lease(self) -> Lease:
@@ -45,8 +46,20 @@ class Conclusion(msgspec.Struct, frozen=True):
 
     @property
     def queues(self) -> frozenset[str]:
-        """The queues that get a job from it."""
-        return frozenset(job.queue for job in self.settlement.follow_ups)
+        """The queues that have got a job from it."""
+        return frozenset(self.rung)
+
+    def _noting(self, steps: Steps[Settled]) -> Steps[Settled]:
+        """The same steps. The queues that are to be rung for are noted."""
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, Ring):
+                    self.rung.update(step.queues)
+                step = steps.send((yield step))
+        except StopIteration as end:
+            settled: Settled = end.value
+            return settled
 
     def op(self) -> Op[Settled]:
         """The steps on the block's connection. The settle decides whether the lease still holds."""
@@ -55,7 +68,8 @@ class Conclusion(msgspec.Struct, frozen=True):
             for note in self.notes:
                 yield from note.start()
             # A success needs no backoff, and so no chance.
-            return (yield from settle([self.settlement], chance=random.Random(0)).start())
+            ended = settle([self.settlement], chance=random.Random(0)).start()
+            return (yield from self._noting(ended))
 
         return writing("conclude", steps)
 

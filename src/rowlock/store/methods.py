@@ -26,6 +26,8 @@ from rowlock.store.ops import schedule as _schedule
 from rowlock.store.ops import settle as _settle
 from rowlock.store.ops import stats as _stats
 from rowlock.store.ops import why as _why
+from rowlock.store.ops import workflow_info as _workflow_info
+from rowlock.store.ops import workflow_manage as _workflow_manage
 from rowlock.store.ops.settle import Settled
 from rowlock.store.steps import Op
 
@@ -101,6 +103,12 @@ class QueueVerbs:
     cancel, acancel = verbs(_manage.cancel)
     delete, adelete = verbs(_manage.delete)
     get, aget = verbs(_look.get)
+    cancel_workflow, acancel_workflow = verbs(_workflow_manage.cancel_workflow)
+    get_workflow, aget_workflow = verbs(_workflow_info.get_workflow)
+    retry_workflow, aretry_workflow = verbs(_workflow_manage.retry_workflow)
+    workflow_graph, aworkflow_graph = verbs(_workflow_info.workflow_graph)
+    workflow_jobs, aworkflow_jobs = verbs(_workflow_info.workflow_jobs)
+    workflows, aworkflows = verbs(_workflow_info.list_workflows)
     limit_keys, alimit_keys = verbs(_limit_info.limit_keys)
     limits, alimits = verbs(_limit_info.list_limits)
     pause, apause = verbs(_manage.pause)

@@ -28,6 +28,8 @@ from rowlock.store.ops.schedule import NewSchedule
 from rowlock.store.ops.settle import Settlement
 from rowlock.store.steps import Op
 from rowlock.why import Why
+from rowlock.workflow_info import WorkflowGraph, WorkflowInfo, WorkflowPage
+from rowlock.workflow_rules import WorkflowState
 
 class Verb:
     op: Callable[..., Op[Any]]
@@ -48,14 +50,17 @@ class QueueVerbs:
     async def acancel(self, id: str | UUID, *, tenant: str | None = None) -> Cancellation:
         """As `cancel`."""
 
-    def delete(self, id: str | UUID, *, tenant: str | None = None) -> None:
+    def delete(self, id: str | UUID, *, cascade: bool = False, tenant: str | None = None) -> None:
         """Remove a job that is not running. Raises `NotFound`, `InvalidTransition`.
 
         Args:
+            cascade: Also if other jobs wait for it. Those that need its success are cancelled.
             tenant: Only a job of this tenant; another tenant's is not found.
         """
 
-    async def adelete(self, id: str | UUID, *, tenant: str | None = None) -> None:
+    async def adelete(
+        self, id: str | UUID, *, cascade: bool = False, tenant: str | None = None
+    ) -> None:
         """As `delete`."""
 
     def get(self, id: str | UUID, *, tenant: str | None = None) -> Job | None:
@@ -67,6 +72,114 @@ class QueueVerbs:
 
     async def aget(self, id: str | UUID, *, tenant: str | None = None) -> Job | None:
         """As `get`."""
+
+    def cancel_workflow(self, id: str | UUID, *, tenant: str | None = None) -> int:
+        """Cancel all jobs of a workflow that have not ended. Returns their number.
+
+        Jobs that run are asked to end. Nothing can be added to the workflow any more.
+
+        Args:
+            tenant: Only a workflow of this tenant; another tenant's is not found.
+        """
+
+    async def acancel_workflow(self, id: str | UUID, *, tenant: str | None = None) -> int:
+        """As `cancel_workflow`."""
+
+    def get_workflow(self, id: str | UUID, *, tenant: str | None = None) -> WorkflowInfo | None:
+        """A workflow by its id. None if it does not exist, or was removed.
+
+        Args:
+            tenant: Only a workflow of this tenant; another tenant's is not found.
+        """
+
+    async def aget_workflow(
+        self, id: str | UUID, *, tenant: str | None = None
+    ) -> WorkflowInfo | None:
+        """As `get_workflow`."""
+
+    def retry_workflow(self, id: str | UUID, *, tenant: str | None = None) -> int:
+        """Retry the dead jobs of a workflow, and those that were cancelled because of them.
+
+        Returns their number.
+
+        Args:
+            tenant: Only a workflow of this tenant; another tenant's is not found.
+        """
+
+    async def aretry_workflow(self, id: str | UUID, *, tenant: str | None = None) -> int:
+        """As `retry_workflow`."""
+
+    def workflow_graph(self, id: str | UUID, *, tenant: str | None = None) -> WorkflowGraph:
+        """The shape of a workflow: stacks of jobs that are alike, and which waits for which.
+
+        Args:
+            tenant: Only a workflow of this tenant; another tenant's is not found.
+        """
+
+    async def aworkflow_graph(self, id: str | UUID, *, tenant: str | None = None) -> WorkflowGraph:
+        """As `workflow_graph`."""
+
+    def workflow_jobs(
+        self,
+        id: str | UUID,
+        *,
+        stack: str | None = None,
+        state: str | JobState | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        tenant: str | None = None,
+    ) -> Page:
+        """A page of the jobs of a workflow: dead ones first, then live ones, then the others.
+
+        Args:
+            stack: Only those of this stack.
+            state: Only those in this state.
+            limit: The most jobs on this page, at most 1,000.
+            cursor: The `next` of the page before.
+            tenant: Only a workflow of this tenant; another tenant's is not found.
+        """
+
+    async def aworkflow_jobs(
+        self,
+        id: str | UUID,
+        *,
+        stack: str | None = None,
+        state: str | JobState | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        tenant: str | None = None,
+    ) -> Page:
+        """As `workflow_jobs`."""
+
+    def workflows(
+        self,
+        *,
+        name: str | None = None,
+        state: str | WorkflowState | None = None,
+        tenant: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> WorkflowPage:
+        """A page of workflows, newest first.
+
+        Args:
+            name: Only those of this name.
+            state: Only those in this state.
+            tenant: Only those of this tenant.
+            limit: The most workflows on this page, at most 1,000.
+            cursor: The `next` of the page before.
+        """
+
+    async def aworkflows(
+        self,
+        *,
+        name: str | None = None,
+        state: str | WorkflowState | None = None,
+        tenant: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> WorkflowPage:
+        """As `workflows`."""
 
     def limit_keys(
         self, name: str, *, limit: int = 50, after: str | None = None, tenant: str | None = None
@@ -436,6 +549,8 @@ class StoreVerbs(QueueVerbs):
         self, id: str | UUID, payload: str | None = None, *, tenant: str | None = None
     ) -> Job:
         """Take a dead or cancelled job back to ready, like a new job.
+
+        A job of a workflow waits again for the jobs that have not ended as it wants.
 
         Args:
             payload: Another payload, as JSON text.

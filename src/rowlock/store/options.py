@@ -6,17 +6,28 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final, Literal, NamedTuple, SupportsFloat, TypeVar
+from typing import (
+    Any,
+    Final,
+    Generic,
+    Literal,
+    NamedTuple,
+    Self,
+    SupportsFloat,
+    TypeVar,
+)
 from uuid import UUID
 
 from rowlock import codec, config
 from rowlock.clock import duration_us, to_us
 from rowlock.errors import OptionInvalid, shown
 from rowlock.ids import new_id, parse_id
+from rowlock.inputs import Input
 from rowlock.job import KEY_HELD_UNTIL_STARTED, KEY_HELD_WHILE_KEPT, Policy
 from rowlock.suggest import nearest
 
 E = TypeVar("E", bound=StrEnum)
+R_co = TypeVar("R_co", covariant=True)
 KeyHold = Literal["in_flight", "until_started", "kept"] | float | timedelta
 IfHeld = Literal["keep", "replace"]
 
@@ -44,6 +55,20 @@ class LimitPlace(NamedTuple):
     is_ordered: bool = False
 
 
+class NodePlace(NamedTuple):
+    """The place of a job in a workflow.
+
+    `pending`: how many jobs it waits for. `watched`: a job waits for its death. `stack`: which
+    nodes are like it. `inputs`: the results of other jobs that it gets, as they are stored.
+    """
+
+    workflow: str
+    stack: int | None = None
+    pending: int = 0
+    watched: bool = False
+    inputs: str | None = None
+
+
 class NewJob(NamedTuple):
     """A job to enqueue, checked and encoded, as `task.job(...)` makes it."""
 
@@ -69,11 +94,17 @@ class NewJob(NamedTuple):
     # due at most `max_wait` microseconds after that job was created.
     replaces: bool = False
     max_wait: int | None = None
+    # Arguments that are results of other jobs. Only a workflow can have such a job.
+    inputs: Mapping[str, Input] | None = None
+    node: NodePlace | None = None
     # None: the job can't be sent again.
     first_send: FirstSend | None = None
 
-    def sent(self) -> NewJob:
+    def sent(self) -> Self:
         """The same job, marked as sent. Sending it again sends a job that may already exist."""
+        if self.inputs:
+            name = next(iter(self.inputs))
+            raise OptionInvalid(name, "is the result of another job: add this one to a workflow")
         if self.first_send is None or self.is_resend:
             return self
         if self.first_send.was_sent:
@@ -89,7 +120,16 @@ class NewJob(NamedTuple):
         """The values of `LIMITED_JOB_COLUMNS`."""
         return (*self[:_COLUMNS], *(self.limit or (None, None, False)))
 
-    def following(self, parent: str) -> NewJob:
+    def node_row(self) -> tuple[Any, ...]:
+        """The values of `NODE_COLUMNS`."""
+        node = self.node
+        if node is None:
+            return (*self.limited_row(), None, None, None, None, None)
+        watched = True if node.watched else None
+        place = (node.workflow, node.stack, node.pending, watched, node.inputs)
+        return (*self.limited_row(), *place)
+
+    def following(self, parent: str) -> Self:
         """The same job, with its parent's id in `meta`, unless the user set one."""
         if self.meta is None or self.meta == "{}":
             return self._replace(meta=f"{{{parent_mark(parent)}}}")
@@ -97,25 +137,36 @@ class NewJob(NamedTuple):
             return self
         return self._replace(meta=f"{{{parent_mark(parent)},{self.meta[1:]}")
 
-    def marked(self, marks: Mapping[str, object]) -> NewJob:
+    def marked(self, marks: Mapping[str, object]) -> Self:
         """The same job, with these marks in `meta` if they fit. The user's own values stay."""
         own: dict[str, object] = codec.decode(self.meta) if self.meta else {}
         try:
-            return self._replace(meta=_meta_of({**marks, **own})) if marks else self
+            return self._replace(meta=meta_of({**marks, **own})) if marks else self
         except OptionInvalid:
             return self
 
-    def again(self, payload: str) -> NewJob:
+    def again(self, payload: str) -> Self:
         """A similar job with another payload. It gets a new id, unless the user chose one."""
         values: list[Any] = list(self)
         if not self.is_resend:
             values[0] = new_id()
         values[_PAYLOAD], values[-1] = payload, FirstSend()
-        return tuple.__new__(NewJob, values)
+        return tuple.__new__(type(self), values)
+
+
+class TypedJob(Generic[R_co]):
+    """A `NewJob` as users get it from `task.job(...)`: only the type of its result is known.
+
+    Not a subclass: mypy mixes up generic subclasses of named tuples when arguments have no types.
+    """
+
+    id: str
+    """The id that it will have, unless it is added to a workflow."""
 
 
 NEW_JOB_COLUMNS = NewJob._fields[: NewJob._fields.index("is_resend")]
 LIMITED_JOB_COLUMNS = (*NEW_JOB_COLUMNS, "limit_name", "limit_key", "is_ordered")
+NODE_COLUMNS = (*LIMITED_JOB_COLUMNS, "workflow", "stack", "pending", "watched", "inputs")
 _COLUMNS = len(NEW_JOB_COLUMNS)
 _PAYLOAD = NEW_JOB_COLUMNS.index("payload")
 
@@ -168,7 +219,7 @@ def new_job(
         run_at=None if run_at is None else to_us(run_at, option="run_at"),
         delay=_delay_us(delay, quiet),
         tags=None if tags is None else tags_of(tags),
-        meta=None if meta is None else _meta_of(meta),
+        meta=None if meta is None else meta_of(meta),
         policy=policy.encoded() if isinstance(policy, Policy) else policy,
         is_resend=id is not None,
         limit=limit,
@@ -333,7 +384,8 @@ def tags_of(tags: Collection[str]) -> str | None:
     return codec.encode_json(listed, what="tags", bytes_max=config.META_BYTES_MAX)
 
 
-def _meta_of(meta: Mapping[str, object]) -> str | None:
+def meta_of(meta: Mapping[str, object]) -> str | None:
+    """The stored form of `meta`. None if it is empty."""
     if not isinstance(meta, Mapping):
         raise OptionInvalid("meta", f"must be a mapping, not {type(meta).__name__}")
     if not meta:

@@ -21,7 +21,8 @@ columns. Without it, the statement runs once per row. The first statement names 
 name as many of them as they need, beginning with the first.
 
 A statement can have variants, which are named with a slash. `lanes/tenant` keeps the first part of
-`{tenant? this | that}`, plain `lanes` the second. `move_put/finished` is the variant for one of the
+`{tenant? this | that}`, plain `lanes` the second. Several variants can share a part, as in
+`{limited,node? this | that}`. `move_put/finished` is the variant for one of the
 tables in `TABLES`.
 """
 
@@ -48,7 +49,7 @@ _SCHEDULE = (
 )
 _SECTION = re.compile(r"^-- (name|fragment): (\w+)(?: \((sqlite|postgres)\))?\n", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{(\w+) (\w+)\}")
-_CHOICE = re.compile(r"\{(\w+)\? ((?:[^{}|]|\{\w+\})*)(?:\| ((?:[^{}]|\{\w+\})*))?\}")
+_CHOICE = re.compile(r"\{([\w,]+)\? ((?:[^{}|]|\{[\w ,]+\})*)(?:\| ((?:[^{}]|\{[\w ,]+\})*))?\}")
 _MACRO = re.compile(r"\{(\w+)\}")
 _ROWS = re.compile(r"\{rows ([a-z_, \n]+)\}")
 _PARAMETER = re.compile(r"'(?:[^']|'')*'|--[^\n]*|(?<!:):([a-z][a-z_]*)")
@@ -152,7 +153,7 @@ def source(name: str, dialect: Dialect, schema: str) -> str:
     """A statement's text with its macros expanded."""
     name, _, variant = name.partition("/")
     body = _CHOICE.sub(
-        lambda match: match.group(2 if match.group(1) == variant else 3) or "",
+        lambda match: match.group(2 if variant in match.group(1).split(",") else 3) or "",
         _texts(dialect)[name],
     )
     known = _macros(dialect)

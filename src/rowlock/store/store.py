@@ -15,6 +15,7 @@ from rowlock.store.engine import Engine
 from rowlock.store.local_state import ClockWatch, LocalState, SetAside
 from rowlock.store.methods import StoreVerbs
 from rowlock.store.ops.enqueue import enqueue
+from rowlock.store.ops.workflows import Draft, Written, enqueue_workflow
 from rowlock.store.options import NewJob
 from rowlock.store.steps import Op
 
@@ -85,6 +86,24 @@ class Store(StoreVerbs):
         if conn is None or not jobs:
             return self.run(enqueue(jobs)) if jobs else []
         return self._callers.run(enqueue(jobs), conn, notify_in_transaction=notify_in_transaction)
+
+    def enqueue_workflow(
+        self, draft: Draft, *, conn: object = None, notify_in_transaction: bool = True
+    ) -> Written:
+        """Write a workflow, all of it or nothing. The arguments are those of `enqueue`."""
+        op = enqueue_workflow(draft)
+        if conn is None:
+            return self.run(op)
+        return self._callers.run(op, conn, notify_in_transaction=notify_in_transaction)
+
+    async def aenqueue_workflow(
+        self, draft: Draft, *, conn: object = None, notify_in_transaction: bool = True
+    ) -> Written:
+        """As `enqueue_workflow`, on an async connection."""
+        op = enqueue_workflow(draft)
+        if conn is None:
+            return await self.arun(op)
+        return await self._callers.arun(op, conn, notify_in_transaction=notify_in_transaction)
 
     async def aenqueue(
         self, jobs: Sequence[NewJob], *, conn: object = None, notify_in_transaction: bool = True

@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, Protocol, get_args
 
 from rowlock.app import App
 from rowlock.clock import Clock
-from rowlock.job import WAITING_STATES, Job, Lease
+from rowlock.job import QUEUED_STATES, Job, Lease
 from rowlock.store import NewJob
 from rowlock.task import Task
 from rowlock.worker.drain import Drain, ProcessDied
@@ -97,7 +97,7 @@ class AppUnderTest(App):
         self.test_state.sent.update(
             (answer.id, answer)
             for job, answer in zip(jobs, answers, strict=True)
-            if answer.created or (job.replaces and answer.state in WAITING_STATES)
+            if answer.created or (job.replaces and answer.state in QUEUED_STATES)
         )
         return self.test_state.is_inline and not self.test_state.is_draining
 

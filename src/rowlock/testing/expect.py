@@ -19,7 +19,7 @@ from rowlock.testing.app import AppUnderTest, current
 SHOWN_MAX: Final = 5
 _PAGE: Final = 1000
 
-_Wanted = Task[..., Any] | TaskCall[...] | str
+_Wanted = Task[..., Any] | TaskCall[..., Any] | str
 
 
 def enqueued(task: _Wanted, /, **payload: object) -> list[Job]:

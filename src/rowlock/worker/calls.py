@@ -130,7 +130,7 @@ class ScheduleCalls(ABC):
     def schedule(
         self,
         name: str,
-        task: Task[..., Any] | TaskCall[...] | str,
+        task: Task[..., Any] | TaskCall[..., Any] | str,
         *,
         cron: str,
         timezone: str = "UTC",
@@ -162,7 +162,7 @@ class ScheduleCalls(ABC):
     async def aschedule(
         self,
         name: str,
-        task: Task[..., Any] | TaskCall[...] | str,
+        task: Task[..., Any] | TaskCall[..., Any] | str,
         *,
         cron: str,
         timezone: str = "UTC",
@@ -176,7 +176,7 @@ class ScheduleCalls(ABC):
         )
 
     def _scheduled_job(
-        self, task: Task[..., Any] | TaskCall[...] | str, payload: Mapping[str, object] | None
+        self, task: Task[..., Any] | TaskCall[..., Any] | str, payload: Mapping[str, object] | None
     ) -> NewJob:
         match task:
             case str():

@@ -167,8 +167,8 @@ class ProcessCounts:
     def followed(self, settlements: Sequence[Settlement], ended: Sequence[Ended]) -> None:
         """Count the follow-ups of the runs that succeeded."""
         done = {run.id for run in ended if run.end is RunEnd.SUCCEEDED}
-        parents = (each for each in settlements if each.follow_ups and each.lease.id in done)
-        self.enqueued(job for each in parents for job in each.follow_ups)
+        parents = (each for each in settlements if each.lease.id in done)
+        self.enqueued(job for each in parents for job in added_by(each))
 
     def _sums(self, name: Name) -> Sums:
         return counted(self._fresh, name, self._names)
@@ -191,7 +191,7 @@ class ProcessCounts:
             ]
         )
         if parents := [each for each in swift if each.follow_ups]:
-            self.enqueued(job for each in parents for job in each.follow_ups)
+            self.enqueued(job for each in parents for job in added_by(each))
         for (queue, kind, _), number in names.items():
             self._sums((queue, kind)).add(RunEnd.SUCCEEDED, number)
         if len(swift) <= self._box.room:
@@ -308,6 +308,13 @@ class ProcessCounts:
         assert self._part is not None
         self._written = bounded(merged(self._written, self._part.tally), known=self._names)
         self._part = None
+
+
+def added_by(settlement: Settlement) -> Iterator[NewJob]:
+    """The jobs that a success has enqueued, or added to its workflow."""
+    yield from settlement.follow_ups
+    if settlement.growth is not None:
+        yield from settlement.growth.nodes
 
 
 def _success_of(settlement: Settlement) -> Event:

@@ -344,6 +344,7 @@ class Drain:
             signals=run,
             prepare=self._prepare,
             block=self._block(run, notes),
+            find=self._tasks.find,
         )
 
     def _block(
@@ -414,6 +415,7 @@ def _settlement(run: Run, outcome: Outcome, context: Context) -> Settlement:
         run.lease,
         outcome,
         context.follow_ups,
+        context.growth,
         seconds=time.monotonic() - run.started_at,
     )
 

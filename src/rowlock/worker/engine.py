@@ -93,9 +93,8 @@ class WorkerEngine:
         suspect_lock: RunLock | None = None,
         leftovers: Leftovers | None = None,
     ) -> None:
-        self._store, self._tasks = store, tasks
+        self._store, self._tasks, self._leases = store, tasks, leases
         self._worker, self._settings = worker, settings
-        self._leases = leases
         self._buffer = Buffer(strict=settings.strict_queues)
         # By id and token: a run that lost its lease may go on while its job is run again here.
         self._running: dict[tuple[str, int], Run] = {}
@@ -140,6 +139,7 @@ class WorkerEngine:
             store,
             state=state,
             prepare=prepare,
+            find=tasks.find,
             threads=settings.concurrency,
             slots=Slots.for_app(app, wire.home_of(store, settings)),
             lease_seconds=settings.lease_seconds,

@@ -181,6 +181,7 @@ class Run:
             self.lease,
             outcome,
             () if self.context is None else self.context.follow_ups,
+            None if self.context is None else self.context.growth,
             time.monotonic() - self.started_at,
         )
 

@@ -45,6 +45,7 @@ from rowlock.worker.run import RAISED, Cause, PayloadMisfit, Run, count_misfits,
 from rowlock.worker.slots import Slots, take_as_is
 from rowlock.worker.transaction import RunBlock
 from rowlock.worker.trouble import ServiceErrors
+from rowlock.workflow import Find
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
 
@@ -62,6 +63,7 @@ class Runner:
         *,
         state: Any,
         prepare: Prepare,
+        find: Find,
         threads: int,
         slots: Slots | None = None,
         lease_seconds: float = config.LEASE_SECONDS_DEFAULT,
@@ -71,6 +73,7 @@ class Runner:
         self._errors = errors
         self._state = state
         self._prepare = prepare
+        self._find = find
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rowlock-run")
         # Not the loop's threads: a block waits for its run's progress to be written, and handlers
         # may fill the loop's threads with calls that wait for that block.
@@ -143,6 +146,7 @@ class Runner:
             signals=run,
             prepare=take_as_is if run.in_slot else self._prepare,
             block=functools.partial(RunBlock, run, notes=notes, blocks=self._blocks),
+            find=self._find,
         )
 
     async def flush_notes(self) -> float:

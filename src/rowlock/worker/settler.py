@@ -455,6 +455,8 @@ def size_of(settlement: Settlement) -> int:
         size += len(outcome.message) + len(outcome.traceback)
     if settlement.follow_ups:
         size += sum(len(job.payload) for job in settlement.follow_ups)
+    if settlement.growth is not None:
+        size += sum(len(job.payload) for job in settlement.growth.nodes)
     return size
 
 
@@ -507,15 +509,16 @@ def fallback(settlement: Settlement, error: Exception) -> Settlement | None:
     outcome = _less(settlement, reason)
     if outcome is None:
         return None
-    follow_ups = settlement.follow_ups if isinstance(outcome, Succeeded) else ()
-    return replace(settlement, outcome=outcome, follow_ups=follow_ups)
+    if isinstance(outcome, Succeeded):
+        return replace(settlement, outcome=outcome)
+    return replace(settlement, outcome=outcome, follow_ups=(), growth=None)
 
 
 def _less(settlement: Settlement, reason: str) -> Outcome | None:
     match outcome := settlement.outcome:
         case Succeeded() if outcome.result is not None:
             return Succeeded(None, f"the database refused it: {reason}")
-        case Succeeded() if settlement.follow_ups:
+        case Succeeded() if settlement.follow_ups or settlement.growth is not None:
             said = f"{_REASON}: it returned, and the database refused its follow-ups: {reason}"
             return Failed(RESULT_REFUSED, said, permanent=True)
         # The database may refuse its own words.

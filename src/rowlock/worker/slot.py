@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowlock import codec, config
 from rowlock.context import Context
-from rowlock.lifecycle import Failed, Outcome
+from rowlock.lifecycle import Failed, Outcome, Succeeded
 from rowlock.store import NewJob
 from rowlock.store.blocks import Blocks
 from rowlock.task import prepare_follow_up
@@ -246,6 +246,7 @@ class SlotServer:
             signals=run,
             prepare=lambda task, payload: self._follow(start.run, task, payload),
             block=functools.partial(RunBlock, run, notes=notes, blocks=self._blocks),
+            find=self._app.find,
         )
         with running(lease):
             if task.is_async:
@@ -258,6 +259,8 @@ class SlotServer:
                 outcome = call_handler(run, context)
         self._finish()
         notes.flush()
+        if context.growth is not None and isinstance(outcome, Succeeded):
+            self._link.tell(wire.Grown(start.run, context.growth.without_sends()))
         # Lost: the worker does not wait for an outcome any more.
         return outcome or Failed("LeaseLost", "another worker runs it now")
 

@@ -278,6 +278,8 @@ class ProcessSlot:
                 # Another thread of the handler may have sent it during the COMMIT.
                 case wire.Followed() if not run.is_settled:
                     context.enqueue_on_success(word.job)
+                case wire.Grown() if not run.is_settled:
+                    context.grow(word.draft)
                 case (
                     wire.HoldProgress() | wire.Conclude() | wire.ResumeProgress() | wire.Committed()
                 ):

@@ -181,7 +181,9 @@ class RunBlock:
         return self._transaction
 
     def _conclusion(self, succeeded: Succeeded, held: Unwritten) -> Conclusion:
-        settlement = Settlement(self._run.lease, succeeded, self._context.follow_ups)
+        settlement = Settlement(
+            self._run.lease, succeeded, self._context.follow_ups, self._context.growth
+        )
         return Conclusion(settlement, self._note_ops(held))
 
     def _note_ops(self, held: Unwritten) -> list[Op[Settled]]:

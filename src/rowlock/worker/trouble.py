@@ -67,6 +67,7 @@ class ServiceName(StrEnum):
     ORPHANS = "orphans"
     SCHEDULES = "schedules"
     LIMITS = "limits"
+    WORKFLOWS = "workflows"
     FEED = "feed"
     BULK = "bulk"
     BACKGROUND = "background"

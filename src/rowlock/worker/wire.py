@@ -29,6 +29,7 @@ from rowlock.lifecycle import (
     Succeeded,
 )
 from rowlock.store import NewJob, Store
+from rowlock.store.ops.workflows import Draft
 from rowlock.store.url import masked
 from rowlock.worker.settings import WorkerSettings
 
@@ -138,6 +139,13 @@ class Followed(msgspec.Struct, frozen=True, tag=True):
     job: NewJob
 
 
+class Grown(msgspec.Struct, frozen=True, tag=True):
+    """The handler wants these jobs in its workflow if it succeeds."""
+
+    run: int
+    draft: Draft
+
+
 # Of a block of `ctx.transaction()`, which the slot opens and commits by itself.
 
 
@@ -187,6 +195,7 @@ Word = (
     | Progressed
     | Logged
     | Followed
+    | Grown
     | HoldProgress
     | Conclude
     | ResumeProgress

@@ -228,7 +228,7 @@ class Celery(App):
                 f"import {entry['task']!r} where the worker loads the app",
             )
         call = task.using(**self.using_of(task.name, options))
-        job = call.job(*entry.get("args", ()), **entry.get("kwargs", {}))
+        job = call.new_job(*entry.get("args", ()), **entry.get("kwargs", {}))
         cron = parse_cron(expression_of(entry["schedule"]), timezone=self.conf.timezone or "UTC")
         return name, job, cron
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rowlock.contrib.celery.app import Celery
 
 _STATUS = {
+    JobState.WAITING: "PENDING",
     JobState.SCHEDULED: "PENDING",
     JobState.READY: "PENDING",
     JobState.RUNNING: "STARTED",

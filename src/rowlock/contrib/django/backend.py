@@ -45,6 +45,7 @@ from rowlock.task import Task
 from rowlock.worker.run import is_last
 
 _STATUSES = {
+    JobState.WAITING: TaskResultStatus.READY,
     JobState.SCHEDULED: TaskResultStatus.READY,
     JobState.READY: TaskResultStatus.READY,
     JobState.RETRYING: TaskResultStatus.READY,

@@ -38,6 +38,7 @@ class JobStatus(StrEnum):
     STARTED = "started"
     SCHEDULED = "scheduled"
     CANCELED = "canceled"
+    DEFERRED = "deferred"
 
 
 class Job:
@@ -181,6 +182,8 @@ def get_current_job(connection: App | None = None) -> Job | None:
 
 def _status_of(found: RowlockJob) -> JobStatus:
     match found.state:
+        case JobState.WAITING:
+            return JobStatus.DEFERRED
         case JobState.SCHEDULED:
             return JobStatus.SCHEDULED
         case JobState.RETRYING:

@@ -128,7 +128,7 @@ class Queue:
             meta=_meta_of(options, retry),
             **when,
         )
-        new = call.job(*args, **kwargs)
+        new = call.new_job(*args, **kwargs)
         policy = _policy_of(decode_policy(new.policy), options, timeout=self._timeout)
         (job,) = app.send([new._replace(policy=policy.encoded())], conn=None)
         return Job(job, connection=app)

@@ -24,8 +24,8 @@ from rowlock.errors import OptionInvalid
 from rowlock.filters import JobFilter
 from rowlock.ids import new_id, parse_id
 from rowlock.job import (
+    QUEUED_STATES,
     TERMINAL_STATES,
-    WAITING_STATES,
     BulkResult,
     BulkRetry,
     Count,
@@ -38,6 +38,7 @@ from rowlock.store import options
 from rowlock.store.ops.audit import Actor
 from rowlock.store.ops.manage import RUN_AGAIN_COLUMNS, is_visible_to
 from rowlock.store.ops.settle import Waiting, finish_waiting
+from rowlock.store.ops.waiting import forget_nodes, revive_jobs, waiting_for
 from rowlock.store.steps import (
     Batch,
     Begin,
@@ -81,8 +82,8 @@ ALLOWED: Final[Mapping[BulkAction, frozenset[JobState]]] = {
     BulkAction.RETRY: frozenset({JobState.DEAD, JobState.CANCELLED}),
     BulkAction.DELETE: frozenset(JobState) - {JobState.RUNNING},
     BulkAction.RUN_NOW: frozenset({JobState.SCHEDULED, JobState.RETRYING}),
-    BulkAction.RESCHEDULE: WAITING_STATES,
-    BulkAction.REROUTE: WAITING_STATES,
+    BulkAction.RESCHEDULE: QUEUED_STATES,
+    BulkAction.REROUTE: QUEUED_STATES | {JobState.WAITING},
     BulkAction.RUN_AGAIN: TERMINAL_STATES,
 }
 # Options of the request, and the one action that needs each.
@@ -324,7 +325,7 @@ def _act(wanted: Selection, ids: list[str], fresh: FreshIds) -> Steps[tuple[int,
         case BulkAction.CANCEL:
             done = yield from _cancel(jobs, taken)
         case BulkAction.RETRY:
-            done = yield from _retry(jobs)
+            done = yield from revive_jobs(jobs)
         case BulkAction.DELETE:
             done = yield from _delete(jobs)
         case BulkAction.RUN_NOW | BulkAction.RESCHEDULE:
@@ -389,21 +390,18 @@ def _run_again(jobs: list[JobRow], fresh: FreshIds) -> Steps[set[str]]:
     return {id for id, new, _ in rows if new in known}
 
 
-def _retry(jobs: list[JobRow]) -> Steps[set[str]]:
-    revived = yield Batch("revive", ("id", "payload"), [(job.id, None) for job in jobs])
-    done = {row[0] for row in revived}
-    if done:
-        yield Statement("forget", {"ids": sorted(done)})
-        yield Ring(frozenset(row[1] for row in revived))
-    return done
-
-
 def _delete(jobs: list[JobRow]) -> Steps[set[str]]:
-    ids = [job.id for job in jobs if job.lease_expires_at is None]
+    """Remove jobs that are not running, and that no other waits for."""
+    awaited = yield from waiting_for(jobs)
+    idle = [job for job in jobs if job.lease_expires_at is None and job.id not in awaited]
+    ids = [job.id for job in idle]
     is_live = jobs[0].state is None
-    gone = yield Statement("delete_live" if is_live else "forget", {"ids": ids})
+    gone = {
+        row[0] for row in (yield Statement("delete_live" if is_live else "forget", {"ids": ids}))
+    }
     yield Statement("unlog", {"ids": ids})
-    return {row[0] for row in gone}
+    yield from forget_nodes([job for job in idle if job.id in gone])
+    return gone
 
 
 class Bulk(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,16 +36,19 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from rowlock import config
+from rowlock.chance import CHANCE
 from rowlock.clock import duration_us
 from rowlock.columns import BLOCK, RARE, JobRow
 from rowlock.errors import OptionInvalid
 from rowlock.ids import new_id
 from rowlock.job import ClaimNote, Lease, decode_policy, resolve_policy
+from rowlock.lifecycle import Transition, decide
 from rowlock.store import options
 from rowlock.store.local_state import LocalState
+from rowlock.store.ops.inputs import read_inputs
 from rowlock.store.ops.recover import Recovery, recover_once
 from rowlock.store.ops.rooms import admit, claim_room, look_at_rooms
-from rowlock.store.ops.settle import kept_of
+from rowlock.store.ops.settle import apply, held_of, kept_of
 from rowlock.store.options import LimitPlace
 from rowlock.store.rotation import Rotation, WaitingRoom
 from rowlock.store.steps import (
@@ -514,6 +517,7 @@ def _claim_lanes(
         yield from _resolve(taken.leases, request.policies)
     if request.limits:
         yield from _send_to_rooms(taken, request.limits)
+    yield from _give_inputs(taken)
 
 
 def _promote(queues: Sequence[str]) -> Steps[None]:
@@ -715,6 +719,23 @@ def _resolve(leases: list[Lease], policies: Mapping[str, KnownPolicy]) -> Steps[
         rows.append((lease.id, lease.token, policy, known.max_attempts))
     if rows:
         yield Batch("resolve", ("id", "token", "policy", "max_attempts"), sorted(rows))
+
+
+def _give_inputs(taken: _Taken) -> Steps[None]:
+    """Complete the payloads of jobs that get results of others. End those that can't run."""
+    unusable = yield from read_inputs(taken.leases)
+    if not unusable:
+        return
+    yield Begin()
+    decided: list[tuple[JobRow, Transition]] = []
+    for lease, outcome in unusable:
+        row = lease.row
+        assert row is not None and row.started_at is not None
+        step = decide(held_of(row), outcome, now=row.started_at, chance=CHANCE)
+        decided.append((row, step))
+    yield from apply(decided, taken=False)
+    gone = {each.lease.id for each in unusable}
+    taken.leases = [lease for lease in taken.leases if lease.id not in gone]
 
 
 _ROOM_COLUMNS: Final = ("id", "token", "limit_name", "limit_key", "is_ordered")

@@ -29,8 +29,8 @@ from rowlock import config
 from rowlock.clock import from_us
 from rowlock.columns import JobRow, given_of
 from rowlock.errors import OptionInvalid, StoreUnavailable
-from rowlock.job import WAITING_STATES, Job, JobState, job_of
-from rowlock.store.options import LIMITED_JOB_COLUMNS, NEW_JOB_COLUMNS, NewJob
+from rowlock.job import QUEUED_STATES, Job, JobState, job_of
+from rowlock.store.options import LIMITED_JOB_COLUMNS, NEW_JOB_COLUMNS, NODE_COLUMNS, NewJob
 from rowlock.store.steps import (
     COPIED,
     Batch,
@@ -142,6 +142,9 @@ def _enqueue_one(job: NewJob, answers: Answers) -> Steps[list[Job]]:
 
 def _insert(jobs: Sequence[NewJob], *, is_given: bool, rings: News | None = None) -> Batch:
     given = _GIVEN if is_given else _FRESH
+    if any(job.node is not None for job in jobs):
+        nodes = [job.node_row() for job in jobs]
+        return Batch("enqueue/node", NODE_COLUMNS, nodes, given)
     if any(job.limit is not None for job in jobs):
         rows = [job.limited_row() for job in jobs]
         alone = "enqueue_one/limited"
@@ -164,12 +167,34 @@ def _can_be_copied(jobs: Sequence[NewJob]) -> bool:
     return len({job.id for job in jobs}) == len(jobs)
 
 
+def insert_nodes(jobs: Sequence[NewJob], *, is_given: bool) -> Steps[None]:
+    """Insert jobs of a workflow, within its transaction: no keys, and nobody has their ids.
+
+    `is_given`: the user chose the id of the workflow, from which theirs are made.
+    """
+    if is_given or not _can_be_copied(jobs):
+        for batch in _batches(jobs):
+            yield _insert(batch, is_given=is_given)
+        return
+    now: int = (yield Statement("clock"))[0][0]
+    for start in range(0, len(jobs), config.COPY_ROWS_MAX):
+        part = jobs[start : start + config.COPY_ROWS_MAX]
+        yield _copy_of(part, [_due_at(job, now) for job in part], now)
+
+
+def _due_at(job: NewJob, now: int) -> int:
+    """When a job is due, as it is stored: below 0, if it waits for others first."""
+    if job.node is not None and job.node.pending:
+        return -job.delay if job.run_at is None else job.run_at
+    return now + job.delay if job.run_at is None else max(job.run_at, now)
+
+
 def _copy(jobs: Sequence[NewJob], answers: Answers) -> Steps[Sequence[Job]]:
     now: int = (yield Statement("clock"))[0][0]
     times: list[tuple[int, int]] = []
     for start in range(0, len(jobs), config.COPY_ROWS_MAX):
         batch = jobs[start : start + config.COPY_ROWS_MAX]
-        due = [now + job.delay if job.run_at is None else max(job.run_at, now) for job in batch]
+        due = [_due_at(job, now) for job in batch]
         inserted = yield _copy_of(batch, due, now)
         if inserted == COPIED:
             times += zip(due, repeat(now))
@@ -207,19 +232,26 @@ def _copy_of(jobs: Sequence[NewJob], due: Sequence[int], now: int) -> Copy:
 
     rows: list[Row] = [(*values(job), at, now) for job, at in zip(jobs, due, strict=True)]
     columns = (*columns, "run_at", "created_at")
-    if any(job.limit is not None for job in jobs):
+    if any(job.limit is not None or job.node is not None for job in jobs):
         rows = [
             (*row, *_limit_values(job, is_due=at <= now))
             for row, job, at in zip(rows, jobs, due, strict=True)
         ]
         columns = (*columns, "limit_name", "limit_key", "held_by")
+    if any(job.node is not None for job in jobs):
+        rows = [(*row, *job.node_row()[_NODE_START:]) for row, job in zip(rows, jobs, strict=True)]
+        columns = (*columns, *NODE_COLUMNS[_NODE_START:])
     return Copy("job", columns, rows, instead)
 
 
+_NODE_START: Final = len(LIMITED_JOB_COLUMNS)
+
+
 def _limit_values(job: NewJob, *, is_due: bool) -> Row:
+    held = 3 if job.node is not None and job.node.pending else None
     if job.limit is None:
-        return (None, None, None)
-    return (job.limit.name, job.limit.key, 1 if is_due else 2)
+        return (None, None, held)
+    return (job.limit.name, job.limit.key, held or (1 if is_due else 2))
 
 
 class Copied(Sequence[Job]):
@@ -417,7 +449,7 @@ def _replace(waiting: Mapping[str, NewJob], answers: Answers) -> Steps[None]:
 
 
 def _can_be_replaced(held: Job, job: NewJob) -> bool:
-    return held.id != job.id and held.state in WAITING_STATES
+    return held.id != job.id and held.state in QUEUED_STATES
 
 
 def _asked(jobs: Sequence[NewJob]) -> list[Row]:
@@ -456,9 +488,17 @@ _UNSET: Final = tuple(JobRow._field_defaults.values())
 
 def _row_of(job: NewJob, *, run_at: int, created_at: int) -> JobRow:
     row = JobRow._make((*given_of(job), run_at, created_at, *_UNSET))
-    if job.limit is None:
-        return row
-    return row._replace(limit_name=job.limit.name, limit_key=job.limit.key)
+    if job.limit is not None:
+        row = row._replace(limit_name=job.limit.name, limit_key=job.limit.key)
+    if job.node is not None:
+        node = job.node
+        row = row._replace(
+            workflow=node.workflow,
+            pending=node.pending,
+            inputs=node.inputs,
+            stack=node.stack,
+        )
+    return row
 
 
-__all__ = ["Copied", "enqueue", "enqueue_within", "id_taken"]
+__all__ = ["Answers", "Copied", "enqueue", "enqueue_within", "id_taken", "insert_nodes"]

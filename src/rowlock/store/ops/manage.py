@@ -25,7 +25,9 @@ from rowlock.job import (
 )
 from rowlock.lifecycle import Finish
 from rowlock.store import options
+from rowlock.store.ops.finish import REMEMBER_US, removed
 from rowlock.store.ops.settle import Waiting, finish_waiting
+from rowlock.store.ops.waiting import forget_nodes, revive_jobs, waiting_for
 from rowlock.store.steps import Batch, Begin, Commit, Op, Ring, Rows, Statement, Steps, writing
 
 RUN_AGAIN_COLUMNS: Final = ("id", "new_id", "payload")
@@ -34,6 +36,7 @@ _LOOKS = 3
 _PRUNED: Final = {
     "audit_kept": int(config.AUDIT_KEEP_SECONDS) * config.SECOND_US,
     "bulk_kept": int(config.BULK_KEEP_SECONDS) * config.SECOND_US,
+    "workflows_kept": REMEMBER_US,
     "answers_kept": int(config.IDEMPOTENCY_KEEP_SECONDS) * config.SECOND_US,
 }
 _PRUNES: Final = (
@@ -119,6 +122,8 @@ def cancel_live(job: JobRow, *, taken: bool) -> Steps[Cancellation]:
 def retry(id: str | UUID, payload: str | None = None, *, tenant: str | None = None) -> Op[Job]:
     """Take a dead or cancelled job back to ready, like a new job.
 
+    A job of a workflow waits again for the jobs that have not ended as it wants.
+
     Args:
         payload: Another payload, as JSON text.
         tenant: Only a job of this tenant; another tenant's is not found.
@@ -143,11 +148,8 @@ def _revive(job: JobRow, payload: str | None) -> Steps[Job]:
     """Take back a finished job that this transaction has locked."""
     if job.state == JobState.SUCCEEDED:
         raise InvalidTransition(job.id, "succeeded; only dead and cancelled jobs can be retried")
-    revived = yield Batch("revive", ("id", "payload"), [(job.id, payload)])
-    if not revived:
+    if not (yield from revive_jobs([job], payload)):
         raise InvalidTransition(job.id, "its key is in flight again, held by another job")
-    yield Statement("forget", {"ids": [job.id]})
-    yield Ring(frozenset({revived[0][1]}))
     return (yield from _read(job.id))
 
 
@@ -213,7 +215,7 @@ def reroute(id: str | UUID, queue: str, *, tenant: str | None = None) -> Op[Job]
     id, queue = parse_id(id), options.name(queue, option="queue")
 
     def steps() -> Steps[Job]:
-        yield from _lock_waiting(id, tenant)
+        yield from _lock_waiting(id, tenant, may_wait=True)
         yield Statement("set_queue", {"ids": [id], "queue": queue})
         yield Ring(frozenset({queue}))
         return (yield from _read(id))
@@ -221,8 +223,13 @@ def reroute(id: str | UUID, queue: str, *, tenant: str | None = None) -> Op[Job]
     return writing("reroute", steps, repeat=steps)
 
 
-def _lock_waiting(id: str, tenant: str | None) -> Steps[tuple[JobRow, int]]:
-    """Lock a job that waits to be run. Return it, and the time."""
+def _lock_waiting(
+    id: str, tenant: str | None, *, may_wait: bool = False
+) -> Steps[tuple[JobRow, int]]:
+    """Lock a job that waits to be run. Return it, and the time.
+
+    `may_wait`: it may also be one that waits for other jobs.
+    """
     yield Begin()
     for _ in range(_LOOKS):
         for row in (yield Statement("lock_leases", {"ids": [id]})):
@@ -230,6 +237,10 @@ def _lock_waiting(id: str, tenant: str | None) -> Steps[tuple[JobRow, int]]:
             _check_visible(job, tenant)
             if job.lease_expires_at is not None:
                 raise InvalidTransition(id, "is running; only a job that waits can be moved")
+            if job.pending and not may_wait:
+                raise InvalidTransition(
+                    id, f"waits for {job.pending} jobs, and runs after them; it has no time to set"
+                )
             return job, row[-1]
         for row in (yield Statement("lock_finished", {"ids": [id]})):
             job = JobRow._make(row[:-1])
@@ -282,10 +293,11 @@ def run_again(id: str | UUID, payload: str | None = None, *, tenant: str | None 
     return writing("run_again", again, repeat=repeat)
 
 
-def delete(id: str | UUID, *, tenant: str | None = None) -> Op[None]:
+def delete(id: str | UUID, *, cascade: bool = False, tenant: str | None = None) -> Op[None]:
     """Remove a job that is not running. Raises `NotFound`, `InvalidTransition`.
 
     Args:
+        cascade: Also if other jobs wait for it. Those that need its success are cancelled.
         tenant: Only a job of this tenant; another tenant's is not found.
     """
     id = parse_id(id)
@@ -301,8 +313,14 @@ def delete(id: str | UUID, *, tenant: str | None = None) -> Op[None]:
             _check_visible(job, tenant)
             if job.lease_expires_at is not None:
                 raise InvalidTransition(id, "is running; cancel it first, then delete it")
+            if job.workflow is not None and not cascade:
+                waiting = yield from waiting_for([job])
+                if waiting:
+                    problem = f"{len(waiting[id])} jobs wait for it; to cancel them, use cascade"
+                    raise InvalidTransition(id, problem)
             yield Statement("delete_live" if live else "forget", {"ids": [id]})
             yield Statement("unlog", {"ids": [id]})
+            yield from forget_nodes([job])
             return
         raise unknown_job(id)
 
@@ -363,6 +381,10 @@ def prune(*, batch_rows: int = config.MAINTENANCE_BATCH_ROWS) -> Op[int]:
             others = 0
             for statement in _PRUNES:
                 others = max(others, len((yield Statement(statement, values))))
+            workflows = [row[0] for row in (yield Statement("drop_workflows", values))]
+            if workflows:
+                yield Statement("drop_stacks", {"ids": workflows})
+            others = max(others, len(workflows))
             if rows:
                 yield from _drop(rows)
             if max(len(rows), others) < batch_rows:
@@ -374,7 +396,12 @@ def prune(*, batch_rows: int = config.MAINTENANCE_BATCH_ROWS) -> Op[int]:
 
 
 def _drop(rows: Rows) -> Steps[None]:
-    logged = sorted(id for id, lines in rows if lines)
+    logged = sorted(id for id, lines, _, _ in rows if lines)
     if logged:
         yield Statement("unlog", {"ids": logged})
     yield Statement("drop_finished", {"ids": sorted(row[0] for row in rows)})
+    # What still waits for a dead job waits in vain.
+    yield from removed(sorted(id for id, _, is_node, is_dead in rows if is_node and is_dead))
+    nodes = sorted(id for id, _, is_node, _ in rows if is_node)
+    if nodes:
+        yield Statement("drop_edges", {"ids": nodes})

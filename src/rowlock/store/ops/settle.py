@@ -24,7 +24,6 @@ from rowlock.chance import CHANCE
 from rowlock.clock import duration_us
 from rowlock.columns import JobRow
 from rowlock.errors import InvalidTransition, LeaseLost, OptionInvalid
-from rowlock.fingerprint import fingerprint
 from rowlock.job import (
     ClaimNote,
     Job,
@@ -32,9 +31,7 @@ from rowlock.job import (
     Lease,
     Policy,
     bare_lease,
-    decode_errors,
     decode_policy,
-    encode_errors,
 )
 from rowlock.lifecycle import (
     CancelSeen,
@@ -52,24 +49,22 @@ from rowlock.lifecycle import (
 )
 from rowlock.store.local_state import LocalState
 from rowlock.store.ops.enqueue import enqueue_within
+from rowlock.store.ops.finish import (
+    REMEMBER_US,
+    Ending,
+    ending_of,
+    errors_with,
+    finish,
+    is_held,
+    kept_us,
+)
 from rowlock.store.ops.limits import FOR_EVER_US, close
 from rowlock.store.ops.supersede import find_superseded
+from rowlock.store.ops.workflows import Draft, grow
 from rowlock.store.options import NewJob
 from rowlock.store.steps import Batch, Begin, Op, Ring, Row, Statement, Steps, writing
 from rowlock.tally import Ended, RunEnd
 
-FINISH_COLUMNS = (
-    "id",
-    "token",
-    "leased",
-    "taken",
-    "state",
-    "result",
-    "errors",
-    "crashes",
-    "keep",
-    "fingerprint",
-)
 GIVE_BACK_COLUMNS = (
     "id",
     "token",
@@ -82,19 +77,21 @@ GIVE_BACK_COLUMNS = (
     "quarantined",
     "errors",
 )
-_REMEMBER_US = int(config.ID_REMEMBERED_SECONDS) * config.SECOND_US
-_FOR_EVER = -1
 
 
 # Neither this class nor its subclasses are frozen: one is made for every run, and a frozen one
 # takes three times as long to make.
 @dataclass(slots=True)
 class Settlement:
-    """How one run ended, and the jobs to enqueue if, and only if, it succeeded."""
+    """How one run ended, and the jobs to enqueue if, and only if, it succeeded.
+
+    `growth` are those that are added to its workflow.
+    """
 
     lease: Lease
     outcome: Outcome
     follow_ups: Sequence[NewJob] = ()
+    growth: Draft | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +132,15 @@ def settle(
         raise OptionInvalid("leases", "each job may be settled only once per call")
     ordered = sorted(settlements, key=lambda settlement: settlement.lease.id)
     tries = count()
-    return writing(
-        "settle",
+    apart: set[str] = set()
+
+    def steps(*, is_resend: bool) -> Steps[Settled]:
         # A try that lost a race is repeated by the statements that nothing can conflict with.
-        lambda: _settle_own(ordered, _Manner(chance, may_be_bare=next(tries) == 0), tenant),
-        repeat=lambda: _settle_own(ordered, _Manner(chance, is_resend=True), tenant),
-    )
+        may_be_bare = not is_resend and next(tries) == 0
+        manner = _Manner(chance, apart, is_resend=is_resend, may_be_bare=may_be_bare)
+        return _settle_own(ordered, manner, tenant)
+
+    return writing("settle", lambda: steps(is_resend=False), repeat=lambda: steps(is_resend=True))
 
 
 class Bare(NamedTuple):
@@ -163,17 +163,18 @@ def settle_bare(bare: Bare, claims: Sequence[ClaimNote] = ()) -> Op[Settled]:
     ids = set(bare.ids) if claims else set[str]()
     over = [note.id for note in claims if note.open <= ids]
     tries = count()
+    done: set[str] = set()
 
     def steps(*, is_resend: bool) -> Steps[Settled]:
+        nonlocal done
         # A try that lost a race is repeated by the statement that nothing can conflict with.
         if next(tries) == 0:
-            done = yield from _finish_bare(bare, over)
-        else:
-            rows = [_success_row(id, bare.token, bare.keep, None) for id in bare.ids]
-            done = yield from _finish([_Ending(row, False) for row in rows], over)
-        if len(done) == len(bare.ids):
-            return Settled()
-        missed = [bare_lease(id, bare.token) for id in bare.ids if id not in done]
+            done |= yield from _finish_bare(bare, over)
+            if len(done) == len(bare.ids):
+                return Settled()
+        left = _left_of(bare, done)
+        ended = done | (yield from finish(left, over, apart=done))
+        missed = [bare_lease(id, bare.token) for id in bare.ids if id not in ended]
         return (yield from explain_missed(missed, is_resend=is_resend))
 
     return writing(
@@ -185,14 +186,18 @@ def settle_bare(bare: Bare, claims: Sequence[ClaimNote] = ()) -> Op[Settled]:
 
 def kept_of(policy: Policy) -> int | None:
     """How long a bare success with this policy is kept. None if its id must be remembered after."""
-    kept = _kept(policy.keep)
-    return None if 0 <= kept < _REMEMBER_US else kept
+    kept = kept_us(policy.keep)
+    return None if 0 <= kept < REMEMBER_US else kept
 
 
 class _Manner(NamedTuple):
-    """How to settle. `chance` is for the jitter of backoffs, `tenant` whom the caller serves."""
+    """How to settle. `chance` is for the jitter of backoffs, `tenant` whom the caller serves.
+
+    `apart`: jobs whose end an earlier try has committed, before the rest of it was undone.
+    """
 
     chance: random.Random
+    apart: set[str]
     is_resend: bool = False
     may_be_bare: bool = False
     tenant: str | None = None
@@ -220,22 +225,35 @@ def owned(ids: Sequence[str], tenant: str) -> Steps[set[str]]:
 
 
 def _settle(settlements: Sequence[Settlement], manner: _Manner) -> Steps[Settled]:
-    swift = [settlement for settlement in settlements if _is_swift(settlement)]
-    slow = [settlement for settlement in settlements if not _is_swift(settlement)]
+    todo = [each for each in settlements if each.lease.id not in manner.apart]
+    swift = [settlement for settlement in todo if _is_swift(settlement)]
+    slow = [settlement for settlement in todo if not _is_swift(settlement)]
     bare, others = _without_bare(swift) if manner.may_be_bare else (None, swift)
     endings = [_success(settlement) for settlement in others]
-    finishes = len({ending.is_held for ending in endings}) + (bare is not None)
-    if slow or finishes != 1 or any(settlement.follow_ups for settlement in settlements):
+    statements = {(ending.is_held, ending.is_node) for ending in endings}
+    is_one = len(statements) + (bare is not None) == 1 and all(each.is_quick for each in endings)
+    is_alone = is_one and not slow and not any(each.follow_ups for each in todo)
+    if not is_alone:
         yield Begin()
     claims = claims_over([settlement.lease for settlement in settlements])
     done = set[str]() if bare is None else (yield from _finish_bare(bare, claims))
-    done |= yield from _finish(endings, claims)
+    if bare is not None and len(done) < len(bare.ids):
+        endings += _left_of(bare, done)
+        if is_alone:
+            manner.apart.update(done)
+    done |= yield from finish(endings, claims, apart=manner.apart if is_alone else None)
     ended = (yield from _settle_slowly(slow, manner)) if slow else []
-    done |= {each.id for each in ended}
+    done |= {each.id for each in ended} | manner.apart
     yield from _enqueue_follow_ups(settlements, done)
     missed = [settlement.lease for settlement in settlements if settlement.lease.id not in done]
     explained = yield from explain_missed(missed, is_resend=manner.is_resend)
     return replace(explained, ended=ended) if ended else explained
+
+
+def _left_of(bare: Bare, done: set[str]) -> list[Ending]:
+    """Bare successes that the quick statement has skipped: lost, or part of a workflow by now."""
+    left = [id for id in bare.ids if id not in done]
+    return [Ending(_success_row(id, bare.token, bare.keep, None), False) for id in left]
 
 
 def claims_over(leases: Sequence[Lease]) -> list[str]:
@@ -252,23 +270,17 @@ def _is_swift(settlement: Settlement) -> bool:
         isinstance(outcome, Succeeded)
         and outcome.problem is None
         and settlement.lease.row is not None
+        and settlement.growth is None
     )
 
 
-class _Ending(NamedTuple):
-    """A row of `finish`. `is_held`: its id or key must be remembered, beside or after the job."""
-
-    row: Row
-    is_held: bool
-
-
-def _success(settlement: Settlement) -> _Ending:
+def _success(settlement: Settlement) -> Ending:
     lease, outcome = settlement.lease, settlement.outcome
     job = lease.row
     assert job is not None and isinstance(outcome, Succeeded)
-    kept = _kept(decode_policy(job.policy).keep)
+    kept = kept_us(decode_policy(job.policy).keep)
     row = _success_row(job.id, job.token, kept, outcome.result)
-    return _Ending(row, _is_held(job, kept))
+    return Ending(row, is_held(job, kept), job.workflow is not None)
 
 
 def _success_row(id: str, token: int, kept: int, result: str | None) -> Row:
@@ -296,8 +308,8 @@ def _bare_kind(settlement: Settlement) -> tuple[int, int] | None:
     """The token of a bare success, and how long it is kept. None if it is another."""
     job, outcome = settlement.lease.row, settlement.outcome
     assert job is not None and isinstance(outcome, Succeeded)
-    kept = _kept(decode_policy(job.policy).keep)
-    if outcome.result is not None or _is_held(job, kept):
+    kept = kept_us(decode_policy(job.policy).keep)
+    if outcome.result is not None or job.workflow is not None or is_held(job, kept):
         return None
     return job.token, kept
 
@@ -306,31 +318,6 @@ def _finish_bare(bare: Bare, claims: Sequence[str]) -> Steps[set[str]]:
     values = {**bare._asdict(), "claims": list(claims)}
     done = {row[0] for row in (yield Statement("finish_bare", values))}
     return set(bare.ids) if None in done else done
-
-
-def _kept(keep: int | None) -> int:
-    return _FOR_EVER if keep is None else keep
-
-
-def _is_held(job: JobRow, kept: int) -> bool:
-    return 0 <= kept < _REMEMBER_US or (job.key_hold is not None and job.key_hold > 0)
-
-
-def _finish(endings: Sequence[_Ending], claims: Sequence[str] = ()) -> Steps[set[str]]:
-    """Move jobs out of the live table. Return the ids of those that were still held.
-
-    `claims` are removed with them, if there are any.
-    """
-    plain = [ending.row for ending in endings if not ending.is_held]
-    held = [ending.row for ending in endings if ending.is_held]
-    done: set[str] = set()
-    if plain:
-        over = {"claims": list(claims)}
-        done |= {row[0] for row in (yield Batch("finish", FINISH_COLUMNS, plain, over))}
-    if held:
-        remember = {"remember": _REMEMBER_US, "claims": list(claims)}
-        done |= {row[0] for row in (yield Batch("finish_held", FINISH_COLUMNS, held, remember))}
-    return done
 
 
 def _settle_slowly(slow: Sequence[Settlement], manner: _Manner) -> Steps[list[Ended]]:
@@ -344,6 +331,8 @@ def _settle_slowly(slow: Sequence[Settlement], manner: _Manner) -> Steps[list[En
         if job.lease_expires_at is not None and job.token == settlement.lease.token:
             held = _held_for(job, manner.tenant)
             step = decide(held, settlement.outcome, now=now, chance=manner.chance)
+            if settlement.growth is not None and isinstance(settlement.outcome, Succeeded):
+                job = yield from grow(job, settlement.growth)
             decided.append((job, step))
     applied = yield from apply(decided, taken=False)
     return [ended_of(job, step, now=now) for job, step in applied]
@@ -405,10 +394,10 @@ def apply(
     """
     # The jobs that end come first: their keys are then free.
     ending = [(job, step) for job, step in decided if isinstance(step, Finish)]
-    done = yield from _finish([_ending(job, step, taken=taken) for job, step in ending])
+    done = yield from finish([ending_of(job, step, taken=taken) for job, step in ending])
     returning = [(job, step) for job, step in decided if isinstance(step, Return)]
     back, late = yield from _without_superseded(returning)
-    done |= yield from _finish([_ending(job, step, taken=taken) for job, step in late])
+    done |= yield from finish([ending_of(job, step, taken=taken) for job, step in late])
     if back:
         rows = [_give_back_row(job, step, taken=taken) for job, step in back]
         done |= {row[0] for row in (yield Batch("give_back", GIVE_BACK_COLUMNS, rows))}
@@ -429,7 +418,7 @@ def _without_superseded(
     late = [
         (
             # The error of the run itself stays, before the one that says why the job has ended.
-            job._replace(errors=_errors_of(job, step) or job.errors),
+            job._replace(errors=errors_with(job, step) or job.errors),
             superseded(held_of(job), step, by=heirs[job.id], now=now),
         )
         for job, step in returning
@@ -463,34 +452,16 @@ class Waiting:
 def finish_waiting(waiting: Sequence[Waiting]) -> Steps[set[str]]:
     """End live jobs that nobody runs (they were cancelled). Return the ids of those that ended."""
     return (
-        yield from _finish(
-            [_ending(each.job, each.step, taken=each.taken, leased=False) for each in waiting]
+        yield from finish(
+            [ending_of(each.job, each.step, taken=each.taken, leased=False) for each in waiting]
         )
     )
 
 
-def _ending(job: JobRow, step: Finish, *, taken: bool, leased: bool = True) -> _Ending:
-    errors = _errors_of(job, step)
-    kept = _kept(step.keep)
-    state = step.state.value
-    mark = None
-    if step.state is JobState.DEAD and step.error is not None:
-        mark = fingerprint(job.kind, step.error)
-    row = (job.id, job.token, leased, taken, state, step.result, errors, step.crashes, kept, mark)
-    return _Ending(row, _is_held(job, kept))
-
-
 def _give_back_row(job: JobRow, step: Return, *, taken: bool) -> Row:
-    errors = _errors_of(job, step)
+    errors = errors_with(job, step)
     counts = (step.attempt, step.crashes, step.losses, step.interruptions)
     return (job.id, job.token, taken, step.run_at, *counts, step.quarantined, errors)
-
-
-def _errors_of(job: JobRow, step: Transition) -> str | None:
-    """The job's errors with the new one. None keeps the stored ones."""
-    if step.error is None:
-        return None
-    return encode_errors([*decode_errors(job.errors), step.error])
 
 
 def _enqueue_follow_ups(settlements: Sequence[Settlement], done: set[str]) -> Steps[list[Job]]:

@@ -17,11 +17,11 @@ from typing import Final
 import msgspec
 
 from rowlock import config
-from rowlock.job import TERMINAL_STATES, Count, JobState, QueueStats
+from rowlock.job import QUEUED_STATES, TERMINAL_STATES, Count, JobState, QueueStats
 from rowlock.store import options
 from rowlock.store.steps import Batch, Begin, Op, Rows, Statement, Steps, reading
 
-_WAITING: Final = frozenset({JobState.READY, JobState.SCHEDULED, JobState.RETRYING})
+_NOT_RUNNING: Final = QUEUED_STATES | {JobState.WAITING}
 
 
 def stats(queues: Sequence[str] | None = None) -> Op[list[QueueStats]]:
@@ -83,7 +83,7 @@ def tenant_stats(
 def _cut_states(rows: Rows) -> frozenset[JobState]:
     """The states that were read only in part: a tenant may have more jobs than the bound."""
     cut: set[JobState] = set()
-    for together in (_WAITING, {JobState.RUNNING}):
+    for together in (_NOT_RUNNING, {JobState.RUNNING}):
         if sum(row[2] for row in rows if row[1] in together) >= config.LIST_SCAN_ROWS_MAX:
             cut |= together
     return frozenset(cut)
@@ -134,12 +134,14 @@ def count_live() -> Steps[Exact]:
     """The number of live jobs of every queue, within another verb."""
     now: int = (yield Statement("clock"))[0][0]
     counts: Exact = {}
-    for queue, ready, later, back, running in (yield Statement("count_live", {"now": now})):
+    rows = yield Statement("count_live", {"now": now})
+    for queue, ready, later, back, running, waiting in rows:
         # PostgreSQL's sums are decimals.
         counts[queue, JobState.READY] = int(ready)
         counts[queue, JobState.SCHEDULED] = int(later) - int(back)
         counts[queue, JobState.RETRYING] = int(back)
         counts[queue, JobState.RUNNING] = int(running)
+        counts[queue, JobState.WAITING] = int(waiting)
     return counts
 
 
@@ -171,9 +173,11 @@ def _stats(asked: list[str] | None, page: NamePage = _EVERY_NAME) -> Steps[list[
         return []
     lanes, counted = yield from _lanes(names, now)
     asked_rows = [(name,) for name in names]
-    for queue, room, oldest, due, later, _ in (
+    after_others: dict[str, int] = {}
+    for queue, room, oldest, due, later, others, _ in (
         yield Batch("count_held", ("queue",), asked_rows, _bounds(now))
     ):
+        after_others[queue] = others
         counted = [*counted, (queue, room, 0), (queue, due, later)]
         if oldest is not None:
             lanes = [*lanes, (queue, None, None, oldest)]
@@ -181,7 +185,13 @@ def _stats(asked: list[str] | None, page: NamePage = _EVERY_NAME) -> Steps[list[
     heads = _oldest(lanes, now)
     done = _succeeded(succeeded)
     return [
-        _queue_stats(row, [lane for lane in counted if lane[0] == row[0]], done, heads)
+        _queue_stats(
+            row,
+            [lane for lane in counted if lane[0] == row[0]],
+            done,
+            heads,
+            after_others=after_others[row[0]],
+        )
         for row in sorted(queues)
     ]
 
@@ -230,12 +240,15 @@ def _queue_stats(
     lanes: Rows,
     succeeded: _Succeeded,
     oldest: dict[str, float],
+    *,
+    after_others: int,
 ) -> QueueStats:
     queue, retrying, running, dead, cancelled, is_paused = row
     name = str(queue)
     waiting = _summed(lane[2] for lane in lanes)
     back = _capped(retrying)
     counts = {
+        JobState.WAITING: _capped(after_others),
         JobState.SCHEDULED: _less(waiting, back),
         JobState.READY: _summed(lane[1] for lane in lanes),
         JobState.RUNNING: _capped(running),

@@ -23,7 +23,8 @@ WHERE finished.id IN (SELECT value FROM json_each(:ids))
 -- Ids of live jobs that match, among the next rows by id, and where reading ended.
 -- Uses job_pkey.
 WITH scanned AS MATERIALIZED (
-    SELECT id, kind, queue, tenant, key, tags, errors, created_at, run_at, attempt, lease_expires_at
+    SELECT id, kind, queue, tenant, key, tags, errors, created_at, run_at, attempt,
+        lease_expires_at, held_by
     FROM rowlock.job
     WHERE id > :after_id::uuid
     ORDER BY id
@@ -49,7 +50,8 @@ ORDER BY fitting.id
 -- Ids of live jobs that match, among the next rows by id, and where reading ended.
 -- Uses the primary key.
 WITH scanned AS MATERIALIZED (
-    SELECT id, kind, queue, tenant, key, tags, errors, created_at, run_at, attempt, lease_expires_at
+    SELECT id, kind, queue, tenant, key, tags, errors, created_at, run_at, attempt,
+        lease_expires_at, held_by
     FROM rowlock_job
     WHERE id > :after_id
     ORDER BY id

@@ -11,51 +11,69 @@ NOT (
 -- The clock is read after the transaction has its xid: so a row never lies below the place that a
 -- claimer which saw a later xid has already passed.
 -- An id that the caller gave may have been another job's: its tokens start beyond any old one.
--- The variant is for jobs of which some have limits.
+-- The variants are for jobs of which some have limits, or are in workflows.
 WITH clock AS MATERIALIZED (
     SELECT pg_current_xact_id() AS xid, {now} AS now
 )
 INSERT INTO rowlock.job (
-    {given}, run_at, created_at, token{limited? , limit_name, limit_key, held_by, place}
+    {given}, run_at, created_at, token{limited,node? , limit_name, limit_key, held_by, place}
+    {node? , workflow, stack, pending, watched, inputs}
 )
-SELECT {fresh}, greatest(coalesce(fresh.run_at, clock.now + fresh.delay), clock.now), clock.now,
+SELECT {fresh},
+    {node? CASE WHEN fresh.pending > 0 THEN coalesce(fresh.run_at, -fresh.delay) ELSE}
+    greatest(coalesce(fresh.run_at, clock.now + fresh.delay), clock.now) {node? END}, clock.now,
     CASE WHEN :is_given::boolean THEN clock.now ELSE 0 END
-    {limited? , fresh.limit_name, fresh.limit_key,
-    CASE
-        WHEN fresh.limit_name IS NULL THEN NULL
+    {limited,node? , fresh.limit_name, fresh.limit_key,
+    CASE}
+        {node? WHEN fresh.pending > 0 THEN 3}
+        {limited,node? WHEN fresh.limit_name IS NULL THEN NULL
         WHEN coalesce(fresh.run_at, clock.now + fresh.delay) > clock.now THEN 2
         ELSE 1
     END,
-    CASE WHEN fresh.is_ordered THEN nextval('rowlock.turn_number') END}
+    CASE WHEN fresh.is_ordered} {node? AND fresh.pending = 0}
+    {limited,node? THEN nextval('rowlock.turn_number') END}
+    {node? , fresh.workflow, fresh.stack, fresh.pending, fresh.watched, fresh.inputs}
 FROM clock, unnest(
         {given_arrays}, :run_at::bigint[], :delay::bigint[]
-        {limited? , :limit_name::text[], :limit_key::text[], :is_ordered::boolean[]}
-    ) AS fresh ({given}, run_at, delay{limited? , limit_name, limit_key, is_ordered})
+        {limited,node? , :limit_name::text[], :limit_key::text[], :is_ordered::boolean[]}
+        {node? , :workflow::uuid[], :stack::bigint[], :pending::integer[], :watched::boolean[],
+        :inputs::text[]}
+    ) AS fresh (
+        {given}, run_at, delay{limited,node? , limit_name, limit_key, is_ordered}
+        {node? , workflow, stack, pending, watched, inputs}
+    )
 ON CONFLICT DO NOTHING
 RETURNING id::text, run_at, created_at
 
 -- name: enqueue (sqlite)
 -- Insert a job, unless its id or key is in flight. Uses the primary key, job_key.
 -- An id that the caller gave may have been another job's: its tokens start beyond any old one.
--- The variant is for jobs of which some have limits. Places are times, unless two are the same.
+-- The variants are for jobs of which some have limits, or are in workflows. Places are times,
+-- unless two are the same.
 INSERT INTO rowlock_job (
-    {given}, run_at, created_at, token{limited? , limit_name, limit_key, held_by, place}
+    {given}, run_at, created_at, token{limited,node? , limit_name, limit_key, held_by, place}
+    {node? , workflow, stack, pending, watched, inputs}
 )
 VALUES (
-    {given_values}, max(coalesce(:run_at, {now} + :delay), {now}), {now},
+    {given_values},
+    {node? CASE WHEN :pending > 0 THEN coalesce(:run_at, -:delay) ELSE}
+    max(coalesce(:run_at, {now} + :delay), {now}) {node? END}, {now},
     CASE WHEN :is_given THEN {now} ELSE 0 END
-    {limited? , :limit_name, :limit_key,
-    CASE
-        WHEN :limit_name IS NULL THEN NULL
+    {limited,node? , :limit_name, :limit_key,
+    CASE}
+        {node? WHEN :pending > 0 THEN 3}
+        {limited,node? WHEN :limit_name IS NULL THEN NULL
         WHEN coalesce(:run_at, {now} + :delay) > {now} THEN 2
         ELSE 1
     END,
-    CASE WHEN :is_ordered THEN max({now}, 1 + coalesce((
+    CASE WHEN :is_ordered} {node? AND :pending = 0}
+    {limited,node? THEN max({now}, 1 + coalesce((
         SELECT max(job.place)
         FROM rowlock_job AS job
         WHERE job.limit_name = :limit_name AND job.limit_key = :limit_key
             AND job.place IS NOT NULL
     ), 0)) END}
+    {node? , :workflow, :stack, :pending, :watched, :inputs}
 )
 ON CONFLICT DO NOTHING
 RETURNING id, run_at, created_at
@@ -151,6 +169,7 @@ picked AS MATERIALIZED (
             AND job.kind = fresh.kind
             AND job.key = fresh.key
             AND job.lease_expires_at IS NULL
+            AND job.held_by IS DISTINCT FROM 3
         OFFSET 0
         FOR UPDATE OF job
     ) AS held
@@ -210,6 +229,7 @@ WHERE coalesce(tenant, '') = coalesce(:tenant, '')
     AND kind = :kind
     AND key = :key
     AND lease_expires_at IS NULL
+    AND held_by IS NOT 3
 RETURNING :id, {row}, {now}
 
 -- name: find_settled (postgres)

@@ -32,6 +32,7 @@ AND (:until IS NULL OR {of}.created_at < :until)
     AND (
         {of}.lease_expires_at IS NOT NULL
         OR :state::text = CASE
+            WHEN {of}.held_by = 3 THEN 'waiting'
             WHEN {of}.run_at <= clock.now THEN 'ready'
             WHEN {of}.attempt = 0 THEN 'scheduled'
             ELSE 'retrying'
@@ -46,6 +47,7 @@ AND (:until IS NULL OR {of}.created_at < :until)
     AND (
         {of}.lease_expires_at IS NOT NULL
         OR :state = CASE
+            WHEN {of}.held_by = 3 THEN 'waiting'
             WHEN {of}.run_at <= {now} THEN 'ready'
             WHEN {of}.attempt = 0 THEN 'scheduled'
             ELSE 'retrying'

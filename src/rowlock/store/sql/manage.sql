@@ -35,7 +35,7 @@ RETURNING id
 UPDATE rowlock.job
 SET run_at = CASE WHEN :run_at::bigint > {now} THEN :run_at::bigint ELSE {now} END,
     held_by = CASE WHEN limit_name IS NULL THEN NULL WHEN :run_at::bigint > {now} THEN 2 ELSE 1 END
-WHERE id = ANY (:ids::uuid[]) AND lease_expires_at IS NULL
+WHERE id = ANY (:ids::uuid[]) AND lease_expires_at IS NULL AND coalesce(held_by, 0) <> 3
 RETURNING id::text, queue
 
 -- name: set_queue
@@ -154,10 +154,21 @@ DELETE FROM rowlock.log
 WHERE job_id = ANY (:ids::uuid[])
 
 -- name: expired
--- Finished jobs whose retention is over, oldest first. Uses finished_expiry.
-SELECT finished.id::text, finished.log_lines
+-- Finished jobs whose retention is over, oldest first. Uses finished_expiry. Of an open workflow,
+-- only the dead: others may need the results.
+SELECT finished.id::text, finished.log_lines, finished.workflow IS NOT NULL,
+    finished.state = 'dead'
 FROM rowlock.finished AS finished
 WHERE finished.expires_at <= (SELECT {now})
+    AND (
+        finished.workflow IS NULL
+        OR finished.state = 'dead'
+        OR NOT EXISTS (
+            SELECT 1
+            FROM rowlock.workflow AS workflow
+            WHERE workflow.id = finished.workflow AND workflow.ended_at IS NULL
+        )
+    )
 ORDER BY finished.expires_at
 LIMIT :limit
 FOR UPDATE OF finished SKIP LOCKED

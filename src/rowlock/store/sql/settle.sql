@@ -23,15 +23,121 @@ FOR UPDATE OF job
     USING unnest(
         :id::uuid[], :token::bigint[], :leased::boolean[], :taken::boolean[], :state::text[],
         :result::text[], :errors::text[], :crashes::integer[], :keep::bigint[],
-        :fingerprint::text[]
-    ) AS ending (id, token, leased, taken, state, result, errors, crashes, keep, fingerprint)
+        :fingerprint::text[]{steps? , :cause::smallint[]}
+    ) AS ending (
+        id, token, leased, taken, state, result, errors, crashes, keep, fingerprint
+        {steps? , cause}
+    )
     WHERE job.id = ending.id
         AND job.id = ANY(:id::uuid[])
         AND job.token = ending.token
         AND (job.lease_expires_at IS NOT NULL) = ending.leased
+        {node? AND job.watched IS NULL}
+        {node,steps? | AND job.workflow IS NULL}
     RETURNING
         {settled}, ending.state, ending.result, ending.keep, ending.fingerprint
+        {steps? , ending.cause}
 )
+
+-- fragment: kept_from (postgres)
+-- From when on an ended job of a workflow is kept for its time: a dead one at once, others when the
+-- whole workflow has ended. Until then they are kept from year 9987 on.
+CASE WHEN {of}.state = 'dead' THEN clock.now ELSE 253000000000000000 END
+
+-- fragment: kept_from (sqlite)
+CASE WHEN {of}.state = 'dead' THEN {now} ELSE 253000000000000000 END
+
+-- fragment: held_at (postgres)
+-- Where a job is held once it waits for no other.
+CASE
+    WHEN {of}.limit_name IS NULL THEN NULL
+    WHEN {of}.run_at < 0 OR {of}.run_at > clock.now THEN 2
+    ELSE 1
+END
+
+-- fragment: held_at (sqlite)
+CASE
+    WHEN {of}.limit_name IS NULL THEN NULL
+    WHEN {of}.run_at < 0 OR {of}.run_at > {now} THEN 2
+    ELSE 1
+END
+
+-- fragment: due_at (postgres)
+-- When a job is due that waits for no other from now on.
+CASE WHEN {of}.run_at < 0 THEN clock.now - {of}.run_at ELSE greatest({of}.run_at, clock.now) END
+
+-- fragment: due_at (sqlite)
+CASE WHEN {of}.run_at < 0 THEN {now} - {of}.run_at ELSE max({of}.run_at, {now}) END
+
+-- fragment: place_of (postgres)
+-- The place of a job that waits for no other from now on, if the jobs of its limit run in order.
+CASE
+    WHEN {of}.limit_name IS NOT NULL
+        AND (SELECT own.is_ordered FROM rowlock.job_limit AS own WHERE own.name = {of}.limit_name)
+    THEN nextval('rowlock.turn_number')
+END
+
+-- fragment: place_of (sqlite)
+CASE
+    WHEN {of}.limit_name IS NOT NULL
+        AND (SELECT own.is_ordered FROM rowlock_job_limit AS own WHERE own.name = {of}.limit_name)
+    THEN max({now}, 1 + coalesce((
+        SELECT max(other.place)
+        FROM rowlock_job AS other
+        WHERE other.limit_name = {of}.limit_name AND other.limit_key = {of}.limit_key
+            AND other.place IS NOT NULL
+    ), 0))
+END
+
+-- fragment: released_by (postgres)
+-- Jobs that wait for successes count them, locked in the order of their ids, and are released with
+-- the last. Uses edge_pkey, job_pkey.
+met AS MATERIALIZED (
+    SELECT edge.child, count(*)::integer AS number
+    FROM rowlock.edge AS edge
+    WHERE edge.parent = ANY (ARRAY(SELECT {of}.id FROM {of})) AND NOT edge.is_met
+    GROUP BY edge.child
+),
+locked AS MATERIALIZED (
+    SELECT job.id, met.number
+    FROM met JOIN rowlock.job AS job ON job.id = met.child
+    WHERE job.held_by = 3 AND job.id = ANY (ARRAY(SELECT met.child FROM met))
+    ORDER BY job.id
+    FOR UPDATE OF job
+),
+freed AS (
+    UPDATE rowlock.job AS job
+    SET pending = job.pending - locked.number,
+        held_by = CASE WHEN job.pending > locked.number THEN 3 ELSE {held_at job} END,
+        run_at = CASE WHEN job.pending > locked.number THEN job.run_at ELSE {due_at job} END,
+        place = CASE WHEN job.pending > locked.number THEN NULL ELSE {place_of job} END
+    FROM locked, clock
+    WHERE job.id = locked.id
+        AND job.held_by = 3
+        AND job.id = ANY (ARRAY(SELECT locked.id FROM locked))
+    RETURNING job.queue, job.pending
+),
+
+-- fragment: released_by (sqlite)
+-- Jobs that wait for successes count them, and are released with the last. Uses the primary keys.
+WITH ending AS MATERIALIZED (
+    {rows id, token, leased}
+)
+UPDATE rowlock_job AS child
+SET pending = child.pending - met.number,
+    held_by = CASE WHEN child.pending > met.number THEN 3 ELSE {held_at child} END,
+    run_at = CASE WHEN child.pending > met.number THEN child.run_at ELSE {due_at child} END,
+    place = CASE WHEN child.pending > met.number THEN NULL ELSE {place_of child} END
+FROM (
+    SELECT edge.child, count(*) AS number
+    FROM {of}
+        CROSS JOIN rowlock_job AS job ON job.id = {of}.id
+        CROSS JOIN rowlock_edge AS edge ON edge.parent = job.id
+    WHERE job.token = {of}.token AND (job.lease_expires_at IS NOT NULL) = {of}.leased
+        AND job.watched IS NULL AND NOT edge.is_met
+    GROUP BY edge.child
+) AS met
+WHERE child.id = met.child AND child.held_by = 3;
 
 -- name: finish (postgres)
 -- Move jobs out of the live table into a terminal state; fenced by token. Uses job_pkey.
@@ -40,34 +146,55 @@ FOR UPDATE OF job
 -- The ids are given twice, here and wherever many jobs are changed: if the statistics say that the
 -- table is empty, as they do while a queue is, the join alone was planned as a scan of the whole
 -- table for each id (500 of 20,000 jobs: 15.8 s instead of 1 ms).
+-- The variant `node` is for successes of jobs in workflows: the jobs that wait for them count them,
+-- and are released with the last. It adds a row for each queue that gets one. (As two statements:
+-- 0.36 to 0.65 of plain jobs instead of 0.60 to 0.89.) `steps` is for all other ends of such jobs,
+-- whose consequences are decided step by step.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ),
 {ended_and gone},
 kept AS (
-    INSERT INTO rowlock.finished ({shared}, state, result, finished_at, expires_at, fingerprint)
+    INSERT INTO rowlock.finished (
+        {shared}, state, result, finished_at, expires_at, fingerprint{steps? , cause}
+    )
     SELECT {shared}, state, result, clock.now,
-        CASE WHEN keep >= 0 THEN clock.now + keep END, fingerprint
+        CASE WHEN keep >= 0 THEN keep + {node,steps? {kept_from gone} | clock.now} END,
+        fingerprint{steps? , cause}
     FROM gone, clock
     ON CONFLICT (id) DO NOTHING
 ),
+{node? {released_by gone}}
 {over_claims over}
-SELECT id::text
+SELECT id::text{node? , NULL::text}
 FROM gone
+{node? UNION ALL
+SELECT NULL, freed.queue
+FROM freed
+WHERE freed.pending = 0
+GROUP BY freed.queue}
 
 -- name: finish (sqlite)
 -- Move jobs out of the live table into a terminal state; fenced by token. Uses the primary key.
 -- NULL errors or crashes keep the stored ones; keep: -1 forever. For jobs that are kept longer than
 -- ids are remembered, and whose key is held by their row alone: the common case.
 WITH ending AS MATERIALIZED (
-    {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint}
+    {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint
+    {steps? , cause}}
 )
-INSERT INTO rowlock_finished ({shared}, state, result, finished_at, expires_at, fingerprint)
+INSERT INTO rowlock_finished (
+    {shared}, state, result, finished_at, expires_at, fingerprint{steps? , cause}
+)
 SELECT {settled}, ending.state, ending.result, {now},
-    CASE WHEN ending.keep >= 0 THEN {now} + ending.keep END, ending.fingerprint
+    CASE WHEN ending.keep >= 0 THEN ending.keep + {node,steps? {kept_from ending} | {now}} END,
+    ending.fingerprint{steps? , ending.cause}
 FROM ending CROSS JOIN rowlock_job AS job ON job.id = ending.id
 WHERE job.token = ending.token AND (job.lease_expires_at IS NOT NULL) = ending.leased
+    {node? AND job.watched IS NULL}
+    {node,steps? | AND job.workflow IS NULL}
 ON CONFLICT (id) DO NOTHING;
+
+{node? {released_by ending}}
 
 WITH ending AS MATERIALIZED (
     {rows id, token, leased}
@@ -77,8 +204,10 @@ WHERE rowid IN (
     SELECT job.rowid
     FROM ending CROSS JOIN rowlock_job AS job ON job.id = ending.id
     WHERE job.token = ending.token AND (job.lease_expires_at IS NOT NULL) = ending.leased
+        {node? AND job.watched IS NULL}
+        {node,steps? | AND job.workflow IS NULL}
 )
-RETURNING id
+RETURNING id{node? , NULL}
 
 -- name: finish_bare (postgres)
 -- As finish, for successes without a result, all under one token and kept for the same time. Uses
@@ -93,6 +222,7 @@ gone AS (
     WHERE job.id = ANY (:ids::uuid[])
         AND job.token = :token::bigint
         AND job.lease_expires_at IS NOT NULL
+        AND job.workflow IS NULL
     RETURNING {shared_job}
 ),
 kept AS (
@@ -120,14 +250,14 @@ WHERE missed.jobs > 0
 INSERT INTO rowlock_finished ({shared}, state, finished_at, expires_at)
 SELECT {shared_job}, 'succeeded', {now}, CASE WHEN :keep >= 0 THEN {now} + :keep END
 FROM json_each(:ids) AS ending CROSS JOIN rowlock_job AS job ON job.id = ending.value
-WHERE job.token = :token AND job.lease_expires_at IS NOT NULL
+WHERE job.token = :token AND job.lease_expires_at IS NOT NULL AND job.workflow IS NULL
 ON CONFLICT (id) DO NOTHING;
 
 DELETE FROM rowlock_job
 WHERE rowid IN (
     SELECT job.rowid
     FROM json_each(:ids) AS ending CROSS JOIN rowlock_job AS job ON job.id = ending.value
-    WHERE job.token = :token AND job.lease_expires_at IS NOT NULL
+    WHERE job.token = :token AND job.lease_expires_at IS NOT NULL AND job.workflow IS NULL
 )
 RETURNING id
 
@@ -139,11 +269,14 @@ WITH clock AS MATERIALIZED (
 ),
 {ended_and gone},
 kept AS (
-    INSERT INTO rowlock.finished ({shared}, state, result, finished_at, expires_at, fingerprint)
+    INSERT INTO rowlock.finished (
+        {shared}, state, result, finished_at, expires_at, fingerprint{steps? , cause}
+    )
     SELECT {shared}, state, result, clock.now,
-        CASE WHEN keep >= 0 THEN clock.now + keep END, fingerprint
+        CASE WHEN keep >= 0 THEN keep + {node,steps? {kept_from gone} | clock.now} END,
+        fingerprint{steps? , cause}
     FROM gone, clock
-    WHERE keep <> 0
+    {steps? | WHERE keep <> 0}
     ON CONFLICT (id) DO NOTHING
 ),
 held AS (
@@ -157,8 +290,8 @@ held AS (
             CASE WHEN key_hold > 0 THEN created_at + key_hold ELSE 0 END
         )
     FROM gone, clock
-    WHERE (keep >= 0 AND keep < :remember::bigint)
-        OR (key_hold > 0 AND created_at + key_hold > clock.now)
+    WHERE {steps? | (keep >= 0 AND keep < :remember::bigint) OR}
+        (key_hold > 0 AND created_at + key_hold > clock.now)
     ON CONFLICT (holder) DO UPDATE
     SET token = excluded.token, lease_taken = excluded.lease_taken, state = excluded.state,
         kind = excluded.kind, queue = excluded.queue, tenant = excluded.tenant,
@@ -167,7 +300,7 @@ held AS (
 unlogged AS (
     DELETE FROM rowlock.log AS log
     USING gone
-    WHERE gone.keep = 0 AND gone.log_lines > 0 AND log.job_id = gone.id
+    WHERE {steps? false | gone.keep = 0} AND gone.log_lines > 0 AND log.job_id = gone.id
 ),
 {over_claims over}
 SELECT id::text
@@ -177,18 +310,24 @@ FROM gone
 -- As finish, for jobs whose id or key must be remembered beside or after their row.
 -- NULL errors or crashes keep the stored ones; keep: -1 forever, 0 not at all.
 WITH ending AS MATERIALIZED (
-    {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint}
+    {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint
+    {steps? , cause}}
 )
-INSERT INTO rowlock_finished ({shared}, state, result, finished_at, expires_at, fingerprint)
+INSERT INTO rowlock_finished (
+    {shared}, state, result, finished_at, expires_at, fingerprint{steps? , cause}
+)
 SELECT {settled}, ending.state, ending.result, {now},
-    CASE WHEN ending.keep >= 0 THEN {now} + ending.keep END, ending.fingerprint
+    CASE WHEN ending.keep >= 0 THEN ending.keep + {steps? {kept_from ending} | {now}} END,
+    ending.fingerprint{steps? , ending.cause}
 FROM ending CROSS JOIN rowlock_job AS job ON job.id = ending.id
-WHERE ending.keep <> 0
-    AND job.token = ending.token AND (job.lease_expires_at IS NOT NULL) = ending.leased
+WHERE job.token = ending.token AND (job.lease_expires_at IS NOT NULL) = ending.leased
+    {node? AND job.watched IS NULL}
+    {node,steps? | AND ending.keep <> 0 AND job.workflow IS NULL}
 ON CONFLICT (id) DO NOTHING;
 
 WITH ending AS MATERIALIZED (
-    {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint}
+    {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint
+    {steps? , cause}}
 )
 INSERT INTO rowlock_key_hold (
     holder, token, lease_taken, state, kind, queue, tenant, key, key_until, until
@@ -201,9 +340,10 @@ SELECT job.id, job.token, ending.taken, ending.state, job.kind, job.queue, job.t
     )
 FROM ending CROSS JOIN rowlock_job AS job ON job.id = ending.id
 WHERE job.token = ending.token AND (job.lease_expires_at IS NOT NULL) = ending.leased
+    {steps? | AND job.workflow IS NULL}
     AND (
-        (ending.keep >= 0 AND ending.keep < :remember)
-        OR (job.key_hold > 0 AND job.created_at + job.key_hold > {now})
+        {steps? | (ending.keep >= 0 AND ending.keep < :remember) OR}
+        (job.key_hold > 0 AND job.created_at + job.key_hold > {now})
     )
 ON CONFLICT (holder) DO UPDATE
 SET token = excluded.token, lease_taken = excluded.lease_taken, state = excluded.state,
@@ -211,13 +351,14 @@ SET token = excluded.token, lease_taken = excluded.lease_taken, state = excluded
     key = excluded.key, key_until = excluded.key_until, until = excluded.until;
 
 WITH ending AS MATERIALIZED (
-    {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint}
+    {rows id, token, leased, taken, state, result, errors, crashes, keep, fingerprint
+    {steps? , cause}}
 )
 DELETE FROM rowlock_log
 WHERE job_id IN (
     SELECT job.id
     FROM ending CROSS JOIN rowlock_job AS job ON job.id = ending.id
-    WHERE ending.keep = 0 AND job.log_lines > 0
+    WHERE {steps? false | ending.keep = 0 AND job.workflow IS NULL} AND job.log_lines > 0
         AND job.token = ending.token AND (job.lease_expires_at IS NOT NULL) = ending.leased
 );
 
@@ -229,6 +370,7 @@ WHERE rowid IN (
     SELECT job.rowid
     FROM ending CROSS JOIN rowlock_job AS job ON job.id = ending.id
     WHERE job.token = ending.token AND (job.lease_expires_at IS NOT NULL) = ending.leased
+        {steps? | AND job.workflow IS NULL}
 )
 RETURNING id
 

@@ -1,6 +1,6 @@
 -- name: queue_names (postgres)
 -- The names of all queues in use, each by one probe. Uses job_lane, job_room, job_outside,
--- job_lease, finished_queue.
+-- job_waiting, job_lease, finished_queue.
 WITH RECURSIVE waiting AS (
     (
         SELECT min(job.queue) AS queue
@@ -30,6 +30,21 @@ at_limit AS (
     )
     FROM at_limit
     WHERE at_limit.queue IS NOT NULL
+),
+after_others AS (
+    (
+        SELECT min(job.queue) AS queue
+        FROM rowlock.job AS job
+        WHERE job.held_by = 3
+    )
+    UNION ALL
+    SELECT (
+        SELECT min(job.queue)
+        FROM rowlock.job AS job
+        WHERE job.held_by = 3 AND job.queue > after_others.queue
+    )
+    FROM after_others
+    WHERE after_others.queue IS NOT NULL
 ),
 outside AS (
     (
@@ -67,6 +82,8 @@ SELECT queue FROM at_limit WHERE queue IS NOT NULL
 UNION
 SELECT queue FROM outside WHERE queue IS NOT NULL
 UNION
+SELECT queue FROM after_others WHERE queue IS NOT NULL
+UNION
 SELECT job.queue FROM rowlock.job AS job WHERE job.indexed_lease IS NOT NULL
 UNION
 SELECT queue FROM ended WHERE queue IS NOT NULL
@@ -76,7 +93,7 @@ ORDER BY 1
 
 -- name: queue_names (sqlite)
 -- The names of all queues in use, each by one probe. Uses job_lane, job_room, job_outside,
--- job_lease, finished_queue.
+-- job_waiting, job_lease, finished_queue.
 WITH RECURSIVE waiting AS (
     SELECT min(job.queue) AS queue
     FROM rowlock_job AS job
@@ -102,6 +119,19 @@ at_limit AS (
     )
     FROM at_limit
     WHERE at_limit.queue IS NOT NULL
+),
+after_others AS (
+    SELECT min(job.queue) AS queue
+    FROM rowlock_job AS job
+    WHERE job.held_by = 3
+    UNION ALL
+    SELECT (
+        SELECT min(job.queue)
+        FROM rowlock_job AS job
+        WHERE job.held_by = 3 AND job.queue > after_others.queue
+    )
+    FROM after_others
+    WHERE after_others.queue IS NOT NULL
 ),
 outside AS (
     SELECT min(job.queue) AS queue
@@ -134,6 +164,8 @@ UNION
 SELECT queue FROM at_limit WHERE queue IS NOT NULL
 UNION
 SELECT queue FROM outside WHERE queue IS NOT NULL
+UNION
+SELECT queue FROM after_others WHERE queue IS NOT NULL
 UNION
 SELECT job.queue FROM rowlock_job AS job WHERE job.lease_expires_at IS NOT NULL
 UNION
@@ -261,8 +293,17 @@ SELECT
 
 -- name: count_held (postgres)
 -- Jobs with a limit of each queue that wait, up to a cap: (queue, those in their rooms, the oldest
--- that is due, others that are due, others). Uses job_room and job_outside alone.
-SELECT asked.queue, room.jobs, least(room.oldest, outside.oldest), outside.due, outside.later, {now}
+-- that is due, others that are due, others), and those that wait for other jobs. Uses job_room,
+-- job_outside and job_waiting alone.
+SELECT asked.queue, room.jobs, least(room.oldest, outside.oldest), outside.due, outside.later, (
+        SELECT count(*)
+        FROM (
+            SELECT
+            FROM rowlock.job AS job
+            WHERE job.queue = asked.queue AND job.held_by = 3
+            LIMIT :cap
+        ) AS capped
+    ), {now}
 FROM unnest(:queue::text[]) AS asked (queue),
     LATERAL (
         SELECT count(*) AS jobs, min(capped.run_at) AS oldest
@@ -287,10 +328,19 @@ FROM unnest(:queue::text[]) AS asked (queue),
 
 -- name: count_held (sqlite)
 -- Jobs with a limit of a queue that wait, up to a cap: (queue, those in their rooms, the oldest
--- that is due, others that are due, others). Uses job_room and job_outside alone.
+-- that is due, others that are due, others), and those that wait for other jobs. Uses job_room,
+-- job_outside and job_waiting alone.
 SELECT :queue, room.jobs,
     coalesce(min(room.oldest, outside.oldest), room.oldest, outside.oldest),
-    outside.due, outside.later, {now}
+    outside.due, outside.later, (
+        SELECT count(*)
+        FROM (
+            SELECT 1
+            FROM rowlock_job AS job
+            WHERE job.queue = :queue AND job.held_by = 3
+            LIMIT :cap
+        )
+    ), {now}
 FROM (
     SELECT count(*) AS jobs, min(capped.run_at) AS oldest
     FROM (
@@ -410,36 +460,44 @@ SELECT :queue,
     )
 
 -- name: count_live (postgres)
--- All live jobs by queue: (queue, ready, due later, retrying, running). Reads job_lane, job_room,
--- job_outside, job_retried and job_lease to their ends: exact, and for occasional use. job_lane and
+-- All live jobs by queue: (queue, ready, due later, retrying, running, waiting). Reads job_lane,
+-- job_room, job_outside, job_waiting, job_retried and job_lease to their ends: exact, and for
+-- occasional use. job_lane and
 -- job_retried have jobs whose leases are noted in claims: these are counted there and taken off, so
 -- that no row of the table is read.
-SELECT counted.queue, sum(counted.due), sum(counted.later), sum(counted.back), sum(counted.running)
+SELECT counted.queue, sum(counted.due), sum(counted.later), sum(counted.back),
+    sum(counted.running), sum(counted.waiting)
 FROM (
     SELECT job.queue, count(*) FILTER (WHERE job.run_at <= (SELECT {now})) AS due,
-        count(*) FILTER (WHERE job.run_at > (SELECT {now})) AS later, 0 AS back, 0 AS running
+        count(*) FILTER (WHERE job.run_at > (SELECT {now})) AS later,
+        0 AS back, 0 AS running, 0 AS waiting
     FROM rowlock.job AS job
     WHERE job.indexed_lease IS NULL AND job.held_by IS NULL
     GROUP BY job.queue
     UNION ALL
-    SELECT job.queue, count(*), 0, 0, 0
+    SELECT job.queue, count(*), 0, 0, 0, 0
     FROM rowlock.job AS job
     WHERE job.indexed_lease IS NULL AND job.held_by = 1
     GROUP BY job.queue
     UNION ALL
     SELECT job.queue, count(*) FILTER (WHERE job.run_at <= (SELECT {now})),
-        count(*) FILTER (WHERE job.run_at > (SELECT {now})), 0, 0
+        count(*) FILTER (WHERE job.run_at > (SELECT {now})), 0, 0, 0
     FROM rowlock.job AS job
     WHERE job.indexed_lease IS NULL AND job.held_by = 2
     GROUP BY job.queue
     UNION ALL
-    SELECT job.queue, 0, 0, count(*), 0
+    SELECT job.queue, 0, 0, count(*), 0, 0
     FROM rowlock.job AS job
     WHERE job.indexed_lease IS NULL AND job.is_retry AND job.run_at > job.created_at
         AND job.run_at > (SELECT {now})
     GROUP BY job.queue
     UNION ALL
-    SELECT job.queue, 0, 0, 0, count(*)
+    SELECT job.queue, 0, 0, 0, 0, count(*)
+    FROM rowlock.job AS job
+    WHERE job.held_by = 3
+    GROUP BY job.queue
+    UNION ALL
+    SELECT job.queue, 0, 0, 0, count(*), 0
     FROM rowlock.job AS job
     WHERE job.indexed_lease IS NOT NULL
     GROUP BY job.queue
@@ -449,41 +507,49 @@ FROM (
         -count(*) FILTER (
             WHERE job.is_retry AND job.run_at > job.created_at AND job.run_at > (SELECT {now})
         ),
-        count(*)
+        count(*), 0
     FROM ({noted claim}) AS job
     GROUP BY job.queue
 ) AS counted
 GROUP BY counted.queue
 
 -- name: count_live (sqlite)
--- All live jobs by queue: (queue, ready, due later, retrying, running). Reads job_lane, job_room,
--- job_outside, job_retried and job_lease to their ends: exact, and for occasional use.
-SELECT counted.queue, sum(counted.due), sum(counted.later), sum(counted.back), sum(counted.running)
+-- All live jobs by queue: (queue, ready, due later, retrying, running, waiting). Reads job_lane,
+-- job_room, job_outside, job_waiting, job_retried and job_lease to their ends: exact, and for
+-- occasional use.
+SELECT counted.queue, sum(counted.due), sum(counted.later), sum(counted.back),
+    sum(counted.running), sum(counted.waiting)
 FROM (
     SELECT job.queue, count(*) FILTER (WHERE job.run_at <= (SELECT {now})) AS due,
-        count(*) FILTER (WHERE job.run_at > (SELECT {now})) AS later, 0 AS back, 0 AS running
+        count(*) FILTER (WHERE job.run_at > (SELECT {now})) AS later,
+        0 AS back, 0 AS running, 0 AS waiting
     FROM rowlock_job AS job
     WHERE {waiting job}
     GROUP BY job.queue
     UNION ALL
-    SELECT job.queue, count(*), 0, 0, 0
+    SELECT job.queue, count(*), 0, 0, 0, 0
     FROM rowlock_job AS job
     WHERE job.lease_expires_at IS NULL AND job.held_by = 1
     GROUP BY job.queue
     UNION ALL
     SELECT job.queue, count(*) FILTER (WHERE job.run_at <= {now}),
-        count(*) FILTER (WHERE job.run_at > {now}), 0, 0
+        count(*) FILTER (WHERE job.run_at > {now}), 0, 0, 0
     FROM rowlock_job AS job
     WHERE job.lease_expires_at IS NULL AND job.held_by = 2
     GROUP BY job.queue
     UNION ALL
-    SELECT job.queue, 0, 0, count(*), 0
+    SELECT job.queue, 0, 0, count(*), 0, 0
     FROM rowlock_job AS job
     WHERE job.lease_expires_at IS NULL AND job.attempt > 0 AND job.run_at > job.created_at
         AND job.run_at > (SELECT {now})
     GROUP BY job.queue
     UNION ALL
-    SELECT job.queue, 0, 0, 0, count(*)
+    SELECT job.queue, 0, 0, 0, 0, count(*)
+    FROM rowlock_job AS job
+    WHERE job.held_by = 3
+    GROUP BY job.queue
+    UNION ALL
+    SELECT job.queue, 0, 0, 0, count(*), 0
     FROM rowlock_job AS job
     WHERE job.lease_expires_at IS NOT NULL
     GROUP BY job.queue
@@ -519,16 +585,17 @@ SELECT counted.queue, counted.state, count(*), min(counted.run_at)
 FROM (
     SELECT waiting.queue, waiting.run_at,
         CASE
+            WHEN waiting.held_by = 3 THEN 'waiting'
             WHEN waiting.run_at <= (SELECT {now}) THEN 'ready'
             WHEN waiting.attempt = 0 THEN 'scheduled'
             ELSE 'retrying'
         END AS state
     FROM (
-        SELECT job.queue, job.run_at, job.attempt
+        SELECT job.queue, job.run_at, job.attempt, job.held_by
         FROM rowlock.job AS job
         WHERE job.tenant = :tenant AND {waiting job}
         UNION ALL
-        SELECT job.queue, job.run_at, job.attempt
+        SELECT job.queue, job.run_at, job.attempt, job.held_by
         FROM rowlock.job AS job
         WHERE job.tenant = :tenant AND job.indexed_lease IS NULL AND job.held_by IS NOT NULL
         LIMIT :scan
@@ -561,16 +628,17 @@ SELECT counted.queue, counted.state, count(*), min(counted.run_at)
 FROM (
     SELECT waiting.queue, waiting.run_at,
         CASE
+            WHEN waiting.held_by = 3 THEN 'waiting'
             WHEN waiting.run_at <= (SELECT {now}) THEN 'ready'
             WHEN waiting.attempt = 0 THEN 'scheduled'
             ELSE 'retrying'
         END AS state
     FROM (
-        SELECT job.queue, job.run_at, job.attempt
+        SELECT job.queue, job.run_at, job.attempt, job.held_by
         FROM rowlock_job AS job
         WHERE job.tenant = :tenant AND {waiting job}
         UNION ALL
-        SELECT job.queue, job.run_at, job.attempt
+        SELECT job.queue, job.run_at, job.attempt, job.held_by
         FROM rowlock_job AS job
         WHERE job.tenant = :tenant AND job.lease_expires_at IS NULL AND job.held_by IS NOT NULL
         LIMIT :scan

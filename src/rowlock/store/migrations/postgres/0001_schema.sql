@@ -19,7 +19,8 @@ CREATE TABLE rowlock.job (
     log_lines integer NOT NULL DEFAULT 0,
     rank smallint NOT NULL,
     -- Why the job is not in its lane, though nobody may run it: 1 it waits at its limit, 2 it has a
-    -- limit and is not due. NULL: it is in its lane. A run leaves it as it is.
+    -- limit and is not due, 3 it waits for other jobs. NULL: it is in its lane. A run leaves it as
+    -- it is.
     held_by smallint,
     -- Of a run that nobody has settled. `begun`: a committed write says that its handler was
     -- called, or was about to be. `losses`: leases lost in a row. `interruptions`: runs that left
@@ -48,6 +49,15 @@ CREATE TABLE rowlock.job (
     -- The limit under which it runs, and the key there; '' if the limit has no keys.
     limit_name text COLLATE "C",
     limit_key text COLLATE "C",
+    -- Its workflow, and which of the workflow's nodes are like it. NULL: it belongs to none.
+    workflow uuid,
+    stack bigint,
+    -- How many of the jobs that it waits for have not ended as it wants. While it waits, `run_at`
+    -- is the time before which it must not run, or below 0: the negated delay after its release.
+    pending integer,
+    -- True if its end needs a closer look than a count of what waits for it: a job wants its death,
+    -- or began to wait for it when it existed already. Then NULL is changed to true under its lock.
+    watched boolean,
     -- Where it stands among the jobs of its key, if these run in order. NULL: they don't.
     place bigint,
     -- When it was last started under its limit: the number of that start among all.
@@ -57,7 +67,9 @@ CREATE TABLE rowlock.job (
     tags text,
     meta text,
     progress text,
-    errors text
+    errors text,
+    -- Results of other jobs that its run gets as arguments: JSON.
+    inputs text
 ) WITH (
     -- Room for a second version of each row in its page, which has its worker and times too. With
     -- 60, many claims touched the indexes again: 1179 bytes of WAL per job instead of 997.
@@ -111,6 +123,13 @@ CREATE UNIQUE INDEX job_key ON rowlock.job (
         ELSE '00000000-0000-0000-0000-000000000000'::uuid
     END)
 ) WHERE key IS NOT NULL;
+
+-- The jobs of workflows.
+CREATE INDEX job_workflow ON rowlock.job (workflow, held_by, stack, id)
+    WHERE workflow IS NOT NULL;
+-- Jobs that wait for others, for counts.
+CREATE INDEX job_waiting ON rowlock.job (queue)
+    WHERE held_by = 3;
 
 -- Where to look for leases that are not in job_lease: the stretch of a lane from which a claim took
 -- jobs, and until when. Written with the claim, in one statement. Removed with the end of the last
@@ -207,6 +226,9 @@ CREATE TABLE rowlock.finished (
     key text COLLATE "C",
     limit_name text COLLATE "C",
     limit_key text COLLATE "C",
+    workflow uuid,
+    stack bigint,
+    watched boolean,
     place bigint,
     worker text COLLATE "C",
     payload text NOT NULL,
@@ -217,7 +239,10 @@ CREATE TABLE rowlock.finished (
     errors text,
     result text,
     -- Of a dead job: what it died of.
-    fingerprint text COLLATE "C"
+    fingerprint text COLLATE "C",
+    -- Of a cancelled job: 1 because of the end of a job that it waited for, 2 it was not needed.
+    cause smallint,
+    inputs text
 );
 
 -- Retention needs it. It costs 67 bytes of WAL and a tenth of a settle's CPU time per job.
@@ -233,6 +258,57 @@ CREATE INDEX finished_key ON rowlock.finished (coalesce(tenant, ''), kind, key)
 -- Dead jobs by what they died of.
 CREATE INDEX finished_fingerprint ON rowlock.finished (fingerprint, finished_at, id)
     WHERE state = 'dead' AND fingerprint IS NOT NULL;
+
+CREATE INDEX finished_workflow ON rowlock.finished (workflow, state, stack, id)
+    WHERE workflow IS NOT NULL;
+
+-- Workflows. `ended_at`: a sweep has seen that none of its jobs is live. From then on the time runs
+-- for which its ended jobs are kept: until then their `expires_at` is later than year 9987.
+CREATE TABLE rowlock.workflow (
+    id uuid PRIMARY KEY,
+    created_at bigint NOT NULL,
+    ended_at bigint,
+    -- When what is left of it is cancelled.
+    deadline bigint,
+    cancelled_at bigint,
+    -- The job that began it.
+    parent uuid,
+    name text COLLATE "C" NOT NULL,
+    key text COLLATE "C",
+    tenant text COLLATE "C",
+    meta text
+);
+-- One open workflow holds a key.
+CREATE UNIQUE INDEX workflow_key ON rowlock.workflow (coalesce(tenant, ''), name, key)
+    WHERE key IS NOT NULL AND ended_at IS NULL;
+CREATE INDEX workflow_open ON rowlock.workflow (id)
+    WHERE ended_at IS NULL;
+CREATE INDEX workflow_ended ON rowlock.workflow (ended_at)
+    WHERE ended_at IS NOT NULL;
+
+-- Which job waits for which, and for what end: 1 success, and it waits for a dead job to be
+-- retried; 2 success, and it is cancelled by a death; 3 success or death; 4 any end; 5 death.
+-- `is_met`: the parent died or was cancelled, and the child has counted that. A later success of
+-- the parent, after a retry, must not be counted again. (Successes are final, and need no mark.)
+CREATE TABLE rowlock.edge (
+    parent uuid NOT NULL,
+    child uuid NOT NULL,
+    wants smallint NOT NULL,
+    is_met boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (parent, child)
+);
+CREATE INDEX edge_child ON rowlock.edge (child);
+
+-- The shape of a workflow: which stacks of like nodes it has, and which waits for which. One row
+-- for each pair, and one with `parent` 0 for each stack.
+CREATE TABLE rowlock.stack (
+    workflow uuid NOT NULL,
+    stack bigint NOT NULL,
+    parent bigint NOT NULL,
+    wants smallint NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    PRIMARY KEY (workflow, stack, parent)
+);
 
 -- Keys that outlive the flight, and ids remembered after their row is gone.
 CREATE TABLE rowlock.key_hold (

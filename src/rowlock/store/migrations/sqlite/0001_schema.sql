@@ -11,7 +11,8 @@ CREATE TABLE rowlock_job (
     log_lines integer NOT NULL DEFAULT 0,
     rank integer NOT NULL,
     -- Why the job is not in its lane, though nobody may run it: 1 it waits at its limit, 2 it has a
-    -- limit and is not due. NULL: it is in its lane. A run leaves it as it is.
+    -- limit and is not due, 3 it waits for other jobs. NULL: it is in its lane. A run leaves it as
+    -- it is.
     held_by integer,
     -- Of a run that nobody has settled. `begun`: a committed write says that its handler was
     -- called, or was about to be. `losses`: leases lost in a row. `interruptions`: runs that left
@@ -36,6 +37,15 @@ CREATE TABLE rowlock_job (
     -- The limit under which it runs, and the key there; '' if the limit has no keys.
     limit_name text,
     limit_key text,
+    -- Its workflow, and which of the workflow's nodes are like it. NULL: it belongs to none.
+    workflow text,
+    stack integer,
+    -- How many of the jobs that it waits for have not ended as it wants. While it waits, `run_at`
+    -- is the time before which it must not run, or below 0: the negated delay after its release.
+    pending integer,
+    -- True if its end needs a closer look than a count of what waits for it: a job wants its death,
+    -- or began to wait for it when it existed already.
+    watched integer,
     -- Where it stands among the jobs of its key, if these run in order. NULL: they don't.
     place integer,
     payload text NOT NULL,
@@ -43,7 +53,9 @@ CREATE TABLE rowlock_job (
     tags text,
     meta text,
     progress text,
-    errors text
+    errors text,
+    -- Results of other jobs that its run gets as arguments: JSON.
+    inputs text
 );
 
 -- A lane is (queue, rank, kind); a claim reads the head of a lane.
@@ -81,6 +93,13 @@ CREATE UNIQUE INDEX rowlock_job_key ON rowlock_job (
         ELSE ''
     END)
 ) WHERE key IS NOT NULL;
+
+-- The jobs of workflows.
+CREATE INDEX rowlock_job_workflow ON rowlock_job (workflow, held_by, stack, id)
+    WHERE workflow IS NOT NULL;
+-- Jobs that wait for others, for counts.
+CREATE INDEX rowlock_job_waiting ON rowlock_job (queue)
+    WHERE held_by = 3;
 
 -- Limits. `declared` is what the code says, `chosen` what was set since (both JSON), and the other
 -- numbers are what counts: those of `declared` with those of `chosen` over them. NULL: no limit.
@@ -146,6 +165,9 @@ CREATE TABLE rowlock_finished (
     key text,
     limit_name text,
     limit_key text,
+    workflow text,
+    stack integer,
+    watched integer,
     place integer,
     worker text,
     payload text NOT NULL,
@@ -156,7 +178,10 @@ CREATE TABLE rowlock_finished (
     errors text,
     result text,
     -- Of a dead job: what it died of.
-    fingerprint text
+    fingerprint text,
+    -- Of a cancelled job: 1 because of the end of a job that it waited for, 2 it was not needed.
+    cause integer,
+    inputs text
 );
 
 CREATE INDEX rowlock_finished_expiry ON rowlock_finished (expires_at)
@@ -171,6 +196,57 @@ CREATE INDEX rowlock_finished_key ON rowlock_finished (coalesce(tenant, ''), kin
 -- Dead jobs by what they died of.
 CREATE INDEX rowlock_finished_fingerprint ON rowlock_finished (fingerprint, finished_at, id)
     WHERE state = 'dead' AND fingerprint IS NOT NULL;
+
+CREATE INDEX rowlock_finished_workflow ON rowlock_finished (workflow, state, stack, id)
+    WHERE workflow IS NOT NULL;
+
+-- Workflows. `ended_at`: a sweep has seen that none of its jobs is live. From then on the time runs
+-- for which its ended jobs are kept: until then their `expires_at` is later than year 9987.
+CREATE TABLE rowlock_workflow (
+    id text NOT NULL PRIMARY KEY,
+    created_at integer NOT NULL,
+    ended_at integer,
+    -- When what is left of it is cancelled.
+    deadline integer,
+    cancelled_at integer,
+    -- The job that began it.
+    parent text,
+    name text NOT NULL,
+    key text,
+    tenant text,
+    meta text
+);
+-- One open workflow holds a key.
+CREATE UNIQUE INDEX rowlock_workflow_key ON rowlock_workflow (coalesce(tenant, ''), name, key)
+    WHERE key IS NOT NULL AND ended_at IS NULL;
+CREATE INDEX rowlock_workflow_open ON rowlock_workflow (id)
+    WHERE ended_at IS NULL;
+CREATE INDEX rowlock_workflow_ended ON rowlock_workflow (ended_at)
+    WHERE ended_at IS NOT NULL;
+
+-- Which job waits for which, and for what end: 1 success, and it waits for a dead job to be
+-- retried; 2 success, and it is cancelled by a death; 3 success or death; 4 any end; 5 death.
+-- `is_met`: the parent died or was cancelled, and the child has counted that. A later success of
+-- the parent, after a retry, must not be counted again. (Successes are final, and need no mark.)
+CREATE TABLE rowlock_edge (
+    parent text NOT NULL,
+    child text NOT NULL,
+    wants integer NOT NULL,
+    is_met integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (parent, child)
+) WITHOUT ROWID;
+CREATE INDEX rowlock_edge_child ON rowlock_edge (child);
+
+-- The shape of a workflow: which stacks of like nodes it has, and which waits for which. One row
+-- for each pair, and one with `parent` 0 for each stack.
+CREATE TABLE rowlock_stack (
+    workflow text NOT NULL,
+    stack integer NOT NULL,
+    parent integer NOT NULL,
+    wants integer NOT NULL,
+    kind text NOT NULL,
+    PRIMARY KEY (workflow, stack, parent)
+);
 
 -- Keys that outlive the flight, and ids remembered after their row is gone.
 CREATE TABLE rowlock_key_hold (

@@ -1,0 +1,105 @@
+"""Take ended jobs back. A job of a workflow waits again for the jobs that it still needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rowlock.columns import JobRow
+from rowlock.errors import InvalidTransition
+from rowlock.job import JobState
+from rowlock.store.ops.finish import removed
+from rowlock.store.steps import Batch, Ring, Row, Rows, Statement, Steps
+from rowlock.workflow_rules import Effect, Wants, effect_of
+
+
+def waiting_for(jobs: Sequence[JobRow]) -> Steps[dict[str, list[str]]]:
+    """The jobs that wait for jobs that have not succeeded, and that are theirs to wait for."""
+    ids = [job.id for job in jobs if job.workflow is not None and job.state != JobState.SUCCEEDED]
+    if not ids:
+        return {}
+    found: dict[str, list[str]] = {}
+    for parent, child in (yield Statement("waiting_children", {"ids": ids})):
+        found.setdefault(parent, []).append(child)
+    return found
+
+
+def forget_nodes(jobs: Sequence[JobRow]) -> Steps[None]:
+    """Jobs were removed: what waits for them is cancelled, and nothing is known of them now."""
+    nodes = [job for job in jobs if job.workflow is not None]
+    if nodes:
+        yield from removed([job.id for job in nodes if job.state != JobState.SUCCEEDED])
+        yield Statement("drop_edges", {"ids": sorted(job.id for job in nodes)})
+
+
+def revive_jobs(jobs: Sequence[JobRow], payload: str | None = None) -> Steps[set[str]]:
+    """Take back ended jobs that this transaction has locked, like new ones. Return their ids.
+
+    Jobs whose key is in flight again are left out.
+    """
+    if not jobs:
+        return set()
+    workflows = sorted({job.workflow for job in jobs if job.workflow is not None})
+    if workflows:
+        yield from _reopen(workflows)
+    revived = yield Batch("revive", ("id", "payload"), [(job.id, payload) for job in jobs])
+    done = {row[0] for row in revived}
+    if not done:
+        return done
+    yield Statement("forget", {"ids": sorted(done)})
+    nodes = sorted(job.id for job in jobs if job.workflow is not None and job.id in done)
+    if nodes:
+        yield from _wait_again(nodes)
+    yield Ring(frozenset(row[1] for row in revived))
+    return done
+
+
+def _reopen(workflows: Sequence[str]) -> Steps[None]:
+    """Have workflows be open again. The sweep that ends them waits for this."""
+    ids = {"ids": list(workflows)}
+    yield Statement("lock_workflow", ids)
+    for mine, other in (yield Statement("key_of_others", ids)):
+        raise InvalidTransition(mine, f"the key of its workflow is held by workflow {other}")
+    yield Statement("reopen_workflows", ids)
+
+
+def _wait_again(ids: Sequence[str]) -> Steps[None]:
+    """Have jobs that were taken back wait for those that have not ended as they want.
+
+    These are locked first: they end before, and are seen, or afterwards, and see who waits.
+    """
+    edges = yield Statement("edges_to", {"ids": list(ids)})
+    parents = sorted({edge[0] for edge in edges})
+    if not parents:
+        return
+    live = {row[0] for row in (yield Statement("lock_leases", {"ids": parents}))}
+    ended = yield Statement("lock_finished", {"ids": parents})
+    states = {row[0]: JobState(JobRow._make(row[:-1]).state or "") for row in ended}
+    pending = _pending(edges, live, states)
+    rows: list[Row] = [(id, number) for id, number in sorted(pending.items()) if number]
+    if rows:
+        yield Batch("wait_again", ("id", "pending"), rows)
+        watched = sorted(live & {edge[0] for edge in edges if edge[1] in dict(rows)})
+        if watched:
+            yield Statement("watch_again", {"ids": watched})
+
+
+def _pending(edges: Rows, live: set[str], states: dict[str, JobState]) -> dict[str, int]:
+    """How many jobs each job waits for. A parent that is gone counts as if it had never been."""
+    pending: dict[str, int] = {}
+    released: set[str] = set()
+    for parent, child, wants, is_met in edges:
+        pending.setdefault(child, 0)
+        if is_met or (parent not in live and parent not in states):
+            continue
+        if parent in live:
+            pending[child] += 1
+            continue
+        match effect_of(states[parent], Wants(wants)):
+            case Effect.RELEASES:
+                released.add(child)
+            case Effect.NOTHING | Effect.CANCELS:
+                # It waits for the retry of its parent.
+                pending[child] += 1
+            case Effect.COUNTS | Effect.LESS:
+                pass
+    return {child: 0 if child in released else number for child, number in pending.items()}

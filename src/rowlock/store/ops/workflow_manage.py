@@ -1,0 +1,163 @@
+"""Manage workflows: cancel, retry, and note that they have ended.
+
+1. A cancel takes the jobs that wait for others first, so that none of them is released by the end
+   of another.
+2. A retry takes back the dead jobs, and those that were cancelled because of them. Each then waits
+   again for the jobs that have not ended as it wants.
+3. A sweep notes that a workflow has no live job any more. From then on its jobs are kept for their
+   time. It looks at the workflow under its lock, which a retry takes, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from rowlock import config
+from rowlock.columns import JobRow
+from rowlock.ids import parse_id
+from rowlock.job import JobState, decode_policy
+from rowlock.lifecycle import Finish
+from rowlock.store.ops.manage import is_visible_to
+from rowlock.store.ops.settle import Waiting, finish_waiting
+from rowlock.store.ops.waiting import revive_jobs
+from rowlock.store.ops.workflow_info import unknown_workflow
+from rowlock.store.steps import Begin, Commit, Op, Ring, Statement, Steps, writing
+
+_FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
+_TENANT: Final = 8
+
+
+def cancel_workflow(id: str | UUID, *, tenant: str | None = None) -> Op[int]:
+    """Cancel all jobs of a workflow that have not ended. Returns their number.
+
+    Jobs that run are asked to end. Nothing can be added to the workflow any more.
+
+    Args:
+        tenant: Only a workflow of this tenant; another tenant's is not found.
+    """
+    workflow = parse_id(id)
+    total = 0
+
+    def steps() -> Steps[int]:
+        nonlocal total
+        yield Begin()
+        yield from _check_known(workflow, tenant)
+        yield Statement("note_cancelled", {"workflow": workflow})
+        while True:
+            number = yield from _cancel_some(workflow)
+            if number == 0:
+                return total
+            yield Commit()
+            total += number
+            yield Begin()
+
+    return writing("cancel_workflow", steps, repeat=steps)
+
+
+def _check_known(workflow: str, tenant: str | None) -> Steps[None]:
+    found = yield Statement("lock_workflow", {"ids": [workflow]})
+    if not found or not is_visible_to(found[0][_TENANT], caller=tenant):
+        raise unknown_workflow(workflow)
+
+
+def _cancel_some(workflow: str) -> Steps[int]:
+    """Cancel a batch of jobs. Return how many."""
+    values = {"workflow": workflow, "limit": config.MAINTENANCE_BATCH_ROWS}
+    rows = yield Statement("nodes_to_cancel/waiting", values)
+    if not rows:
+        rows = yield Statement("nodes_to_cancel", values)
+    ids = sorted(row[0] for row in rows)
+    if not ids:
+        return 0
+    running: list[JobRow] = []
+    waiting: list[Waiting] = []
+    for row in (yield Statement("lock_leases", {"ids": ids})):
+        job, taken = JobRow._make(row[:-2]), bool(row[-2])
+        if job.lease_expires_at is not None:
+            running.append(job)
+            continue
+        keep = decode_policy(job.policy).keep_for(JobState.CANCELLED)
+        step = Finish(JobState.CANCELLED, keep, job.crashes)
+        waiting.append(Waiting(job, step, taken=taken))
+    if running:
+        yield Statement("request_cancel", {"ids": [job.id for job in running]})
+        yield Ring(frozenset(job.queue for job in running))
+    yield from finish_waiting(waiting)
+    # One that ended meanwhile counts too: there may be others behind it.
+    return len(ids)
+
+
+def retry_workflow(id: str | UUID, *, tenant: str | None = None) -> Op[int]:
+    """Retry the dead jobs of a workflow, and those that were cancelled because of them.
+
+    Returns their number.
+
+    Args:
+        tenant: Only a workflow of this tenant; another tenant's is not found.
+    """
+    workflow = parse_id(id)
+    total = 0
+    until: int | None = None
+
+    def steps() -> Steps[int]:
+        nonlocal total, until
+        yield Begin()
+        yield from _check_known(workflow, tenant)
+        if until is None:
+            # A job that dies again meanwhile is not taken back again.
+            until = (yield Statement("clock"))[0][0]
+        while True:
+            values = {"workflow": workflow, "limit": config.MAINTENANCE_BATCH_ROWS, "until": until}
+            ids = sorted(row[0] for row in (yield Statement("nodes_to_retry", values)))
+            locked = yield Statement("lock_finished", {"ids": ids})
+            jobs = [JobRow._make(row[:-1]) for row in locked]
+            done = yield from revive_jobs(jobs)
+            if not done:
+                return total
+            yield Commit()
+            total += len(done)
+            yield Begin()
+
+    return writing("retry_workflow", steps, repeat=steps)
+
+
+class Tended(NamedTuple):
+    """Workflows whose deadline has passed, and where to continue. None: at the beginning."""
+
+    overdue: Sequence[str]
+    next: str | None
+
+
+def tend_workflows(after: str | None = None) -> Op[Tended]:
+    """Note which of some open workflows have ended, and find those whose deadline has passed."""
+    most = config.MAINTENANCE_BATCH_ROWS
+
+    def steps() -> Steps[Tended]:
+        looked = yield Statement("open_workflows", {"after": after or _FIRST_ID, "limit": most})
+        overdue: list[str] = []
+        for id, has_live, is_overdue in looked:
+            if not has_live:
+                yield from _end(id)
+            elif is_overdue:
+                overdue.append(id)
+        return Tended(overdue, looked[-1][0] if len(looked) == most else None)
+
+    return writing("tend_workflows", steps, repeat=steps)
+
+
+def _end(workflow: str) -> Steps[None]:
+    values = {"workflow": workflow, "limit": config.MAINTENANCE_BATCH_ROWS}
+    while True:
+        yield Begin()
+        yield Statement("lock_workflow", {"ids": [workflow]})
+        if (yield Statement("live_of_workflow", values)):
+            yield Commit()
+            return
+        kept = yield Statement("keep_nodes", values)
+        if len(kept) < config.MAINTENANCE_BATCH_ROWS:
+            yield Statement("note_ended", values)
+            yield Commit()
+            return
+        yield Commit()

@@ -90,8 +90,8 @@ def test_a_users_job_shows_every_column_of_its_row():
     row = JobRow(*(getattr(job, name) for name in GIVEN), run_at=1, created_at=1)
     shown = job_of(row, now=2)
     ours = {"rank", "key_hold", "policy", "begun", "losses", "interruptions", "quarantined"}
-    # Shown as `limit`.
-    ours |= {"limit_name", "place"}
+    # Shown as `limit` and `waits_for`; inputs are shown as the payload of a run.
+    ours |= {"limit_name", "place", "pending", "inputs"}
 
     assert set(JobRow._fields) - set(Job.__struct_fields__) == ours
     assert shown.payload == {"a": 1}

@@ -1019,7 +1019,7 @@ export interface components {
          * @description The state of a job. `scheduled`, `ready` and `retrying` differ only by time and attempt.
          * @enum {unknown}
          */
-        JobState: "cancelled" | "dead" | "ready" | "retrying" | "running" | "scheduled" | "succeeded";
+        JobState: "cancelled" | "dead" | "ready" | "retrying" | "running" | "scheduled" | "succeeded" | "waiting";
         /**
          * NewJobs
          * @description Jobs to enqueue, all or none.
@@ -1286,7 +1286,7 @@ export interface components {
             run_at?: null;
             filter?: {
                 /** @enum {unknown} */
-                state?: "scheduled" | "ready" | "running" | "retrying" | null;
+                state?: "waiting" | "scheduled" | "ready" | "running" | "retrying" | null;
             };
         } | {
             /** @constant */
@@ -1304,7 +1304,7 @@ export interface components {
             run_at?: null;
             filter: {
                 /** @enum {unknown} */
-                state: "scheduled" | "ready" | "retrying" | "succeeded" | "dead" | "cancelled";
+                state: "waiting" | "scheduled" | "ready" | "retrying" | "succeeded" | "dead" | "cancelled";
             };
         } | {
             /** @constant */
@@ -1331,7 +1331,7 @@ export interface components {
             run_at?: null;
             filter: {
                 /** @enum {unknown} */
-                state: "scheduled" | "ready" | "retrying";
+                state: "waiting" | "scheduled" | "ready" | "retrying";
             };
         } | {
             /** @constant */
@@ -1452,6 +1452,7 @@ export interface components {
          * @description Numbers of jobs by state.
          */
         Counts: {
+            waiting: components["schemas"]["Count"];
             scheduled: components["schemas"]["Count"];
             ready: components["schemas"]["Count"];
             running: components["schemas"]["Count"];
@@ -3806,6 +3807,10 @@ export interface operations {
                      *           "is_paused": false,
                      *           "oldest_ready_seconds": 0.4,
                      *           "counts": {
+                     *             "waiting": {
+                     *               "value": 0,
+                     *               "exact": true
+                     *             },
                      *             "scheduled": {
                      *               "value": 0,
                      *               "exact": true
@@ -3959,6 +3964,10 @@ export interface operations {
                      *       "paused": 0,
                      *       "oldest_ready_seconds": 0.4,
                      *       "counts": {
+                     *         "waiting": {
+                     *           "value": 0,
+                     *           "exact": true
+                     *         },
                      *         "scheduled": {
                      *           "value": 0,
                      *           "exact": true

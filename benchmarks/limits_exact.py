@@ -157,15 +157,18 @@ def settle(store: Store, leases: Sequence[Lease], chance: random.Random) -> None
 class Crew:
     """The claiming processes. One that is killed is replaced by another with a new name."""
 
-    def __init__(self, url: str, processes: int, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, url: str, processes: int, environment: Mapping[str, str], module: str = MODULE
+    ) -> None:
         self._url = url
+        self._module = module
         self._environment = {**os.environ, **environment}
         self._started = 0
         self._all = [self._start() for _ in range(processes)]
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._started += 1
-        words = [sys.executable, "-m", MODULE, "--claim", self._url, f"w{self._started}"]
+        words = [sys.executable, "-m", self._module, "--claim", self._url, f"w{self._started}"]
         return subprocess.Popen(words, env=self._environment)
 
     def kill_one(self, chance: random.Random) -> None:
@@ -204,7 +207,7 @@ def run(
     with ExitStack() as stack:
         crew = Crew(url, size.processes, environment or {})
         stack.callback(crew.end)
-        left, killed = _until_done(url, size, crew, random.Random(seed))
+        left, killed = until_done(url, size, crew, random.Random(seed))
     seconds = time.monotonic() - start
     numbers = {name: limit.numbers for name, limit in declared.items()}
     rules = LimitJudge(numbers, lambda _, __: True)
@@ -213,7 +216,7 @@ def run(
     return Outcome(declared, rules.figures, findings, seconds, left, killed, counts)
 
 
-def _until_done(url: str, size: Size, crew: Crew, chance: random.Random) -> tuple[int, int]:
+def until_done(url: str, size: Size, crew: Crew, chance: random.Random) -> tuple[int, int]:
     """Kill processes, spread over the jobs. Return how many jobs are left, and the kills."""
     killed, fewest, end = 0, size.jobs + 1, 0.0
     while left := witness.unfinished(url, schema=SCHEMA):

@@ -197,6 +197,17 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     ) -> None:
         await self.aclose()
 
+    # For shims: other queues load their tasks late, and tell processes of their start and end.
+
+    def load_tasks(self) -> None:
+        """Import what has tasks. Commands and workers call it when they have loaded the app."""
+
+    def process_started(self) -> None:
+        """Called in each process of `rowlock worker` that runs jobs, before its first one."""
+
+    def process_stopping(self) -> None:
+        """Called there after the last one, unless the process is killed."""
+
     # Enqueue
 
     def send(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:

@@ -200,13 +200,22 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     # For shims: other queues load their tasks late, and tell processes of their start and end.
 
     def load_tasks(self) -> None:
-        """Import what has tasks. Commands and workers call it when they have loaded the app."""
+        """Import the modules with tasks, if the app finds them late, as Celery's does.
+
+        Commands and workers call it when they have loaded the app. An ordinary app does nothing.
+        """
 
     def process_started(self) -> None:
-        """Called in each process of `rowlock worker` that runs jobs, before its first one."""
+        """Called by `rowlock worker` in each process that runs jobs, before the first job.
+
+        Override it. An ordinary app does nothing.
+        """
 
     def process_stopping(self) -> None:
-        """Called there after the last one, unless the process is killed."""
+        """Called by `rowlock worker` in each process that ran jobs, after the last job.
+
+        It is not called if the process is killed. Override it. An ordinary app does nothing.
+        """
 
     # Enqueue
 

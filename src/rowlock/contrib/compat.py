@@ -6,7 +6,7 @@ import ast
 import builtins
 import inspect
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import update_wrapper
 from types import GenericAlias, MappingProxyType
@@ -47,16 +47,6 @@ class TaskFailed(RowlockError):
         self.type = type
         self.message = message
         super().__init__(f"{type}: {message}")
-
-
-def refuse_unknown(
-    chosen: Mapping[str, object], known: Collection[str], advice: Mapping[str, str], *, what: str
-) -> None:
-    """Raise `Unsupported` for the first unknown option."""
-    for option in chosen:
-        if option not in known:
-            instead = advice.get(option, "leave it out, or make this a rowlock task")
-            raise Unsupported(f"{what} {option}=", instead)
 
 
 def permanent(error: Exception) -> Fail:

@@ -26,7 +26,7 @@ SEAMS = {
     "rowlock.contrib.django.models": "Django looks for models in this module",
     "rowlock.contrib.django.tasks_api": "hides which of two packages has the API of tasks",
     "rowlock.contrib.rq.exceptions": "RQ has a module of this name",
-    "rowlock.contrib.rq.worker": "RQ has a module of this name",
+    "rowlock.contrib.rq.results": "RQ has a module of this name",
     "rowlock.store.ops.measure": "only for a schema of its own, which `rowlock bench` makes",
 }
 

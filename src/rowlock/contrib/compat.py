@@ -160,28 +160,6 @@ class CallShape:
         return (*args, *rest), left
 
 
-def handler_for(function: Callable[..., Any], call: CallOf, *, skip: int = 0) -> Callable[..., Any]:
-    """Return a handler with a function's parameters, except the first `skip`, and a context.
-
-    `call` gets the context and the arguments. As for every task, the parameters' names and types
-    are the payload's schema.
-    """
-
-    def handler(**arguments: Any) -> Any:
-        context = arguments.pop(_CONTEXT)
-        return call(context, arguments)
-
-    signature = inspect.signature(function)
-    parameters = list(signature.parameters.values())[skip:]
-    own = inspect.Parameter(_CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=Context)
-    last = inspect.Parameter.VAR_KEYWORD
-    named = [each for each in parameters if each.kind is not last]
-    extra = [each for each in parameters if each.kind is last]
-    update_wrapper(handler, function)
-    handler.__signature__ = signature.replace(parameters=[*named, own, *extra])  # type: ignore[attr-defined]  # as inspect reads it
-    return handler
-
-
 def _listed(rest: inspect.Parameter) -> inspect.Parameter:
     """Return the parameter for the values of `*args`."""
     each: Any = rest.annotation

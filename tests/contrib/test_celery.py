@@ -74,7 +74,7 @@ def make_task(app: Celery, **options: Any) -> Any:
         (lambda app: app.conf.update(broker_url="amqp://u:secret@h"), "ROWLOCK_DATABASE_URL"),
         (lambda app: Celery(amqp="my.amqp:AMQP"), "no such part"),
         (lambda app: app.conf.update(task_serializer="pickle"), "JSON"),
-        (lambda app: app.conf.update(task_acks_late=False), "acknowledged when it has ended"),
+        (lambda app: app.conf.update(worker_disable_rate_limits=True), "remove rate_limit"),
         (lambda app: app.conf.update(task_annotations={"*": {"rate_limit": "1/s"}}), "themselves"),
         (lambda app: app.conf.update(task_routes={"a": {"routing_key": "x"}}), "name a queue"),
         (lambda app: app.conf.update(beat_scheduler="django_celery_beat:X"), "rowlock cron"),

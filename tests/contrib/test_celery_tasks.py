@@ -430,6 +430,7 @@ def test_settings_that_belong_elsewhere_are_said(
         app.conf.update(
             worker_concurrency=4,
             worker_max_tasks_per_child=100,
+            task_acks_late=False,
             result_backend="redis://:secret@host",
             task_route={"a": "b"},
             broker_url="redis://:secret@host",
@@ -437,6 +438,7 @@ def test_settings_that_belong_elsewhere_are_said(
 
     assert "rowlock worker -c 4" in caplog.text
     assert "--max-jobs 100" in caplog.text
+    assert "task_acks_late has no effect: a job whose worker dies runs again" in caplog.text
     assert "stored with their jobs" in caplog.text
     assert "did you mean task_routes?" in caplog.text
     assert "redis:// is not used" in caplog.text

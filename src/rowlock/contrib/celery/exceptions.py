@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import traceback
 from datetime import datetime
+from types import TracebackType
 from typing import Any
 
 
@@ -69,7 +70,7 @@ class MaxRetriesExceededError(TaskError):
 
     def __init__(self, *args: object, task_args: Any = (), task_kwargs: Any = None) -> None:
         self.task_args = task_args
-        self.task_kwargs = task_kwargs or {}
+        self.task_kwargs: Any = task_kwargs or {}
         super().__init__(*args)
 
 
@@ -138,7 +139,7 @@ class ExceptionInfo:
     def __init__(self, exception: BaseException) -> None:
         self.exception = exception
         self.type: type[BaseException] = type(exception)
-        self.tb = exception.__traceback__
+        self.tb: TracebackType | None = exception.__traceback__
         self.internal: bool = False
         self.traceback: str = "".join(traceback.format_exception(exception))
 

@@ -48,7 +48,6 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "timezone": None,
 }
 # Settings with only some possible values here, and what to do instead of the others.
-_ACKED = "leave it out: a job is acknowledged when it has ended, and runs again if its worker dies"
 _JSON = "leave it out, or set it to json: payloads and results are JSON"
 _SCHEDULES = (
     "move its entries to beat_schedule, or create them with app.schedule(...); `rowlock cron` and "
@@ -60,9 +59,6 @@ _FIXED: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "event_serializer": (("json",), _JSON),
     "result_serializer": (("json",), _JSON),
     "task_serializer": (("json",), _JSON),
-    "task_acks_late": ((True,), _ACKED),
-    "task_reject_on_worker_lost": ((True,), _ACKED),
-    "task_retry_on_worker_lost": ((True, False), _ACKED),
     "task_acks_on_failure_or_timeout": ((True,), "leave it out: a failed job is not run again"),
     "task_acks_on_failure": ((True,), "leave it out: a failed job is not run again"),
     "task_acks_on_timeout": ((True,), "leave it out: a job past its limit is not run again"),
@@ -104,6 +100,7 @@ _HARMLESS: Final = frozenset(
     {
         "broker_read_url", "broker_write_url", "beat_max_loop_interval", "beat_schedule_filename",
         "beat_sync_every", "beat_enable_remote_control", "beat_remote_control_max_tick_age",
+        "task_acks_late", "task_reject_on_worker_lost", "task_retry_on_worker_lost",
         "task_allow_error_cb_on_chord_header", "task_compression",
         "task_create_missing_queue_exchange_type", "task_create_missing_queue_type",
         "task_default_delivery_mode", "task_default_exchange", "task_default_exchange_type",
@@ -284,6 +281,10 @@ def _checked(name: str, value: Any) -> Any:
     if name in _ELSEWHERE and value is not None:
         logger.warning("conf.%s has no effect: %s", name, _ELSEWHERE[name].format(value=value))
     match name:
+        case "task_acks_late" | "task_reject_on_worker_lost" if value is False:
+            # Celery's default, so that leaving it out would change nothing.
+            text = "conf.%s has no effect: a job whose worker dies runs again"
+            logger.warning(text, name)
         case "beat_schedule":
             return BeatSchedule(value)
         case "task_routes":

@@ -137,57 +137,60 @@ def _reference(function: Receiver, *, weak: bool) -> Callable[[], Receiver | Non
 
 
 _USE_PROCESS = "use worker_process_init, which is sent in each process that runs jobs"
+_NO_BEAT = "every worker is a scheduler; use worker_ready"
 _NO_EVENTLET = "tasks run in threads or processes; use worker_process_init"
 
 # Around an enqueue by this process. Schedules enqueue in the database, without these.
-before_task_publish = Signal("before_task_publish")
-after_task_publish = Signal("after_task_publish")
-task_sent = Signal("task_sent", "use after_task_publish, as in Celery 5")
+before_task_publish: Signal = Signal("before_task_publish")
+after_task_publish: Signal = Signal("after_task_publish")
+task_sent: Signal = Signal("task_sent", "use after_task_publish, as in Celery 5")
 
-task_received = Signal("task_received")
-task_prerun = Signal("task_prerun")
-task_postrun = Signal("task_postrun")
-task_success = Signal("task_success")
-task_retry = Signal("task_retry")
-task_failure = Signal("task_failure")
+task_received: Signal = Signal("task_received")
+task_prerun: Signal = Signal("task_prerun")
+task_postrun: Signal = Signal("task_postrun")
+task_success: Signal = Signal("task_success")
+task_retry: Signal = Signal("task_retry")
+task_failure: Signal = Signal("task_failure")
 # For jobs that a worker had begun, or found expired. A waiting job is cancelled in the database.
-task_revoked = Signal("task_revoked")
-task_internal_error = Signal(
+task_revoked: Signal = Signal("task_revoked")
+task_internal_error: Signal = Signal(
     "task_internal_error", "errors of rowlock itself are in the worker's log and its metrics"
 )
-task_rejected = Signal("task_rejected", "use task_postrun, whose state is then REJECTED")
-task_unknown = Signal(
+task_rejected: Signal = Signal("task_rejected", "use task_postrun, whose state is then REJECTED")
+task_unknown: Signal = Signal(
     "task_unknown", "a job that no worker knows waits; `rowlock jobs why ID` says so"
 )
 
-celeryd_init = Signal("celeryd_init", "use worker_init; options are those of `rowlock worker`")
-celeryd_after_setup = Signal(
+celeryd_init: Signal = Signal(
+    "celeryd_init", "use worker_init; options are those of `rowlock worker`"
+)
+celeryd_after_setup: Signal = Signal(
     "celeryd_after_setup", "use worker_init; queues are those of `rowlock worker -q`"
 )
-import_modules = Signal("import_modules")
-worker_init = Signal("worker_init")
-worker_before_create_process = Signal("worker_before_create_process", _USE_PROCESS)
-worker_process_init = Signal("worker_process_init")
-worker_process_shutdown = Signal("worker_process_shutdown")
-worker_ready = Signal("worker_ready")
-worker_shutting_down = Signal("worker_shutting_down")
-worker_shutdown = Signal("worker_shutdown")
-heartbeat_sent = Signal(
+import_modules: Signal = Signal("import_modules")
+worker_init: Signal = Signal("worker_init")
+worker_before_create_process: Signal = Signal("worker_before_create_process", _USE_PROCESS)
+worker_process_init: Signal = Signal("worker_process_init")
+worker_process_shutdown: Signal = Signal("worker_process_shutdown")
+worker_ready: Signal = Signal("worker_ready")
+worker_shutting_down: Signal = Signal("worker_shutting_down")
+worker_shutdown: Signal = Signal("worker_shutdown")
+heartbeat_sent: Signal = Signal(
     "heartbeat_sent", "probe the worker's metrics port, or look at `rowlock workers`"
 )
 
-setup_logging = Signal("setup_logging")
-after_setup_logger = Signal("after_setup_logger")
-after_setup_task_logger = Signal("after_setup_task_logger")
+setup_logging: Signal = Signal("setup_logging")
+after_setup_logger: Signal = Signal("after_setup_logger")
+after_setup_task_logger: Signal = Signal("after_setup_task_logger")
 
-beat_init = Signal("beat_init", "every worker is a scheduler; use worker_ready")
-beat_embedded_init = Signal("beat_embedded_init", "every worker is a scheduler; use worker_ready")
+beat_init: Signal = Signal("beat_init", _NO_BEAT)
+beat_embedded_init: Signal = Signal("beat_embedded_init", _NO_BEAT)
 
-eventlet_pool_started = Signal("eventlet_pool_started", _NO_EVENTLET)
-eventlet_pool_preshutdown = Signal("eventlet_pool_preshutdown", _NO_EVENTLET)
-eventlet_pool_postshutdown = Signal("eventlet_pool_postshutdown", _NO_EVENTLET)
-eventlet_pool_apply = Signal("eventlet_pool_apply", "use task_prerun")
+eventlet_pool_started: Signal = Signal("eventlet_pool_started", _NO_EVENTLET)
+eventlet_pool_preshutdown: Signal = Signal("eventlet_pool_preshutdown", _NO_EVENTLET)
+eventlet_pool_postshutdown: Signal = Signal("eventlet_pool_postshutdown", _NO_EVENTLET)
+eventlet_pool_apply: Signal = Signal("eventlet_pool_apply", "use task_prerun")
 
-user_preload_options = Signal(
+user_preload_options: Signal = Signal(
     "user_preload_options", "read your own options from the environment; `rowlock` has none"
 )

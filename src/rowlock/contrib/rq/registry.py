@@ -139,25 +139,25 @@ class JobRegistry:
 class StartedJobRegistry(JobRegistry):
     """The jobs that run."""
 
-    states = (JobState.RUNNING,)
+    states: ClassVar[tuple[JobState, ...]] = (JobState.RUNNING,)
 
 
 class FinishedJobRegistry(JobRegistry):
     """The jobs that have succeeded, and are kept."""
 
-    states = (JobState.SUCCEEDED,)
+    states: ClassVar[tuple[JobState, ...]] = (JobState.SUCCEEDED,)
 
 
 class FailedJobRegistry(JobRegistry):
     """The jobs that have failed for good."""
 
-    states = (JobState.DEAD,)
+    states: ClassVar[tuple[JobState, ...]] = (JobState.DEAD,)
 
 
 class CanceledJobRegistry(JobRegistry):
     """The jobs that were cancelled."""
 
-    states = (JobState.CANCELLED,)
+    states: ClassVar[tuple[JobState, ...]] = (JobState.CANCELLED,)
 
 
 class DeferredJobRegistry(JobRegistry):
@@ -167,7 +167,7 @@ class DeferredJobRegistry(JobRegistry):
 class ScheduledJobRegistry(JobRegistry):
     """The jobs that wait for their time, or for a retry."""
 
-    states = (JobState.SCHEDULED, JobState.RETRYING)
+    states: ClassVar[tuple[JobState, ...]] = (JobState.SCHEDULED, JobState.RETRYING)
 
     def _has(self, job: RowlockJob) -> bool:
         return super()._has(job) and status_of(job) == "scheduled"

@@ -68,8 +68,8 @@ def test_a_django_project(tmp_path: Path):
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "['reports', 'default'] ['PENDING', 'PENDING']",
-        "['SUCCESS', 'FAILURE'] 31",
+        "['reports', 'default', 'default'] ['PENDING', 'PENDING', 'PENDING']",
+        "['SUCCESS', 'FAILURE', 'SUCCESS'] 31",
         "['nightly: 0 3 * * * in Europe/Berlin']",
     ]
     told = notes.read_text("utf-8").splitlines()

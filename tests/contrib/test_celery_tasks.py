@@ -459,6 +459,31 @@ def test_settings_are_kept_and_read(app: Celery):
         assert app.conf.nothing
 
 
+def test_settings_are_read_once_for_all_threads(app: Celery):
+    """Another thread waits for them: it would enqueue to the wrong queue."""
+    begun, may_end = threading.Event(), threading.Event()
+    found: list[str] = []
+
+    def read() -> dict[str, str]:
+        begun.set()
+        may_end.wait(60)
+        return {"task_default_queue": "theirs", "timezone": "Europe/Oslo"}
+
+    app.conf.timezone = "Europe/Rome"
+    app.conf.read_later(read)
+    look = lambda: found.append(app.conf.task_default_queue)  # noqa: E731  # for two threads
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    threads[0].start()
+    begun.wait(60)
+    threads[1].start()
+    may_end.set()
+    for thread in threads:
+        thread.join()
+
+    assert found == ["theirs"] * 2
+    assert app.conf.timezone == "Europe/Rome"
+
+
 def test_a_broker_that_is_a_database_is_used(app: Celery, tmp_path: Any):
     """Also as a setting."""
     app.conf.broker_url = f"sqlite:///{tmp_path}/other.db"

@@ -15,7 +15,7 @@ from shop.tasks import charge, report
 
 with transaction.atomic():
     debug_task.delay_on_commit()
-results = [report.delay(30), charge.delay(5)]
+results = [report.delay(30), charge.delay(5), app.send_task("shop.more_tasks.found")]
 print([result.queue for result in results], [result.state for result in results])
 worker = [sys.executable, "-m", "rowlock", "--app", "proj.celery:app", "worker", "--drain"]
 subprocess.run(worker, check=True)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from types import ModuleType
@@ -163,6 +164,8 @@ class Settings:
             # What is to be read at the first look, and what it must not overwrite.
             "_sources": [],
             "_explicit": set[str](),
+            # Another thread must not see them half read. The same one may: a source may look.
+            "_reading": threading.RLock(),
         }
         self.__dict__.update(own)
         self._values["beat_schedule"] = BeatSchedule()
@@ -171,6 +174,7 @@ class Settings:
     _values: dict[str, Any]
     _sources: list[Callable[[], Mapping[str, Any]]]
     _explicit: set[str]
+    _reading: threading.RLock
 
     def read_later(self, source: Callable[[], Mapping[str, Any]]) -> None:
         """Read these settings at the first look at any."""
@@ -182,11 +186,12 @@ class Settings:
 
     def resolve(self) -> None:
         """Read what is to be read."""
-        while self._sources:
-            source = self._sources.pop(0)
-            for name, value in source().items():
-                if name not in self._explicit:
-                    self._set(name, value)
+        with self._reading:
+            while self._sources:
+                source = self._sources.pop(0)
+                for name, value in source().items():
+                    if name not in self._explicit:
+                        self._set(name, value)
 
     def _set(self, name: str, value: Any) -> None:
         checked = _checked(name, value)

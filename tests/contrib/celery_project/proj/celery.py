@@ -5,12 +5,14 @@ import os
 from celery import Celery
 from celery.schedules import crontab
 from celery.signals import setup_logging, worker_process_init, worker_shutdown
+from django.conf import settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proj.settings")
 
 app = Celery("proj")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+app.autodiscover_tasks(lambda: settings.INSTALLED_APPS, related_name="more_tasks")
 app.conf.beat_schedule = {
     "nightly": {"task": "shop.tasks.report", "schedule": crontab(hour=3, minute=0), "args": (7,)},
 }

@@ -12,11 +12,13 @@ import importlib.util
 import logging
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Never, cast
 from zoneinfo import ZoneInfo
 
@@ -45,9 +47,9 @@ from rowlock.job import decode_policy
 from rowlock.store import NewJob, options
 from rowlock.task import Executor
 from rowlock.task import Task as RowlockTask
-from rowlock.worker.drain import Drain
 
 if TYPE_CHECKING:
+    from rowlock.worker.drain import Drain
     from rowlock.worker.embedded import EmbeddedWorker
 
 logger: logging.Logger = logging.getLogger("rowlock.contrib.celery")
@@ -140,6 +142,7 @@ class Celery(App):
         # What is to be imported when the app is loaded.
         self._include = [include] if isinstance(include, str) else list(include or ())
         self._finders: list[Callable[[Sequence[str]], Iterable[str]]] = []
+        self._loading = threading.RLock()
         self._is_loading = False
         if set_as_current:
             add_app(self)
@@ -292,8 +295,12 @@ class Celery(App):
         Raises:
             Unsupported: A setting or an entry of `beat_schedule` can't be followed.
         """
-        if self._is_loading:
-            return
+        with self._loading:
+            # A module that is being loaded may ask for it again.
+            if not self._is_loading:
+                self._load_tasks()
+
+    def _load_tasks(self) -> None:
         self._is_loading = True
         try:
             self.conf.resolve()
@@ -683,10 +690,22 @@ def _related(package: str, related_name: str | None) -> Iterator[str]:
     if related_name is None:
         yield package
         return
-    found = importlib.import_module(package)
+    found = _package(package)
+    name = f"{found.__name__}.{related_name}"
     # A plain module has no other inside.
-    if hasattr(found, "__path__") and importlib.util.find_spec(f"{package}.{related_name}"):
-        yield f"{package}.{related_name}"
+    if hasattr(found, "__path__") and importlib.util.find_spec(name):
+        yield name
+
+
+def _package(name: str) -> ModuleType:
+    """Import a package by its name, or by the class that configures it in Django."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        module, _, configuration = name.rpartition(".")
+        if not module or error.name != name:
+            raise
+        return importlib.import_module(getattr(_package(module), configuration).name)
 
 
 def database_of(broker: object) -> str | None:

@@ -69,6 +69,12 @@ def test_annotations_are_checked_as_far_as_they_can_be(app: Celery):
     """Celery checks none. One that is unknown here, or no type of a payload, is not checked."""
     got: list[Any] = []
 
+    class Model: ...
+
+    @app.task
+    def of_a_class(model: Model, models: list[Model] = ()) -> None:  # type: ignore[assignment]
+        got.append([model, models])
+
     @app.task
     def free(
         a: str | uuid.UUID,
@@ -81,9 +87,10 @@ def test_annotations_are_checked_as_far_as_they_can_be(app: Celery):
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     free.delay("x", [1], None, moment)
     free.delay("x", 2, 3)
+    of_a_class.delay(7, models=[8])
     app.drain()
 
-    assert got == [["x", [1], None, moment], ["x", 2, 3, None]]
+    assert got == [["x", [1], None, moment], ["x", 2, 3, None], [7, [8]]]
     with pytest.raises(rowlock.PayloadInvalid, match="c: "):
         free.delay("x", 2, "three")
 
@@ -419,6 +426,42 @@ def test_a_call_is_routed(app: Celery):
     for wrong in (7, [("shop.*", "mail")]):
         with pytest.raises(rowlock.OptionInvalid, match="task_routes"):
             app.conf.task_routes = wrong
+
+
+def test_annotations_change_tasks(app: Celery):
+    """Those of all, then those of one; also of tasks that come later."""
+
+    def note() -> None: ...
+
+    early = app.task(name="early", time_limit=5)(note)
+    app.conf.task_annotations = [
+        {"*": {"time_limit": 60, "queue": "slow"}, "late": {"rate_limit": "1/m"}},
+    ]
+    late = app.task(name="late")(note)
+    jobs = [early.delay().job, late.delay().job]
+
+    assert [(job.timeout, job.queue, job.limit) for job in jobs if job is not None] == [
+        (60, "slow", None),
+        (60, "slow", "late"),
+    ]
+    app.conf.worker_disable_rate_limits = True
+    assert list(app.declared_limits) == []
+    app.conf.worker_disable_rate_limits = False
+    assert [limit.name for limit in app.declared_limits] == ["late"]
+
+
+def test_a_derived_app(tmp_path: Any):
+    """May have `on_configure` as a method; zones may be objects."""
+    told: list[str] = []
+
+    class Derived(Celery):
+        def on_configure(self) -> None:
+            told.append("configured")
+
+    with Derived("derived", broker=f"sqlite:///{tmp_path}/a.db", timezone=UTC) as app:
+        app.drain()
+
+        assert (told, app.conf.timezone, str(app.timezone)) == (["configured"], "UTC", "UTC")
 
 
 def test_settings_that_belong_elsewhere_are_said(

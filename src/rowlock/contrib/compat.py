@@ -12,6 +12,7 @@ from functools import update_wrapper
 from types import GenericAlias, MappingProxyType
 from typing import Any
 
+from rowlock import misfits
 from rowlock.clock import EPOCH, SystemClock, from_us
 from rowlock.config import DURATION_SECONDS_MAX, PROGRESS_TEXT_BYTES_MAX, SECOND_US
 from rowlock.context import Context, Fail
@@ -198,7 +199,7 @@ class LooseSchema(PayloadSchema):
             self._check_supported(parameter.name, hint)
         except OptionInvalid:
             return Any
-        return hint
+        return hint if misfits.is_convertible(hint) else Any
 
 
 def loosen(task: Task[..., Any]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PACKAGE = "tests.contrib.celery_corpus"
-IMPORT = re.compile(r"^(\s*)(from|import) celery\b", re.MULTILINE)
+IMPORT = re.compile(r"^(?P<indent>[ \t]*)(?P<how>from|import) celery\b", re.MULTILINE)
 
 
 def changed(text: str, *, is_shim: bool) -> str:
@@ -28,7 +28,8 @@ def changed(text: str, *, is_shim: bool) -> str:
         return text
 
     def edit(found: re.Match[str]) -> str:
-        return found.group().replace("celery", "rowlock.contrib.celery", 1)
+        named = " as celery" if found["how"] == "import" else ""
+        return f"{found['indent']}{found['how']} rowlock.contrib.celery{named}"
 
     return IMPORT.sub(edit, text)
 
@@ -64,7 +65,8 @@ def try_declarations(*, is_shim: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in ast.parse(text).body:
         code = compile(ast.Module([node], []), "declarations.py", "exec", dont_inherit=True)
-        if node.lineno <= first:
+        # A class becomes a task by the statement after it.
+        if node.lineno <= first or isinstance(node, ast.ClassDef):
             exec(code, space)
         else:
             name = getattr(node, "name", None) or ast.unparse(node).partition(" ")[0]

@@ -318,6 +318,11 @@ def annotated_for_checkers_only(invoice: "Invoice", total: int = None):
     return invoice
 
 
+@app.task(base=CachedTask)
+def annotated_with_a_class(error: FetchError, errors: List[FetchError] = ()):
+    return error
+
+
 @app.task(bind=True)
 def reports(self, total: int):
     for done in range(total):

@@ -143,6 +143,11 @@ class ExceptionInfo:
         self.internal: bool = False
         self.traceback: str = "".join(traceback.format_exception(exception))
 
+    @property
+    def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType | None]:
+        """As `sys.exc_info()`."""
+        return self.type, self.exception, self.tb
+
     def __str__(self) -> str:
         return self.traceback
 

@@ -37,6 +37,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "include": (),
     "result_expires": timedelta(days=1),
     "task_always_eager": False,
+    "task_annotations": None,
     "task_default_priority": None,
     # Celery's default queue is "celery". Here it is rowlock's, which every worker serves.
     "task_default_queue": "default",
@@ -47,28 +48,25 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "task_soft_time_limit": None,
     "task_time_limit": None,
     "timezone": None,
+    "worker_disable_rate_limits": False,
 }
 # Settings with only some possible values here, and what to do instead of the others.
 _JSON = "leave it out, or set it to json: payloads and results are JSON"
 _SCHEDULES = (
-    "move its entries to beat_schedule, or create them with app.schedule(...); `rowlock cron` and "
-    "the dashboard show, pause and delete them"
+    "leave it out: every worker fires the entries of beat_schedule. Create those of its tables "
+    "with app.schedule(...); `rowlock cron` and the dashboard pause and delete them"
 )
 _FIXED: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
-    "accept_content": ((["json"], ["application/json"]), _JSON),
-    "result_accept_content": ((["json"], ["application/json"]), _JSON),
     "event_serializer": (("json",), _JSON),
     "result_serializer": (("json",), _JSON),
     "task_serializer": (("json",), _JSON),
     "task_acks_on_failure_or_timeout": ((True,), "leave it out: a failed job is not run again"),
     "task_acks_on_failure": ((True,), "leave it out: a failed job is not run again"),
     "task_acks_on_timeout": ((True,), "leave it out: a job past its limit is not run again"),
-    "task_annotations": (({}, ()), "set the options on the tasks themselves"),
     "task_create_missing_queues": ((True,), "leave it out: every name is a queue"),
     "task_inherit_parent_priority": ((False,), "pass priority= to apply_async"),
     "task_store_eager_result": ((False,), "keep what apply() returns"),
     "worker_direct": ((False,), "give such tasks a queue of their own: @app.task(queue=...)"),
-    "worker_disable_rate_limits": ((False,), "remove rate_limit from the tasks"),
     "beat_scheduler": (
         ("celery.beat:PersistentScheduler", "celery.beat.PersistentScheduler"),
         _SCHEDULES,
@@ -101,7 +99,8 @@ _HARMLESS: Final = frozenset(
     {
         "broker_read_url", "broker_write_url", "beat_max_loop_interval", "beat_schedule_filename",
         "beat_sync_every", "beat_enable_remote_control", "beat_remote_control_max_tick_age",
-        "task_acks_late", "task_reject_on_worker_lost", "task_retry_on_worker_lost",
+        "accept_content", "result_accept_content", "task_acks_late", "task_reject_on_worker_lost",
+        "task_retry_on_worker_lost",
         "task_allow_error_cb_on_chord_header", "task_compression",
         "task_create_missing_queue_exchange_type", "task_create_missing_queue_type",
         "task_default_delivery_mode", "task_default_exchange", "task_default_exchange_type",
@@ -290,8 +289,14 @@ def _checked(name: str, value: Any) -> Any:
             # Celery's default, so that leaving it out would change nothing.
             text = "conf.%s has no effect: a job whose worker dies runs again"
             logger.warning(text, name)
+        case "accept_content" | "result_accept_content" if value is not None:
+            if not {"json", "application/json"} & set(value):
+                raise Unsupported(f"conf.{name} without json", _JSON)
         case "beat_schedule":
             return BeatSchedule(value)
+        case "timezone" if value is not None:
+            # It may be an object of pytz or zoneinfo, whose text is its name.
+            return str(value)
         case "task_routes":
             Router(value)
         case "result_backend" if value is not None:

@@ -30,7 +30,13 @@ from rowlock.contrib.celery import fixups, signals
 from rowlock.contrib.celery.app.calls import Call, check_call, options_of
 from rowlock.contrib.celery.app.control import Control
 from rowlock.contrib.celery.app.task import Task as CeleryTask
-from rowlock.contrib.celery.app.task import delay_of, limit_of, task_of
+from rowlock.contrib.celery.app.task import (
+    annotate,
+    check_annotations,
+    delay_of,
+    limit_of,
+    task_of,
+)
 from rowlock.contrib.celery.app.trace import run_job
 from rowlock.contrib.celery.canvas import INSTEAD, Signature
 from rowlock.contrib.celery.exceptions import NotRegistered
@@ -77,6 +83,8 @@ _MISSING: Final[Mapping[str, str]] = {
     "Worker": "run `rowlock --app module:app worker`",
     "WorkController": "run `rowlock --app module:app worker`",
     "Beat": "every worker is a scheduler",
+    "on_after_fork": "connect signals.worker_process_init",
+    "on_init": "do it after Celery(...)",
     "steps": "connect signals.worker_process_init",
     "user_options": "read your own options from the environment",
     "loader": "call app.load_tasks() to import the modules with tasks",
@@ -114,6 +122,8 @@ class Celery(App):
         def send(self, to): ...
     """
 
+    on_configure: Any = None
+
     def __init__(
         self,
         main: str | None = None,
@@ -136,7 +146,11 @@ class Celery(App):
         self.control: Control = Control(self)
         self.on_after_configure: Hook = Hook()
         self.on_after_finalize: Hook = self.on_after_configure
-        self.on_configure: Hook = self.on_after_configure
+        if self.on_configure is None:
+            self.on_configure = self.on_after_configure
+        else:
+            # A derived class may have a method of this name.
+            self.on_after_configure.connect(lambda sender: sender.on_configure())
         self._task_class = _class_of(task_cls)
         self._router = Router()
         # What is to be imported when the app is loaded.
@@ -193,8 +207,7 @@ class Celery(App):
 
     def add_handler(self, task: CeleryTask) -> RowlockTask[..., Any]:
         """Register the function that runs a task's jobs. Tasks call this."""
-        default_rate = self.conf.now("task_default_rate_limit")
-        rate = default_rate if task.rate_limit is None else task.rate_limit
+        annotate(task, self.conf.now("task_annotations"))
         handler = task.shape.handler(partial(run_job, task))
         decorate = super().task(
             name=task.name,
@@ -202,7 +215,7 @@ class Celery(App):
             priority=task.priority or 0,
             max_attempts=task.attempts_max,
             retry=delay_of,
-            limit=limit_of(rate),
+            limit=limit_of(self._rate_of(task)),
             executor=cast("Executor", task.executor),
         )
         made: RowlockTask[..., Any] = decorate(handler)
@@ -221,21 +234,40 @@ class Celery(App):
             case "task_routes":
                 self._router = Router(value)
             case "task_default_rate_limit":
-                self._use_default_rate(value)
-            case "task_time_limit" | "result_expires":
+                limit_of(value)
+                self._limit_all(**{name: value})
+            case "task_annotations":
+                check_annotations(value)
                 for task in self.tasks.values():
-                    self._apply_limits(task, task.bound, **{name: value})
+                    annotate(task, value)
+                self._limit_all()
+            case "task_time_limit" | "result_expires" | "worker_disable_rate_limits":
+                self._limit_all(**{name: value})
             case "timezone" if value is not None:
-                parse_cron("* * * * *", timezone=str(value))
+                parse_cron("* * * * *", timezone=value)
             case _:
                 pass
 
-    def _use_default_rate(self, rate: str | float | None) -> None:
-        """Limit each task that has no rate of its own."""
-        limit_of(rate)
+    def _limit_all(self, **changed: Any) -> None:
+        """Give each task its limits anew."""
         for name, task in self.tasks.items():
-            if task.rate_limit is None:
-                self._change_limit(name, limit_of(rate))
+            limit = limit_of(self._rate_of(task, **changed))
+            known = task.bound.settings.limit
+            if (limit is None) != (known is None) or (
+                limit is not None and known is not None and limit.numbers != known.numbers
+            ):
+                self._change_limit(name, limit)
+            self._apply_limits(task, task.bound, **changed)
+
+    def _rate_of(self, task: CeleryTask, **changed: Any) -> str | float | None:
+        def setting(name: str) -> Any:
+            return changed.get(name, self.conf.now(name))
+
+        if setting("worker_disable_rate_limits"):
+            return None
+        own = task.rate_limit
+        rate: str | float | None = setting("task_default_rate_limit") if own is None else own
+        return rate
 
     def _apply_limits(self, task: CeleryTask, made: RowlockTask[..., Any], **changed: Any) -> None:
         """Give a task its time limit, and its jobs their retention."""

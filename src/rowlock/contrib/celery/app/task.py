@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Never
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Never, cast
 
 from rowlock import config
 from rowlock.context import Cancel, Context, Fail, Release, Throttled
@@ -79,6 +79,13 @@ _USED: Final = frozenset(
         "rate_limit", "ignore_result", "expires", "executor",
     }
 )  # fmt: skip
+# Options that a setting may change after the task was made.
+_ANNOTATED: Final = frozenset(
+    {
+        "rate_limit", "time_limit", "soft_time_limit", "ignore_result", "expires", "queue",
+        "priority", "default_retry_delay", "acks_late",
+    }
+)  # fmt: skip
 # Names of Celery's task that have no meaning here.
 _MISSING: Final[Mapping[str, str]] = {
     **{name: INSTEAD[name] for name in ("chunks", "map", "starmap", "replace", "add_to_chord")},
@@ -128,6 +135,13 @@ class Request:
     def correlation_id(self) -> str | None:
         """The same as `id`."""
         return self.id
+
+    @property
+    def request_dict(self) -> dict[str, Any]:
+        """The headers of the call, with its id and the name of its task."""
+        return {**self.headers, "id": self.id, "task": self.task, "retries": self.retries}
+
+    _request_dict = request_dict
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return an attribute or a header."""
@@ -510,6 +524,38 @@ def task_of(function: Callable[..., Any], options: Mapping[str, Any]) -> Task:
     if options.get("base") is None:
         task._namespace = namespace
     return task
+
+
+def check_annotations(annotations: object) -> None:
+    """Check the setting `task_annotations`.
+
+    Raises:
+        Unsupported: It changes something that only the task itself can.
+    """
+    for by_name in _mappings(annotations):
+        for name, changes in by_name.items():
+            for option in changes:
+                if option not in _ANNOTATED:
+                    raise Unsupported(
+                        f"task_annotations[{name!r}] {option}=", "set it on the task itself"
+                    )
+
+
+def annotate(task: Task, annotations: object) -> None:
+    """Give a task the options that `task_annotations` has for it."""
+    for by_name in _mappings(annotations):
+        for name in ("*", task.name or ""):
+            for option, value in by_name.get(name, {}).items():
+                setattr(task, option, value)
+
+
+def _mappings(annotations: object) -> list[Mapping[str, Mapping[str, Any]]]:
+    is_list = isinstance(annotations, list | tuple)
+    several: list[Any] = list(cast("Any", annotations)) if is_list else [annotations or {}]
+    for each in several:
+        if not isinstance(each, Mapping):
+            raise Unsupported("task_annotations by a class", "write a dict of names and options")
+    return several
 
 
 def limit_of(rate: str | float | None) -> Limit | None:

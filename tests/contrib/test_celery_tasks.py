@@ -143,6 +143,25 @@ def test_a_base_class_has_options_and_attributes(app: Celery):
         app.task(base=Base, lock_second=1)(lambda: None)
 
 
+def test_what_a_run_keeps_on_its_task_is_shared(app: Celery, caplog: pytest.LogCaptureFixture):
+    """In Celery's processes it is not; so it is said, once for each name."""
+
+    class Keeping(Task):
+        def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
+            self.data = args[0]
+
+    @app.task(base=Keeping, bind=True)
+    def keeps(self: Any, x: int) -> int:
+        return self.data
+
+    results = [keeps.delay(1), keeps.delay(2)]
+    app.drain()
+    keeps.data = 3
+
+    assert [result.get(timeout=1) for result in results] == [1, 2]
+    assert caplog.text.count("sets self.data while it runs") == 1
+
+
 def test_the_class_of_an_apps_tasks(tmp_path: Any):
     """Of tasks without a base, whether they came before it or after, and of shared ones."""
 

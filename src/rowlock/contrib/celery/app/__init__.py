@@ -140,6 +140,8 @@ class Celery(App):
     ) -> None:
         super().__init__(database_of(broker))
         self.main = main
+        # Of this app in this process.
+        self.oid: str = new_id()
         self.tasks: TaskRegistry = TaskRegistry()
         self.is_django: bool = fixups.is_project()
         self.conf: Settings = Settings(self._on_setting)

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,8 @@ from rowlock.limits import Limit
 if TYPE_CHECKING:
     from rowlock.contrib.celery.app import Celery
     from rowlock.task import Task as RowlockTask
+
+logger: logging.Logger = logging.getLogger("rowlock.contrib.celery")
 
 # `retry(max_retries=...)` may ask for more than the task allows. A job has room for this many.
 _RETRIES_ROOM = 20
@@ -486,6 +489,25 @@ class Task:
         """Its name, once it belongs to an app."""
         assert self.app is not None and self.name is not None
         return self.name
+
+    def __setattr__(self, name: str, value: object) -> None:
+        stack = runs.get()
+        if stack and stack[-1][0] is self:
+            self._warn_of_sharing(name, stack[-1][1])
+        super().__setattr__(name, value)
+
+    def _warn_of_sharing(self, name: str, request: Request) -> None:
+        """Celery runs one job per process, so that a task may keep things of a run on itself."""
+        said: set[str] = self.__dict__.setdefault("_said", set())
+        if request.context is None or self.executor == "process" or name in said:
+            return
+        said.add(name)
+        logger.warning(
+            "task %s sets self.%s while it runs, and jobs in other threads see it: give it "
+            'executor="process", or a local variable',
+            self.name,
+            name,
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name in _MISSING:

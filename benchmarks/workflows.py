@@ -247,15 +247,13 @@ def large(url: str) -> None:
         start = time.perf_counter()
         flow.enqueue()
         written = time.perf_counter() - start
-        times = {
-            name: _seconds(call)
-            for name, call in {
-                "get": lambda: app.get_workflow(flow.id),
-                "list": app.workflows,
-                "graph": lambda: app.workflow_graph(flow.id),
-                "jobs": lambda: app.workflow_jobs(flow.id),
-            }.items()
+        looks: dict[str, Callable[[], object]] = {
+            "get": lambda: app.get_workflow(flow.id),
+            "list": app.workflows,
+            "graph": lambda: app.workflow_graph(flow.id),
+            "jobs": lambda: app.workflow_jobs(flow.id),
         }
+        times = {name: _seconds(look) for name, look in looks.items()}
     print(
         f"  built in {built:.1f} s (traced), {memory / 2**20:.0f} MiB; written in {written:.1f} s",
         end="",

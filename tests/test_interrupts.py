@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from rowlock.interrupts import Guard, shielded
+from rowlock.interrupts import Guard, call_within, shielded
 from tests.worker.waiting import wait_until
 
 ROUNDS = 4_000
@@ -279,3 +279,36 @@ def test_what_a_shield_covers_is_whole():
 
     assert halves == 0
     wait_until(lambda: not [t for t in threading.enumerate() if t.name == "rowlock-interrupt"])
+
+
+class Late(Exception):
+    """The limit of these functions has passed."""
+
+
+def catches() -> str:
+    try:
+        return spin(60)
+    except Late:
+        return "caught"
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_a_call_within_a_limit(is_guarded: bool):
+    """The function may catch what is raised in it; with a guard around it, and without one."""
+    guard = guarded()
+
+    def limited(seconds: float, function: object) -> object:
+        return call_within(seconds, Late, function)  # type: ignore[arg-type]  # any of these
+
+    def called(seconds: float, function: object) -> object:
+        if is_guarded:
+            return guard.call(limited, {"seconds": seconds, "function": function})
+        return limited(seconds, function)
+
+    assert called(3600, lambda: spin(0.0)) == "done"
+    guard = guarded()
+    assert called(0.01, catches) == "caught"
+    guard = guarded()
+    with pytest.raises(Late):
+        called(0.01, lambda: spin(60))
+    assert spin(0.01) == "done"

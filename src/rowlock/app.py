@@ -206,6 +206,26 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     ) -> None:
         await self.aclose()
 
+    # For shims: other queues load their tasks late, and tell processes of their start and end.
+
+    def load_tasks(self) -> None:
+        """Import the modules with tasks, if the app finds them late, as Celery's does.
+
+        Commands and workers call it when they have loaded the app. An ordinary app does nothing.
+        """
+
+    def process_started(self) -> None:
+        """Called by `rowlock worker` in each process that runs jobs, before the first job.
+
+        Override it. An ordinary app does nothing.
+        """
+
+    def process_stopping(self) -> None:
+        """Called by `rowlock worker` in each process that ran jobs, after the last job.
+
+        It is not called if the process is killed. Override it. An ordinary app does nothing.
+        """
+
     # Enqueue
 
     def send(self, jobs: Sequence[NewJob], *, conn: object | None) -> Sequence[Job]:

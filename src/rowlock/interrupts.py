@@ -20,9 +20,11 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from rowlock import config
+
+T = TypeVar("T")
 
 _local = threading.local()
 _OPEN: nullcontext[None] = nullcontext()
@@ -185,6 +187,26 @@ def shielded(*, raises: bool = True) -> AbstractContextManager[None]:
     """
     guard: Guard | None = getattr(_local, "guard", None)
     return _OPEN if guard is None else _Shield(guard, raises=raises)
+
+
+def call_within(seconds: float, kind: type[Exception], function: Callable[[], T]) -> T:
+    """Call a function, and raise an exception in it, once, if it takes longer than `seconds`.
+
+    Inside a run it takes the place of the one interruption that the run's guard has: afterwards,
+    only the end of the process can stop a function that ignores it.
+    """
+    outer: Guard | None = getattr(_local, "guard", None)
+    guard = Guard(is_spared=lambda: False) if outer is None else outer
+    alarm = threading.Timer(seconds, guard.interrupt, [kind])
+    alarm.name, alarm.daemon = "rowlock-soft-limit", True
+    alarm.start()
+    try:
+        if outer is not None:
+            return function()
+        result: T = guard.call(function, {})
+        return result
+    finally:
+        alarm.cancel()
 
 
 def _surface() -> None:

@@ -180,18 +180,32 @@ def _short(message: str) -> str:
 def open_type(hint: Any) -> inspect.Type | None:
     """Return the type of an annotation that leaves some part of a value open, else None."""
     type_info = inspect.type_info(hint)
+    # Keys in JSON are text, whatever the annotation of the values.
+    is_open = any(
+        isinstance(each, (inspect.AnyType, inspect.DictType)) for each in _all_types(type_info)
+    )
+    return type_info if is_open else None
+
+
+def is_convertible(hint: Any) -> bool:
+    """Return whether values of an annotation can be made from JSON: not of any class they can."""
+    return all(
+        not isinstance(each, inspect.CustomType) or hasattr(each.cls, "model_validate")
+        for each in _all_types(inspect.type_info(hint))
+    )
+
+
+def _all_types(type_info: inspect.Type) -> Iterator[inspect.Type]:
+    """Yield a type and all types inside it."""
     seen: set[int] = set()
     rest = [type_info]
     while rest:
         each = rest.pop()
-        # Keys in JSON are text, whatever the annotation of the values.
-        if isinstance(each, (inspect.AnyType, inspect.DictType)):
-            return type_info
         # A type may contain itself, so each is visited once.
         if id(each) not in seen:
             seen.add(id(each))
+            yield each
             rest += _inner_types(each)
-    return None
 
 
 class Change(NamedTuple):

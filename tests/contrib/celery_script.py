@@ -20,18 +20,19 @@ from typing import Any
 IS_SHIM = sys.argv[1] == "shim"
 
 if IS_SHIM:
-    from rowlock.contrib.celery import Celery, shared_task
+    from rowlock.contrib.celery import Celery, Task, current_task, shared_task, signals
     from rowlock.contrib.celery.exceptions import Ignore, MaxRetriesExceededError, Reject
 
     app = Celery("script", broker=sys.argv[2])
 else:
-    from celery import Celery, shared_task
+    from celery import Celery, Task, current_task, shared_task, signals
     from celery.exceptions import Ignore, MaxRetriesExceededError, Reject
 
     app = Celery("script", broker="memory://", backend="cache+memory://")
     app.conf.update(worker_enable_remote_control=False, broker_connection_retry_on_startup=False)
     app.conf.broker_transport_options = {"polling_interval": 0.02}
 
+app.conf.task_routes = {"script.routed": {"queue": "other"}, "*.also_*": "other"}
 runs: Counter[str] = Counter()
 began: dict[str, float] = {}
 
@@ -126,6 +127,112 @@ def ignored_result():
     return "not kept"
 
 
+# What hooks and signals are told, in their order.
+told: list[Any] = []
+
+
+class Watched(Task):
+    abstract = True
+    max_retries = 1
+    default_retry_delay = 0
+    autoretry_for = (ConnectionError,)
+
+    def __call__(self, *args, **kwargs):
+        told.append(["called", args, kwargs])
+        return super().__call__(*args, **kwargs)
+
+    def before_start(self, task_id, args, kwargs):
+        told.append(["before_start", args, kwargs, task_id == self.request.id])
+
+    def on_success(self, retval, task_id, args, kwargs):
+        told.append(["on_success", retval, args, kwargs])
+
+    def on_retry(self, exc, task_id, args, kwargs, einfo):
+        told.append(["on_retry", repr(exc), args, kwargs, "ConnectionError" in str(einfo)])
+
+    def on_failure(self, exc, task_id, args, kwargs, einfo):
+        told.append(["on_failure", repr(exc), args, kwargs, "watched" in str(einfo)])
+
+    def after_return(self, status, retval, task_id, *call):
+        told.append(["after_return", status, str(type(retval).__name__), *call[:2]])
+
+
+@app.task(base=Watched, bind=True)
+def watched(self, how, *, times=1):
+    current = [current_task.name, self.request.retries, self.request.id == current_task.request.id]
+    if how == "lost":
+        raise ConnectionError(how)
+    if how == "wrong":
+        raise ValueError(how)
+    return [how, times, current]
+
+
+@app.task(bind=True, base=Watched, max_retries=0)
+def gives_up(self):
+    raise ConnectionError("at once")
+
+
+class Adder(Task):
+    name = "adder"
+    step = 3
+
+    def run(self, x):
+        return x + self.step
+
+
+adder = app.register_task(Adder())
+
+
+@app.task
+def rest(first, *others, last=None, **named):
+    return [first, others, last, named]
+
+
+@app.task(bind=True)
+def routed(self):
+    return [self.request.delivery_info["routing_key"], list(self.request.args)]
+
+
+@app.task(bind=True)
+def also_routed(self, x, y=2):
+    return [self.request.delivery_info["routing_key"], list(self.request.args), self.request.kwargs]
+
+
+@app.task(bind=True)
+def with_headers(self):
+    return [self.request.get("trace"), self.request.get("added"), self.request.get("neither")]
+
+
+@app.task(bind=True)
+def reports(self):
+    self.update_state(state="PROGRESS", meta={"current": 1, "total": 2})
+    raise Ignore
+
+
+def watch(name: str, **wanted: str) -> Any:
+    def receive(sender=None, **said: object):
+        if getattr(sender, "name", sender) in ("script.watched", "script.gives_up"):
+            values = {key: str(said[key]) for key in sorted(wanted) if key in said}
+            told.append([name, values])
+
+    return receive
+
+
+WATCHES = {
+    "task_prerun": watch("task_prerun", args="", kwargs=""),
+    "task_postrun": watch("task_postrun", state="", retval=""),
+    "task_success": watch("task_success", result=""),
+    "task_failure": watch("task_failure", exception="", args=""),
+    "task_retry": watch("task_retry"),
+}
+
+
+@signals.before_task_publish.connect
+def add_header(sender=None, headers=None, **_):
+    if sender == "script.with_headers":
+        headers["added"] = f"to {sender}"
+
+
 def case(name: str, result: Any) -> None:
     try:
         got: Any = result.get(interval=0.02, timeout=60)
@@ -190,9 +297,48 @@ def cases() -> None:
     )
     show("too slow", too_slow())
 
-    show("a call", add(1, 1), third_time_directly())
+    for name, receiver in WATCHES.items():
+        getattr(signals, name).connect(receiver)
+    for how in ("well", "lost", "wrong"):
+        case(f"watched: {how}", watched.apply_async((how,), {"times": 2}))
+        show_told(how)
+    case("gives up", gives_up.delay())
+    show_told("gives up")
+    case("a class", adder.delay(4))
+    case("rest", rest.delay(1, 2, 3, last=4, more=5))
+    case("no rest", rest.delay(1))
+    case("routed by name", routed.delay())
+    case("routed by pattern", also_routed.delay(1, y=3))
+    case("not routed", also_routed.apply_async((1,), queue="other"))
+    case("headers", with_headers.apply_async(headers={"trace": "abc"}))
+    show("reported", *reported(reports.delay()))
+    show("eager", *eager(add.apply((2,), {"y": 5})), *eager(fails.apply((9,))))
+    show("eager retries", *eager(third_time.apply()), *eager(never.apply()))
+    show("a call", add(1, 1), third_time_directly(), watched("directly"))
     show("names of tasks", add.name, renamed.name, shared.name)
     show("runs", sorted(runs.items()))
+
+
+def show_told(name: str) -> None:
+    """After the worker is done with a run: the last signal comes after its result."""
+    for _ in range(500):
+        if told and told[-1][0] == "task_postrun" and told[-1][1]["state"] != "RETRY":
+            break
+        time.sleep(0.02)
+    show(f"told of {name}", *told)
+    told.clear()
+
+
+def reported(result: Any) -> tuple[str, Any]:
+    for _ in range(500):
+        if result.state == "PROGRESS":
+            break
+        time.sleep(0.02)
+    return result.state, result.info
+
+
+def eager(result: Any) -> tuple[Any, ...]:
+    return result.state, str(result.result), result.successful(), result.ready()
 
 
 def too_slow() -> str:

@@ -38,5 +38,17 @@ def own_id() -> list[Any]:
     return [job.id, job.meta, job.origin, job.func_name]
 
 
+def saves(count: int) -> str:
+    job = CURRENT[0]()
+    for done in range(count):
+        job.meta["done"] = done + 1
+        job.save_meta()
+    return "saved"
+
+
+def rest(first: Any, *others: Any, **named: Any) -> list[Any]:
+    return [first, list(others), named]
+
+
 # Whose `get_current_job` it is: the script's.
 CURRENT: list[Any] = []

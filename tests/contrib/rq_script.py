@@ -17,18 +17,20 @@ IS_SHIM = sys.argv[1] == "shim"
 
 if IS_SHIM:
     import rowlock
-    from rowlock.contrib.rq import Queue, Retry, SimpleWorker, get_current_job
+    from rowlock.contrib.rq import Queue, Retry, SimpleWorker, get_current_job, requeue_job
     from rowlock.contrib.rq.decorators import job
     from rowlock.contrib.rq.exceptions import NoSuchJobError
     from rowlock.contrib.rq.job import Job
+    from rowlock.contrib.rq.registry import FailedJobRegistry, FinishedJobRegistry
 
     connection: Any = rowlock.App(sys.argv[2])
 else:
     from fakeredis import FakeStrictRedis
-    from rq import Queue, Retry, SimpleWorker, get_current_job
+    from rq import Queue, Retry, SimpleWorker, get_current_job, requeue_job
     from rq.decorators import job
     from rq.exceptions import NoSuchJobError
     from rq.job import Job
+    from rq.registry import FailedJobRegistry, FinishedJobRegistry
 
     connection = FakeStrictRedis()
 
@@ -88,8 +90,50 @@ def cases() -> None:
     show("cancelled", str(cancelled.get_status().value), cancelled.is_canceled)
     cancelled.delete()
     show("deleted", fetched(cancelled.id))
+    many()
     show("a call", functions.add(1, 1), decorated("x"), get_current_job())
     show("runs", sorted(functions.runs.items()))
+
+
+def many() -> None:
+    """Many jobs of one queue: lists of them, registries, a worker that runs some, handlers."""
+    lists = Queue("lists", connection=connection)
+    datas = [Queue.prepare_data(functions.add, (n,), {"y": 1}, timeout=9) for n in range(3)]
+    made = lists.enqueue_many([*datas, Queue.prepare_data(functions.fails, [9])])
+    first = lists.enqueue(functions.rest, 1, 2, 3, four=4, at_front=True)
+    ids = [first.id, *(job.id for job in made)]
+    show("ids", lists.job_ids == ids, lists.get_job_ids(1, 2) == ids[1:3], len(lists.jobs))
+    found = Job.fetch_many([ids[2], "0190a5b2-0000-7000-8000-00000000ffff"], connection=connection)
+    show("fetch_many", found[0].id == ids[2], found[1])
+    told: list[Any] = []
+    worker = SimpleWorker(
+        [lists],
+        connection=connection,
+        exception_handlers=[
+            lambda job, *error: told.append([job.id == ids[4], error[0].__name__, str(error[1])]),
+            lambda job, *error: False,
+            lambda job, *error: told.append("never"),
+        ],
+    )
+    worker.work(burst=True, max_jobs=2, with_scheduler=False)
+    show("max_jobs", len(lists), lists.finished_job_registry.count, first.result)
+    worker.work(burst=True)
+    failed, finished = FailedJobRegistry(queue=lists), FinishedJobRegistry("lists", connection)
+    show("registries", failed.get_job_ids() == ids[4:], len(finished), ids[0] in finished)
+    show("others", lists.started_job_registry.count, lists.deferred_job_registry.get_job_ids())
+    show("handlers", *told)
+    latest = [made[0].latest_result(), made[3].latest_result()]
+    show("results", *[[each.type.value, each.return_value] for each in latest])
+    show("its error", "ValueError: bad 9" in latest[1].exc_string)
+    requeue_job(ids[4], connection=connection)
+    later = lists.enqueue_in(timedelta(hours=1), functions.add, 1)
+    scheduled = lists.scheduled_job_registry
+    show("again", len(lists), ids[4] in failed, later in scheduled, scheduled.count)
+    saved = lists.enqueue(functions.saves, 3, meta={"by": "me"}, description="saves some")
+    lists.remove(ids[4])
+    worker.work(burst=True)
+    saved.refresh()
+    show("saved", saved.result, saved.meta, saved.get_meta(), saved.description)
 
 
 def fetched(id: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -15,9 +16,12 @@ import pytest
 
 import rowlock
 from rowlock import JobState, config
-from rowlock.contrib.rq import Queue, Retry, Unsupported, Worker, register
+from rowlock.contrib import rq
+from rowlock.contrib.rq import Queue, Retry, Unsupported, Worker, cancel_job, register, registry
+from rowlock.contrib.rq.command import send_shutdown_command, send_stop_job_command
 from rowlock.contrib.rq.decorators import job
 from rowlock.contrib.rq.job import Job, JobStatus
+from rowlock.contrib.rq.timeouts import JobTimeoutException
 from tests.contrib import rq_functions as functions
 from tests.contrib.processes import ROOT
 
@@ -82,11 +86,27 @@ class Something:
         (lambda queue: queue.enqueue("os.system", "true"), "names are never imported"),
         (lambda queue: queue.enqueue(Something().method), "plain function"),
         (lambda queue: [queue.enqueue(adding(n)) for n in (1, 2)], "plain function"),
-        (lambda queue: queue.enqueue(functions.add, 1, depends_on="x"), "enqueue_on_success"),
+        (lambda queue: queue.enqueue(functions.add, 1, depends_on="x"), "enqueue the next"),
         (lambda queue: queue.enqueue(functions.add, 1, on_success=print), "end of the function"),
         (lambda queue: queue.enqueue(functions.add, 1, unique=True), "key"),
         (lambda queue: queue.enqueue(functions.add, 1, ttl=5), "cancel the job"),
         (lambda queue: Retry(1, enqueue_at_front=True), "leave it out"),
+        (lambda queue: Queue("mail", queue.connection, serializer="pickle"), "leave it out"),
+        (lambda queue: queue.enqueue_many([], group_id="a"), "leave it out"),
+        (lambda queue: queue.delete(), "empty"),
+        (lambda queue: queue.enqueue(functions.add, 1).save(), "save_meta"),
+        (lambda queue: queue.enqueue(functions.add, 1).save_meta(), "meta= to enqueue"),
+        (lambda queue: queue.failed_job_registry.add(None), "registry of its state"),
+        (lambda queue: queue.failed_job_registry.remove("a"), "delete or requeue"),
+        (lambda queue: queue.failed_job_registry.requeue("a", at_front=True), "leave it out"),
+        (lambda queue: Worker(queue, job_class=object), "leave it out"),
+        (lambda queue: Worker(queue, disable_default_exception_handler=True), "always stored"),
+        (lambda queue: Worker(queue).work(max_jobs=3), "burst=True"),
+        (lambda queue: Worker(queue).work(burst=True, max_idle_time=3), "burst=True"),
+        (lambda queue: Worker(queue).work(burst=True, dequeue_strategy="random"), "--order"),
+        (lambda queue: Worker.all(queue.connection), "app.workers"),
+        (lambda queue: rq.Callback, "HTTP API"),
+        (lambda queue: send_shutdown_command(queue.connection, "w"), "SIGTERM"),
     ],
 )
 def test_what_is_refused(queue: Queue, use: Any, advice: str):
@@ -210,3 +230,71 @@ def test_a_function_without_a_name_of_its_own_may_be_given_again(queue: Queue):
     queue.connection.drain(["mail"])
 
     assert (first.result, second.result) == (2, 3)
+
+
+def test_a_list_of_ids_is_bounded(queue: Queue, monkeypatch: pytest.MonkeyPatch):
+    """Redis would give them all; `app.list` gives pages."""
+    monkeypatch.setattr(registry, "JOB_IDS_MAX", 2)
+    for number in range(3):
+        queue.enqueue(functions.add, number)
+
+    with pytest.raises(Unsupported, match="page through"):
+        queue.get_job_ids()
+
+
+def test_emptied_and_cancelled(queue: Queue):
+    """`empty` deletes what is ready; the commands cancel one job."""
+    later = queue.enqueue_at(datetime(2100, 1, 1, tzinfo=UTC), functions.add, 1)
+    made = [queue.enqueue(functions.add, number) for number in range(3)]
+    cancel_job(made[0].id, connection=queue.connection)
+    send_stop_job_command(queue.connection, made[1].id)
+
+    assert (queue.empty(), queue.count) == (1, 0)
+    assert queue.canceled_job_registry.get_job_ids() == [made[0].id, made[1].id]
+    assert queue.scheduled_job_registry.get_scheduled_time(later) == datetime(
+        2100, 1, 1, tzinfo=UTC
+    )
+    queue.scheduled_job_registry.schedule(later, datetime(2000, 1, 1, tzinfo=UTC))
+    assert [each.id for each in queue.jobs] == [later.id]
+    assert Queue.all(queue.connection) == [queue]
+    assert Worker.count(queue.connection) == 0
+
+
+def test_a_saved_meta_is_the_progress(queue: Queue):
+    """It is shown as a share, if it has a number for it, and must fit."""
+    seen: list[Any] = []
+
+    def saves(value: Any) -> None:
+        job = rq.get_current_job()
+        assert job is not None
+        job.meta.update(progress=50, value=value)
+        job.save_meta()
+
+    made = [queue.enqueue(saves, "x"), queue.enqueue(saves, "x" * 2_000)]
+    queue.connection.drain()
+    seen = [queue.connection.get(job.id) for job in made]
+
+    assert seen[0].progress.fraction == 0.5
+    assert seen[1].state is JobState.DEAD
+    assert "at most 1024 bytes" in seen[1].errors[-1].message
+    assert JobTimeoutException is rowlock.TimedOut
+
+
+def test_a_handler_that_raises_is_logged(queue: Queue, caplog: pytest.LogCaptureFixture):
+    """The job fails by its own error; handlers are of the worker that has them."""
+
+    # So that the level of the worker is undone.
+    caplog.set_level(logging.INFO, "rowlock")
+
+    def bad(job: Job, *error: Any) -> None:
+        raise LookupError("in a handler")
+
+    made = queue.enqueue(functions.fails, 1)
+    worker = Worker(queue, exception_handlers=bad)
+    worker.push_exc_handler(lambda *_: None)
+    worker.work(burst=True, logging_level=logging.INFO)
+    queue.enqueue(functions.fails, 2)
+    Worker(queue).work(burst=True)
+
+    assert caplog.text.count("LookupError: in a handler") == 1
+    assert "ValueError: bad 1" in str(made.exc_info)

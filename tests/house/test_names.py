@@ -22,10 +22,11 @@ SCHEMAS = {"server"}
 SMALL_LINES = 60
 # Small modules with one importer in rooms that are judged, and why each is a module of its own.
 SEAMS = {
+    "rowlock.contrib.celery.utils.log": "Celery has a module of this name",
     "rowlock.contrib.django.models": "Django looks for models in this module",
     "rowlock.contrib.django.tasks_api": "hides which of two packages has the API of tasks",
     "rowlock.contrib.rq.exceptions": "RQ has a module of this name",
-    "rowlock.contrib.rq.worker": "RQ has a module of this name",
+    "rowlock.contrib.rq.results": "RQ has a module of this name",
     "rowlock.store.ops.measure": "only for a schema of its own, which `rowlock bench` makes",
 }
 

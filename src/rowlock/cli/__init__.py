@@ -89,6 +89,12 @@ class Target:
         app = self.load_object()
         if not isinstance(app, App):
             raise click.BadParameter(f"{self.app_spec} is not a rowlock.App", param_hint="--app")
+        try:
+            app.load_tasks()
+        except RowlockError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise BrokenApp(self.check_app(), error) from error
         return app
 
     def open_app(self) -> App:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-from collections.abc import Callable, Collection, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import update_wrapper
-from types import MappingProxyType
+from types import GenericAlias, MappingProxyType
 from typing import Any
 
+from rowlock import misfits
 from rowlock.clock import EPOCH, SystemClock, from_us
-from rowlock.config import DURATION_SECONDS_MAX, SECOND_US
+from rowlock.config import DURATION_SECONDS_MAX, PROGRESS_TEXT_BYTES_MAX, SECOND_US
 from rowlock.context import Context, Fail
-from rowlock.errors import RowlockError
+from rowlock.errors import OptionInvalid, RowlockError
+from rowlock.job import Job
+from rowlock.signature import PayloadSchema
+from rowlock.task import Task
 
 # The parameter by which a handler gets its context. No user's parameter has this name.
 _CONTEXT = "rowlock_context"
@@ -43,16 +48,6 @@ class TaskFailed(RowlockError):
         self.type = type
         self.message = message
         super().__init__(f"{type}: {message}")
-
-
-def refuse_unknown(
-    chosen: Mapping[str, object], known: Collection[str], advice: Mapping[str, str], *, what: str
-) -> None:
-    """Raise `Unsupported` for the first unknown option."""
-    for option in chosen:
-        if option not in known:
-            instead = advice.get(option, "leave it out, or make this a rowlock task")
-            raise Unsupported(f"{what} {option}=", instead)
 
 
 def permanent(error: Exception) -> Fail:
@@ -93,26 +88,151 @@ def _key_of(message: str) -> object:
         return message
 
 
-def handler_for(function: Callable[..., Any], call: CallOf, *, skip: int = 0) -> Callable[..., Any]:
-    """Return a handler with a function's parameters, except the first `skip`, and a context.
+class CallShape:
+    """How a call of a function becomes a payload with names, and the payload a call again.
 
-    `call` gets the context and the arguments. As for every task, the parameters' names and types
-    are the payload's schema.
+    The values of `*args` are a list under the name that they have there.
+
+    Args:
+        function: As it was written.
+        skip: How many of its first parameters no caller gives, such as `self`.
     """
 
-    def handler(**arguments: Any) -> Any:
-        context = arguments.pop(_CONTEXT)
-        return call(context, arguments)
+    def __init__(self, function: Callable[..., Any], *, skip: int = 0) -> None:
+        self.function = function
+        signature = inspect.signature(function)
+        parameters = list(signature.parameters.values())[skip:]
+        kinds = inspect.Parameter
+        by_place = [each for each in parameters if each.kind <= kinds.POSITIONAL_OR_KEYWORD]
+        self._places: tuple[str, ...] = tuple(each.name for each in by_place)
+        self._nameless: int = sum(each.kind is kinds.POSITIONAL_ONLY for each in by_place)
+        rest = [each for each in parameters if each.kind is kinds.VAR_POSITIONAL]
+        self._rest: str | None = rest[0].name if rest else None
+        named = [each for each in parameters if each.kind is kinds.KEYWORD_ONLY]
+        extra = [each for each in parameters if each.kind is kinds.VAR_KEYWORD]
+        own = kinds(_CONTEXT, kinds.KEYWORD_ONLY, annotation=Context)
+        self._signature = signature.replace(
+            parameters=[
+                *(each.replace(kind=kinds.POSITIONAL_OR_KEYWORD) for each in by_place),
+                *map(_listed, rest),
+                *named,
+                own,
+                *extra,
+            ]
+        )
 
-    signature = inspect.signature(function)
-    parameters = list(signature.parameters.values())[skip:]
-    own = inspect.Parameter(_CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=Context)
-    last = inspect.Parameter.VAR_KEYWORD
-    named = [each for each in parameters if each.kind is not last]
-    extra = [each for each in parameters if each.kind is last]
-    update_wrapper(handler, function)
-    handler.__signature__ = signature.replace(parameters=[*named, own, *extra])  # type: ignore[attr-defined]  # as inspect reads it
-    return handler
+    def handler(self, call: CallOf) -> Callable[..., Any]:
+        """Return a handler with the function's parameters and a context.
+
+        `call` gets the context and the arguments. As for every task, the parameters' names and
+        types are the payload's schema.
+        """
+
+        def handler(**arguments: Any) -> Any:
+            context = arguments.pop(_CONTEXT)
+            return call(context, arguments)
+
+        update_wrapper(handler, self.function)
+        handler.__signature__ = self._signature  # type: ignore[attr-defined]  # as inspect reads it
+        return handler
+
+    def named(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
+        """Return a call with the values of `*args` as a list. The schema checks the others."""
+        places = len(self._places)
+        if self._rest is None or len(args) <= places:
+            return args, dict(kwargs)
+        return args[:places], {**kwargs, self._rest: list(args[places:])}
+
+    def call(
+        self, arguments: Mapping[str, Any], *, given: int = 0
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the call of a payload, with as many values by position as were `given` so."""
+        left = dict(arguments)
+        rest: Sequence[Any] = left.pop(self._rest, ()) if self._rest is not None else ()
+        count = len(self._places) if rest else max(given, self._nameless)
+        args: list[Any] = []
+        for name in self._places[:count]:
+            if name not in left:
+                # Its default, and those of all after it.
+                break
+            args.append(left.pop(name))
+        return (*args, *rest), left
+
+
+def _listed(rest: inspect.Parameter) -> inspect.Parameter:
+    """Return the parameter for the values of `*args`."""
+    each: Any = rest.annotation
+    hint: Any = list
+    if isinstance(each, str):
+        hint = f"list[{each}]"
+    elif each is not rest.empty:
+        hint = GenericAlias(list, (each,))
+    return inspect.Parameter(rest.name, rest.KEYWORD_ONLY, default=[], annotation=hint)
+
+
+class LooseSchema(PayloadSchema):
+    """Checks what it can, because other queues check nothing.
+
+    An annotation that can't be resolved, or can't be the type of a payload, is not checked. A
+    default of None allows None.
+    """
+
+    def _resolved_hints(self) -> dict[str, Any]:
+        hints = super()._resolved_hints()
+        for parameter in self._parameters:
+            hint = hints[parameter.name]
+            if parameter.default is None and not self._is_context(hint) and hint is not Any:
+                hints[parameter.name] = self._checkable(parameter, hint | None)
+        return hints
+
+    def _resolved(self, parameter: inspect.Parameter, holder: Callable[..., object]) -> Any:
+        try:
+            hint = super()._resolved(parameter, holder)
+        except OptionInvalid:
+            return Any
+        return hint if self._is_context(hint) else self._checkable(parameter, hint)
+
+    def _checkable(self, parameter: inspect.Parameter, hint: Any) -> Any:
+        try:
+            self._check_supported(parameter.name, hint)
+        except OptionInvalid:
+            return Any
+        return hint if misfits.is_convertible(hint) else Any
+
+
+def loosen(task: Task[..., Any]) -> None:
+    """Let a task check its payloads as other queues do: as far as it can."""
+    task.schema = task.fields = LooseSchema(task.schema.function, task.name, Context)
+
+
+def report_text(mark: str, value: object) -> str:
+    """Return the text of a progress report that holds a value of another queue's.
+
+    Raises:
+        OptionInvalid: It is not JSON, or too long.
+    """
+    try:
+        text = json.dumps({mark: value}, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise OptionInvalid("meta", f"must be JSON: {error}") from None
+    most = PROGRESS_TEXT_BYTES_MAX
+    if len(text.encode()) > most:
+        raise OptionInvalid("meta", f"must be at most {most} bytes as JSON, not {len(text)}")
+    return text
+
+
+def reported(job: Job, mark: str) -> Any:
+    """Return the value that a job reported last under this mark. None: it did not."""
+    text = "" if job.progress is None else job.progress.text
+    if not text.startswith(f'{{"{mark}":'):
+        return None
+    try:
+        return json.loads(text)[mark]
+    except (ValueError, RecursionError):
+        # Anybody who may settle a job chooses the text.
+        return None
 
 
 def seconds_until(moment: datetime) -> float:

@@ -1,18 +1,29 @@
-"""A thin shim for code written for Celery: its common subset, on rowlock.
+"""A shim for code written for Celery, on rowlock.
 
     from rowlock.contrib.celery import Celery, shared_task      # from celery import ...
 
-Unsupported features raise `Unsupported`, which says what to do instead. See
+Modules have Celery's names: `signals`, `schedules`, `exceptions`, `states`, `result`, `canvas`,
+`utils.log`. Unsupported features raise `Unsupported`, which says what to do instead. See
 docs/how-to/from-celery.md for differences in behaviour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Never
-
 from rowlock.contrib.celery import exceptions
 from rowlock.contrib.celery.app import Celery, shared_task
+from rowlock.contrib.celery.app.task import Task
+from rowlock.contrib.celery.canvas import (
+    Signature,
+    chain,
+    chord,
+    chunks,
+    group,
+    maybe_signature,
+    signature,
+    subtask,
+    xmap,
+    xstarmap,
+)
 from rowlock.contrib.celery.exceptions import (
     Ignore,
     MaxRetriesExceededError,
@@ -20,17 +31,13 @@ from rowlock.contrib.celery.exceptions import (
     Retry,
     TaskRevokedError,
 )
+from rowlock.contrib.celery.local import current_app, current_task
 from rowlock.contrib.celery.result import AsyncResult
 from rowlock.contrib.celery.schedules import crontab
-from rowlock.contrib.celery.task import Signature, Task, no_canvas
+from rowlock.contrib.celery.utils import uuid
 from rowlock.contrib.compat import TaskFailed, Unsupported
 
 TimeoutError = exceptions.TimeoutError  # Celery's name for it
-# Not supported: each says what to do instead.
-chain: Callable[..., Never] = no_canvas
-group: Callable[..., Never] = no_canvas
-chord: Callable[..., Never] = no_canvas
-chunks: Callable[..., Never] = no_canvas
 
 __all__ = [
     "AsyncResult",
@@ -49,6 +56,14 @@ __all__ = [
     "chord",
     "chunks",
     "crontab",
+    "current_app",
+    "current_task",
     "group",
+    "maybe_signature",
     "shared_task",
+    "signature",
+    "subtask",
+    "uuid",
+    "xmap",
+    "xstarmap",
 ]

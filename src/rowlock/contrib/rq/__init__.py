@@ -16,17 +16,37 @@
 
 from __future__ import annotations
 
+from typing import Never
+
 from rowlock.contrib.compat import Unsupported
-from rowlock.contrib.rq.job import Retry, get_current_job, register
-from rowlock.contrib.rq.queue import Queue
-from rowlock.contrib.rq.worker import SimpleWorker, Worker
+from rowlock.contrib.rq.job import Retry, cancel_job, get_current_job, register, requeue_job
+from rowlock.contrib.rq.queue import ADVICE, Queue
+from rowlock.contrib.rq.worker import SimpleWorker, SpawnWorker, Worker
 
 __all__ = [
     "Queue",
     "Retry",
     "SimpleWorker",
+    "SpawnWorker",
     "Unsupported",
     "Worker",
+    "cancel_job",
     "get_current_job",
     "register",
+    "requeue_job",
 ]
+
+_MISSING = {
+    "Callback": ADVICE["on_failure"],
+    "Repeat": ADVICE["repeat"],
+    "Webhook": ADVICE["webhooks"],
+    "Connection": "pass the rowlock.App as connection= to each queue",
+    "use_connection": "pass the rowlock.App as connection= to each queue",
+    "push_connection": "pass the rowlock.App as connection= to each queue",
+}
+
+
+def __getattr__(name: str) -> Never:
+    if name in _MISSING:
+        raise Unsupported(f"rq.{name}", _MISSING[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -3,27 +3,63 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Self
+from functools import partial
+from typing import Any, Final, Never, Self
+from weakref import WeakKeyDictionary
 
 from rowlock.app import App
 from rowlock.context import Context, TimedOut
-from rowlock.contrib.compat import Unsupported, handler_for, is_over
+from rowlock.contrib.compat import (
+    CallShape,
+    Unsupported,
+    is_over,
+    loosen,
+    report_text,
+    reported,
+)
 from rowlock.contrib.rq.exceptions import NoSuchJobError
+from rowlock.contrib.rq.results import Result
 from rowlock.job import Job as RowlockJob
 from rowlock.job import JobState
 from rowlock.task import Task
 
-# The key in a job's `meta` that holds its retries.
+logger: logging.Logger = logging.getLogger("rowlock.contrib.rq")
+
+# The keys in a job's `meta` that hold its retries and its description.
 RETRY: Final = "rq_retry"
+DESCRIPTION: Final = "rq_description"
 
 # As in RQ, in seconds.
 TIMEOUT_DEFAULT: Final = 180
 RESULT_TTL_DEFAULT: Final = 500
 FAILURE_TTL_DEFAULT: Final = 31_536_000
+
+# The mark of a saved `meta` in a job's progress.
+_SAVED: Final = "rq"
+
+ExceptionHandler = Callable[..., bool | None]
+# The handlers of the workers that run in this process, by their app.
+exception_handlers: WeakKeyDictionary[App, tuple[ExceptionHandler, ...]] = WeakKeyDictionary()
+
+_shapes: WeakKeyDictionary[Task[..., Any], CallShape] = WeakKeyDictionary()
+
+# Names of RQ's job that have no meaning here.
+_MISSING: Final[Mapping[str, str]] = {
+    "create": "call queue.enqueue(...)",
+    "perform": "call the function, or queue.enqueue(...) and app.drain()",
+    "save": "a job is stored when it is enqueued; save_meta() stores its meta",
+    "set_status": "cancel, requeue or delete the job",
+    "get_position": "look at `rowlock jobs why ID`",
+    "results": "use latest_result(), or the errors of app.get(id)",
+    "register_dependency": "let the first job enqueue the next",
+    "fetch_dependencies": "let the first job enqueue the next",
+    "heartbeat": "the worker does it",
+}
 
 # A failed run sets its delay here, because the retry policy sees only the error.
 _DELAY = "rowlock_rq_delay"
@@ -44,9 +80,16 @@ class JobStatus(StrEnum):
 class Job:
     """A job with RQ's interface."""
 
-    def __init__(self, job: RowlockJob, *, connection: App) -> None:
+    # What `depends_on` would say.
+    dependency: None = None
+    is_deferred: bool = False
+    is_stopped: bool = False
+
+    def __init__(self, job: RowlockJob, *, connection: App, context: Context | None = None) -> None:
         self._job = job
         self.connection = connection
+        self._context = context
+        self.meta: dict[str, Any] = _meta_of(job)
 
     @classmethod
     def fetch(cls, id: str, connection: App | None = None) -> Self:
@@ -64,6 +107,13 @@ class Job:
         """The id, a UUID."""
         return self._job.id
 
+    @classmethod
+    def fetch_many(cls, job_ids: Iterable[str], connection: App | None = None) -> list[Self | None]:
+        """Return jobs by their ids, in the same order. None: there is none with that id."""
+        app = app_of(connection)
+        found = map(app.get, job_ids)
+        return [None if each is None else cls(each, connection=app) for each in found]
+
     def get_id(self) -> str:
         """Return the id."""
         return self.id
@@ -71,12 +121,13 @@ class Job:
     def refresh(self) -> None:
         """Read it again. Raise `NoSuchJobError` if it is gone."""
         self._job = _found(self.connection, self.id)
+        self.meta = _meta_of(self._job)
 
     def get_status(self, refresh: bool = True) -> JobStatus:
         """Return its status."""
         if refresh:
             self.refresh()
-        return _status_of(self._job)
+        return status_of(self._job)
 
     @property
     def is_finished(self) -> bool:
@@ -119,10 +170,64 @@ class Job:
         self.refresh()
         return self._job.errors[-1].traceback if self._job.errors else None
 
+    def get_meta(self, refresh: bool = True) -> dict[str, Any]:
+        """Return `meta`, as the job has saved it last."""
+        if refresh:
+            self.refresh()
+        return self.meta
+
+    def save_meta(self) -> None:
+        """Store `meta`, in the running job itself. It is kept as the job's progress.
+
+        So it is stored at most twice a second, and the last one, with at most 1,024 bytes. The
+        number `progress` in it, from 0 to 1 or to 100, is shown as the job's share.
+        """
+        if self._context is None:
+            raise Unsupported(
+                "save_meta() outside of the running job", "pass meta= to enqueue, or save it there"
+            )
+        share = self.meta.get("progress")
+        is_number = isinstance(share, int | float) and not isinstance(share, bool)
+        fraction = float(share or 0) if is_number else 0.0
+        text = report_text(_SAVED, self.meta)
+        self._context.progress(fraction / 100 if fraction > 1 else fraction, text)
+
+    def latest_result(self, timeout: float = 0) -> Result | None:
+        """Return how it ended, or how its last run did."""
+        self.refresh()
+        return Result.of(self._job)
+
     @property
-    def meta(self) -> dict[str, Any]:
-        """The `meta` that was passed with it."""
-        return {name: each for name, each in self._job.meta.items() if name != RETRY}
+    def args(self) -> tuple[Any, ...]:
+        """Always empty: `kwargs` has all arguments."""
+        return ()
+
+    @property
+    def created_at(self) -> datetime:
+        return self._job.created_at
+
+    @property
+    def due_at(self) -> datetime:
+        """When it is to run."""
+        self.refresh()
+        return self._job.run_at
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that it may take. None: any."""
+        return self._job.timeout
+
+    @property
+    def worker_name(self) -> str | None:
+        """The worker that runs it, or ran it last."""
+        return self._job.worker
+
+    @property
+    def description(self) -> str:
+        """The description, or else the call."""
+        call = ", ".join(f"{name}={value!r}" for name, value in self.kwargs.items())
+        text: str = self._job.meta.get(DESCRIPTION) or f"{self.func_name}({call})"
+        return text
 
     @property
     def func_name(self) -> str:
@@ -162,6 +267,11 @@ class Job:
         """Retry a failed job."""
         return Job(self.connection.retry(self.id), connection=self.connection)
 
+    def __getattr__(self, name: str) -> Never:
+        if name in _MISSING:
+            raise Unsupported(f"job.{name}", _MISSING[name])
+        raise AttributeError(name)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Job) and other.id == self.id
 
@@ -172,6 +282,14 @@ class Job:
         return f"Job({self.id!r})"
 
 
+def _meta_of(job: RowlockJob) -> dict[str, Any]:
+    """Return what the job saved last, or what was enqueued with it."""
+    saved = reported(job, _SAVED)
+    if isinstance(saved, dict):
+        return saved
+    return {name: each for name, each in job.meta.items() if name not in (RETRY, DESCRIPTION)}
+
+
 current: ContextVar[Job | None] = ContextVar("rowlock_rq", default=None)
 
 
@@ -180,7 +298,7 @@ def get_current_job(connection: App | None = None) -> Job | None:
     return current.get()
 
 
-def _status_of(found: RowlockJob) -> JobStatus:
+def status_of(found: RowlockJob) -> JobStatus:
     match found.state:
         case JobState.WAITING:
             return JobStatus.DEFERRED
@@ -198,6 +316,16 @@ def _status_of(found: RowlockJob) -> JobStatus:
             return JobStatus.FAILED
         case JobState.CANCELLED:
             return JobStatus.CANCELED
+
+
+def cancel_job(job_id: str, connection: App | None = None) -> None:
+    """Cancel a job by its id."""
+    Job.fetch(job_id, connection=connection).cancel()
+
+
+def requeue_job(job_id: str, connection: App | None = None) -> Job:
+    """Retry a failed job by its id."""
+    return Job.fetch(job_id, connection=connection).requeue()
 
 
 def _found(app: App, id: str) -> RowlockJob:
@@ -247,8 +375,11 @@ def register(app: App, function: Callable[..., Any]) -> Task[..., Any]:
         _refuse_namesake(known, function)
         return known
 
+    shape = CallShape(function)
+
     def call(context: Context, arguments: Mapping[str, Any]) -> Any:
-        return _run(app, function, context, arguments)
+        args, kwargs = shape.call(arguments)
+        return _run(app, partial(function, *args, **kwargs), context)
 
     decorate = app.task(
         name=name,
@@ -257,7 +388,15 @@ def register(app: App, function: Callable[..., Any]) -> Task[..., Any]:
         timeout=TIMEOUT_DEFAULT,
         keep=RESULT_TTL_DEFAULT,
     )
-    return decorate(handler_for(function, call))
+    task = decorate(shape.handler(call))
+    loosen(task)
+    _shapes[task] = shape
+    return task
+
+
+def shape_of(task: Task[..., Any]) -> CallShape:
+    """Return how calls of a task become payloads. It need not be registered by `register`."""
+    return _shapes.get(task) or CallShape(task.function)
 
 
 def _refuse_namesake(known: Task[..., Any], function: Callable[..., Any]) -> None:
@@ -269,20 +408,32 @@ def _refuse_namesake(known: Task[..., Any], function: Callable[..., Any]) -> Non
         )
 
 
-def _run(
-    app: App, function: Callable[..., Any], context: Context, arguments: Mapping[str, Any]
-) -> Any:
-    before = current.set(Job(context.job, connection=app))
+def _run(app: App, function: Callable[[], Any], context: Context) -> Any:
+    job = Job(context.job, connection=app, context=context)
+    before = current.set(job)
     try:
-        result = function(**arguments)
+        result = function()
     except (Exception, TimedOut) as error:
         setattr(error, _DELAY, _interval(context))
+        _handle(app, job, error)
         raise
     finally:
         current.reset(before)
     if isinstance(result, Retry):
         raise Unsupported("a Retry that is returned", "raise, and enqueue with retry=Retry(...)")
     return result
+
+
+def _handle(app: App, job: Job, error: BaseException) -> None:
+    """Call the handlers of the worker. What they raise is logged."""
+    for handler in exception_handlers.get(app, ()):
+        try:
+            goes_on = handler(job, type(error), error, error.__traceback__)
+        except Exception:
+            logger.exception("job %s: its exception handler %r raised", job.id, handler)
+            goes_on = None
+        if goes_on is not None and not goes_on:
+            return
 
 
 def _interval(context: Context) -> float:

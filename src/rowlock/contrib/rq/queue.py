@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Never
 
 import msgspec
 
@@ -14,6 +14,7 @@ from rowlock.clock import duration_us
 from rowlock.config import SECOND_US
 from rowlock.contrib.compat import Unsupported
 from rowlock.contrib.rq.job import (
+    DESCRIPTION,
     FAILURE_TTL_DEFAULT,
     RESULT_TTL_DEFAULT,
     RETRY,
@@ -22,13 +23,24 @@ from rowlock.contrib.rq.job import (
     Retry,
     app_of,
     register,
+    shape_of,
+)
+from rowlock.contrib.rq.registry import (
+    CanceledJobRegistry,
+    DeferredJobRegistry,
+    FailedJobRegistry,
+    FinishedJobRegistry,
+    ScheduledJobRegistry,
+    StartedJobRegistry,
+    jobs_in,
 )
 from rowlock.job import JobState, Policy, decode_policy
+from rowlock.store import NewJob
 from rowlock.store.ops.stats import exact_live_counts
 
 _AT_FRONT_PRIORITY = 100
-_ADVICE: Final[Mapping[str, str]] = {
-    "depends_on": "let the first job enqueue the next, or use rowlock's ctx.enqueue_on_success",
+ADVICE: Final[Mapping[str, str]] = {
+    "depends_on": "let the first job enqueue the next",
     "on_success": "do it at the end of the function",
     "on_failure": "look at dead jobs: app.list(state='dead'), or the events of the HTTP API",
     "on_stopped": "look at cancelled jobs: app.list(state='cancelled')",
@@ -37,6 +49,22 @@ _ADVICE: Final[Mapping[str, str]] = {
     "webhooks": "read the events of the HTTP API",
     "pipeline": "use app.enqueue_many([...])",
     "unique": "use rowlock's key: task.using(key=...)",
+}
+
+
+# Names of RQ's queue that have no meaning here.
+_MISSING: Final[Mapping[str, str]] = {
+    "create_job": "call queue.enqueue(...)",
+    "enqueue_job": "call queue.enqueue(...), or job.requeue()",
+    "schedule_job": "call queue.enqueue_at(...)",
+    "push_job_id": "call queue.enqueue(...)",
+    "pop_job_id": "run a worker, or app.drain()",
+    "dequeue_any": "run a worker, or app.drain()",
+    "run_sync": "enqueue, and let the test call app.drain()",
+    "delete": "call queue.empty(); a queue without jobs is gone",
+    "compact": "leave it out: there is nothing to compact",
+    "get_job_position": "look at `rowlock jobs why ID`",
+    "enqueue_dependents": "let the first job enqueue the next",
 }
 
 
@@ -69,7 +97,11 @@ class Queue:
         connection: App | None = None,
         default_timeout: float | str | None = None,
         is_async: bool = True,
+        **other: object,
     ) -> None:
+        for option, value in other.items():
+            if value is not None:
+                raise Unsupported(f"Queue({option}=...)", "leave it out")
         if not is_async:
             raise Unsupported("Queue(is_async=False)", "enqueue, and let the test call app.drain()")
         self.name = name
@@ -111,6 +143,17 @@ class Queue:
         kwargs: dict[str, Any],
         when: dict[str, Any],
     ) -> Job:
+        new = self._prepared(function, args, kwargs, when)
+        (job,) = self.connection.send([new], conn=None)
+        return Job(job, connection=self.connection)
+
+    def _prepared(
+        self,
+        function: Callable[..., Any] | str,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        when: dict[str, Any],
+    ) -> NewJob:
         options, args, kwargs = _parse(args, kwargs)
         app = self.connection
         task = app.find(function) if isinstance(function, str) else register(app, function)
@@ -128,10 +171,109 @@ class Queue:
             meta=_meta_of(options, retry),
             **when,
         )
-        new = call.new_job(*args, **kwargs)
+        by_place, named = shape_of(task).named(args, kwargs)
+        new = call.new_job(*by_place, **named)
         policy = _policy_of(decode_policy(new.policy), options, timeout=self._timeout)
-        (job,) = app.send([new._replace(policy=policy.encoded())], conn=None)
-        return Job(job, connection=app)
+        return new._replace(policy=policy.encoded())
+
+    @staticmethod
+    def prepare_data(
+        func: Callable[..., Any] | str,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        timeout: float | str | None = None,
+        **options: Any,
+    ) -> PreparedCall:
+        """Return a call for `enqueue_many`, with the options of `enqueue`."""
+        return PreparedCall(func, tuple(args or ()), dict(kwargs or {}), timeout, options)
+
+    def enqueue_many(
+        self, job_datas: Iterable[PreparedCall], pipeline: None = None, group_id: None = None
+    ) -> list[Job]:
+        """Enqueue many calls in one transaction, all or none."""
+        if pipeline is not None or group_id is not None:
+            raise Unsupported("enqueue_many(pipeline=..., group_id=...)", "leave it out")
+        made = [
+            self._prepared(
+                each.func,
+                (),
+                {
+                    "args": each.args,
+                    "kwargs": each.kwargs,
+                    "job_timeout": each.timeout,
+                    **each.options,
+                },
+                {},
+            )
+            for each in job_datas
+        ]
+        jobs = self.connection.send(made, conn=None)
+        return [Job(job, connection=self.connection) for job in jobs]
+
+    def get_job_ids(self, offset: int = 0, length: int = -1) -> list[str]:
+        """Return the ids of the ready jobs in their order. At most 10,000 may be ready."""
+        ready = jobs_in(self.connection, self.name, JobState.READY, chosen=lambda _: True)
+        ids = [job.id for job in ready]
+        return ids[offset:] if length < 0 else ids[offset : offset + length]
+
+    @property
+    def job_ids(self) -> list[str]:
+        """The ids of the ready jobs in their order."""
+        return self.get_job_ids()
+
+    def get_jobs(self, offset: int = 0, length: int = -1) -> list[Job]:
+        """Return the ready jobs in their order."""
+        found = Job.fetch_many(self.get_job_ids(offset, length), connection=self.connection)
+        return [job for job in found if job is not None]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The ready jobs in their order."""
+        return self.get_jobs()
+
+    def empty(self) -> int:
+        """Delete the ready jobs. Return how many there were."""
+        return self.connection.bulk("delete", JobState.READY, queue=self.name).done
+
+    def remove(self, job_or_id: Job | str, pipeline: None = None) -> None:
+        """Cancel a waiting job."""
+        self.connection.cancel(job_or_id if isinstance(job_or_id, str) else job_or_id.id)
+
+    @classmethod
+    def all(cls, connection: App | None = None, **_: object) -> list[Queue]:
+        """Return the queues that have jobs."""
+        app = app_of(connection)
+        return [cls(each.queue, connection=app) for each in app.stats()]
+
+    @property
+    def started_job_registry(self) -> StartedJobRegistry:
+        """The jobs that run."""
+        return StartedJobRegistry(queue=self)
+
+    @property
+    def finished_job_registry(self) -> FinishedJobRegistry:
+        """The jobs that have succeeded, and are kept."""
+        return FinishedJobRegistry(queue=self)
+
+    @property
+    def failed_job_registry(self) -> FailedJobRegistry:
+        """The jobs that have failed for good."""
+        return FailedJobRegistry(queue=self)
+
+    @property
+    def scheduled_job_registry(self) -> ScheduledJobRegistry:
+        """The jobs that wait for their time, or for a retry."""
+        return ScheduledJobRegistry(queue=self)
+
+    @property
+    def deferred_job_registry(self) -> DeferredJobRegistry:
+        """The jobs that wait for others: none."""
+        return DeferredJobRegistry(queue=self)
+
+    @property
+    def canceled_job_registry(self) -> CanceledJobRegistry:
+        """The jobs that were cancelled."""
+        return CanceledJobRegistry(queue=self)
 
     def fetch_job(self, job_id: str) -> Job | None:
         """Return a job of this queue by its id."""
@@ -155,18 +297,40 @@ class Queue:
         """Return whether no job is ready."""
         return self.count == 0
 
+    def __getattr__(self, name: str) -> Never:
+        if name in _MISSING:
+            raise Unsupported(f"queue.{name}", _MISSING[name])
+        raise AttributeError(name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Queue) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A call for `enqueue_many`, as `prepare_data` returns it."""
+
+    func: Callable[..., Any] | str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    timeout: float | str | None
+    options: dict[str, Any]
 
 
 def _parse(
     args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Options, Sequence[Any], dict[str, Any]]:
     """Separate RQ's options from the function's own arguments."""
-    for option, instead in _ADVICE.items():
+    for option, instead in ADVICE.items():
         if kwargs.get(option):
             raise Unsupported(f"enqueue({option}=...)", instead)
-    rest = {name: each for name, each in kwargs.items() if name not in _ADVICE}
+    rest = {name: each for name, each in kwargs.items() if name not in ADVICE}
     known = Options.__dataclass_fields__
     options = Options(**{name: rest.pop(name) for name in list(rest) if name in known})
     if "args" in rest or "kwargs" in rest:
@@ -178,7 +342,7 @@ def _parse(
 def _meta_of(options: Options, retry: Retry | None) -> dict[str, Any]:
     meta = dict(options.meta or {})
     if options.description is not None:
-        meta["description"] = options.description
+        meta[DESCRIPTION] = options.description
     if retry is not None:
         meta[RETRY] = {"max": retry.max, "intervals": retry.intervals}
     return meta

@@ -1,0 +1,6 @@
+from proj.celery import app
+
+
+@app.task
+def found():
+    return "found"

@@ -216,6 +216,15 @@ def test_up_greets_and_counts_until_interrupted(tmp_path, sqlite_url):
     assert "top " in greeting and "jobs list" in greeting and "Ctrl-C" in greeting
 
 
+def test_up_makes_a_database_if_nothing_names_one(rowlock_command, tmp_path):
+    """For a first look. It says how the other commands find the file."""
+    done = rowlock_command("up", "--drain")
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "rowlock.db").exists()
+    assert "  export ROWLOCK_DATABASE_URL=sqlite:///rowlock.db\n" in done.stdout
+
+
 def test_counts_are_told_as_a_line():
     """What ended since the start, and what waits; lower bounds are marked."""
     before = up_command.summed([{JobState.SUCCEEDED: Count(5), JobState.DEAD: Count(2)}])

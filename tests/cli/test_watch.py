@@ -12,6 +12,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from rowlock import App
 from rowlock.cli import main
 from rowlock.job import WorkerVitals
 from tests.cli.conftest import documents, kill
@@ -139,6 +140,7 @@ def test_tops_interval_is_bounded(run):
 
 def test_top_goes_on_in_a_pipe(sqlite_url):
     """Frames follow each other, without control characters, until it is interrupted."""
+    App(sqlite_url).migrate()
     command = [sys.executable, "-m", "rowlock.cli", "--database-url", sqlite_url, "top"]
     with subprocess.Popen(
         [*command, "--interval", "0.1", "--json"], stdout=subprocess.PIPE, text=True
@@ -154,6 +156,7 @@ def test_top_goes_on_in_a_pipe(sqlite_url):
 
 def test_top_is_live_on_a_terminal(sqlite_url):
     """On a terminal it takes the screen, draws again, and gives the screen back."""
+    App(sqlite_url).migrate()
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "rowlock.cli", "--database-url", sqlite_url, "top"]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "30"}

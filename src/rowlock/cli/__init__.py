@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from rowlock.errors import RowlockError
+from rowlock.errors import NotFound, OptionInvalid, RowlockError
 from rowlock.version import __version__
 
 if TYPE_CHECKING:
@@ -91,17 +91,32 @@ class Target:
             raise click.BadParameter(f"{self.app_spec} is not a rowlock.App", param_hint="--app")
         return app
 
-    def open_app(self) -> App:
-        """Return the app of `--app`, or one without tasks, on `--database-url` if given."""
+    def open_app(self, *, creates: bool = False) -> App:
+        """Return the app of `--app`, or one without tasks, on `--database-url` if given.
+
+        A command that `creates` may be the first one on its database. For any other, a SQLite file
+        that does not exist is a mistake: it is refused, and not created.
+        """
         from rowlock.app import App
 
-        return App(self.database_url) if self.app_spec is None else self.open_named_app()
+        if self.app_spec is None:
+            self.check_database()
+            app = App(self.database_url)
+        else:
+            app = self.open_named_app()
+        if not creates:
+            check_file(app.store)
+        return app
 
     def open_named_app(self) -> App:
         """Return the app that `--app` names, on `--database-url` if given."""
+        from rowlock.app import NO_DATABASE
+
         app = self.load_app()
         if self.database_url is not None:
             app.use_database(self.database_url)
+        elif not app.has_database:
+            raise OptionInvalid("url", NO_DATABASE)
         return app
 
     def open_store(self, *, schema: str) -> Store:
@@ -110,7 +125,33 @@ class Target:
 
         if self.database_url is None and self.app_spec is not None:
             return self.load_app().store
+        self.check_database()
         return App(self.database_url, schema=schema).store
+
+    def check_database(self) -> None:
+        """Refuse to go on if neither an option nor the environment names a database."""
+        if self.database_url is None:
+            raise click.UsageError(
+                "no database is named. Give --database-url (or ROWLOCK_DATABASE_URL), or --app with"
+                " an app that names one. Examples: sqlite:///jobs.db, postgresql://USER@HOST/DB"
+            )
+
+
+def check_file(store: Store) -> None:
+    """Raise `NotFound` if the database is a SQLite file that does not exist."""
+    from rowlock.store.statements import Dialect
+
+    engine = store.engine
+    if engine.dialect is not Dialect.SQLITE:
+        return
+    from rowlock.store.sqlite.engine import SqliteEngine
+
+    assert isinstance(engine, SqliteEngine)
+    if not engine.file.path.exists():
+        raise NotFound(
+            f"{engine.file.path} does not exist. Check the URL of the database. If it is right: "
+            "the first enqueue, a worker or `rowlock migrate` creates the file"
+        )
 
 
 def open_inherited_app(spec: str, database_url: str | None) -> App:

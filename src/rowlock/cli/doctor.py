@@ -53,7 +53,7 @@ def print_finding(finding: Finding) -> None:
 def examine(target: Target) -> Iterator[Finding]:
     """Yield one finding after the other. A check that fails is a finding, too."""
     try:
-        app = target.open_app()
+        app = target.open_app(creates=True)
     except RowlockError as error:
         yield Finding("store", Level.BAD, str(error))
         return

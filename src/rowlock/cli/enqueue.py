@@ -109,12 +109,12 @@ def enqueue(
         if kind is None:
             raise click.UsageError("give the KIND of the job, or --many")
         fields = {} if payload is None else json_object(payload, option="payload")
-        with target.open_app() as app:
+        with target.open_app(creates=True) as app:
             _print_job(app.enqueue(kind, fields, **options), as_json=as_json)
         return
     if payload is not None or "key" in options or "id" in options:
         raise click.UsageError("--many takes payloads, keys and ids from its lines")
-    with target.open_app() as app:
+    with target.open_app(creates=True) as app:
         _enqueue_lines(app, many, Line(kind, options), as_json=as_json)
 
 

@@ -58,7 +58,7 @@ def create(
 
     new = new_token(name=name, scopes=scopes, tenant=tenant, expires=expires)
     deed = Deed(_actor(tenant), "token.create", new.secret.id)
-    with target.open_app() as app:
+    with target.open_app(creates=True) as app:
         token = app.store.run(audited(new.add(), deed, detail=lambda made: {"name": made.name}))
     if as_json:
         show.print_json({**document(token), "token": new.secret.text})

@@ -9,6 +9,7 @@ import shutil
 import sys
 import threading
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from rowlock.app import App
     from rowlock.observe.log import Format, Level
     from rowlock.server.serve import HttpServer
+
+# For a first look without any setup. All other commands need a database that is named.
+DATABASE_URL_DEFAULT: Final = "sqlite:///rowlock.db"
 
 
 @click.command()
@@ -54,15 +58,16 @@ def up(
 ) -> None:
     """Run a server, a worker and the scheduler until interrupted.
 
-    Prints the server's address, and a link that signs one browser in. Needs --app. If the app's
-    state has a method `on_up`, it is called once, for example to enqueue some jobs.
+    Prints the server's address, and a link that signs one browser in. Needs --app. If nothing names
+    a database, it is the file rowlock.db in the working directory. If the app's state has a method
+    `on_up`, it is called once, for example to enqueue some jobs.
     """
     from rowlock.cli.worker import prepare_children
     from rowlock.worker.settings import worker_settings
     from rowlock.worker.supervisor import Supervisor
 
     prepare_children(target, log_level=log_level, log_format=log_format)
-    app = target.open_named_app()
+    app = _open_app(target)
     status = UpStatus(app)
     on_up = getattr(app.state, "on_up", None)
     if on_up is not None:
@@ -88,6 +93,16 @@ def up(
     with app, status, server or nullcontext():
         code = supervisor.run()
     ctx.exit(code)
+
+
+def _open_app(target: Target) -> App:
+    """Return the app. If nothing names a database, it and the child processes get the default."""
+    from rowlock.app import DATABASE_URL_VARIABLE
+
+    if target.database_url is None and not target.load_app().has_database:
+        os.environ[DATABASE_URL_VARIABLE] = DATABASE_URL_DEFAULT
+        target = replace(target, database_url=DATABASE_URL_DEFAULT)
+    return target.open_named_app()
 
 
 def _server(

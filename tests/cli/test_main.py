@@ -59,6 +59,56 @@ def test_unknown_command_is_a_usage_error():
     assert CliRunner().invoke(main, ["no-such-command"]).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["wrker"], "There is no command 'rowlock wrker'. Did you mean 'rowlock worker'?"),
+        (["beat"], "There is no command 'rowlock beat'. Use 'rowlock worker'."),
+        (
+            ["jobs", "lst"],
+            "There is no command 'rowlock jobs lst'. Did you mean 'rowlock jobs list'?",
+        ),
+        (
+            ["tokens", "\x1b[2J"],
+            "'rowlock tokens \\x1b[2J'. The commands are create, list, revoke.",
+        ),
+    ],
+)
+def test_an_unknown_command_gets_a_hint(words, hint):
+    """The nearest one, what another queue's is called here, or all that there are."""
+    done = CliRunner().invoke(main, words, prog_name="rowlock")
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert hint in done.stderr
+
+
+def test_the_app_and_the_database_may_follow_the_command(sqlite_url, tmp_path, monkeypatch):
+    """Also between a group and its command. What is typed last counts."""
+    monkeypatch.chdir(tmp_path)
+    create(sqlite_url)
+    (tmp_path / "late_app.py").write_text(
+        "import rowlock\napp = rowlock.App()\n@app.task\ndef add(a: int) -> int:\n    return a\n",
+        "utf-8",
+    )
+    late = ["--app", "late_app:app", "--database-url", sqlite_url]
+    done = CliRunner().invoke(main, ["enqueue", "add", '{"a": 1}', *late])
+    refused = CliRunner().invoke(main, ["enqueue", "ad", "{}", *late])
+    accepted = CliRunner().invoke(main, ["enqueue", "ad", "{}", *late, "--any-kind"])
+    lines = CliRunner().invoke(
+        main,
+        ["enqueue", "--many", "-", *late],
+        input='{"kind": "add", "payload": {"a": 2}}\n{"kind": "da"}',
+    )
+    between = CliRunner().invoke(main, ["--app", "none:none", "jobs", *late, "list"])
+
+    assert done.exit_code == 0, done.stderr
+    assert (refused.exit_code, refused.stdout) == (4, "")
+    assert "the app has no task 'ad'; did you mean 'add'? To enqueue it" in refused.stderr
+    assert accepted.exit_code == 0
+    assert (lines.exit_code, "line 2: kind: the app has no task 'da'" in lines.stderr) == (4, True)
+    assert [line.split()[2] for line in between.stdout.splitlines()] == ["KIND", "ad", "add"]
+
+
 def test_every_command_can_be_loaded():
     """Each line of the table names a command, and every command has a help text."""
     with click.Context(main) as context:

@@ -44,7 +44,7 @@ def test_queues(filled, run):
 
 def test_pause_and_resume(app, run):
     """Several queues are paused and resumed by name."""
-    paused = run("queues", "pause", "a", "b")
+    paused = run("queues", "pause", "--new", "a", "b")
     before = {queue.queue: queue.is_paused for queue in app.stats()}
     run("queues", "resume", "a")
     after = {queue.queue: queue.is_paused for queue in app.stats()}
@@ -57,7 +57,7 @@ def test_pause_and_resume(app, run):
 
 def test_a_bad_queue_stops_nothing(app, run):
     """The others are paused and resumed all the same; then the first failure is the exit code."""
-    paused = run("queues", "pause", "a", "", "b")
+    paused = run("queues", "pause", "--new", "a", "", "b")
     before = {queue.queue: queue.is_paused for queue in app.stats()}
     resumed = run("queues", "resume", "", "b")
     after = {queue.queue: queue.is_paused for queue in app.stats()}
@@ -66,6 +66,22 @@ def test_a_bad_queue_stops_nothing(app, run):
     assert (resumed.exit_code, resumed.stdout) == (4, "resumed b\n")
     assert before == {"a": True, "b": True}
     assert after == {"a": True, "b": False}
+
+
+def test_a_misspelt_queue_is_not_paused(filled, run):
+    """It would look like success. A queue that will come can be paused all the same."""
+    refused = run("queues", "pause", "mial", "other")
+    resumed = run("queues", "resume", "mial")
+    paused = run("queues", "pause", "later", "--new")
+
+    assert (refused.exit_code, refused.stdout) == (3, "paused other\n")
+    assert refused.stderr == (
+        "error: there is no queue 'mial': no job, worker or task has it; did you mean 'mail'? "
+        "To pause it anyway, add --new\n"
+    )
+    assert (resumed.exit_code, resumed.stdout) == (3, "")
+    assert (paused.exit_code, paused.stdout) == (0, "paused later\n")
+    assert {queue.queue for queue in filled.stats()} == {"mail", "other", "later"}
 
 
 def test_stats(filled, run):

@@ -91,6 +91,14 @@ def json_option(content: str) -> Callable[[Command], Command]:
     return click.option("--json", "as_json", is_flag=True, help=f"Print JSON: {content}.")
 
 
+def json_lines_option(content: str) -> Callable[[Command], Command]:
+    """As `json_option`, for a command that prints one document per line.
+
+    The whole is not valid JSON, but a reader has the first document before the last is known.
+    """
+    return click.option("--json", "as_json", is_flag=True, help=f"Print JSON lines: {content}.")
+
+
 def log_options(command: Command) -> Command:
     """Add `--log-level` and `--log-format`, to commands that run jobs."""
     level = click.option(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from rowlock.cli import Target, show
+from rowlock.cli import HintingGroup, Target, show
 from rowlock.cli.jobs import each
 from rowlock.cli.options import json_option, seconds
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SCOPES: Final = ("enqueue", "read", "work", "admin")
 
 
-@click.group()
+@click.group(cls=HintingGroup)
 def tokens() -> None:
     """Create, list and revoke the tokens of the HTTP API."""
 

@@ -113,11 +113,12 @@ def test_json_lines_of_parent_and_child(rowlock_command, any_url):
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     inside = next(line for line in lines if line["logger"] == "mine")
     dead = next(line for line in lines if line.get("kind") == "broken")
-    fine = next(line for line in lines if line.get("kind") == "fine" and line["level"] == "debug")
+    fine = next(line for line in lines if line.get("kind") == "fine" and "duration_seconds" in line)
 
     assert (done.returncode, done.stdout) == (0, "")
     assert (inside["message"], inside["kind"], inside["attempt"]) == ("inside", "fine", 1)
     assert (dead["level"], dead["error"], dead["attempt"]) == ("error", "ValueError", 1)
+    assert (fine["level"], "in broken\n" in dead["traceback"]) == ("info", True)
     assert dead["message"].endswith("attempt 1 of 1: ValueError: bad")
     assert (inside["job_id"], fine["queue"]) == (fine["job_id"], "q\x1b[2J")
     assert {"worker", "duration_seconds"} <= fine.keys()
@@ -150,8 +151,9 @@ def test_the_environment_is_read_and_overruled(rowlock_command, sqlite_url):
     wrong = rowlock_command(*url, "worker", "--drain", ROWLOCK_LOG_LEVEL="loud")
 
     assert [json.loads(line)["level"] for line in quiet.stderr.splitlines()] == ["error"]
-    (line,) = plain.stderr.splitlines()
-    assert "ERROR   rowlock.worker: job " in line
+    line, *traceback = plain.stderr.splitlines()
+    assert "ERROR   rowlock.worker.jobs: job " in line
+    assert all(each.startswith("    ") for each in traceback)
     assert wrong.returncode == 2
 
 

@@ -122,6 +122,18 @@ def log_options(command: Command) -> Command:
     return level(format(command))
 
 
+def job_log_option(command: Command) -> Command:
+    """Add `--log-jobs`, to commands that start workers."""
+    return click.option(
+        "--log-jobs/--no-log-jobs",
+        default=True,
+        show_default=True,
+        envvar="ROWLOCK_LOG_JOBS",
+        show_envvar=True,
+        help="Log a line for every job that ends, or only for those that fail.",
+    )(command)
+
+
 def address_options(command: Command) -> Command:
     """Add `--host`, `--port`, `--open` and `--trusted-proxy`, to commands that serve."""
     host = click.option(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.options import address_options, log_options
+from rowlock.cli.options import address_options, job_log_option, log_options
 from rowlock.errors import StoreUnavailable
 from rowlock.job import Count, JobState
 
@@ -41,6 +41,7 @@ DATABASE_URL_DEFAULT: Final = "sqlite:///rowlock.db"
 @click.option("--drain", is_flag=True, help="Run the jobs that are ready, then exit. No server.")
 @address_options
 @log_options
+@job_log_option
 @click.pass_obj
 @click.pass_context
 def up(
@@ -55,6 +56,7 @@ def up(
     trusted_proxies: list[str],
     log_level: Level,
     log_format: Format,
+    log_jobs: bool,
 ) -> None:
     """Run a server, a worker and the scheduler until interrupted.
 
@@ -66,7 +68,7 @@ def up(
     from rowlock.worker.settings import worker_settings
     from rowlock.worker.supervisor import Supervisor
 
-    prepare_children(target, log_level=log_level, log_format=log_format)
+    prepare_children(target, log_level=log_level, log_format=log_format, log_jobs=log_jobs)
     app = _open_app(target)
     status = UpStatus(app)
     on_up = getattr(app.state, "on_up", None)
@@ -75,7 +77,9 @@ def up(
     supervisor = Supervisor(
         app=target.app_spec or "",
         processes=processes,
-        settings=worker_settings(drain=drain),
+        settings=worker_settings(drain=drain, warns=True),
+        # On a terminal, our own greeting says all of it.
+        has_banner=log_format == "json",
     )
     server = None
     if not drain:

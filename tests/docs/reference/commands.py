@@ -90,7 +90,7 @@ def _names(option: click.Option) -> str:
     if isinstance(option.type, click.Choice):
         return f"{codes(option.opts)} {' or '.join(map(code, option.type.choices))}"
     value = "" if option.is_flag else f" {_metavar(option)}"
-    return codes([*short, f"{long}{value}"])
+    return codes([*short, f"{long}{value}", *option.secondary_opts])
 
 
 def _metavar(option: click.Option) -> str:
@@ -102,6 +102,8 @@ def _metavar(option: click.Option) -> str:
 def _default(option: click.Option) -> str:
     if not option.show_default:
         return ""
+    if option.secondary_opts:
+        return code((option.opts if option.default else option.secondary_opts)[0])
     number = isinstance(option.default, float)
     return code(f"{option.default:g}" if number else option.default)
 

@@ -8,6 +8,7 @@ The site is made up and served from this process, on the loopback interface only
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -30,7 +31,8 @@ class Crawler:
         discover.enqueue(start=serve_site())
 
 
-app = rowlock.App(state=Crawler())
+url = os.environ.get("ROWLOCK_DATABASE_URL", "sqlite:///rowlock.db")
+app = rowlock.App(url, state=Crawler())
 
 
 @app.task(queue="crawl")

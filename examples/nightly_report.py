@@ -10,6 +10,7 @@ Reports are written to the directory `reports`.
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,7 +39,8 @@ class Office:
         )
 
 
-app = rowlock.App(state=Office())
+url = os.environ.get("ROWLOCK_DATABASE_URL", "sqlite:///rowlock.db")
+app = rowlock.App(url, state=Office())
 
 
 # Half past two does not exist on one night of the year in Berlin, and comes twice on another: the

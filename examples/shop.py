@@ -9,6 +9,7 @@ It shows retries, priorities, keys, progress, jobs that follow others, and givin
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -41,7 +42,8 @@ class Shop:
             take_payment.using(key=f"order-{order.number}").enqueue(order=order)
 
 
-app = rowlock.App(state=Shop())
+url = os.environ.get("ROWLOCK_DATABASE_URL", "sqlite:///rowlock.db")
+app = rowlock.App(url, state=Shop())
 
 
 @app.task(queue="orders", priority=10, retry=rowlock.retry.fixed(0.2), max_attempts=5)

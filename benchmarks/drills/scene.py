@@ -66,7 +66,7 @@ class Scene:
             worker = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "rowlock", "--app", "benchmarks.drills.jobs:app"),
-                    *("worker", "--no-cron", *words),
+                    *("worker", "--no-cron", "--no-log-jobs", *words),
                 ],
                 cwd=ROOT,
                 env={**os.environ, "ROWLOCK_DATABASE_URL": self.url},

@@ -169,6 +169,7 @@ def soak_on(store: str, asked: argparse.Namespace) -> Judged:
 def worker(environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The command that users run, with one child; in a session of its own."""
     words = ["-m", "rowlock", "--app", "benchmarks.soak.jobs:app", "worker", "-c", "100"]
+    words.append("--no-log-jobs")
     with log.open("wb") as stream:
         process = subprocess.Popen(
             [sys.executable, *words],

@@ -1,5 +1,6 @@
 """A shop in Litestar: an order and the job that confirms it are committed together.
 
+    export ROWLOCK_DATABASE_URL=sqlite:///shop.db
     uvicorn examples.web.litestar_shop:app                the shop, with a worker in it
     curl -s 127.0.0.1:8000/orders --json '{"number": 1}'
     curl -s 127.0.0.1:8000/orders --json '{"number": -1}'     refused, and nothing is left of it

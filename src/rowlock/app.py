@@ -40,7 +40,11 @@ Item = TypedJob[Any] | NewJob | Mapping[str, Any]
 """An item of `enqueue_many`: `task.job(...)`, or a dict with a `kind`."""
 
 DATABASE_URL_VARIABLE = "ROWLOCK_DATABASE_URL"
-DATABASE_URL_DEFAULT = "sqlite:///rowlock.db"
+# What to do if no database is named, for the library and for commands.
+NO_DATABASE = (
+    "no database is named. Pass its URL to App(...), set ROWLOCK_DATABASE_URL, or give a command "
+    "--database-url. Examples: sqlite:///jobs.db, postgresql://USER@HOST/DATABASE"
+)
 
 
 class App(QueueVerbs, WorkerCalls, ScheduleCalls):
@@ -48,7 +52,7 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
 
     Args:
         url: `sqlite:///FILE` or `postgresql://…`. By default `ROWLOCK_DATABASE_URL` from the
-            environment, else `sqlite:///rowlock.db` in the working directory.
+            environment. If that is not set either, the first use raises `OptionInvalid`.
         state: Your own object (pools, clients, settings). Handlers see it as `ctx.state`.
         strict: Refuse kinds that no task of this app has.
         schema: The PostgreSQL schema of its tables. On SQLite, the prefix of their names.
@@ -82,21 +86,41 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     ) -> None:
         super().__init__()
         self._schema, self._clock = schema, clock
-        # An empty one is an environment variable that was not set, not a request for the default.
-        known = os.environ.get(DATABASE_URL_VARIABLE) or DATABASE_URL_DEFAULT
-        self.use_database(known if url is None else url)
+        self._url: str | None = None
+        self._store: Store | None = None
+        named = self._environment_url() if url is None else url
+        # Without one it can be created: a module that is imported may learn its database later.
+        if named is not None:
+            self.use_database(named)
         self.state = state
         self.is_strict = strict
         self.keep_dead_us: int | None = options.keep_us(keep_dead, option="keep_dead")
         self._notify_in_transaction = notify_in_transaction
 
     def __repr__(self) -> str:
-        return f"<App {masked(self._url)}>"
+        return f"<App {'without a database' if self._url is None else masked(self._url)}>"
 
     @property
     def url(self) -> str:
         """The database's URL, with its password if it has one. Not for logs."""
-        return self._url
+        return self._needed_url() if self._url is None else self._url
+
+    @property
+    def has_database(self) -> bool:
+        """Whether a database is named: by the app, or by `ROWLOCK_DATABASE_URL`."""
+        return self._url is not None or self._environment_url() is not None
+
+    @property
+    def store(self) -> Store:
+        """The store of the database. Raises `OptionInvalid` if no database is named."""
+        if self._store is None:
+            self.use_database(self._needed_url())
+        assert self._store is not None
+        return self._store
+
+    @store.setter
+    def store(self, store: Store) -> None:
+        self._store = store
 
     on_enqueued: Callable[[Sequence[NewJob], Answers], None] | None = None
     """Called with the jobs that this process enqueues, except on your own connections.
@@ -106,8 +130,19 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
 
     def use_database(self, url: str) -> None:
         """Use another database from now on, as `--database-url` does."""
-        self.store: Store = open_store(url, schema=self._schema, clock=self._clock)
+        self._store = open_store(url, schema=self._schema, clock=self._clock)
         self._url = url
+
+    def _environment_url(self) -> str | None:
+        # An empty variable is one that was not set.
+        return os.environ.get(DATABASE_URL_VARIABLE) or None
+
+    def _needed_url(self) -> str:
+        """Return the URL that the environment names by now."""
+        named = self._environment_url()
+        if named is None:
+            raise OptionInvalid("url", NO_DATABASE)
+        return named
 
     def _register(self, task: Task[..., Any]) -> Task[..., Any]:
         super()._register(task).bind(self)
@@ -178,11 +213,13 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
 
     def close(self) -> None:
         """Close this process's connections. A later call opens new ones."""
-        self.store.close()
+        if self._store is not None:
+            self._store.close()
 
     async def aclose(self) -> None:
         """As `close`, also for the running loop's connections."""
-        await self.store.aclose()
+        if self._store is not None:
+            await self._store.aclose()
 
     def __enter__(self) -> Self:
         return self

@@ -56,6 +56,8 @@ LOGGED_ERROR_CHARACTERS_MAX: Final = 200
 # Log collectors cut or drop longer lines, so no library may write one through us.
 LOGGED_CHARACTERS_MAX: Final = 16 * 1024
 """Longest message or traceback in a worker's log, in characters."""
+LOGGED_NAMES_MAX: Final = 20
+"""Most names that one log record of a worker lists: tasks, queues or kinds."""
 
 MAX_ATTEMPTS_DEFAULT: Final = 20
 """Attempts per job, by default."""
@@ -373,6 +375,10 @@ TROUBLE_SECONDS: Final = 0.1
 TROUBLE_SECONDS_MAX: Final = 10.0
 # A failed heartbeat is sent again within this time: sooner than two sweeps take.
 BEAT_RETRY_SECONDS_MAX: Final = 1.5
+# `rowlock worker` looks at this interval for ready jobs that no live worker serves. Younger ones
+# are left out: a worker for them may be about to start.
+UNSERVED_LOOK_SECONDS: Final = 30.0
+UNSERVED_SECONDS_MIN: Final = 5.0
 # A worker announces itself at this interval. After WORKER_SILENT_SECONDS without an announcement
 # it is considered dead, and after WORKER_FORGOTTEN_SECONDS it is forgotten.
 ANNOUNCE_SECONDS: Final = 10.0

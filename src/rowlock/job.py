@@ -555,6 +555,12 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The ids of the jobs that it holds. `vitals` says how many of them have begun."""
     vitals: WorkerVitals = WorkerVitals()
 
+    def is_live_at(self, now: datetime) -> bool:
+        """Whether it has announced itself recently."""
+        if self.started_at is None or self.last_beat_at is None:
+            return False
+        return (now - self.last_beat_at).total_seconds() <= config.WORKER_SILENT_SECONDS
+
 
 class LogLine(msgspec.Struct, frozen=True):
     """One line that a handler wrote with `ctx.log`."""

@@ -14,7 +14,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,7 +25,7 @@ import msgspec
 from rowlock import codec, misfits
 from rowlock.errors import FieldError, OptionInvalid, PayloadInvalid
 from rowlock.inputs import Input
-from rowlock.suggest import nearest
+from rowlock.suggest import FOREIGN, nearest
 
 if sys.version_info >= (3, 14):
     import annotationlib
@@ -34,11 +34,19 @@ if sys.version_info >= (3, 14):
 class PayloadSchema:
     """The schema of a task's payload. It converts between calls, text and arguments."""
 
-    def __init__(self, function: Callable[..., object], kind: str, context_type: type) -> None:
+    def __init__(
+        self,
+        function: Callable[..., object],
+        kind: str,
+        context_type: type,
+        *,
+        options: Collection[str] = (),
+    ) -> None:
         """Read the signature. Hints are resolved later.
 
         Args:
             context_type: The worker passes parameters that are annotated with exactly this type.
+            options: The options of a job, which many pass among the arguments by mistake.
 
         Raises:
             OptionInvalid: the function takes `*args` or positional-only parameters.
@@ -46,6 +54,7 @@ class PayloadSchema:
         self.function = function
         self.kind = kind
         self._context_type = context_type
+        self._options = options
         self._parameters = _parameters_of(function)
         for parameter in self._parameters:
             if advice := _UNNAMED.get(parameter.kind):
@@ -326,6 +335,10 @@ class PayloadSchema:
         shape = self._shape
         if name == shape.context_parameter:
             return "unexpected; the worker passes the context, it is not part of the payload"
+        option = FOREIGN.get(name, name)
+        if option in self._options:
+            called = f"{self.kind}.using({option}=...).enqueue(...)"
+            return f"unexpected; as an option of the job, pass it by {called}"
         near = nearest(name, shape.hints)
         return f"unexpected; did you mean {near[0]!r}?" if near else "unexpected"
 

@@ -6,7 +6,7 @@ are looked at, those that look most alike at first sight, and only the best of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
 from heapq import nlargest, nsmallest
 from typing import Final
@@ -16,6 +16,44 @@ _COMPARED_MAX: Final = 20
 _CHARACTERS_MAX: Final = 60
 # The least likeness of a suggestion, from 0 to 1: that of `difflib.get_close_matches`.
 _CUTOFF: Final = 0.6
+
+# Options of other queues, and the option here that does the same.
+FOREIGN: Final[Mapping[str, str]] = {
+    "countdown": "delay",
+    "schedule_in": "delay",
+    "eta": "run_at",
+    "schedule_at": "run_at",
+    "max_retries": "max_attempts",
+    "retries": "max_attempts",
+    "autoretry_for": "retry",
+    "default_retry_delay": "retry",
+    "retry_backoff": "retry",
+    "retry_delay": "retry",
+    "time_limit": "timeout",
+    "job_timeout": "timeout",
+    "queue_name": "queue",
+    "routing_key": "queue",
+    "job_id": "id",
+    "task_id": "id",
+    "lock": "key",
+    "queueing_lock": "key",
+    "unique": "key",
+    "result_expires": "keep",
+    "result_ttl": "keep",
+    "rate_limit": "limit",
+    "crontab": "cron",
+}
+
+
+def option_hint(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an option that does not exist, or an empty text."""
+    known = list(known)
+    same = FOREIGN.get(name)
+    if same == "max_attempts" and same in known:
+        # Whoever takes the number over would get one run too few.
+        return f"; did you mean {same!r}? It counts the first run, too"
+    close = [same] if same in known else nearest(name, known)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def nearest(name: str, known: Iterable[str], *, most: int = 1) -> list[str]:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import (
+    TYPE_CHECKING,
     Any,
     Concatenate,
     Generic,
@@ -29,7 +30,7 @@ from rowlock import retry as retries
 from rowlock.clock import duration_us
 from rowlock.context import Context
 from rowlock.cron import Cron, parse_cron
-from rowlock.errors import OptionInvalid
+from rowlock.errors import OptionInvalid, shown
 from rowlock.inputs import Input
 from rowlock.job import Job, Lease, Policy
 from rowlock.limits import Fields, Key, Limit
@@ -82,6 +83,31 @@ class Sender(Protocol):
     def follow(self, job: NewJob) -> NewJob: ...
 
 
+# What the tasks of other queues have, and what to call here instead.
+_ELSEWHERE: Mapping[str, str] = {
+    "delay": ".enqueue(...)",
+    "apply_async": ".using(delay=..., queue=...).enqueue(...)",
+    "defer": ".enqueue(...)",
+    "defer_async": ".aenqueue(...)",
+    "configure": ".using(...)",
+    "kiq": ".aenqueue(...)",
+    "send": ".enqueue(...)",
+    "send_with_options": ".using(...).enqueue(...)",
+}
+
+
+def _refusing_unknown(function: Callable[P, R]) -> Callable[P, R]:
+    """Have a call with an option that does not exist say which one is meant, if that is known."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*args: P.args, **chosen: P.kwargs) -> R:
+        options.refuse_unknown(chosen, known)
+        return function(*args, **chosen)
+
+    return call
+
+
 class Task(Generic[P, R_co]):
     """A function that can be enqueued, and still be called. Created by `@app.task`.
 
@@ -93,7 +119,8 @@ class Task(Generic[P, R_co]):
     ) -> None:
         self.function = function
         self.settings = settings
-        self.schema: PayloadSchema = PayloadSchema(function, settings.name, Context)
+        known = EnqueueOptions.__annotations__
+        self.schema: PayloadSchema = PayloadSchema(function, settings.name, Context, options=known)
         # What its limit knows of payloads. A framework may keep a call in another form.
         self.fields: Fields = self.schema if fields is None else fields
         self._sender: Sender | None = None
@@ -111,6 +138,16 @@ class Task(Generic[P, R_co]):
     def is_async(self) -> bool:
         """Whether the function is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            problem = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if (instead := _ELSEWHERE.get(name)) is not None:
+                problem = (
+                    f"a task has no {name!r}: use {getattr(self, '__name__', 'task')}{instead}"
+                )
+            raise AttributeError(problem, name=name, obj=self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function directly. Nothing is enqueued."""
@@ -156,6 +193,7 @@ class Task(Generic[P, R_co]):
         limit = self.settings.limit
         return job if limit is None else job._replace(limit=limit.place(job, self.fields, key))
 
+    @_refusing_unknown
     def using(
         self,
         *,
@@ -423,6 +461,7 @@ class Tasks:
         timezone: str | None = None,
         limit: Limit | None = None,
     ) -> TaskDecorator: ...
+    @_refusing_unknown
     def task(
         self,
         function: Any = None,
@@ -469,6 +508,7 @@ class Tasks:
         """
 
         def decorate(target: Callable[..., Any]) -> Task[..., Any]:
+            check_function(target, has_name=name is not None)
             settings = task_options(
                 target,
                 name=name,
@@ -673,6 +713,32 @@ def task_options(
         cron=_cron_of(cron, timezone),
         limit=limit,
     )
+
+
+def check_function(function: object, *, has_name: bool) -> None:
+    """Raise for what `@app.task` can't turn into a task."""
+    if isinstance(function, str):
+        problem = f"is the text {function!r}; write @app.task(name={function!r}) above a function"
+        raise OptionInvalid("function", problem)
+    if not callable(function):
+        problem = f"must be a function, not {shown(function)}"
+        if isinstance(function, classmethod):
+            problem = "is a class method; use a function outside of the class"
+        raise OptionInvalid("function", problem)
+    own = _own_name(function)
+    if own == "<lambda>" and not has_name:
+        raise OptionInvalid("function", "a lambda has no name; write a def, or pass name=...")
+    if not own and not has_name:
+        raise OptionInvalid("name", f"is needed, since {shown(function)} has none of its own")
+    owner, _, _ = getattr(function, "__qualname__", "").rpartition(".")
+    if owner and not owner.endswith("<locals>") and not inspect.ismethod(function):
+        first = next(iter(inspect.signature(function).parameters), None)
+        if first in ("self", "cls"):
+            raise OptionInvalid(
+                "function",
+                f"is a method of {owner.rpartition('<locals>.')[2]}, and a job has no {first} to "
+                "call it on; use a function outside of the class, and pass what it needs",
+            )
 
 
 def _own_name(function: Callable[..., Any]) -> str:

@@ -484,17 +484,37 @@ def test_server_away_is_told_without_the_password():
 
 
 def test_environment_gives_the_url(monkeypatch, tmp_path):
-    """Without a URL the environment's is taken, else a file in the working directory."""
-    monkeypatch.chdir(tmp_path)
+    """Without a URL the environment's is taken, also if it was set after the app was made."""
     monkeypatch.delenv("ROWLOCK_DATABASE_URL", raising=False)
-    with rowlock.App() as app:
-        app.enqueue("any")
-    assert (tmp_path / "rowlock.db").exists()
-
+    early = rowlock.App()
     monkeypatch.setenv("ROWLOCK_DATABASE_URL", f"sqlite:///{tmp_path / 'other.db'}")
-    with rowlock.App() as app:
+    with rowlock.App() as app, early:
         app.enqueue("any")
+        assert [job.kind for job in early.list()] == ["any"]
+
     assert (tmp_path / "other.db").exists()
+
+
+def test_no_database_is_refused_at_the_first_use(monkeypatch, tmp_path):
+    """An app without a URL can be imported and closed. Its first use says what to do."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROWLOCK_DATABASE_URL", "")
+    with rowlock.App() as app:
+
+        @app.task
+        def add(a: int) -> int:
+            return a
+
+        for use in (lambda: add.enqueue(1), app.drain, app.stats, app.migrate, lambda: app.url):
+            with pytest.raises(rowlock.OptionInvalid, match="set ROWLOCK_DATABASE_URL"):
+                use()
+        assert (repr(app), app.has_database) == ("<App without a database>", False)
+    assert list(tmp_path.iterdir()) == []
+
+    app.use_database(f"sqlite:///{tmp_path / 'late.db'}")
+    add.enqueue(1)
+    assert (app.drain(), app.has_database) == (1, True)
+    app.close()
 
 
 def test_an_empty_url_is_refused(monkeypatch, tmp_path):

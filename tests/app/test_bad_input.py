@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -135,6 +136,77 @@ def test_options_name_themselves(app):
         assert [raised(call) for call in refused] == [option] * len(refused)
 
     assert not app.list().jobs
+
+
+class Mailer:
+    def send(self, to: str) -> None: ...
+
+    @classmethod
+    def make(cls) -> None: ...
+
+
+def called(call: Callable[[], object]) -> str:
+    """The message of the error that a call raises."""
+    with pytest.raises((rowlock.RowlockError, AttributeError, RuntimeError)) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_what_is_no_function_is_no_task(app):
+    """A name, a method, a lambda: the error says what to write instead, and nothing is added."""
+    refused = {
+        "write @app.task(name='x') above a function": lambda: app.task("x"),
+        "a lambda has no name; write a def, or pass name=": lambda: app.task(lambda: 1),
+        "is a method of Mailer, and a job has no self": lambda: app.task(Mailer.send),
+        "is a class method; use a function": lambda: app.task(Mailer.__dict__["make"]),
+        "must be a function, not 42": lambda: app.task(42),
+        "name: is needed": lambda: app.task(functools.partial(print)),
+    }
+    for problem, call in refused.items():
+        assert problem in called(call)
+    assert app.kinds == []
+
+    # These have all that they need.
+    app.task(Mailer().send)
+    app.task(name="sum")(lambda a, b: a + b)
+    assert app.kinds == ["send", "sum"]
+
+
+def test_words_of_other_queues_get_a_hint(app, work):
+    """What Celery, RQ and Procrastinate call it, and what it is called here."""
+    hints = {
+        "a task has no 'delay': use work.enqueue(...)": lambda: work.delay(1),
+        "use work.using(delay=..., queue=...).enqueue(...)": lambda: work.apply_async((1,)),
+        "countdown: there is no such option; did you mean 'delay'?": (
+            lambda: work.using(countdown=5)
+        ),
+        "eta: there is no such option; did you mean 'run_at'?": (
+            lambda: app.enqueue("work", {}, eta=5)
+        ),
+        "did you mean 'max_attempts'? It counts the first run, too": (
+            lambda: app.task(max_retries=3)
+        ),
+        "pass it by work.using(delay=...).enqueue(...)": lambda: work.enqueue(1, countdown=5),
+        "queue: unexpected; as an option of the job": lambda: work.enqueue(1, queue="mail"),
+        "zzz: there is no such option": lambda: work.using(zzz=1),
+    }
+    for hint, call in hints.items():
+        assert hint in called(call)
+
+    assert "'Task' object has no attribute 'nothing'" in called(lambda: work.nothing)
+    assert not hasattr(work, "delay")
+    assert not app.list().jobs
+
+
+@pytest.mark.asyncio
+async def test_blocking_calls_name_their_twins_inside_a_loop(app):
+    """A drain can't run where a loop runs. It says so, and leaves no coroutine behind."""
+    assert called(app.drain) == (
+        "drain() can't run inside an event loop: use `await app.adrain()` there"
+    )
+    assert "use `async with app.worker()` there" in called(app.run_worker)
+    assert await app.adrain() == 0
+    await app.aclose()
 
 
 def test_a_strict_app_refuses_what_is_no_kind(any_url):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -48,6 +49,26 @@ def test_the_job_rolls_back_with_the_caller(app, any_url, task):
 
     assert app.get(job.id) is None
     assert task.using(key="k").enqueue(number=2).created
+
+
+def test_the_first_use_inside_a_transaction_says_what_to_do(sqlite_url):
+    """SQLite's tables can't be made while the caller writes. Made before, all is well."""
+    with rowlock.App(sqlite_url) as app, closing(connect(sqlite_url)) as own:
+
+        @app.task
+        def work(number: int) -> None: ...
+
+        own.execute("CREATE TABLE t (x)")
+        own.execute("INSERT INTO t VALUES (1)")
+        with pytest.raises(rowlock.StoreUnavailable, match=r"Call app\.migrate\(\) before"):
+            work.using(conn=own).enqueue(1)
+        own.rollback()
+
+        app.migrate()
+        own.execute("INSERT INTO t VALUES (1)")
+        job = work.using(conn=own).enqueue(1)
+        own.commit()
+        assert app.get(job.id).state == "ready"
 
 
 def test_by_name_and_many(app, any_url, task):

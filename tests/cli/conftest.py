@@ -31,7 +31,9 @@ def app(any_url: str) -> Iterator[App]:
 
 @pytest.fixture
 def run(any_url: str) -> Run:
-    """Run `rowlock` on the database of the test, as in a pipe."""
+    """Run `rowlock` on the database of the test, which is migrated, as in a pipe."""
+    with App(any_url) as app:
+        app.migrate()
 
     def run(*words: str, input: str | bytes | None = None) -> Result:
         return CliRunner().invoke(main, ["--database-url", any_url, *words], input=input)
@@ -65,7 +67,7 @@ def on_terminal(
     clean.pop("NO_COLOR" if "NO_COLOR" not in environment else "", None)
     if without is not None:
         (without / "rich.py").write_text("raise ImportError('hidden')\n", "utf-8")
-        clean["PYTHONPATH"] = str(without)
+        clean["PYTHONPATH"] = f"{without}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "rowlock.cli", "--database-url", url, *words]
     with subprocess.Popen(

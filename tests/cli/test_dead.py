@@ -38,7 +38,7 @@ def test_retry_by_filter(app, run, dead):
     """Those that fit go back; one whose key is in use is skipped, and named."""
     app.enqueue("send", queue="mail", key="k")
     result = run("dead", "retry", "--queue", "mail")
-    rest = run("dead", "retry", "--json")
+    rest = run("dead", "retry", "--yes", "--json")
 
     assert result.stdout == "retried 1 job, skipped 1\n"
     assert result.stderr == f"skipped {dead[1]}: another job with its key is in flight\n"
@@ -49,11 +49,25 @@ def test_retry_by_filter(app, run, dead):
 def test_many_are_retried_step_by_step(app, run, dead, monkeypatch):
     """Each step is a transaction of its own, and shown as progress."""
     monkeypatch.setattr(config, "MAINTENANCE_BATCH_ROWS", 1)
-    result = run("dead", "retry")
+    result = run("dead", "retry", "--yes", "--per-second", "1000")
 
     assert result.stdout == "retried 3 jobs, skipped 0\n"
     assert result.stderr == "retrying: 1 job\n"
     assert app.list(state="dead").jobs == []
+
+
+def test_retry_of_all_needs_to_be_meant(app, run, dead, any_url):
+    """Without a filter it asks on a terminal, and is refused in a pipe. A dry run only counts."""
+    refused = run("dead", "retry")
+    counted = run("dead", "retry", "--dry-run")
+    as_json = run("dead", "retry", "--queue", "mail", "--dry-run", "--json")
+    code, asked = on_terminal("dead", "retry", url=any_url, typed="n\n")
+
+    assert (refused.exit_code, "add --yes" in refused.stderr) == (2, True)
+    assert (counted.exit_code, counted.stdout) == (0, "3 jobs match\n")
+    assert json.loads(as_json.stdout) == {"matching": 2, "exact": True}
+    assert (code, "3 jobs match. Retry all dead jobs? [y/N]: " in asked) == (1, True)
+    assert [app.get(id).state for id in dead] == ["dead"] * 3
 
 
 def test_purge_needs_to_be_meant(app, run, dead):

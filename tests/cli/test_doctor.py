@@ -210,7 +210,7 @@ def test_silent_workers_do_not_count():
     silent = WorkerInfo(id="b", started_at=NOW, last_beat_at=NOW - timedelta(minutes=5))
     unknown = WorkerInfo(id="c", last_beat_at=beats)
 
-    assert [findings.is_alive(worker, now=NOW) for worker in (alive, silent, unknown)] == [
+    assert [worker.is_live_at(NOW) for worker in (alive, silent, unknown)] == [
         True,
         False,
         False,

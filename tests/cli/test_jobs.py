@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from rowlock import Why
+from rowlock import App, Why
 from rowlock.ids import new_id
 from tests.cli.conftest import HOSTILE, documents, kill, on_terminal
 
@@ -106,6 +106,7 @@ def test_mistakes_have_their_exit_codes(sqlite_url, words, exit_code):
 
     from rowlock.cli import main
 
+    App(sqlite_url).migrate()
     result = CliRunner().invoke(main, ["--database-url", sqlite_url, "jobs", *words])
 
     assert (result.exit_code, result.stdout) == (exit_code, "")

@@ -125,6 +125,10 @@ def test_an_address_that_is_taken(start):
 
     assert second.returncode == 4
     assert len(errors.splitlines()) == 1
+    assert (
+        f"another program listens on 127.0.0.1:{port}; choose another port, such as --port"
+        in errors
+    )
 
 
 def test_without_a_dashboard(start):

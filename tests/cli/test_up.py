@@ -113,11 +113,12 @@ def test_json_lines_of_parent_and_child(rowlock_command, any_url):
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     inside = next(line for line in lines if line["logger"] == "mine")
     dead = next(line for line in lines if line.get("kind") == "broken")
-    fine = next(line for line in lines if line.get("kind") == "fine" and line["level"] == "debug")
+    fine = next(line for line in lines if line.get("kind") == "fine" and "duration_seconds" in line)
 
     assert (done.returncode, done.stdout) == (0, "")
     assert (inside["message"], inside["kind"], inside["attempt"]) == ("inside", "fine", 1)
     assert (dead["level"], dead["error"], dead["attempt"]) == ("error", "ValueError", 1)
+    assert (fine["level"], "in broken\n" in dead["traceback"]) == ("info", True)
     assert dead["message"].endswith("attempt 1 of 1: ValueError: bad")
     assert (inside["job_id"], fine["queue"]) == (fine["job_id"], "q\x1b[2J")
     assert {"worker", "duration_seconds"} <= fine.keys()
@@ -150,8 +151,9 @@ def test_the_environment_is_read_and_overruled(rowlock_command, sqlite_url):
     wrong = rowlock_command(*url, "worker", "--drain", ROWLOCK_LOG_LEVEL="loud")
 
     assert [json.loads(line)["level"] for line in quiet.stderr.splitlines()] == ["error"]
-    (line,) = plain.stderr.splitlines()
-    assert "ERROR   rowlock.worker: job " in line
+    line, *traceback = plain.stderr.splitlines()
+    assert "ERROR   rowlock.worker.jobs: job " in line
+    assert all(each.startswith("    ") for each in traceback)
     assert wrong.returncode == 2
 
 
@@ -214,6 +216,15 @@ def test_up_greets_and_counts_until_interrupted(tmp_path, sqlite_url):
     assert "at the end: " in last
     assert "export ROWLOCK_APP=logged_app:app" in greeting
     assert "top " in greeting and "jobs list" in greeting and "Ctrl-C" in greeting
+
+
+def test_up_makes_a_database_if_nothing_names_one(rowlock_command, tmp_path):
+    """For a first look. It says how the other commands find the file."""
+    done = rowlock_command("up", "--drain")
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "rowlock.db").exists()
+    assert "  export ROWLOCK_DATABASE_URL=sqlite:///rowlock.db\n" in done.stdout
 
 
 def test_counts_are_told_as_a_line():

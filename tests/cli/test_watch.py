@@ -12,6 +12,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from rowlock import App
 from rowlock.cli import main
 from rowlock.job import WorkerVitals
 from tests.cli.conftest import documents, kill
@@ -43,7 +44,7 @@ def test_queues(filled, run):
 
 def test_pause_and_resume(app, run):
     """Several queues are paused and resumed by name."""
-    paused = run("queues", "pause", "a", "b")
+    paused = run("queues", "pause", "--new", "a", "b")
     before = {queue.queue: queue.is_paused for queue in app.stats()}
     run("queues", "resume", "a")
     after = {queue.queue: queue.is_paused for queue in app.stats()}
@@ -56,7 +57,7 @@ def test_pause_and_resume(app, run):
 
 def test_a_bad_queue_stops_nothing(app, run):
     """The others are paused and resumed all the same; then the first failure is the exit code."""
-    paused = run("queues", "pause", "a", "", "b")
+    paused = run("queues", "pause", "--new", "a", "", "b")
     before = {queue.queue: queue.is_paused for queue in app.stats()}
     resumed = run("queues", "resume", "", "b")
     after = {queue.queue: queue.is_paused for queue in app.stats()}
@@ -65,6 +66,22 @@ def test_a_bad_queue_stops_nothing(app, run):
     assert (resumed.exit_code, resumed.stdout) == (4, "resumed b\n")
     assert before == {"a": True, "b": True}
     assert after == {"a": True, "b": False}
+
+
+def test_a_misspelt_queue_is_not_paused(filled, run):
+    """It would look like success. A queue that will come can be paused all the same."""
+    refused = run("queues", "pause", "mial", "other")
+    resumed = run("queues", "resume", "mial")
+    paused = run("queues", "pause", "later", "--new")
+
+    assert (refused.exit_code, refused.stdout) == (3, "paused other\n")
+    assert refused.stderr == (
+        "error: there is no queue 'mial': no job, worker or task has it; did you mean 'mail'? "
+        "To pause it anyway, add --new\n"
+    )
+    assert (resumed.exit_code, resumed.stdout) == (3, "")
+    assert (paused.exit_code, paused.stdout) == (0, "paused later\n")
+    assert {queue.queue for queue in filled.stats()} == {"mail", "other", "later"}
 
 
 def test_stats(filled, run):
@@ -139,6 +156,7 @@ def test_tops_interval_is_bounded(run):
 
 def test_top_goes_on_in_a_pipe(sqlite_url):
     """Frames follow each other, without control characters, until it is interrupted."""
+    App(sqlite_url).migrate()
     command = [sys.executable, "-m", "rowlock.cli", "--database-url", sqlite_url, "top"]
     with subprocess.Popen(
         [*command, "--interval", "0.1", "--json"], stdout=subprocess.PIPE, text=True
@@ -154,6 +172,7 @@ def test_top_goes_on_in_a_pipe(sqlite_url):
 
 def test_top_is_live_on_a_terminal(sqlite_url):
     """On a terminal it takes the screen, draws again, and gives the screen back."""
+    App(sqlite_url).migrate()
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "rowlock.cli", "--database-url", sqlite_url, "top"]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "30"}

@@ -9,6 +9,7 @@ Python runs; those that would change the whole process for others, in one of the
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shlex
 import subprocess
@@ -105,9 +106,22 @@ def run_commands(block: Block) -> None:
 
 
 def run_command(arguments: list[str]) -> None:
-    done = CliRunner().invoke(main, arguments, prog_name="rowlock")
+    done = CliRunner().invoke(main, arguments, prog_name="rowlock", env=database_of(arguments))
 
     assert done.exit_code == 0, f"{arguments}: {done.output}{done.exception!r}"
+
+
+def database_of(arguments: list[str]) -> dict[str, str]:
+    """The variable that a reader has set, for a command that names no database.
+
+    A file that a command names is there, too.
+    """
+    named = arguments[1] if arguments[0] == "--database-url" else "sqlite:///readers.db"
+    if URL in os.environ or "--app" in arguments:
+        return {}
+    with rowlock.App(named) as app:
+        app.migrate()
+        return {URL: app.url}
 
 
 def run_apart(words: list[str]) -> str:

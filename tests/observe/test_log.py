@@ -12,8 +12,9 @@ import pytest
 
 from rowlock import config
 from rowlock.job import Lease
+from rowlock.lifecycle import Succeeded
 from rowlock.observe import log
-from rowlock.worker.report import running
+from rowlock.worker.report import DETAILS, RunSettlement, report, running
 
 ID = "01234567-89ab-7def-8123-456789abcdef"
 HOSTILE = "a\x1b[2J\r\nERROR fake: line\x9b5m\u202e\x7f\u2028b"
@@ -59,6 +60,40 @@ def test_json_is_an_object_a_line():
     assert line == {
         "level": "warning", "logger": "rowlock.worker", "message": "it failed", **fields
     }  # fmt: skip
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("format", ["console", "json"])
+def test_details_are_lines_or_fields(format):
+    """What a worker says of itself: aligned below the record, or beside its message."""
+    stream = io.StringIO()
+    log.configure("info", format, stream=stream)
+    details = {"database": "postgresql://me:hunter2@db/jobs", "tasks": ["a", HOSTILE], "slots": 2}
+    logging.getLogger("rowlock.worker").info("it starts", extra={DETAILS: details})
+    first, *others = lines_of(stream)
+
+    assert "hunter2" not in stream.getvalue()
+    if format == "json":
+        line = json.loads(first)
+        assert (line["message"], line["tasks"], line["slots"]) == ("it starts", ["a", HOSTILE], 2)
+        assert line["database"] == "postgresql://me:***@db/jobs"
+    else:
+        assert first.endswith("rowlock.worker: it starts")
+        assert [line.split()[0] for line in others] == ["database", "tasks", "slots"]
+        assert others[0] == "    database  postgresql://me:***@db/jobs"
+        assert all(line.isprintable() for line in others)
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("has_jobs", [True, False])
+def test_jobs_that_end_well_can_be_left_out(has_jobs):
+    """By their own logger, in this process and in those that it starts."""
+    stream = io.StringIO()
+    log.configure("info", "console", has_jobs=has_jobs, stream=stream)
+    report([RunSettlement(Lease(id=ID, token=1, worker="w"), Succeeded(), seconds=0.0015)])
+    log.configure("info", "console")
+
+    assert (f"job {ID} succeeded after 1.5 ms" in stream.getvalue()) is has_jobs
 
 
 @pytest.mark.usefixtures("root")

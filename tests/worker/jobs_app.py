@@ -51,6 +51,11 @@ def plain(number: int = 0) -> int:
 
 
 @app.task
+def fails(text: str = "no") -> None:
+    raise ValueError(text)
+
+
+@app.task
 def spread(count: int, key: str) -> None:
     """Enqueue by many, with a key, and with the same key again."""
     app.enqueue_many([noop.using(delay=60).job(number=number) for number in range(count)])

@@ -59,7 +59,7 @@ def make_tasks(app: rowlock.App) -> dict[str, rowlock.Task]:
 
 
 EXPECTED = {
-    ("fine", "DEBUG", "succeeded"),
+    ("fine", "INFO", "succeeded"),
     ("failing", "WARNING", "failed"),
     ("failing", "ERROR", "is dead"),
     ("hopeless", "ERROR", "is dead"),
@@ -87,6 +87,10 @@ def check(found: list[logging.LogRecord], jobs: dict[str, rowlock.Job]) -> None:
         assert CANARY not in str(vars(record))
         assert message.isprintable() and "second" not in message
         assert len(message) < config.LOGGED_ERROR_CHARACTERS_MAX + 200
+        # Where it failed, in full: for the formatters of the standard library as well.
+        traceback = record.exc_text or ""
+        assert traceback.replace("\n", "").isprintable()
+        assert (record.levelno >= logging.WARNING) is (f"in {record.kind}\n" in traceback)
 
 
 def enqueue_all(app: rowlock.App) -> dict[str, rowlock.Job]:
@@ -119,9 +123,10 @@ async def test_a_worker_tells_how_its_jobs_ended(app, records):
     await app.aclose()
 
 
-def test_successes_cost_no_record(app, caplog):
-    """Above debug, nothing is said of jobs that succeed."""
-    caplog.set_level(logging.INFO, logger="rowlock.worker")
+def test_successes_can_be_left_out(app, caplog):
+    """Their logger has a level of its own."""
+    caplog.set_level(logging.DEBUG, logger="rowlock.worker")
+    caplog.set_level(logging.WARNING, logger="rowlock.worker.jobs")
     make_tasks(app)["fine"].enqueue(secret=CANARY)
     app.drain()
 

@@ -86,7 +86,7 @@ def said(caplog: pytest.LogCaptureFixture, job: rowlock.Job) -> list[str]:
     return [
         record.getMessage()
         for record in caplog.records
-        if record.name == "rowlock.worker" and job.id in record.getMessage()
+        if record.name.startswith("rowlock.worker") and job.id in record.getMessage()
     ]
 
 
@@ -151,7 +151,8 @@ async def test_a_slot_that_dies(app, caplog, kind):
     for job in found[2:]:
         assert (job.state, job.attempt, job.crashes) == (JobState.SUCCEEDED, 1, 0)
         assert (job.result["number"], list(job.errors)) == (job.payload["number"], [])
-        (line,) = said(caplog, job)
+        line, success = said(caplog, job)
+        assert " succeeded after " in success
         assert "crashed after its transaction was committed, and stays succeeded: " in line
         assert "killed by SIG" in line
     assert "lost its lease" not in caplog.text

@@ -87,8 +87,7 @@ def main() -> None:
     from rowlock.worker.settings import worker_settings
     from rowlock.worker.supervisor import Supervisor
 
-    os.environ[log.LEVEL_VARIABLE] = "warning"
-    log.configure("warning", "console")
+    log.configure_here_and_in_children("warning", "console", has_jobs=False)
     supervisor = Supervisor(
         app=SPEC,
         processes=int(sys.argv[1]),

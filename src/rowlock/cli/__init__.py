@@ -7,15 +7,16 @@ module and `options`. Everything else is imported when the command runs.
 from __future__ import annotations
 
 import errno
+import functools
 import importlib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from rowlock.errors import RowlockError
+from rowlock.errors import NotFound, OptionInvalid, RowlockError
 from rowlock.version import __version__
 
 if TYPE_CHECKING:
@@ -47,6 +48,15 @@ COMMANDS: Final[Mapping[str, str]] = {
     "up": "rowlock.cli.up:up",
     "worker": "rowlock.cli.worker:worker",
 }
+
+# Commands of other queues, and the command here that does the same.
+ELSEWHERE: Final[Mapping[str, str]] = {
+    "beat": "worker", "scheduler": "worker", "start": "worker", "run": "worker", "work": "worker",
+    "flower": "serve", "dashboard": "serve", "web": "serve", "monitor": "top", "inspect": "workers",
+    "status": "stats", "info": "stats", "list": "jobs list", "call": "enqueue", "defer": "enqueue",
+    "requeue": "dead retry", "retry": "dead retry", "purge": "dead purge", "schema": "migrate",
+    "install": "migrate", "init": "migrate", "schedule": "cron", "schedules": "cron",
+}  # fmt: skip
 
 EXIT_FAILED: Final = 1
 EXIT_NOT_FOUND: Final = 3
@@ -97,26 +107,67 @@ class Target:
             raise BrokenApp(self.check_app(), error) from error
         return app
 
-    def open_app(self) -> App:
-        """Return the app of `--app`, or one without tasks, on `--database-url` if given."""
+    def open_app(self, *, creates: bool = False) -> App:
+        """Return the app of `--app`, or one without tasks, on `--database-url` if given.
+
+        A command that `creates` may be the first one on its database. For any other, a SQLite file
+        that does not exist is a mistake: it is refused, and not created.
+        """
         from rowlock.app import App
 
-        return App(self.database_url) if self.app_spec is None else self.open_named_app()
+        if self.app_spec is None:
+            self.check_database()
+            app = App(self.database_url)
+        else:
+            app = self.open_named_app()
+        if not creates:
+            check_file(app.store)
+        return app
 
     def open_named_app(self) -> App:
         """Return the app that `--app` names, on `--database-url` if given."""
+        from rowlock.app import NO_DATABASE
+
         app = self.load_app()
         if self.database_url is not None:
             app.use_database(self.database_url)
+        elif not app.has_database:
+            raise OptionInvalid("url", NO_DATABASE)
         return app
 
     def open_store(self, *, schema: str) -> Store:
-        """Return the store of `--database-url`, else of the app, else of the default URL."""
+        """Return the store of `--database-url`, else of the app."""
         from rowlock.app import App
 
         if self.database_url is None and self.app_spec is not None:
             return self.load_app().store
+        self.check_database()
         return App(self.database_url, schema=schema).store
+
+    def check_database(self) -> None:
+        """Refuse to go on if neither an option nor the environment names a database."""
+        if self.database_url is None:
+            raise click.UsageError(
+                "no database is named. Give --database-url (or ROWLOCK_DATABASE_URL), or --app with"
+                " an app that names one. Examples: sqlite:///jobs.db, postgresql://USER@HOST/DB"
+            )
+
+
+def check_file(store: Store) -> None:
+    """Raise `NotFound` if the database is a SQLite file that does not exist."""
+    from rowlock.store.statements import Dialect
+
+    engine = store.engine
+    if engine.dialect is not Dialect.SQLITE:
+        return
+    from rowlock.store.sqlite.engine import SqliteEngine
+
+    assert isinstance(engine, SqliteEngine)
+    if not engine.file.path.exists():
+        raise NotFound(
+            f"{engine.file.path} does not exist. Check the URL of the database. If it is right: "
+            "the first enqueue, a worker or `rowlock migrate` creates the file"
+        )
 
 
 def open_inherited_app(spec: str, database_url: str | None) -> App:
@@ -204,7 +255,33 @@ def load_object(spec: str) -> object:
     raise click.BadParameter(problem, param_hint="--app")
 
 
-class LazyGroup(click.Group):
+class HintingGroup(click.Group):
+    """A group that names the nearest command, if a command does not exist."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        is_command = name.startswith("-") or self.get_command(ctx, name) is not None
+        if not is_command and not ctx.resilient_parsing:
+            ctx.fail(self._unknown(ctx, name))
+        return super().resolve_command(ctx, args)
+
+    def _unknown(self, ctx: click.Context, name: str) -> str:
+        from rowlock.cli import show
+        from rowlock.suggest import nearest
+
+        path = ctx.command_path
+        what = f"There is no command '{path} {show.escaped(name)}'."
+        if ctx.parent is None and (instead := ELSEWHERE.get(name)) is not None:
+            return f"{what} Use '{path} {instead}'."
+        known = self.list_commands(ctx)
+        if close := nearest(name, known):
+            return f"{what} Did you mean '{path} {close[0]}'?"
+        return f"{what} The commands are {', '.join(known)}."
+
+
+class LazyGroup(HintingGroup):
     """A group whose commands are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -237,8 +314,43 @@ class LazyGroup(click.Group):
             ctx.exit(EXIT_FAILED)
 
 
+class MainGroup(LazyGroup):
+    """The group whose options `--app` and `--database-url` may also follow its commands."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _take_target(command)
+        return command
+
+
+def _take_target(command: click.Command) -> None:
+    """Have a command, and those in it, take the options that name the app and the database."""
+    if any(each.name == "later_app_spec" for each in command.params):
+        return
+    for option, name in (("--app", "app_spec"), ("--database-url", "database_url")):
+        command.params.append(
+            click.Option(
+                [option, f"later_{name}"],
+                hidden=True,
+                expose_value=False,
+                # A value that was typed before the command counts more than the environment.
+                allow_from_autoenv=False,
+                callback=functools.partial(_note_target, name),
+            )
+        )
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            _take_target(inner)
+
+
+def _note_target(name: str, ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.obj = replace(ctx.obj, **{name: value})
+
+
 @click.group(
-    cls=LazyGroup,
+    cls=MainGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(
@@ -259,6 +371,8 @@ class LazyGroup(click.Group):
 @click.pass_context
 def main(ctx: click.Context, app: str | None, database_url: str | None) -> None:
     """Durable background jobs on SQLite or PostgreSQL.
+
+    --app and --database-url may also follow the command: rowlock worker --app shop:app.
 
     Exit codes: 0 success, 1 failure, 2 wrong usage, 3 not found, 4 invalid input or transition, 5 a
     worker can't work on its database.

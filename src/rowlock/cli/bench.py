@@ -50,7 +50,7 @@ def bench(
     from rowlock.cli.progress import progress
     from rowlock.store.scratch import left_behind, scratch
 
-    with target.open_app() as app:
+    with target.open_app(creates=True) as app:
         url, shown = app.url, repr(app).removeprefix("<App ").removesuffix(">")
     for other in left_behind(url):
         note = f"note: {other} belongs to another run, or was left behind by a killed one"

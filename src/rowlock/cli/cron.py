@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rowlock.cli import Target, show
+from rowlock.cli import HintingGroup, Target, show
 from rowlock.cli.jobs import each
-from rowlock.cli.options import json_option
+from rowlock.cli.options import json_lines_option, json_option
 
 if TYPE_CHECKING:
     from rowlock.app import App
     from rowlock.schedule import Schedule
 
 
-@click.group()
+@click.group(cls=HintingGroup)
 def cron() -> None:
     """List, run, pause, resume and delete schedules."""
 
@@ -95,7 +95,7 @@ def run(target: Target, *, name: str, as_json: bool) -> None:
 
 @cron.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@json_option("one line per schedule")
+@json_lines_option("one line per schedule")
 @click.pass_obj
 def pause(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
     """Pause schedules: they don't fire until they are resumed."""
@@ -110,7 +110,7 @@ def pause(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
 
 @cron.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@json_option("one line per schedule")
+@json_lines_option("one line per schedule")
 @click.pass_obj
 def resume(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
     """Resume schedules from their next tick. Ticks during the pause are skipped."""
@@ -126,7 +126,7 @@ def resume(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
 
 @cron.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@json_option("one line per schedule: `name` and `deleted`")
+@json_lines_option("one line per schedule: `name` and `deleted`")
 @click.pass_obj
 def delete(target: Target, *, names: tuple[str, ...], as_json: bool) -> None:
     """Delete schedules permanently. Jobs that they enqueued stay.

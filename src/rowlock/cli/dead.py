@@ -11,9 +11,17 @@ from typing import IO, TYPE_CHECKING, Final, Literal, Unpack
 import click
 
 from rowlock import config
-from rowlock.cli import Target, show
-from rowlock.cli.jobs import check_terminal, confirm, page_options, print_page, walk
-from rowlock.cli.options import filters, json_option
+from rowlock.cli import HintingGroup, Target, show
+from rowlock.cli.jobs import (
+    check_terminal,
+    confirm,
+    matching,
+    page_options,
+    print_count,
+    print_page,
+    walk,
+)
+from rowlock.cli.options import filters, json_lines_option, json_option
 from rowlock.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -32,7 +40,7 @@ COUNT_MAX: Final = 1_000
 PAGE_JOBS: Final = 100
 
 
-@click.group()
+@click.group(cls=HintingGroup)
 def dead() -> None:
     """List, retry, purge and export dead jobs."""
 
@@ -45,7 +53,7 @@ def dead() -> None:
     help="Show one line per group of jobs with the same kind, error type and location.",
 )
 @page_options
-@json_option(
+@json_lines_option(
     "one line per job, and a last one with `next`, the cursor of the following page or null;"
     " with --groups one line per group"
 )
@@ -136,19 +144,48 @@ def _group_document(group: DeadGroup) -> dict[str, object]:
 
 @dead.command()
 @filters
+@click.option("--dry-run", is_flag=True, help="Only count the jobs that match.")
+@click.option(
+    "--per-second",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Retry at most this many jobs per second, to spare what they call (default: no limit).",
+)
+@click.option(
+    "--yes",
+    is_flag=True,
+    help="Don't ask before all dead jobs are retried. Required without a filter and a terminal.",
+)
 @json_option("how many jobs were `retried`, and the ids of those `skipped`")
 @click.pass_obj
-def retry(target: Target, *, as_json: bool, **chosen: Unpack[FilterOptions]) -> None:
+def retry(
+    target: Target,
+    *,
+    dry_run: bool,
+    per_second: int | None,
+    yes: bool,
+    as_json: bool,
+    **chosen: Unpack[FilterOptions],
+) -> None:
     """Move all matching dead jobs back to ready. Without a filter, this means all dead jobs.
 
-    Jobs whose key is in flight again are skipped and named on stderr. Each transaction retries up
-    to 500 jobs.
+    Without a filter, it shows their number and asks for confirmation. Jobs whose key is in flight
+    again are skipped and named on stderr. Each transaction retries up to 500 jobs.
     """
+    from rowlock.store.ops.bulk import count_bulk
     from rowlock.store.ops.manage import job_filter
 
-    wanted = job_filter(**chosen)
+    wanted = _dead("retry", job_filter(**chosen))
+    must_ask = not yes and all(value is None for value in chosen.values())
+    if must_ask and not dry_run:
+        check_terminal()
     with target.open_app() as app:
-        retried, skipped = walk(app, _dead("retry", wanted), label="retrying")
+        if dry_run:
+            print_count(app.store.run(count_bulk(wanted)), as_json=as_json)
+            return
+        if must_ask:
+            confirm(f"{matching(app.store.run(count_bulk(wanted)))}. Retry all dead jobs?")
+        retried, skipped = walk(app, wanted, label="retrying", per_second=per_second)
     if as_json:
         show.print_json({"retried": retried, "skipped": skipped})
         return

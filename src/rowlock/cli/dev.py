@@ -7,8 +7,10 @@ import threading
 
 import click
 
+from rowlock.cli import HintingGroup
 
-@click.group()
+
+@click.group(cls=HintingGroup)
 def dev() -> None:
     """Tools for development."""
 

@@ -53,7 +53,7 @@ def print_finding(finding: Finding) -> None:
 def examine(target: Target) -> Iterator[Finding]:
     """Yield one finding after the other. A check that fails is a finding, too."""
     try:
-        app = target.open_app()
+        app = target.open_app(creates=True)
     except RowlockError as error:
         yield Finding("store", Level.BAD, str(error))
         return
@@ -131,7 +131,7 @@ def _queue(store: Store) -> Iterator[Finding]:
     from rowlock.store.ops import health
 
     yield findings.expired_leases(store.run(health.expired_leases()))
-    workers = [worker for worker in store.workers() if findings.is_alive(worker, now=now())]
+    workers = [worker for worker in store.workers() if worker.is_live_at(now())]
     paused = {queue.queue for queue in store.stats() if queue.is_paused}
     yield findings.paused_queues(sorted(paused))
     lanes = [lane for lane in store.run(health.due_lanes()) if lane.queue not in paused]

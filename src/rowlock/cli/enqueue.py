@@ -83,6 +83,11 @@ _NOT_FOR_LINES: Final = frozenset({"conn"})
     metavar="FILE",
     help="Read jobs from the lines of a JSON file. `-` is stdin.",
 )
+@click.option(
+    "--any-kind",
+    is_flag=True,
+    help="Accept kinds that --app has no task for. A worker with another app runs them.",
+)
 @json_option("the job, or with --many how many were enqueued and how many existed")
 @click.pass_obj
 def enqueue(
@@ -92,6 +97,7 @@ def enqueue(
     kind: str | None,
     payload: str | None,
     many: IO[bytes] | None,
+    any_kind: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -109,13 +115,25 @@ def enqueue(
         if kind is None:
             raise click.UsageError("give the KIND of the job, or --many")
         fields = {} if payload is None else json_object(payload, option="payload")
-        with target.open_app() as app:
+        with target.open_app(creates=True) as app:
+            if not any_kind:
+                _check_kind(app, kind)
             _print_job(app.enqueue(kind, fields, **options), as_json=as_json)
         return
     if payload is not None or "key" in options or "id" in options:
         raise click.UsageError("--many takes payloads, keys and ids from its lines")
-    with target.open_app() as app:
-        _enqueue_lines(app, many, Line(kind, options), as_json=as_json)
+    with target.open_app(creates=True) as app:
+        _enqueue_lines(app, many, Line(kind, options, any_kind=any_kind), as_json=as_json)
+
+
+def _check_kind(app: App, kind: object) -> None:
+    """Refuse a kind that the app has no task for. Without --app, there are no tasks to compare."""
+    if app.kinds and isinstance(kind, str) and app.find(kind) is None:
+        raise OptionInvalid(
+            "kind",
+            f"the app has no task {kind!r}{app.nearest(kind) or '.'} To enqueue it for a worker "
+            "with another app, add --any-kind",
+        )
 
 
 def _chosen(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,6 +167,7 @@ class Line:
 
     kind: str | None
     options: Mapping[str, Any]
+    any_kind: bool
 
     def item(self, text: str) -> dict[str, Any]:
         """Return a line as `App.enqueue_many` takes it."""
@@ -225,7 +244,10 @@ def _job(app: App, raw: bytes, line: Line, *, number: int) -> NewJob:
     if len(raw) > LINE_BYTES_MAX:
         raise BadLineError(f"line {number}: longer than {LINE_BYTES_MAX:,} bytes")
     try:
-        return app.prepare(line.item(raw.decode("utf-8")))
+        item = line.item(raw.decode("utf-8"))
+        if not line.any_kind:
+            _check_kind(app, item["kind"])
+        return app.prepare(item)
     except UnicodeDecodeError:
         raise BadLineError(f"line {number}: not UTF-8") from None
     except (RowlockError, TypeError) as error:

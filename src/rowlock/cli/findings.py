@@ -12,8 +12,6 @@ from rowlock.cli import show
 from rowlock.cli.workers import names
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from rowlock.job import Count, WorkerInfo
     from rowlock.limit_info import LimitInfo
     from rowlock.store.ops.health import (
@@ -190,13 +188,6 @@ def expired_leases(found: ExpiredLeases) -> Finding:
     return Finding("leases", level, text, hint)
 
 
-def is_alive(worker: WorkerInfo, *, now: datetime) -> bool:
-    """Return whether a worker has announced itself recently."""
-    if worker.started_at is None or worker.last_beat_at is None:
-        return False
-    return (now - worker.last_beat_at).total_seconds() <= config.WORKER_SILENT_SECONDS
-
-
 def paused_queues(paused: Sequence[str]) -> Finding:
     """List the paused queues: some may have been forgotten."""
     if not paused:
@@ -295,7 +286,7 @@ def is_starved(limit: LimitInfo, lanes: Sequence[DueLane], workers: Sequence[Wor
     return limit.opens_at is None and any(
         lane.limit == limit.name
         and lane.seconds >= STARVED_SECONDS_WARN
-        and any(_serves(worker, lane) for worker in workers)
+        and any(map(lane.is_served_by, workers))
         for lane in lanes
     )
 
@@ -315,7 +306,7 @@ def starved_limits(starved: Sequence[str]) -> Finding:
 
 def unserved(lanes: Sequence[DueLane], workers: Sequence[WorkerInfo]) -> Finding:
     """Check that every kind with ready jobs has a worker that serves it."""
-    alone = [lane for lane in lanes if not any(_serves(worker, lane) for worker in workers)]
+    alone = [lane for lane in lanes if not any(map(lane.is_served_by, workers))]
     if not alone:
         return Finding(
             "workers", Level.OK, f"{show.plural(len(workers), 'worker')}; all are served"
@@ -326,10 +317,3 @@ def unserved(lanes: Sequence[DueLane], workers: Sequence[WorkerInfo]) -> Finding
     level = _level(oldest, warn=0.0, bad=UNSERVED_SECONDS_BAD)
     hint = "start a worker with these queues and an app that has these tasks"
     return Finding("workers", level, text, hint)
-
-
-def _serves(worker: WorkerInfo, lane: DueLane) -> bool:
-    """A worker that names no queues or kinds serves all."""
-    return (not worker.queues or lane.queue in worker.queues) and (
-        not worker.kinds or lane.kind in worker.kinds
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -12,8 +13,15 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from rowlock import config
-from rowlock.cli import EXIT_FAILED, Target, exit_code, show
-from rowlock.cli.options import filters, json_object, json_option, seconds, time_to_come
+from rowlock.cli import EXIT_FAILED, HintingGroup, Target, exit_code, show
+from rowlock.cli.options import (
+    filters,
+    json_lines_option,
+    json_object,
+    json_option,
+    seconds,
+    time_to_come,
+)
 from rowlock.cli.progress import progress
 from rowlock.errors import NotFound, RowlockError
 
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
 
     from rowlock.app import App
     from rowlock.filters import FilterOptions
-    from rowlock.job import Job, Page
+    from rowlock.job import Count, Job, Page
     from rowlock.store.ops.bulk import Selection
     from rowlock.why import Why
 
@@ -32,7 +40,7 @@ LIMIT_DEFAULT = 50
 LIMIT_MAX = config.LIST_LIMIT_MAX
 
 
-@click.group()
+@click.group(cls=HintingGroup)
 def jobs() -> None:
     """List, show, cancel, retry, move, run again, delete and wait for jobs."""
 
@@ -59,7 +67,7 @@ def page_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--state", type=click.Choice(STATES), help="Only jobs in this state.")
 @filters
 @page_options
-@json_option(
+@json_lines_option(
     "one line per job, and a last one with `next`, the cursor of the following page or null"
 )
 @click.pass_obj
@@ -136,7 +144,7 @@ def note(job: Job) -> str:
 @click.option(
     "--log", "with_log", is_flag=True, help="Also show the lines that its handler logged."
 )
-@json_option("every field")
+@json_option("every field, one document per job")
 @click.pass_obj
 def show_jobs(target: Target, *, ids: tuple[str, ...], with_log: bool, as_json: bool) -> None:
     """Show all fields of jobs: payload, times, errors with tracebacks, result."""
@@ -173,7 +181,7 @@ def _found(app: App, id: str) -> Job:
 
 @jobs.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@json_option("one line per job, with the fields of rowlock.Why")
+@json_lines_option("one line per job, with the fields of rowlock.Why")
 @click.pass_obj
 def why(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
     """Explain why jobs are not running: what blocks each of them first, and what to do."""
@@ -205,8 +213,11 @@ def what_to_do(why: Why) -> str | None:
             return f"make it due with: rowlock jobs run-now {why.id}"
         case "no_worker":
             return "start one with: rowlock --app MODULE:APP worker"
-        case "unknown_kind" | "unserved_queue":
+        case "unknown_kind":
             return "see which worker serves which queues with: rowlock workers"
+        case "unserved_queue":
+            queue = shlex.quote(why.nearest[0]) if why.nearest else "QUEUE"
+            return f"move it to a served queue with: rowlock jobs reroute {why.id} --to {queue}"
         case "full":
             return "see what runs longest with: rowlock top"
         case _:
@@ -231,7 +242,7 @@ def _what_to_do_at(limit: str, why: Why) -> str | None:
 
 @jobs.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@json_option("one line per job: `id`, `outcome`, `state`")
+@json_lines_option("one line per job: `id`, `outcome`, `state`")
 @click.pass_obj
 def cancel(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
     """Cancel jobs: at once if they are waiting, otherwise through their worker.
@@ -257,7 +268,7 @@ def cancel(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
 @click.option(
     "--payload", metavar="JSON", help="Run it with this payload instead. Takes a single job."
 )
-@json_option("one line per job")
+@json_lines_option("one line per job")
 @click.pass_obj
 def retry(target: Target, *, ids: tuple[str, ...], payload: str | None, as_json: bool) -> None:
     """Move dead or cancelled jobs back to ready."""
@@ -277,7 +288,7 @@ def _print_state(job: Job, *, as_json: bool) -> None:
 
 @jobs.command("run-now")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@json_option("one line per job")
+@json_lines_option("one line per job")
 @click.pass_obj
 def run_now(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
     """Make scheduled or retrying jobs due now."""
@@ -293,7 +304,7 @@ def run_now(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
 @click.option(
     "--delay", type=seconds, metavar="DURATION", help="Run them no earlier than this long from now."
 )
-@json_option("one line per job")
+@json_lines_option("one line per job")
 @click.pass_obj
 def reschedule(
     target: Target,
@@ -317,7 +328,7 @@ def reschedule(
 @jobs.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--to", required=True, metavar="QUEUE", help="The queue that they move to.")
-@json_option("one line per job")
+@json_lines_option("one line per job")
 @click.pass_obj
 def reroute(target: Target, *, ids: tuple[str, ...], to: str, as_json: bool) -> None:
     """Move jobs that wait to another queue."""
@@ -330,7 +341,7 @@ def reroute(target: Target, *, ids: tuple[str, ...], to: str, as_json: bool) -> 
 @click.option(
     "--payload", metavar="JSON", help="Run it with this payload instead. Takes a single job."
 )
-@json_option("one line per new job")
+@json_lines_option("one line per new job")
 @click.pass_obj
 def run_again(target: Target, *, ids: tuple[str, ...], payload: str | None, as_json: bool) -> None:
     """Enqueue ended jobs again, as new jobs with the same payloads. Prints the new ids."""
@@ -388,13 +399,10 @@ def bulk(
     with target.open_app() as app:
         if dry_run or not yes:
             found = app.store.run(count_bulk(wanted))
-            noun = "job matches" if found.exact and found.value == 1 else "jobs match"
-            count = f"{show.number(found.value, exact=found.exact)} {noun}"
             if dry_run:
-                shown = {"matching": found.value, "exact": found.exact}
-                click.echo(show.as_json(shown) if as_json else count)
+                print_count(found, as_json=as_json)
                 return
-            confirm(f"{count}. Continue with {action}?")
+            confirm(f"{matching(found)}. Continue with {action}?")
         done, skipped = walk(app, wanted, label=action)
     if as_json:
         show.print_json({"done": done, "skipped": skipped})
@@ -402,6 +410,18 @@ def bulk(
     for id in skipped:
         click.echo(f"skipped {id}: another job with its key is in flight", err=True)
     click.echo(f"{action}: {show.plural(done, 'job')}, skipped {len(skipped):,}")
+
+
+def print_count(found: Count, *, as_json: bool) -> None:
+    """Print what --dry-run has counted."""
+    shown = {"matching": found.value, "exact": found.exact}
+    click.echo(show.as_json(shown) if as_json else matching(found))
+
+
+def matching(found: Count) -> str:
+    """Return how many jobs match, as a sentence."""
+    noun = "job matches" if found.exact and found.value == 1 else "jobs match"
+    return f"{show.number(found.value, exact=found.exact)} {noun}"
 
 
 def check_terminal() -> None:
@@ -416,21 +436,25 @@ def confirm(question: str) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def walk(app: App, wanted: Selection, *, label: str) -> tuple[int, list[str]]:
+def walk(
+    app: App, wanted: Selection, *, label: str, per_second: int | None = None
+) -> tuple[int, list[str]]:
     """Go through all matching jobs, one transaction per step. Return the count and ids skipped."""
-    from rowlock.store.ops.bulk import bulk_step
+    from rowlock.store.ops.bulk import bulk_step, step_limit
 
+    pause = 0.0 if per_second is None else step_limit(per_second) / per_second
     done, skipped = 0, list[str]()
     with progress(label, noun="job") as moved:
         place = None
         while True:
-            answer = app.store.run(bulk_step(wanted, place))
+            answer = app.store.run(bulk_step(wanted, place, per_second=per_second))
             done += answer.done
             skipped += answer.skipped
             if answer.next is None:
                 return done, skipped
             place = answer.next
             moved(done)
+            threading.Event().wait(pause)
 
 
 @jobs.command()
@@ -452,7 +476,7 @@ def delete(target: Target, *, ids: tuple[str, ...]) -> None:
 @click.option(
     "--timeout", type=seconds, metavar="DURATION", help="Give up after this long, for all jobs."
 )
-@json_option("one line per job")
+@json_lines_option("one line per job")
 @click.pass_obj
 def wait(target: Target, *, ids: tuple[str, ...], timeout: float | None, as_json: bool) -> None:
     """Wait until jobs have ended.

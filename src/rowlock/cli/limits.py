@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rowlock import config
-from rowlock.cli import Target, show
+from rowlock.cli import HintingGroup, Target, show
 from rowlock.cli.options import json_option, seconds
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-@click.group()
+@click.group(cls=HintingGroup)
 def limits() -> None:
     """List and show limits, change their numbers, pause and resume them."""
 

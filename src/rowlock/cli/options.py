@@ -91,6 +91,14 @@ def json_option(content: str) -> Callable[[Command], Command]:
     return click.option("--json", "as_json", is_flag=True, help=f"Print JSON: {content}.")
 
 
+def json_lines_option(content: str) -> Callable[[Command], Command]:
+    """As `json_option`, for a command that prints one document per line.
+
+    The whole is not valid JSON, but a reader has the first document before the last is known.
+    """
+    return click.option("--json", "as_json", is_flag=True, help=f"Print JSON lines: {content}.")
+
+
 def log_options(command: Command) -> Command:
     """Add `--log-level` and `--log-format`, to commands that run jobs."""
     level = click.option(
@@ -112,6 +120,18 @@ def log_options(command: Command) -> Command:
         help="Log lines for people, or as JSON.",
     )
     return level(format(command))
+
+
+def job_log_option(command: Command) -> Command:
+    """Add `--log-jobs`, to commands that start workers."""
+    return click.option(
+        "--log-jobs/--no-log-jobs",
+        default=True,
+        show_default=True,
+        envvar="ROWLOCK_LOG_JOBS",
+        show_envvar=True,
+        help="Log a line for every job that ends, or only for those that fail.",
+    )(command)
 
 
 def address_options(command: Command) -> Command:

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rowlock.cli import Target, show
+from rowlock.cli import HintingGroup, Target, show
 from rowlock.cli.jobs import each
 from rowlock.cli.options import json_option
+from rowlock.errors import NotFound
 
 if TYPE_CHECKING:
+    from rowlock.app import App
     from rowlock.job import Count, QueueStats
 
 COLUMNS = ("ready", "scheduled", "retrying", "running", "dead")
 
 
-@click.group()
+@click.group(cls=HintingGroup)
 def queues() -> None:
     """List, pause and resume queues."""
 
@@ -54,15 +56,25 @@ def queues_table(found: Sequence[QueueStats], *, title: str = "") -> show.TextTa
 
 @queues.command()
 @click.argument("names", nargs=-1, required=True, metavar="QUEUE...")
+@click.option(
+    "--new", is_flag=True, help="Also pause queues that no job, worker or task of --app has yet."
+)
 @click.pass_obj
-def pause(target: Target, *, names: tuple[str, ...]) -> None:
+def pause(target: Target, *, names: tuple[str, ...], new: bool) -> None:
     """Pause queues: workers claim no jobs from them until they are resumed.
 
     Jobs can still be enqueued, and jobs that workers have already claimed still run. A few of these
     may start after this command has returned: usually within 0.1 seconds, rarely up to 3.
     """
     with target.open_app() as app:
-        each(names, _printing(app.pause, done="paused"))
+        known = None if new else known_queues(app)
+
+        def act(name: str) -> None:
+            if known is not None:
+                check_queue(name, known, " To pause it anyway, add --new")
+            app.pause(name)
+
+        each(names, _printing(act, done="paused"))
 
 
 @queues.command()
@@ -71,7 +83,32 @@ def pause(target: Target, *, names: tuple[str, ...]) -> None:
 def resume(target: Target, *, names: tuple[str, ...]) -> None:
     """Resume paused queues: workers claim jobs from them again."""
     with target.open_app() as app:
-        each(names, _printing(app.resume, done="resumed"))
+        known = known_queues(app)
+
+        def act(name: str) -> None:
+            check_queue(name, known)
+            app.resume(name)
+
+        each(names, _printing(act, done="resumed"))
+
+
+def known_queues(app: App) -> set[str]:
+    """Return the queues that a job, a pause, a worker or a task of the app names."""
+    stored = {queue.queue for queue in app.stats()}
+    served = {queue for worker in app.workers() for queue in worker.queues}
+    return stored | served | {task.settings.queue for task in app}
+
+
+def check_queue(name: str, known: set[str], advice: str = "") -> None:
+    """Refuse a queue that nothing names: most likely it is misspelt."""
+    from rowlock.store import options
+    from rowlock.suggest import nearest
+
+    if options.name(name, option="queue") in known:
+        return
+    close = nearest(name, known)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    raise NotFound(f"there is no queue {name!r}: no job, worker or task has it{hint}{advice}")
 
 
 def _printing(act: Callable[[str], None], *, done: str) -> Callable[[str], None]:

@@ -57,7 +57,7 @@ def serve(
     except ModuleNotFoundError as error:
         raise click.UsageError(str(error)) from error
     log.configure(log_level, log_format)
-    with target.open_app() as app:
+    with target.open_app(creates=True) as app:
         server = HttpServer(
             app,
             host=host,

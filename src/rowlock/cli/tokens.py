@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from rowlock.cli import Target, show
+from rowlock.cli import HintingGroup, Target, show
 from rowlock.cli.jobs import each
 from rowlock.cli.options import json_option, seconds
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SCOPES: Final = ("enqueue", "read", "work", "admin")
 
 
-@click.group()
+@click.group(cls=HintingGroup)
 def tokens() -> None:
     """Create, list and revoke the tokens of the HTTP API."""
 
@@ -58,7 +58,7 @@ def create(
 
     new = new_token(name=name, scopes=scopes, tenant=tenant, expires=expires)
     deed = Deed(_actor(tenant), "token.create", new.secret.id)
-    with target.open_app() as app:
+    with target.open_app(creates=True) as app:
         token = app.store.run(audited(new.add(), deed, detail=lambda made: {"name": made.name}))
     if as_json:
         show.print_json({**document(token), "token": new.secret.text})

@@ -13,7 +13,7 @@ import click
 
 from rowlock import config
 from rowlock.cli import Target, show
-from rowlock.cli.options import json_option, seconds
+from rowlock.cli.options import json_lines_option, seconds
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -55,7 +55,7 @@ class Frame:
     metavar="DURATION",
     help="Time between two frames, at most one day.",
 )
-@json_option("one line per frame")
+@json_lines_option("one line per frame")
 @click.pass_obj
 def top(target: Target, *, once: bool, interval: float, as_json: bool) -> None:
     """Watch queues, workers and the longest-running jobs until interrupted.

@@ -9,13 +9,14 @@ import shutil
 import sys
 import threading
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.options import address_options, log_options
+from rowlock.cli.options import address_options, job_log_option, log_options
 from rowlock.errors import StoreUnavailable
 from rowlock.job import Count, JobState
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from rowlock.app import App
     from rowlock.observe.log import Format, Level
     from rowlock.server.serve import HttpServer
+
+# For a first look without any setup. All other commands need a database that is named.
+DATABASE_URL_DEFAULT: Final = "sqlite:///rowlock.db"
 
 
 @click.command()
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 @click.option("--drain", is_flag=True, help="Run the jobs that are ready, then exit. No server.")
 @address_options
 @log_options
+@job_log_option
 @click.pass_obj
 @click.pass_context
 def up(
@@ -51,18 +56,20 @@ def up(
     trusted_proxies: list[str],
     log_level: Level,
     log_format: Format,
+    log_jobs: bool,
 ) -> None:
     """Run a server, a worker and the scheduler until interrupted.
 
-    Prints the server's address, and a link that signs one browser in. Needs --app. If the app's
-    state has a method `on_up`, it is called once, for example to enqueue some jobs.
+    Prints the server's address, and a link that signs one browser in. Needs --app. If nothing names
+    a database, it is the file rowlock.db in the working directory. If the app's state has a method
+    `on_up`, it is called once, for example to enqueue some jobs.
     """
     from rowlock.cli.worker import prepare_children
     from rowlock.worker.settings import worker_settings
     from rowlock.worker.supervisor import Supervisor
 
-    prepare_children(target, log_level=log_level, log_format=log_format)
-    app = target.open_named_app()
+    prepare_children(target, log_level=log_level, log_format=log_format, log_jobs=log_jobs)
+    app = _open_app(target)
     status = UpStatus(app)
     on_up = getattr(app.state, "on_up", None)
     if on_up is not None:
@@ -70,7 +77,9 @@ def up(
     supervisor = Supervisor(
         app=target.app_spec or "",
         processes=processes,
-        settings=worker_settings(drain=drain),
+        settings=worker_settings(drain=drain, warns=True),
+        # On a terminal, our own greeting says all of it.
+        has_banner=log_format == "json",
     )
     server = None
     if not drain:
@@ -88,6 +97,16 @@ def up(
     with app, status, server or nullcontext():
         code = supervisor.run()
     ctx.exit(code)
+
+
+def _open_app(target: Target) -> App:
+    """Return the app. If nothing names a database, it and the child processes get the default."""
+    from rowlock.app import DATABASE_URL_VARIABLE
+
+    if target.database_url is None and not target.load_app().has_database:
+        os.environ[DATABASE_URL_VARIABLE] = DATABASE_URL_DEFAULT
+        target = replace(target, database_url=DATABASE_URL_DEFAULT)
+    return target.open_named_app()
 
 
 def _server(

@@ -12,7 +12,7 @@ import click
 
 from rowlock import config
 from rowlock.cli import Target
-from rowlock.cli.options import log_options, shown_seconds
+from rowlock.cli.options import job_log_option, log_options, shown_seconds
 
 if TYPE_CHECKING:
     from rowlock.observe.log import Format, Level
@@ -126,6 +126,7 @@ if TYPE_CHECKING:
     " directory changes.",
 )
 @log_options
+@job_log_option
 @click.pass_obj
 @click.pass_context
 def worker(
@@ -151,6 +152,7 @@ def worker(
     reload: bool,
     log_level: Level,
     log_format: Format,
+    log_jobs: bool,
 ) -> None:
     """Run jobs until interrupted.
 
@@ -164,7 +166,7 @@ def worker(
     from rowlock.worker.supervisor import Supervisor
 
     app = target.check_app()
-    prepare_children(target, log_level=log_level, log_format=log_format)
+    prepare_children(target, log_level=log_level, log_format=log_format, log_jobs=log_jobs)
     settings = worker_settings(
         queues=None if queues is None else parse_queues(queues),
         kinds=None if kinds is None else [kind.strip() for kind in kinds.split(",")],
@@ -178,6 +180,7 @@ def worker(
         max_jobs=max_jobs,
         schedules=not no_cron,
         order=order,  # type: ignore[arg-type]  # click has checked the choice
+        warns=True,
     )
     supervisor = Supervisor(
         app=app,
@@ -204,7 +207,9 @@ def _port(supervisor: Supervisor, host: str, port: int | None) -> AbstractContex
     return answering
 
 
-def prepare_children(target: Target, *, log_level: Level, log_format: Format) -> None:
+def prepare_children(
+    target: Target, *, log_level: Level, log_format: Format, log_jobs: bool
+) -> None:
     """Set up logging here, and pass it and the database to the child processes.
 
     They get both in the environment: every user of the machine can see the arguments of a process,
@@ -213,8 +218,6 @@ def prepare_children(target: Target, *, log_level: Level, log_format: Format) ->
     from rowlock.app import DATABASE_URL_VARIABLE
     from rowlock.observe import log
 
-    os.environ[log.LEVEL_VARIABLE] = log_level
-    os.environ[log.FORMAT_VARIABLE] = log_format
     if target.database_url is not None:
         os.environ[DATABASE_URL_VARIABLE] = target.database_url
-    log.configure(log_level, log_format)
+    log.configure_here_and_in_children(log_level, log_format, has_jobs=log_jobs)

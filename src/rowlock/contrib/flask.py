@@ -30,11 +30,10 @@ from flask import Flask, current_app, has_app_context
 from flask.cli import ScriptInfo
 
 from rowlock import config
-from rowlock.app import DATABASE_URL_DEFAULT, DATABASE_URL_VARIABLE, App
+from rowlock.app import DATABASE_URL_VARIABLE, App
 from rowlock.cli import LazyGroup, Target
 from rowlock.clock import Clock
 from rowlock.errors import OptionInvalid
-from rowlock.store import Store
 from rowlock.task import Task
 from rowlock.worker.report import running_fields
 
@@ -50,8 +49,8 @@ _pushed: ContextVar[str | None] = ContextVar("rowlock_flask", default=None)
 class Rowlock(App):
     """A Flask extension: a `rowlock.App` whose jobs run in an application context.
 
-    The database is `app.config["ROWLOCK_DATABASE_URL"]`, else that environment variable, else
-    `sqlite:///rowlock.db`. If it is initialised with several applications, the last one counts.
+    The database is `app.config["ROWLOCK_DATABASE_URL"]`, else that environment variable. If it is
+    initialised with several applications, the last one counts.
 
     Args:
         app: The application, if there is one already. Otherwise call `init_app` later.
@@ -71,7 +70,6 @@ class Rowlock(App):
     ) -> None:
         self._flask: Flask | None = None
         super().__init__(
-            DATABASE_URL_DEFAULT,
             state=state,
             strict=strict,
             schema=schema,
@@ -84,9 +82,9 @@ class Rowlock(App):
 
     def init_app(self, app: Flask) -> None:
         """Make it this application's queue, and add `flask rowlock` to its commands."""
-        named: str | None = app.config.get(DATABASE_URL_VARIABLE)
         self._flask = app
-        self.use_database(named or os.environ.get(DATABASE_URL_VARIABLE) or DATABASE_URL_DEFAULT)
+        if (named := self._environment_url()) is not None:
+            self.use_database(named)
         app.extensions[EXTENSION] = self
         app.cli.add_command(command)
 
@@ -101,16 +99,16 @@ class Rowlock(App):
             )
         return self._flask
 
-    # Never write to a database that was not configured.
-    @property
-    def store(self) -> Store:
-        """The queue's database, available after `init_app`."""
-        assert self.flask is not None
-        return self._store
+    # Never write to a database that was not configured: before `init_app`, none is.
+    def _environment_url(self) -> str | None:
+        if self._flask is None:
+            return None
+        named: str | None = self._flask.config.get(DATABASE_URL_VARIABLE)
+        return named or super()._environment_url()
 
-    @store.setter
-    def store(self, store: Store) -> None:
-        self._store = store
+    def _needed_url(self) -> str:
+        assert self.flask is not None
+        return super()._needed_url()
 
     def _register(self, task: Task[..., Any]) -> Task[..., Any]:
         super()._register(task)

@@ -22,13 +22,14 @@ from typing import Any, Final, Literal, TextIO, get_args
 from rowlock import config
 from rowlock.codec import escaped
 from rowlock.store.url import SECRET_PARAMETERS
-from rowlock.worker.report import FIELDS, running_fields
+from rowlock.worker.report import DETAILS, FIELDS, jobs_logger, running_fields
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["console", "json"]
 
 LEVEL_VARIABLE: Final = "ROWLOCK_LOG_LEVEL"
 FORMAT_VARIABLE: Final = "ROWLOCK_LOG_FORMAT"
+JOBS_VARIABLE: Final = "ROWLOCK_LOG_JOBS"
 LEVEL_DEFAULT: Final[Level] = "info"
 FORMAT_DEFAULT: Final[Format] = "console"
 
@@ -43,8 +44,14 @@ _NAMED_SECRET: Final = re.compile(
 )
 
 
-def configure(level: Level, format: Format, *, stream: TextIO | None = None) -> None:
-    """Write the log records of this process to `stream` (stderr), replacing earlier handlers."""
+def configure(
+    level: Level, format: Format, *, has_jobs: bool = True, stream: TextIO | None = None
+) -> None:
+    """Write the log records of this process to `stream` (stderr), replacing earlier handlers.
+
+    Args:
+        has_jobs: Write a line for every job that ends, not only for those that fail.
+    """
     stream = sys.stderr if stream is None else stream
     handler = logging.StreamHandler(stream)
     handler.addFilter(add_job_fields)
@@ -52,6 +59,15 @@ def configure(level: Level, format: Format, *, stream: TextIO | None = None) -> 
         JsonFormatter() if format == "json" else ConsoleFormatter(has_colours=_has_colours(stream))
     )
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    jobs_logger.setLevel(logging.NOTSET if has_jobs else logging.WARNING)
+
+
+def configure_here_and_in_children(level: Level, format: Format, *, has_jobs: bool) -> None:
+    """As `configure`, also for the processes that this one starts: by the environment."""
+    os.environ[LEVEL_VARIABLE] = level
+    os.environ[FORMAT_VARIABLE] = format
+    os.environ[JOBS_VARIABLE] = "1" if has_jobs else "0"
+    configure(level, format, has_jobs=has_jobs)
 
 
 def configure_from_environment() -> None:
@@ -61,6 +77,7 @@ def configure_from_environment() -> None:
     configure(
         next((known for known in get_args(Level) if known == level), LEVEL_DEFAULT),
         next((known for known in get_args(Format) if known == format), FORMAT_DEFAULT),
+        has_jobs=os.environ.get(JOBS_VARIABLE) != "0",
     )
 
 
@@ -80,25 +97,41 @@ def masked(text: str) -> str:
 
 
 class ConsoleFormatter(logging.Formatter):
-    """Formats `TIME LEVEL LOGGER: TEXT`, and the job's fields unless the text names the job."""
+    """Formats `TIME LEVEL LOGGER: TEXT`, and the job's fields unless the text names the job.
+
+    Details and tracebacks follow on lines of their own.
+    """
 
     def __init__(self, *, has_colours: bool) -> None:
         super().__init__()
         self._has_colours = has_colours
+        # The last second that was formatted, and its text: a worker may log thousands in one.
+        self._second, self._time = -1, ""
 
     def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        second = int(record.created)
+        if second != self._second:
+            time = datetime.fromtimestamp(second, UTC)
+            self._second, self._time = second, time.strftime("%Y-%m-%d %H:%M:%SZ")
         level = self._coloured(f"{record.levelname:<7}", _COLOURS.get(record.levelname, "0"))
         text = escaped(_text_of(record))
-        line = f"{time} {level} {escaped(record.name)}: {text}"
+        line = f"{self._time} {level} {escaped(record.name)}: {text}"
         fields = _fields_of(record)
         if str(fields.get("job_id", "")) not in text:
             shown = " ".join(
                 f"{name}={escaped(str(fields[name]))}" for name in _SHOWN if name in fields
             )
             line = f"{line}  {self._coloured(shown, '2')}"
-        below = "".join(f"\n    {escaped(each)}" for each in _traceback_of(record).splitlines())
+        below = "".join(f"\n    {escaped(each)}" for each in self._below(record))
         return f"{line}{below}"
+
+    def _below(self, record: logging.LogRecord) -> list[str]:
+        details = _details_of(record)
+        if not details and not record.exc_info and not record.exc_text and not record.stack_info:
+            return []
+        widest = max(map(len, details), default=0)
+        shown = [f"{name:<{widest}}  {_joined(value)}" for name, value in details.items()]
+        return [*shown, *_traceback_of(record).splitlines()]
 
     def _coloured(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._has_colours else text
@@ -115,6 +148,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": _text_of(record),
             **_fields_of(record),
+            **_details_of(record),
         }
         if traceback := _traceback_of(record):
             line["traceback"] = traceback
@@ -146,6 +180,20 @@ def _traceback_of(record: logging.LogRecord) -> str:
 def _cut(text: str) -> str:
     most = config.LOGGED_CHARACTERS_MAX
     return text if len(text) <= most else f"{text[:most]} [... {len(text) - most} more]"
+
+
+def _details_of(record: logging.LogRecord) -> dict[str, Any]:
+    """What a record of ours says beside its text, with one line or field for each."""
+    found: dict[str, Any] | None = record.__dict__.get(DETAILS)
+    if found is None:
+        return {}
+    return {
+        name: masked(value) if isinstance(value, str) else value for name, value in found.items()
+    }
+
+
+def _joined(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, Any]:

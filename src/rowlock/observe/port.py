@@ -7,6 +7,7 @@ extend leases whatever is sent to this port. Errors of clients are not logged.
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import sys
@@ -42,7 +43,13 @@ class WorkerPort:
         try:
             self._server = _PortServer((host, port), _Handler)
         except OSError as error:
-            raise OptionInvalid("metrics-port", f"{port} can't be listened on: {error}") from error
+            problem = f"can't listen on {host}:{port}: {error}"
+            if error.errno == errno.EADDRINUSE:
+                problem = (
+                    f"another program listens on {host}:{port}; choose another --metrics-port, or "
+                    "0 for a free one"
+                )
+            raise OptionInvalid("metrics-port", problem) from error
         self._server.ask = ask
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="rowlock-metrics", daemon=True

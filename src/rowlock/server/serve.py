@@ -14,6 +14,7 @@ uvicorn reads the head of a request before our code is called, so its protocol g
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import signal
@@ -241,7 +242,13 @@ def listening(host: str, port: int, connections: Connections) -> socket.socket:
         opened.listen()
     except (OSError, UnicodeError) as error:
         opened.close()
-        raise OptionInvalid("port", f"can't listen on {host}:{port}: {error}") from error
+        problem = f"can't listen on {host}:{port}: {error}"
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            problem = (
+                f"another program listens on {host}:{port}; choose another port, such as --port "
+                f"{port % 65535 + 1}, or --port 0 for a free one"
+            )
+        raise OptionInvalid("port", problem) from error
     return opened
 
 

@@ -24,7 +24,7 @@ from rowlock.errors import OptionInvalid, shown
 from rowlock.ids import new_id, parse_id
 from rowlock.inputs import Input
 from rowlock.job import KEY_HELD_UNTIL_STARTED, KEY_HELD_WHILE_KEPT, Policy
-from rowlock.suggest import nearest
+from rowlock.suggest import option_hint
 
 E = TypeVar("E", bound=StrEnum)
 R_co = TypeVar("R_co", covariant=True)
@@ -281,9 +281,7 @@ def refuse_unknown(chosen: Mapping[str, object], known: Collection[str]) -> None
     for option in chosen:
         if option not in known:
             spelt = option if isinstance(option, str) else shown(option)
-            close = nearest(spelt, known)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise OptionInvalid(spelt, f"there is no such option{hint}")
+            raise OptionInvalid(spelt, f"there is no such option{option_hint(spelt, known)}")
 
 
 def choice(kind: type[E], value: str, *, option: str) -> E:

@@ -128,7 +128,7 @@ def use_test_database(
         clock: The test's clock. None keeps the app's own.
         inline: Run each job before its enqueue returns.
     """
-    kind, before = type(app), (app.store, app._url, app._clock, app.state)
+    kind, before = type(app), (app._store, app._url, app._clock, app.state)
     # Tasks and limits that the test itself defines are removed with it.
     tasks, limits = dict(app._tasks), dict(app._limits)
     tested = _as_app_under_test(app, kind)
@@ -141,10 +141,10 @@ def use_test_database(
         yield tested
     finally:
         _under_test.remove(tested)
-        if app.store is not before[0]:
+        if app._store is not before[0]:
             app.close()
         app.__class__ = kind
-        app.store, app._url, app._clock, app.state = before
+        app._store, app._url, app._clock, app.state = before
         app._tasks, app._limits = tasks, limits
 
 

@@ -50,7 +50,11 @@ class WorkerCalls(Tasks, ABC):
         Args:
             queues: Only these. None: all.
             limit: Run at most this many jobs. None: until none is ready.
+
+        Raises:
+            RuntimeError: An event loop runs in this thread. Use `adrain` there.
         """
+        _refuse_loop("drain()", "await app.adrain()")
         return self._drain(queues, limit).run()
 
     async def adrain(self, queues: Sequence[str] | None = None, *, limit: int | None = None) -> int:
@@ -99,6 +103,7 @@ class WorkerCalls(Tasks, ABC):
         grace: float | timedelta = config.WORKER_GRACE_SECONDS_DEFAULT,
     ) -> None:
         """Run jobs in this process until SIGTERM or Ctrl-C: `worker` as a blocking call."""
+        _refuse_loop("run_worker()", "async with app.worker()")
         settings = worker_settings(queues=queues, concurrency=concurrency, lease=lease, grace=grace)
         asyncio.run(self._serve(settings))
 
@@ -114,6 +119,15 @@ class WorkerCalls(Tasks, ABC):
         return EmbeddedWorker(
             self.store, self, state=self.state, prepare=prepare_follow_up, settings=settings
         )
+
+
+def _refuse_loop(call: str, instead: str) -> None:
+    """Raise if this thread runs an event loop: a blocking call would need a second one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(f"{call} can't run inside an event loop: use `{instead}` there")
 
 
 class ScheduleCalls(ABC):

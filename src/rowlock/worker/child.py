@@ -24,6 +24,7 @@ from rowlock.task import prepare_follow_up
 from rowlock.worker.counts import ProcessCounts, names_of
 from rowlock.worker.engine import WorkerEngine
 from rowlock.worker.process import Title
+from rowlock.worker.report import first_names
 from rowlock.worker.services import Services, advice, is_ready
 from rowlock.worker.settings import (
     EXIT_ENGINE_FAILED,
@@ -95,7 +96,14 @@ def leave(code: int) -> NoReturn:
 
 async def _serve(orders: Orders, app: App) -> int:
     leases = SharedLeases(orders.leases_descriptor, orders.leases_slots)
-    _introduce(orders, {"url": app.store.engine.address, "schema": app.store.engine.schema})
+    _introduce(
+        orders,
+        {
+            "url": app.store.engine.address,
+            "schema": app.store.engine.schema,
+            "tasks": first_names(orders.settings.kinds_of(app.kinds)),
+        },
+    )
     counts = ProcessCounts(names_of(app, orders.settings.queues))
     app.on_enqueued = counts.sent
     services = Services(
@@ -115,6 +123,8 @@ async def _serve(orders: Orders, app: App) -> int:
     )
     services.watch(engine.load)
     services.on_unfit = engine.leave
+    engine.on_idle = partial(_introduce, orders, {"idle": True})
+    services.on_warning = lambda text: _introduce(orders, {"warning": text})
     _show(engine, orders, Title("rowlock child"))
     shared = None if orders.counts_descriptor is None else SharedCounts(orders.counts_descriptor)
     if shared is not None:

@@ -68,6 +68,8 @@ class WorkerEngine:
     is_drained: bool = False
     # Why it has left, if it can't work on its database.
     unfit: RowlockError | None = None
+    # Called once: when it has found nothing to do for the first time.
+    on_idle: Callable[[], None] | None = None
     # Runs jobs of blocks. None: no turn is planned.
     _turn: asyncio.Task[None] | None = None
     # Whether a quarantined job runs now, and whether the last claim brought any.
@@ -264,6 +266,9 @@ class WorkerEngine:
             settles = self._settles
             if await self._claim(room) != 0:
                 continue
+            if self.on_idle is not None and self._is_empty():
+                tell, self.on_idle = self.on_idle, None
+                tell()
             if self._settings.is_drain and self._is_empty() and settles == self._settles:
                 self.is_drained = True
                 return

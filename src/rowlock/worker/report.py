@@ -1,7 +1,7 @@
 """What became of runs, as log records: one per run, with the job's fields beside the text.
 
-A record never has a payload or a result: only ids, names, and an error's type and first line. Its
-text is complete without the fields, for users who format records their own way.
+A record never has a payload or a result: only ids, names, an error's type and first line, and its
+traceback. Its text is complete without the fields, for users who format records their own way.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from rowlock.store.steps import Row
 from rowlock.tally import Ended, RunEnd
 
 logger: logging.Logger = logging.getLogger("rowlock.worker")
+# Its own logger, so that its level can switch off the lines of jobs that end well.
+jobs_logger: logging.Logger = logging.getLogger("rowlock.worker.jobs")
 
 # The lease of the job whose handler runs in this context, for its log records. Of a job of a block,
 # what it is made of when somebody asks.
@@ -46,6 +48,8 @@ _NO_ENDS: dict[str, RunEnd] = {}
 
 # The fields of a record, in the order in which they are shown.
 FIELDS = ("job_id", "kind", "queue", "attempt", "worker", "duration_seconds", "error")
+# The attribute of a record with more about it, by names: shown as lines, or as fields of JSON.
+DETAILS = "rowlock_details"
 
 
 @dataclass(slots=True)
@@ -58,6 +62,13 @@ class RunSettlement(Settlement):
 @dataclass(slots=True)
 class RevokedSettlement(Settlement):
     """Gives back a job that has not begun, and that the supervisor gives back as well."""
+
+
+def first_names(names: Sequence[str]) -> list[str]:
+    """The first of many names, and how many more there are."""
+    most = config.LOGGED_NAMES_MAX
+    more = [] if len(names) <= most else [f"and {len(names) - most} more"]
+    return [*names[:most], *more]
 
 
 def note_running(lease: Lease) -> None:
@@ -131,13 +142,18 @@ def report(settlements: Sequence[Settlement], ended: Sequence[Ended] = ()) -> No
             may runs whose settle was repeated because its answer was lost: then nobody knows, and
             the record does not say.
     """
-    is_debug = logger.isEnabledFor(logging.DEBUG)
+    is_shown = shows_successes()
     ends = {run.id: run.end for run in ended} if ended else _NO_ENDS
     for settlement in settlements:
-        # Nearly all are plain successes, which few users want in the log.
+        # Nearly all are plain successes: if they are not shown, they cost nothing here.
         outcome = settlement.outcome
-        if is_debug or not isinstance(outcome, Succeeded) or outcome.problem is not None:
+        if is_shown or not isinstance(outcome, Succeeded) or outcome.problem is not None:
             _report_one(settlement, ends.get(settlement.lease.id))
+
+
+def shows_successes() -> bool:
+    """Whether a job that ended well gets a log record."""
+    return jobs_logger.isEnabledFor(logging.INFO)
 
 
 def report_lost(leases: Sequence[Lease]) -> None:
@@ -188,19 +204,35 @@ def _report_one(settlement: Settlement, end: RunEnd | None) -> None:
     took = ""
     if isinstance(settlement, RunSettlement) and settlement.seconds is not None:
         fields["duration_seconds"] = round(settlement.seconds, 6)
-        took = f" after {settlement.seconds:.3g} s"
+        took = f" after {_duration(settlement.seconds)}"
     if isinstance(outcome, Failed):
         fields["error"] = outcome.type
     elif isinstance(outcome, Crashed):
         fields["error"] = "Crashed"
     line = _line(settlement, end)
-    logger.log(line.level, "%s %s%s%s", _name(lease), line.what, took, line.rest, extra=fields)
+    if not jobs_logger.isEnabledFor(line.level):
+        return
+    record = jobs_logger.makeRecord(
+        jobs_logger.name,
+        line.level,
+        __file__,
+        0,
+        "%s %s%s%s",
+        (_name(lease), line.what, took, line.rest),
+        None,
+        extra=fields,
+    )
+    if isinstance(outcome, Failed) and outcome.traceback:
+        # As text: the exception itself may come from another process, or hold much memory.
+        lines = outcome.traceback[: config.LOGGED_CHARACTERS_MAX].splitlines()
+        record.exc_text = "\n".join(map(codec.escaped, lines))
+    jobs_logger.handle(record)
 
 
 def _line(settlement: Settlement, end: RunEnd | None) -> _LogLine:
     match outcome := settlement.outcome:
         case Succeeded(problem=None):
-            return _LogLine(logging.DEBUG, "succeeded")
+            return _LogLine(logging.INFO, "succeeded")
         case Succeeded():
             return _LogLine(logging.WARNING, "succeeded", _because(outcome.problem))
         case CancelSeen():
@@ -250,6 +282,13 @@ def _line_of_failure(lease: Lease, outcome: Failed, end: RunEnd | None) -> _LogL
             return _LogLine(logging.ERROR, "is dead: it failed", f"{attempts}{error}")
         case _:
             return _LogLine(logging.WARNING, "failed", f"{attempts}{error}")
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration with a unit, for people. `:.3g` alone shows 0.00001 as 1e-05."""
+    if seconds < 1:
+        return f"{seconds * 1_000:.3g} ms"
+    return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
 def _name(lease: Lease) -> str:

@@ -47,6 +47,7 @@ from rowlock.worker.trouble import (
     persist,
     repeat,
 )
+from rowlock.worker.unserved import UnservedWatch
 
 Service = Callable[[], Coroutine[Any, Any, None]]
 
@@ -77,6 +78,8 @@ class Services:
         self._announce_at = 0.0
         # Called when a newer version has migrated: this one must leave.
         self.on_unfit: Callable[[RowlockError], None] = lambda _: None
+        # Called with what somebody should know: jobs that wait for nobody.
+        self.on_warning: Callable[[str], None] = lambda text: logger.warning("%s", text)
         self._scheduler = Scheduler(
             store,
             tell=lambda fired: counts.enqueued_by_name(fired.numbers),
@@ -128,6 +131,11 @@ class Services:
         counts = self._counts
         janitor = Janitor(self._store, errors=counts.errors, on_refused=counts.refused)
         services: list[Service] = [janitor.run]
+        if self._settings.warns:
+            watch = UnservedWatch(
+                self._store, self._tasks, settings=self._settings, warn=self.on_warning
+            )
+            services.append(watch.run)
         if self._settings.fires_schedules:
             services.append(self._fire_on)
         return services

@@ -50,6 +50,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     is_first: bool = True
     fires_schedules: bool = True
     order: QueueOrder = "weighted"
+    # Whether it looks for jobs that no worker serves, and logs them.
+    warns: bool = False
 
     @property
     def strict_queues(self) -> list[str] | None:
@@ -75,6 +77,7 @@ def worker_settings(
     max_jobs: int | None = None,
     schedules: bool = True,
     order: QueueOrder = "weighted",
+    warns: bool = False,
 ) -> WorkerSettings:
     """Check the options of a worker."""
     if orphans not in ("leave", "retry", "park"):
@@ -102,6 +105,7 @@ def worker_settings(
         max_jobs=max_jobs,
         fires_schedules=schedules and not drain,
         order=order,
+        warns=warns,
     )
 
 

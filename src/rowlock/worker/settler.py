@@ -38,6 +38,7 @@ from rowlock.worker.report import (
     report_less,
     report_lost,
     report_settled,
+    shows_successes,
 )
 from rowlock.worker.trouble import ServiceName, Trouble, pause_after, pause_for
 
@@ -235,7 +236,7 @@ class Settler:
 
     def _count_bare(self, group: list[BareSuccesses], settled: Settled) -> None:
         """Count and log plain successes, and those whose leases were lost."""
-        if not settled.lost and not settled.repeated and not logger.isEnabledFor(logging.DEBUG):
+        if not settled.lost and not settled.repeated and not shows_successes():
             for done in group:
                 self._counts.succeeded(done)
             return

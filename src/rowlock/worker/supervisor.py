@@ -23,9 +23,10 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import msgspec
 
@@ -38,12 +39,13 @@ from rowlock.lifecycle import Crashed, Interrupted, NotBegun, Outcome
 from rowlock.store import Settlement, Store, open_store
 from rowlock.store.ops.recover import Seen, sweep
 from rowlock.store.ops.settle import Settled, settle
-from rowlock.store.url import hurried
+from rowlock.store.url import hurried, masked
+from rowlock.version import __version__
 from rowlock.worker import signals
 from rowlock.worker.children import Child, Stalls, overdue_outcome, start_child, suspects
 from rowlock.worker.counts import ProcessCounts
 from rowlock.worker.process import SourceWatch, Title, how_it_ended
-from rowlock.worker.report import report
+from rowlock.worker.report import DETAILS, first_names, report
 from rowlock.worker.settings import (
     EXIT_LEFT_BEHIND,
     EXIT_NOT_LOADED,
@@ -58,6 +60,8 @@ logger: logging.Logger = logging.getLogger("rowlock.worker")
 _TICK_SECONDS = 0.2
 # The problems with their database that children report.
 _PROBLEMS = {"waiting": "waits to start", "unfit": "can't work here"}
+# Most problems and warnings of children that are logged.
+_LOGGED_MAX = 1_000
 # A drain has failed if this many children in a row die without running a job.
 _FRUITLESS_MAX = 5
 
@@ -74,12 +78,15 @@ class Supervisor:
         max_memory_mb: int | None = None,
         reload_from: Path | None = None,
         has_metrics: bool = False,
+        has_banner: bool = True,
     ) -> None:
         self._app = app
         self._processes = processes
         self._settings = settings
         self._max_memory_mb = max_memory_mb
         self._has_metrics = has_metrics
+        self._has_banner = has_banner
+        self._was_idle = False
         # The counts of children that are gone.
         self._past_totals = Totals()
         self._watch = None if reload_from is None else SourceWatch(reload_from)
@@ -232,20 +239,49 @@ class Supervisor:
         for line in lines:
             self._on_message(json.loads(line))
 
-    def _on_message(self, message: dict[str, str]) -> None:
+    def _on_message(self, message: dict[str, Any]) -> None:
         if "url" in message:
             self._on_hello(message)
             return
+        if "idle" in message:
+            self._on_idle()
+            return
         # All children have the same problem: it is logged once.
         for name, text in message.items():
-            if text not in self._logged:
-                self._logged.add(text)
+            if text in self._logged or len(self._logged) >= _LOGGED_MAX:
+                continue
+            self._logged.add(text)
+            if name == "warning":
+                logger.warning("%s", text)
+            else:
                 logger.error("the worker %s: %s", _PROBLEMS[name], text)
 
-    def _on_hello(self, message: dict[str, str]) -> None:
+    def _on_hello(self, message: dict[str, Any]) -> None:
         """The first child sends the database's URL: the supervisor never imports the app."""
         if not self._leases.is_open:
+            if self._has_banner:
+                self._log_banner(message["url"], message["tasks"])
             self._leases.open(message["url"], schema=message["schema"])
+
+    def _log_banner(self, url: str, tasks: list[str]) -> None:
+        settings = self._settings
+        queues = [f"{name}:{slots}" if slots else name for name, slots in _named(settings)]
+        details = {
+            "database": masked(url),
+            "queues": first_names(queues) if queues else "all",
+            "tasks": tasks or "none",
+            "concurrency": settings.concurrency,
+            "processes": self._processes,
+        }
+        logger.info(
+            "rowlock %s runs the jobs of %s", __version__, self._app, extra={DETAILS: details}
+        )
+
+    def _on_idle(self) -> None:
+        if not self._was_idle:
+            self._was_idle = True
+            is_last = self._settings.is_drain
+            logger.info("nothing to do: %s", "no job is ready" if is_last else "waiting for jobs")
 
     def _bury_dead(self) -> None:
         for pid, child in list(self._children.items()):
@@ -677,6 +713,10 @@ class ChildLeases:
                 # A child that died meanwhile has no pipe any more.
                 if self._children.get(child.process.pid) is child:
                     child.tell_of(lease, beat)
+
+
+def _named(settings: WorkerSettings) -> Iterable[tuple[str, int]]:
+    return [] if settings.queues is None else settings.queues.items()
 
 
 def _was_asked(child: Child, code: int) -> bool:

@@ -191,7 +191,7 @@ class Migrations(TransactionTestCase):
 
     def test_command(self):
         """`call_command` runs rowlock's commands, and tells of failure as Django's do."""
-        with self.assertRaisesRegex(CommandError, "No such command"):
+        with self.assertRaisesRegex(CommandError, "There is no command 'rowlock dance'"):
             call_command("rowlock", "dance")
 
     def test_nothing_to_make(self):

@@ -65,7 +65,9 @@ def _help(command: click.Command) -> str:
 
 def options_table(command: click.Command) -> str:
     """What may be given to a command, but for its arguments."""
-    options = [each for each in command.params if isinstance(each, click.Option)]
+    options = [
+        each for each in command.params if isinstance(each, click.Option) and not each.hidden
+    ]
     rows = [
         (_names(each), _default(each), codes(variables_of(command, each)), option_text(each))
         for each in options
@@ -75,7 +77,7 @@ def options_table(command: click.Command) -> str:
 
 def variables_of(command: click.Command, option: click.Parameter) -> list[str]:
     """By which variables an option can be given."""
-    if not isinstance(option, click.Option):
+    if not isinstance(option, click.Option) or option.hidden:
         return []
     prefix = command.context_settings.get("auto_envvar_prefix")
     if isinstance(option.envvar, str):
@@ -88,7 +90,7 @@ def _names(option: click.Option) -> str:
     if isinstance(option.type, click.Choice):
         return f"{codes(option.opts)} {' or '.join(map(code, option.type.choices))}"
     value = "" if option.is_flag else f" {_metavar(option)}"
-    return codes([*short, f"{long}{value}"])
+    return codes([*short, f"{long}{value}", *option.secondary_opts])
 
 
 def _metavar(option: click.Option) -> str:
@@ -100,6 +102,8 @@ def _metavar(option: click.Option) -> str:
 def _default(option: click.Option) -> str:
     if not option.show_default:
         return ""
+    if option.secondary_opts:
+        return code((option.opts if option.default else option.secondary_opts)[0])
     number = isinstance(option.default, float)
     return code(f"{option.default:g}" if number else option.default)
 

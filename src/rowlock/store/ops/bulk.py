@@ -165,13 +165,19 @@ class BulkStep(msgspec.Struct, frozen=True):
     next: Place | None
 
 
-def bulk_step(wanted: Selection, place: Place | None = None) -> Op[BulkStep]:
-    """Take the next step of a walk whose place the caller keeps."""
+def bulk_step(
+    wanted: Selection, place: Place | None = None, *, per_second: int | None = None
+) -> Op[BulkStep]:
+    """Take the next step of a walk whose place the caller keeps.
+
+    Args:
+        per_second: The rate of the walk, which bounds the step. The caller pauses in between.
+    """
     fresh = FreshIds()
 
     def steps() -> Steps[BulkStep]:
         yield Begin()
-        return (yield from step(wanted, place, fresh))
+        return (yield from step(wanted, place, fresh, limit=step_limit(per_second)))
 
     # Repeated from the same place: jobs that were already changed no longer match.
     return writing("bulk_step", steps, repeat=steps)
@@ -542,7 +548,7 @@ def advance_bulk(id: str) -> Op[Advance]:
         if not rows:
             return Advance(is_more=False)
         bulk, place = _bulk(rows[0][:-1]), msgspec.json.decode(rows[0][-1], type=Place)
-        limit = _step_limit(bulk)
+        limit = step_limit(bulk.per_second)
         pause = 0.0 if bulk.per_second is None else limit / bulk.per_second
         is_first = place == Place(place.until)
         now: int = (yield Statement("clock"))[0][0]
@@ -561,11 +567,11 @@ def _selection_of(bulk: Bulk) -> Selection:
     return Selection(bulk.action, bulk.state, bulk.chosen, to=bulk.to, run_at=at)
 
 
-def _step_limit(bulk: Bulk) -> int:
+def step_limit(per_second: int | None) -> int:
     """How many jobs one step may take: with a rate, those of half a second."""
-    if bulk.per_second is None:
+    if per_second is None:
         return config.MAINTENANCE_BATCH_ROWS
-    return max(1, min(config.MAINTENANCE_BATCH_ROWS, bulk.per_second // 2))
+    return max(1, min(config.MAINTENANCE_BATCH_ROWS, per_second // 2))
 
 
 def _moved(bulk: Bulk, taken: BulkStep, place: Place) -> dict[str, object]:

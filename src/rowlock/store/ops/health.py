@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from rowlock import config
+from rowlock.job import WorkerInfo
 from rowlock.store import migrate
 from rowlock.store.ops.limit_info import room_ages
 from rowlock.store.statements import Dialect
@@ -70,6 +71,12 @@ class DueLane(msgspec.Struct, frozen=True):
     seconds: float
     limit: str | None = None
 
+    def is_served_by(self, worker: WorkerInfo) -> bool:
+        """Whether a worker takes these jobs. One that names no queues or kinds takes all."""
+        return (not worker.queues or self.queue in worker.queues) and (
+            not worker.kinds or self.kind in worker.kinds
+        )
+
 
 def server() -> Op[Server]:
     """The database's version and its current time."""
@@ -115,6 +122,15 @@ def expired_leases() -> Op[ExpiredLeases]:
         return ExpiredLeases(count, (now - expired_at) / config.SECOND_US if count else 0.0)
 
     return reading("expired_leases", steps)
+
+
+def queue_names() -> Op[list[str]]:
+    """The names of all queues that have a job."""
+
+    def steps() -> Steps[list[str]]:
+        return [row[0] for row in (yield Statement("queue_names"))]
+
+    return reading("queue_names", steps)
 
 
 def due_lanes() -> Op[list[DueLane]]:

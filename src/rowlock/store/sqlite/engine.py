@@ -104,11 +104,20 @@ class SqliteEngine:
     def migrate(self) -> list[int]:
         """Apply missing migrations and return their numbers. Writes only if some are missing."""
         self.file.create()
-        # A file that is up to date is opened without waiting for the write lock.
-        if not migrations.pending(Dialect.SQLITE, self.applied()):
-            return []
-        with self._passing_session() as session, session.transaction(writes=True):
-            return _migrate(session, schema=self.schema)
+        try:
+            # A file that is up to date is opened without waiting for the write lock.
+            if not migrations.pending(Dialect.SQLITE, self.applied()):
+                return []
+            with self._passing_session() as session, session.transaction(writes=True):
+                return _migrate(session, schema=self.schema)
+        except StoreUnavailable as error:
+            if not _is_busy(error.__cause__):
+                raise
+            raise StoreUnavailable(
+                f"{self.file.path}: rowlock's tables can't be created now, because another "
+                "connection, perhaps your own, is in a transaction. Call app.migrate() before, for "
+                f"example when your program starts ({error.__cause__})"
+            ) from error
 
     def applied(self) -> migrations.Applied:
         """The migrations that the file has. Empty if there is no file, and none is created."""
@@ -188,6 +197,11 @@ class SqliteEngine:
                 )
             session.dispose()
         self._start_afresh()
+
+
+def _is_busy(error: BaseException | None) -> bool:
+    code = error.sqlite_errorcode if isinstance(error, sqlite3.Error) else None
+    return code is not None and code & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _applied(session: SqliteSession, *, schema: str) -> migrations.Applied:

@@ -425,6 +425,117 @@ def test_a_workflow_is_removed_with_the_last_of_its_jobs(shop: Shop, clock: Manu
     assert shop.app.get_workflow(flow.id) is None
 
 
+def test_a_node_with_a_limit(shop: Shop, clock: ManualClock):
+    """It waits at its limit once it waits for no other, and takes no turn there before."""
+    limited = shop.app.limit("slow", rate="1/s", per="name")
+
+    @shop.app.task(limit=limited)
+    def slowly(name: str) -> None:
+        shop.log.append(name)
+
+    shop.app.store.declare_limits([limited.declared])
+    with shop.app.workflow("limited") as flow:
+        first = flow.add(shop.step.using(delay=5).job(name="first"))
+        flow.map([slowly.job(name="x"), slowly.job(name="x")], after=first)
+    slowly.enqueue(name="x")
+    shop.app.drain()
+    alone = list(shop.log)
+    clock.advance(6)
+    shop.app.drain()
+    two = list(shop.log)
+    clock.advance(1)
+    shop.app.drain()
+
+    assert (alone, two) == (["x"], ["x", "first", "x"])
+    assert (shop.log, shop.state(flow)) == (["x", "first", "x", "x"], WorkflowState.SUCCEEDED)
+
+
+def test_nodes_that_run_in_order(shop: Shop):
+    """The place of a node is that of its release: one that waits holds up nobody."""
+    in_order = shop.app.limit("in order", per="name", ordered=True)
+
+    @shop.app.task(limit=in_order)
+    def orderly(name: str, number: int) -> None:
+        shop.log.append(f"{name} {number}")
+
+    shop.app.store.declare_limits([in_order.declared])
+    with shop.app.workflow("ordered") as flow:
+        first = flow.add(shop.step.job(name="first"))
+        flow.add(orderly.job(name="x", number=1), after=first)
+    orderly.enqueue(name="x", number=2)
+    (lease,) = shop.app.store.claim(worker="w", queues=["default"], kinds=["step"])
+    shop.app.drain()
+    shop.app.store.succeed([lease])
+    shop.app.drain()
+
+    assert shop.log == ["x 2", "x 1"]
+
+
+def test_a_transaction_of_a_node(shop: Shop):
+    """Its commit is the success that others wait for, and has what it adds to the workflow."""
+
+    @shop.app.task
+    def books(ctx: Context) -> None:
+        with ctx.transaction() as tx:
+            ctx.workflow.add(shop.step.job(name="added"))
+            tx.result = "booked"
+
+    with shop.app.workflow("books") as flow:
+        booked = flow.add(books.job())
+        flow.add(shop.alone.job(name=booked.result), after=booked)
+    shop.app.drain()
+
+    assert sorted(shop.log) == ["added", "alone with booked"]
+    assert shop.state(flow) is WorkflowState.SUCCEEDED
+
+
+def test_a_workflow_in_ones_own_transaction(shop: Shop, any_url: str):
+    """It exists if, and only if, that commits."""
+    import sqlite3
+
+    import psycopg
+
+    is_sqlite = any_url.startswith("sqlite")
+    path = any_url.removeprefix("sqlite:///")
+    shop.app.migrate()
+    flows = []
+    for ends in ("rollback", "commit"):
+        connection: Any = sqlite3.connect(path) if is_sqlite else psycopg.connect(any_url)
+        with shop.app.workflow("mine", conn=connection) as flow:
+            group = flow.map(shop.step.job(name=f"{n}") for n in range(300))
+            flow.add(shop.step.job(name="last"), after=group)
+        getattr(connection, ends)()
+        connection.close()
+        flows.append(flow)
+    undone, done = flows
+    shop.app.drain()
+
+    assert shop.app.get_workflow(undone.id) is None
+    assert (shop.state(done), len(shop.log)) == (WorkflowState.SUCCEEDED, 301)
+
+
+def test_what_ends_a_job_outside_of_its_run(shop: Shop, clock: ManualClock):
+    """A lost lease that was the last, a crash, a bulk cancel: what waits learns of all."""
+    app = shop.app
+    flows = []
+    for _ in range(3):
+        with app.workflow("lost") as flow:
+            first = flow.add(shop.step.job(name="first"))
+            flow.add(shop.step.job(name="ended"), after=first, when="ended")
+            flow.add(shop.step.job(name="dead"), after=first, when="dead")
+        flows.append(flow)
+    leases = app.store.claim(worker="w", queues=["default"], limit=2, lease=5)
+    app.bulk("cancel", "ready", kind="step")
+    app.store.crash([leases[1]], "segfault")
+    clock.advance(10)
+    app.store.recover()
+    states = [shop.states(flow) for flow in flows]
+
+    assert states[0] == states[1] | {"first": "dead"}
+    assert states[0] == {"first": "dead", "ended": "ready", "dead": "ready"}
+    assert states[2] == {"first": "cancelled", "ended": "ready", "dead": "cancelled"}
+
+
 def test_chain_group_and_chord(shop: Shop):
     """Short forms, with results passed on by functions."""
     step, join = shop.step, shop.join

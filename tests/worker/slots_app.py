@@ -49,6 +49,18 @@ def talk(ctx: rowlock.Context) -> str:
     return f"{ctx.attempt} {ctx.job.kind}"
 
 
+@app.task(executor="process")
+def grow(ctx: rowlock.Context, number: int) -> int:
+    added = ctx.workflow.map(follow_up.using(priority=4).job(number=each) for each in range(number))
+    ctx.workflow.add(sum_up.job(numbers=added.results), after=added)
+    return number
+
+
+@app.task(executor="process")
+def sum_up(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
 @app.task(executor="process", max_attempts=1)
 def log_a_number(ctx: rowlock.Context) -> None:
     ctx.log("long " * config.SLOT_FRAME_BYTES_MAX)

@@ -43,6 +43,7 @@ def served(app, tmp_path):
     text = "ä" * 500_000
     payloads = {
         "talk": {},
+        "grow": {"number": 4},
         "fail": {},
         "surroundings": {},
         "large": {"text": text},
@@ -56,7 +57,14 @@ def served(app, tmp_path):
             lambda: (each := app.get(misfit.id)).state is JobState.RETRYING and each
         )
         (found["follow_up"],) = wait_until(
-            lambda: app.list(kind="follow_up", state="succeeded", full=True).jobs
+            lambda: [
+                job
+                for job in app.list(kind="follow_up", state="succeeded", full=True)
+                if job.workflow is None
+            ]
+        )
+        (found["sum_up"],) = wait_until(
+            lambda: app.list(kind="sum_up", state="succeeded", full=True).jobs
         )
     os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
     return found
@@ -73,6 +81,9 @@ def test_what_comes_back_from_a_slot(app, served):
         "odd \ufffd \ufffd line",
     ]
     assert (follow_up.result, follow_up.priority) == (7, 3)
+
+    # Jobs that were added to a workflow, and the results of the first for the last.
+    assert (served["grow"].result, served["sum_up"].result) == (4, 0 + 1 + 2 + 3)
 
     # A payload and a result near the limit.
     assert served["large"].result == "ä" * 500_000

@@ -31,7 +31,7 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test browser django6 check format fuzz simulate chaos mutants bench dashboard types reference \
+.PHONY: help up test browser django6 django-suite check format fuzz simulate chaos mutants bench dashboard types reference \
 	docs lint-deploy package requirements clean crashes soak matrix every
 
 help: ## Show this list
@@ -68,6 +68,13 @@ ifeq ($(PYTHON_DJANGO6),)
 else
 	ROWLOCK_TEST_DJANGO_PYTHON=$(CURDIR)/$(DJANGO6_VENV)/bin/python \
 		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/contrib/test_django.py
+endif
+
+# Outside of CI: it downloads Django's source package.
+django-suite: $(VENV)/dev.stamp $(if $(PYTHON_DJANGO6),$(DJANGO6_VENV)/django6.stamp) ## Run Django's own tests of its tasks against rowlock's backend
+	$(BIN)/python -m tests.contrib.upstream
+ifneq ($(PYTHON_DJANGO6),)
+	$(DJANGO6_VENV)/bin/python -m tests.contrib.upstream
 endif
 
 # --verifytypes asks the first python in PATH where the package is, whatever it is told otherwise.

@@ -134,7 +134,7 @@ class Enqueued(TestCase):
         for changed in (b"a", uuid.UUID(int=1), Decimal(1), timezone.now(), {1}, {1: 2}):
             with self.subTest(changed), self.assertRaisesRegex(TypeError, r"args\[0\].*; pass "):
                 confirm.enqueue(changed)
-        with self.assertRaisesRegex(TypeError, r"kwargs\.number\[0\]\[1\]: a value of type set"):
+        with self.assertRaisesRegex(TypeError, r"\[0\]\[1\]: Unsupported type: .* set"):
             confirm.enqueue(number=[(1, {2})])
 
         self.assertEqual([], list(app.list()))

@@ -276,8 +276,8 @@ def _unchanged(task: Any, payload: dict[str, Any]) -> dict[str, Any]:
         problem = error
     for change in misfits.changes(payload, AnyType(), ""):
         raise TypeError(
-            f"{task.module_path}: {change.path}: {change.what} would come back from JSON as "
-            f"another type; pass {change.instead}"
+            f"{task.module_path}: {change.path}: Unsupported type: {change.what} would come back "
+            f"from JSON as another type; pass {change.instead}"
         ) from None
     if problem is not None:
         raise problem

@@ -144,7 +144,7 @@ class JobAdmin(_JobAdmin):
             **self.admin_site.each_context(request),
             "title": job.kind,
             "job": job,
-            "rows": [("State", f"{job.state.value}: {app.why(job.id).text}"), *_rows(job)],
+            "rows": [("State", job.state.value), ("Why", app.why(job.id).text), *_rows(job)],
             "texts": _texts(job),
             "action": _AFTERWARDS.get(job.state, "cancel"),
             "may_act": self.has_change_permission(request),

@@ -165,9 +165,11 @@ package: $(VENV)/run.stamp dashboard ## Build the wheel, install it into empty e
 	$(BIN)/python -m hatchling build
 	@ls -l dist | awk 'NR > 1 { print $$5, $$9 }'
 	@for python in $(PYTHONS); do \
-		rm -rf .venv-package && $$python -m venv .venv-package \
-		&& $(call install,.venv-package,"$$(echo dist/*.whl)[all]") \
-		&& .venv-package/bin/python -P tests/package/smoke.py README.md || exit 1; \
+		rm -rf .venv-package && $$python -m venv .venv-package || exit 1; \
+		for extras in "core " "server [server]" "postgres [postgres,server]"; do \
+			$(call install,.venv-package,"$$(echo dist/*.whl)$${extras#* }") \
+			&& .venv-package/bin/python -P tests/package/smoke.py README.md $${extras% *} || exit 1; \
+		done; \
 	done
 	rm -rf .venv-package
 

@@ -32,7 +32,7 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help up test browser django6 django-suite check format fuzz simulate chaos mutants bench dashboard types reference \
-	docs lint-deploy package requirements clean crashes soak matrix every
+	docs lint-deploy package requirements changelog clean crashes soak matrix every
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -172,6 +172,9 @@ package: $(VENV)/run.stamp dashboard ## Build the wheel, install it into empty e
 		done; \
 	done
 	rm -rf .venv-package
+
+changelog: ## Collect the fragments in changelog.d/ into CHANGELOG.md, and remove them
+	$(PYTHON) changelog.d/collect.py $(CHANGELOG_ARGS)
 
 requirements: ## Resolve requirements/*.in anew into pinned files with hashes (needs uv)
 	cd requirements && for name in build run node dev docs lint; do \

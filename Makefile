@@ -31,7 +31,7 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test browser django6 django-suite check format fuzz simulate chaos mutants bench dashboard types reference \
+.PHONY: help up install test browser django6 django-suite check format fuzz simulate chaos mutants bench dashboard types reference \
 	docs lint-deploy package requirements changelog clean crashes soak matrix every
 
 help: ## Show this list
@@ -40,6 +40,8 @@ help: ## Show this list
 up: $(VENV)/run.stamp ## Install, and run everything on SQLite with the example jobs
 	@$(MAKE) --no-print-directory dashboard || echo 'going on without it: the page says how to build it'
 	$(BIN)/rowlock --app examples.quickstart:app up
+
+install: $(VENV)/dev.stamp ## Install everything for development into .venv
 
 test: $(VENV)/dev.stamp dashboard browser ## Install, and run every test on SQLite and a throw-away PostgreSQL
 	@echo "1/4 environment: $$($(BIN)/python -V) in $(VENV), and the dashboard, are ready"

@@ -21,13 +21,26 @@ class RowlockConfig(AppConfig):
     def ready(self) -> None:
         """Register the checks. Django calls this once all models are loaded."""
         from django.core.checks import Tags, register
+        from django.db.models.signals import post_migrate
 
         from rowlock.contrib.django.settings import check_backends, check_settings
         from rowlock.testing.frameworks import FRAMEWORKS
 
         register(check_settings, Tags.compatibility)
         register(check_backends, Tags.compatibility)
+        post_migrate.connect(_create_tables, sender=self)
         FRAMEWORKS.append(_DjangoFramework())
+
+
+def _create_tables(*, using: str, **_: Any) -> None:
+    """Create the tables where tests do without migrations, as pytest-django's `--no-migrations`."""
+    from django.db.migrations.loader import MigrationLoader
+
+    from rowlock.contrib.django.project import project_app
+
+    module, _is_explicit = MigrationLoader.migrations_module(RowlockConfig.label)
+    if module is None and using == project_app().settings.database:
+        project_app().migrate()
 
 
 class _DjangoFramework:

@@ -2,7 +2,7 @@
 
 python changelog.d/collect.py [--first]
 
-A section that is there gets the new lines at the end of its lists. `--first` is for the first
+A section that is there gets the new items at the end of its lists. `--first` is for the first
 release: what was changed or fixed before it never reached a user, so only what was added is kept.
 """
 
@@ -31,7 +31,7 @@ def main() -> None:
     lists: Lists = {sort: [] for sort in kept}
     for path, sort in found.items():
         if sort in lists:
-            lists[sort] += path.read_text("utf-8").splitlines()
+            lists[sort].append(path.read_text("utf-8").strip())
     text = CHANGELOG.read_text("utf-8")
     CHANGELOG.write_text(collected(text, version, lists), "utf-8")
     for path in found:
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def collected(text: str, version: str, lists: Lists) -> str:
-    """Return the changelog with more lines in the section of a version, which may be new."""
+    """Return the changelog with more items in the section of a version, which may be new."""
     head, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
     if not sections or not sections[0].startswith(f"## {version} "):
         sections.insert(0, f"## {version} (unreleased)\n\n")
@@ -48,13 +48,13 @@ def collected(text: str, version: str, lists: Lists) -> str:
 
 
 def extended(section: str, lists: Lists) -> str:
-    """Return a section with more lines in its lists, the most urgent list first."""
+    """Return a section with more items in its lists, the most urgent list first."""
     intro, *parts = re.split(r"^### (\w+)\n+", section, flags=re.MULTILINE)
     known = {parts[at].lower(): parts[at + 1].strip() for at in range(0, len(parts), 2)}
     texts = [intro.rstrip()]
     for sort in SORTS:
-        lines = [f"- {line}" for line in lists.get(sort, []) if line.strip()]
-        whole = "\n".join(filter(None, [known.get(sort, ""), *lines]))
+        items = ["- " + "\n  ".join(text.splitlines()) for text in lists.get(sort, [])]
+        whole = "\n".join(filter(None, [known.get(sort, ""), *items]))
         if whole:
             texts.append(f"### {sort.capitalize()}\n\n{whole}")
     return "\n\n".join(texts) + "\n\n"

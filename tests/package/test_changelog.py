@@ -23,18 +23,18 @@ def test_every_fragment_has_a_sort():
 
 
 def test_a_section_is_extended():
-    """New lines come after those that are there, and lists in the order of their urgency."""
-    text = COLLECT["collected"](BEFORE, "0.1.0", {"added": ["Two."], "security": ["Three."]})
+    """New items come after those that are there, and lists in the order of their urgency."""
+    text = COLLECT["collected"](BEFORE, "0.1.0", {"added": ["Two.\nToo."], "security": ["Three."]})
 
     assert text == (
         "# Changelog\n\nNewest first.\n\n## 0.1.0 (unreleased)\n\nThe first.\n\n"
-        "### Security\n\n- Three.\n\n### Added\n\n- One.\n- Two.\n\n"
+        "### Security\n\n- Three.\n\n### Added\n\n- One.\n- Two.\n  Too.\n\n"
     )
 
 
 def test_a_new_version_comes_first():
     """The sections of released versions stay as they are."""
-    text = COLLECT["collected"](BEFORE, "0.2.0", {"fixed": ["Two.", ""]})
+    text = COLLECT["collected"](BEFORE, "0.2.0", {"fixed": ["Two."]})
 
     assert text.startswith(
         "# Changelog\n\nNewest first.\n\n## 0.2.0 (unreleased)\n\n### Fixed\n\n- Two.\n\n"

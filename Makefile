@@ -31,8 +31,8 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test browser django6 check format fuzz simulate chaos mutants bench dashboard types reference \
-	docs lint-deploy package requirements clean crashes soak matrix every
+.PHONY: help up install test browser django6 django-suite check format fuzz simulate chaos mutants bench dashboard types reference \
+	docs lint-deploy package requirements changelog clean crashes soak matrix every
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -40,6 +40,8 @@ help: ## Show this list
 up: $(VENV)/run.stamp ## Install, and run everything on SQLite with the example jobs
 	@$(MAKE) --no-print-directory dashboard || echo 'going on without it: the page says how to build it'
 	$(BIN)/rowlock --app examples.quickstart:app up
+
+install: $(VENV)/dev.stamp ## Install everything for development into .venv
 
 test: $(VENV)/dev.stamp dashboard browser ## Install, and run every test on SQLite and a throw-away PostgreSQL
 	@echo "1/4 environment: $$($(BIN)/python -V) in $(VENV), and the dashboard, are ready"
@@ -68,6 +70,13 @@ ifeq ($(PYTHON_DJANGO6),)
 else
 	ROWLOCK_TEST_DJANGO_PYTHON=$(CURDIR)/$(DJANGO6_VENV)/bin/python \
 		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/contrib/test_django.py
+endif
+
+# Outside of CI: it downloads Django's source package.
+django-suite: $(VENV)/dev.stamp $(if $(PYTHON_DJANGO6),$(DJANGO6_VENV)/django6.stamp) ## Run Django's own tests of its tasks against rowlock's backend
+	$(BIN)/python -m tests.contrib.upstream
+ifneq ($(PYTHON_DJANGO6),)
+	$(DJANGO6_VENV)/bin/python -m tests.contrib.upstream
 endif
 
 # --verifytypes asks the first python in PATH where the package is, whatever it is told otherwise.
@@ -158,11 +167,16 @@ package: $(VENV)/run.stamp dashboard ## Build the wheel, install it into empty e
 	$(BIN)/python -m hatchling build
 	@ls -l dist | awk 'NR > 1 { print $$5, $$9 }'
 	@for python in $(PYTHONS); do \
-		rm -rf .venv-package && $$python -m venv .venv-package \
-		&& $(call install,.venv-package,"$$(echo dist/*.whl)[all]") \
-		&& .venv-package/bin/python -P tests/package/smoke.py README.md || exit 1; \
+		rm -rf .venv-package && $$python -m venv .venv-package || exit 1; \
+		for extras in "core " "server [server]" "postgres [postgres,server]"; do \
+			$(call install,.venv-package,"$$(echo dist/*.whl)$${extras#* }") \
+			&& .venv-package/bin/python -P tests/package/smoke.py README.md $${extras% *} || exit 1; \
+		done; \
 	done
 	rm -rf .venv-package
+
+changelog: ## Collect the fragments in changelog.d/ into CHANGELOG.md, and remove them
+	$(PYTHON) changelog.d/collect.py $(CHANGELOG_ARGS)
 
 requirements: ## Resolve requirements/*.in anew into pinned files with hashes (needs uv)
 	cd requirements && for name in build run node dev docs lint; do \

@@ -439,6 +439,11 @@ class Fields(Protocol):
         """The names of its parameters."""
         ...
 
+    @property
+    def takes_extra(self) -> bool:
+        """Whether payloads may have other names, too."""
+        ...
+
     def value_of(self, payload: Mapping[str, Any], name: str) -> object:
         """Return the value of a parameter, or its default. One that is a UUID comes as one."""
         ...

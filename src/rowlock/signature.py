@@ -77,6 +77,11 @@ class PayloadSchema:
             if parameter.kind is not parameter.VAR_KEYWORD and not self._seems_context(parameter)
         ]
 
+    @property
+    def takes_extra(self) -> bool:
+        """Whether the function has `**fields`, and so payloads may have other names, too."""
+        return any(each.kind is each.VAR_KEYWORD for each in self._parameters)
+
     def _seems_context(self, parameter: inspect.Parameter) -> bool:
         if parameter.annotation is parameter.empty:
             return False

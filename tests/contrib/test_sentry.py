@@ -167,6 +167,7 @@ def test_traces(sentry, any_url):
     assert job.id == second["contexts"]["trace"]["data"]["messaging.message.id"]
 
 
+@pytest.mark.owner("a test empties its database")
 def test_on_trial(sentry, any_url):
     """Inline jobs of an app that was instrumented before are seen by the test, run, and told."""
     app, send, fetch = make("sqlite:///never-opened.db")

@@ -10,8 +10,10 @@ from tests.house.source import Module, make_module, read_imports, read_modules, 
 
 # Names that two classes share for good, and why.
 SHARED = {
+    "Command": "Django looks for a class of this name",
     "Dashboard": "Django derives the permission `view_dashboard` from the name of its model",
-    "Job": "the shim for RQ has RQ's names",
+    "Job": "the shim for RQ has RQ's names, and the admin shows the name of its model",
+    "Meta": "Django looks for a class of this name",
     "Migration": "Django looks for a class of this name",
     "Retry": "the shims for Celery and RQ have their names",
     "Task": "the shim for Celery has Celery's names",
@@ -24,7 +26,7 @@ SMALL_LINES = 60
 SEAMS = {
     "rowlock.contrib.celery.utils.log": "Celery has a module of this name",
     "rowlock.contrib.django.models": "Django looks for models in this module",
-    "rowlock.contrib.django.tasks_api": "hides which of two packages has the API of tasks",
+    "rowlock.contrib.django.testing": "imported by tests only, and Django's settings are read then",
     "rowlock.contrib.rq.exceptions": "RQ has a module of this name",
     "rowlock.contrib.rq.results": "RQ has a module of this name",
     "rowlock.store.ops.measure": "only for a schema of its own, which `rowlock bench` makes",

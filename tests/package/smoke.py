@@ -1,9 +1,11 @@
 """What a new user does first, with the installed wheel alone: run by `make package`.
 
-python smoke.py README.md
+python smoke.py README.md core      # pip install rowlock
+python smoke.py README.md server    # pip install "rowlock[server]"
+python smoke.py README.md postgres  # pip install "rowlock[postgres,server]"
 
-It has nothing but the standard library and rowlock[all], in an empty directory; the checkout is
-not on the path. Prints what it measured as JSON; fails with what is wrong.
+It has nothing but the standard library and what was installed, in an empty directory; the checkout
+is not on the path. Prints what it measured as JSON; fails with what is wrong.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -39,17 +42,51 @@ SERVE_SECONDS = 60
 
 def main() -> None:
     readme = Path(sys.argv[1]).resolve().read_text("utf-8")
+    installed = sys.argv[2]
     with tempfile.TemporaryDirectory() as place:
         os.chdir(place)
-        found = {"python": sys.version.split()[0], "rowlock": check_version()}
-        check_files()
-        run_quickstart(readme)
-        run_worker()
-        serve()
-        found["import_ms"] = import_ms()
-        found["installed_mib"] = installed_mib()
+        found = {
+            "installed": installed,
+            "python": sys.version.split()[0],
+            "rowlock": check_version(),
+            **CHECKS[installed](readme),
+            "packages_mib": packages_mib(),
+        }
         os.chdir("/")
     sys.stdout.write(json.dumps(found) + "\n")
+
+
+def check_core(readme: str) -> dict[str, object]:
+    """SQLite and the worker, and a hint what to install for the rest."""
+    check_files()
+    run_quickstart(readme)
+    run_worker()
+    refused("rowlock[server]", "--app", "jobs:app", "serve")
+    refused("rowlock[metrics]", "--app", "jobs:app", "worker", "--metrics-port", "18764")
+    refused("rowlock[postgres]", "--database-url", "postgresql:///x", "jobs", "list")
+    return {"import_ms": import_ms(), "rowlock_mib": installed_mib()}
+
+
+def check_server(readme: str) -> dict[str, object]:
+    """The API and the dashboard, too."""
+    run_worker()
+    serve()
+    return {}
+
+
+def check_postgres(readme: str) -> dict[str, object]:
+    """What production has: the driver is there, and so only the server is missing."""
+    check_server(readme)
+    refused("127.0.0.1", "--database-url", "postgresql://127.0.0.1:1/x", "jobs", "list")
+    refused("rowlock[dev]", "dev", "postgres")
+    return {}
+
+
+CHECKS: dict[str, Callable[[str], dict[str, object]]] = {
+    "core": check_core,
+    "server": check_server,
+    "postgres": check_postgres,
+}
 
 
 def check_version() -> str:
@@ -137,6 +174,25 @@ def installed_mib() -> float:
         if path.is_file() and "__pycache__" not in path.parts
     ]
     return round(sum(sizes) / 2**20, 2)
+
+
+def packages_mib() -> float:
+    """All packages of the environment, without those that every environment has."""
+    site = Path(str(files("rowlock"))).parent
+    skipped = ("pip", "setuptools", "__pycache__", "_distutils_hack")
+    sizes = [
+        path.stat().st_size
+        for path in site.rglob("*")
+        if path.is_file() and not path.relative_to(site).parts[0].startswith(skipped)
+    ]
+    return round(sum(sizes) / 2**20, 1)
+
+
+def refused(hint: str, *words: str) -> None:
+    """A command that fails, with a text that says what is missing."""
+    done = subprocess.run(command(*words), capture_output=True, text=True, check=False)
+    assert done.returncode != 0, f"rowlock {words} did not fail"
+    assert hint in done.stderr, f"rowlock {words} does not name {hint}: {done.stderr}"
 
 
 def run(*words: str) -> str:

@@ -22,6 +22,8 @@ from rowlock.testing import (
 )
 from rowlock.testing.app import current
 
+pytestmark = pytest.mark.owner("a test empties its database")
+
 seen: list[str] = []
 app = rowlock.App("sqlite:///never-opened.db")
 
@@ -108,6 +110,35 @@ def test_an_app_is_what_it_was_after_a_trial_that_could_not_begin():
     assert (type(own), own.url) == (rowlock.App, "sqlite:///never-opened.db")
     with pytest.raises(RuntimeError, match="rowlock_app"):
         current()
+
+
+def test_a_test_begins_with_an_empty_database(rowlock_url):
+    """Nothing of the test before is there: no job, live or finished, schedule or pause."""
+    for _ in range(2):
+        with use_test_database(app, rowlock_url) as tested:
+            refute_enqueued(plain)
+            assert (list(tested.store.list_schedules()), tested.stats()) == ([], [])
+            plain.enqueue(name="a")
+            tested.drain(limit=1)
+            plain.enqueue(name="b")
+            tested.schedule("nightly", hourly, cron="@daily")
+            tested.pause("mail")
+            with use_test_database(rowlock.App("sqlite:///never-opened.db"), rowlock_url):
+                assert len(enqueued("plain")) == 2  # Two apps of a test may share a database.
+
+
+def test_a_database_in_use_is_not_emptied(rowlock_url):
+    """Whoever names it by mistake loses nothing, and is told."""
+    with rowlock.App(rowlock_url) as used:
+        used.migrate()
+        job = used.enqueue("important")
+        with (
+            pytest.raises(ValueError, match=r"job that no test wrote.*that only tests use"),
+            use_test_database(app, rowlock_url),
+        ):
+            pytest.fail("it is in use")
+
+        assert used.get(job.id).state == JobState.READY
 
 
 def test_fields_and_options_are_compared(rowlock_app):

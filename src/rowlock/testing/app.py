@@ -5,7 +5,9 @@
    database, whatever URL the program names meanwhile.
 2. Inline, a job is run before its enqueue returns. Jobs that handlers enqueue meanwhile are run by
    the same drain, after them.
-3. A crash of a run's process is simulated, to test that handlers can run twice. As after SIGKILL,
+3. The database is empty when a test begins. Only a database that was empty when a test first used
+   it is ever emptied: a wrong URL must not cost anyone's jobs.
+4. A crash of a run's process is simulated, to test that handlers can run twice. As after SIGKILL,
    nothing is given back and nothing more is written. The job stays leased until its lease expires,
    and then runs again.
 """
@@ -17,7 +19,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +29,11 @@ from rowlock.app import App
 from rowlock.clock import Clock
 from rowlock.job import QUEUED_STATES, Job, Lease
 from rowlock.store import NewJob
+from rowlock.store import migrate as migrations
+from rowlock.store.statements import Dialect
+from rowlock.store.url import masked
 from rowlock.task import Task
+from rowlock.testing.database import connect, is_sqlite
 from rowlock.worker.drain import Drain, ProcessDied
 
 # Files here are never written to a disk, which would take half of the time of most tests.
@@ -124,9 +130,13 @@ def use_test_database(
     """Give an app another database and clock while the block lasts.
 
     Args:
-        url: The test's database. Its tables are created if needed.
+        url: The test's database. Its tables are created if needed, and emptied if an earlier test
+            has used them.
         clock: The test's clock. None keeps the app's own.
         inline: Run each job before its enqueue returns.
+
+    Raises:
+        ValueError: The database has jobs or other rows that no test wrote.
     """
     kind, before = type(app), (app._store, app._url, app._clock, app.state)
     # Tasks and limits that the test itself defines are removed with it.
@@ -138,6 +148,9 @@ def use_test_database(
     try:
         super(AppUnderTest, tested).use_database(url)
         app.migrate()
+        # Another app of the same test may share its database.
+        if not any(each.url == url for each in _under_test if each is not tested):
+            _empty(url, schema=app._schema)
         yield tested
     finally:
         _under_test.remove(tested)
@@ -146,6 +159,32 @@ def use_test_database(
         app.__class__ = kind
         app._store, app._url, app._clock, app.state = before
         app._tasks, app._limits = tasks, limits
+
+
+# The table that says that a database is for tests.
+_MARK: Final = "test_database"
+
+
+def _empty(url: str, *, schema: str) -> None:
+    """Delete all rows of the tests before, or mark an empty database as one for tests."""
+    dialect = Dialect.SQLITE if is_sqlite(url) else Dialect.POSTGRES
+    tables = migrations.emptied(dialect=dialect, schema=schema)
+    mark, found = f"{schema}.{_MARK}", f"SELECT to_regclass('{schema}.{_MARK}')"
+    if dialect is Dialect.SQLITE:
+        mark = f"{schema}_{_MARK}"
+        found = f"SELECT max(name) FROM sqlite_master WHERE name = '{mark}'"  # noqa: S608  # ours
+    with closing(connect(url)) as connection:
+        is_for_tests = connection.execute(found).fetchone()[0] is not None
+        for table in tables:
+            if is_for_tests:
+                connection.execute(f"DELETE FROM {table}")  # noqa: S608  # ours
+            elif connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():  # noqa: S608  # ours
+                raise ValueError(
+                    f"{masked(url)} has rows in {table} that no test wrote, and tests empty their "
+                    "database; name a database that only tests use"
+                )
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {mark} (is_for_tests integer)")
+        connection.commit()
 
 
 def _as_app_under_test(app: App, kind: type[App]) -> AppUnderTest:
@@ -160,10 +199,18 @@ def _as_app_under_test(app: App, kind: type[App]) -> AppUnderTest:
 _under_test: list[AppUnderTest] = []
 
 
+def is_any_under_test() -> bool:
+    """Return whether an app is under test."""
+    return bool(_under_test)
+
+
 def current() -> AppUnderTest:
     """Return the app of the running test."""
     if not _under_test:
-        raise RuntimeError("no app is under test; use the fixture `rowlock_app` in the test")
+        raise RuntimeError(
+            "no app is under test; use the fixture `rowlock_app` in the test, or run the tests of "
+            "a Django project with `manage.py test` or pytest-django"
+        )
     return _under_test[-1]
 
 

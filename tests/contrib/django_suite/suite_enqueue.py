@@ -35,8 +35,12 @@ stripe = rowlock.Limit("stripe", per="customer", rate_per_key="1/h")
 
 @task
 @policy(limit=stripe)
-def charge(customer: str = "acme", cents: int = 1) -> int:
+def charge(customer="acme", cents: int = 1) -> int:
     return cents
+
+
+@task
+def take(anything) -> None: ...
 
 
 @task(takes_context=True)
@@ -126,11 +130,11 @@ class Enqueued(TestCase):
         with self.assertRaises(TypeError):
             confirm.enqueue(object())
         with self.assertRaises(rowlock.PayloadInvalid):
-            confirm.enqueue(math.nan)
+            take.enqueue(math.nan)
         for changed in (b"a", uuid.UUID(int=1), Decimal(1), timezone.now(), {1}, {1: 2}):
             with self.subTest(changed), self.assertRaisesRegex(TypeError, r"args\[0\].*; pass "):
                 confirm.enqueue(changed)
-        with self.assertRaisesRegex(TypeError, r"kwargs\.number\[0\]\[1\]: a value of type set"):
+        with self.assertRaisesRegex(TypeError, r"\[0\]\[1\]: Unsupported type: .* set"):
             confirm.enqueue(number=[(1, {2})])
 
         self.assertEqual([], list(app.list()))
@@ -260,11 +264,6 @@ class Enqueued(TestCase):
 
 class Committed(TransactionTestCase):
     """With transactions that end."""
-
-    def tearDown(self):
-        """Django empties the tables of models only."""
-        for job in app.list(limit=1000):
-            app.delete(job.id)
 
     def test_rollback(self):
         """What a transaction enqueued goes with it, inner ones by themselves."""

@@ -18,17 +18,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rowlock.contrib.django.backend import RowlockBackend
+    from rowlock.contrib.django.call import using
     from rowlock.contrib.django.project import DjangoApp
     from rowlock.contrib.django.task_policy import policy
 
     app: DjangoApp
 
-__all__ = ["DjangoApp", "RowlockBackend", "app", "policy"]
+__all__ = ["DjangoApp", "RowlockBackend", "app", "policy", "using"]
 
 _HOMES = {
     "DjangoApp": "rowlock.contrib.django.project",
     "RowlockBackend": "rowlock.contrib.django.backend",
     "policy": "rowlock.contrib.django.task_policy",
+    "using": "rowlock.contrib.django.call",
 }
 
 

@@ -10,23 +10,24 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
 from traceback import format_exception
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from django.apps import apps
-from django.conf import settings
 from django.core.checks import CheckMessage, Error
+from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 from msgspec.inspect import AnyType
 
 from rowlock import misfits
 from rowlock.context import Context
 from rowlock.contrib.django import task_policy
-from rowlock.contrib.django.project import declare, discover, project_app
+from rowlock.contrib.django.project import INSTALLED_NAME, declare, discover, project_app
+from rowlock.contrib.django.settings import aware, moment
 from rowlock.contrib.django.tasks_api import (
     BaseTaskBackend,
     TaskContext,
@@ -35,13 +36,17 @@ from rowlock.contrib.django.tasks_api import (
     TaskResultDoesNotExist,
     TaskResultStatus,
     normalize_json,
+    task_backends,
     task_enqueued,
     task_finished,
     task_started,
 )
+from rowlock.contrib.django.tasks_api import Task as TaskOfDjango
 from rowlock.errors import OptionInvalid
 from rowlock.job import Job, JobError, JobState
-from rowlock.task import Task
+from rowlock.limits import Fields
+from rowlock.store import NewJob
+from rowlock.task import EnqueueOptions, Task
 from rowlock.worker.run import is_last
 
 _STATUSES = {
@@ -54,6 +59,9 @@ _STATUSES = {
     JobState.DEAD: TaskResultStatus.FAILED,
     JobState.CANCELLED: TaskResultStatus.FAILED,
 }
+
+# In the `meta` of a job: the alias that enqueued it, if `TASKS` has several.
+_ALIAS: Final = "django_backend"
 
 
 class RowlockBackend(BaseTaskBackend):
@@ -71,14 +79,27 @@ class RowlockBackend(BaseTaskBackend):
     # By their dotted names. The last declaration of a name is the one that runs.
     declared: ClassVar[dict[str, Any]] = {}
 
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        # While there is one, nothing is enqueued. The tasks can be imported, so that
+        # `manage.py check` can run, and report it.
+        self._problem = task_policy.problem_of(self.options)
+        # By their dotted names, with the options of this alias for their jobs.
+        self._tasks: dict[str, Task[..., Any]] = {}
+
     def validate_task(self, task: Any) -> None:
         """Validate a task as Django does, and register it."""
         super().validate_task(task)
+        self.register(task)
+
+    def register(self, task: Any) -> None:
+        """Make a task known to the project's app, with this backend's options."""
         path = task.module_path
         known = self.declared.get(path)
         if known is None:
+            made = self._task_of(task)
             self.declared[path] = task
-            declare(self._task_of(task))
+            declare(made)
         elif known.func is not task.func:
             self.declared[path] = task
 
@@ -90,33 +111,67 @@ class RowlockBackend(BaseTaskBackend):
             function=task.func,
             name=task.module_path,
             queue=task.queue_name,
-            defaults=self.options if task_policy.problem_of(self.options) is None else {},
+            defaults=self.options if self._problem is None else {},
         )
         fields = task_policy.CallFields(task.func, takes_context=task.takes_context)
+        if settings.cron is not None and fields.required:
+            raise OptionInvalid(
+                "cron",
+                f"task {task.module_path!r} requires {', '.join(fields.required)}; give them "
+                "defaults, or use app.schedule(..., payload=...)",
+            )
         return Task(run, settings, fields=fields)
+
+    def _with_my_options(self, task: Any) -> Task[..., Any]:
+        """Return the task for an enqueue. The app's own has the options of the first alias."""
+        app = project_app()
+        path = task.module_path
+        if path not in self._tasks:
+            self._tasks[path] = self._task_of(task)
+            self._tasks[path].bind(app)
+        return self._tasks[path]
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """Enqueue a job, as part of the open transaction, if there is one.
 
         Raises:
-            TypeError: The task's function can't be called with these arguments, or JSON would
-                change one of them: a UUID would arrive as text.
+            TypeError: The arguments do not fit the function's parameters and their annotations, or
+                JSON would change one of them: a UUID would arrive as text.
             PayloadInvalid: They can't be stored, because of their size or content.
+            ImproperlyConfigured: The backend's `OPTIONS` are invalid.
         """
-        self.validate_task(task)
-        _check_arguments(task, args, kwargs)
-        payload = {"args": list(args), "kwargs": dict(kwargs)}
-        _check_unchanged(task, payload)
-        job = project_app().enqueue(
-            task.module_path,
-            payload,
-            queue=task.queue_name,
-            priority=int(task.priority),
-            run_at=aware(task.run_after),
-        )
+        return self.send(task, args, kwargs, {})
+
+    def send(self, task: Any, args: Any, kwargs: Any, chosen: EnqueueOptions) -> Any:
+        """Enqueue a job with options that Django does not have. See `enqueue`."""
+        (job,) = project_app().send([self.job(task, args, kwargs, chosen)], conn=None)
         result = result_of(job, task, backend=self.alias)
-        task_enqueued.send(type(self), task_result=result)
+        # Another enqueue with the same key has sent it before.
+        if job.created:
+            task_enqueued.send(type(self), task_result=result)
         return result
+
+    def job(self, task: Any, args: Any, kwargs: Any, chosen: EnqueueOptions) -> NewJob:
+        """Return a checked job of a task. See `enqueue`."""
+        self.validate_task(task)
+        self.check_options()
+        known = self._with_my_options(task)
+        payload = _checked_payload(task, known.fields, args, kwargs)
+        options: EnqueueOptions = {
+            "queue": task.queue_name,
+            "priority": int(task.priority),
+            "run_at": aware(task.run_after),
+            **chosen,
+        }
+        if len(task_backends.settings) > 1:
+            options["meta"] = {**(chosen.get("meta") or {}), _ALIAS: self.alias}
+        return known.prepare(known.schema.validate(payload), options)
+
+    def check_options(self) -> None:
+        """Raise `ImproperlyConfigured` if the backend's `OPTIONS` are invalid."""
+        if self._problem is not None:
+            text, hint = self._problem
+            raise ImproperlyConfigured(f"TASKS[{self.alias!r}]['OPTIONS'] {text}. {hint}")
 
     def get_result(self, result_id: str) -> Any:
         """Return the result of a job, as this transaction sees it.
@@ -142,43 +197,92 @@ class RowlockBackend(BaseTaskBackend):
     def check(self, **_: Any) -> Iterator[CheckMessage]:
         """Return the messages of `manage.py check` for this backend."""
         where = f"TASKS[{self.alias!r}]"
-        if not apps.is_installed("rowlock.contrib.django"):
+        if not apps.is_installed(INSTALLED_NAME):
             yield Error(
                 f"{where} uses rowlock, which is not installed in this project.",
-                hint="Add 'rowlock.contrib.django' to INSTALLED_APPS.",
+                hint=f"Add {INSTALLED_NAME!r} to INSTALLED_APPS.",
                 id="rowlock.E007",
             )
-        if problem := task_policy.problem_of(self.options):
-            text, hint = problem
+        if self._problem is not None:
+            text, hint = self._problem
             yield Error(f"{where}['OPTIONS'] {text}.", hint=hint, id="rowlock.E008")
 
 
-def _check_arguments(task: Any, args: Any, kwargs: Any) -> None:
-    """Reject arguments on which the worker could only fail."""
-    given = (None, *args) if task.takes_context else args
+def check_options() -> None:
+    """Raise `ImproperlyConfigured` if the `OPTIONS` of any rowlock backend are invalid."""
+    for backend in rowlock_backends():
+        backend.check_options()
+
+
+def rowlock_backends() -> list[RowlockBackend]:
+    """Return the backends of `TASKS` that are rowlock's."""
+    found: list[RowlockBackend] = []
+    for alias in task_backends:
+        try:
+            backend = task_backends[alias]
+        except task_backends.exception_class:
+            # Another's that can't be imported. Django reports it to those who use it.
+            continue
+        if isinstance(backend, RowlockBackend):
+            found.append(backend)
+    return found
+
+
+def register_imported() -> None:
+    """Register the imported tasks that were declared for other backends.
+
+    `task.using(backend=...)` can enqueue them here nevertheless, and a worker must know them.
+    """
+    for backend in rowlock_backends()[:1]:
+        for module in list(sys.modules.values()):
+            for value in list(getattr(module, "__dict__", {}).values()):
+                # Not `isinstance`: it would evaluate Django's lazy objects.
+                if issubclass(type(value), TaskOfDjango):
+                    _register_elsewhere(backend, value)
+
+
+def _register_elsewhere(backend: RowlockBackend, task: Any) -> None:
+    if task.module_path not in backend.declared:
+        try:
+            backend.register(task)
+        except OptionInvalid:
+            # Nor can it be enqueued here: that raises the same.
+            return
+
+
+def _checked_payload(task: Any, fields: Fields, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return the payload of a call. Raise if the worker could only fail on it."""
+    assert isinstance(fields, task_policy.CallFields)
+    payload = {"args": list(args), "kwargs": dict(kwargs)}
     try:
-        inspect.signature(task.func).bind(*given, **kwargs)
+        fields.bind(payload)
     except TypeError as error:
         raise TypeError(f"{task.module_path}: {error}") from None
+    for misfit in fields.misfits(_unchanged(task, payload)):
+        raise TypeError(f"{task.module_path}: {misfit}")
+    return payload
 
 
-def _check_unchanged(task: Any, payload: dict[str, Any]) -> None:
-    """Reject arguments that JSON would change. Django checks this, too, but accepts bytes.
+def _unchanged(task: Any, payload: dict[str, Any]) -> dict[str, Any]:
+    """Return the payload as JSON. Reject arguments that JSON would change.
 
-    Django's tasks get their arguments as JSON types, whatever their annotations.
+    Django checks this, too, but accepts bytes. Its tasks get their arguments as JSON types,
+    whatever their annotations.
     """
     problem = None
+    normal: dict[str, Any] = {}
     try:
-        normalize_json(payload)
+        normal = normalize_json(payload)
     except (TypeError, ValueError) as error:
         problem = error
     for change in misfits.changes(payload, AnyType(), ""):
         raise TypeError(
-            f"{task.module_path}: {change.path}: {change.what} would come back from JSON as "
-            f"another type; pass {change.instead}"
+            f"{task.module_path}: {change.path}: Unsupported type: {change.what} would come back "
+            f"from JSON as another type; pass {change.instead}"
         ) from None
     if problem is not None:
         raise problem
+    return normal
 
 
 def _function(backend: type[RowlockBackend], path: str) -> Any:
@@ -212,7 +316,7 @@ class Executing:
         self.task = task
         self._backend = backend
         self._job = job
-        self._result = result_of(job, task, backend=task.backend)
+        self._result = result_of(job, task, backend=_alias_of(job, task))
 
     @property
     def context(self) -> tuple[Any, ...]:
@@ -277,14 +381,29 @@ def result_of(job: Job, task: Any, *, backend: str) -> Any:
     return result
 
 
+def _alias_of(job: Job, task: Any) -> str:
+    """Return the alias of the backend that enqueued a job."""
+    mine = [backend.alias for backend in rowlock_backends()]
+    wanted: str = job.meta.get(_ALIAS, task.backend)
+    # The settings may have changed since, or another program has enqueued it by its name.
+    return wanted if wanted in mine or not mine else mine[0]
+
+
+def _queue_of(job: Job, task: Any, *, backend: str) -> str:
+    """Return the job's queue, or one that Django accepts if the settings have changed since."""
+    queues = task_backends[backend].queues
+    if not queues:
+        return job.queue
+    allowed = [name for name in (job.queue, task.queue_name) if name in queues]
+    return allowed[0] if allowed else min(queues)
+
+
 def _task_of(job: Job, task: Any, *, backend: str) -> Any:
-    queues = task.get_backend().queues
     return replace(
         task,
         backend=backend,
         priority=job.priority,
-        # Jobs stay where they are when the settings change.
-        queue_name=job.queue if not queues or job.queue in queues else task.queue_name,
+        queue_name=_queue_of(job, task, backend=backend),
         run_after=moment(job.run_at) if job.state is JobState.SCHEDULED else None,
     )
 
@@ -300,19 +419,3 @@ def _error_of(error: JobError) -> Any:
         # A class of Python, or a name of ours for a lost lease or a crash.
         path = f"builtins.{path}" if hasattr(builtins, path) else "rowlock.RowlockError"
     return TaskError(exception_class_path=path, traceback=error.traceback or str(error))
-
-
-def moment(time: datetime | None) -> datetime | None:
-    """Convert a time to this project's form: aware, or naive and local."""
-    if time is None or settings.USE_TZ:
-        return time
-    naive: datetime = timezone.make_naive(time)
-    return naive
-
-
-def aware(time: datetime | None) -> datetime | None:
-    """Convert a time of this project to an aware one."""
-    if time is None or timezone.is_aware(time):
-        return time
-    made: datetime = timezone.make_aware(time)
-    return made

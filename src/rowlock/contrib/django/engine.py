@@ -80,6 +80,13 @@ class DjangoEngine:
         with transaction.atomic(using=self.alias):
             return self._schema().migrate()
 
+    def empty(self) -> None:
+        """Delete all jobs, and all else that users and workers wrote. The tables stay."""
+        with transaction.atomic(using=self.alias):
+            schema = self._schema()
+            if schema.applied():
+                schema.empty()
+
     def applied(self) -> dict[int, str]:
         """Return the migrations of this database."""
         return self._schema().applied()

@@ -1,8 +1,20 @@
-"""The model without a table for the admin's link to the dashboard and its permission."""
+"""Models without a table, for the admin: the jobs, and the dashboard with its permissions."""
 
 from __future__ import annotations
 
 from django.db import models
+
+
+class Job(models.Model):
+    """The jobs in the admin. The permissions of the dashboard count for them, too."""
+
+    class Meta:
+        """Django's options."""
+
+        managed = False
+        default_permissions: tuple[str, ...] = ()
+        verbose_name = "job"
+        verbose_name_plural = "jobs"
 
 
 class Dashboard(models.Model):

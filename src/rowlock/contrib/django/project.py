@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
@@ -17,14 +18,16 @@ from rowlock.contrib.django.engine import DjangoDrain, DjangoEngine, with_fresh_
 from rowlock.contrib.django.settings import (
     RowlockSettings,
     database_url,
+    has_tasks,
     problems_of,
     read_settings,
 )
-from rowlock.store import Store
-from rowlock.task import Task, prepare_follow_up
+from rowlock.store import NewJob, Store
+from rowlock.task import Task, TaskCall, prepare_follow_up
 from rowlock.worker.drain import Drain
 
 MIGRATE_COMMAND = "python manage.py migrate"
+INSTALLED_NAME = "rowlock.contrib.django"
 
 
 class DjangoApp(App):
@@ -62,9 +65,27 @@ class DjangoApp(App):
     def use_database(self, url: str) -> None:
         """Do nothing: the database of the settings is always used."""
         chosen = self._settings
-        engine = DjangoEngine(chosen.database, schema=chosen.schema, notify=chosen.notify)
-        self.store: Store = Store(engine)
+        self._engine = DjangoEngine(chosen.database, schema=chosen.schema, notify=chosen.notify)
+        self.store: Store = Store(self._engine)
         self._url = url
+
+    def empty(self) -> None:
+        """Delete all jobs, schedules, tokens and histories: for `manage.py flush` and tests."""
+        self._engine.empty()
+
+    def _scheduled_job(
+        self, task: Task[..., Any] | TaskCall[..., Any] | str, payload: Mapping[str, object] | None
+    ) -> NewJob:
+        if not has_tasks():
+            return super()._scheduled_job(task, payload)
+        from rowlock.contrib.django.call import DjangoTaskCall, using
+        from rowlock.contrib.django.tasks_api import Task as TaskOfDjango
+
+        given: Any = task
+        call = using(given) if isinstance(given, TaskOfDjango) else given
+        if isinstance(call, DjangoTaskCall):
+            return call.job(**({} if payload is None else payload))
+        return super()._scheduled_job(task, payload)
 
     def take(self, tasks: Iterable[Task[..., Any]]) -> None:
         """Add tasks to this app."""
@@ -113,10 +134,13 @@ def project_app() -> DjangoApp:
     """Return the app of this project.
 
     Raises:
-        ImproperlyConfigured: `ROWLOCK` is invalid. `manage.py check` lists all problems.
+        ImproperlyConfigured: `ROWLOCK` is invalid, or rowlock is not in `INSTALLED_APPS`.
+            `manage.py check` lists all problems.
     """
     with _guard:
         if not _app:
+            if apps.apps_ready and not apps.is_installed(INSTALLED_NAME):
+                raise ImproperlyConfigured(f"Add {INSTALLED_NAME!r} to INSTALLED_APPS.")
             _app.append(DjangoApp(chosen_settings()))
             _app[0].take(_declared)
         return _app[0]
@@ -139,7 +163,18 @@ def declare(task: Task[..., Any]) -> None:
 
 
 def discover() -> None:
-    """Import the modules with tasks: `tasks` of each installed app, and those in `IMPORTS`."""
+    """Import the modules with tasks: `tasks` of each installed app, and those in `IMPORTS`.
+
+    Tasks that are declared for other backends are known afterwards, too.
+
+    Raises:
+        ImproperlyConfigured: `ROWLOCK`, or the `OPTIONS` of a backend, are invalid.
+    """
     autodiscover_modules("tasks")
     for name in chosen_settings().imports:
         import_module(name)
+    if has_tasks():
+        from rowlock.contrib.django.backend import check_options, register_imported
+
+        check_options()
+        register_imported()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -16,6 +17,7 @@ from django.conf import settings
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
+from django.utils import timezone
 
 from rowlock import config
 from rowlock.errors import OptionInvalid
@@ -201,7 +203,45 @@ def check_settings(**_: Any) -> list[checks.CheckMessage]:
         checks.Error(problem.text, hint=problem.hint, id=f"rowlock.{problem.code}")
         for problem in problems_of(raw)
     ]
-    return found or list(_check_database(read_settings(raw).database))
+    if found:
+        return found
+    chosen = read_settings(raw)
+    return [*_check_database(chosen.database), *_check_imports(chosen.imports)]
+
+
+def check_backends(**_: Any) -> list[checks.CheckMessage]:
+    """Return the problems of rowlock's backends, unless Django itself asks them.
+
+    Not every version does.
+    """
+    theirs = ("django.tasks.checks", "django_tasks.checks")
+    if any(check.__module__ in theirs for check in checks.registry.registry.get_checks()):
+        return []
+    if not has_tasks():
+        return []
+    from rowlock.contrib.django.backend import rowlock_backends
+
+    return [message for backend in rowlock_backends() for message in backend.check()]
+
+
+@cache
+def has_tasks() -> bool:
+    """Return whether this Django has tasks: its own from 6.0 on, or those of `django-tasks`."""
+    return any(find_spec(name) is not None for name in ("django.tasks", "django_tasks"))
+
+
+def _check_imports(names: tuple[str, ...]) -> Iterator[checks.CheckMessage]:
+    for name in names:
+        try:
+            is_there = find_spec(name) is not None
+        except ModuleNotFoundError:
+            is_there = False
+        if not is_there:
+            yield checks.Error(
+                f"ROWLOCK['IMPORTS'] names {name!r}, and there is no such module.",
+                hint="Name a module with tasks, such as 'orders.more_tasks'.",
+                id="rowlock.E009",
+            )
 
 
 def _check_database(alias: str) -> Iterator[checks.CheckMessage]:
@@ -248,3 +288,19 @@ def _check_sqlite(alias: str, database: dict[str, Any]) -> Iterator[checks.Check
             hint="Add 'OPTIONS': {'transaction_mode': 'IMMEDIATE', 'timeout': 20}.",
             id="rowlock.W002",
         )
+
+
+def moment(time: datetime | None) -> datetime | None:
+    """Convert a time to this project's form: aware, or naive and local."""
+    if time is None or settings.USE_TZ:
+        return time
+    naive: datetime = timezone.make_naive(time)
+    return naive
+
+
+def aware(time: datetime | None) -> datetime | None:
+    """Convert a time of this project to an aware one."""
+    if time is None or timezone.is_aware(time):
+        return time
+    made: datetime = timezone.make_aware(time)
+    return made

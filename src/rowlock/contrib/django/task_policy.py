@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import typing
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any, Literal, TypeVar
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any, Final, Literal, TypeVar
 
-from rowlock import config
+import msgspec
+
+from rowlock import config, misfits
 from rowlock.errors import OptionInvalid
 from rowlock.limits import Limit
 from rowlock.suggest import nearest
@@ -18,6 +23,18 @@ AsBackend = Literal["as the backend"]
 
 _ATTRIBUTE = "rowlock_policy"
 OPTIONS = ("max_attempts", "retry", "timeout", "keep", "max_crashes")
+# Names that other queues have for these options.
+_ELSEWHERE: Final = {
+    "max_retries": "Use 'max_attempts', which counts the first run, too.",
+    "retries": "Use 'max_attempts', which counts the first run, too.",
+    "backoff": "Use 'retry'.",
+    "retry_backoff": "Use 'retry'.",
+    "retry_delay": "Use 'retry': rowlock.retry.fixed(seconds).",
+    "time_limit": "Use 'timeout'.",
+    "soft_time_limit": "Use 'timeout'.",
+    "result_ttl": "Use 'keep'.",
+    "result_expires": "Use 'keep'.",
+}
 
 
 def policy(
@@ -29,6 +46,8 @@ def policy(
     max_crashes: int | AsBackend = "as the backend",
     executor: Executor = "auto",
     limit: Limit | None = None,
+    cron: str | None = None,
+    timezone: str | None = None,
 ) -> Callable[[F], F]:
     """Set the options of one task's jobs. Others come from the backend's `OPTIONS`.
 
@@ -41,6 +60,11 @@ def policy(
         executor: "process" runs it in a process of its own.
         limit: A `rowlock.Limit`: how many of its jobs may run, and when. Its `per` names a
             parameter of the task's function, or is a function of the arguments by name.
+        cron: Enqueue it at these times, with the defaults of its parameters.
+        timezone: The time zone of `cron`, an IANA name. UTC by default.
+
+    Raises:
+        TypeError: It stands above `@task`, not below it.
 
     Example:
         @task(queue_name="mail")
@@ -55,10 +79,16 @@ def policy(
         "max_crashes": max_crashes,
         "executor": executor,
         "limit": limit,
+        "cron": cron,
+        "timezone": timezone,
     }
     chosen = {name: value for name, value in given.items() if value != "as the backend"}
 
     def decorate(function: F) -> F:
+        if not inspect.isroutine(function):
+            raise TypeError(
+                "@policy must be below @task: write @task, then @policy(...), then the function"
+            )
         setattr(function, _ATTRIBUTE, chosen)
         return function
 
@@ -87,18 +117,39 @@ def options_of(
         max_crashes=chosen.get("max_crashes", config.MAX_CRASHES_DEFAULT),
         executor=chosen.get("executor", "auto"),
         limit=chosen.get("limit"),
+        cron=chosen.get("cron"),
+        timezone=chosen.get("timezone"),
     )
 
 
+class _UnknownType(Exception):
+    """An annotation names a type that JSON has no form of, such as a model."""
+
+
 class CallFields:
-    """The arguments of a Django task's function, by name, for the key at its limit."""
+    """The arguments of a Django task's function, by name."""
 
     def __init__(self, function: Callable[..., Any], *, takes_context: bool) -> None:
+        self._function = function
         self._signature = inspect.signature(function)
         self._context: tuple[None, ...] = (None,) if takes_context else ()
         wanted = list(self._signature.parameters.values())[len(self._context) :]
         unnamed = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-        self.parameters: list[str] = [each.name for each in wanted if each.kind not in unnamed]
+        named = [each for each in wanted if each.kind not in unnamed]
+        self.parameters: list[str] = [each.name for each in named]
+        self.required: list[str] = [each.name for each in named if each.default is each.empty]
+        extra = [each.name for each in wanted if each.kind is each.VAR_KEYWORD]
+        self._extra: str | None = extra[0] if extra else None
+
+    @property
+    def takes_extra(self) -> bool:
+        """Whether the function has `**kwargs`."""
+        return self._extra is not None
+
+    def bind(self, payload: Mapping[str, Any]) -> inspect.BoundArguments:
+        """Return the arguments of a call. Raise `TypeError` if the function does not take them."""
+        args, kwargs = payload.get("args") or (), payload.get("kwargs") or {}
+        return self._signature.bind(*self._context, *args, **kwargs)
 
     def value_of(self, payload: Mapping[str, Any], name: str) -> object:
         """Return the value of a parameter, or its default."""
@@ -106,25 +157,65 @@ class CallFields:
 
     def with_defaults(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by their names, with the defaults of others."""
-        bound = self._signature.bind(*self._context, *payload["args"], **payload["kwargs"])
+        bound = self.bind(payload)
         bound.apply_defaults()
-        return {name: value for name, value in bound.arguments.items() if name in self.parameters}
+        named = {name: bound.arguments[name] for name in self.parameters}
+        return named if self._extra is None else {**bound.arguments[self._extra], **named}
+
+    def misfits(self, payload: Mapping[str, Any]) -> Iterator[str]:
+        """Yield a line for each argument that does not fit the annotation of its parameter."""
+        for name, value in self.bind(payload).arguments.items():
+            hint = self._hints.get(name, Any)
+            # A boolean is an integer in Python, but not in JSON.
+            if hint is int and isinstance(value, bool):
+                continue
+            try:
+                msgspec.convert(value, hint, dec_hook=_give_up, str_keys=True)
+            except _UnknownType:
+                continue
+            except msgspec.ValidationError as error:
+                yield f"{name}: {misfits.described(error)}"
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        """The annotations that can be checked. One that is there only for type checkers can't."""
+        hints: dict[str, Any] = {}
+        for name in self.parameters:
+            annotation = self._signature.parameters[name].annotation
+            if annotation is inspect.Parameter.empty:
+                continue
+            try:
+                holder = SimpleNamespace(__annotations__={"hint": annotation})
+                scope = getattr(inspect.unwrap(self._function), "__globals__", {})
+                hint = typing.get_type_hints(holder, scope, include_extras=True)["hint"]
+                msgspec.json.Decoder(hint)
+            except Exception:  # noqa: BLE001, S112  # an annotation may be any expression
+                continue
+            hints[name] = hint
+        return hints
+
+
+def _give_up(target: Any, value: object) -> object:
+    raise _UnknownType(target, value)
 
 
 def problem_of(options: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return a problem of a backend's `OPTIONS` with a hint, or None."""
     for name in options:
         if name not in OPTIONS:
-            close = nearest(str(name), OPTIONS)
-            hint = (
-                f"Did you mean {close[0]!r}?" if close else f"The options are {', '.join(OPTIONS)}."
-            )
-            return f"has no option {name!r}", hint
+            return f"has no option {name!r}", _hint_for(str(name))
     try:
         options_of(_nothing, function=_nothing, name="x", queue="x", defaults=options)
     except OptionInvalid as error:
         return "can't be used", str(error)
     return None
+
+
+def _hint_for(name: str) -> str:
+    if name in _ELSEWHERE:
+        return _ELSEWHERE[name]
+    close = nearest(name, OPTIONS)
+    return f"Did you mean {close[0]!r}?" if close else f"The options are {', '.join(OPTIONS)}."
 
 
 def _nothing() -> None:

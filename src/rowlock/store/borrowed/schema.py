@@ -1,18 +1,14 @@
-"""Our schema on a connection of Django's: created, inspected, and dropped.
+"""Our schema on a connection of Django's: created, inspected, emptied, and dropped.
 
 All of it happens in the open transaction, which the caller commits.
 """
 
 from __future__ import annotations
 
-import re
-
 from rowlock.store import migrate as migrations
 from rowlock.store.borrowed.connection import Borrowed
 from rowlock.store.statements import Dialect, ParameterStyle, compiled, in_schema
 from rowlock.store.steps import Rows
-
-_MADE = re.compile(r"^CREATE (?:UNLOGGED )?(TABLE|SEQUENCE) ([\w.]+)", re.MULTILINE)
 
 
 class BorrowedSchema:
@@ -78,14 +74,18 @@ class BorrowedSchema:
                 self._execute(word, None)
         return [migration.number for migration in missing]
 
+    def empty(self) -> None:
+        """Delete all jobs, and all else that users and workers wrote. The tables stay."""
+        for name in migrations.emptied(dialect=self._dialect, schema=self._schema):
+            self._execute(f"DELETE FROM {name}", None)  # noqa: S608  # the schema is checked
+
     def drop(self) -> None:
         """Drop every table, and with them all jobs."""
         # Only our own, one by one: on SQLite anyone's table may begin with the same letters, and on
         # PostgreSQL all tables of a user with the schema's name are created in it by default.
-        for migration in reversed(migrations.migrations(self._dialect)):
-            text = migrations.script(migration, dialect=self._dialect, schema=self._schema)
-            for kind, name in reversed(_MADE.findall(text)):
-                self._execute(f"DROP {kind} IF EXISTS {name}", None)
+        found = migrations.created(dialect=self._dialect, schema=self._schema)
+        for sort, name in reversed(found):
+            self._execute(f"DROP {sort} IF EXISTS {name}", None)
         self._execute(f"DROP TABLE IF EXISTS {self._records}", None)
         if self._dialect is Dialect.POSTGRES and self._is_empty():
             self._execute(f"DROP SCHEMA IF EXISTS {self._schema}", None)

@@ -1,4 +1,4 @@
-"""rowlock's tables, up to its migration 10, and the permissions for the dashboard."""
+"""rowlock's tables, and the permissions for the dashboard and the jobs in the admin."""
 
 from __future__ import annotations
 
@@ -17,6 +17,16 @@ class Migration(migrations.Migration):
     dependencies: Sequence[tuple[str, str]] = ()
     operations: Sequence[Operation] = (
         RowlockSchema(newest=1),
+        migrations.CreateModel(
+            name="Job",
+            fields=[("id", models.AutoField(primary_key=True, serialize=False))],
+            options={
+                "verbose_name": "job",
+                "verbose_name_plural": "jobs",
+                "default_permissions": (),
+                "managed": False,
+            },
+        ),
         migrations.CreateModel(
             name="Dashboard",
             fields=[("id", models.AutoField(primary_key=True, serialize=False))],

@@ -159,6 +159,50 @@ def test_the_producer_enqueues_and_changes_nothing(realm: Realm):
     assert app.get(first.id).state == rowlock.JobState.READY
 
 
+def _step(number: int) -> int:
+    return number
+
+
+def test_the_producer_writes_workflows(realm: Realm):
+    """Also after jobs that exist, and with a key whose workflow has ended."""
+    producer, worker = realm.app("producer"), realm.app("worker")
+    step = producer.task(name="step")(_step)
+    worker.task(name="step")(_step)
+    before = step.enqueue(1)
+    for _ in range(2):
+        with producer.workflow("flow", key="k") as flow:
+            group = flow.map(step.job(number) for number in range(MANY))
+            flow.add(step.job(0), after=[*group, before.id])
+        states = producer.get_workflow(flow.id)
+        worker.drain()
+        assert flow.created and states is not None
+        assert states.counts[rowlock.JobState.WAITING].value == 1
+        ended = realm.app("reader").get_workflow(flow.id)
+        assert ended is not None and ended.state is rowlock.WorkflowState.SUCCEEDED
+    with pytest.raises(rowlock.Forbidden):
+        producer.cancel_workflow(flow.id)
+
+
+def test_the_shape_of_another_tenants_workflow_is_not_seen(guarded: Realm):
+    """Neither who waits for whom, nor what is alike."""
+    acme = guarded.app("producer", tenant="acme")
+    step = acme.task(name="step")(_step)
+    with acme.workflow("flow", tenant="acme") as flow:
+        flow.add(step.job(1), after=flow.add(step.job(0)))
+    seen = {}
+    for tenant in ("acme", "zoo"):
+        with psycopg.connect(guarded.url_of("reader", tenant=tenant)) as connection:
+            for table in ("workflow", "edge", "stack"):
+                text = f"SELECT count(*) FROM {guarded.schema}.{table}"
+                (row,) = connection.execute(text.encode()).fetchall()
+                seen[tenant, table] = row[0]
+
+    assert {table: number for (tenant, table), number in seen.items() if tenant == "zoo"} == (
+        dict.fromkeys(("workflow", "edge", "stack"), 0)
+    )
+    assert (seen["acme", "workflow"], seen["acme", "edge"]) == (1, 1)
+
+
 def test_the_reader_looks(realm: Realm):
     """Jobs, counts, workers, why; it adds and changes nothing, and sees no digest."""
     job = realm.app("producer").enqueue("task")

@@ -57,6 +57,15 @@ GRANT UPDATE (
     held_by, place
 )
 ON {schema}.job TO {schema}_producer;
+-- It writes workflows, and has jobs that exist belong to them. It notes that a workflow has ended
+-- whose key it needs.
+GRANT SELECT, INSERT ON {schema}.workflow, {schema}.edge, {schema}.stack TO {schema}_producer;
+GRANT SELECT ON {schema}.job_limit TO {schema}_producer;
+GRANT UPDATE (ended_at) ON {schema}.workflow TO {schema}_producer;
+GRANT UPDATE (is_met) ON {schema}.edge TO {schema}_producer;
+GRANT UPDATE (workflow, stack, watched, indexed_lease, pending, inputs)
+ON {schema}.job TO {schema}_producer;
+GRANT UPDATE (workflow, stack, watched) ON {schema}.finished TO {schema}_producer;
 
 -- The reader reads everything except sessions, the digests of tokens, and what is the server's own.
 GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {schema}_reader;

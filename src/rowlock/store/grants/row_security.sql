@@ -6,14 +6,14 @@ DECLARE
 BEGIN
     FOREACH guarded IN ARRAY ARRAY[
         'job', 'finished', 'key_hold', 'schedule', 'token', 'audit', 'bulk', 'log', 'claim',
-        'limit_key'
+        'limit_key', 'workflow', 'edge', 'stack'
     ] LOOP
         EXECUTE format('ALTER TABLE {schema}.%I ENABLE ROW LEVEL SECURITY', guarded);
         EXECUTE format('DROP POLICY IF EXISTS every_tenant ON {schema}.%I', guarded);
         EXECUTE format('CREATE POLICY every_tenant ON {schema}.%I TO {schema}_worker '
             'USING (true) WITH CHECK (true)', guarded);
         EXECUTE format('DROP POLICY IF EXISTS own_tenant ON {schema}.%I', guarded);
-        CONTINUE WHEN guarded IN ('log', 'claim', 'limit_key');
+        CONTINUE WHEN guarded IN ('log', 'claim', 'limit_key', 'edge', 'stack');
         EXECUTE format('CREATE POLICY own_tenant ON {schema}.%I '
             'TO {schema}_producer, {schema}_reader '
             'USING (tenant IS NOT DISTINCT FROM '
@@ -40,6 +40,17 @@ USING (
             AND job.worker = claim.worker
     )
 );
+
+-- Who waits for whom is visible, and can be written, if one of the jobs is visible.
+CREATE POLICY own_tenant ON {schema}.edge TO {schema}_producer, {schema}_reader
+USING (
+    EXISTS (SELECT FROM {schema}.job AS job WHERE job.id = edge.child)
+    OR EXISTS (SELECT FROM {schema}.finished AS finished WHERE finished.id = edge.child)
+);
+
+-- The shape of a workflow is visible if the workflow is.
+CREATE POLICY own_tenant ON {schema}.stack TO {schema}_producer, {schema}_reader
+USING (EXISTS (SELECT FROM {schema}.workflow AS workflow WHERE workflow.id = stack.workflow));
 
 -- A key may name anybody. That of a reader's own tenant is visible.
 CREATE POLICY own_tenant ON {schema}.limit_key TO {schema}_reader

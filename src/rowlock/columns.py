@@ -121,6 +121,9 @@ POSTGRES_COLUMNS: Final[Mapping[str, Column]] = {
 OF_LIMITS: Final = ("limit_name", "limit_key", "place")
 """The columns that only jobs with a limit have. No such job is in a lane."""
 
+OF_WORKFLOWS: Final = ("workflow", "pending", "inputs", "stack", "watched")
+"""The columns that only jobs of workflows have. Statements for plain jobs leave them out."""
+
 # Of a block of one lane: the columns that every job has, and those that its lane and its claim say.
 BLOCK: Final = (
     "id",
@@ -158,6 +161,7 @@ def columns_of(table: JobTable) -> tuple[str, ...]:
 def macros(*, is_postgres: bool) -> dict[str, str]:
     """Return the column lists that statements name, such as `{job}`. `{of}` is a table's alias."""
     shared = [name for name, column in COLUMNS.items() if column.table is JobTable.BOTH]
+    plain = [name for name in shared if name not in OF_WORKFLOWS]
     kept = [name for name in shared if COLUMNS[name].is_kept or COLUMNS[name].is_given]
     # A retry may bring another payload.
     kept.remove("payload")
@@ -184,6 +188,9 @@ def macros(*, is_postgres: bool) -> dict[str, str]:
         "shared": ", ".join(shared),
         "shared_job": _listed(f"job.{name}" for name in shared),
         "settled": _listed(_settled(name) for name in shared),
+        "plain": ", ".join(plain),
+        "plain_job": _listed(f"job.{name}" for name in plain),
+        "plain_settled": _listed(_settled(name) for name in plain),
         "given": ", ".join(GIVEN),
         "given_values": _listed(f":{name}{casts[name]}" for name in GIVEN),
         "given_arrays": _listed(f":{name}{casts[name]}[]" for name in GIVEN),

@@ -13,7 +13,8 @@ A text for both dialects is turned into SQLite's by a few mechanical rules: see 
 Values are named `:value`. Macros: `{now}` is the clock, `{job}` and `{finished}` the columns of a
 `JobRow` (`{row}` the same unqualified, for SQLite's RETURNING; `{held}` and `{ended}` the same
 without the columns that can be large and decide nothing, such as payloads; `{listed_job}` and
-`{listed_finished}` the same with the end of the errors), `{shared}` those that both tables share,
+`{listed_finished}` the same with the end of the errors), `{shared}` those that both tables share
+(`{plain}` without those of workflows),
 `{schedule}` the columns of a `ScheduleRow`. More are in `columns.py`.
 
 In a batch's statement for SQLite, `{rows id, token}` is a query of all its rows, with these

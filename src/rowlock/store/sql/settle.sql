@@ -35,7 +35,8 @@ FOR UPDATE OF job
         {node? AND job.watched IS NULL}
         {node,steps? | AND job.workflow IS NULL}
     RETURNING
-        {settled}, ending.state, ending.result, ending.keep, ending.fingerprint
+        {node,steps? {settled} | {plain_settled}},
+        ending.state, ending.result, ending.keep, ending.fingerprint
         {steps? , ending.cause}
 )
 
@@ -156,9 +157,10 @@ WITH clock AS MATERIALIZED (
 {ended_and gone},
 kept AS (
     INSERT INTO rowlock.finished (
-        {shared}, state, result, finished_at, expires_at, fingerprint{steps? , cause}
+        {node,steps? {shared} | {plain}},
+    state, result, finished_at, expires_at, fingerprint{steps? , cause}
     )
-    SELECT {shared}, state, result, clock.now,
+    SELECT {node,steps? {shared} | {plain}}, state, result, clock.now,
         CASE WHEN keep >= 0 THEN keep + {node,steps? {kept_from gone} | clock.now} END,
         fingerprint{steps? , cause}
     FROM gone, clock
@@ -183,9 +185,10 @@ WITH ending AS MATERIALIZED (
     {steps? , cause}}
 )
 INSERT INTO rowlock_finished (
-    {shared}, state, result, finished_at, expires_at, fingerprint{steps? , cause}
+    {node,steps? {shared} | {plain}},
+    state, result, finished_at, expires_at, fingerprint{steps? , cause}
 )
-SELECT {settled}, ending.state, ending.result, {now},
+SELECT {node,steps? {settled} | {plain_settled}}, ending.state, ending.result, {now},
     CASE WHEN ending.keep >= 0 THEN ending.keep + {node,steps? {kept_from ending} | {now}} END,
     ending.fingerprint{steps? , ending.cause}
 FROM ending CROSS JOIN rowlock_job AS job ON job.id = ending.id
@@ -223,11 +226,11 @@ gone AS (
         AND job.token = :token::bigint
         AND job.lease_expires_at IS NOT NULL
         AND job.workflow IS NULL
-    RETURNING {shared_job}
+    RETURNING {plain_job}
 ),
 kept AS (
-    INSERT INTO rowlock.finished ({shared}, state, finished_at, expires_at)
-    SELECT {shared}, 'succeeded', clock.now,
+    INSERT INTO rowlock.finished ({plain}, state, finished_at, expires_at)
+    SELECT {plain}, 'succeeded', clock.now,
         CASE WHEN :keep::bigint >= 0 THEN clock.now + :keep::bigint END
     FROM gone, clock
 ),
@@ -247,8 +250,8 @@ WHERE missed.jobs > 0
 -- name: finish_bare (sqlite)
 -- As finish, for successes without a result, all under one token and kept for the same time. Uses
 -- the primary key.
-INSERT INTO rowlock_finished ({shared}, state, finished_at, expires_at)
-SELECT {shared_job}, 'succeeded', {now}, CASE WHEN :keep >= 0 THEN {now} + :keep END
+INSERT INTO rowlock_finished ({plain}, state, finished_at, expires_at)
+SELECT {plain_job}, 'succeeded', {now}, CASE WHEN :keep >= 0 THEN {now} + :keep END
 FROM json_each(:ids) AS ending CROSS JOIN rowlock_job AS job ON job.id = ending.value
 WHERE job.token = :token AND job.lease_expires_at IS NOT NULL AND job.workflow IS NULL
 ON CONFLICT (id) DO NOTHING;
@@ -270,9 +273,10 @@ WITH clock AS MATERIALIZED (
 {ended_and gone},
 kept AS (
     INSERT INTO rowlock.finished (
-        {shared}, state, result, finished_at, expires_at, fingerprint{steps? , cause}
+        {node,steps? {shared} | {plain}},
+    state, result, finished_at, expires_at, fingerprint{steps? , cause}
     )
-    SELECT {shared}, state, result, clock.now,
+    SELECT {node,steps? {shared} | {plain}}, state, result, clock.now,
         CASE WHEN keep >= 0 THEN keep + {node,steps? {kept_from gone} | clock.now} END,
         fingerprint{steps? , cause}
     FROM gone, clock
@@ -314,9 +318,10 @@ WITH ending AS MATERIALIZED (
     {steps? , cause}}
 )
 INSERT INTO rowlock_finished (
-    {shared}, state, result, finished_at, expires_at, fingerprint{steps? , cause}
+    {node,steps? {shared} | {plain}},
+    state, result, finished_at, expires_at, fingerprint{steps? , cause}
 )
-SELECT {settled}, ending.state, ending.result, {now},
+SELECT {node,steps? {settled} | {plain_settled}}, ending.state, ending.result, {now},
     CASE WHEN ending.keep >= 0 THEN ending.keep + {steps? {kept_from ending} | {now}} END,
     ending.fingerprint{steps? , ending.cause}
 FROM ending CROSS JOIN rowlock_job AS job ON job.id = ending.id

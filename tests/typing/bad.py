@@ -38,3 +38,26 @@ plain.using(limit_key=1.5)  # error
 app.enqueue("plain", {}, limit_key=b"acme")  # error
 rowlock.Limit(concurrency=1).set(concurency=5)  # error
 rowlock.Throttled()  # error
+
+
+@app.task
+async def fetch(url: str) -> str:
+    return url
+
+
+@app.task
+def index(pages: list[str]) -> int:
+    return len(pages)
+
+
+with app.workflow("crawl") as flow:
+    page = flow.add(fetch.job(url="a"))
+    pages = flow.map([fetch.job(url="a")])
+    flow.add(index.job(pages=page.result), after=page)  # error
+    flow.add(index.job(pages=pages.results_or_none), after=pages)  # error
+    flow.add(fetch.job(url=page.result_or_none), after=page)  # error
+    flow.add(fetch.job(url=1))  # error
+    flow.add(fetch, after=page)  # error
+    flow.add(fetch.job(url="a"), after=5)  # error
+    flow.add(fetch.job(url="a"), after=page, when="failed")  # error
+    flow.add(fetch.job(url="a"), after=page, if_dead="skip")  # error

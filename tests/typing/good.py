@@ -81,3 +81,39 @@ stripe.pause(key=7, seconds=timedelta(minutes=1), reason="they asked for it")
 async def change() -> None:
     await stripe.aset(concurrency_per_key=3, rate_per_key="5/m")
     await hooks.aresume(key="7")
+
+
+@app.task
+async def fetch(url: str) -> str:
+    return url
+
+
+@app.task
+def index(pages: list[str]) -> int:
+    return len(pages)
+
+
+@app.task
+def report(total: int, note: str | None = None) -> None: ...
+
+
+def crawl(urls: list[str], rows: list[dict[str, Any]]) -> rowlock.WorkflowState:
+    with app.workflow("crawl", key="k", deadline=60) as flow:
+        pages = flow.map(fetch.job(url=url) for url in urls)
+        total = flow.add(index.job(pages=pages.results), after=pages)
+        flow.add(report.job(total=total.result, note=pages[0].result), after=[total, pages])
+        flow.add(report.job(total=0, note=pages[0].result_or_none), after=pages, when="ended")
+        flow.add(report.job(total=0), after=total, when="dead")
+        flow.map(fetch.job(**row) for row in rows)
+    app.chain(fetch.job(url="a"), lambda page: index.job(pages=[page])).enqueue()
+    app.chord([fetch.job(url="a")], lambda found: index.job(pages=found)).enqueue()
+    app.enqueue_many([fetch.using(queue="q").job(**row) for row in rows])
+    return flow.wait(timeout=5).state
+
+
+async def acrawl(ctx: rowlock.Context) -> None:
+    ctx.workflow.add(fetch.job(url="a"))
+    async with app.workflow("crawl") as flow:
+        flow.add(fetch.job(url="a"))
+    assert_type(await flow.await_(), rowlock.WorkflowInfo)
+    assert_type(await flow.acancel() + await flow.aretry(), int)

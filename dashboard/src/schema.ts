@@ -1069,6 +1069,8 @@ export interface components {
             crashes: number;
             cancel_requested: boolean;
             last_error: string | null;
+            /** @description The beginning of its payload, as JSON text that may be cut. */
+            payload_preview: string;
             progress: components["schemas"]["Progress"] | null;
             tags: string[];
             limit: string | null;
@@ -1115,6 +1117,8 @@ export interface components {
             crashes: number;
             cancel_requested: boolean;
             last_error: string | null;
+            /** @description The beginning of its payload, as JSON text that may be cut. */
+            payload_preview: string;
             progress: components["schemas"]["Progress"] | null;
             tags: string[];
             limit: string | null;
@@ -1130,6 +1134,7 @@ export interface components {
             timeout: number | null;
             retry: (string | number)[] | null;
             keep: number | null;
+            keep_dead: number | null;
             max_crashes: number;
         };
         /**
@@ -2447,6 +2452,7 @@ export interface operations {
                      *           "crashes": 0,
                      *           "cancel_requested": false,
                      *           "last_error": "ConnectionError: refused",
+                     *           "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *           "progress": null,
                      *           "tags": [],
                      *           "limit": null,
@@ -2787,6 +2793,7 @@ export interface operations {
                      *       "crashes": 0,
                      *       "cancel_requested": false,
                      *       "last_error": "ConnectionError: refused",
+                     *       "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *       "progress": null,
                      *       "tags": [],
                      *       "limit": null,
@@ -2809,6 +2816,7 @@ export interface operations {
                      *       "timeout": null,
                      *       "retry": null,
                      *       "keep": 86400,
+                     *       "keep_dead": 2592000,
                      *       "max_crashes": 3
                      *     }
                      */
@@ -2967,6 +2975,7 @@ export interface operations {
                      *           "crashes": 0,
                      *           "cancel_requested": false,
                      *           "last_error": "ConnectionError: refused",
+                     *           "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *           "progress": null,
                      *           "tags": [],
                      *           "limit": null,
@@ -3124,6 +3133,7 @@ export interface operations {
                      *       "crashes": 0,
                      *       "cancel_requested": false,
                      *       "last_error": "ConnectionError: refused",
+                     *       "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *       "progress": null,
                      *       "tags": [],
                      *       "limit": null,
@@ -3146,6 +3156,7 @@ export interface operations {
                      *       "timeout": null,
                      *       "retry": null,
                      *       "keep": 86400,
+                     *       "keep_dead": 2592000,
                      *       "max_crashes": 3
                      *     }
                      */
@@ -3213,6 +3224,7 @@ export interface operations {
                      *       "crashes": 0,
                      *       "cancel_requested": false,
                      *       "last_error": "ConnectionError: refused",
+                     *       "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *       "progress": null,
                      *       "tags": [],
                      *       "limit": null,
@@ -3235,6 +3247,7 @@ export interface operations {
                      *       "timeout": null,
                      *       "retry": null,
                      *       "keep": 86400,
+                     *       "keep_dead": 2592000,
                      *       "max_crashes": 3
                      *     }
                      */
@@ -3295,6 +3308,7 @@ export interface operations {
                      *       "crashes": 0,
                      *       "cancel_requested": false,
                      *       "last_error": "ConnectionError: refused",
+                     *       "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *       "progress": null,
                      *       "tags": [],
                      *       "limit": null,
@@ -3317,6 +3331,7 @@ export interface operations {
                      *       "timeout": null,
                      *       "retry": null,
                      *       "keep": 86400,
+                     *       "keep_dead": 2592000,
                      *       "max_crashes": 3
                      *     }
                      */
@@ -3383,6 +3398,7 @@ export interface operations {
                      *       "crashes": 0,
                      *       "cancel_requested": false,
                      *       "last_error": "ConnectionError: refused",
+                     *       "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *       "progress": null,
                      *       "tags": [],
                      *       "limit": null,
@@ -3405,6 +3421,7 @@ export interface operations {
                      *       "timeout": null,
                      *       "retry": null,
                      *       "keep": 86400,
+                     *       "keep_dead": 2592000,
                      *       "max_crashes": 3
                      *     }
                      */
@@ -3474,6 +3491,7 @@ export interface operations {
                      *       "crashes": 0,
                      *       "cancel_requested": false,
                      *       "last_error": "ConnectionError: refused",
+                     *       "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *       "progress": null,
                      *       "tags": [],
                      *       "limit": null,
@@ -3496,6 +3514,7 @@ export interface operations {
                      *       "timeout": null,
                      *       "retry": null,
                      *       "keep": 86400,
+                     *       "keep_dead": 2592000,
                      *       "max_crashes": 3
                      *     }
                      */

@@ -132,6 +132,17 @@ export function oldest(history: History): Line[] {
   return [{ label: "oldest ready", values, color: "--violet", isFilled: true }];
 }
 
+const YOUNG_STEPS = 6;
+
+/** Whether jobs have run in the last minutes only: an hour of it would be an empty chart. */
+export function isYoung(history: History): boolean {
+  const series = history.series[0];
+  if (!series) return false;
+  const runs = series.succeeded.map((each, place) => each + (series.retrying[place] ?? 0));
+  const first = runs.findIndex((each) => each > 0);
+  return history.step === 60 && first >= 0 && first >= runs.length - YOUNG_STEPS;
+}
+
 export function totalRuns(series: Series | undefined): {
   succeeded: number;
   retrying: number;

@@ -6,6 +6,7 @@ import { answers, asked, until } from "./dom.ts";
 import { type ComponentChildren, render } from "preact";
 import { useState } from "preact/hooks";
 
+import { type History, isYoung } from "../src/history.ts";
 import type { Summary } from "../src/joblist.ts";
 import { replace } from "../src/router.ts";
 import { Jobs } from "../src/screens/jobs.tsx";
@@ -211,4 +212,16 @@ test("a mistake in a screen is told in the frame, and can be tried again", async
   click(all("button")[0]!);
   await until(() => place.textContent === "whole");
   console.error = log;
+});
+
+test("an hour is shown by the minute until jobs have run for some of it", () => {
+  const history = (succeeded: number[]) =>
+    ({
+      step: 60,
+      series: [{ succeeded, retrying: succeeded.map(() => 0) }],
+    }) as unknown as History;
+  const none = Array.from({ length: 50 }, () => 0);
+  assert.equal(isYoung(history([...none, 0, 0, 0, 5, 9, 2])), true);
+  assert.equal(isYoung(history([...none, 1, 0, 0, 0, 0, 0, 0, 5])), false);
+  assert.equal(isYoung(history(none)), false);
 });

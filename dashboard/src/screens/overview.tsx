@@ -1,4 +1,5 @@
 import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
 
 import { get, getWhole, type Problem, type Schemas } from "../api.ts";
 import { count, duration, plural, rate, rateUnit } from "../format.ts";
@@ -10,6 +11,7 @@ import {
   everyMs,
   type History,
   isRange,
+  isYoung,
   loadHistory,
   oldest,
   percentiles,
@@ -50,13 +52,18 @@ async function loadNow(signal: AbortSignal): Promise<Now> {
 
 export function Overview() {
   const asked = route.value.query.get("range");
-  const range: Range = isRange(asked) ? asked : "1h";
+  const [usual, setUsual] = useState<Range>("1h");
+  const range: Range = isRange(asked) ? asked : usual;
   const current = useLive(loadNow, NOW_MS, []);
   const past = useLive(
     (signal) => (seesAll() ? loadHistory(range, {}, signal) : Promise.resolve(undefined)),
     everyMs(range),
     [range],
   );
+  // Whoever has just begun sees the first jobs, not an empty hour.
+  useEffect(() => {
+    if (past.data && isYoung(past.data)) setUsual("5m");
+  }, [past.data]);
   const problem = current.problem ?? past.problem;
   function retry(): void {
     current.refresh();

@@ -112,7 +112,7 @@ function Row({ schedule, refresh }: { schedule: Schedule; refresh: () => void })
       <td data-label="last">
         <Last schedule={schedule} />
       </td>
-      <td class="wide-only">
+      <td class="wide-only" data-label="enqueues">
         <KindLink kind={schedule.kind} /> <span class="soft">in {schedule.queue}</span>
         {payload === "{}" ? null : (
           <code class="inline-json soft" title={payload}>

@@ -151,7 +151,7 @@ function options(
   return {
     width: element.clientWidth,
     height: props.height ?? HEIGHT,
-    padding: [10, 20, 0, 0],
+    padding: [10, 30, 0, 0],
     cursor: {
       sync: { key: "rowlock" },
       y: false,

@@ -15,7 +15,7 @@ export const away = signal<{ since: number; againAt: number } | undefined>(undef
 
 /** So long a silence is asked about. A server that is gone is seen a second later. */
 const SILENCE_MS = 3000;
-const AGAIN_MS = 2000;
+const AGAIN_MS = 1500;
 const LOOK_MS = 500;
 /** A server may be slow without being gone. */
 const PATIENCE_MS = 10_000;

@@ -1,7 +1,7 @@
 // What is done to jobs, one by one or many, and what can be taken back.
 //
-// An Undo is offered only where it restores what was there. A cancelled job that is taken back is
-// ready at once, with all its attempts: so only a job that was ready, and had none yet, has one.
+// A cancelled job that is taken back is ready at once, with all its attempts. So only a job that
+// was ready, and had no attempt yet, has an Undo. It is due from then on, behind its queue.
 
 import { signal } from "@preact/signals";
 
@@ -160,7 +160,8 @@ export async function actOnOne(
 function takeBack(ids: string[], changed: () => void): void {
   void attempt(async () => {
     await inLanes(ids, (id) => actOn("retry", id));
-    tell(ids.length === 1 ? "It is ready again" : `${plural(ids.length, "job")} are ready again`);
+    const what = ids.length === 1 ? "It is" : `${plural(ids.length, "job")} are`;
+    tell(`${what} ready again, at the end of the queue`);
     changed();
   });
 }

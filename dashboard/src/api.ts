@@ -51,6 +51,25 @@ interface Options {
   tag?: string | undefined;
 }
 
+let answered: () => void = () => undefined;
+let fellSilent: () => void = () => undefined;
+/** Called with every answer, whatever it says. */
+export function onAnswer(hear: () => void): void {
+  answered = hear;
+}
+/** Called when a request had no answer. */
+export function onSilence(hear: () => void): void {
+  fellSilent = hear;
+}
+
+/** A question that costs the server nothing: no database is asked. */
+export async function ping(signal: AbortSignal): Promise<void> {
+  const answer = await fetch(new URL("healthz", BASE), { signal, cache: "no-store" });
+  // A proxy may answer for a server that is gone.
+  if (answer.status >= 502 && answer.status <= 504) throw new Error(`status ${answer.status}`);
+  answered();
+}
+
 const KEEPALIVE_MAX = 16_000;
 let requests = 0;
 /** How many requests this page has made; tests and curious people count them. */
@@ -91,8 +110,11 @@ export async function send(method: string, path: string, options: Options = {}):
     });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
+    fellSilent();
     throw new Problem(0, "unreachable", "the server can't be reached");
   }
+  if (answer.status >= 502 && answer.status <= 504) fellSilent();
+  else answered();
   noteClock(answer);
   if (!answer.ok && !(options.tag && answer.status === 304)) throw await problemOf(answer);
   return answer;
@@ -179,7 +201,8 @@ export async function remove(path: string): Promise<void> {
  */
 export function part(name: string): string {
   if (/^\w[\w.-]*$/.test(name)) return name;
-  return "~" + encodeURIComponent(name).replaceAll("~", "~7E").replaceAll("%", "~");
+  const escaped = encodeURIComponent(name).replaceAll("~", "~7E").replaceAll("%", "~");
+  return `~${escaped}`;
 }
 
 /** Exchange a token, or the code of a login link, for a session. */

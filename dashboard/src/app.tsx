@@ -1,16 +1,19 @@
 // The frame around every screen: who is signed in, the menu, the keys, and what is shown now.
 
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
-import { get, Problem, signIn, signOut } from "./api.ts";
-import { asProblem, isHidden, isPaused } from "./live.ts";
+import { get, type Problem, signIn, signOut } from "./api.ts";
+import { watchConnection } from "./connection.ts";
+import { zone } from "./format.ts";
+import { asProblem } from "./live.ts";
 import { PLACES, visible } from "./places.ts";
 import { go, route, to } from "./router.ts";
 import { Dead } from "./screens/dead.tsx";
 import { JobScreen } from "./screens/job.tsx";
 import { Jobs } from "./screens/jobs.tsx";
 import { KindScreen, Kinds } from "./screens/kinds.tsx";
+import { LimitScreen, Limits } from "./screens/limits.tsx";
 import { Overview } from "./screens/overview.tsx";
 import { Queues } from "./screens/queues.tsx";
 import { Schedules } from "./screens/schedules.tsx";
@@ -20,6 +23,8 @@ import { Workers } from "./screens/workers.tsx";
 import { enter, isOver, me, type Me, takeLoginCode } from "./session.ts";
 import { isDark, turn } from "./theme.ts";
 import { Button, Empty, Skeleton, Trouble } from "./ui/basics.tsx";
+import { Boundary } from "./ui/boundary.tsx";
+import { AwayBanner, Pulse } from "./ui/connection.tsx";
 import { Dialogs } from "./ui/dialog.tsx";
 import { Icon } from "./ui/icons.tsx";
 import { listenToKeys, showShortcuts } from "./ui/keys.tsx";
@@ -38,8 +43,8 @@ export function App() {
         enter(await get<Me>("v1/me"));
         setProblem(undefined);
       } catch (error) {
-        const told = asProblem(error);
-        if (told.status !== 401) setProblem(told);
+        const found = asProblem(error);
+        if (found.status !== 401) setProblem(found);
       }
     }
     // The link may be opened in a tab that shows this page already.
@@ -49,6 +54,7 @@ export function App() {
     return () => removeEventListener("hashchange", again);
   }, [attempt]);
   useEffect(listenToKeys, []);
+  useEffect(watchConnection, []);
   if (problem) {
     return (
       <main class="lonely">
@@ -84,31 +90,66 @@ function skip(event: Event): void {
   document.querySelector<HTMLElement>("main h1")?.focus();
 }
 
+/** Readers of a screen hear where they are, and go on from there, also by keyboard. */
+function useArrival(address: string, title: string): string {
+  const [announced, announce] = useState("");
+  const isFirst = useRef(true);
+  useEffect(() => {
+    document.title = `${title} · rowlock`;
+    if (isFirst.current) {
+      isFirst.current = false;
+      return;
+    }
+    scrollTo(0, 0);
+    announce(title);
+    const main = document.getElementById("main");
+    (main?.querySelector<HTMLElement>("h1") ?? main)?.focus({ preventScroll: true });
+  }, [address]);
+  return announced;
+}
+
 function Frame() {
   const { path } = route.value;
   const [isMenuOpen, setMenuOpen] = useState(false);
   const name = path[0] ?? "";
   const address = path.join("/");
-  useEffect(() => {
-    setMenuOpen(false);
-    scrollTo(0, 0);
-    const title = PLACES.find((each) => each.path === name)?.title ?? "rowlock";
-    document.title = path[1] ? `${path[1]} · ${title} · rowlock` : `${title} · rowlock`;
-  }, [address]);
+  const place = PLACES.find((each) => each.path === name)?.title ?? "rowlock";
+  const announced = useArrival(address, path[1] ? `${path[1]} · ${place}` : place);
+  useEffect(() => setMenuOpen(false), [address]);
+  function hear(event: KeyboardEvent): void {
+    if (event.key === "Escape" && isMenuOpen) setMenuOpen(false);
+  }
   return (
-    <div class="frame">
+    <div class="frame" onKeyDown={hear}>
       <header class="topbar">
-        <Button kind="ghost" icon="menu" label="Menu" onClick={() => setMenuOpen(!isMenuOpen)} />
+        <Button
+          kind="ghost"
+          icon="menu"
+          label="Menu"
+          isExpanded={isMenuOpen}
+          onClick={() => setMenuOpen(!isMenuOpen)}
+        />
         <Brand />
         <Button kind="ghost" icon="search" label="Search or jump" onClick={showPalette} />
       </header>
       {isMenuOpen ? <div class="veil" onClick={() => setMenuOpen(false)} /> : null}
       <Menu current={name} isOpen={isMenuOpen} />
-      <main id="main" class={`screen screen-${name || "overview"}`}>
-        {screen(path)}
+      <main id="main" class={`screen screen-${name || "overview"}`} tabIndex={-1}>
+        <AwayBanner />
+        <Boundary key={address}>
+          <Screen path={path} />
+        </Boundary>
       </main>
+      <p class="hidden" role="status">
+        {announced}
+      </p>
     </div>
   );
+}
+
+/** A component of its own: what it throws is caught above it. */
+function Screen({ path }: { path: string[] }) {
+  return screen(path);
 }
 
 function screen(path: string[]): JSX.Element {
@@ -139,6 +180,8 @@ function screen(path: string[]): JSX.Element {
       return <Workers />;
     case "schedules":
       return <Schedules />;
+    case "limits":
+      return id ? <LimitScreen name={id} key={id} /> : <Limits />;
     case "kinds":
       return id ? <KindScreen kind={id} key={id} /> : <Kinds />;
     case "system":
@@ -150,13 +193,13 @@ function screen(path: string[]): JSX.Element {
 
 function Brand() {
   return (
-    <a class="brand" href="#/">
+    <a class="brand" href="#/" aria-label="rowlock">
       <svg width="22" height="22" viewBox="0 0 32 32" aria-hidden="true">
         <rect width="32" height="32" rx="8" class="brand-tile" />
         <path d="M9 10v5a7 7 0 0 0 14 0v-5M16 22v4" class="brand-mark" />
         <path d="M6 19 26 7" class="brand-oar" />
       </svg>
-      rowlock
+      <span>rowlock</span>
     </a>
   );
 }
@@ -165,14 +208,18 @@ function Menu({ current, isOpen }: { current: string; isOpen: boolean }) {
   return (
     <nav class={`menu ${isOpen ? "menu-open" : ""}`} aria-label="Main">
       <Brand />
-      <button type="button" class="jump" onClick={showPalette}>
-        <Icon name="search" /> Search or jump <kbd>{isMac() ? "⌘" : "Ctrl"} K</kbd>
+      <button type="button" class="jump" title="Search or jump" onClick={showPalette}>
+        <Icon name="search" /> <span>Search</span> <kbd>{isMac() ? "⌘" : "Ctrl"} K</kbd>
       </button>
       <ul>
         {visible().map((place) => (
           <li key={place.path}>
-            <a href={`#/${place.path}`} aria-current={place.path === current ? "page" : undefined}>
-              <Icon name={place.icon} /> {place.title}
+            <a
+              href={`#/${place.path}`}
+              title={place.title}
+              aria-current={place.path === current ? "page" : undefined}
+            >
+              <Icon name={place.icon} /> <span>{place.title}</span>
             </a>
           </li>
         ))}
@@ -188,19 +235,14 @@ function isMac(): boolean {
 
 function MenuFoot() {
   const who = me.value!;
-  const isStill = isPaused.value || isHidden.value;
-  const mayChange = who.scopes.includes("admin");
+  const level = who.scopes.includes("admin")
+    ? undefined
+    : who.scopes.includes("read")
+      ? "read-only"
+      : "enqueue only";
   return (
     <div class="menu-foot">
-      <button
-        type="button"
-        class={`pulse ${isStill ? "pulse-still" : ""}`}
-        aria-pressed={isPaused.value}
-        onClick={() => (isPaused.value = !isPaused.value)}
-        title="Pause or resume live updates (p)"
-      >
-        <span class="pulse-dot" /> {isPaused.value ? "Paused" : "Live"}
-      </button>
+      <Pulse />
       <p class="who">
         {who.name === "anybody" ? (
           "Open: no token is needed"
@@ -215,7 +257,10 @@ function MenuFoot() {
             of <b>{who.tenant}</b>
           </>
         ) : null}
-        {mayChange ? null : <span class="tag">read-only</span>}
+        {level ? <span class="tag">{level}</span> : null}
+      </p>
+      <p class="zone" title="All times of this page are in this zone">
+        Times in {zone(new Date())}
       </p>
       <div class="menu-tools">
         <Button

@@ -23,12 +23,19 @@ export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
-/** Jobs a second or a minute, whichever can be read. */
-export function rate(perSecond: number): string {
-  if (perSecond === 0) return "0/s";
-  if (perSecond >= 100) return `${count(Math.round(perSecond))}/s`;
-  if (perSecond >= 1) return `${trimmed(perSecond)}/s`;
-  return `${trimmed(perSecond * 60)}/min`;
+/** A rate is read beside others: they all have the unit of the largest. */
+export type RateUnit = "s" | "min";
+
+export function rateUnit(perSecond: Iterable<number | null | undefined>): RateUnit {
+  let most = 0;
+  for (const each of perSecond) most = Math.max(most, each ?? 0);
+  return most >= 1 || most === 0 ? "s" : "min";
+}
+
+export function rate(perSecond: number, unit: RateUnit = rateUnit([perSecond])): string {
+  const value = unit === "s" ? perSecond : perSecond * 60;
+  if (value > 0 && value < 0.01) return `<0.01/${unit}`;
+  return `${value >= 100 ? count(Math.round(value)) : trimmed(value)}/${unit}`;
 }
 
 export function share(part: number, whole: number): string {
@@ -88,25 +95,73 @@ export function coarse(seconds: number): string {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
+const DAY_MS = 86_400_000;
+
+/** The parts of a time in a zone; the reader's, if none is given. */
+function partsOf(at: Date, options: Intl.DateTimeFormatOptions, timeZone?: string) {
+  const zone = timeZone === undefined ? {} : { timeZone };
+  const format = new Intl.DateTimeFormat("en-CA", { ...options, ...zone, hourCycle: "h23" });
+  const found = format.formatToParts(at);
+  return (type: string) => found.find((each) => each.type === type)?.value ?? "";
+}
+
+const FULL: Intl.DateTimeFormatOptions = {
+  year: "numeric",
+  month: "2-digit",
+  day: "2-digit",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  fractionalSecondDigits: 3,
+  timeZoneName: "short",
+};
+
 /** The exact time in the reader's zone, with the zone and to the millisecond. */
 export function exact(at: Date, timeZone?: string): string {
-  const options: Intl.DateTimeFormatOptions = {
-    year: "numeric",
-    month: "2-digit",
-    day: "2-digit",
-    hour: "2-digit",
-    minute: "2-digit",
-    second: "2-digit",
-    fractionalSecondDigits: 3,
-    hourCycle: "h23",
-    timeZoneName: "short",
-  };
-  if (timeZone !== undefined) options.timeZone = timeZone;
-  const found = new Intl.DateTimeFormat("en-CA", options).formatToParts(at);
-  const part = (type: string) => found.find((each) => each.type === type)?.value ?? "";
+  const part = partsOf(at, FULL, timeZone);
   const day = `${part("year")}-${part("month")}-${part("day")}`;
   const time = `${part("hour")}:${part("minute")}:${part("second")}`;
   return `${day} ${time}.${part("fractionalSecond")} ${part("timeZoneName")}`;
+}
+
+/**
+ * The time itself, as short as it can be told apart: 14:03:07 today, "Tue 02:30" within six days,
+ * "Mar 3, 02:30" within the year, with the year otherwise.
+ */
+export function clock(at: number, now: number, timeZone?: string): string {
+  const date = new Date(at);
+  const part = partsOf(
+    date,
+    { ...FULL, month: "short", day: "numeric", weekday: "short" },
+    timeZone,
+  );
+  const today = partsOf(new Date(now), { ...FULL, month: "short", day: "numeric" }, timeZone);
+  const isSame = (type: string) => part(type) === today(type);
+  const minute = `${part("hour")}:${part("minute")}`;
+  if (isSame("year") && isSame("month") && isSame("day")) return `${minute}:${part("second")}`;
+  const weekday = part("weekday").replace(".", "");
+  if (Math.abs(at - now) < 6 * DAY_MS) return `${weekday} ${minute}`;
+  const day = `${part("month").replace(".", "")} ${part("day")}`;
+  return isSame("year") ? `${day}, ${minute}` : `${day} ${part("year")}, ${minute}`;
+}
+
+/** The zone of all times of the page: "Europe/Berlin, UTC+1". */
+export function zone(at: Date, timeZone?: string): string {
+  const name = timeZone ?? new Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const offset = new Intl.DateTimeFormat("en", { timeZone: name, timeZoneName: "shortOffset" })
+    .formatToParts(at)
+    .find((each) => each.type === "timeZoneName")!
+    .value.replace("GMT", "UTC");
+  return name === "UTC" || name === offset ? "UTC" : `${name}, ${offset}`;
+}
+
+const IN_UTC = /(\d{4}-\d{2}-\d{2}) (\d{2}:\d{2}:\d{2}) UTC/g;
+
+/** The server writes times in UTC; a page has one zone. */
+export function inZone(text: string, now: number, timeZone?: string): string {
+  return text.replace(IN_UTC, (_, day: string, time: string) =>
+    clock(Date.parse(`${day}T${time}Z`), now, timeZone),
+  );
 }
 
 /** What is left of an id when there is little room: its random end tells jobs apart. */

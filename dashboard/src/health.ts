@@ -87,3 +87,19 @@ function ofRuns(runs: NonNullable<Facts["runs"]>, span: string | undefined): Fin
   }
   return found;
 }
+
+/**
+ * Of the jobs that workers hold, how many are in a slot, and how many wait for one there. Workers
+ * report the latter with their heartbeat; one that does not is taken to run all that it holds.
+ */
+export function inSlots(
+  held: number,
+  workers: { slots: number | null; ahead: number | null }[],
+): { running: number; ahead: number; slots: number } {
+  const reported = workers.reduce((sum, each) => sum + (each.ahead ?? 0), 0);
+  const isKnown = workers.length > 0 && workers.every((each) => each.slots != null);
+  const slots = isKnown ? workers.reduce((sum, each) => sum + (each.slots ?? 0), 0) : 0;
+  // A report is some seconds old: no more can run than there are slots.
+  const running = Math.min(Math.max(0, held - reported), isKnown ? slots : held);
+  return { running, ahead: held - running, slots };
+}

@@ -1,17 +1,33 @@
 // What the store remembers of the last minutes, hours and days, as lines to be drawn.
 
 import { get, type Schemas } from "./api.ts";
-import type { Line } from "./ui/chart.tsx";
+import {
+  COUNT_STEPS,
+  countLabels,
+  DURATION_STEPS,
+  durationLabels,
+  MINUTE_RATE_STEPS,
+  RATE_STEPS,
+  rateLabels,
+} from "./axis.ts";
+import { count, duration, rate, type RateUnit, rateUnit } from "./format.ts";
+import type { Line, Scale } from "./ui/chart.tsx";
 
 export type History = Schemas["History"];
 export type Series = Schemas["HistorySeries"];
-export type Range = "5m" | "1h" | "24h";
+export type Range = "5m" | "1h" | "24h" | "7d";
 
-export const RANGES: { range: Range; text: string; everyMs: number }[] = [
-  { range: "5m", text: "5 min", everyMs: 10_000 },
-  { range: "1h", text: "1 h", everyMs: 20_000 },
-  { range: "24h", text: "24 h", everyMs: 60_000 },
+/** `text` stands on a button, `words` in a sentence: "in the last hour". */
+export const RANGES: { range: Range; text: string; words: string; everyMs: number }[] = [
+  { range: "5m", text: "5 min", words: "5 minutes", everyMs: 10_000 },
+  { range: "1h", text: "1 h", words: "hour", everyMs: 20_000 },
+  { range: "24h", text: "24 h", words: "24 hours", everyMs: 60_000 },
+  { range: "7d", text: "7 d", words: "7 days", everyMs: 300_000 },
 ];
+
+export function wordsOf(range: Range): string {
+  return RANGES.find((each) => each.range === range)!.words;
+}
 
 export function isRange(text: string | null): text is Range {
   return RANGES.some((each) => each.range === text);
@@ -27,6 +43,26 @@ export async function loadHistory(
   signal: AbortSignal,
 ): Promise<History> {
   return get<History>("v1/history", { range, ...query }, signal);
+}
+
+export const DURATIONS: Scale = {
+  format: duration,
+  labels: durationLabels,
+  steps: DURATION_STEPS,
+};
+export const COUNTS: Scale = { format: count, labels: countLabels, steps: COUNT_STEPS };
+
+/** One unit for the axis, the legend and the tile. */
+export function rateScale(unit: RateUnit): Scale {
+  return {
+    format: (value) => rate(value, unit),
+    labels: (ticks) => rateLabels(ticks, unit),
+    steps: unit === "s" ? RATE_STEPS : MINUTE_RATE_STEPS,
+  };
+}
+
+export function unitOf(lines: Line[]): RateUnit {
+  return rateUnit(lines.flatMap((each) => each.values));
 }
 
 /** The times, but for the step that is going on: its sums are not all there yet. */
@@ -53,13 +89,11 @@ export function throughput(history: History, series: Series | undefined): Line[]
       label: "succeeded",
       values: series ? rates(series.succeeded) : empty,
       color: "--good",
-      isFilled: true,
     },
     {
       label: "failed",
       values: series ? rates(series.retrying, series.dead) : empty,
       color: "--bad",
-      dash: [6, 3],
     },
   ];
 }
@@ -96,6 +130,17 @@ export function oldest(history: History): Line[] {
       )
     : cut(history.times).map(() => null);
   return [{ label: "oldest ready", values, color: "--violet", isFilled: true }];
+}
+
+const YOUNG_STEPS = 6;
+
+/** Whether jobs have run in the last minutes only: an hour of it would be an empty chart. */
+export function isYoung(history: History): boolean {
+  const series = history.series[0];
+  if (!series) return false;
+  const runs = series.succeeded.map((each, place) => each + (series.retrying[place] ?? 0));
+  const first = runs.findIndex((each) => each > 0);
+  return history.step === 60 && first >= 0 && first >= runs.length - YOUNG_STEPS;
 }
 
 export function totalRuns(series: Series | undefined): {

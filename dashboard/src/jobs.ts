@@ -1,128 +1,207 @@
 // What is done to jobs, one by one or many, and what can be taken back.
+//
+// A cancelled job that is taken back is ready at once, with all its attempts. So only a job that
+// was ready, and had no attempt yet, has an Undo. It is due from then on, behind its queue.
 
 import { signal } from "@preact/signals";
 
-import { get, part, post, remove, type Schemas } from "./api.ts";
-import { type Filter, resolved, type State } from "./filters.ts";
+import { get, part, post, remove, type Schemas, serverNow } from "./api.ts";
+import { type ApiFilter, resolved, type State, TERMINAL } from "./filters.ts";
 import { plural } from "./format.ts";
+import type { Summary } from "./joblist.ts";
 import { asProblem } from "./live.ts";
-import { serverNow } from "./api.ts";
-import { afterGrace, attempt, complain, tell } from "./ui/toasts.tsx";
+import type { IconName } from "./ui/icons.tsx";
+import { attempt, complain, tell } from "./ui/toasts.tsx";
 
-export type Summary = Schemas["JobSummary"];
-export type Action = "retry" | "cancel" | "delete";
+export type { Summary } from "./joblist.ts";
+export type Action = Schemas["BulkAction"];
 export type Bulk = Schemas["Bulk"];
 
-const DONE = { retry: "is ready again", cancel: "is cancelled", delete: "is deleted" };
-export const VERBS: Record<Schemas["BulkAction"], string> = {
-  retry: "Retry",
-  cancel: "Cancel",
-  delete: "Delete",
-  run_now: "Run now",
-  reschedule: "Reschedule",
-  reroute: "Move to another queue",
-  run_again: "Run again",
+/** What an action needs besides the jobs: the queue of a reroute, the time of a reschedule. */
+export interface Details {
+  queue?: string;
+  runAt?: string;
+}
+
+interface Verb {
+  name: string;
+  icon: IconName;
+  /** Of one job: "send_email is cancelled". */
+  done: string;
+  past: string;
+  /** The states in which the API takes it. */
+  states: ReadonlySet<State>;
+  /** Why it can't be done to a job in another state. */
+  reason: string;
+  path: string;
+}
+
+const WAITING: ReadonlySet<State> = new Set(["scheduled", "ready", "retrying"]);
+
+export const VERBS: Record<Action, Verb> = {
+  retry: {
+    name: "Retry",
+    icon: "retry",
+    done: "is ready again",
+    past: "retried",
+    states: new Set(["dead", "cancelled"]),
+    reason: "Only dead and cancelled jobs can be retried",
+    path: "retry",
+  },
+  run_now: {
+    name: "Run now",
+    icon: "play",
+    done: "is due now",
+    past: "made due now",
+    states: new Set(["scheduled", "retrying"]),
+    reason: "Only scheduled and retrying jobs can be made due now",
+    path: "run-now",
+  },
+  run_again: {
+    name: "Run again",
+    icon: "again",
+    done: "is enqueued again, as a new job",
+    past: "enqueued again, as new jobs",
+    states: TERMINAL,
+    reason: "Only jobs that have ended can be run again",
+    path: "run-again",
+  },
+  reschedule: {
+    name: "Reschedule",
+    icon: "clock",
+    done: "is rescheduled",
+    past: "rescheduled",
+    states: WAITING,
+    reason: "Only jobs that wait can be rescheduled",
+    path: "reschedule",
+  },
+  reroute: {
+    name: "Move to a queue",
+    icon: "move",
+    done: "is moved",
+    past: "moved",
+    states: WAITING,
+    reason: "Only jobs that wait can be moved to another queue",
+    path: "reroute",
+  },
+  cancel: {
+    name: "Cancel",
+    icon: "cancel",
+    done: "is cancelled",
+    past: "cancelled",
+    states: new Set<State>([...WAITING, "running"]),
+    reason: "Only jobs that have not ended can be cancelled",
+    path: "cancel",
+  },
+  delete: {
+    name: "Delete",
+    icon: "trash",
+    done: "is deleted",
+    past: "deleted",
+    states: new Set<State>([...WAITING, ...TERMINAL]),
+    reason: "A running job can't be deleted: cancel it first",
+    path: "",
+  },
 };
-const PAST = { retry: "retried", cancel: "cancelled", delete: "deleted" };
+
+/** Actions that need a word from the user before they begin. */
+export const NEEDS_DETAILS: ReadonlySet<Action> = new Set(["reschedule", "reroute"]);
+
 /** How many requests of one action are under way at a time. */
 const LANES = 4;
 const PROGRESS_MS = 800;
 
 /** Whether the API would take this action for a job in that state. */
 export function allows(action: Action, state: State): boolean {
-  if (action === "retry") return state === "dead" || state === "cancelled";
-  if (action === "delete") return state !== "running";
-  return state !== "succeeded" && state !== "dead" && state !== "cancelled";
+  return VERBS[action].states.has(state);
 }
 
-async function actOn(action: Action, id: string): Promise<string | undefined> {
+/** Whether a retry after the cancel of it leaves the job as it was. */
+export function canTakeBack(job: { state: State; attempt: number }): boolean {
+  return job.state === "ready" && job.attempt === 0;
+}
+
+interface Answer {
+  outcome?: string;
+  id?: string;
+}
+
+async function actOn(action: Action, id: string, details: Details = {}): Promise<Answer> {
+  const place = `v1/jobs/${part(id)}`;
   if (action === "delete") {
-    await remove(`v1/jobs/${part(id)}`);
-    return undefined;
+    await remove(place);
+    return {};
   }
-  const answer = await post<{ outcome?: string }>(`v1/jobs/${part(id)}/${action}`);
-  return answer.outcome;
+  const body =
+    action === "reroute"
+      ? { queue: details.queue }
+      : action === "reschedule"
+        ? { run_at: details.runAt }
+        : undefined;
+  return post<Answer>(`${place}/${VERBS[action].path}`, body);
 }
 
-/** Act on one job; `changed` is called when it has another state, or is back. */
-export function actOnOne(
+/** Act on one job, and say what became of it. Throws what the API refuses. */
+export async function actOnOne(
   action: Action,
-  job: Summary,
+  job: Pick<Summary, "id" | "kind" | "state" | "attempt">,
   changed: () => void,
-  gone?: () => void,
-): void {
-  if (action === "delete") {
-    afterGrace(
-      `${job.kind} is deleted`,
-      async () => {
-        await actOn("delete", job.id);
-        (gone ?? changed)();
-      },
-      changed,
-    );
-    return;
-  }
-  void attempt(async () => {
-    const outcome = await actOn(action, job.id);
-    changed();
-    const isPending = outcome === "pending_on_worker";
-    const text = isPending ? `${job.kind} was asked to stop` : `${job.kind} ${DONE[action]}`;
-    tell(text, action === "cancel" && !isPending ? { undo: () => back([job.id], changed) } : {});
-  });
+  details: Details = {},
+): Promise<void> {
+  const answer = await actOn(action, job.id, details);
+  changed();
+  if (answer.outcome === "pending_on_worker") return tell(`${job.kind} was asked to stop`);
+  const text = `${job.kind} ${VERBS[action].done}`;
+  if (action === "cancel" && canTakeBack(job))
+    return tell(text, { undo: () => takeBack([job.id], changed) });
+  tell(text, action === "run_again" && answer.id ? { job: answer.id } : {});
 }
 
-function back(ids: string[], changed: () => void): void {
+function takeBack(ids: string[], changed: () => void): void {
   void attempt(async () => {
     await inLanes(ids, (id) => actOn("retry", id));
-    tell(ids.length === 1 ? "It is ready again" : `${plural(ids.length, "job")} are ready again`);
+    const what = ids.length === 1 ? "It is" : `${plural(ids.length, "job")} are`;
+    tell(`${what} ready again, at the end of the queue`);
     changed();
   });
 }
 
 /** Act on those that were selected, a few at a time, and tell what became of them. */
-export function actOnSome(action: Action, jobs: Summary[], changed: () => void): void {
+export async function actOnSome(
+  action: Action,
+  jobs: Summary[],
+  changed: () => void,
+  details: Details = {},
+): Promise<void> {
   const fit = jobs.filter((job) => allows(action, job.state));
-  if (action === "delete") {
-    afterGrace(
-      `${plural(fit.length, "job")} deleted`,
-      () => runSome(action, fit, changed),
-      changed,
-    );
-    return;
-  }
-  void attempt(() => runSome(action, fit, changed));
-}
-
-async function runSome(action: Action, jobs: Summary[], changed: () => void): Promise<void> {
-  const done: string[] = [];
+  const done: Summary[] = [];
   let refused: unknown;
-  await inLanes(
-    jobs.map((job) => job.id),
-    async (id) => {
-      try {
-        await actOn(action, id);
-        done.push(id);
-      } catch (error) {
-        refused = error;
-      }
-    },
-  );
+  await inLanes(fit, async (job) => {
+    try {
+      await actOn(action, job.id, details);
+      done.push(job);
+    } catch (error) {
+      refused = error;
+    }
+  });
   changed();
-  if (refused) complain(withCount(refused, jobs.length - done.length));
-  if (!done.length || action === "delete") return;
-  const text = `${plural(done.length, "job")} ${PAST[action]}`;
-  tell(text, action === "cancel" ? { undo: () => back(done, changed) } : {});
+  if (refused) complain(withCount(refused, fit.length - done.length));
+  if (!done.length) return;
+  const text = `${plural(done.length, "job")} ${VERBS[action].past}`;
+  const canUndo = action === "cancel" && done.every(canTakeBack);
+  const ids = done.map((job) => job.id);
+  tell(text, canUndo ? { undo: () => takeBack(ids, changed) } : {});
 }
 
 function withCount(error: unknown, count: number): Error {
-  const told = asProblem(error).message;
-  return count === 1 ? new Error(told) : new Error(`${plural(count, "job")} failed: ${told}`);
+  const { message } = asProblem(error);
+  return count === 1 ? new Error(message) : new Error(`${plural(count, "job")} failed: ${message}`);
 }
 
-async function inLanes(ids: string[], act: (id: string) => Promise<unknown>): Promise<void> {
-  const waiting = [...ids];
+async function inLanes<T>(items: T[], act: (item: T) => Promise<unknown>): Promise<void> {
+  const waiting = [...items];
   const lane = async () => {
-    for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) await act(id);
+    for (let item = waiting.shift(); item !== undefined; item = waiting.shift()) await act(item);
   };
   await Promise.all(Array.from({ length: LANES }, lane));
 }
@@ -131,13 +210,24 @@ async function inLanes(ids: string[], act: (id: string) => Promise<unknown>): Pr
 
 export type BulkFilter = Partial<Schemas["BulkFilter"]>;
 
-export function bulkFilter(filter: Filter): BulkFilter {
+export function bulkFilter(filter: ApiFilter): BulkFilter {
   return resolved(filter, serverNow()) as BulkFilter;
 }
 
-export async function preview(action: Action, filter: BulkFilter): Promise<Schemas["Count"]> {
-  const answer = await post<Schemas["BulkPreview"]>("v1/bulk", { action, filter, preview: true });
-  return answer.count;
+/** The options of the request that an action needs. */
+export function bulkDetails(action: Action, details: Details): Partial<Schemas["NewBulk"]> {
+  if (action === "reroute") return { to: details.queue ?? null };
+  if (action === "reschedule") return { run_at: details.runAt ?? null };
+  return {};
+}
+
+export async function preview(
+  action: Action,
+  filter: BulkFilter,
+  extra: Partial<Schemas["NewBulk"]>,
+): Promise<Schemas["Count"]> {
+  const body = { ...extra, action, filter, preview: true };
+  return (await post<Schemas["BulkPreview"]>("v1/bulk", body)).count;
 }
 
 export const bulks = signal<Bulk[]>([]);

@@ -6,6 +6,9 @@ import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { Problem, serverNow } from "./api.ts";
 import { isOver as isSignedOut } from "./session.ts";
 
+/** Grows when the server is back after it was away: what is in trouble is asked for at once. */
+export const returns = signal(0);
+
 /** The server's time, every second; it stands still while the page is hidden. */
 export const now = signal(serverNow());
 /** Whether somebody has asked for quiet. */
@@ -50,11 +53,13 @@ export function useLive<T>(load: Load<T>, every: number, dependencies: unknown[]
     let trouble = 0;
     let took = 0;
     let isOver = false;
+    let isBegun = false;
 
     async function run(): Promise<void> {
       clearTimeout(timer);
       flight?.abort();
-      const mine = (flight = new AbortController());
+      const mine = new AbortController();
+      flight = mine;
       const began = performance.now();
       try {
         const data = await loader.current(mine.signal);
@@ -78,18 +83,24 @@ export function useLive<T>(load: Load<T>, every: number, dependencies: unknown[]
     }
 
     function tick(): void {
-      if (document.hidden || isPaused.value || isSignedOut.value) return plan();
-      void run();
+      if (document.hidden || isPaused.value || isSignedOut.value) plan();
+      else void run();
     }
 
     function appear(): void {
       if (!document.hidden && !isPaused.value) void run();
     }
 
-    // Whoever signs in again sees what is true now.
-    const unsubscribe = isSignedOut.subscribe((isOut) => {
-      if (!isOut && trouble) void run();
-    });
+    // Whoever signs in again, or finds the server back, sees what is true now.
+    const unsubscribe = [
+      isSignedOut.subscribe((isOut) => {
+        if (!isOut && trouble) void run();
+      }),
+      returns.subscribe(() => {
+        if (isBegun && (trouble || every > 0)) void run();
+      }),
+    ];
+    isBegun = true;
     again.current = () => void run();
     setState((before) => (before.data === undefined ? before : { at: 0 }));
     void run();
@@ -98,7 +109,7 @@ export function useLive<T>(load: Load<T>, every: number, dependencies: unknown[]
       isOver = true;
       clearTimeout(timer);
       flight?.abort();
-      unsubscribe();
+      for (const each of unsubscribe) each();
       document.removeEventListener("visibilitychange", appear);
     };
   }, dependencies);

@@ -17,6 +17,7 @@ export const PLACES: Place[] = [
   { path: "dead", title: "Dead letters", icon: "dead", key: "d" },
   { path: "queues", title: "Queues", icon: "queues", key: "q" },
   { path: "workers", title: "Workers", icon: "workers", key: "w" },
+  { path: "limits", title: "Limits", icon: "limits", key: "l" },
   { path: "schedules", title: "Schedules", icon: "schedules", key: "s" },
   { path: "kinds", title: "Kinds", icon: "kinds", key: "k" },
   { path: "system", title: "System", icon: "system", key: "y" },

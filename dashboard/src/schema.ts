@@ -1069,6 +1069,8 @@ export interface components {
             crashes: number;
             cancel_requested: boolean;
             last_error: string | null;
+            /** @description The beginning of its payload, as JSON text that may be cut. */
+            payload_preview: string;
             progress: components["schemas"]["Progress"] | null;
             tags: string[];
             limit: string | null;
@@ -1115,6 +1117,8 @@ export interface components {
             crashes: number;
             cancel_requested: boolean;
             last_error: string | null;
+            /** @description The beginning of its payload, as JSON text that may be cut. */
+            payload_preview: string;
             progress: components["schemas"]["Progress"] | null;
             tags: string[];
             limit: string | null;
@@ -1130,6 +1134,7 @@ export interface components {
             timeout: number | null;
             retry: (string | number)[] | null;
             keep: number | null;
+            keep_dead: number | null;
             max_crashes: number;
         };
         /**
@@ -2448,6 +2453,7 @@ export interface operations {
                      *           "crashes": 0,
                      *           "cancel_requested": false,
                      *           "last_error": "ConnectionError: refused",
+                     *           "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *           "progress": null,
                      *           "tags": [],
                      *           "limit": null,
@@ -2788,6 +2794,7 @@ export interface operations {
                      *       "crashes": 0,
                      *       "cancel_requested": false,
                      *       "last_error": "ConnectionError: refused",
+                     *       "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *       "progress": null,
                      *       "tags": [],
                      *       "limit": null,
@@ -2810,6 +2817,7 @@ export interface operations {
                      *       "timeout": null,
                      *       "retry": null,
                      *       "keep": 86400,
+                     *       "keep_dead": 2592000,
                      *       "max_crashes": 3
                      *     }
                      */
@@ -2968,6 +2976,7 @@ export interface operations {
                      *           "crashes": 0,
                      *           "cancel_requested": false,
                      *           "last_error": "ConnectionError: refused",
+                     *           "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *           "progress": null,
                      *           "tags": [],
                      *           "limit": null,
@@ -3125,6 +3134,7 @@ export interface operations {
                      *       "crashes": 0,
                      *       "cancel_requested": false,
                      *       "last_error": "ConnectionError: refused",
+                     *       "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *       "progress": null,
                      *       "tags": [],
                      *       "limit": null,
@@ -3147,6 +3157,7 @@ export interface operations {
                      *       "timeout": null,
                      *       "retry": null,
                      *       "keep": 86400,
+                     *       "keep_dead": 2592000,
                      *       "max_crashes": 3
                      *     }
                      */
@@ -3214,6 +3225,7 @@ export interface operations {
                      *       "crashes": 0,
                      *       "cancel_requested": false,
                      *       "last_error": "ConnectionError: refused",
+                     *       "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *       "progress": null,
                      *       "tags": [],
                      *       "limit": null,
@@ -3236,6 +3248,7 @@ export interface operations {
                      *       "timeout": null,
                      *       "retry": null,
                      *       "keep": 86400,
+                     *       "keep_dead": 2592000,
                      *       "max_crashes": 3
                      *     }
                      */
@@ -3296,6 +3309,7 @@ export interface operations {
                      *       "crashes": 0,
                      *       "cancel_requested": false,
                      *       "last_error": "ConnectionError: refused",
+                     *       "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *       "progress": null,
                      *       "tags": [],
                      *       "limit": null,
@@ -3318,6 +3332,7 @@ export interface operations {
                      *       "timeout": null,
                      *       "retry": null,
                      *       "keep": 86400,
+                     *       "keep_dead": 2592000,
                      *       "max_crashes": 3
                      *     }
                      */
@@ -3384,6 +3399,7 @@ export interface operations {
                      *       "crashes": 0,
                      *       "cancel_requested": false,
                      *       "last_error": "ConnectionError: refused",
+                     *       "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *       "progress": null,
                      *       "tags": [],
                      *       "limit": null,
@@ -3406,6 +3422,7 @@ export interface operations {
                      *       "timeout": null,
                      *       "retry": null,
                      *       "keep": 86400,
+                     *       "keep_dead": 2592000,
                      *       "max_crashes": 3
                      *     }
                      */
@@ -3475,6 +3492,7 @@ export interface operations {
                      *       "crashes": 0,
                      *       "cancel_requested": false,
                      *       "last_error": "ConnectionError: refused",
+                     *       "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
                      *       "progress": null,
                      *       "tags": [],
                      *       "limit": null,
@@ -3497,6 +3515,7 @@ export interface operations {
                      *       "timeout": null,
                      *       "retry": null,
                      *       "keep": 86400,
+                     *       "keep_dead": 2592000,
                      *       "max_crashes": 3
                      *     }
                      */

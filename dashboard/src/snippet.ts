@@ -1,5 +1,6 @@
 // A job as a command or a program that enqueues it again.
 
+import { duration } from "./format.ts";
 import { Digits, type Json, type JsonObject, stringify } from "./json.ts";
 
 export interface Enqueued {
@@ -63,4 +64,16 @@ function quoted(text: string): string {
   return JSON.stringify(text).replace(/[\u007f-\u009f\u2028\u2029]/g, (each) => {
     return `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`;
   });
+}
+
+/** The stored retry policy in words: its name, and its numbers as durations. */
+export function retryWords(retry: (string | number)[]): string {
+  const [name, ...numbers] = retry;
+  if (name === "exponential" && typeof numbers[0] === "number") {
+    const most = numbers[1];
+    const end = typeof most === "number" ? `, up to ${duration(most)}` : "";
+    return `exponential, from ${duration(numbers[0])}${end}`;
+  }
+  if (name === "fixed" && typeof numbers[0] === "number") return `every ${duration(numbers[0])}`;
+  return retry.map(String).join(" ");
 }

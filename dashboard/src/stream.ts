@@ -3,7 +3,7 @@
 import { useEffect, useRef } from "preact/hooks";
 
 import { type Query, type Schemas, send } from "./api.ts";
-import { isPaused } from "./live.ts";
+import { isPaused, returns } from "./live.ts";
 import { isOver as isSignedOut, me } from "./session.ts";
 
 export type Event = Schemas["Event"];
@@ -60,7 +60,8 @@ export function useEvents(query: Query | undefined, hear: (event: Event) => void
       clearTimeout(timer);
       const isAway = !me.value || isSignedOut.value;
       if (isOver || document.hidden || isPaused.value || isAway) return again();
-      const mine = (flight = new AbortController());
+      const mine = new AbortController();
+      flight = mine;
       try {
         await read(
           JSON.parse(key!) as Query,
@@ -90,8 +91,14 @@ export function useEvents(query: Query | undefined, hear: (event: Event) => void
 
     void connect();
     document.addEventListener("visibilitychange", turn);
+    let isBegun = false;
+    const unsubscribe = returns.subscribe(() => {
+      if (isBegun) turn();
+      isBegun = true;
+    });
     return () => {
       isOver = true;
+      unsubscribe();
       clearTimeout(timer);
       flight?.abort();
       document.removeEventListener("visibilitychange", turn);

@@ -3,15 +3,19 @@ import { test } from "node:test";
 
 import {
   bytes,
+  clock,
   count,
   counted,
   duration,
   exact,
+  inZone,
   plural,
   rate,
+  rateUnit,
   relative,
   seconds,
   share,
+  zone,
 } from "../src/format.ts";
 
 test("durations have at most two parts, and never lie about the unit", () => {
@@ -47,6 +51,35 @@ test("the exact time has its zone, and its milliseconds", () => {
   const at = new Date("2030-07-01T12:34:56.789Z");
   assert.equal(exact(at, "UTC"), "2030-07-01 12:34:56.789 UTC");
   assert.match(exact(at, "Asia/Kolkata"), /^2030-07-01 18:04:56\.789 /);
+});
+
+test("a time is as short as it can be told apart", () => {
+  const now = Date.UTC(2030, 0, 1, 12);
+  const at = (text: string, zone = "UTC") => clock(Date.parse(text), now, zone);
+  assert.equal(at("2030-01-01T02:30:09Z"), "02:30:09");
+  assert.equal(at("2030-01-02T02:30:09Z"), "Wed 02:30");
+  assert.equal(at("2029-12-31T23:30:09Z", "Europe/Berlin"), "00:30:09");
+  assert.equal(at("2030-03-03T02:30:09Z"), "Mar 3, 02:30");
+  assert.equal(at("2029-03-03T02:30:09Z"), "Mar 3 2029, 02:30");
+});
+
+test("a page has one zone, and says which", () => {
+  const winter = new Date("2030-01-01T12:00:00Z");
+  assert.equal(zone(winter, "Europe/Berlin"), "Europe/Berlin, UTC+1");
+  assert.equal(zone(winter, "UTC"), "UTC");
+  assert.equal(
+    inZone("it is not due until 2030-01-01 13:00:00 UTC", winter.getTime(), "Europe/Berlin"),
+    "it is not due until 14:00:00",
+  );
+});
+
+test("rates beside each other have one unit", () => {
+  const rates = [0.2, 3, null];
+  assert.equal(rateUnit(rates), "s");
+  assert.equal(rateUnit([0.2, 0.5]), "min");
+  assert.equal(rate(0.2, rateUnit(rates)), "0.2/s");
+  assert.equal(rate(0.2, "min"), "12/min");
+  assert.equal(rate(0, "min"), "0/min");
 });
 
 test("counts and rates are short, and lower bounds are marked", () => {

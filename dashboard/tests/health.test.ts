@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { findings, type QueueFacts } from "../src/health.ts";
+import { findings, inSlots, type QueueFacts } from "../src/health.ts";
 
 function queue(changes: Partial<QueueFacts> = {}, ready = 0): QueueFacts {
   const none = { value: 0, exact: true };
@@ -62,4 +62,15 @@ test("a few failed runs of a few are no reason to worry", () => {
     findings({ queues: [], workers: 1, runs: { succeeded: 3, retrying: 2, dead: 0 } }),
     [],
   );
+});
+
+test("jobs that a worker holds ahead of a slot don't run", () => {
+  const workers = [
+    { slots: 10, ahead: 5 },
+    { slots: 10, ahead: 2 },
+  ];
+  assert.deepEqual(inSlots(27, workers), { running: 20, ahead: 7, slots: 20 });
+  assert.deepEqual(inSlots(3, workers), { running: 0, ahead: 3, slots: 20 });
+  assert.deepEqual(inSlots(40, workers), { running: 20, ahead: 20, slots: 20 });
+  assert.deepEqual(inSlots(3, [{ slots: null, ahead: null }]), { running: 3, ahead: 0, slots: 0 });
 });

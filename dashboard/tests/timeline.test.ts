@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { type Lived, steps } from "../src/timeline.ts";
+import { attemptsOf, type Lived, steps } from "../src/timeline.ts";
 
 function at(second: number): string {
   return new Date(Date.UTC(2030, 0, 1, 0, 0, second)).toISOString();
@@ -15,84 +15,59 @@ const READY: Lived = {
   run_at: at(0),
   started_at: null,
   finished_at: null,
-  lease_expires_at: null,
   worker: null,
   errors: [],
 };
-const failure = (attempt: number, second: number) => ({
+const failure = (attempt: number, second: number, message = "no") => ({
   attempt,
   time: at(second),
   type: "ValueError",
-  message: "no\nsecond line",
+  message,
+  traceback: "",
 });
 
-function told(job: Lived): string[] {
-  return steps(job).map((each) => each.title);
+function shown(job: Lived): string[] {
+  return attemptsOf(job).map((each) => `${each.title} ${each.outcome}`);
 }
 
-test("a job that waits has only begun", () => {
-  assert.deepEqual(told(READY), ["Enqueued"]);
-  assert.deepEqual(told({ ...READY, state: "scheduled", run_at: at(60) }), [
-    "Enqueued",
-    "It is due",
-  ]);
-});
-
-test("waits and runs are told with their lengths", () => {
-  const done = steps({
-    ...READY,
-    state: "succeeded",
-    attempt: 1,
-    started_at: at(2),
-    finished_at: at(5),
-    worker: "w",
-  });
-
+test("a job that was claimed and given back has not begun an attempt", () => {
+  assert.deepEqual(shown(READY), []);
+  assert.deepEqual(shown({ ...READY, started_at: at(3), worker: "w" }), []);
   assert.deepEqual(
-    done.map((each) => [each.title, each.note]),
-    [
-      ["Enqueued", ""],
-      ["Attempt 1 began", "after waiting 2 s, on w"],
-      ["Succeeded", "after running 3 s"],
-    ],
+    steps({ ...READY, started_at: at(3) }).map((each) => each.title),
+    ["Enqueued"],
   );
 });
 
-test("failures are in their places, by the first line of their message", () => {
-  const retrying = {
-    ...READY,
-    state: "retrying",
-    attempt: 2,
-    started_at: at(9),
-    run_at: at(20),
-    errors: [failure(1, 3), failure(2, 10)],
-  };
-  const dead = {
-    ...retrying,
-    state: "dead",
-    attempt: 3,
-    finished_at: at(30),
-    errors: [...retrying.errors, failure(3, 30)],
-  };
-
-  assert.deepEqual(told(retrying), [
-    "Enqueued",
-    "Attempt 1 failed",
-    "Attempt 2 failed",
-    "Attempt 3 is due",
-  ]);
-  assert.equal(steps(retrying)[1]!.note, "ValueError: no");
-  assert.deepEqual(told(dead).slice(-2), ["Attempt 3 failed", "Given up"]);
+test("each attempt has its length, if it is known, and its worker", () => {
+  const done = { state: "succeeded", attempt: 2, started_at: at(20), finished_at: at(25) };
+  const [last, first] = attemptsOf({ ...READY, ...done, worker: "w", errors: [failure(1, 9)] });
+  assert.deepEqual([last?.from, last?.to, last?.worker], [at(20), at(25), "w"]);
+  assert.deepEqual([first?.outcome, first?.from, first?.to], ["failed", null, at(9)]);
 });
 
-test("a job that runs again after a failure shows both", () => {
-  const running = {
-    ...READY,
-    state: "running",
-    attempt: 2,
-    started_at: at(9),
-    errors: [failure(1, 3)],
-    worker: "w",
-  };
-  assert.deepEqual(told(running), ["Enqueued", "Attempt 1 failed", "Attempt 2 began"]);
+test("the same error in a row is told once", () => {
+  const errors = [failure(1, 1, "other"), failure(2, 9), failure(3, 19), failure(4, 29)];
+  const dead = { ...READY, state: "dead", attempt: 4, started_at: at(28), finished_at: at(29) };
+  assert.deepEqual(shown({ ...dead, errors }), ["Attempts 2 to 4 dead", "Attempt 1 failed"]);
+  assert.equal(attemptsOf({ ...dead, errors })[0]!.times, 3);
+});
+
+test("the failed run that was the last has its beginning", () => {
+  const retrying = { ...READY, state: "retrying", attempt: 1, started_at: at(2), worker: "w" };
+  const [only] = attemptsOf({ ...retrying, errors: [failure(1, 5)] });
+  assert.deepEqual([only?.from, only?.to, only?.worker], [at(2), at(5), "w"]);
+});
+
+test("turning points, and what lies ahead", () => {
+  const titles = (job: Lived) => steps(job).map((each) => each.title);
+  assert.deepEqual(titles({ ...READY, state: "scheduled", run_at: at(60) }), ["Enqueued", "Due"]);
+  assert.deepEqual(titles({ ...READY, state: "retrying", attempt: 1, run_at: at(60) }), [
+    "Enqueued",
+    "Attempt 2 is due",
+  ]);
+  assert.deepEqual(titles({ ...READY, state: "dead", finished_at: at(9) }), [
+    "Enqueued",
+    "Given up",
+  ]);
 });

@@ -174,7 +174,11 @@ def macros(*, is_postgres: bool) -> dict[str, str]:
     rows = _Rows(is_postgres=is_postgres)
     # The last error is at the end.
     end = "right({{}}, {})" if is_postgres else "substr({{}}, -{})"
-    listed = {"errors": end.format(_ERROR_CHARACTERS)}
+    start = "left({{}}, {})" if is_postgres else "substr({{}}, 1, {})"
+    listed = {
+        "errors": end.format(_ERROR_CHARACTERS),
+        "payload": start.format(config.PAYLOAD_PREVIEW_CHARACTERS),
+    }
     return {
         "job": rows.of(JobTable.LIVE, "job."),
         "row": rows.of(JobTable.LIVE, ""),

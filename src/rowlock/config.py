@@ -53,6 +53,8 @@ PROGRESS_TEXT_BYTES_MAX: Final = 1024
 # The worker logs the beginning of an error's first line. The job keeps the whole error.
 LOGGED_ERROR_CHARACTERS_MAX: Final = 200
 """Longest error text in a worker's log line, in characters."""
+PAYLOAD_PREVIEW_CHARACTERS: Final = 200
+"""Length of the beginning of a payload that lists of jobs show, in characters."""
 # Log collectors cut or drop longer lines, so no library may write one through us.
 LOGGED_CHARACTERS_MAX: Final = 16 * 1024
 """Longest message or traceback in a worker's log, in characters."""

@@ -215,6 +215,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The stored retry policy, its name and numbers. None is the default policy."""
     keep: float | None = config.KEEP_SECONDS_DEFAULT
     """How long it is kept after it succeeded or was cancelled. None means forever."""
+    keep_dead: float | None = config.KEEP_DEAD_SECONDS_DEFAULT
+    """How long it is kept after it died. None means forever."""
     max_crashes: int = config.MAX_CRASHES_DEFAULT
     limit: str | None = None
     """The limit under which it runs."""
@@ -226,6 +228,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs it still waits for."""
     stack: str | None = None
     """Which jobs of its workflow are like it: the id of a `WorkflowStack`."""
+    payload_preview: str = ""
+    """The beginning of its payload, as JSON text that may be cut anywhere."""
     created: bool = False
     """False if an enqueue returned a job that already existed."""
 
@@ -239,7 +243,8 @@ class ListedJob(Job, frozen=True, kw_only=True):
     """A job on a page, without its large fields.
 
     Its `payload`, `result`, `meta` and `errors` were not read. Reading them raises an error,
-    because an empty value would look like the job's own. `last_error` is available.
+    because an empty value would look like the job's own. `last_error` and `payload_preview` are
+    available.
     """
 
     LEFT_OUT: ClassVar = frozenset({"payload", "result", "meta", "errors"})
@@ -282,8 +287,9 @@ def listed_job_of(row: JobRow, *, now: int) -> ListedJob:
     """Return the user's view of a row of which only the last error was read."""
     last = last_error_of(row)
     shown = job_of(row._replace(payload="{}", errors=None), now=now)
+    fields = {**msgspec.structs.asdict(shown), "payload_preview": row.payload}
     line = None if last is None else str(last)
-    return ListedJob(**msgspec.structs.asdict(shown), last_error_line=line)
+    return ListedJob(**fields, last_error_line=line)
 
 
 def last_error_of(row: JobRow) -> JobError | None:
@@ -332,12 +338,14 @@ def job_of(row: JobRow, *, now: int, created: bool = False) -> Job:
         # A copy: policies are shared.
         retry=None if policy.retry is None else [*policy.retry],
         keep=_seconds(policy.keep),
+        keep_dead=_seconds(policy.keep_dead),
         max_crashes=policy.max_crashes,
         limit=row.limit_name,
         limit_key=row.limit_key,
         workflow=row.workflow,
         waits_for=row.pending or 0,
         stack=None if row.stack is None else str(row.stack),
+        payload_preview=row.payload[: config.PAYLOAD_PREVIEW_CHARACTERS],
         created=created,
     )
 

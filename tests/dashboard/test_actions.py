@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from playwright.sync_api import expect
 
 from rowlock import config
 from rowlock.job import JobState
+from rowlock.store.ops.limit_info import list_limits
 from rowlock.store.ops.tokens import list_tokens
 from rowlock.store.options import new_job
 from tests.dashboard.conftest import make_app
 from tests.dashboard.screens import Dashboard, enqueue, job_of, kill, start, wait_for
+from tests.support.limits import declare, put
 from tests.support.server import Running
 from tests.support.states import settle
 
@@ -83,29 +86,83 @@ def test_retry_with_an_edited_payload(dashboard):
     assert job_of(dashboard.app, job.id).payload == {"to": "grace@example.com", "copies": BIG + 1}
 
 
-def test_delete_can_be_called_off(dashboard):
-    """For a few seconds; whoever leaves the page has decided."""
+@pytest.mark.parametrize("state", ["scheduled", "retrying"])
+def test_a_cancel_that_undo_would_not_restore_has_none(dashboard, state):
+    """A retry makes a job due now, with all of its attempts: mails of next month would go out."""
+    if state == "scheduled":
+        job = enqueue(dashboard.app, delay=3600)
+    else:
+        job = start(dashboard.app)
+        dashboard.app.store.fail(job, "again later", delay=3600)
+    page = dashboard.show_job(job)
+    dashboard.button("Cancel").click()
+    expect(page.get_by_text("send_email is cancelled")).to_be_visible()
+
+    expect(dashboard.button("Undo")).to_have_count(0)
+    assert state_of(dashboard, job.id) == JobState.CANCELLED
+
+
+def test_delete_asks_and_a_reload_is_no_answer(dashboard):
+    """Nothing is deleted until the question is answered."""
     job = kill(dashboard.app)
     page = dashboard.show_job(job)
     dashboard.button("Delete").click()
-    dashboard.button("Undo").click()
+    expect(page.get_by_role("dialog")).to_contain_text("can't be undone")
+    dashboard.button("Not now").click()
+    dashboard.button("Delete").click()
+    page.reload()
+    expect(dashboard.button("Delete")).to_be_visible()
     assert dashboard.app.get(job.id) is not None
 
     dashboard.button("Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
     expect(page.get_by_text("send_email is deleted")).to_be_visible()
-    dashboard.leave()
-    wait_for(page, lambda: dashboard.app.get(job.id) is None)
+    assert dashboard.app.get(job.id) is None
+    expect(page.get_by_text("There is no such job")).to_be_visible()
+    dashboard.forgive("404")
+
+
+def test_jobs_are_run_now_later_elsewhere_and_again(dashboard):
+    """One by one: each does what its button says."""
+    app = dashboard.app
+    job = enqueue(app, delay=3600)
+    page = dashboard.show_job(job)
+    dashboard.button("Move").click()
+    dashboard.button("Reschedule").click()
+    page.get_by_label("When").fill("soon")
+    expect(page.get_by_text("Write how long from now")).to_be_visible()
+    page.get_by_label("When").fill("2d")
+    page.get_by_role("dialog").get_by_role("button", name="Reschedule").click()
+    expect(page.get_by_text("send_email is rescheduled")).to_be_visible()
+    assert job_of(app, job.id).run_at - job.run_at > timedelta(days=1)
+
+    dashboard.button("Move").click()
+    dashboard.button("Move to a queue").click()
+    page.get_by_label("Queue", exact=True).fill("slow")
+    page.get_by_role("dialog").get_by_role("button", name="Move", exact=True).click()
+    expect(page.get_by_text("send_email is moved")).to_be_visible()
+    assert job_of(app, job.id).queue == "slow"
+
+    dashboard.button("Run now").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("ready")
+    (lease,) = app.store.claim(worker="w", queues=["slow"])
+    app.store.succeed([lease], [None])
+    expect(page.get_by_role("heading", level=1)).to_contain_text("succeeded")
+    dashboard.button("Run again").click()
+    page.get_by_role("link", name="Show").click()
+    expect(page.get_by_text(job.id)).to_have_count(1)
+    assert len(app.list(state="ready").jobs) == 1
 
 
 def test_copy_as_curl_and_python(dashboard):
     """Both make the same job again; the token is left out."""
     job = enqueue(dashboard.app, payload=f'{{"to": "a\'b", "copies": {BIG}}}')
     page = dashboard.show_job(job)
-    page.locator("summary", has_text="Copy").click()
+    dashboard.button("Copy").click()
     dashboard.button("as curl").click()
     expect(page.get_by_text("Copied: a curl command")).to_be_visible()
     curl = page.evaluate("navigator.clipboard.readText()")
-    page.locator("summary", has_text="Copy").click()
+    dashboard.button("Copy").click()
     dashboard.button("as Python").click()
     expect(page.get_by_text("Copied: Python")).to_be_visible()
     python = page.evaluate("navigator.clipboard.readText()")
@@ -166,6 +223,76 @@ def test_filters_are_in_the_address(dashboard):
     expect(rows).to_have_count(2)
     page.get_by_role("link", name="running").click()
     expect(page.get_by_text("There are no running jobs.")).to_be_visible()
+
+
+def test_filters_that_are_not_understood_list_nothing(dashboard):
+    """They are refused in red, with a hint, also after a reload; completion writes good ones."""
+    kill(dashboard.app)
+    enqueue(dashboard.app)
+    enqueue(dashboard.app, delay=3600)
+    page = dashboard.show("jobs", "Jobs")
+    rows, box = page.locator("tr[data-id]"), page.get_by_role("searchbox")
+    expect(rows).to_have_count(3)
+    box.fill("state:deaad")
+    expect(page.get_by_role("alert")).to_have_text("deaad is not a state. Did you mean dead?")
+    expect(rows).to_have_count(0)
+    page.reload()
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(box).to_have_value("state:deaad")
+
+    box.fill("state:sche")
+    page.get_by_role("option", name="state:scheduled").click()
+    expect(rows).to_have_count(1)
+    box.fill("state:scheduled,dead")
+    expect(rows).to_have_count(2)
+    box.fill("-state:dead -kind:report")
+    expect(rows).to_have_count(2)
+    expect(page.get_by_text("Shown: jobs but not state dead but not kind report.")).to_be_visible()
+
+
+def test_a_ticked_box_is_ticked(dashboard):
+    """In the document as on the screen, by mouse and by keyboard."""
+    enqueue(dashboard.app)
+    page = dashboard.show("jobs", "Jobs")
+    box = page.locator("tr[data-id] input")
+    box.click()
+    expect(page.locator("tr.chosen")).to_have_count(1)
+    expect(box).to_be_checked()
+    box.press("Space")
+    expect(page.locator("tr.chosen")).to_have_count(0)
+    expect(box).not_to_be_checked()
+
+
+def test_limits_are_shown_set_paused_and_resumed(dashboard):
+    """In total and of one key; bad numbers are refused where they were typed."""
+    app = dashboard.app
+    declare(app.store, "stripe", concurrency=5, per="customer", concurrency_per_key=1)
+    put(app.store, "stripe", "acme", jobs=2)
+    app.store.claim(worker="w", queues=["default"], limit=1)
+    put(app.store, "stripe", "zoo")
+    page = dashboard.show("limits", "Limits")
+    row = page.locator("tbody tr")
+    expect(row).to_contain_text("1 of 5")
+    dashboard.button("Set stripe").click()
+    page.get_by_label("Running at once", exact=False).first.fill("0")
+    dashboard.button("Set").click()
+    expect(page.get_by_role("alert")).to_contain_text("concurrency")
+    page.get_by_label("Running at once", exact=False).first.fill("7")
+    dashboard.button("Set").click()
+    expect(row).to_contain_text("1 of 7")
+    expect(row).to_contain_text("set by hand")
+
+    page.get_by_role("link", name="stripe").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("stripe")
+    dashboard.button("Pause stripe for zoo").click()
+    page.get_by_label("Why", exact=False).fill("they asked")
+    page.get_by_role("dialog").get_by_role("button", name="Pause", exact=True).click()
+    expect(dashboard.button("Resume stripe for zoo")).to_be_visible()
+    (found,) = app.store.run(list_limits(["stripe"]))
+    assert (found.rules.concurrency, found.paused_keys.value) == (7, 1)
+    dashboard.button("Resume stripe for zoo").click()
+    expect(dashboard.button("Pause stripe for zoo")).to_be_visible()
+    dashboard.forgive("422")
 
 
 def test_some_are_selected_and_cancelled(dashboard):
@@ -301,9 +428,9 @@ def test_dead_letters_by_group(page, request, store):
 
         dashboard.button("Delete ValueError in report").click()
         dashboard.button("Delete 1").click()
-        expect(page.get_by_text("will be deleted")).to_be_visible()
-        dashboard.leave()
+        expect(page.get_by_text("1 job of 1")).to_be_visible()
         wait_for(page, lambda: not app.list(state="dead").jobs)
+        dashboard.leave()
 
 
 def test_tokens_are_made_and_revoked(dashboard):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import time
+from datetime import UTC, datetime
+
 import pytest
 from playwright.sync_api import Page, expect
 
 import rowlock
+from rowlock.job import WorkerVitals
 from rowlock.store.ops.tokens import list_tokens, new_token, revoke_token
 from tests.dashboard.screens import HOSTILE, Dashboard, enqueue, kill, start
 from tests.house.source import ROOT
@@ -20,6 +25,7 @@ PATHS = {
     "dead": "Dead letters",
     "queues": "Queues",
     "workers": "Workers",
+    "limits": "Limits",
     "schedules": "Schedules",
     "kinds": "Kinds",
     "kinds/send_email": "send_email",
@@ -66,11 +72,11 @@ def crowded(dashboard: Dashboard) -> tuple[Dashboard, str]:
 
 
 def test_every_screen_with_hostile_text(crowded):
-    """It is shown, and nothing else comes of it; in light and in dark colours, wide and narrow."""
+    """It is shown, and nothing else comes of it; in light and dark colours, at three widths."""
     dashboard, dead = crowded
     page = dashboard.page
     page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
-    for scheme, width in (("light", 1280), ("dark", 390)):
+    for scheme, width in (("light", 1440), ("light", 1024), ("dark", 390)):
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size({"width": width, "height": 800})
         for path, heading in {**PATHS, f"jobs/{dead}": "kind"}.items():
@@ -130,6 +136,108 @@ def test_nothing_jumps_while_it_loads(crowded):
     assert {path: shift for path, shift in shifts.items() if shift > 0.1} == {}
 
 
+HOUR = 60
+
+
+@pytest.fixture
+def incident(dashboard: Dashboard) -> Dashboard:
+    """An hour in which jobs waited up to 16 minutes, with a gap, and one sample alone."""
+    minute = (int(time.time()) // 60 - HOUR) * 60
+    times = [datetime.fromtimestamp(minute + 60 * each, UTC).isoformat() for each in range(HOUR)]
+    ages: list[float | None] = [None] * HOUR
+    ages[5:20] = [1000.0 - 10 * each for each in range(15)]
+    ages[40] = 500.0
+    counts = [None if age is None else 31 for age in ages]
+    none = [0] * HOUR
+    times_of = {"count": 0, "mean": None, "p50": None, "p95": None, "p99": None, "buckets": []}
+    total = dict.fromkeys(("succeeded", "retrying", "dead", "cancelled", "released"), 0)
+    series = {
+        "queue": None, "kind": None, "total": {**total, "run": times_of, "wait": times_of},
+        **dict.fromkeys(total, none),
+        **{f"{of}_p{share}": ages for of in ("run", "wait") for share in (50, 95, 99)},
+    }  # fmt: skip
+    depth = {
+        "queue": None, "ready": counts, "scheduled": counts, "running": counts,
+        "retrying": counts, "oldest_ready_seconds": ages,
+    }  # fmt: skip
+    answer = {
+        "times": times, "step": 60, "by": "all", "series": [series], "depths": [depth],
+        "is_cut": False,
+    }  # fmt: skip
+    dashboard.page.route("**/v1/history*", lambda route: route.fulfill(json=answer))
+    return dashboard
+
+
+def test_charts_show_what_was_measured_and_nothing_else(incident):
+    """Labels are whole, in minutes; without a cursor the legend has the last step, which had no
+    sample; under the cursor it has that step's values, and its time."""
+    page = incident.page
+    page.add_init_script(
+        """globalThis.written = [];
+        const write = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+            const left = this.textAlign === "right" ? x - this.measureText(text).width : x;
+            written.push([text, left]);
+            return write.call(this, text, x, y);
+        };"""
+    )
+    incident.show("", "Overview")
+    panel = page.locator(".chart-panel", has_text="Age of the oldest ready job")
+    legend = panel.locator(".legend")
+    expect(legend).to_contain_text("oldest ready –")
+    expect(page.locator(".chart-panel", has_text="Depth").locator(".legend")).to_contain_text(
+        "ready –"
+    )
+    expect(page.locator(".chart-panel", has_text="Throughput")).to_contain_text("Nothing ran")
+    written = page.evaluate("written")
+    assert {"5 min", "10 min", "15 min"} <= {text for text, _ in written}
+    # No label begins outside of its canvas.
+    assert [text for text, left in written if left < 0 and text.endswith("min")] == []
+
+    plot = panel.locator(".u-over")
+    width = plot.evaluate("(element) => element.clientWidth")
+    # The dot alone, at minute 40 of the 58 steps between the first and the last that are drawn.
+    plot.hover(position={"x": width * 40 / (HOUR - 2), "y": 20})
+    expect(legend).to_contain_text("oldest ready 8 min 20 s")
+    expect(legend.locator(".legend-time")).to_have_text(re.compile(r"^\d\d:\d\d$"))
+
+
+def test_a_job_that_waits_for_its_worker_is_not_shown_as_running(dashboard):
+    """Of five jobs that a worker with two slots holds, three wait there for a slot."""
+    app = dashboard.app
+    for _ in range(5):
+        enqueue(app)
+    app.store.claim(worker="w1", queues=["mail"], limit=5, lease=600, begun=False)
+    vitals = WorkerVitals(slots=2, busy=2, ahead=3)
+    app.store.announce(worker="w1", queues=["mail"], kinds=[], host="h", pid=1, vitals=vitals)
+    page = dashboard.show("", "Overview")
+    tile = page.locator(".tile", has_text="Running")
+    expect(tile.locator(".tile-value")).to_have_text("2")
+    expect(tile.locator(".tile-note")).to_have_text("of 2 slots, 3 claimed ahead")
+    dashboard.show("workers", "Workers")
+    expect(page.get_by_text("2 jobs running in 2 slots, 3 claimed ahead")).to_be_visible()
+    (held, *_) = app.list(state="running").jobs
+    dashboard.show_job(held)
+    expect(page.locator(".why")).to_contain_text(
+        "holds 5 jobs for 2 slots, so this one may not have begun"
+    )
+
+
+def test_times_are_in_one_zone_which_is_named(browser, running):
+    """Also those that the server writes in UTC; and dead jobs have a retention of their own."""
+    job = enqueue(running.app, run_at=datetime(2030, 1, 1, 12, tzinfo=UTC))
+    dead = kill(running.app)
+    context = browser.new_context(timezone_id="Asia/Kolkata")
+    page = context.new_page()
+    page.goto(f"{running.address}/#/jobs/{job.id}")
+    expect(page.locator(".why")).to_contain_text("It is not due until Jan 1 2030, 17:30.")
+    expect(page.locator(".timeline")).to_contain_text("Jan 1 2030, 17:30")
+    expect(page.locator(".zone")).to_have_text("Times in Asia/Calcutta, UTC+5:30")
+    page.goto(f"{running.address}/#/jobs/{dead.id}")
+    expect(page.locator(".facts", has_text="Kept if dead")).to_contain_text("30 d")
+    context.close()
+
+
 def test_an_empty_system_says_what_to_type(dashboard):
     """On every screen that has nothing to show."""
     page = dashboard.page
@@ -139,6 +247,7 @@ def test_an_empty_system_says_what_to_type(dashboard):
         "dead": "rowlock.Fail",
         "queues": "rowlock enqueue hello",
         "workers": "rowlock --app shop:app worker",
+        "limits": "app.limit(",
         "schedules": "@app.task(cron=",
         "jobs/018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a": "There is no such job",
         "nowhere": "There is nothing here",

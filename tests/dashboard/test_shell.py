@@ -173,3 +173,45 @@ def hide(page: Any, *, is_hidden: bool) -> None:
         }""",
         is_hidden,
     )
+
+
+def test_a_server_that_is_away_is_seen_and_so_is_its_return(dashboard):
+    """A banner says since when; whatever screen it is, it has the news once the server is back."""
+    page = dashboard.show("schedules", "Schedules")
+    expect(page.get_by_text("Nothing is scheduled")).to_be_visible()
+    expect(page.get_by_role("button", name="Live")).to_be_visible()
+    # Nobody touches the page: its own check sees it.
+    page.context.set_offline(True)
+    expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+    expect(page.locator(".away-count")).to_have_text(re.compile("again in|asking"))
+    expect(page.get_by_role("button", name="No answer")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(1)
+
+    dashboard.app.schedule("weekly", "report", cron="30 9 * * 1", payload={"month": "May"})
+    page.context.set_offline(False)
+    expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.get_by_role("button", name="Live")).to_be_visible()
+    expect(page.get_by_text("weekly")).to_be_visible()
+    dashboard.forgive("ERR_INTERNET_DISCONNECTED")
+
+
+def test_a_new_screen_has_the_focus_and_is_announced(dashboard):
+    """The first screen leaves it where it is; later ones begin at their heading."""
+    page = dashboard.show("", "Overview")
+    assert page.evaluate("document.activeElement.tagName") == "BODY"
+    page.get_by_role("link", name="Queues", exact=True).click()
+    heading = page.get_by_role("heading", level=1)
+    expect(heading).to_have_text("Queues")
+    expect(heading).to_be_focused()
+    expect(page.locator(".frame > [role=status]")).to_have_text("Queues")
+
+
+def test_a_screen_that_breaks_leaves_the_frame(dashboard):
+    """An answer that no screen expects is told in its place; the others work."""
+    page = dashboard.page
+    page.route("**/v1/kinds*", lambda route: route.fulfill(json={"kinds": [None], "next": None}))
+    dashboard.show("kinds")
+    expect(page.get_by_role("alert")).to_contain_text("This screen could not be drawn")
+    page.get_by_role("link", name="Queues", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Queues")
+    dashboard.forgive("the dashboard failed to draw a screen")

@@ -311,3 +311,17 @@ def test_get_of_no_id_is_refused(store: Store):
     """What is no id is a mistake of the caller, on both stores alike."""
     with pytest.raises(OptionInvalid, match="id"):
         store.get("garbage")
+
+
+@pytest.mark.parametrize("state", ["ready", "dead"])
+def test_a_listed_job_shows_the_beginning_of_its_payload(store: Store, state: str):
+    """As it is stored, and no more of it than a line has room for."""
+    text = '{"to":"ada@example.com","body":"' + "ü" * 500 + '"}'
+    job = enqueue(store, payload=text)
+    if state == "dead":
+        store.fail(claim(store)[0], "bad", permanent=True)
+    (listed,) = store.run(list_jobs(EVERY_JOB, state=state))
+    whole = store.get(job.id)
+
+    assert listed.payload_preview == text[:200]
+    assert whole is not None and whole.payload_preview == text[:200]

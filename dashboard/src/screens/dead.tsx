@@ -137,7 +137,7 @@ function GroupDialog({
       action={action}
       filter={filter}
       changed={refresh}
-      title={`${VERBS[action]} this group`}
+      title={`${VERBS[action].name} this group`}
       words={`dead jobs of kind ${group.kind} with ${group.error}`}
       extra={rate ? { per_second: rate } : {}}
     >

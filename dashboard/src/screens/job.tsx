@@ -1,16 +1,18 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { BASE, get, getExact, part, postExact, type Problem, type Schemas } from "../api.ts";
+import { copyText } from "../clipboard.ts";
 import { TERMINAL } from "../filters.ts";
-import { duration, exact } from "../format.ts";
-import { actOnOne, allows, type Summary } from "../jobs.ts";
+import { duration, inZone } from "../format.ts";
+import { type Action, actOnOne, allows, VERBS } from "../jobs.ts";
 import { isObject, type Json, type JsonObject, parse, stringify } from "../json.ts";
-import { asProblem, useLive } from "../live.ts";
+import { asProblem, now, useLive } from "../live.ts";
 import { to } from "../router.ts";
 import { may, me } from "../session.ts";
-import { asCurl, asPython } from "../snippet.ts";
+import { asCurl, asPython, retryWords } from "../snippet.ts";
 import { useEvents } from "../stream.ts";
 import { steps } from "../timeline.ts";
+import { begin } from "../ui/actions.tsx";
 import {
   Button,
   CopyButton,
@@ -29,8 +31,11 @@ import {
 } from "../ui/basics.tsx";
 import { close, Dialog, open } from "../ui/dialog.tsx";
 import { Icon } from "../ui/icons.tsx";
+import { Menu } from "../ui/menu.tsx";
 import { attempt, tell } from "../ui/toasts.tsx";
 import { Tree } from "../ui/tree.tsx";
+import { Attempts } from "./attempts.tsx";
+import { Log } from "./joblog.tsx";
 import { Related } from "./related.tsx";
 
 export type Job = Omit<Schemas["Job"], "payload" | "result" | "meta"> & {
@@ -57,10 +62,9 @@ async function load(id: string, signal: AbortSignal): Promise<Found> {
     getExact<Job>(place, {}, signal),
     get<Schemas["JobLog"]>(`${place}/log`, {}, signal),
   ]);
-  const why =
-    TERMINAL.has(job.state) || job.state === "running"
-      ? undefined
-      : await get<Schemas["Reason"]>(`${place}/why`, {}, signal);
+  const why = TERMINAL.has(job.state)
+    ? undefined
+    : await get<Schemas["Reason"]>(`${place}/why`, {}, signal);
   return { job, why, log: log.lines };
 }
 
@@ -147,18 +151,11 @@ function Whole({ found, refresh }: { found: Found; refresh: () => void }) {
       >
         <Actions job={job} refresh={refresh} />
       </Head>
-      {why ? (
-        <p class={`why why-${why.code}`}>
-          <Icon name="help" />{" "}
-          <span>
-            <b>Why it is not running:</b> {sentence(why.text)}
-          </span>
-        </p>
-      ) : null}
+      {why ? <Why why={why} /> : null}
       {job.state === "running" ? <Progress job={job} /> : null}
       <div class="columns">
         <div class="main-column">
-          <Errors job={job} />
+          <Attempts job={job} />
           <Panel title="Payload">
             <Tree value={job.payload} label="Payload" />
           </Panel>
@@ -167,7 +164,7 @@ function Whole({ found, refresh }: { found: Found; refresh: () => void }) {
               <Tree value={job.result} label="Result" />
             </Panel>
           ) : null}
-          <Log lines={log} isLive={job.state === "running"} />
+          <Log id={job.id} lines={log} isLive={job.state === "running"} />
         </div>
         <div class="side-column">
           <Panel title="Timeline">
@@ -188,35 +185,59 @@ function Whole({ found, refresh }: { found: Found; refresh: () => void }) {
   );
 }
 
+/** What keeps it; of a job that a worker holds, whether it has begun. */
+function Why({ why }: { why: Schemas["Reason"] }) {
+  const isHeld = why.code === "running";
+  return (
+    <p class={`why why-${why.code}`}>
+      <Icon name={isHeld ? "workers" : "help"} />{" "}
+      <span>
+        <b>{isHeld ? "Where it is:" : "Why it is not running:"}</b>{" "}
+        {sentence(inZone(why.text, now.value))}
+      </span>
+    </p>
+  );
+}
+
+const SECOND_ACTIONS: Action[] = ["reschedule", "reroute"];
+
 function Actions({ job, refresh }: { job: Job; refresh: () => void }) {
-  const summary = job as unknown as Summary;
-  const canRetry = allows("retry", job.state);
   const isAdmin = may("admin");
+  const act = (action: Action) => () =>
+    begin(action, job.kind, (details) => actOnOne(action, job, refresh, details));
+  const button = (action: Action, kind: "plain" | "primary" | "danger" = "plain") =>
+    isAdmin && allows(action, job.state) ? (
+      <Button kind={kind} icon={VERBS[action].icon} onClick={act(action)}>
+        {VERBS[action].name}
+      </Button>
+    ) : null;
+  const others = SECOND_ACTIONS.filter((action) => isAdmin && allows(action, job.state));
   return (
     <>
-      {isAdmin && canRetry ? (
-        <>
-          <Button kind="primary" icon="retry" onClick={() => actOnOne("retry", summary, refresh)}>
-            Retry
-          </Button>
-          <Button icon="edit" onClick={() => open(<EditPayload job={job} refresh={refresh} />)}>
-            Edit and retry
-          </Button>
-        </>
+      {button("retry", "primary")}
+      {isAdmin && allows("retry", job.state) ? (
+        <Button icon="edit" onClick={() => open(<EditPayload job={job} refresh={refresh} />)}>
+          Edit and retry
+        </Button>
       ) : null}
+      {button("run_now", "primary")}
+      {button("run_again")}
       {isAdmin && allows("cancel", job.state) ? (
-        <Button
-          icon="cancel"
-          isDisabled={job.cancel_requested}
-          onClick={() => actOnOne("cancel", summary, refresh)}
-        >
+        <Button icon="cancel" isDisabled={job.cancel_requested} onClick={act("cancel")}>
           {job.cancel_requested ? "Stopping" : "Cancel"}
         </Button>
       ) : null}
-      {isAdmin && allows("delete", job.state) ? (
-        <Button kind="danger" icon="trash" onClick={() => actOnOne("delete", summary, refresh)}>
-          Delete
-        </Button>
+      {button("delete", "danger")}
+      {others.length ? (
+        <Menu
+          label="Move"
+          icon="move"
+          items={others.map((action) => ({
+            text: VERBS[action].name,
+            icon: VERBS[action].icon,
+            act: act(action),
+          }))}
+        />
       ) : null}
       <CopyMenu job={job} />
     </>
@@ -224,43 +245,23 @@ function Actions({ job, refresh }: { job: Job; refresh: () => void }) {
 }
 
 function CopyMenu({ job }: { job: Job }) {
-  const menu = useRef<HTMLDetailsElement>(null);
-  const copy = (what: string, text: string) => () => {
-    if (menu.current) menu.current.open = false;
+  const copy = (what: string, text: () => string) => () =>
     void attempt(async () => {
-      await navigator.clipboard.writeText(text);
+      await copyText(text());
       tell(`Copied: ${what}`);
     });
-  };
+  const curl = () => asCurl(job, BASE, !me.value?.is_open);
   return (
-    <details
-      class="drop"
-      ref={menu}
-      onKeyDown={(event) => {
-        if (event.key === "Escape" && menu.current) menu.current.open = false;
-      }}
-    >
-      <summary class="button">
-        <Icon name="copy" /> <span>Copy</span>
-      </summary>
-      <div class="drop-list">
-        <button
-          type="button"
-          onClick={copy("a curl command", asCurl(job, BASE, !me.value?.is_open))}
-        >
-          as curl
-        </button>
-        <button type="button" onClick={copy("Python", asPython(job))}>
-          as Python
-        </button>
-        <button type="button" onClick={copy("the payload", stringify(job.payload))}>
-          the payload
-        </button>
-        <button type="button" onClick={copy("the address", location.href)}>
-          the address of this page
-        </button>
-      </div>
-    </details>
+    <Menu
+      label="Copy"
+      icon="copy"
+      items={[
+        { text: "as curl", act: copy("a curl command", curl) },
+        { text: "as Python", act: copy("Python", () => asPython(job)) },
+        { text: "the payload", act: copy("the payload", () => stringify(job.payload)) },
+        { text: "the address of this page", act: copy("the address", () => location.href) },
+      ]}
+    />
   );
 }
 
@@ -284,7 +285,6 @@ function Timeline({ job }: { job: Job }) {
         <li class={`step step-${step.tone}`} key={place}>
           <span class="step-title">{step.title}</span>
           <Time at={step.at} />
-          {step.note ? <span class="step-note">{step.note}</span> : null}
         </li>
       ))}
     </ol>
@@ -319,13 +319,13 @@ function Details({ job }: { job: Job }) {
           ? [
               [
                 "Tags",
-                <>
+                <span>
                   {job.tags.map((tag) => (
                     <a class="tag" key={tag} href={to(["jobs"], { tag })}>
                       {tag}
                     </a>
                   ))}
-                </>,
+                </span>,
               ] as [string, preact.JSX.Element],
             ]
           : []),
@@ -337,71 +337,17 @@ function Details({ job }: { job: Job }) {
           : []),
         ["Due", <Time at={job.run_at} />],
         ["Time limit", job.timeout === null ? "none" : duration(job.timeout)],
-        ["Retries", job.retry ? job.retry.map(String).join(" ") : "as its task says"],
-        [
-          "Kept once ended",
-          job.keep === null ? "forever" : job.keep === 0 ? "not at all" : duration(job.keep),
-        ],
-        ["Runs, crashes", `${job.token}, ${job.crashes} of ${job.max_crashes}`],
+        ["Retries", job.retry ? retryWords(job.retry) : "as its task says"],
+        ["Kept once ended", kept(job.keep)],
+        ["Kept if dead", kept(job.keep_dead)],
+        ["Claims, crashes", `${job.token}, ${job.crashes} of ${job.max_crashes}`],
       ]}
     />
   );
 }
 
-function Errors({ job }: { job: Job }) {
-  if (!job.errors.length) return null;
-  const latest = [...job.errors].reverse();
-  return (
-    <Panel title={job.errors.length === 1 ? "Error" : `Errors of ${job.errors.length} attempts`}>
-      {latest.map((error, place) => (
-        <details class="error" key={`${error.attempt} ${error.time}`} open={place === 0}>
-          <summary>
-            <Icon name="right" size={12} />
-            <span class="error-title">
-              <b>{error.type}</b> {error.message}
-            </span>
-            <span class="soft">
-              attempt {error.attempt}, <Time at={error.time} />
-            </span>
-          </summary>
-          {error.traceback ? (
-            <div class="code-box">
-              <CopyButton text={error.traceback} label="Copy the traceback" />
-              <pre tabIndex={0}>{error.traceback}</pre>
-            </div>
-          ) : (
-            <p class="soft">There is no traceback.</p>
-          )}
-        </details>
-      ))}
-    </Panel>
-  );
-}
-
-function Log({ lines, isLive }: { lines: Schemas["LogLine"][]; isLive: boolean }) {
-  if (!lines.length) {
-    return isLive ? (
-      <Panel title="Log">
-        <p class="soft">
-          Nothing is logged yet: <code>ctx.log("…")</code> in its handler does.
-        </p>
-      </Panel>
-    ) : null;
-  }
-  return (
-    <Panel title="Log" aside={isLive ? <span class="soft small">live</span> : null}>
-      <ol class="log" tabIndex={0} aria-label="Log lines">
-        {lines.map((line, place) => (
-          <li key={place}>
-            <time dateTime={line.time} title={exact(new Date(line.time))}>
-              {exact(new Date(line.time)).slice(11, 23)}
-            </time>
-            <span>{line.text}</span>
-          </li>
-        ))}
-      </ol>
-    </Panel>
-  );
+function kept(seconds: number | null): string {
+  return seconds === null ? "forever" : seconds === 0 ? "not at all" : duration(seconds);
 }
 
 function EditPayload({ job, refresh }: { job: Job; refresh: () => void }) {

@@ -2,51 +2,79 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 
 import { get, type Problem, type Query, serverNow, type Schemas } from "../api.ts";
 import {
+  type ApiFilter,
+  asOne,
   type Filter,
   fromQuery,
   inWords,
   isEmpty,
   resolved,
-  type State,
   toQuery,
 } from "../filters.ts";
 import { count, plural } from "../format.ts";
-import { type Action, actOnSome, allows, bulkFilter, type Summary, VERBS } from "../jobs.ts";
+import { advance, isOver, type Strand, strandsOf } from "../joblist.ts";
+import {
+  type Action,
+  actOnSome,
+  allows,
+  bulkDetails,
+  bulkFilter,
+  type Details,
+  NEEDS_DETAILS,
+  type Summary,
+  VERBS,
+} from "../jobs.ts";
 import { asProblem, isPaused, useLive } from "../live.ts";
 import { route } from "../router.ts";
 import { may } from "../session.ts";
+import { begin } from "../ui/actions.tsx";
 import { Button, Command, Empty, Head, Skeleton, Trouble } from "../ui/basics.tsx";
 import { BulkDialog, BulkProgress } from "../ui/bulk.tsx";
 import { isOpen, open } from "../ui/dialog.tsx";
 import { JobRows } from "../ui/jobrows.tsx";
+import { Menu } from "../ui/menu.tsx";
 import { Filters, isPlain, Matches, show } from "./jobfilters.tsx";
 
 const PAGE = 50;
 const EVERY_MS = 5000;
-/** A page may be empty and have a next one: so many are asked for without being told to. */
-const BARREN_MAX = 5;
 
 export function Jobs() {
-  const filter = fromQuery(route.value.query);
+  const { filter, faults } = fromQuery(route.value.query);
   const key = toQuery(filter).toString();
   return (
     <>
-      <Head title="Jobs" sub={isEmpty(filter) ? "Newest first." : `Shown: ${inWords(filter)}.`} />
-      <Filters filter={filter} />
+      <Head
+        title="Jobs"
+        sub={
+          faults.length
+            ? "The filter was not understood."
+            : isEmpty(filter)
+              ? "Newest first."
+              : `Shown: ${inWords(filter)}.`
+        }
+      />
+      <Filters filter={filter} faults={faults} />
       <BulkProgress />
-      <List filter={filter} key={key} />
+      {faults.length ? null : <List filter={filter} key={key} />}
     </>
   );
 }
 
-function queryOf(filter: Filter, cursor?: string): Query {
-  return { ...resolved(filter, serverNow()), limit: PAGE, cursor } as Query;
+async function loadPage(query: Query, signal?: AbortSignal): Promise<Schemas["JobPage"]> {
+  const asked = { ...query, ...resolved(query as ApiFilter, serverNow()) } as Query;
+  return get<Schemas["JobPage"]>("v1/jobs", asked, signal);
 }
 
 interface Loaded {
   jobs: Summary[];
-  next: string | null;
-  pages: number;
+  strands: Strand[];
+  stretches: number;
+  read: number;
+}
+
+function merged(before: Summary[], more: Summary[]): Summary[] {
+  // A job that changes its state while several are listed may come twice.
+  return [...new Map([...before, ...more].map((job) => [job.id, job])).values()];
 }
 
 /** All that is loaded, the next page when it is wanted, and the first one again now and then. */
@@ -55,41 +83,44 @@ function useJobs(filter: Filter) {
   const [fresh, setFresh] = useState<Summary[]>([]);
   const [problem, setProblem] = useState<Problem>();
   const [isBusy, setBusy] = useState(false);
-  const isMore = (loaded?.pages ?? 0) > 1;
+  const [isCut, setCut] = useState(false);
+  const isMore = (loaded?.stretches ?? 0) > 1;
 
   const first = useLive(
-    (signal) => get<Schemas["JobPage"]>("v1/jobs", queryOf(filter), signal),
+    (signal) => advance(filter, strandsOf(filter), PAGE, (query) => loadPage(query, signal)),
     EVERY_MS,
     [],
   );
   useEffect(() => {
     const page = first.data;
     if (!page) return;
+    const { strands, read } = page;
+    const jobs = merged([], page.jobs);
     if (!loaded || !isMore) {
-      setLoaded({ jobs: page.jobs, next: page.next, pages: 1 });
+      setLoaded({ jobs, strands, read, stretches: 1 });
+      setCut(page.isCut);
       return;
     }
     const known = new Set(loaded.jobs.map((job) => job.id));
-    const news = new Map(page.jobs.map((job) => [job.id, job]));
-    setFresh(page.jobs.filter((job) => !known.has(job.id)));
+    const news = new Map(jobs.map((job) => [job.id, job]));
+    setFresh(jobs.filter((job) => !known.has(job.id)));
     setLoaded({ ...loaded, jobs: loaded.jobs.map((job) => news.get(job.id) ?? job) });
   }, [first.data]);
 
   async function more(): Promise<void> {
-    if (!loaded?.next || isBusy) return;
+    if (!loaded || isOver(loaded.strands) || isBusy) return;
     setBusy(true);
+    setCut(false);
     setProblem(undefined);
     try {
-      let { jobs, pages } = loaded;
-      let next: string | null = loaded.next;
-      const before = jobs.length;
-      for (let asked = 0; next && jobs.length < before + PAGE && asked < BARREN_MAX; asked += 1) {
-        const page: Schemas["JobPage"] = await get("v1/jobs", queryOf(filter, next));
-        jobs = [...jobs, ...page.jobs];
-        next = page.next;
-        pages += 1;
-        setLoaded({ jobs, next, pages });
-      }
+      const next = await advance(filter, loaded.strands, PAGE, loadPage);
+      setLoaded({
+        jobs: merged(loaded.jobs, next.jobs),
+        strands: next.strands,
+        read: loaded.read + next.read,
+        stretches: loaded.stretches + 1,
+      });
+      setCut(next.isCut);
     } catch (error) {
       setProblem(asProblem(error));
     } finally {
@@ -106,10 +137,12 @@ function useJobs(filter: Filter) {
     loaded,
     fresh,
     isBusy,
+    /** Whether nothing more is asked for until somebody says so. */
+    isCut,
+    hasMore: loaded !== undefined && !isOver(loaded.strands),
     problem: problem ?? first.problem,
     more,
     restart,
-    refresh: first.refresh,
   };
 }
 
@@ -122,6 +155,8 @@ function List({ filter }: { filter: Filter }) {
   const selected = useMemo(() => jobs?.filter((job) => chosen.has(job.id)) ?? [], [jobs, chosen]);
 
   useEffect(() => {
+    // A search that found little in much goes on when it is told to.
+    if (list.isCut) return undefined;
     const watcher = new IntersectionObserver(
       (entries) => {
         if (entries.some((each) => each.isIntersecting)) void list.more();
@@ -131,11 +166,6 @@ function List({ filter }: { filter: Filter }) {
     if (end.current) watcher.observe(end.current);
     return () => watcher.disconnect();
   });
-  // A page that is empty, or short, may have a next one that is not.
-  useEffect(() => {
-    if (list.loaded?.next && list.loaded.jobs.length < PAGE / 2 && list.loaded.pages === 1)
-      void list.more();
-  }, [list.loaded]);
   useListKeys(() => setChosen(new Set()));
 
   function done(): void {
@@ -162,7 +192,7 @@ function List({ filter }: { filter: Filter }) {
           : show
         </button>
       ) : null}
-      {jobs === undefined && !list.problem ? <Skeleton rows={14} /> : null}
+      {jobs === undefined && !list.problem ? <Skeleton rows={14} kind="jobs" /> : null}
       {isPlain(filter) || !jobs?.length ? null : <Matches filter={filter} />}
       {jobs?.length ? (
         <JobRows
@@ -174,13 +204,20 @@ function List({ filter }: { filter: Filter }) {
           }}
         />
       ) : null}
-      {jobs && !jobs.length && !list.loaded?.next ? <Nothing filter={filter} /> : null}
+      {jobs && !jobs.length && !list.hasMore ? <Nothing filter={filter} /> : null}
       <div class="list-end" ref={end}>
         {list.isBusy ? <Skeleton rows={2} /> : null}
-        {list.loaded?.next && !list.isBusy ? (
-          <Button onClick={() => void list.more()}>Go on</Button>
+        {list.hasMore && !list.isBusy ? (
+          <>
+            {list.isCut ? (
+              <p class="soft" role="status">
+                Looked through {plural(list.loaded!.read, "job")} so far: there are more.
+              </p>
+            ) : null}
+            <Button onClick={() => void list.more()}>Go on</Button>
+          </>
         ) : null}
-        {jobs?.length && !list.loaded?.next ? (
+        {jobs?.length && !list.hasMore ? (
           <p class="soft">{plural(jobs.length, "job")}, and no more.</p>
         ) : null}
       </div>
@@ -191,7 +228,7 @@ function List({ filter }: { filter: Filter }) {
           isAll={isAll}
           setAll={setAll}
           isAllLoaded={selected.length === jobs?.length}
-          hasMore={Boolean(list.loaded?.next)}
+          hasMore={list.hasMore}
           clear={() => {
             setChosen(new Set());
             setAll(false);
@@ -210,7 +247,10 @@ function useListKeys(clear: () => void): void {
       const target = event.target as HTMLElement;
       if (isOpen() || target.matches("input:not([type=checkbox]), select, textarea")) return;
       if (event.ctrlKey || event.metaKey || event.altKey) return;
-      if (event.key === "Escape") return clear();
+      if (event.key === "Escape") {
+        clear();
+        return;
+      }
       if (event.key === "x") {
         target.closest("tr")?.querySelector<HTMLInputElement>("input[type=checkbox]")?.click();
         return;
@@ -228,6 +268,9 @@ function useListKeys(clear: () => void): void {
     return () => removeEventListener("keydown", hear);
   });
 }
+
+const MAIN_ACTIONS: Action[] = ["retry", "cancel", "delete"];
+const MORE_ACTIONS: Action[] = ["run_now", "run_again", "reschedule", "reroute"];
 
 function SelectionBar({
   filter,
@@ -256,67 +299,108 @@ function SelectionBar({
       isPaused.value = before;
     };
   }, []);
+  const one = asOne(filter);
+  const everything = isEmpty(filter) ? "ALL jobs" : "All that match";
+
+  function askForAll(action: Action, details: Details): void {
+    const state = one!.state ?? (action === "retry" ? "dead" : undefined);
+    const wanted: ApiFilter = state ? { ...one, state } : one!;
+    const isUnfiltered = isEmpty(filter);
+    const words = isUnfiltered
+      ? action === "retry"
+        ? "dead jobs"
+        : "jobs that have not ended"
+      : inWords(filter);
+    open(
+      <BulkDialog
+        action={action}
+        filter={bulkFilter(wanted)}
+        words={isUnfiltered ? `of ALL ${words}` : words}
+        isAll={isUnfiltered}
+        extra={bulkDetails(action, details)}
+        changed={done}
+      />,
+    );
+  }
+
   function act(action: Action): void {
     if (isAll) {
-      const state = filter.state ?? (action === "retry" ? "dead" : undefined);
-      const wanted: Filter = state ? { ...filter, state } : filter;
-      open(
-        <BulkDialog
-          action={action}
-          filter={bulkFilter(wanted)}
-          words={inWords(wanted)}
-          changed={done}
-        />,
-      );
+      if (NEEDS_DETAILS.has(action)) {
+        begin(action, "all that match", async (details) => askForAll(action, details));
+      } else {
+        askForAll(action, {});
+      }
       return;
     }
-    actOnSome(action, selected, done);
-    clear();
+    const fit = selected.filter((job) => allows(action, job.state));
+    begin(action, plural(fit.length, "job"), async (details) => {
+      clear();
+      await actOnSome(action, selected, done, details);
+    });
   }
-  const actions: Action[] = ["retry", "cancel", "delete"];
+
+  const isOff = (action: Action) =>
+    isAll ? !allowsAll(action, one) : !selected.some((job) => allows(action, job.state));
+  const label = (action: Action) => {
+    const fits = selected.filter((job) => allows(action, job.state)).length;
+    return VERBS[action].name + (!isAll && fits && fits < selected.length ? ` ${fits}` : "");
+  };
   return (
     <div class="selection" role="region" aria-label="Selected jobs">
       <span>
-        <b>{isAll ? "All that match" : count(selected.length)}</b> selected
+        <b>{isAll ? everything : count(selected.length)}</b> selected
       </span>
       {isAllLoaded && hasMore && !isAll ? (
-        <Button kind="ghost" onClick={() => setAll(true)}>
+        <Button
+          kind="ghost"
+          isDisabled={!one}
+          title={one ? "" : "Narrow the filter to single values to act on all that match"}
+          onClick={() => setAll(true)}
+        >
           Select all that match
         </Button>
       ) : null}
       <span class="gap" />
-      {actions.map((action) => {
-        const fits = selected.filter((job) => allows(action, job.state)).length;
-        const isOff = isAll ? !allowsAll(action, filter.state) : fits === 0;
-        const title = isOff ? REASONS[action] : "";
-        const some = !isAll && fits && fits < selected.length ? ` ${fits}` : "";
-        return (
-          <Button
-            key={action}
-            icon={action === "delete" ? "trash" : action}
-            title={title}
-            isDisabled={isOff}
-            kind={action === "delete" ? "danger" : "plain"}
-            onClick={() => act(action)}
-          >
-            {VERBS[action] + some}
-          </Button>
-        );
-      })}
+      {MAIN_ACTIONS.map((action) => (
+        <Button
+          key={action}
+          icon={VERBS[action].icon}
+          title={isOff(action) ? reasonOf(action, isAll) : ""}
+          isDisabled={isOff(action)}
+          kind={action === "delete" ? "danger" : "plain"}
+          onClick={() => act(action)}
+        >
+          {label(action)}
+        </Button>
+      ))}
+      <Menu
+        label="More"
+        icon="dots"
+        isUp
+        items={MORE_ACTIONS.map((action) => ({
+          text: label(action),
+          icon: VERBS[action].icon,
+          isDisabled: isOff(action),
+          title: isOff(action) ? reasonOf(action, isAll) : "",
+          act: () => act(action),
+        }))}
+      />
       <Button kind="ghost" icon="close" label="Select none" onClick={clear} />
     </div>
   );
 }
 
-const REASONS: Record<Action, string> = {
-  retry: "Only dead and cancelled jobs can be retried",
-  cancel: "Only jobs that have not ended can be cancelled",
-  delete: "Choose a state other than running to delete all that match",
-};
+function reasonOf(action: Action, isAll: boolean): string {
+  return isAll && action !== "retry" && action !== "cancel"
+    ? `Choose a state first: ${[...VERBS[action].states].join(", ")}`
+    : VERBS[action].reason;
+}
 
-/** Deleting takes a state; a cancel without one is of all that have not ended. */
-function allowsAll(action: Action, state: State | undefined): boolean {
-  return state === undefined ? action !== "delete" : allows(action, state);
+/** All but these take a state; a cancel without one is of all that have not ended. */
+function allowsAll(action: Action, one: ApiFilter | undefined): boolean {
+  if (!one) return false;
+  if (one.state === undefined) return action === "cancel" || action === "retry";
+  return allows(action, one.state);
 }
 
 function Nothing({ filter }: { filter: Filter }) {
@@ -335,7 +419,7 @@ function Nothing({ filter }: { filter: Filter }) {
     <Empty icon="search" title="No jobs match">
       <p>There are no {inWords(filter)}.</p>
       <p>
-        <Button onClick={() => show({})}>Show all jobs</Button>
+        <Button onClick={() => show({ is: {}, not: {} })}>Show all jobs</Button>
       </p>
     </Empty>
   );

@@ -1,26 +1,30 @@
-import { count, duration, rate, share } from "../format.ts";
+import { count, duration, rate, type RateUnit, rateUnit, share } from "../format.ts";
 import {
+  DURATIONS,
   everyMs,
   isRange,
   loadHistory,
   percentiles,
   type Range,
   RANGES,
+  rateScale,
   type Series,
   throughput,
   timesOf,
   totalRuns,
+  unitOf,
+  wordsOf,
 } from "../history.ts";
 import { useLive } from "../live.ts";
 import { route, to } from "../router.ts";
 import { may, seesAll } from "../session.ts";
 import { Panel } from "../ui/basics.tsx";
-import { Chart } from "../ui/chart.tsx";
+import { ChartPanel } from "../ui/chart.tsx";
 import { Icon } from "../ui/icons.tsx";
 import type { Kind } from "./kinds.tsx";
 import { RangeSwitch } from "./overview.tsx";
 
-const SECONDS: Record<Range, number> = { "5m": 300, "1h": 3600, "24h": 86_400 };
+const SECONDS: Record<Range, number> = { "5m": 300, "1h": 3600, "24h": 86_400, "7d": 604_800 };
 
 function currentRange(): Range {
   const asked = route.value.query.get("range");
@@ -37,6 +41,8 @@ export function KindRates({ kinds }: { kinds: Kind[] }) {
     [range],
   );
   const series = new Map(live.data?.series.map((each) => [each.kind, each]));
+  // One unit for the column.
+  const unit = rateUnit(live.data?.series.map((each) => runsOf(each) / SECONDS[range]) ?? []);
   return (
     <>
       {hasHistory ? (
@@ -82,6 +88,7 @@ export function KindRates({ kinds }: { kinds: Kind[] }) {
                   <Rates
                     series={series.get(each.kind)}
                     range={range}
+                    unit={unit}
                     isLoaded={live.data !== undefined}
                   />
                 ) : null}
@@ -105,19 +112,26 @@ export function KindRates({ kinds }: { kinds: Kind[] }) {
   );
 }
 
+function runsOf(series: Series): number {
+  const { succeeded, retrying, dead } = totalRuns(series);
+  return succeeded + retrying + dead;
+}
+
 function Rates({
   series,
   range,
+  unit,
   isLoaded,
 }: {
   series: Series | undefined;
   range: Range;
+  unit: RateUnit;
   isLoaded: boolean;
 }) {
   const { succeeded, retrying, dead } = totalRuns(series);
   const runs = succeeded + retrying + dead;
   const empty = <span class="zero">{isLoaded ? "–" : ""}</span>;
-  const told = (seconds: number | null | undefined) =>
+  const shown = (seconds: number | null | undefined) =>
     seconds == null ? empty : duration(seconds);
   const failed = retrying + dead;
   return (
@@ -126,19 +140,19 @@ function Rates({
         {runs ? count(runs) : empty}
       </td>
       <td class="number" data-label="rate">
-        {runs ? rate(runs / SECONDS[range]) : empty}
+        {runs ? rate(runs / SECONDS[range], unit) : empty}
       </td>
       <td class="number" data-label="failed">
         {runs ? <span class={failed ? "count-dead" : "zero"}>{share(failed, runs)}</span> : empty}
       </td>
       <td class="number" data-label="run p50">
-        {told(series?.total.run.p50)}
+        {shown(series?.total.run.p50)}
       </td>
       <td class="number" data-label="run p95">
-        {told(series?.total.run.p95)}
+        {shown(series?.total.run.p95)}
       </td>
       <td class="number" data-label="wait p95">
-        {told(series?.total.wait.p95)}
+        {shown(series?.total.wait.p95)}
       </td>
     </>
   );
@@ -157,6 +171,7 @@ export function KindHistory({ kind }: { kind: string }) {
   const series = history?.series[0];
   const { succeeded, retrying, dead } = totalRuns(series);
   const text = RANGES.find((each) => each.range === range)!.text;
+  const runs = history ? throughput(history, series) : [];
   return (
     <>
       <div class="range-line">
@@ -171,24 +186,23 @@ export function KindHistory({ kind }: { kind: string }) {
       <div class="charts charts-three">
         {history ? (
           <>
-            <Panel title="Throughput">
-              <Chart
-                times={timesOf(history)}
-                lines={throughput(history, series)}
-                format={rate}
-                label="Throughput"
-                height={150}
-              />
-            </Panel>
-            <Panel title="Run time">
-              <Chart
-                times={timesOf(history)}
-                lines={percentiles(history, series, "run")}
-                format={duration}
-                label="Run time"
-                height={150}
-              />
-            </Panel>
+            <ChartPanel
+              title="Throughput"
+              times={timesOf(history)}
+              lines={runs}
+              scale={rateScale(unitOf(runs))}
+              nothing={`Nothing ran in the last ${wordsOf(range)}.`}
+              height={150}
+              isStacked
+            />
+            <ChartPanel
+              title="Run time"
+              times={timesOf(history)}
+              lines={percentiles(history, series, "run")}
+              scale={DURATIONS}
+              nothing={`Nothing ran in the last ${wordsOf(range)}.`}
+              height={150}
+            />
             <Panel title="Spread of run times">
               <Histogram series={series} />
             </Panel>
@@ -206,7 +220,7 @@ function Histogram({ series }: { series: Series | undefined }) {
   if (!buckets.length) return <p class="soft">No runs in this stretch.</p>;
   const most = Math.max(...buckets.map((each) => each.count));
   return (
-    <ol class="histogram">
+    <ol class="histogram" tabIndex={0} aria-label="Spread of run times">
       {buckets.map((each, place) => (
         <li key={place}>
           <span class="histogram-label">

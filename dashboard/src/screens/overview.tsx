@@ -1,28 +1,36 @@
 import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
 
 import { get, getWhole, type Problem, type Schemas } from "../api.ts";
-import { count, duration, plural, rate } from "../format.ts";
-import { type Finding, findings } from "../health.ts";
+import { count, duration, plural, rate, rateUnit } from "../format.ts";
+import { type Finding, findings, inSlots } from "../health.ts";
 import {
+  COUNTS,
   depth,
+  DURATIONS,
   everyMs,
   type History,
   isRange,
+  isYoung,
   loadHistory,
   oldest,
   percentiles,
   type Range,
   RANGES,
+  rateScale,
   throughput,
   timesOf,
   totalRuns,
+  unitOf,
+  wordsOf,
 } from "../history.ts";
 import { now, useLive } from "../live.ts";
 import { route, to } from "../router.ts";
 import { may, seesAll } from "../session.ts";
 import { Command, Count, Head, Panel, Skeleton, StateBadge, Time, Trouble } from "../ui/basics.tsx";
-import { Chart } from "../ui/chart.tsx";
+import { ChartPanel } from "../ui/chart.tsx";
 import { Icon } from "../ui/icons.tsx";
+import { Sparkline } from "../ui/sparkline.tsx";
 
 const NOW_MS = 5000;
 const SILENT_MS = 45_000;
@@ -44,13 +52,18 @@ async function loadNow(signal: AbortSignal): Promise<Now> {
 
 export function Overview() {
   const asked = route.value.query.get("range");
-  const range: Range = isRange(asked) ? asked : "1h";
+  const [usual, setUsual] = useState<Range>("1h");
+  const range: Range = isRange(asked) ? asked : usual;
   const current = useLive(loadNow, NOW_MS, []);
   const past = useLive(
     (signal) => (seesAll() ? loadHistory(range, {}, signal) : Promise.resolve(undefined)),
     everyMs(range),
     [range],
   );
+  // Whoever has just begun sees the first jobs, not an empty hour.
+  useEffect(() => {
+    if (past.data && isYoung(past.data)) setUsual("5m");
+  }, [past.data]);
   const problem = current.problem ?? past.problem;
   function retry(): void {
     current.refresh();
@@ -58,13 +71,11 @@ export function Overview() {
   }
   return (
     <>
-      <Head title="Overview">
-        <RangeSwitch range={range} />
-      </Head>
+      <Head title="Overview">{seesAll() ? <RangeSwitch range={range} /> : null}</Head>
       {problem ? <Trouble problem={problem} retry={retry} /> : null}
       <Verdict current={current.data} history={past.data} problem={problem} range={range} />
       <Tiles current={current.data} history={past.data} range={range} />
-      {seesAll() ? <Charts history={past.data} /> : null}
+      {seesAll() ? <Charts history={past.data} range={range} /> : null}
       <div class="pair">
         <Panel title="Queues" aside={<a href="#/queues">All queues</a>}>
           <QueueList current={current.data} />
@@ -120,7 +131,7 @@ function Verdict({
     queues: current.queues,
     workers: current.workers && alive(current.workers).length,
     runs: history && totalRuns(history.series[0]),
-    span: textOf(range),
+    span: wordsOf(range),
   });
   const worst = found[0]?.level ?? "good";
   const titles = { good: "All is well", warn: "Worth a look", bad: "Something is wrong" };
@@ -128,7 +139,7 @@ function Verdict({
   return (
     <section class={`verdict verdict-${worst}`} aria-label="Health">
       <span class="verdict-icon">
-        <Icon name={worst === "good" ? "check" : "dead"} size={22} />
+        <Icon name={worst === "good" ? "check" : "dead"} size={16} />
       </span>
       <div class="verdict-text">
         <h2>{titles[worst]}</h2>
@@ -139,9 +150,9 @@ function Verdict({
             {found.slice(0, 5).map((each) => (
               <FindingLine key={each.text} finding={each} />
             ))}
+            {found.length > 5 ? <li class="soft">and {found.length - 5} more</li> : null}
           </ul>
         )}
-        {found.length > 5 ? <p class="soft">and {found.length - 5} more</p> : null}
         {isNew && may("enqueue") ? (
           <p>
             Enqueue a first job: <Command>{`rowlock enqueue hello '{}'`}</Command>
@@ -165,7 +176,7 @@ function wellText(current: Now, history: History | undefined, range: Range): str
       : `${count(workers)} ${workers === 1 ? "worker is" : "workers are"} at work`,
     wait == null
       ? "no job has waited long"
-      : `95 % of jobs waited ${duration(wait)} or less in the last ${textOf(range)}`,
+      : `95 % of jobs waited ${duration(wait)} or less in the last ${wordsOf(range)}`,
   ];
   const text = parts.filter(Boolean).join(", ");
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
@@ -195,26 +206,33 @@ function Tiles({
   const recent = history ? lately(history) : undefined;
   const ready = summed(current, "ready");
   const dead = summed(current, "dead");
-  const ages = current?.queues.map((each) => each.oldest_ready_seconds ?? 0) ?? [];
+  const oldestAge = Math.max(0, ...(current?.queues.map(ageOf) ?? []));
   const text = textOf(range);
+  const lines = history && throughput(history, series);
+  const unit = lines && rateUnit([recent, ...lines.flatMap((each) => each.values)]);
+  const depths = history?.depths.find((each) => each.queue === null);
+  const past = <T,>(values: T[] | undefined) => values?.slice(0, -1) ?? [];
   return (
     <div class="tiles">
       {seesAll() ? (
         <>
           <Tile
             label="Throughput"
-            value={recent === undefined ? undefined : rate(recent)}
-            note={`${count(runs)} in ${text}`}
+            value={recent === undefined ? undefined : rate(recent, unit)}
+            note={history ? `${count(runs)} in ${text}` : ""}
+            spark={lines?.[0] && <Sparkline values={lines[0].values} tone="good" />}
           />
           <Tile
             label="Wait, p95"
-            value={history && told(total?.wait.p95)}
-            note={`p50 ${told(total?.wait.p50)}`}
+            value={history && shown(total?.wait.p95)}
+            note={history ? `p50 ${shown(total?.wait.p50)}` : ""}
+            spark={<Sparkline values={past(series?.wait_p95)} tone="violet" />}
           />
           <Tile
             label="Run, p95"
-            value={history && told(total?.run.p95)}
-            note={`p50 ${told(total?.run.p50)}`}
+            value={history && shown(total?.run.p95)}
+            note={history ? `p50 ${shown(total?.run.p50)}` : ""}
+            spark={<Sparkline values={past(series?.run_p95)} tone="violet" />}
           />
         </>
       ) : null}
@@ -227,31 +245,52 @@ function Tiles({
             </a>
           )
         }
-        note={Math.max(0, ...ages) ? `oldest ${duration(Math.max(...ages))}` : "none waits"}
+        note={!current ? "" : oldestAge ? `oldest ${duration(oldestAge)}` : "none waits"}
+        spark={<Sparkline values={past(depths?.ready)} tone="calm" />}
       />
-      <Tile
-        label="Running"
-        value={
-          current && (
-            <a href={to(["jobs"], { state: "running" })}>
-              <Count value={summed(current, "running")!} />
-            </a>
-          )
-        }
-        note={current?.workers ? plural(alive(current.workers).length, "worker") : ""}
-      />
+      <RunningTile current={current} values={past(depths?.running)} />
       <Tile
         label="Dead"
         value={
           dead && (
-            <a class={dead.value ? "count-dead" : ""} href="#/dead">
+            <a class={total?.dead ? "count-dead" : ""} href="#/dead">
               <Count value={dead} />
             </a>
           )
         }
         note={total ? `${count(total.dead)} in ${text}` : ""}
+        spark={<Sparkline values={past(series?.dead)} tone="bad" />}
       />
     </div>
+  );
+}
+
+function ageOf(queue: Schemas["Queue"]): number {
+  return queue.oldest_ready_seconds ?? 0;
+}
+
+/** Jobs in a slot. Those that a worker holds ahead of one are told apart. */
+function RunningTile({ current, values }: { current: Now | undefined; values: (number | null)[] }) {
+  const held = summed(current, "running");
+  const workers = current?.workers && alive(current.workers);
+  const { running, ahead, slots } = inSlots(held?.value ?? 0, workers ?? []);
+  const parts = [
+    slots ? `of ${plural(slots, "slot")}` : workers ? plural(workers.length, "worker") : "",
+    ahead ? `${count(ahead)} claimed ahead` : "",
+  ];
+  return (
+    <Tile
+      label="Running"
+      value={
+        held && (
+          <a href={to(["jobs"], { state: "running" })}>
+            <Count value={{ value: running, exact: held.exact }} />
+          </a>
+        )
+      }
+      note={parts.filter(Boolean).join(", ")}
+      spark={<Sparkline values={values} />}
+    />
   );
 }
 
@@ -267,7 +306,7 @@ function lately(history: History): number {
   return ended / (steps * history.step);
 }
 
-function told(seconds: number | null | undefined): string {
+function shown(seconds: number | null | undefined): string {
   return seconds == null ? "–" : duration(seconds);
 }
 
@@ -283,21 +322,32 @@ function summed(
   );
 }
 
-function Tile({ label, value, note }: { label: string; value: ComponentChildren; note: string }) {
+function Tile({
+  label,
+  value,
+  note,
+  spark,
+}: {
+  label: string;
+  value: ComponentChildren;
+  note: string;
+  spark?: ComponentChildren;
+}) {
   return (
     <div class="tile">
       <span class="tile-label">{label}</span>
       <span class="tile-value">{value ?? <span class="bone tile-bone" />}</span>
+      <span class="tile-spark">{spark}</span>
       <span class="tile-note">{note}</span>
     </div>
   );
 }
 
-function Charts({ history }: { history: History | undefined }) {
+function Charts({ history, range }: { history: History | undefined; range: Range }) {
   if (!history) {
     return (
       <div class="charts">
-        {[0, 1, 2, 3].map((each) => (
+        {[0, 1, 2, 3, 4].map((each) => (
           <section class="panel chart-bone" key={each} />
         ))}
       </div>
@@ -305,44 +355,48 @@ function Charts({ history }: { history: History | undefined }) {
   }
   const series = history.series[0];
   const times = timesOf(history);
+  const runs = throughput(history, series);
+  const span = `in the last ${wordsOf(range)}`;
   return (
     <div class="charts">
-      <Panel title="Throughput" class="chart-wide">
-        <Chart
-          times={times}
-          lines={throughput(history, series)}
-          format={rate}
-          label="Throughput"
-          height={200}
-        />
-      </Panel>
-      <Panel title="Wait, from due to claimed">
-        <Chart
-          times={times}
-          lines={percentiles(history, series, "wait")}
-          format={duration}
-          label="Wait"
-        />
-      </Panel>
-      <Panel title="Run time">
-        <Chart
-          times={times}
-          lines={percentiles(history, series, "run")}
-          format={duration}
-          label="Run time"
-        />
-      </Panel>
-      <Panel title="Depth">
-        <Chart times={times} lines={depth(history)} format={count} label="Depth" />
-      </Panel>
-      <Panel title="Age of the oldest ready job">
-        <Chart
-          times={times}
-          lines={oldest(history)}
-          format={duration}
-          label="Age of the oldest ready job"
-        />
-      </Panel>
+      <ChartPanel
+        title="Throughput"
+        class="chart-wide"
+        times={times}
+        lines={runs}
+        scale={rateScale(unitOf(runs))}
+        nothing={`Nothing ran ${span}.`}
+        height={196}
+        isStacked
+      />
+      <ChartPanel
+        title="Waiting time"
+        times={times}
+        lines={percentiles(history, series, "wait")}
+        scale={DURATIONS}
+        nothing={`Nothing ran ${span}.`}
+      />
+      <ChartPanel
+        title="Run time"
+        times={times}
+        lines={percentiles(history, series, "run")}
+        scale={DURATIONS}
+        nothing={`Nothing ran ${span}.`}
+      />
+      <ChartPanel
+        title="Depth"
+        times={times}
+        lines={depth(history)}
+        scale={COUNTS}
+        nothing={`No job was found waiting ${span}; it is looked at once a minute.`}
+      />
+      <ChartPanel
+        title="Age of the oldest ready job"
+        times={times}
+        lines={oldest(history)}
+        scale={DURATIONS}
+        nothing={`No job was found waiting ${span}; it is looked at once a minute.`}
+      />
     </div>
   );
 }
@@ -392,7 +446,7 @@ function DeadList({ current }: { current: Now | undefined }) {
           </a>
           <span class="error-line grow">{job.last_error?.split("\n")[0]}</span>
           <span class="soft">
-            <Time at={job.finished_at} />
+            <Time at={job.finished_at} show="clock" />
           </span>
         </li>
       ))}

@@ -1,11 +1,12 @@
 import { getWhole, part, post, type Schemas } from "../api.ts";
-import { STATES, type State } from "../filters.ts";
-import { duration, rate, share } from "../format.ts";
+import type { State } from "../filters.ts";
+import { duration, rate, type RateUnit, rateUnit, share } from "../format.ts";
 import { everyMs, type History, loadHistory, type Series, totalRuns } from "../history.ts";
 import { useLive } from "../live.ts";
 import { to } from "../router.ts";
 import { may, seesAll } from "../session.ts";
 import { Button, Command, Count, Empty, Head, Skeleton, Trouble } from "../ui/basics.tsx";
+import { Sparkline } from "../ui/sparkline.tsx";
 import { attempt, tell } from "../ui/toasts.tsx";
 
 type Queue = Schemas["Queue"];
@@ -54,6 +55,8 @@ function QueueTable({
 }) {
   const series = new Map(history?.series.map((each) => [each.queue, each]));
   const mayPause = may("admin") && seesAll();
+  // One unit for the column.
+  const unit = rateUnit([...series.values()].map((each) => runsOf(each) / SPAN_SECONDS));
   return (
     <div class="table-wrap">
       <table class="table queues">
@@ -62,13 +65,14 @@ function QueueTable({
             <th>Queue</th>
             {seesAll() ? (
               <>
-                <th class="number">Rate, 5 min</th>
+                <th class="wide-only">Last 5 min</th>
+                <th class="number">Rate</th>
                 <th class="number">Failed</th>
               </>
             ) : null}
             <th class="number">Oldest ready</th>
-            {STATES.map((state) => (
-              <th class="number" key={state}>
+            {SHOWN.map((state) => (
+              <th class={`number ${MINOR.has(state) ? "wide-only" : ""}`} key={state}>
                 {state}
               </th>
             ))}
@@ -85,15 +89,19 @@ function QueueTable({
               <th scope="row">
                 <a class="name" href={to(["jobs"], { queue: queue.queue })}>
                   {queue.queue}
-                </a>
+                </a>{" "}
                 {queue.is_paused ? <span class="tag tag-warn">paused</span> : null}
               </th>
-              {seesAll() ? <Rates series={series.get(queue.queue)} /> : null}
+              {seesAll() ? <Rates series={series.get(queue.queue)} unit={unit} /> : null}
               <td class="number" data-label="oldest ready">
                 <Oldest queue={queue} />
               </td>
-              {STATES.map((state) => (
-                <td class="number" key={state} data-label={state}>
+              {SHOWN.map((state) => (
+                <td
+                  class={`number ${MINOR.has(state) ? "wide-only" : ""}`}
+                  key={state}
+                  data-label={state}
+                >
                   <StateCount queue={queue} state={state} />
                 </td>
               ))}
@@ -110,14 +118,35 @@ function QueueTable({
   );
 }
 
-function Rates({ series }: { series: Series | undefined }) {
+const SHOWN: State[] = [
+  "ready",
+  "running",
+  "retrying",
+  "dead",
+  "scheduled",
+  "succeeded",
+  "cancelled",
+];
+/** Left out where there is little room. */
+const MINOR: ReadonlySet<State> = new Set(["scheduled", "succeeded", "cancelled"]);
+const SPAN_SECONDS = 300;
+
+function runsOf(series: Series): number {
   const { succeeded, retrying, dead } = totalRuns(series);
-  const runs = succeeded + retrying + dead;
+  return succeeded + retrying + dead;
+}
+
+function Rates({ series, unit }: { series: Series | undefined; unit: RateUnit }) {
+  const { retrying, dead } = totalRuns(series);
+  const runs = series ? runsOf(series) : 0;
   const failed = retrying + dead;
   return (
     <>
+      <td class="wide-only">
+        <Sparkline values={series?.succeeded.slice(0, -1) ?? []} tone="good" />
+      </td>
       <td class="number" data-label="rate">
-        {runs ? rate(runs / 300) : <span class="zero">–</span>}
+        {runs ? rate(runs / SPAN_SECONDS, unit) : <span class="zero">–</span>}
       </td>
       <td class="number" data-label="failed">
         {runs ? (
@@ -132,7 +161,7 @@ function Rates({ series }: { series: Series | undefined }) {
 
 function StateCount({ queue, state }: { queue: Queue; state: State }) {
   const value = queue.counts[state];
-  if (value.value === 0) return <span class="zero">0</span>;
+  if (value.value === 0) return <Count value={value} />;
   const address = to(["jobs"], { state, queue: queue.queue });
   const isBad = state === "dead" || state === "retrying";
   return (
@@ -142,9 +171,14 @@ function StateCount({ queue, state }: { queue: Queue; state: State }) {
   );
 }
 
+const OLD_SECONDS = 60;
+const TOO_OLD_SECONDS = 600;
+
 function Oldest({ queue }: { queue: Queue }) {
-  if (queue.oldest_ready_seconds === null) return <span class="zero">–</span>;
-  return <span>{duration(queue.oldest_ready_seconds)}</span>;
+  const age = queue.oldest_ready_seconds;
+  if (age === null) return <span class="zero">–</span>;
+  const tone = age >= TOO_OLD_SECONDS ? "count-dead" : age >= OLD_SECONDS ? "count-retrying" : "";
+  return <span class={tone}>{duration(age)}</span>;
 }
 
 export function PauseButton({ queue, refresh }: { queue: Queue; refresh: () => void }) {
@@ -163,12 +197,20 @@ export function PauseButton({ queue, refresh }: { queue: Queue; refresh: () => v
     });
   }
   return queue.is_paused ? (
-    <Button icon="play" onClick={() => turn("resume")} label={`Resume ${name}`}>
-      Resume
-    </Button>
+    <Button
+      kind="ghost"
+      icon="play"
+      title="Resume"
+      onClick={() => turn("resume")}
+      label={`Resume ${name}`}
+    />
   ) : (
-    <Button icon="pause" onClick={() => turn("pause")} label={`Pause ${name}`}>
-      Pause
-    </Button>
+    <Button
+      kind="ghost"
+      icon="pause"
+      title="Pause"
+      onClick={() => turn("pause")}
+      label={`Pause ${name}`}
+    />
   );
 }

@@ -1,7 +1,8 @@
 import { getExact, part, post, type Schemas } from "../api.ts";
 import { words } from "../cron.ts";
+import { clock } from "../format.ts";
 import { type JsonObject, stringify } from "../json.ts";
-import { useLive } from "../live.ts";
+import { now, useLive } from "../live.ts";
 import { to } from "../router.ts";
 import { may } from "../session.ts";
 import {
@@ -56,70 +57,76 @@ export function Schedules() {
         </Empty>
       ) : null}
       {schedules?.length ? (
-        <ul class="cards">
-          {schedules.map((each) => (
-            <Card key={each.name} schedule={each} refresh={live.refresh} />
-          ))}
-        </ul>
+        <div class="table-wrap">
+          <table class="table schedules">
+            <thead>
+              <tr>
+                <th>Schedule</th>
+                <th>When</th>
+                <th>Next</th>
+                <th>Last</th>
+                <th class="wide-only">Enqueues</th>
+                {may("admin") ? (
+                  <th>
+                    <span class="hidden">Actions</span>
+                  </th>
+                ) : null}
+              </tr>
+            </thead>
+            <tbody>
+              {schedules.map((each) => (
+                <Row key={each.name} schedule={each} refresh={live.refresh} />
+              ))}
+            </tbody>
+          </table>
+        </div>
       ) : null}
     </>
   );
 }
 
-function Card({ schedule, refresh }: { schedule: Schedule; refresh: () => void }) {
+function Row({ schedule, refresh }: { schedule: Schedule; refresh: () => void }) {
   const sentence = words(schedule.cron);
   const payload = stringify(schedule.payload, 0);
+  const source = schedule.source === "code" ? "declared in code" : "made by hand";
   return (
-    <li class={`card schedule ${schedule.is_paused ? "card-still" : ""}`}>
-      <div class="card-main">
-        <h2>
-          {schedule.name} {schedule.is_paused ? <span class="tag tag-warn">paused</span> : null}
-        </h2>
-        <p class="when">
+    <tr class={schedule.is_paused ? "row-still" : ""}>
+      <th scope="row">
+        <span class="name" title={`${source}; ${MISSED[schedule.missed]}`}>
+          {schedule.name}
+        </span>{" "}
+        {schedule.is_paused ? <span class="tag tag-warn">paused</span> : null}
+      </th>
+      <td data-label="when">
+        <span>
           {sentence ?? <code>{schedule.cron}</code>}
-          <span class="soft">
+          <span class="soft" title={schedule.cron}>
             {" "}
             {schedule.timezone}
-            {sentence ? (
-              <>
-                {" "}
-                · <code>{schedule.cron}</code>
-              </>
-            ) : null}
           </span>
-        </p>
-        <p class="soft">
-          Enqueues <KindLink kind={schedule.kind} /> in <span class="name">{schedule.queue}</span>
-          {payload === "{}" ? null : (
-            <>
-              {" "}
-              with{" "}
-              <code class="inline-json" title={payload}>
-                {payload}
-              </code>
-            </>
-          )}
-          {schedule.source === "code" ? " · declared in code" : ""}
-          {" · "}
-          {MISSED[schedule.missed]}
-        </p>
-      </div>
-      <dl class="card-facts">
-        <div>
-          <dt>Next</dt>
-          <dd>
-            <Next schedule={schedule} />
-          </dd>
-        </div>
-        <div>
-          <dt>Last</dt>
-          <dd>
-            <Last schedule={schedule} />
-          </dd>
-        </div>
-      </dl>
-      {may("admin") ? <Actions schedule={schedule} refresh={refresh} /> : null}
-    </li>
+        </span>
+      </td>
+      <td data-label="next">
+        <Next schedule={schedule} />
+      </td>
+      <td data-label="last">
+        <Last schedule={schedule} />
+      </td>
+      <td class="wide-only" data-label="enqueues">
+        <KindLink kind={schedule.kind} /> <span class="soft">in {schedule.queue}</span>
+        {payload === "{}" ? null : (
+          <code class="inline-json soft" title={payload}>
+            {" "}
+            {payload}
+          </code>
+        )}
+      </td>
+      {may("admin") ? (
+        <td class="row-actions">
+          <Actions schedule={schedule} refresh={refresh} />
+        </td>
+      ) : null}
+    </tr>
   );
 }
 
@@ -131,23 +138,14 @@ const MISSED: Record<string, string> = {
 
 function Next({ schedule }: { schedule: Schedule }) {
   if (schedule.is_paused) return <span class="soft">not until it is resumed</span>;
-  const later = schedule.upcoming.slice(1, 4);
+  const later = schedule.upcoming
+    .slice(1, 4)
+    .map((each) => clock(Date.parse(each), now.value))
+    .join(", ");
   return (
-    <>
+    <span title={later ? `then ${later}` : ""}>
       <Time at={schedule.next_at} />
-      {later.length ? (
-        <span class="soft">
-          {" "}
-          then{" "}
-          {later.map((each, place) => (
-            <span key={each}>
-              {place ? ", " : ""}
-              <Time at={each} />
-            </span>
-          ))}
-        </span>
-      ) : null}
-    </>
+    </span>
   );
 }
 
@@ -191,19 +189,27 @@ function Actions({ schedule, refresh }: { schedule: Schedule; refresh: () => voi
     });
   }
   return (
-    <div class="card-actions">
-      <Button icon="play" onClick={runNow} label={`Run now: ${schedule.name}`}>
+    <>
+      <Button kind="ghost" icon="again" onClick={runNow} label={`Run now: ${schedule.name}`}>
         Run now
       </Button>
       {schedule.is_paused ? (
-        <Button icon="play" onClick={() => turn("resume")} label={`Resume ${schedule.name}`}>
-          Resume
-        </Button>
+        <Button
+          kind="ghost"
+          icon="play"
+          title="Resume"
+          onClick={() => turn("resume")}
+          label={`Resume ${schedule.name}`}
+        />
       ) : (
-        <Button icon="pause" onClick={() => turn("pause")} label={`Pause ${schedule.name}`}>
-          Pause
-        </Button>
+        <Button
+          kind="ghost"
+          icon="pause"
+          title="Pause"
+          onClick={() => turn("pause")}
+          label={`Pause ${schedule.name}`}
+        />
       )}
-    </div>
+    </>
   );
 }

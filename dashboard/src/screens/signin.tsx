@@ -32,11 +32,13 @@ export function SignIn({ before }: { before?: Problem | undefined }) {
         <p role="status">Your session is over. Sign in again to continue where you were.</p>
       ) : null}
       <form class="signin" onSubmit={submit}>
+        {/* Password managers keep a name with a secret. */}
+        <input type="text" autocomplete="username" value="rowlock" readOnly hidden />
         <label for="token">Token</label>
         <input
           id="token"
           type="password"
-          autocomplete="off"
+          autocomplete="current-password"
           spellcheck={false}
           required
           ref={box}

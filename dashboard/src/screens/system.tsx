@@ -195,9 +195,7 @@ function Tokens() {
       }
     >
       {live.problem ? <Trouble problem={live.problem} retry={live.refresh} /> : null}
-      {live.data?.tokens.length === 0 ? (
-        <p class="soft">There are no tokens yet.</p>
-      ) : null}
+      {live.data?.tokens.length === 0 ? <p class="soft">There are no tokens yet.</p> : null}
       {live.data?.tokens.length ? (
         <ul class="lines">
           {live.data.tokens.map((each) => (

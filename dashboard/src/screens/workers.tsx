@@ -1,8 +1,12 @@
+import { useState } from "preact/hooks";
+
 import { get, getWhole, type Schemas } from "../api.ts";
-import { bytes, plural, shortId } from "../format.ts";
+import { bytes, count, plural, shortId } from "../format.ts";
+import { inSlots } from "../health.ts";
 import { now, useLive } from "../live.ts";
 import { to } from "../router.ts";
 import { Age, Command, Empty, Head, Meter, Skeleton, Time, Trouble } from "../ui/basics.tsx";
+import { Icon } from "../ui/icons.tsx";
 
 type Worker = Schemas["Worker"];
 type Summary = Schemas["JobSummary"];
@@ -26,18 +30,16 @@ async function load(signal: AbortSignal): Promise<Found> {
 export function Workers() {
   const live = useLive(load, EVERY_MS, []);
   const found = live.data;
-  const running =
-    found?.workers.reduce((sum, each) => sum + (each.busy ?? each.running.length), 0) ?? 0;
+  const held = found?.workers.reduce((sum, each) => sum + each.running.length, 0) ?? 0;
+  const { running, ahead, slots } = inSlots(held, found?.workers ?? []);
+  const parts = [
+    `${plural(found?.workers.length ?? 0, "worker")}, ${plural(running, "job")} running`,
+    slots ? ` in ${plural(slots, "slot")}` : "",
+    ahead ? `, ${count(ahead)} claimed ahead` : "",
+  ];
   return (
     <>
-      <Head
-        title="Workers"
-        sub={
-          found?.workers.length
-            ? `${plural(found.workers.length, "worker")}, ${plural(running, "job")} running.`
-            : undefined
-        }
-      />
+      <Head title="Workers" sub={found?.workers.length ? `${parts.join("")}.` : undefined} />
       {live.problem ? <Trouble problem={live.problem} retry={live.refresh} /> : null}
       {!found && !live.problem ? <Skeleton /> : null}
       {found?.workers.length === 0 ? (
@@ -46,100 +48,134 @@ export function Workers() {
           <Command>rowlock --app shop:app worker</Command>
         </Empty>
       ) : null}
-      {found?.workers.length
-        ? families(found.workers).map(([name, workers]) => (
-            <section class="family" key={name}>
-              {workers.length > 1 ? (
-                <h2>
-                  {name} <span class="soft">{plural(workers.length, "child", "children")}</span>
-                </h2>
-              ) : null}
-              <ul class="cards">
-                {workers.map((each) => (
-                  <Card key={each.id} worker={each} running={found.running} />
-                ))}
-              </ul>
-            </section>
-          ))
-        : null}
+      {found?.workers.length ? (
+        <div class="table-wrap">
+          <table class="table workers">
+            <thead>
+              <tr>
+                <th>Worker</th>
+                <th>Slots</th>
+                <th class="number">Memory</th>
+                <th class="number">Longest</th>
+                <th class="wide-only">Serves</th>
+                <th class="number">Beat</th>
+                <th class="number">Since</th>
+              </tr>
+            </thead>
+            <tbody>
+              {byLongest(found).map((each) => (
+                <Rows key={each.id} worker={each} running={found.running} />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      ) : null}
     </>
   );
 }
 
-/** The children of a supervisor, by what their names share: host and process, then a number. */
-function families(workers: Worker[]): [string, Worker[]][] {
-  const found = new Map<string, Worker[]>();
-  for (const worker of workers) {
-    const name = /^(.+-\d+)-\d+-[0-9a-f]+$/.exec(worker.id)?.[1] ?? worker.id;
-    found.set(name, [...(found.get(name) ?? []), worker]);
-  }
-  return [...found];
+/** When its longest running job began. */
+function longestOf(worker: Worker, running: Map<string, Summary>): number | undefined {
+  const starts = worker.running
+    .map((id) => Date.parse(running.get(id)?.started_at ?? ""))
+    .filter((each) => !Number.isNaN(each));
+  return starts.length ? Math.min(...starts) : undefined;
 }
 
-function Card({ worker, running }: { worker: Worker; running: Map<string, Summary> }) {
+function byLongest({ workers, running }: Found): Worker[] {
+  const start = (worker: Worker) => longestOf(worker, running) ?? Number.MAX_SAFE_INTEGER;
+  return [...workers].sort((a, b) => start(a) - start(b) || a.id.localeCompare(b.id));
+}
+
+function Rows({ worker, running }: { worker: Worker; running: Map<string, Summary> }) {
   const isSilent = !worker.last_beat_at || now.value - Date.parse(worker.last_beat_at) > SILENT_MS;
+  const [isOpen, setOpen] = useState(worker.running.length > 0 && worker.running.length <= 3);
+  const longest = longestOf(worker, running);
   return (
-    <li class="card worker">
-      <div class="card-main">
-        <h2>
-          {worker.host || worker.id}{" "}
-          {worker.pid ? <span class="soft">process {worker.pid}</span> : null}
-          {isSilent ? <span class="tag tag-bad">silent</span> : null}
-        </h2>
-        <p class="soft">
-          <code>{worker.id}</code>
-        </p>
-        <p class="soft">
-          Serves {worker.queues.length ? worker.queues.join(", ") : "all queues"}
-          {worker.kinds.length ? ` · ${plural(worker.kinds.length, "kind")}` : ""}
-        </p>
-      </div>
-      <dl class="card-facts">
-        <div>
-          <dt>Slots</dt>
-          <dd>
-            <Slots worker={worker} />
-          </dd>
-        </div>
-        {worker.memory_bytes == null ? null : (
-          <div>
-            <dt>Memory</dt>
-            <dd>{bytes(worker.memory_bytes)}</dd>
-          </div>
-        )}
-        {worker.lost ? (
-          <div>
-            <dt>Lost</dt>
-            <dd class="count-dead">{plural(worker.lost, "lease")}</dd>
-          </div>
-        ) : null}
-        <div>
-          <dt>Beat</dt>
-          <dd>
-            <Time at={worker.last_beat_at} empty="never" />
-          </dd>
-        </div>
-        <div>
-          <dt>Since</dt>
-          <dd>
-            <Time at={worker.started_at} empty="unknown" />
-          </dd>
-        </div>
-      </dl>
-      <Running worker={worker} running={running} />
-    </li>
+    <>
+      <tr>
+        <th scope="row">
+          <span class="worker-head">
+            <button
+              type="button"
+              class="fold"
+              aria-expanded={isOpen}
+              aria-label={`Jobs of ${worker.id}`}
+              disabled={!worker.running.length}
+              onClick={() => setOpen(!isOpen)}
+            >
+              <Icon name={isOpen && worker.running.length ? "down" : "right"} size={12} />
+            </button>
+            <span class="worker-name">
+              <span class="name">
+                {worker.host || worker.id}
+                {worker.pid ? <span class="soft"> process {worker.pid}</span> : null}{" "}
+                {isSilent ? <span class="tag tag-bad">silent</span> : null}
+                {worker.lost ? (
+                  <span class="tag tag-bad">{plural(worker.lost, "lost lease")}</span>
+                ) : null}
+              </span>
+              <code class="soft">{worker.id}</code>
+            </span>
+          </span>
+        </th>
+        <td data-label="slots">
+          <Slots worker={worker} />
+        </td>
+        <td class="number" data-label="memory">
+          {worker.memory_bytes == null ? <span class="zero">–</span> : bytes(worker.memory_bytes)}
+        </td>
+        <td class="number" data-label="longest">
+          {longest === undefined ? (
+            <span class="zero">idle</span>
+          ) : (
+            <Age since={new Date(longest).toISOString()} />
+          )}
+        </td>
+        <td class="wide-only" data-label="serves">
+          <span class="name">{worker.queues.length ? worker.queues.join(", ") : "all queues"}</span>
+          {worker.kinds.length ? (
+            <span class="soft"> · {plural(worker.kinds.length, "kind")}</span>
+          ) : null}
+        </td>
+        <td class="number" data-label="beat">
+          <Time at={worker.last_beat_at} empty="never" show="relative" />
+        </td>
+        <td class="number" data-label="since">
+          <Time at={worker.started_at} empty="unknown" show="clock" />
+        </td>
+      </tr>
+      {isOpen && worker.running.length ? (
+        <tr class="unfolded">
+          <td colSpan={7}>
+            <Running worker={worker} running={running} />
+          </td>
+        </tr>
+      ) : null}
+    </>
   );
 }
 
+const SQUARES_MAX = 40;
+
 function Slots({ worker }: { worker: Worker }) {
-  if (worker.slots == null || worker.busy == null) {
-    return <span>{plural(worker.running.length, "job")} held</span>;
-  }
+  if (worker.slots == null) return <span>{plural(worker.running.length, "job")} held</span>;
+  const { running: busy, ahead, slots } = inSlots(worker.running.length, [worker]);
   return (
     <span class="slots">
-      {worker.busy} of {worker.slots}
-      {worker.ahead ? <span class="soft"> +{worker.ahead} claimed ahead</span> : null}
-      <Meter value={worker.busy / worker.slots} label="Slots in use" />
+      <span>
+        {busy} <span class="soft">of {slots}</span>
+        {ahead ? <span class="soft"> +{ahead} claimed ahead</span> : null}
+      </span>
+      {slots <= SQUARES_MAX ? (
+        <span class="squares" aria-hidden="true">
+          {Array.from({ length: slots }, (_, place) => (
+            <span key={place} class={place < busy ? "square square-busy" : "square"} />
+          ))}
+        </span>
+      ) : (
+        <Meter value={busy / slots} label="Slots in use" />
+      )}
     </span>
   );
 }
@@ -147,7 +183,6 @@ function Slots({ worker }: { worker: Worker }) {
 const SHOWN_MAX = 20;
 
 function Running({ worker, running }: { worker: Worker; running: Map<string, Summary> }) {
-  if (!worker.running.length) return <p class="worker-jobs soft">Idle.</p>;
   return (
     <ul class="worker-jobs lines">
       {worker.running.slice(0, SHOWN_MAX).map((id) => {

@@ -4,8 +4,10 @@ import { useComputed } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 
 import type { Problem } from "../api.ts";
+import { copyText } from "../clipboard.ts";
+import { away } from "../connection.ts";
 import type { State } from "../filters.ts";
-import { coarse, type Counted, counted, exact, relative } from "../format.ts";
+import { clock, coarse, type Counted, counted, exact, relative } from "../format.ts";
 import { now } from "../live.ts";
 import { to } from "../router.ts";
 import { Icon, type IconName, STATE_ICONS } from "./icons.tsx";
@@ -20,14 +22,28 @@ export function StateBadge({ state, note }: { state: State; note?: string | unde
   );
 }
 
-/** A time as people say it; the exact one, in their zone, on hover. */
-export function Time({ at, empty = "–" }: { at: string | null | undefined; empty?: string }) {
+/** The time, and how far it is: "14:03:07, 2 min ago". Where there is no room, one of them. */
+export function Time({
+  at,
+  empty = "–",
+  show = "both",
+}: {
+  at: string | null | undefined;
+  empty?: string;
+  show?: "both" | "clock" | "relative";
+}) {
   const moment = at ? Date.parse(at) : 0;
-  const text = useComputed(() => (moment ? relative(moment, now.value) : empty));
+  const text = useComputed(() => (moment ? clock(moment, now.value) : empty));
+  const far = useComputed(() => (moment ? relative(moment, now.value) : ""));
+  const title = useComputed(() =>
+    moment ? `${exact(new Date(moment))}, ${relative(moment, now.value)}` : "",
+  );
   if (!at) return <span class="soft">{empty}</span>;
   return (
-    <time dateTime={at} title={exact(new Date(moment))}>
-      {text}
+    <time dateTime={at} title={title}>
+      {show === "relative" ? null : <span class="time-clock">{text}</span>}
+      {show === "both" ? <span class="time-gap">, </span> : null}
+      {show === "clock" ? null : <span class="time-far">{far}</span>}
     </time>
   );
 }
@@ -44,8 +60,8 @@ export function Age({ since }: { since: string }) {
 }
 
 export function Count({ value }: { value: Counted }) {
-  if (value.value === 0) return <span class="zero">0</span>;
-  const title = value.exact ? undefined : "at least this many: counting stops at 10,000";
+  if (value.value === 0 && value.exact) return <span class="zero">0</span>;
+  const title = value.exact ? undefined : "at least this many: not all were counted";
   return <span title={title}>{counted(value)}</span>;
 }
 
@@ -59,6 +75,7 @@ interface ButtonProps {
   type?: "button" | "submit";
   label?: string;
   class?: string;
+  isExpanded?: boolean;
 }
 
 export function Button(props: ButtonProps) {
@@ -71,6 +88,7 @@ export function Button(props: ButtonProps) {
       disabled={isDisabled}
       title={title}
       aria-label={props.label}
+      aria-expanded={props.isExpanded}
     >
       {icon ? <Icon name={icon} /> : null}
       {children ? <span>{children}</span> : null}
@@ -100,6 +118,8 @@ export function Head({
 
 /** Something went wrong: what, and a way to try again. What is shown beside it is as it was. */
 export function Trouble({ problem, retry }: { problem: Problem; retry?: () => void }) {
+  // The frame says so already, with a countdown.
+  if (problem.code === "unreachable" && away.value) return null;
   return (
     <div class="trouble" role="alert">
       <Icon name="dead" />
@@ -159,7 +179,13 @@ export function CopyButton({ text, label }: { text: string; label: string }) {
   async function copy(event: MouseEvent): Promise<void> {
     event.stopPropagation();
     const button = event.currentTarget as HTMLElement;
-    await navigator.clipboard.writeText(text);
+    try {
+      await copyText(text);
+    } catch {
+      // The text is there to be selected by hand; the button says that it did not work.
+      button.title = "This browser does not let the page copy: select the text instead";
+      return;
+    }
     button.dataset["done"] = "";
     setTimeout(() => delete button.dataset["done"], 1200);
   }

@@ -17,7 +17,9 @@ import {
 import { asProblem } from "../live.ts";
 import { Button, Meter, Skeleton, Trouble } from "./basics.tsx";
 import { close, Dialog } from "./dialog.tsx";
-import { afterGrace } from "./toasts.tsx";
+
+/** From so many on, work without a filter has to be asked for by their number. */
+const TYPED_FROM = 1000;
 
 /** Says how many fit before anything is done; `changed` is called once it has ended. */
 export function BulkDialog({
@@ -25,7 +27,8 @@ export function BulkDialog({
   filter,
   words,
   changed,
-  extra,
+  isAll = false,
+  extra = {},
   title,
   children,
 }: {
@@ -34,6 +37,8 @@ export function BulkDialog({
   /** "dead jobs of kind send_email" */
   words: string;
   changed: () => void;
+  /** Nothing narrows it down. */
+  isAll?: boolean;
   extra?: Partial<Schemas["NewBulk"]>;
   title?: string;
   children?: ComponentChildren;
@@ -41,25 +46,23 @@ export function BulkDialog({
   const [count, setCount] = useState<Schemas["Count"]>();
   const [problem, setProblem] = useState<Problem>();
   const [isBusy, setBusy] = useState(false);
-  const verb = VERBS[action];
+  const [typed, setTyped] = useState("");
+  const verb = VERBS[action].name;
+  const mustType = isAll && (count?.value ?? 0) >= TYPED_FROM;
+  const isTyped = !mustType || Number(typed.replace(/[,\s]/g, "")) === count?.value;
 
   function look(): void {
-    preview(action, filter).then(setCount, (error: unknown) => setProblem(asProblem(error)));
+    const { per_second: _, ...wanted } = extra;
+    preview(action, filter, wanted).then(setCount, (error: unknown) =>
+      setProblem(asProblem(error)),
+    );
   }
   useEffect(look, []);
 
   async function begin(expected: number): Promise<void> {
     const body = { ...extra, action, filter, expected, preview: false } as Schemas["NewBulk"];
-    if (action === "delete") {
-      close();
-      afterGrace(
-        `${counted(count!)} ${words} will be deleted`,
-        () => startBulk(body, changed),
-        changed,
-      );
-      return;
-    }
     setBusy(true);
+    setProblem(undefined);
     try {
       await startBulk(body, changed);
       close();
@@ -72,13 +75,13 @@ export function BulkDialog({
 
   return (
     <Dialog
-      title={title ?? `${verb} all that match`}
+      title={title ?? (isAll ? `${verb}: ALL jobs` : `${verb} all that match`)}
       footer={
         <>
           <Button onClick={close}>Not now</Button>
           <Button
-            kind={action === "retry" ? "primary" : "danger"}
-            isDisabled={isBusy || !count?.value}
+            kind={action === "cancel" || action === "delete" ? "danger" : "primary"}
+            isDisabled={isBusy || !count?.value || !isTyped}
             onClick={() => void begin(count!.value)}
           >
             {count ? `${verb} ${counted(count)}` : verb}
@@ -91,14 +94,30 @@ export function BulkDialog({
         {count ? (
           <p>
             <b>{counted(count)}</b> {words} {count.value === 1 ? "fits" : "fit"} now
-            {count.exact ? "." : ", or more: counting stops at 10,000."} What comes later is left
-            alone.
+            {count.exact ? "." : ", or more: counting stops at 10,000."} Jobs that come later are
+            left alone.
+          </p>
+        ) : null}
+        {isAll ? (
+          <p class="warn-line">
+            No filter is set: this is about <b>ALL</b> jobs.
           </p>
         ) : null}
         {children}
-        {action === "delete" ? (
-          <p>What is deleted is gone; you have six seconds to call it off.</p>
+        {mustType ? (
+          <label class="field">
+            <span>
+              Type <b>{count!.value}</b> to go on
+            </span>
+            <input
+              inputMode="numeric"
+              autocomplete="off"
+              value={typed}
+              onInput={(event) => setTyped(event.currentTarget.value)}
+            />
+          </label>
         ) : null}
+        {action === "delete" ? <p>Deleted jobs can't be brought back.</p> : null}
       </div>
       {problem ? <Trouble problem={problem} /> : null}
     </Dialog>
@@ -114,7 +133,7 @@ export function BulkProgress() {
         return (
           <div class="bulk" key={bulk.id}>
             <div class="bulk-text">
-              <b>{VERBS[bulk.action]}</b>
+              <b>{VERBS[bulk.action].name}</b>
               <span>
                 {plural(bulk.done, "job")} of {counted(bulk.total)}
                 {bulk.skipped ? `, ${bulk.skipped} skipped: their key is in use again` : ""}
@@ -125,7 +144,7 @@ export function BulkProgress() {
             </div>
             <Meter
               value={isOver ? 1 : (bulk.done + bulk.skipped) / total}
-              label={`${VERBS[bulk.action]}, progress`}
+              label={`${VERBS[bulk.action].name}, progress`}
             />
           </div>
         );

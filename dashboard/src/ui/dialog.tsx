@@ -14,6 +14,11 @@ export function open(content: ComponentChildren): void {
   current.value = content;
 }
 
+/** What is open now: whoever closes a dialog later looks whether it is still their own. */
+export function shown(): ComponentChildren {
+  return current.value;
+}
+
 export function close(): void {
   current.value = null;
 }

@@ -2,15 +2,18 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { shortId } from "../format.ts";
+import { duration, shortId } from "../format.ts";
 import type { Summary } from "../jobs.ts";
+import { preview } from "../preview.ts";
 import { go, to } from "../router.ts";
-import { Meter, StateBadge, Time } from "./basics.tsx";
+import { Age, Meter, StateBadge, Time } from "./basics.tsx";
 
 const SPARE = 20;
+const ROW = 36;
+const ROW_NARROW = 84;
 
 function rowHeight(): number {
-  return matchMedia("(max-width: 720px)").matches ? 84 : 45;
+  return matchMedia("(max-width: 720px)").matches ? ROW_NARROW : ROW;
 }
 
 interface Span {
@@ -57,11 +60,9 @@ export function JobRows({
   const from = Math.min(span.from, Math.max(0, jobs.length - 1));
   const isAll = chosen !== undefined && chosen.size > 0 && jobs.every((job) => chosen.has(job.id));
 
-  function turn(place: number, isRange: boolean): void {
+  function turn(place: number, isOn: boolean, isRange: boolean): void {
     if (!chosen || !choose) return;
     const next = new Set(chosen);
-    const id = jobs[place]!.id;
-    const isOn = !next.has(id);
     const start = isRange && last.current >= 0 ? last.current : place;
     for (let each = Math.min(start, place); each <= Math.max(start, place); each += 1) {
       if (isOn) next.add(jobs[each]!.id);
@@ -75,7 +76,7 @@ export function JobRows({
     <div class="table-wrap">
       <table class={`table jobs ${chosen ? "with-box" : ""}`} aria-rowcount={jobs.length + 1}>
         <thead>
-          <tr>
+          <tr aria-rowindex={1}>
             {chosen ? (
               <th class="box">
                 <input
@@ -88,9 +89,10 @@ export function JobRows({
             ) : null}
             <th class="c-state">State</th>
             <th class="c-kind">Kind</th>
+            <th class="c-detail">Payload, error</th>
             <th class="c-queue">Queue</th>
-            <th class="c-detail">Detail</th>
             <th class="number c-attempt">Attempt</th>
+            <th class="number c-took">Took</th>
             <th class="number c-when">When</th>
           </tr>
         </thead>
@@ -104,8 +106,9 @@ export function JobRows({
             <Row
               key={job.id}
               job={job}
+              place={from + offset}
               isChosen={chosen?.has(job.id)}
-              turn={chosen ? (isRange) => turn(from + offset, isRange) : undefined}
+              turn={chosen ? (isOn, isRange) => turn(from + offset, isOn, isRange) : undefined}
             />
           ))}
           {span.to < jobs.length ? (
@@ -119,22 +122,34 @@ export function JobRows({
   );
 }
 
+/** A click on a row opens it, unless it is meant for something else: a link, a tab, a selection. */
+function isForRow(event: MouseEvent): boolean {
+  if ((event.target as HTMLElement).closest("a, input, button, label")) return false;
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return false;
+  return getSelection()?.isCollapsed ?? true;
+}
+
 function Row({
   job,
+  place,
   isChosen,
   turn,
 }: {
   job: Summary;
+  place: number;
   isChosen: boolean | undefined;
-  turn: ((isRange: boolean) => void) | undefined;
+  turn: ((isOn: boolean, isRange: boolean) => void) | undefined;
 }) {
   const address = to(["jobs", job.id]);
+  // The event of the change does not say which keys were held.
+  const isRange = useRef(false);
   return (
     <tr
       data-id={job.id}
+      aria-rowindex={place + 2}
       class={isChosen ? "chosen" : ""}
       onClick={(event) => {
-        if (!(event.target as HTMLElement).closest("a, input, button")) go(address);
+        if (isForRow(event)) go(address);
       }}
     >
       {turn ? (
@@ -144,9 +159,9 @@ function Row({
             aria-label={`Select ${job.kind} ${shortId(job.id)}`}
             checked={isChosen ?? false}
             onClick={(event) => {
-              event.preventDefault();
-              turn(event.shiftKey);
+              isRange.current = event.shiftKey;
             }}
+            onChange={(event) => turn(event.currentTarget.checked, isRange.current)}
           />
         </td>
       ) : null}
@@ -157,23 +172,26 @@ function Row({
         />
       </td>
       <td class="c-kind">
-        <a class="job-link name" href={address}>
+        <a class="job-link name" href={address} title={job.id}>
           {job.kind}
         </a>{" "}
         <span class="id">{shortId(job.id)}</span>
       </td>
-      <td class="c-queue">
-        <span class="name">{job.queue}</span>
-      </td>
       <td class="c-detail">
         <Detail job={job} />
+      </td>
+      <td class="c-queue">
+        <span class="name">{job.queue}</span>
       </td>
       <td class="number c-attempt">
         {job.attempt}
         <span class="soft">/{job.max_attempts}</span>
       </td>
+      <td class="number c-took">
+        <Took job={job} />
+      </td>
       <td class="number c-when">
-        <When job={job} />
+        <Time at={whenOf(job)} />
       </td>
     </tr>
   );
@@ -188,15 +206,14 @@ function Detail({ job }: { job: Summary }) {
       </span>
     );
   }
-  if (job.last_error && job.state !== "succeeded") {
-    return (
-      <span class="error-line" title={job.last_error}>
-        {job.last_error.split("\n")[0]}
-      </span>
-    );
-  }
   return (
-    <span class="marks">
+    <span class="detail">
+      {job.last_error && job.state !== "succeeded" ? (
+        <span class="error-line" title={job.last_error}>
+          {job.last_error.split("\n")[0]}
+        </span>
+      ) : null}
+      <Payload text={job.payload_preview} />
       {job.key ? (
         <span class="mark" title="key">
           {job.key}
@@ -216,16 +233,33 @@ function Detail({ job }: { job: Summary }) {
   );
 }
 
-function When({ job }: { job: Summary }) {
-  switch (job.state) {
-    case "scheduled":
-    case "retrying":
-      return <Time at={job.run_at} />;
-    case "running":
-      return <Time at={job.started_at} />;
-    case "ready":
-      return <Time at={job.run_at} />;
-    default:
-      return <Time at={job.finished_at} />;
-  }
+function Payload({ text }: { text: string }) {
+  const found = preview(text);
+  if (!found.length) return null;
+  return (
+    <code class="preview">
+      {found.map(({ name, value }, place) => (
+        <span key={place}>
+          {place ? " " : ""}
+          <span class="preview-name">{name}=</span>
+          {value}
+        </span>
+      ))}
+    </code>
+  );
+}
+
+/** How long it ran, or has run so far. */
+function Took({ job }: { job: Summary }) {
+  if (!job.started_at) return <span class="zero">–</span>;
+  if (job.state === "running") return <Age since={job.started_at} />;
+  if (!job.finished_at) return <span class="zero">–</span>;
+  const took = (Date.parse(job.finished_at) - Date.parse(job.started_at)) / 1000;
+  return took < 0 ? <span class="zero">–</span> : <span>{duration(took)}</span>;
+}
+
+/** The time that matters in its state: due, begun, ended. */
+function whenOf(job: Summary): string | null {
+  if (job.state === "running") return job.started_at;
+  return job.finished_at ?? job.run_at;
 }

@@ -177,14 +177,14 @@ function matching(entries: Entry[], text: string): Entry[] {
     .filter((each) => each.text.toLowerCase().includes(wanted))
     .sort((a, b) => rank(a, wanted) - rank(b, wanted));
   if (!may("read")) return found.slice(0, SHOWN_MAX);
-  const filter = fromSearch(text.trim());
+  const { filter, faults } = fromSearch(text.trim());
   const search: Entry = ID.test(wanted)
     ? { text: `Job ${wanted}`, group: "Open", icon: "jobs", act: () => go(to(["jobs", wanted])) }
     : {
-        text: inWords(filter),
+        text: faults[0] ?? inWords(filter),
         group: "Search",
         icon: "search",
-        act: () => go(to(["jobs"], toQuery(filter))),
+        act: () => go(to(["jobs"], faults.length ? { search: text.trim() } : toQuery(filter))),
       };
   const isNamed = ID.test(wanted) || /\w:\S/.test(wanted);
   const rest = found.slice(0, SHOWN_MAX - 1);

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 
 import { asProblem } from "../live.ts";
+import { to } from "../router.ts";
 import { Button, sentence } from "./basics.tsx";
 import { Icon } from "./icons.tsx";
 
@@ -29,50 +30,19 @@ export function dismiss(id: number): void {
   toasts.value = toasts.value.filter((each) => each.id !== id);
 }
 
-export function tell(text: string, options: { undo?: () => void; href?: string } = {}): void {
-  show({ text, isTrouble: false, ...options });
+/** `job` is the id of a job that can be shown. */
+export function tell(
+  text: string,
+  { job, ...options }: { undo?: () => void; href?: string; job?: string } = {},
+): void {
+  show({ text, isTrouble: false, ...(job ? { href: to(["jobs", job]) } : {}), ...options });
 }
 
 export function complain(error: unknown): void {
   show({ text: sentence(asProblem(error).message), isTrouble: true }, TOAST_MS * 2);
 }
 
-const GRACE_MS = 6000;
-
-/**
- * Do what can't be undone a little later, and let it be called off until then. It is done at once
- * when the page is left: a decision is a decision.
- */
-export function afterGrace(text: string, act: () => Promise<void>, calledOff: () => void): void {
-  let isOver = false;
-  const id = show(
-    {
-      text,
-      isTrouble: false,
-      undo: () => {
-        isOver = true;
-        clearTimeout(timer);
-        removeEventListener("pagehide", run);
-        calledOff();
-      },
-    },
-    GRACE_MS,
-  );
-  function run(): void {
-    if (isOver) return;
-    isOver = true;
-    removeEventListener("pagehide", run);
-    dismiss(id);
-    act().catch((error: unknown) => {
-      calledOff();
-      complain(error);
-    });
-  }
-  const timer = setTimeout(run, GRACE_MS);
-  addEventListener("pagehide", run);
-}
-
-/** Run it; what fails is told. */
+/** Run it; what fails is shown. */
 export async function attempt(act: () => Promise<void>): Promise<void> {
   try {
     await act();

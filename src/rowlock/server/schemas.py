@@ -96,6 +96,9 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     crashes: int
     cancel_requested: bool
     last_error: str | None
+    payload_preview: Annotated[
+        str, Meta(description="The beginning of its payload, as JSON text that may be cut.")
+    ]
     progress: ProgressSchema | None
     tags: list[str]
     limit: str | None
@@ -112,6 +115,7 @@ class JobSchema(JobSummary, frozen=True, kw_only=True):
     timeout: float | None
     retry: list[str | float] | None
     keep: float | None
+    keep_dead: float | None
     max_crashes: int
 
 
@@ -161,6 +165,7 @@ EXAMPLE_JOB: Final = JobSchema(
     crashes=0,
     cancel_requested=False,
     last_error="ConnectionError: refused",
+    payload_preview='{"to":"ada@example.com","subject":"Welcome"}',
     progress=None,
     tags=[],
     limit=None,
@@ -176,5 +181,6 @@ EXAMPLE_JOB: Final = JobSchema(
     timeout=None,
     retry=None,
     keep=86_400.0,
+    keep_dead=2_592_000.0,
     max_crashes=3,
 )

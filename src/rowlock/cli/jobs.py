@@ -209,8 +209,19 @@ def what_to_do(why: Why) -> str | None:
             return "see which worker serves which queues with: rowlock workers"
         case "full":
             return "see what runs longest with: rowlock top"
+        case "stuck" | "waits_for_jobs":
+            return _what_to_do_after(why)
         case _:
             return None if why.limit is None else _what_to_do_at(why.limit, why)
+
+
+def _what_to_do_after(why: Why) -> str | None:
+    """Return the command that helps a job that waits for others."""
+    if why.waits_for is not None:
+        return f"retry that job with: rowlock jobs retry {why.waits_for}"
+    if why.jobs:
+        return f"see what the first of them waits for with: rowlock jobs why {why.jobs[0].id}"
+    return None
 
 
 def _what_to_do_at(limit: str, why: Why) -> str | None:

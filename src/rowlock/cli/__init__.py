@@ -46,6 +46,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "workers": "rowlock.cli.workers:workers",
     "up": "rowlock.cli.up:up",
     "worker": "rowlock.cli.worker:worker",
+    "workflows": "rowlock.cli.workflows:workflows",
 }
 
 EXIT_FAILED: Final = 1

@@ -14,7 +14,7 @@ from rowlock.cli.options import json_option
 if TYPE_CHECKING:
     from rowlock.job import Count, QueueStats
 
-COLUMNS = ("ready", "scheduled", "retrying", "running", "dead")
+COLUMNS = ("ready", "scheduled", "waiting", "retrying", "running", "dead")
 
 
 @click.group()
@@ -125,7 +125,7 @@ def stats_table(
     states = list(JobState)
     numbers = [*states, "oldest ready"]
     columns = show.columns("queue", *numbers, right=numbers, flexible=["queue"])
-    dropped = ("cancelled", "succeeded", "oldest ready", "retrying")
+    dropped = ("cancelled", "succeeded", "oldest ready", "waiting", "retrying")
     table = show.TextTable(columns, title=title, empty="no queues yet", dropped=dropped)
     for queue in _busiest(found, most):
         name = f"{queue.queue} (paused)" if queue.is_paused else queue.queue

@@ -21,6 +21,7 @@ from rowlock.tokens import Scope
 class CountsSchema(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of jobs by state."""
 
+    waiting: Count
     scheduled: Count
     ready: Count
     running: Count

@@ -236,6 +236,7 @@ def _tree(stacks: Sequence[WorkflowStack]) -> Iterator[tuple[str, WorkflowStack,
         below.setdefault(before[-1] if before else None, []).append(stack)
         listed.append(stack.id)
     # Without recursion: a chain may have as many stacks as a workflow may.
+    waiting: list[tuple[str, str, WorkflowStack, str | None]]
     waiting = [("", "", stack, None) for stack in reversed(below.get(None, []))]
     while waiting:
         prefix, rest, stack, parent = waiting.pop()

@@ -15,6 +15,8 @@ from rowlock.job import Job
 from rowlock.limits import key_text
 from rowlock.task import Task, TaskCall
 from rowlock.testing.app import AppUnderTest, current
+from rowlock.workflow_info import WorkflowInfo
+from rowlock.workflow_rules import WorkflowState
 
 SHOWN_MAX: Final = 5
 _PAGE: Final = 1000
@@ -63,6 +65,90 @@ def refute_enqueued(task: _Wanted, /, **payload: object) -> None:
     found = [job for job in _jobs_of(app, wanted.kind) if not wanted.misfits(job)]
     if found:
         raise AssertionError(_unwanted(wanted, found))
+
+
+def assert_workflow(
+    name: str,
+    *,
+    state: str | WorkflowState | None = None,
+    key: str | None = None,
+    tenant: str | None = None,
+    jobs: Mapping[str, int] | None = None,
+) -> WorkflowInfo:
+    """Assert that a matching workflow was enqueued in this test, and return the first.
+
+    Args:
+        state: The state that it must be in, such as "succeeded".
+        jobs: How many jobs of each kind it must have, with those that were added at run time.
+            Kinds that are not named may have any number.
+
+    Example:
+        crawl(["https://example.com"])
+        rowlock_app.drain()
+        assert_workflow("crawl", state="succeeded", jobs={"fetch": 1, "index": 1})
+    """
+    __tracebackhide__ = True
+    app = current()
+    wanted = {"state": None if state is None else WorkflowState(state), "key": key}
+    wanted = {name: value for name, value in (wanted | {"tenant": tenant}).items() if value}
+    found = _workflows(app)
+    named = [each for each in found if each.info.name == name]
+    for each in named:
+        if not each.misfits(wanted, jobs or {}):
+            return each.info
+    asked = ", ".join([repr(name), *(f"{each}={value!s}" for each, value in wanted.items())])
+    lines = [f"no workflow like this was enqueued: {asked}", ""]
+    if not named:
+        others = ", ".join(sorted({repr(each.info.name) for each in found}))
+        lines.append(f"no workflow has this name, but: {others or 'there are none at all'}")
+    for each in named[:SHOWN_MAX]:
+        lines.append(f"  {each.info.name} {each.info.id}: {each.info.state}, {each.described()}")
+        lines += [f"    {misfit}" for misfit in each.misfits(wanted, jobs or {})]
+        lines += [f"    {line}" for line in each.deaths(app)]
+    raise AssertionError("\n".join(lines))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A workflow, and how many jobs of each kind it has."""
+
+    info: WorkflowInfo
+    kinds: Mapping[str, int]
+
+    def misfits(self, wanted: Mapping[str, object], jobs: Mapping[str, int]) -> list[_Misfit]:
+        """Return everything that differs."""
+        fields = [(name, value, getattr(self.info, name)) for name, value in wanted.items()]
+        counts = [
+            (f"jobs of {kind!r}", number, self.kinds.get(kind, 0)) for kind, number in jobs.items()
+        ]
+        return [
+            _Misfit(name, value, found)
+            for name, value, found in (*fields, *counts)
+            if value != found
+        ]
+
+    def described(self) -> str:
+        return ", ".join(f"{number} of {kind!r}" for kind, number in sorted(self.kinds.items()))
+
+    def deaths(self, app: AppUnderTest) -> list[str]:
+        """Return why its jobs are dead, of some."""
+        dead = app.workflow_jobs(self.info.id, state="dead", limit=SHOWN_MAX)
+        return [f"{job.kind} {job.id} is dead: {job.last_error}" for job in dead]
+
+
+def _workflows(app: AppUnderTest) -> list[_Found]:
+    """Return all workflows, oldest first."""
+    found: list[_Found] = []
+    cursor = None
+    while True:
+        page = app.workflows(limit=_PAGE, cursor=cursor)
+        for info in page:
+            kinds: Counter[str] = Counter()
+            for stack in app.workflow_graph(info.id).stacks:
+                kinds[stack.kind] += sum(count.value for count in stack.counts.values())
+            found.append(_Found(info, kinds))
+        if (cursor := page.next) is None:
+            return found[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +242,8 @@ def _stored(kind: str, name: str, value: object) -> object:
 
 def _option_of(job: Job, name: str) -> object:
     match name:
+        case "delay" if job.id in current().test_state.delays:
+            return current().test_state.delays[job.id] / SECOND_US
         case "delay":
             return (job.run_at - job.created_at).total_seconds()
         case _:
@@ -231,4 +319,4 @@ def _described(job: Job) -> str:
     return f"{job.kind}({fields}): {job.state} in {job.queue!r}"
 
 
-__all__ = ["SHOWN_MAX", "assert_enqueued", "enqueued", "refute_enqueued"]
+__all__ = ["SHOWN_MAX", "assert_enqueued", "assert_workflow", "enqueued", "refute_enqueued"]

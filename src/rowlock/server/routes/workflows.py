@@ -393,19 +393,19 @@ async def create_workflow(call: Call[NewWorkflow, None]) -> Reply:
         request = KeyedRequest.of(key, tenant=caller.tenant, content=content)
         once = enqueue_once(op, request, answer=lambda made: _receipt_text(planned, made))
         written = await service.store.arun(once)
-    match written:
-        case KeyReused():
-            raise key_reused()
-        case FirstAnswer(text):
-            receipt = msgspec.json.decode(text, type=WorkflowReceipt)
-            # An answer of our own is found if only the reply to its commit was lost.
-            if new_is_ours := receipt.id == planned.draft.id and not planned.draft.is_resend:
-                service.ledger.enqueued(planned.draft.nodes)
-            headers = {} if new_is_ours else dict(REPLAYED)
-        case Written():
-            receipt = _receipt(planned, written)
-            if written.created:
-                service.ledger.enqueued(planned.draft.nodes)
+    if isinstance(written, KeyReused):
+        raise key_reused()
+    if isinstance(written, FirstAnswer):
+        receipt = msgspec.json.decode(written.text, type=WorkflowReceipt)
+        # An answer of our own is found if only the reply to its commit was lost.
+        is_own = receipt.id == planned.draft.id and not planned.draft.is_resend
+        headers = {} if is_own else dict(REPLAYED)
+        is_new = is_own
+    else:
+        receipt = _receipt(planned, written)
+        is_new = written.created
+    if is_new:
+        service.ledger.enqueued(planned.draft.nodes)
     place = f"{call.request.scope.get('root_path', '')}/v1/workflows/{receipt.id}"
     status = 201 if receipt.created else 200
     return Reply(receipt, status=status, headers={"location": place, **headers})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any, cast
 
 import pytest
 
-from rowlock import App
+from rowlock import App, TypedJob
 from rowlock.cli.workflows import tree_table
 from rowlock.job import Count, JobState
 from rowlock.workflow import Workflow
@@ -135,6 +136,22 @@ def test_the_jobs_of_a_workflow_are_listed(run: Run, flow: Workflow):
 
     assert (dead["kind"], last) == ("fetch", {"next": None})
     assert len(rows(run("workflows", "jobs", flow.id).stdout)) == 6
+
+
+def test_the_doctor_names_workflows_that_need_help(app: App, run: Run, flow: Workflow):
+    """Dead ones, and those that wait for a dead job of another."""
+    (dead,) = app.list(state="dead")
+    node = app.prepare({"kind": "later"})
+    with app.workflow("next") as waiting:
+        waiting.add(cast("TypedJob[Any]", node), after=dead)
+    found = json.loads(run("doctor", "--json").stdout)["findings"]
+    (about,) = [each for each in found if each["check"] == "workflows"]
+
+    assert about["level"] == "warn"
+    assert about["text"] == (
+        f"of 2 open workflows, dead: crawl {flow.id}; "
+        f"waiting for a dead job outside of them: next {waiting.id}"
+    )
 
 
 def test_other_commands_know_jobs_that_wait(app: App, run: Run, flow: Workflow):

@@ -189,6 +189,41 @@ def _info(row: _Row, counts: _Counts) -> WorkflowInfo:
     )
 
 
+class OpenWorkflow(NamedTuple):
+    """A workflow of which not all jobs are known to have ended, and its state."""
+
+    id: str
+    name: str
+    tenant: str | None
+    state: WorkflowState
+
+
+def open_workflows() -> Op[list[OpenWorkflow]]:
+    """The open workflows with their states, oldest first, up to a bound."""
+    most = config.WORKFLOW_OPEN_EXACT_MAX
+    values = {"limit": most + 1, "most": config.WORKFLOW_LIST_COUNT_MAX}
+
+    def steps() -> Steps[list[OpenWorkflow]]:
+        return [
+            OpenWorkflow(
+                id,
+                name,
+                tenant,
+                state_of_workflow(
+                    active=bool(active),
+                    waiting=bool(waiting),
+                    dead=bool(dead),
+                    cancelled=bool(cancelled),
+                ),
+            )
+            for id, name, tenant, active, waiting, dead, cancelled in (
+                yield Statement("open_states", values)
+            )
+        ]
+
+    return reading("open_workflows", steps)
+
+
 def workflow_graph(id: str | UUID, *, tenant: str | None = None) -> Op[WorkflowGraph]:
     """The shape of a workflow: stacks of jobs that are alike, and which waits for which.
 

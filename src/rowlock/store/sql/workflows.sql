@@ -583,3 +583,36 @@ FROM rowlock.edge AS edge JOIN rowlock.job AS job ON job.id = edge.parent
 WHERE edge.child = ANY (:ids::uuid[]) AND NOT edge.is_met AND edge.wants <= :wants::smallint
     AND {waiting? job.held_by = 3 | (job.held_by IS NULL OR job.held_by < 3)}
 LIMIT :limit::bigint
+
+-- name: open_states
+-- What the state of open workflows comes from: whether they have jobs that run or can run, that
+-- wait for others, that are dead, and that were cancelled though needed (among the first :most).
+-- Uses workflow_open, job_workflow and finished_workflow.
+SELECT workflow.id::text, workflow.name, workflow.tenant, EXISTS (
+    SELECT 1 FROM rowlock.job AS job
+    WHERE job.workflow = workflow.id AND job.workflow IS NOT NULL AND job.held_by IS NULL
+) OR EXISTS (
+    SELECT 1 FROM rowlock.job AS job
+    WHERE job.workflow = workflow.id AND job.workflow IS NOT NULL AND job.held_by < 3
+), EXISTS (
+    SELECT 1 FROM rowlock.job AS job
+    WHERE job.workflow = workflow.id AND job.workflow IS NOT NULL AND job.held_by = 3
+), EXISTS (
+    SELECT 1 FROM rowlock.finished AS finished
+    WHERE finished.workflow = workflow.id AND finished.workflow IS NOT NULL
+        AND finished.state = 'dead'
+), EXISTS (
+    SELECT 1
+    FROM (
+        SELECT finished.cause AS cause
+        FROM rowlock.finished AS finished
+        WHERE finished.workflow = workflow.id AND finished.workflow IS NOT NULL
+            AND finished.state = 'cancelled'
+        LIMIT :most::bigint
+    ) AS few
+    WHERE coalesce(few.cause, 0) <> 2
+)
+FROM rowlock.workflow AS workflow
+WHERE workflow.ended_at IS NULL
+ORDER BY workflow.id
+LIMIT :limit::bigint

@@ -611,7 +611,7 @@ SELECT workflow.id::text, workflow.name, workflow.tenant, EXISTS (
         LIMIT :most::bigint
     ) AS few
     WHERE coalesce(few.cause, 0) <> 2
-)
+), {now}
 FROM rowlock.workflow AS workflow
 WHERE workflow.ended_at IS NULL
 ORDER BY workflow.id

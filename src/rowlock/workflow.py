@@ -88,7 +88,7 @@ class Node(Generic[R_co]):
 
     __slots__ = ("id", "kind", "result_type")
 
-    def __init__(self, id: str, kind: str, result_type: Any = Any) -> None:
+    def __init__(self, id: str, kind: str, result_type: Any) -> None:
         self.id: str = id
         self.kind: str = kind
         self.result_type: Any = result_type

@@ -329,8 +329,9 @@ def workflows(open: Sequence[OpenWorkflow], stuck: Sequence[OpenWorkflow]) -> Fi
         listed = names([f"{flow.name} {flow.id}" for flow in stuck])
         parts.append(f"waiting for a dead job outside of them: {listed}")
     hint = (
-        "see why with `rowlock workflows show ID`, or `rowlock jobs why ID` for a job; let them go "
-        "on with `rowlock workflows retry ID`, or end them with `rowlock workflows cancel ID`"
+        "see why with `rowlock workflows show ID`; continue them with `rowlock workflows retry "
+        "ID`, or end them with `rowlock workflows cancel ID`. If one waits for a dead job outside of "
+        "it, `rowlock jobs why ID` of its job names that"
     )
     return Finding("workflows", Level.WARN, f"of {number} open {noun}, {'; '.join(parts)}", hint)
 

@@ -134,7 +134,7 @@ def show_workflow(target: Target, *, id: str, mermaid: bool, as_json: bool) -> N
         for job in dead:
             text = f"{job.kind} {job.id} is dead: {job.last_error or 'no error was stored'}"
             show.print_wrapped(show.escaped(text), indent=2, style="red")
-        advice = f"→ go on from there with: rowlock workflows retry {graph.workflow.id}"
+        advice = f"→ continue from there with: rowlock workflows retry {graph.workflow.id}"
         show.print_wrapped(advice, indent=2, style="dim")
 
 

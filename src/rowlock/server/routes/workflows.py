@@ -361,7 +361,7 @@ class _Builder:
 
     def _source(self, name: str, *, option: str) -> Node[Any]:
         found = self._parent(name, option=option)
-        return found if isinstance(found, Node) else Node(str(found), "job")
+        return found if isinstance(found, Node) else Node(str(found), "job", Any)
 
     def _parent(self, name: str, *, option: str) -> Parent:
         place = self._places.get(name)

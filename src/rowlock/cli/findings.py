@@ -329,9 +329,8 @@ def workflows(open: Sequence[OpenWorkflow], stuck: Sequence[OpenWorkflow]) -> Fi
         listed = names([f"{flow.name} {flow.id}" for flow in stuck])
         parts.append(f"waiting for a dead job outside of them: {listed}")
     hint = (
-        "see why with `rowlock workflows show ID`; continue them with `rowlock workflows retry "
-        "ID`, or end them with `rowlock workflows cancel ID`. If one waits for a dead job outside of "
-        "it, `rowlock jobs why ID` of its job names that"
+        "see why with `rowlock workflows show ID`, and for one that waits with `rowlock jobs why "
+        "ID`; continue with `rowlock workflows retry ID`, or `rowlock workflows cancel ID`"
     )
     return Finding("workflows", Level.WARN, f"of {number} open {noun}, {'; '.join(parts)}", hint)
 

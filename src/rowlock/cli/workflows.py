@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from rowlock.cli import Target, show
-from rowlock.cli.jobs import STATES, each, page_options, print_page
+from rowlock.cli.jobs import LIMIT_DEFAULT, LIMIT_MAX, STATES, each, page_options, print_page
 from rowlock.cli.options import json_option
 from rowlock.cli.queues import count_cell
 
@@ -34,7 +34,19 @@ def workflows() -> None:
 @click.option("--name", metavar="NAME", help="Only workflows of this name.")
 @click.option("--state", type=click.Choice(WORKFLOW_STATES), help="Only workflows in this state.")
 @click.option("--tenant", metavar="TENANT", help="Only workflows of this tenant.")
-@page_options
+@click.option(
+    "--limit",
+    type=click.IntRange(1, LIMIT_MAX),
+    default=LIMIT_DEFAULT,
+    show_default=True,
+    help="Most workflows to list.",
+)
+@click.option(
+    "--cursor",
+    metavar="TEXT",
+    help="Continue after the previous page. Its cursor is printed on stderr, and is `next` in"
+    " JSON.",
+)
 @json_option(
     "one line per workflow, and a last one with `next`, the cursor of the following page or null"
 )
@@ -251,7 +263,11 @@ def _tree(stacks: Sequence[WorkflowStack]) -> Iterator[tuple[str, WorkflowStack,
 @workflows.command("jobs")
 @click.argument("id")
 @click.option("--state", type=click.Choice(STATES), help="Only jobs in this state.")
-@click.option("--stack", metavar="STACK", help="Only jobs of this stack, as `show --json` has it.")
+@click.option(
+    "--stack",
+    metavar="STACK",
+    help="Only jobs of this stack. The JSON of a workflow has their ids.",
+)
 @page_options
 @json_option(
     "one line per job, and a last one with `next`, the cursor of the following page or null"
